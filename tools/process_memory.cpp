@@ -1,5 +1,7 @@
 #include "tools/process_memory.h"
 
+#include <sys/sysinfo.h>
+
 #ifdef MESHWRIGHT_MIMALLOC
 #include <mimalloc.h>
 #else
@@ -25,6 +27,12 @@ void forget_peak_resident_bytes() {
   malloc_trim(0);
 #endif
   std::ofstream("/proc/self/clear_refs") << 5;
+}
+
+double physical_memory_bytes() {
+  struct sysinfo info {};
+  sysinfo(&info);
+  return static_cast<double>(info.totalram) * info.mem_unit;
 }
 
 }  // namespace meshwright

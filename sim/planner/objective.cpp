@@ -53,11 +53,11 @@ struct Row {
   Minimize minimize;
   Merit (*merit)(const Objective&, const Cluster&, double step_time_s);
 };
-constexpr Row rows[] = {{Minimize::step_time, by_time},
-                        {Minimize::usd, by_usd},
-                        {Minimize::usd_per_token, by_usd},
-                        {Minimize::tokens, by_tokens},
-                        {Minimize::gpus, by_gpus}};
+constexpr Row objectives[] = {{Minimize::step_time, by_time},
+                              {Minimize::usd, by_usd},
+                              {Minimize::usd_per_token, by_usd},
+                              {Minimize::tokens, by_tokens},
+                              {Minimize::gpus, by_gpus}};
 
 double steps_of(const Objective& objective, const Training& training) {
   if (!objective.tokens) return training.steps;
@@ -68,7 +68,7 @@ double steps_of(const Objective& objective, const Training& training) {
 }  // namespace
 
 Merit merit(const Objective& objective, const Cluster& cluster, double step_time_s) {
-  for (const Row& row : rows)
+  for (const Row& row : objectives)
     if (objective.minimize == row.minimize) return row.merit(objective, cluster, step_time_s);
   MESHWRIGHT_CHECK(false, "every objective has a row");
   return {};

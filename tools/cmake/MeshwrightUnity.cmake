@@ -1,11 +1,14 @@
-# Sources of one folder are compiled four at a time: what they include, JSON above all, takes longer
+# Sources of one folder are compiled eight at a time: what they include, JSON above all, takes longer
 # to compile than what they say. A source with compile options or definitions of its own is compiled
 # alone.
 
-# unite_sources(<target> [ALONE <folder or source>...]): what defines names that its neighbours define
-# too, in a namespace without a name, is compiled alone.
+# unite_sources(<target> [EACH <number>] [ALONE <folder or source>...]): that many at a time. What
+# defines names that its neighbours define too, in a namespace without a name, is compiled alone.
 function(unite_sources target)
-  cmake_parse_arguments(PARSE_ARGV 1 given "" "" ALONE)
+  cmake_parse_arguments(PARSE_ARGV 1 given "" EACH ALONE)
+  if(NOT given_EACH)
+    set(given_EACH 8)
+  endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   get_target_property(sources ${target} SOURCES)
   foreach(source ${sources})
@@ -15,7 +18,7 @@ function(unite_sources target)
     endif()
     string(MAKE_C_IDENTIFIER "${target}_${folder}" group)
     math(EXPR count_${group} "0${count_${group}} + 1")
-    math(EXPR batch "(${count_${group}} - 1) / 4")
+    math(EXPR batch "(${count_${group}} - 1) / ${given_EACH}")
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${group}_${batch}")
   endforeach()
 endfunction()

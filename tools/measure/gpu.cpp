@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "tools/measure/gpu_bench.h"
 #include "tools/measure/gpu_ranks.h"
 #include "tools/measure/gpu_rates.h"
+#include "tools/process_memory.h"
 
 namespace meshwright {
 
@@ -173,12 +173,6 @@ void add_collectives(const GpuRankRates& rates, const std::optional<Machine>& kn
     nvlink.group.points.insert(
         nvlink.group.points.begin(),
         {2, std::clamp(rates.pair_bandwidth_bytes_per_s / rates.bandwidth_bytes_per_s, 1e-3, 1.0)});
-}
-
-double physical_memory_bytes() {
-  struct sysinfo info {};
-  sysinfo(&info);
-  return static_cast<double>(info.totalram) * info.mem_unit;
 }
 
 void add_sources(const std::optional<Machine>& known, const std::vector<std::string>& measured,

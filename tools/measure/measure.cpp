@@ -1,7 +1,5 @@
 #include "tools/measure/measure.h"
 
-#include <sys/sysinfo.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -273,12 +271,6 @@ EfficiencyCurve curve(const std::vector<Rate>& rates, double whole) {
   for (const Rate& rate : rates)
     curve.points.push_back({rate.size, std::min(1.0, rate.per_s / whole)});
   return curve;
-}
-
-double physical_memory_bytes() {
-  struct sysinfo info {};
-  sysinfo(&info);
-  return static_cast<double>(info.totalram) * info.mem_unit;
 }
 
 Machine measure_processor(const Options& options, MeasureEffort effort, const MeasureWatch& watch) {

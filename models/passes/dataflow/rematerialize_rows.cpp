@@ -11,9 +11,9 @@ namespace meshwright {
 
 namespace {
 
-class Repetition {
+class RowRepetition {
  public:
-  explicit Repetition(const Graph& graph)
+  explicit RowRepetition(const Graph& graph)
       : old_(graph), first_user_(graph.tensors.size(), -1), again_(graph.nodes.size()) {
     for (int i = static_cast<int>(graph.nodes.size()) - 1; i >= 0; --i)
       if (graph.nodes[at(i)].phase != Phase::forward)
@@ -88,7 +88,7 @@ Graph rematerialize_rows(Graph graph, const Plan& plan) {
   if (!may_rematerialize_rows(plan) || !plan.training.rematerialize_rows.value_or(true))
     return graph;
   graph = without_reuse(std::move(graph));
-  return Repetition(graph).run();
+  return RowRepetition(graph).run();
 }
 
 }  // namespace meshwright

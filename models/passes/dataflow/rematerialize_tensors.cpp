@@ -10,9 +10,9 @@ namespace meshwright {
 
 namespace {
 
-class Repetition {
+class TensorRepetition {
  public:
-  Repetition(const Graph& graph, std::vector<char> chosen)
+  TensorRepetition(const Graph& graph, std::vector<char> chosen)
       : old_(graph),
         chosen_(std::move(chosen)),
         repeated_(graph.nodes.size(), 0),
@@ -92,7 +92,7 @@ int base_of(const Graph& graph, int tensor) {
 }
 
 Graph rematerialize_tensors(const Graph& graph, std::vector<char> chosen) {
-  return Repetition(graph, std::move(chosen)).run();
+  return TensorRepetition(graph, std::move(chosen)).run();
 }
 
 }  // namespace meshwright
