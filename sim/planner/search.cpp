@@ -146,9 +146,7 @@ std::int64_t prove(const Job& job, const SearchOptions& options, const Searches&
 
 }  // namespace
 
-namespace {
-
-SearchResult search_once(const Job& job, const SearchOptions& options) {
+SearchResult search(const Job& job, const SearchOptions& options) {
   const auto begin = Clock::now();
   const std::vector<std::string> machines = machines_of(job.cluster);
   const std::vector<int> counts = counts_of(job.cluster);
@@ -196,33 +194,6 @@ SearchResult search_once(const Job& job, const SearchOptions& options) {
   if (result.candidates_simulated > 0) result.closest_miss.reset();  // something fits
   result.search_wall_s = std::chrono::duration<double>(Clock::now() - begin).count();
   return result;
-}
-
-bool may_offload_states(const Job& job) {
-  return job.is_auto("parallelism.offload") && !job.plan.parallelism.shard_whole &&
-         job.plan.training.optimizer != OptimizerKind::muon &&
-         job.plan.training.memory_of == MemoryOf::engine;
-}
-
-// What both looked at.
-SearchResult joined(const SearchResult& first, SearchResult second) {
-  second.candidates_enumerated += first.candidates_enumerated;
-  second.candidates_simulated += first.candidates_simulated;
-  second.search_wall_s += first.search_wall_s;
-  return second;
-}
-
-}  // namespace
-
-// The optimizer's states leave the device where nothing fits otherwise: it costs much time.
-SearchResult search(const Job& job, const SearchOptions& options) {
-  SearchResult found = search_once(job, options);
-  if (!found.plans.empty() || !found.closest_miss || !may_offload_states(job)) return found;
-  Job away = job;
-  away.autos.erase("parallelism.offload");
-  away.plan.parallelism.offload = Offload::optimizer;
-  SearchResult other = search_once(away, options);
-  return other.plans.empty() ? found : joined(found, std::move(other));
 }
 
 }  // namespace meshwright
