@@ -6,7 +6,7 @@ using namespace meshwright;
 
 namespace {
 
-constexpr Variant variants[] = {
+constexpr Variant context_variants[] = {
     {{1, 1, 1, 4, 0, 1, 2}, nothing},
     {{1, 1, 1, 4, 0, 1, 2}, gathers},
     {{1, 1, 1, 4, 0, 1, 2}, selective},
@@ -42,7 +42,7 @@ Plan ring(const Model& model, const World& world) {
 
 TEST_CASE_ON_RANKS("ranks that share sequences train like one process", "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world,
+  for_each_variant(context_variants, world,
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 

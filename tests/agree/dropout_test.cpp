@@ -7,7 +7,7 @@ using namespace meshwright;
 
 namespace {
 
-constexpr Variant variants[] = {
+constexpr Variant dropout_variants[] = {
     {{1, 1, 1}, full},
     {{1, 1, 1}, all_of<selective, unfused>},
     {{2, 1, 1}, full},
@@ -46,7 +46,7 @@ void drop(Plan& plan) {
 
 TEST_CASE_ON_RANKS("dropout is the same under all degrees and recomputation", "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+  for_each_variant(dropout_variants, world, [&](const Model& model, Plan plan) {
     drop(plan);
     check_plan(model, plan, world);
   });

@@ -48,7 +48,7 @@ void check_levels(const Model& model, Change change, OptimizerKind optimizer) {
 }
 
 // Of the same operations, cut.
-constexpr Variant variants[] = {
+constexpr Variant eager_variants[] = {
     {{1, 1, 1}, eager},
     {{1, 1, 1}, all_of<eager, unfused, drop>},
     {{1, 1, 1}, all_of<eager, unfused, drop, selective>},
@@ -95,7 +95,7 @@ TEST_CASE_ON_RANKS("so it is for other families and optimizers", "[agree][mpi]")
 
 TEST_CASE_ON_RANKS("level none trains alike under all degrees", "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world,
+  for_each_variant(eager_variants, world,
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 

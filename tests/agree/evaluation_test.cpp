@@ -14,7 +14,7 @@ namespace {
 constexpr int steps = 3;
 constexpr std::int64_t held_out = 1000;  // position of its first sequence
 
-constexpr Variant variants[] = {
+constexpr Variant evaluation_variants[] = {
     {{1, 1, 1}, drops},
     {{1, 1, 1}, all_of<drops, full, pruned>},
     {{1, 1, 1}, all_of<drops, eager, unfused>},
@@ -74,7 +74,7 @@ double loss_of_a_step(const Model& model, Plan plan, World& world) {
 TEST_CASE_ON_RANKS("an evaluation is the same under all degrees and changes no bit of training",
                    "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+  for_each_variant(evaluation_variants, world, [&](const Model& model, Plan plan) {
     plan.training.steps = steps;
     SmallRun run(model, plan, world);
     const Evaluated got = train_and_evaluate(run);

@@ -24,7 +24,7 @@ void small_ones_whole(Plan& plan) { plan.parallelism.persistence_threshold = 200
 void offloaded(Plan& plan) { plan.parallelism.offload = Offload::activations; }
 void added_separately(Plan& plan) { plan.training.fuse_gradient_accumulation = false; }
 
-constexpr Variant variants[] = {
+constexpr Variant expert_variants[] = {
     {{}, full},
     {{}, all_of<full, pruned>},
     {{}, experts_again},
@@ -98,7 +98,7 @@ constexpr Variant context_variants[] = {
 // visit(plan), of as many ranks as there are; by SGD.
 template <typename Visit>
 void for_expert_variants(const Model& model, const Visit& visit,
-                         std::span<const Variant> all = variants) {
+                         std::span<const Variant> all = expert_variants) {
   for (const Variant& variant : all) {
     if (model.kv_heads % variant.degrees.tensor != 0) continue;
     if (ranks_of(variant.degrees) != test_world().size()) continue;
@@ -371,7 +371,7 @@ TEST_CASE_ON_RANKS("moving biases of routers are the same however the model is c
     Model model = with_four_layers("glm4_moe");
     model.expert_dropless = dropless;
     INFO((dropless ? "dropless" : "slots"));
-    check(model, variants);
+    check(model, expert_variants);
     model.experts = 4;
     model.experts_per_token = 2;
     model.expert_groups = model.groups_per_token = 1;

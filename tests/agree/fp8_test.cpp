@@ -35,7 +35,7 @@ void ends_in_bf16(Plan& plan) {
   plan.training.last_layers_in_bf16 = 4;
 }
 
-constexpr Variant variants[] = {
+constexpr Variant fp8_variants[] = {
     {{}, full},
     {{}, pruned},
     {{}, all_of<eager, unfused>},
@@ -90,7 +90,7 @@ TEST_CASE_ON_RANKS("fp8 trains alike under all degrees, and close to fp32", "[ag
   World& world = test_world();
   const double u = unit_of(Precision::fp8);
   std::map<std::string, Alone> alone;
-  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+  for_each_variant(fp8_variants, world, [&](const Model& model, Plan plan) {
     Plan uncut = on_one_process(plan);
     uncut.training.micro_batch = plan.training.micro_batch;  // the same numbers have one scale
     const Training& t = plan.training;

@@ -19,7 +19,7 @@ void by_lion(Plan& plan) {
   plan.training.beta2 = 0.99;
 }
 
-constexpr Variant variants[] = {
+constexpr Variant lion_variants[] = {
     {{1, 1, 1, 4, 0}, all_of<by_lion, full, pruned>},
     {{1, 1, 1, 4, 0}, all_of<by_lion, eager, unfused>},
     {{2, 1, 1, 4, 0}, by_lion},
@@ -57,7 +57,7 @@ void compare_signs(const Trained& got, const Trained& expected) {
 
 TEST_CASE_ON_RANKS("lion trains like on one process", "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world, [&](const Model& model, const Plan& plan) {
+  for_each_variant(lion_variants, world, [&](const Model& model, const Plan& plan) {
     const Trained& expected = train_alone(model, on_one_process(plan));
     const Trained got = train(model, plan, world);
     compare_losses(got, expected);

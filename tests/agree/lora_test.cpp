@@ -25,7 +25,7 @@ void drops_reads(Plan& plan) {
   plan.training.lora->dropout = 0.25;
 }
 
-constexpr Variant variants[] = {
+constexpr Variant lora_variants[] = {
     {{1, 1, 2, 4, 0}, adapts_all},
     {{1, 1, 2, 4, 0}, all_of<adapts_all, full>},
     {{1, 1, 2, 4, 1}, adapts_all},
@@ -78,7 +78,7 @@ double size_of(const Values& values, std::string_view part) {
 
 TEST_CASE_ON_RANKS("adapters train like on one process", "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world, [&](const Model& model, const Plan& plan) {
+  for_each_variant(lora_variants, world, [&](const Model& model, const Plan& plan) {
     INFO(plan.training.lora->dropout);
     check_plan(model, plan, world);
   });
@@ -88,7 +88,7 @@ TEST_CASE_ON_RANKS("adapters train like on one process", "[agree][mpi]") {
 TEST_CASE_ON_RANKS("adapters beside frozen experts train like on one process", "[agree][mpi]") {
   World& world = test_world();
   for (const bool dropless : {false, true})
-    for (const Variant& variant : variants) {
+    for (const Variant& variant : lora_variants) {
       const SmallDegrees& degrees = variant.degrees;
       if (ranks_of(degrees) != world.size() || degrees.context > 1 || degrees.virtual_stages > 1)
         continue;

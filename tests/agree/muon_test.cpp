@@ -17,7 +17,7 @@ void owned(Plan& plan) {
   plan.parallelism.shard_whole = true;
 }
 
-constexpr Variant variants[] = {
+constexpr Variant muon_variants[] = {
     {{1, 1, 2, 4, 0}, by_muon},
     {{1, 1, 2, 4, 0}, all_of<by_muon, full, pruned>},
     {{1, 1, 2, 4, 1}, owned},
@@ -40,7 +40,7 @@ constexpr Variant variants[] = {
 
 TEST_CASE_ON_RANKS("muon trains like on one process", "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world, [&](const Model& model, const Plan& plan) {
+  for_each_variant(muon_variants, world, [&](const Model& model, const Plan& plan) {
     const Trained& expected = train_alone(model, on_one_process(plan));
     const Trained got = train(model, plan, world);
     compare_losses(got, expected);

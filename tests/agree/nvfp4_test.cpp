@@ -20,7 +20,7 @@ namespace {
 void in_4_bits(Plan& plan) { plan.training.precision = Precision::nvfp4; }
 
 // 2 x 8 rows, 32 and 64 columns: multiples of 16, on each of two tensor ranks too.
-constexpr Variant variants[] = {
+constexpr Variant nvfp4_variants[] = {
     {{}, full},
     {{}, pruned},
     {{}, all_of<eager, unfused>},
@@ -55,7 +55,7 @@ TEST_CASE_ON_RANKS("nvfp4 trains alike under all degrees, and close to fp32", "[
   World& world = test_world();
   const double u = unit_of(Precision::nvfp4);
   std::map<std::string, Alone> alone;
-  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+  for_each_variant(nvfp4_variants, world, [&](const Model& model, Plan plan) {
     Plan uncut = on_one_process(plan);
     Alone& expected = alone[std::string(name_of(model.architecture))];
     if (expected.in_nvfp4.losses.empty()) {

@@ -37,7 +37,7 @@ void remainders(Plan& plan) {
 void in_one_bucket(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 1 << 30; }
 void many_buckets(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 8'192; }
 
-constexpr Variant variants[] = {
+constexpr Variant offload_variants[] = {
     {{1, 1, 1}, all_of<full, layers<2>>},
     {{1, 1, 1}, all_of<full, layers<3>, of_blocks<50>>},
     {{1, 1, 1}, all_of<full, activations<1>, gpipe>},
@@ -86,7 +86,7 @@ constexpr Variant with_states[] = {
 
 TEST_CASE_ON_RANKS("offloaded activations train alike", "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world,
+  for_each_variant(offload_variants, world,
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 

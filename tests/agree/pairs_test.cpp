@@ -13,7 +13,7 @@ namespace {
 
 constexpr int steps = 4;
 
-constexpr Variant variants[] = {
+constexpr Variant pairs_variants[] = {
     {{1, 1, 1}, pruned},
     {{1, 1, 1}, all_of<eager, unfused>},
     {{2, 1, 1}, nothing},
@@ -89,7 +89,7 @@ Values after_a_step(const Model& model, const Plan& plan, Loader& loader, std::i
 TEST_CASE_ON_RANKS("completions are learned alike under all degrees", "[agree][mpi]") {
   World& world = test_world();
   const Pairs pairs;
-  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+  for_each_variant(pairs_variants, world, [&](const Model& model, Plan plan) {
     plan.training.steps = steps;
     Loader loader = pairs.loader(model, plan), its_own = pairs.loader(model, plan);
     SmallRun alone(model, on_one_process(plan)), run(model, plan, world);

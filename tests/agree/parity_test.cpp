@@ -81,7 +81,7 @@ void whole_messages(Plan& plan) { plan.parallelism.pipeline_scatter_gather = fal
 void one_bucket(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 1 << 30; }
 
 // On four ranks: what the product of degrees and schedules does not reach.
-constexpr Variant variants[] = {
+constexpr Variant parity_variants[] = {
     {{2, 2, 1}, whole_messages},
     {{2, 1, 2}, nothing_overlaps},
     {{1, 2, 2, 4, 1}, nothing_overlaps},
@@ -128,7 +128,7 @@ constexpr Variant variants[] = {
 
 TEST_CASE_ON_RANKS("less usual ways of cutting a model train it alike", "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world,
+  for_each_variant(parity_variants, world,
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 

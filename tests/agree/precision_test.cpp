@@ -18,7 +18,7 @@ void narrow_sums(Plan& plan) {
   plan.training.gradient_reduce = storage_of(plan.training.precision);
 }
 
-constexpr Variant variants[] = {
+constexpr Variant precision_variants[] = {
     {{}, full},
     {{}, unfused},
     {{}, narrow_sums},
@@ -62,7 +62,7 @@ void check_precision(Precision precision) {
   World& world = test_world();
   const double u = unit_of(precision);
   std::map<Architecture, Alone> alone;
-  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+  for_each_variant(precision_variants, world, [&](const Model& model, Plan plan) {
     Alone& expected = alone[model.architecture];
     if (expected.begin.empty()) {
       expected = train_alone(model, precision);
@@ -94,7 +94,7 @@ TEST_CASE_ON_RANKS("fp16 trains alike under all degrees, and close to fp32", "[a
 TEST_CASE_ON_RANKS("masters kept as remainders train as those in fp32, to the bit",
                    "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+  for_each_variant(precision_variants, world, [&](const Model& model, Plan plan) {
     if (plan.training.compiler == CompilerLevel::none) return;
     store_in(Precision::bf16, plan);
     for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::lamb}) {
@@ -114,7 +114,7 @@ TEST_CASE_ON_RANKS("moments in bf16 and weights without masters train alike unde
   World& world = test_world();
   const double u = unit_of(Precision::bf16);
   std::map<Architecture, Trained> alone;
-  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+  for_each_variant(precision_variants, world, [&](const Model& model, Plan plan) {
     if (plan.training.compiler == CompilerLevel::none) return;
     store_in(Precision::bf16, plan);
     plan.training.learning_rate = 0.01;  // what is rounded away of smaller steps is most of them
@@ -136,7 +136,7 @@ TEST_CASE_ON_RANKS("moments in bf16 and weights without masters train alike unde
 
 TEST_CASE_ON_RANKS("LAMB's trust is that of whole parameters, whatever the cut", "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+  for_each_variant(precision_variants, world, [&](const Model& model, Plan plan) {
     plan.training.optimizer = OptimizerKind::lamb;
     plan.training.epsilon = 1e-3;  // key biases, whose true gradient is zero, stay where they are
     check_plan(model, plan, world);

@@ -16,7 +16,7 @@ void modules(Plan& plan, const std::string& family) {
                                                  "model.layers.2.mlp.down_proj", "model.layers.5"};
 }
 
-constexpr Variant variants[] = {
+constexpr Variant recompute_variants[] = {
     {{1, 1, 1}, contiguous},
     {{1, 1, 1}, groups<3>},
     {{1, 1, 1}, all_of<groups<3>, of_blocks<75>>},
@@ -87,7 +87,7 @@ TEST_CASE_ON_RANKS("a budget of memory changes no bit", "[agree][mpi]") {
 
 TEST_CASE_ON_RANKS("groups of recomputed blocks train alike", "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world,
+  for_each_variant(recompute_variants, world,
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 

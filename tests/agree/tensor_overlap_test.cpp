@@ -9,7 +9,7 @@ using namespace meshwright;
 
 namespace {
 
-constexpr Variant variants[] = {
+constexpr Variant tensor_overlap_variants[] = {
     {{1, 2, 1}, nothing},
     {{1, 2, 1}, rows},
     {{1, 2, 1}, all_of<rows, full>},
@@ -50,13 +50,13 @@ TEST_CASE_ON_RANKS("tensor communication beside compute changes no bit", "[agree
     CHECK(after.losses == before.losses);
     CHECK(after.hash == before.hash);
   };
-  for_each_variant(variants, world, check);
+  for_each_variant(tensor_overlap_variants, world, check);
   for_each_variant(in_8_bits, world, check);
 }
 
 TEST_CASE_ON_RANKS("products in chunks train alike", "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world, [&](const Model& model, const Plan& plan) {
+  for_each_variant(tensor_overlap_variants, world, [&](const Model& model, const Plan& plan) {
     const Trained before = train(model, plan, world);
     for (const Change change : {tensor_in_chunks<2>, tensor_in_chunks<4>}) {
       Plan chunks = plan;

@@ -7,7 +7,7 @@ using namespace meshwright;
 
 namespace {
 
-constexpr Variant variants[] = {
+constexpr Variant zero_bubble_variants[] = {
     {{1, 1, 1}, nothing},
     {{2, 1, 1}, nothing},
     {{2, 1, 1}, selective},
@@ -33,7 +33,7 @@ constexpr Variant variants[] = {
 
 TEST_CASE_ON_RANKS("zero_bubble trains bit for bit like 1f1b", "[agree][mpi]") {
   World& world = test_world();
-  for_each_variant(variants, world, [&](const Model& model, Plan plan) {
+  for_each_variant(zero_bubble_variants, world, [&](const Model& model, Plan plan) {
     plan.training.optimizer = OptimizerKind::adamw;
     const Trained whole = train(model, plan, world);
     zero_bubble(plan);

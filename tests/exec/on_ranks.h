@@ -12,9 +12,9 @@ void run_on_ranks(void (*work)(), Messages messages = Messages::met);
 
 }  // namespace meshwright
 
-#define MESHWRIGHT_CASE_NAME_(line) case_of_line_##line
-#define MESHWRIGHT_CASE_NAME(line) MESHWRIGHT_CASE_NAME_(line)
-#define TEST_CASE_ON_RANKS(title, tags)                                                \
-  static void MESHWRIGHT_CASE_NAME(__LINE__)();                                        \
-  TEST_CASE(title, tags) { meshwright::run_on_ranks(MESHWRIGHT_CASE_NAME(__LINE__)); } \
-  static void MESHWRIGHT_CASE_NAME(__LINE__)()
+#define MESHWRIGHT_CASE_(number, title, tags)                                  \
+  static void case_on_ranks_##number();                                        \
+  TEST_CASE(title, tags) { meshwright::run_on_ranks(case_on_ranks_##number); } \
+  static void case_on_ranks_##number()
+#define MESHWRIGHT_CASE(number, title, tags) MESHWRIGHT_CASE_(number, title, tags)
+#define TEST_CASE_ON_RANKS(title, tags) MESHWRIGHT_CASE(__COUNTER__, title, tags)

@@ -22,12 +22,12 @@ std::string recipe(const std::string& more) {
          more;
 }
 
-json imported(const std::string& yaml, const std::vector<std::string>& overrides = on_p4d) {
+json imported_recipe(const std::string& yaml, const std::vector<std::string>& overrides = on_p4d) {
   return import_texts({{"a.yaml", yaml}}, overrides, Framework::hyperpod).job;
 }
 
-std::string refused(const std::string& yaml) {
-  const std::string message = message_of([&] { imported(yaml); });
+std::string refused_recipe(const std::string& yaml) {
+  const std::string message = message_of([&] { imported_recipe(yaml); });
   const std::size_t at = message.find("a.yaml");
   return at == std::string::npos ? message : message.substr(at);
 }
@@ -36,10 +36,10 @@ std::string refused(const std::string& yaml) {
 
 TEST_CASE("a recipe's degrees, batch and model", "[interop]") {
   const json job =
-      imported(recipe("  tensor_model_parallel_degree: 2\n  shard_degree: 4\n"
-                      "  activation_checkpointing: true\n"
-                      "  offload_activations: true\n"
-                      "  activation_loading_horizon: 3\n"));
+      imported_recipe(recipe("  tensor_model_parallel_degree: 2\n  shard_degree: 4\n"
+                             "  activation_checkpointing: true\n"
+                             "  offload_activations: true\n"
+                             "  activation_loading_horizon: 3\n"));
   CHECK(job["parallelism"]["tensor"] == 2);
   CHECK(job["parallelism"]["zero_stage"] == 3);
   CHECK(job["parallelism"]["shard"] == 4);
@@ -54,15 +54,16 @@ TEST_CASE("a recipe's degrees, batch and model", "[interop]") {
 }
 
 TEST_CASE("a shard degree of all ranks is a full shard, strategies name the rest", "[interop]") {
-  CHECK_FALSE(imported(recipe("  shard_degree: 16\n"))["parallelism"].contains("shard"));
-  CHECK(imported(recipe(
+  CHECK_FALSE(imported_recipe(recipe("  shard_degree: 16\n"))["parallelism"].contains("shard"));
+  CHECK(imported_recipe(recipe(
             "  sharding_strategy: shard_grad_op\n"))["parallelism"]["reshard_after_forward"] ==
         "never");
-  CHECK(imported(recipe("  sharding_strategy: no_shard\n"))["parallelism"]["zero_stage"] == 0);
+  CHECK(imported_recipe(recipe("  sharding_strategy: no_shard\n"))["parallelism"]["zero_stage"] ==
+        0);
 }
 
 TEST_CASE("recipes of NeMo become Megatron's plans", "[interop]") {
-  const json job = imported(
+  const json job = imported_recipe(
       "trainer:\n  devices: 8\n  num_nodes: 4\n  max_steps: 10\n"
       "data:\n  global_batch_size: 64\n  micro_batch_size: 1\n  seq_length: 2048\n"
       "strategy:\n  tensor_model_parallel_size: 4\n  pipeline_model_parallel_size: 2\n"
@@ -81,14 +82,15 @@ TEST_CASE("recipes of NeMo become Megatron's plans", "[interop]") {
 }
 
 TEST_CASE("what is wrong in a recipe is told at its line", "[interop]") {
-  CHECK(refused(recipe("  shard_degree: 3\n")) ==
+  CHECK(refused_recipe(recipe("  shard_degree: 3\n")) ==
         "a.yaml:19: model.shard_degree: 3 x tensor 1 x expert 1 does not divide the 16 ranks");
-  CHECK(refused(recipe("  sharding_strategy: full\n")).find("unknown word 'full'") !=
+  CHECK(refused_recipe(recipe("  sharding_strategy: full\n")).find("unknown word 'full'") !=
         std::string::npos);
-  CHECK(refused(recipe("  shard_degre: 3\n")).find("did you mean 'model.shard_degree'?") !=
+  CHECK(refused_recipe(recipe("  shard_degre: 3\n")).find("did you mean 'model.shard_degree'?") !=
         std::string::npos);
-  CHECK(refused(recipe("  optim:\n    betas: [0.9]\n")).find("is not a list of two numbers") !=
-        std::string::npos);
+  CHECK(
+      refused_recipe(recipe("  optim:\n    betas: [0.9]\n")).find("is not a list of two numbers") !=
+      std::string::npos);
 }
 
 // HyperPod tunes a model of a given name unless a recipe says otherwise.

@@ -15,7 +15,7 @@ json imported(const std::string& toml, const std::vector<std::string>& overrides
   return import_texts({{"a.toml", toml}}, overrides, Framework::torchtitan).job;
 }
 
-std::string refused(const std::string& toml) {
+std::string refused_settings(const std::string& toml) {
   const std::string message = message_of([&] { imported(toml); });
   const std::size_t at = message.find("a.toml");
   return at == std::string::npos ? message : message.substr(at);
@@ -108,12 +108,12 @@ TEST_CASE("torchtitan's newer flags are read", "[interop]") {
 }
 
 TEST_CASE("what torchtitan's settings must not say is refused with its line", "[interop]") {
-  CHECK(refused(model + "[parallelism]\ntensor_paralel_degree = 8\n") ==
+  CHECK(refused_settings(model + "[parallelism]\ntensor_paralel_degree = 8\n") ==
         "a.toml:5: parallelism.tensor_paralel_degree: unknown setting of torchtitan; did you mean "
         "'parallelism.tensor_parallel_degree'? --allow-unknown lists it instead");
-  CHECK(refused(model + "[parallelism]\ntensor_parallel_degree = 3\n") ==
+  CHECK(refused_settings(model + "[parallelism]\ntensor_parallel_degree = 3\n") ==
         "parallelism.data_parallel_shard_degree: 16 ranks are no multiple of the other degrees, 3");
-  CHECK(refused("[model]\nflavor = \"9B\"\n") ==
+  CHECK(refused_settings("[model]\nflavor = \"9B\"\n") ==
         "a.toml:2: model.flavor: 'llama3 9B': its sizes are not known here; give its config.json "
         "beside this file, or --set model=NAME");
 }
