@@ -22,8 +22,8 @@ template <OptimizerKind kind>
 void by(Plan& plan) {
   plan.training.optimizer = kind;
 }
-constexpr Change adamw = by<OptimizerKind::adamw>, lamb = by<OptimizerKind::lamb>,
-                 lion = by<OptimizerKind::lion>;
+constexpr Change by_adamw = by<OptimizerKind::adamw>, by_lamb = by<OptimizerKind::lamb>,
+                 by_lion = by<OptimizerKind::lion>;
 template <Precision precision>
 void in(Plan& plan) {
   plan.training.precision = precision;
@@ -62,24 +62,24 @@ constexpr Variant offload_variants[] = {
 
 // Of which states wait in host memory.
 constexpr Variant with_states[] = {
-    {{1, 1, 1}, all_of<adamw, many_buckets>},
-    {{1, 1, 1}, all_of<adamw, bf16>},
-    {{1, 1, 1}, all_of<lamb, bf16, many_buckets>},
-    {{1, 1, 1}, all_of<lamb, in_one_bucket>},
-    {{1, 1, 1}, all_of<lion, fp16, many_buckets>},
-    {{1, 1, 1}, all_of<adamw, remainders, many_buckets, pruned>},
-    {{1, 1, 1}, all_of<adamw, fp16, eager, unfused>},
-    {{2, 1, 1}, all_of<adamw, fp16, many_buckets, zero_bubble>},
-    {{1, 2, 1}, all_of<lamb, bf16, many_buckets, rows>},
-    {{1, 1, 2, 4, 1}, all_of<adamw, bf16, many_buckets>},
-    {{1, 1, 2, 2, 2}, all_of<lion, fp16, many_buckets>},
-    {{1, 1, 2, 4, 3}, all_of<adamw, bf16, full>},
-    {{1, 1, 2, 4, 3}, all_of<lamb, fp16, pruned>},
+    {{1, 1, 1}, all_of<by_adamw, many_buckets>},
+    {{1, 1, 1}, all_of<by_adamw, bf16>},
+    {{1, 1, 1}, all_of<by_lamb, bf16, many_buckets>},
+    {{1, 1, 1}, all_of<by_lamb, in_one_bucket>},
+    {{1, 1, 1}, all_of<by_lion, fp16, many_buckets>},
+    {{1, 1, 1}, all_of<by_adamw, remainders, many_buckets, pruned>},
+    {{1, 1, 1}, all_of<by_adamw, fp16, eager, unfused>},
+    {{2, 1, 1}, all_of<by_adamw, fp16, many_buckets, zero_bubble>},
+    {{1, 2, 1}, all_of<by_lamb, bf16, many_buckets, rows>},
+    {{1, 1, 2, 4, 1}, all_of<by_adamw, bf16, many_buckets>},
+    {{1, 1, 2, 2, 2}, all_of<by_lion, fp16, many_buckets>},
+    {{1, 1, 2, 4, 3}, all_of<by_adamw, bf16, full>},
+    {{1, 1, 2, 4, 3}, all_of<by_lamb, fp16, pruned>},
     {{2, 1, 1, 4, 0, 2}, many_buckets},
-    {{4, 1, 1}, all_of<adamw, bf16, many_buckets, gpipe>},
-    {{1, 1, 4, 2, 3}, all_of<adamw, fp16, in_pairs>},
-    {{2, 1, 2, 4, 1}, all_of<lamb, bf16, many_buckets>},
-    {{1, 2, 2, 2, 3}, all_of<lion, rows>},
+    {{4, 1, 1}, all_of<by_adamw, bf16, many_buckets, gpipe>},
+    {{1, 1, 4, 2, 3}, all_of<by_adamw, fp16, in_pairs>},
+    {{2, 1, 2, 4, 1}, all_of<by_lamb, bf16, many_buckets>},
+    {{1, 2, 2, 2, 3}, all_of<by_lion, rows>},
 };
 
 }  // namespace
