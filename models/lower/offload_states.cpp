@@ -34,16 +34,22 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-std::int64_t piece_elements(const Plan& plan) {
+// Each piece is a few instructions: there are not many more than `most_state_pieces`.
+std::int64_t piece_elements(const StageDraft& draft) {
+  const Plan& plan = draft.plan;
   const std::int64_t given =
       plan.parallelism.reduce_bucket_bytes / bytes_of(plan.training.gradient_reduce);
-  return given > 0 ? given : default_state_piece_elements;
+  std::int64_t all = 0;
+  for (const BucketPlan& planned : draft.buckets)
+    if (!planned.bucket.frozen) all += planned.bucket.shard_elements;
+  return std::max(given > 0 ? given : default_state_piece_elements, all / most_state_pieces);
 }
 
 // Where pieces begin, and the end. lamb measures a parameter in one go: flat shards, which cut
 // parameters elsewhere on every rank, stay whole.
-std::vector<std::int64_t> cuts_of(const StageDraft& draft, const Bucket& bucket) {
-  const std::int64_t wanted = piece_elements(draft.plan), all = bucket.shard_elements;
+std::vector<std::int64_t> cuts_of(const StageDraft& draft, const Bucket& bucket,
+                                  std::int64_t wanted) {
+  const std::int64_t all = bucket.shard_elements;
   std::vector<std::int64_t> cuts = {0};
   if (draft.plan.training.optimizer != OptimizerKind::lamb) {
     const std::int64_t count = std::max<std::int64_t>(1, all / wanted);
@@ -85,10 +91,11 @@ void cut_states(StageDraft& draft) {
   if (!offloads_states(draft.plan)) return;
   std::vector<int> places;
   std::size_t turn = 0;
+  const std::int64_t wanted = piece_elements(draft);
   for (BucketPlan& planned : draft.buckets) {
     Bucket& bucket = planned.bucket;
     if (bucket.frozen) continue;
-    const std::vector<std::int64_t> cuts = cuts_of(draft, bucket);
+    const std::vector<std::int64_t> cuts = cuts_of(draft, bucket, wanted);
     for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
       if (places.size() < state_places)
         places.push_back(add_buffer(draft, "states", MemoryClass::optimizer, Region::task, 0));

@@ -17,6 +17,7 @@ struct StageDraft;
 
 // Of a bucket that is larger; `reduce_bucket_bytes` may say another size.
 constexpr std::int64_t default_state_piece_elements = std::int64_t{8} << 20;
+constexpr std::int64_t most_state_pieces = 1024;  // of a stage, beside one for each bucket
 
 bool offloads_states(const Plan& plan);
 

@@ -43,9 +43,11 @@ class Sweep {
       cuts_.push_back(factors);
     }
     for (const Sharding& sharding : branch.shardings) {
-      const Candidate with = chosen_with(branch.shape, sharding);
+      Candidate with = chosen_with(branch.shape, sharding);
       bytes_per_parameter_.push_back(bounds.bytes_per_parameter(with));
       unit_buffer_bytes_.push_back(bounds.unit_buffer_bytes(with, 1));
+      with.offload = Offload::optimizer;
+      bytes_without_states_.push_back(bounds.bytes_per_parameter(with));
     }
   }
 
@@ -114,6 +116,8 @@ class Sweep {
       return;
     }
     const double left = limits_.memory_bytes - bounds_.fixed_bytes();
+    const std::vector<double>& per_parameter =
+        candidate.offload == Offload::optimizer ? bytes_without_states_ : bytes_per_parameter_;
     const double busy =
         cut.batches * std::max(0.0, work.seconds - cut.chunks * work.last_collectives);
     const bool drains = !cut.splits && !cut.interleaves;
@@ -139,7 +143,7 @@ class Sweep {
         continue;
       }
       if (kept == nullptr) kept = &(found = bounds_.kept_bytes(candidate));
-      const double bytes = memory(work, *kept, cut, bytes_per_parameter_[i]) +
+      const double bytes = memory(work, *kept, cut, per_parameter[i]) +
                            unit_buffer_bytes_[i] * work.block_parameters;
       if (bytes <= left) {
         swept_.survivors.push_back({with(candidate, index, i), time});
@@ -161,8 +165,9 @@ class Sweep {
   const Limits& limits_;
   Swept& swept_;
   std::vector<CutFactors> cuts_;
-  std::vector<double> bytes_per_parameter_, unit_buffer_bytes_;  // of each sharding
-  std::vector<std::vector<PerParameter>> costs_;                 // [level * placements + placement]
+  // Of each sharding.
+  std::vector<double> bytes_per_parameter_, bytes_without_states_, unit_buffer_bytes_;
+  std::vector<std::vector<PerParameter>> costs_;  // [level * placements + placement]
 };
 
 }  // namespace

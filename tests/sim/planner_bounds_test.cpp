@@ -88,6 +88,23 @@ TEST_CASE("the bounds know what waiting for the slowest rank costs") {
   CHECK(cut > 0);
 }
 
+TEST_CASE("the bounds hold where the optimizer's states wait on the host") {
+  json value = job_json(small_model(8, 4), "p3.16xlarge", 1, 32);
+  value["training"]["precision"] = "fp16";
+  value["parallelism"] = {{"pipeline", "auto"},
+                          {"tensor", "auto"},
+                          {"data", "auto"},
+                          {"zero_stage", "auto"},
+                          {"offload", "optimizer"}};
+  Planned planned(value, "p3.16xlarge", 1);
+  REQUIRE(planned.candidates.size() > 50);
+  for (std::size_t i = 0; i < planned.candidates.size(); i += 7) {
+    INFO(to_json(to_plan(planned.candidates[i], planned.base)).dump());
+    CHECK(planned.candidates[i].offload == Offload::optimizer);
+    planned.check_bounds(planned.candidates[i]);
+  }
+}
+
 TEST_CASE(
     "under a budget for recomputation the bounds hold, and what it is too small for is left out") {
   json value = job_json(small_model(8, 4), "p3.16xlarge", 1, 32);

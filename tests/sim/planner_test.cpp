@@ -106,6 +106,18 @@ TEST_CASE("what the job fixes stays in every plan") {
   CHECK(result.candidates_enumerated == 3);
 }
 
+TEST_CASE("a plan is found that fits because the optimizer's states wait on the host") {
+  json value = job_json("gpt2-xl", "p3.2xlarge", 1, 8);
+  value["training"]["sequence_length"] = 1024;
+  value["training"]["precision"] = "fp16";
+  value["parallelism"] = {{"offload", "none"}};
+  CHECK(search(read(value)).plans.empty());
+  value["parallelism"]["offload"] = "optimizer";
+  const SearchResult found = search(read(value));
+  REQUIRE(!found.plans.empty());
+  CHECK(found.plans.front().plan.parallelism.offload == Offload::optimizer);
+}
+
 TEST_CASE("the compiler level is searched together with the micro-batch") {
   json value = job_json("gpt2", "p3.2xlarge", 1, 64);
   value["training"]["sequence_length"] = 512;
