@@ -197,6 +197,7 @@ class StageCheck {
         instruction.op == Op::muon_momentum || instruction.op == Op::update_choice_biases;
     (place / "bucket")
         .names(instruction.bucket, program_.buckets.size(), "bucket", of_bucket ? 0 : -1);
+    if (of_bucket && instruction.op != Op::sum_of_squares) check_stepped(instruction, place);
     if (instruction.op == Op::update_loss_scale)
       place.demand(program_.loss_scale_buffer >= 0, "there is no loss_scale_buffer");
     if (instruction.op == Op::update_largest)

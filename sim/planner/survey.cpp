@@ -15,15 +15,16 @@ constexpr std::size_t closely_bounded_usual_plans = 1024, bounded_at_once = 256;
 // More plans than that are not kept; how good they could be is.
 constexpr std::size_t most_entries = 25'000;
 
-// What one begins with: nothing moved away, all blocks alike, states in as many parts as there are
-// replicas, tensor groups side by side.
+// What one begins with: no activations moved away, all blocks alike, states in as many parts as
+// there are replicas, tensor groups side by side.
 Branch usual_part(const Branch& whole) {
   Branch branch = whole;
   branch.placements.resize(1);
   branch.savings.clear(), branch.shardings.clear();
   branch.cut_takes_saving.clear(), branch.cut_takes_sharding.clear();
   const auto is_usual = [](const Saving& each) {
-    return each.fraction == 1 && each.offload == Offload::none;
+    return each.fraction == 1 &&
+           (each.offload == Offload::none || each.offload == Offload::optimizer);
   };
   std::copy_if(whole.savings.begin(), whole.savings.end(), std::back_inserter(branch.savings),
                is_usual);

@@ -163,6 +163,11 @@ TEST_CASE("rows that are ignored have PyTorch's loss and gradient", "[exec][cuda
   const auto out = both.run(Op::cross_entropy, a, {&logits, &targets}, {{rows}, {rows}});
   check(out[0],
         both.run(Op::cross_entropy_grad, a, {&logits, &out[1], &targets}, {{rows, columns}})[0]);
+  OpTensor wild = logits;  // nobody learns from an ignored row, whatever it holds
+  wild.set(columns, INFINITY);
+  const auto of_wild = both.run(Op::cross_entropy, a, {&wild, &targets}, {{rows}, {rows}});
+  check(of_wild[0],
+        both.run(Op::cross_entropy_grad, a, {&wild, &of_wild[1], &targets}, {{rows, columns}})[0]);
   const auto logs = both.run(Op::log_softmax, a, {&logits}, {{rows, columns}});
   const auto loss = both.run(Op::nll_loss, a, {&logs[0], &targets}, {{rows}});
   const auto d_logs = both.run(Op::nll_loss_grad, a, {&logs[0], &targets}, {{rows, columns}});

@@ -384,6 +384,7 @@ constexpr AnswerKey scale_keys[] = {
 constexpr AnswerKey list_keys[] = {
     {"models[]?", "string", ""},
     {"machines[]?", "string", ""},
+    {"parts[]?", "string", "of machine profiles"},
     {"stacks[]?.name", "string", "generations of software"},
     {"stacks[].title", "string", ""},
     {"stacks[].since", "string", "year and month"},

@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   if (row >= rows) return;
   const bool ignored = targets[row] == ignored_target;
   const float factor = ignored ? 0.0f : loss_scale == nullptr ? scale : scale * loss_scale[0];
-  const float log_sum = ignored ? INFINITY : saved[row];  // no share, whatever the logits are
+  const float log_sum = saved[row];
   const int target = columns.of(targets[row]);
   const T* own = logits + row * columns.width;
   T* to = d_logits + row * columns.width;

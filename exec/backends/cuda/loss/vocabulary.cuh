@@ -29,7 +29,7 @@ struct Columns {
   // (softmax - 1 at the target) * factor; exactly 0 in masked columns.
   __device__ float gradient(int column, float logit, float log_sum, float factor,
                             int target) const {
-    if (column >= visible) return 0.0f;
+    if (column >= visible || factor == 0.0f) return 0.0f;  // of an ignored row, whatever it holds
     const float share = exp_below_0(logit - log_sum) * factor;
     return column == target ? share - factor : share;
   }
