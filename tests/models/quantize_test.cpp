@@ -244,7 +244,8 @@ TEST_CASE("muon steps the matrices that are rounded before products read them", 
     plan.training.optimizer = OptimizerKind::muon;
     plan.training.fp8_experts = quantizes(precision);
     std::int64_t elements = 0;
-    for (const Bucket& bucket : lower_small(model, plan)[0].buckets)
+    const std::vector<Program> stages = lower_small(model, plan);
+    for (const Bucket& bucket : stages[0].buckets)
       if (bucket.matrices) elements += bucket.elements;
     return elements;
   };
