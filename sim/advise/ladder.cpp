@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <set>
 
 #include "hwprofiles/cores.h"
@@ -260,6 +261,12 @@ std::vector<Ladder> ladders(const Job& job, const LadderOptions& options) {
   const int threads = search.threads > 0 ? search.threads : usable_cores();
   search.threads = 1;
   search.load = [&](const std::string& name) { return machines.at(name); };
+  std::mutex watching;
+  if (search.watch)
+    search.watch = [&](const ClusterProgress& progress) {
+      const std::lock_guard lock(watching);
+      options.search.watch(progress);
+    };
   in_parallel(rungs.size(), threads,
               [&](std::size_t i, std::size_t) { find_best(*rungs[i], job, search); });
   in_parallel(result.size(), threads,

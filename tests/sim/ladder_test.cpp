@@ -1,6 +1,11 @@
 // From one GPU to many: the ladder's rungs, where it stops, and the sentence that says why.
 #include "sim/advise/ladder.h"
 
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <thread>
+
 #include "sim/advise/batch_law.h"
 #include "sim/planner/objective.h"
 #include "tests/catch.h"
@@ -29,6 +34,22 @@ LadderOptions quick() {
 }
 
 }  // namespace
+
+TEST_CASE("searches for rungs on several threads tell how far they are one at a time", "[advise]") {
+  std::atomic<bool> is_told = false, is_told_twice = false;
+  std::set<int> counts;
+  LadderOptions options = quick();
+  options.search.threads = 2;
+  options.search.watch = [&](const ClusterProgress& progress) {
+    if (is_told.exchange(true)) is_told_twice = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    counts.insert(progress.count);
+    is_told = false;
+  };
+  ladders(read(gpt2_on("p3.16xlarge", 4)), options);
+  CHECK_FALSE(is_told_twice);
+  CHECK(counts == std::set<int>{1, 2, 4});
+}
 
 TEST_CASE("a ladder goes from one GPU over one host to the most that the job allows", "[advise]") {
   const Job job = read(gpt2_on("p3.16xlarge", 4));

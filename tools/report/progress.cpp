@@ -14,14 +14,18 @@ namespace meshwright {
 ProgressLine::ProgressLine()
     : on_terminal_(isatty(fileno(stderr)) != 0), begin_(Clock::now()), shown_(begin_) {}
 
-ProgressLine::~ProgressLine() {
+ProgressLine::~ProgressLine() { end(); }
+
+void ProgressLine::end() {
   if (is_shown_) std::fputs("\r\033[K", stderr);
+  is_shown_ = false;
 }
 
 void ProgressLine::at(double share, const std::string& what) {
   constexpr std::chrono::milliseconds silent{2000}, between{200};
   if (!on_terminal_) return;
   const std::lock_guard lock(mutex_);
+  if (share >= 1) return end();
   const auto now = Clock::now();
   if (now - begin_ < silent || (is_shown_ && now - shown_ < between) || share <= 0) return;
   is_shown_ = true;

@@ -15,11 +15,13 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // `share` of all is done; what the rest takes follows from that. `what`: what is under way. Any
-  // thread may call.
+  // `share` of all is done; what the rest takes follows from that. At 1 the line ends. `what`: what
+  // is under way. Any thread may call.
   void at(double share, const std::string& what);
 
  private:
+  void end();
+
   using Clock = std::chrono::steady_clock;
   std::mutex mutex_;
   const bool on_terminal_;

@@ -2,10 +2,10 @@
 
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 
 #include "tools/report/progress.h"
 
@@ -27,18 +27,11 @@ std::string line_of(const ClusterProgress& p) {
 }
 
 SearchWatch watch_on_terminal() {
-  struct Line {
-    std::string cluster;
-    std::unique_ptr<ProgressLine> line;
-  };
-  return [line = std::make_shared<Line>()](const ClusterProgress& progress) {
-    std::string cluster = std::to_string(progress.count) + " x " + progress.machine;
-    if (!line->line || cluster != line->cluster) {
-      line->line.reset();
-      line->line = std::make_unique<ProgressLine>();
-      line->cluster = std::move(cluster);
-    }
-    line->line->at(progress.bounded, "plans for " + line->cluster);
+  // Searches of several clusters may take turns.
+  return [lines = std::make_shared<std::map<std::string, ProgressLine>>()](
+             const ClusterProgress& progress) {
+    const std::string cluster = std::to_string(progress.count) + " x " + progress.machine;
+    (*lines)[cluster].at(progress.bounded, "plans for " + cluster);
   };
 }
 
