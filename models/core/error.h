@@ -46,8 +46,8 @@ class RunError : public std::runtime_error {
   explicit RunError(const std::string& message) : std::runtime_error(printable(message)) {}
 };
 
-// The known word nearest to `word` by edit distance; empty when none is near (more than half its
-// letters differ).
+// The known word nearest to `word` by edit distance; one that begins with `word` is one letter
+// away. Empty when none is near (more than half its letters differ).
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
 // "a, b or c".

@@ -167,6 +167,17 @@ std::vector<T> read(const Fields& fields, std::string_view key, const json& valu
   return items;
 }
 
+template <class T>
+constexpr const char* wanted = "an integer";
+template <>
+constexpr const char* wanted<bool> = "true or false";
+template <>
+constexpr const char* wanted<double> = "a number";
+template <>
+constexpr const char* wanted<std::string> = "a string";
+template <class T>
+constexpr const char* wanted<std::vector<T>> = "a list";
+
 // What this process was given, a pipe too: it has an end. A pipe with a name of its own may have
 // nobody who writes it.
 bool names_open_file(const std::string& path) {
@@ -208,7 +219,7 @@ const json& Fields::find(std::string_view key, const char* expected) {
 
 template <class T>
 T Fields::required(std::string_view key) {
-  return read(*this, key, find(key, "a value"), static_cast<T*>(nullptr));
+  return read(*this, key, find(key, wanted<T>), static_cast<T*>(nullptr));
 }
 
 template <class T>

@@ -6,7 +6,12 @@
 
 #include <cstdint>
 
+#include "models/graph/attributes.h"
+
 namespace meshwright {
+
+// Sinks are in a softmax once: where its sum over the keys of all ranks begins.
+inline bool adds_sinks(const Attributes& a) { return a.sinks && a.ring_step <= 0; }
 
 // The place in the sequence of the first token of each half of what `rank` holds.
 constexpr std::int64_t context_half_begin(int degree, int rank, std::int64_t held, int half) {

@@ -57,8 +57,9 @@ enum class Op : std::uint8_t {
   context_pack,       // qkv, or k, v -> kv[rows, 2*kv_heads*head_dim]: all keys, then all values
   context_shift,      // x -> x of the rank before, in the ring of the context group
   context_gather,     // [rows,n] -> [C*rows,n]: those of all ranks, in order
-  context_attention,  // q or qkv, kv, (y, saved) -> y, saved: adds what attending to the kv of the
-                      // rank `ring_step` before gives (of all, < 0) to what earlier steps gave
+  context_attention,  // q or qkv, kv, (y, saved; or, at the first step, sinks) -> y, saved: adds
+                      // what attending to the kv of the rank `ring_step` before gives (of all, < 0)
+                      // to what earlier steps gave
   // rows of which every rank has a share of the columns (tensor layout `memory`); w = own columns
   norm_stats,  // x[rows,w] -> [2,rows] f32: mean of own columns, sum of (x - mean)^2
   norm_parts,  // x[rows,w], weight[w], (bias[w]), stats of all ranks [T*2,rows] -> y, and saved
@@ -77,8 +78,9 @@ enum class Op : std::uint8_t {
                     // W[g mod E/P] (P ranks share the experts: groups come from each in turn).
                     // weight_in_out and 8 bits: as `linear`. dropless: x, W, counts[E,1], the rows
                     // of each group; rows of no group become 0
-  add_expert_bias,  // x[E*b*C,n], bias[E/P,n] -> x + the bias of each row's expert. dropless: x,
-                    // bias, counts[E,1]; rows of no group stay
+  add_expert_bias,  // x[E*b*C,n], bias[E/P,n] -> x + the bias of each row's expert; of partial sums
+                    // of tensor_degree ranks, each adds its share. dropless: x, bias, counts[E,1];
+                    // rows of no group stay
   count_choices,    // slots, (dropless: counts) -> (+)f64 [E]: the tokens that chose each expert,
                     // dropped or not
   combine,          // y[E*b*C,h], weights, slots -> [rows,h]: the weighted sum of a token's slots
@@ -144,8 +146,8 @@ enum class Op : std::uint8_t {
   concat_heads_grad,       // dy -> dx, dr (summed over the heads that share it)
   attention_grad,          // qkv or q, k, v, y, saved, dy, (table or sinks) -> dqkv or dq, dk, dv,
                            // (+)table or sinks
-  context_attention_grad,  // q or qkv, kv, y, saved, dy, (dq) -> dq (with that of earlier steps),
-                           // dkv
+  context_attention_grad,  // q or qkv, kv, y, saved, dy, (dq; or, at the first step, sinks) -> dq
+                           // (with that of earlier steps), dkv, (+)sinks
   context_scatter,         // [C*rows,n] -> sum over the ranks, own part [rows,n]
   context_unpack,          // dq, dkv -> dqkv; or dkv -> dk, dv
   gelu_grad,               // x, dy -> dx

@@ -74,7 +74,6 @@ ModelSizes Model::sizes() const {
   sizes.balances = experts > 0 && router_aux_loss_coef > 0;
   sizes.shared_ffn = shared_ffn;
   sizes.dense_ffn = dense_ffn;
-  sizes.expert_biases = expert_biases;
   sizes.sinks = attention_sinks;
   sizes.choice_biases = expert_bias;
   sizes.latent = kv_lora_rank > 0;

@@ -182,8 +182,8 @@ Keys parallelism_keys(Parallelism& p) {
        "every rank keeps whole gradients until then, under `zero_stage` 2 and 3 too. *default*: "
        "`each` under `zero_stage` 3, and under 2 without stages; else `last`, for with stages "
        "micro-batches are many. With one micro-batch both are the same, and what `zero_stage` 2 "
-       "shards is kept as shards. `each` does not go with `zero_bubble`, `zero_bubble_v` and "
-       "`shard_layout` `whole`"},
+       "shards is kept as shards. `each` does not go with the schedules that put weight "
+       "gradients off (`zero_bubble` and its kin) nor with `shard_layout` `whole`"},
       {"reshard_after_forward", choice("resharding", {"always", "never"}, p.keeps_gathered), any,
        may_be_auto, "",
        "`zero_stage` 3: `always` drops a unit's gathered parameters after its forward and gathers "
@@ -239,7 +239,7 @@ Keys parallelism_keys(Parallelism& p) {
        "as with Transformer Engine's `cpu_offloading_num_layers`. `optimizer`: see "
        "[Optimizer states in host memory](#optimizer-states-in-host-memory). `simulate` reports "
        "`host_memory_bytes` of the fullest host; what exceeds its memory does not fit. "
-       "`activations` and `layers` with `zero_bubble` or `zero_bubble_v`: not supported yet"},
+       "`activations` and `layers` with `zero_bubble` and its kin: not supported yet"},
       {"offload_horizon", &p.offload_horizon, at_least_zero, if_set, "0: 4 tasks, 2 layers",
        "see `offload`: of activations; more is earlier and needs more memory"},
       {"shard_layout", choice("layout of shards", {"flat", "whole"}, p.shard_whole), any, plain, "",

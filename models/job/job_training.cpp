@@ -188,7 +188,7 @@ Keys training_keys(Training& t) {
        "Within it, tensor by tensor, what costs least is made again (at most 1 % more than the "
        "cheapest choice; a block's input is always kept). At `compiler: full` fused operations may "
        "hold a little more than that while they run. Too small: an error that names the smallest "
-       "one. With `offload` of activations: an error; with `zero_bubble` or `zero_bubble_v`: not "
+       "one. With `offload` of activations: an error; with `zero_bubble` and its kin: not "
        "supported yet"},
       {"attention", choice("attention", attention_names(), t.attention), any, auto_if_missing,
        "machine: cudnn on Hopper and newer, flash2 with bf16 hardware or on a CPU, else flash; "

@@ -208,7 +208,6 @@ struct ModelSizes {
   bool balances = false;       // a loss of each sequence makes their use even
   int shared_ffn = 0;          // of experts for all tokens; 0: none
   int dense_ffn = 0;           // of blocks without experts, beside others; 0: none
-  bool expert_biases = false;  // beside their matrices
   bool sinks = false;          // of attention
   bool latent = false;         // keys and values of all heads come from one latent vector
   int embedding = 0;           // width of the token table, where it is not the hidden size

@@ -561,10 +561,6 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
     not_yet("parallelism/tensor", "latent attention cut over a tensor group");
   if (model.latent && p.context > 1)
     not_yet("parallelism/context", "latent attention over a context group");
-  if (model.expert_biases && p.tensor > 1)
-    not_yet("parallelism/tensor", "experts with biases cut over a tensor group");
-  if (model.sinks && p.context > 1)
-    not_yet("parallelism/context", "attention with sinks over a context group");
   if (model.experts > 0 && p.tensor > 1 && t.optimizer == OptimizerKind::muon)
     not_yet("training/optimizer", "muon of experts that a tensor group cuts");
   if (t.optimizer == OptimizerKind::muon && plan.shard_group() > 1 && !p.shard_whole)

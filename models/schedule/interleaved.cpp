@@ -1,55 +1,53 @@
 // Interleaved 1F1B over virtual stages (chunk * stages + stage): micro-batches go through the
 // chunks in groups of `stages`, forwards and backwards alternate after a warm-up. The bubble is
 // 1/chunks of that of 1F1B. micro_batches must be a multiple of stages.
+#include "models/schedule/interleaved.h"
+
 #include <algorithm>
 
 #include "models/core/error.h"
 #include "models/schedule/gpipe.h"
-#include "models/schedule/schedule.h"
 
 namespace meshwright {
 
-namespace {
-
-// The k-th forward of a stage, counted over all chunks; the k-th backward has its chunk mirrored.
-ScheduledTask nth_task(PipelineShape shape, bool backward, int k) {
+ScheduledTask nth_task(PipelineShape shape, TaskKind kind, int k) {
   const int group = shape.stages * shape.chunks;
   const int chunk = k % group / shape.stages;
-  return {backward ? TaskKind::backward : TaskKind::forward,
-          backward ? shape.chunks - 1 - chunk : chunk, k / group * shape.stages + k % shape.stages};
+  return {kind, kind == TaskKind::forward ? chunk : shape.chunks - 1 - chunk,
+          k / group * shape.stages + k % shape.stages};
 }
 
-int warm_up(PipelineShape shape, int stage) {
-  const int wanted = 2 * (shape.stages - 1 - stage) + (shape.chunks - 1) * shape.stages;
-  return std::min(wanted, shape.micro_batches * shape.chunks);
-}
-
-// A group in backward and the next in forward: a stage has up to 2 * stages micro-batches in
-// flight. A lower bound on active ones leaves no room for two groups at once.
 bool too_tight(PipelineShape shape) {
   return shape.active_microbatches != 0 &&
          shape.active_microbatches < std::min(2 * shape.stages, shape.micro_batches);
 }
 
-// The groups, no larger than the bound, one after another: chunk by chunk forward and back.
-PipelineShape in_rounds(PipelineShape shape) {
+StageOrder in_rounds(PipelineShape shape, int stage) {
   shape.active_microbatches = std::min(shape.active_microbatches, shape.stages);
-  return shape;
+  return gpipe(shape, stage);
 }
+
+int forwards_ahead(PipelineShape shape, int stage) {
+  const int wanted = 2 * (shape.stages - 1 - stage) + (shape.chunks - 1) * shape.stages;
+  return std::min(wanted, shape.micro_batches * shape.chunks);
+}
+
+namespace {
 
 StageOrder interleaved(PipelineShape shape, int stage) {
   MESHWRIGHT_CHECK(shape.micro_batches % shape.stages == 0,
                    "interleaved needs micro-batches in groups of the stages");
-  if (too_tight(shape)) return gpipe(in_rounds(shape), stage);
+  if (too_tight(shape)) return in_rounds(shape, stage);
   const int total = shape.micro_batches * shape.chunks;
-  const int ahead = warm_up(shape, stage);
+  const int ahead = forwards_ahead(shape, stage);
   StageOrder order;
-  for (int k = 0; k < ahead; ++k) order.push_back(nth_task(shape, false, k));
+  for (int k = 0; k < ahead; ++k) order.push_back(nth_task(shape, TaskKind::forward, k));
   for (int k = ahead; k < total; ++k) {
-    order.push_back(nth_task(shape, false, k));
-    order.push_back(nth_task(shape, true, k - ahead));
+    order.push_back(nth_task(shape, TaskKind::forward, k));
+    order.push_back(nth_task(shape, TaskKind::backward, k - ahead));
   }
-  for (int k = total - ahead; k < total; ++k) order.push_back(nth_task(shape, true, k));
+  for (int k = total - ahead; k < total; ++k)
+    order.push_back(nth_task(shape, TaskKind::backward, k));
   return order;
 }
 

@@ -13,16 +13,17 @@ enum class ScheduleKind : std::uint8_t {
   one_f_one_b,
   interleaved,
   zero_bubble,
-  zero_bubble_v
+  zero_bubble_v,
+  interleaved_zero_bubble
 };
 
 struct ScheduleInfo;
 using Schedule = const ScheduleInfo&();
 Schedule gpipe_schedule, one_f_one_b_schedule, interleaved_schedule, zero_bubble_schedule,
-    zero_bubble_v_schedule;
+    zero_bubble_v_schedule, interleaved_zero_bubble_schedule;
 // In the order of the enumerators.
-inline constexpr Schedule* all_schedules[] = {gpipe_schedule, one_f_one_b_schedule,
-                                              interleaved_schedule, zero_bubble_schedule,
-                                              zero_bubble_v_schedule};
+inline constexpr Schedule* all_schedules[] = {
+    gpipe_schedule,       one_f_one_b_schedule,   interleaved_schedule,
+    zero_bubble_schedule, zero_bubble_v_schedule, interleaved_zero_bubble_schedule};
 
 }  // namespace meshwright

@@ -157,7 +157,8 @@ TEST_CASE_ON_RANKS("experts of GLM and DeepSeek train like one process", "[agree
 }
 
 TEST_CASE_ON_RANKS("experts that a tensor group cuts train like one process", "[agree][mpi]") {
-  for (const char* name : {"mixtral", "glm4_moe", "qwen3_moe", "olmoe", "qwen2_moe", "granitemoe"})
+  for (const char* name :
+       {"mixtral", "glm4_moe", "qwen3_moe", "olmoe", "qwen2_moe", "granitemoe", "gpt_oss"})
     for (const bool dropless : {false, true}) {
       Model model = with_four_layers(name);
       model.experts = 4;
@@ -179,8 +180,9 @@ TEST_CASE_ON_RANKS("experts that a tensor group cuts train like one process", "[
 
 TEST_CASE_ON_RANKS("experts of tokens that a context group shares train like one process",
                    "[agree][mpi]") {
-  for (const char* name : {"mixtral", "glm4_moe"}) {
+  for (const char* name : {"mixtral", "glm4_moe", "gpt_oss"}) {
     Model model = with_four_layers(name);
+    if (model.experts % 4 != 0) model.experts = 4, model.experts_per_token = 2;
     model.expert_dropless = true;
     model.router_aux_loss_coef = 0;
     INFO(name);

@@ -33,6 +33,9 @@ void tensor_in_chunks(Plan& plan) {
 inline void few_active(Plan& plan) { plan.parallelism.active_microbatches = 2; }
 inline void gpipe(Plan& plan) { plan.parallelism.schedule = ScheduleKind::gpipe; }
 inline void zero_bubble(Plan& plan) { plan.parallelism.schedule = ScheduleKind::zero_bubble; }
+inline void interleaved_zero_bubble(Plan& plan) {
+  plan.parallelism.schedule = ScheduleKind::interleaved_zero_bubble;
+}
 inline void zero_bubble_v(Plan& plan) { plan.parallelism.schedule = ScheduleKind::zero_bubble_v; }
 inline void gathers(Plan& plan) { plan.parallelism.context_gathers = true; }
 inline void own_batches(Plan& plan) { plan.parallelism.tensor_batch_own = true; }

@@ -101,3 +101,31 @@ TEST_CASE_ON_RANKS("zero_bubble_v trains bit for bit like interleaved", "[agree]
   CHECK(split.losses == whole.losses);
   if (world.rank() == 0) CHECK(split.hash == whole.hash);
 }
+
+namespace {
+
+constexpr Variant interleaved_variants[] = {
+    {{2, 1, 1, 4, 0, 2}, nothing},
+    {{2, 1, 1, 4, 0, 2}, selective},
+    {{2, 1, 1, 8, 0, 2}, all_of<full, pruned>},
+    {{2, 1, 1, 8, 0, 2}, few_active},
+    {{4, 1, 1, 8, 0, 2}, nothing},
+    {{4, 1, 1, 8, 0, 2}, all_of<pruned, rows_apart>},
+    {{2, 2, 1, 4, 0, 2}, all_of<rows, tensor_overlaps>},
+    {{2, 1, 2, 4, 1, 2}, nothing},
+    {{2, 1, 2, 4, 2, 2}, reduced_last},
+};
+
+}  // namespace
+
+TEST_CASE_ON_RANKS("interleaved_zero_bubble trains bit for bit like interleaved", "[agree][mpi]") {
+  World& world = test_world();
+  for_each_variant(interleaved_variants, world, [&](const Model& model, Plan plan) {
+    plan.parallelism.schedule = ScheduleKind::interleaved;
+    const Trained whole = train(model, plan, world);
+    interleaved_zero_bubble(plan);
+    const Trained split = train(model, plan, world);
+    CHECK(split.losses == whole.losses);
+    if (world.rank() == 0) CHECK(split.hash == whole.hash);
+  });
+}

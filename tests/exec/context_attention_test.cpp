@@ -47,8 +47,14 @@ void add_to(OpTensor& sum, const OpTensor& part) {
 // Everything one rank does, with the keys and values of all at hand.
 class ContextRank {
  public:
+  // With `a.sinks` the last operand is that of all ranks.
   ContextRank(Runner& runner, const Attributes& a, int rank, Tensors operands)
       : runner_(runner), a_(a), rank_(rank), operands_(std::move(operands)) {
+    if (a.sinks) {
+      sinks_ = operands_.back();
+      operands_.pop_back();
+      dsinks = sinks_;
+    }
     std::vector<const OpTensor*> packs;
     for (const OpTensor& each : operands_) packs.push_back(&each);
     if (packs.size() == 3) packs.erase(packs.begin());
@@ -63,7 +69,10 @@ class ContextRank {
       const OpTensor& keys = ranks[at(step)].kv;
       a_.ring_step = step;
       std::vector<const OpTensor*> inputs{&operands_[0], &keys};
-      if (step > 0) inputs.push_back(&results[0]), inputs.push_back(&results[1]);
+      if (step > 0)
+        inputs.push_back(&results[0]), inputs.push_back(&results[1]);
+      else if (a_.sinks)
+        inputs.push_back(&sinks_);
       results = run(Op::context_attention, inputs, {q_shape(), log_sums});
     }
   }
@@ -75,7 +84,8 @@ class ContextRank {
       std::vector<const OpTensor*> inputs{&operands_[0], &ranks[at(step)].kv, &results[0],
                                           &results[1], &dy};
       if (step > 0) inputs.push_back(&made[0]);
-      made = run(Op::context_attention_grad, inputs, {q_shape(), kv_shape(1)});
+      made = gradient(inputs, kv_shape(1));
+      if (step == 0 && a_.sinks) dsinks = made[2];
       add_to(ranks[at(step)].dkv, made[1]);
     }
     dq = made[0];
@@ -88,14 +98,16 @@ class ContextRank {
     for (std::int64_t r = 0, i = 0; r < a_.context_degree; ++r)
       for (std::int64_t k = 0; k < kv.elements(); ++k)
         all.set(i++, ranks[static_cast<std::size_t>(r)].kv.get(k));
-    const Tensors again = run(Op::context_attention, {&operands_[0], &all},
-                              {results[0].type.shape, results[1].type.shape});
+    std::vector<const OpTensor*> inputs{&operands_[0], &all};
+    if (a_.sinks) inputs.push_back(&sinks_);
+    const Tensors again =
+        run(Op::context_attention, inputs, {results[0].type.shape, results[1].type.shape});
     CHECK(apart(again[0], results[0]) < 1e-13);
     CHECK(apart(again[1], results[1]) < 1e-13);
     const Tensors made =
-        run(Op::context_attention_grad, {&operands_[0], &all, &results[0], &results[1], &dy},
-            {q_shape(), all.type.shape});
+        gradient({&operands_[0], &all, &results[0], &results[1], &dy}, all.type.shape);
     CHECK(apart(made[0], dq) < 1e-13);
+    if (a_.sinks) CHECK(apart(made[2], dsinks) < 1e-13);
     for (std::size_t r = 0; r < ranks.size(); ++r)
       for (std::int64_t i = 0; i < kv.elements(); ++i)
         ranks[r].gathered_dkv.push_back(
@@ -111,15 +123,21 @@ class ContextRank {
     return all;
   }
 
-  OpTensor kv, dq, dkv;
+  OpTensor kv, dq, dkv, dsinks;
   Tensors results;
   std::vector<double> gathered_dkv;  // what each rank gives, one after another
 
  private:
-  Tensors run(Op op, const std::vector<const OpTensor*>& inputs,
-              const std::vector<Shape>& outputs) {
+  Tensors run(Op op, const std::vector<const OpTensor*>& inputs, const std::vector<Shape>& outputs,
+              std::size_t added = 0) {
     runner_.context_rank = rank_;
-    return runner_.run(op, a_, inputs, outputs);
+    return runner_.run(op, a_, inputs, outputs, added);
+  }
+  Tensors gradient(std::vector<const OpTensor*> inputs, const Shape& kv_type) {
+    std::vector<Shape> outputs{q_shape(), kv_type};
+    const bool first = a_.sinks && a_.ring_step <= 0;
+    if (first) inputs.push_back(&sinks_), outputs.push_back(sinks_.type.shape);
+    return run(Op::context_attention_grad, inputs, outputs, first ? 1 : 0);
   }
   std::size_t at(int step) const {
     return static_cast<std::size_t>((rank_ + a_.context_degree - step) % a_.context_degree);
@@ -134,6 +152,7 @@ class ContextRank {
   Attributes a_;
   int rank_;
   Tensors operands_;
+  OpTensor sinks_;
 };
 
 void check_context(const Case& c, int degree) {
@@ -144,7 +163,8 @@ void check_context(const Case& c, int degree) {
   std::vector<ContextRank> ranks;
   for (int rank = 0; rank < degree; ++rank) {
     Tensors operands;
-    for (const OpTensor& each : whole.inputs) operands.push_back(rows_of(each, a, rank));
+    for (const OpTensor& each : whole.inputs)
+      operands.push_back(each.type.shape.rank == 1 ? each : rows_of(each, a, rank));
     ranks.emplace_back(runner, a, rank, std::move(operands));
   }
   for (ContextRank& rank : ranks) rank.forward(ranks);
@@ -159,6 +179,11 @@ void check_context(const Case& c, int degree) {
     const Tensors gradients = own.gradients();
     for (std::size_t i = 0; i < gradients.size(); ++i)
       CHECK(apart(gradients[i], rows_of(whole.gradients[i], a, rank)) < 1e-12);
+  }
+  if (a.sinks) {
+    OpTensor sum = ranks[0].dsinks;
+    for (std::size_t r = 1; r < ranks.size(); ++r) add_to(sum, ranks[r].dsinks);
+    CHECK(apart(sum, whole.gradients[3]) < 1e-12);
   }
   for (ContextRank& rank : ranks) {
     const auto elements = static_cast<std::size_t>(rank.dkv.elements());
@@ -223,6 +248,27 @@ TEST_CASE("ring attention is the attention of one rank", "[exec][context]") {
             c.outputs = {{rows, 4 * dim}, {2 * 4, a.sequence_length}};
             check_context(c, degree);
           }
+}
+
+TEST_CASE("each softmax has its sink once, around a ring too", "[exec][context]") {
+  for (const bool causal : {false, true})
+    for (const int degree : {1, 2, 3})
+      for (const int half : {2, 131}) {
+        Attributes a = sequences(2, 2 * half * degree);
+        a.packing = Packing::separate;
+        a.causal = causal;
+        a.sinks = true;
+        a.window = causal ? half + 1 : 0;
+        a.kv_heads = 2;
+        INFO("causal " << causal << " degree " << degree << " half " << half);
+        const std::int64_t rows = 2 * a.sequence_length, dim = a.head_dim;
+        check_context({"attention, sinks",
+                       Op::attention,
+                       a,
+                       {{{rows, 4 * dim}}, {{rows, 2 * dim}}, {{rows, 2 * dim}}, {{4}}},
+                       {{rows, 4 * dim}, {2 * 4, a.sequence_length}}},
+                      degree);
+      }
 }
 
 TEST_CASE("positions of a context group's tokens are those in the sequence", "[exec][context]") {

@@ -4,6 +4,7 @@
 #include "tests/exec/attention_cases.h"
 
 #include "exec/backends/cpu/cpu_backend.h"
+#include "models/graph/context.h"
 #include "models/graph/op_table.h"
 #include "tests/catch.h"
 #include "tests/exec/table_backend.h"
@@ -112,6 +113,7 @@ void check_context(Attributes a, int rank, bool continues, Dtype dtype) {
   const auto cpu = make_cpu_backend(1);
   Runner runner(tables, dtype), statistics(tables, Dtype::f32), reference(*cpu, Dtype::f64);
   runner.context_rank = reference.context_rank = rank;
+  const OpTensor sinks = runner.random({{a.heads}}, 7);
   const OpTensor query = runner.random({a.packing == separate ? q : packed_q}, 1),
                  keys = runner.random({kv}, 2), y = runner.random({q}, 3),
                  dy = runner.random({q}, 4), dq = runner.random({q}, 5),
@@ -123,15 +125,20 @@ void check_context(Attributes a, int rank, bool continues, Dtype dtype) {
       in.push_back(&inputs[i]);
       wide_in.push_back(&wide[i]);
     }
-    compare(info(op).name, runner.run(op, a, in, outputs), reference.run(op, a, wide_in, outputs),
-            dtype);
+    const std::size_t added = outputs.size() == 3 ? 1 : 0;  // sinks
+    compare(info(op).name, runner.run(op, a, in, outputs, added),
+            reference.run(op, a, wide_in, outputs, added), dtype);
   };
+  const bool first = adds_sinks(a);
   Tensors inputs{query, keys};
   if (continues) inputs.insert(inputs.end(), {y, saved});
+  if (first) inputs.push_back(sinks);
   both(Op::context_attention, inputs, {q, log_sums});
   inputs = {query, keys, y, saved, dy};
   if (continues) inputs.push_back(dq);
-  both(Op::context_attention_grad, inputs, {q, kv});
+  if (first) inputs.push_back(sinks);
+  both(Op::context_attention_grad, inputs,
+       first ? std::vector<Shape>{q, kv, {a.heads}} : std::vector<Shape>{q, kv});
   CHECK(tables.ran.size() == 2);
 }
 
@@ -157,6 +164,7 @@ TEST_CASE("CUDA attention of a context group agrees at every step", "[exec][cuda
     a.score_cap = extras ? 2 : 0;
     a.dropout = extras ? 0.25 : 0;
     a.dropout_key = 3;
+    a.sinks = extras && a.packing == separate;
     for (a.ring_step = -1; a.ring_step < a.context_degree; ++a.ring_step) {
       INFO(name_of(dtype) << ", causal " << causal << ", half " << half << ", rank " << rank
                           << ", step " << a.ring_step << ", extras " << extras);

@@ -168,6 +168,9 @@ TEST_CASE("the device multiplies rows that are counted as the CPU does", "[exec]
   both.run(Op::expert_linear_grad_weight, a, {&taken, &y, &counts}, {{own, out, h}}, 1);
   const OpTensor bias = both.random({{own, out}}, 5);
   both.run(Op::add_expert_bias, a, {&y, &bias, &counts}, {{all, out}});
+  Attributes shared = a;
+  shared.tensor_degree = 4;
+  both.run(Op::add_expert_bias, shared, {&y, &bias, &counts}, {{all, out}});
   both.run(Op::expert_bias_grad, a, {&y, &counts}, {{own, out}}, 1);
   both.run(Op::combine, a, {&z, &weights, &places}, {{rows, out}});
 }

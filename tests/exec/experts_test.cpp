@@ -399,3 +399,18 @@ TEST_CASE("experts do not depend on the number of threads or on the type", "[exe
   CHECK(narrow[7].type.dtype == Dtype::bf16);
   CHECK(distance(narrow[2], exact[2]) < 0x1p-6);
 }
+
+TEST_CASE("ranks of a tensor group add a share of an expert's bias each", "[exec]") {
+  const auto backend = make_cpu_backend(2);
+  Runner runner(*backend, Dtype::f64);
+  const OpTensor y = runner.random({{12, 3}}, 1), bias = runner.random({{2, 3}}, 2);
+  Attributes whole = attributes(1, 6, 2, 1, 6), shared = whole;
+  shared.tensor_degree = 3;
+  const OpTensor all = runner.run(Op::add_expert_bias, whole, {&y, &bias}, {{12, 3}})[0];
+  const OpTensor third = runner.run(Op::add_expert_bias, shared, {&y, &bias}, {{12, 3}})[0];
+  for (std::int64_t i = 0; i < y.elements(); ++i) {
+    const double own = bias.get(i / 18 * 3 + i % 3);
+    CHECK(all.get(i) == y.get(i) + own);
+    CHECK(third.get(i) == Approx(y.get(i) + own / 3));
+  }
+}

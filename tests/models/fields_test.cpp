@@ -33,7 +33,7 @@ TEST_CASE("a strict reader says where, what is wrong and what would be right", "
   CHECK(error_of(R"({"count": 8})") == "");
   CHECK(error_of(R"({"count": 8.0, "rate": 2})") == "");
   CHECK(error_of(R"({"count": 8.5})") == "job.json: /count: expected an integer, found 8.5");
-  CHECK(error_of(R"({"cuont": 8})") == "job.json: /count: missing; it is required (a value)");
+  CHECK(error_of(R"({"cuont": 8})") == "job.json: /count: missing; it is required (an integer)");
   CHECK(error_of(R"({"count": 8, "rat": 1})") ==
         "job.json: /rat: unknown key; did you mean 'rate'?");
   CHECK(error_of(R"({"count": 8, "count": 9})") ==
@@ -115,4 +115,12 @@ TEST_CASE("a given text stands for a file while it is given", "[models]") {
     CHECK(read_json_file("job").required<int>("a") == 1);
   }
   CHECK_FALSE(given_file("job"));
+}
+
+TEST_CASE("the nearest known word is the one that is begun, else that of fewest changes") {
+  const std::vector<std::string> known = {"gpus/b200-sxm", "gpus/h100-96gb", "gpus/h100-sxm5-80gb"};
+  CHECK(nearest("gpus/h100-sxm", known) == "gpus/h100-sxm5-80gb");
+  CHECK(nearest("gpus/b100-sxm", known) == "gpus/b200-sxm");
+  CHECK(nearest("gp", known).empty());
+  CHECK(nearest("interconnects", known).empty());
 }

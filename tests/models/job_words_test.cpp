@@ -195,7 +195,7 @@ TEST_CASE("each word of the documentation is understood, and no other", "[models
         if (word == "group_N") word = "group_3";
         json job = base_job();
         job[section][row.key] = word;
-        if (word == "interleaved" || word == "zero_bubble_v")
+        if (word == "interleaved" || word == "zero_bubble_v" || word == "interleaved_zero_bubble")
           job["parallelism"]["virtual_stages"] = 2;
         if (word == "whole") job["parallelism"]["zero_stage"] = 1;
         if (word == "fp8" || word == "flash3" || word == "cudnn")
@@ -345,7 +345,7 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
   const auto cut = [](const std::string& key, const json& value) {
     json job = base_job();
     job["parallelism"][key] = value;
-    if (value == "interleaved" || value == "zero_bubble_v")
+    if (value == "interleaved" || value == "zero_bubble_v" || value == "interleaved_zero_bubble")
       job["parallelism"]["virtual_stages"] = 2;
     if (value == "whole") job["parallelism"]["zero_stage"] = 1;
     return read(job).plan.parallelism;
@@ -355,6 +355,8 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
   CHECK(cut("schedule", "interleaved").schedule == ScheduleKind::interleaved);
   CHECK(cut("schedule", "zero_bubble").schedule == ScheduleKind::zero_bubble);
   CHECK(cut("schedule", "zero_bubble_v").schedule == ScheduleKind::zero_bubble_v);
+  CHECK(cut("schedule", "interleaved_zero_bubble").schedule ==
+        ScheduleKind::interleaved_zero_bubble);
   CHECK(cut("tensor_layout", "speed").tensor_layout == TensorLayout::speed);
   CHECK(cut("tensor_layout", "memory").tensor_layout == TensorLayout::memory);
   CHECK(cut("tensor_batch", "own").tensor_batch_own);

@@ -143,6 +143,9 @@ int most_alive(ScheduleKind kind, PipelineShape shape, int stage) {
       return std::min(shape.stages, all);
     case ScheduleKind::zero_bubble_v:
       return std::min(2 * shape.stages, all);
+    case ScheduleKind::interleaved_zero_bubble:
+      if (active > 0) return all;
+      return std::min(2 * below + (shape.chunks - 1) * shape.stages + 1 + stage, all);
     case ScheduleKind::interleaved:
       // Under a bound that is too tight for its order it takes rounds of micro-batches.
       if (active > 0) return all;
@@ -283,6 +286,21 @@ TEST_CASE("zero_bubble takes the time of the paper's formula", "[models][schedul
         CHECK(makespan(ScheduleKind::one_f_one_b, {p, 1, m, 0}, whole) ==
               work + (p - 1) * (t.forward + t.backward + t.weights));
       }
+}
+
+TEST_CASE("interleaved_zero_bubble has the bubble of zero_bubble over its chunks",
+          "[models][schedule]") {
+  for (int p = 1; p <= 8; ++p)
+    for (int chunks = 1; chunks <= 4; ++chunks)
+      for (int groups : {1, 2, 3, 5})
+        for (const Times t : {Times{1, 1, 1}, Times{2, 2, 1}, Times{3, 3, 2}, Times{2, 3, 1}}) {
+          INFO("p=" << p << " chunks=" << chunks << " groups=" << groups << " f=" << t.forward
+                    << " b=" << t.backward << " w=" << t.weights);
+          const int work = groups * p * chunks * (t.forward + t.backward + t.weights);
+          const PipelineShape shape{p, chunks, groups * p, 0};
+          CHECK(makespan(ScheduleKind::interleaved_zero_bubble, shape, t) ==
+                work + (p - 1) * (t.forward + t.backward - t.weights));
+        }
 }
 
 TEST_CASE("zero_bubble_v waits for nothing but the first forwards", "[models][schedule]") {

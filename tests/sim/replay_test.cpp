@@ -172,20 +172,22 @@ TEST_CASE("equal stages with free communication idle as the formulas say", "[rep
   for (const int p : {1, 2, 4, 8})
     for (const int m : {1, 2, 4, 16})
       for (const ScheduleKind schedule :
-           {ScheduleKind::one_f_one_b, ScheduleKind::zero_bubble, ScheduleKind::zero_bubble_v}) {
+           {ScheduleKind::one_f_one_b, ScheduleKind::zero_bubble, ScheduleKind::zero_bubble_v,
+            ScheduleKind::interleaved_zero_bubble}) {
         INFO("p " << p << " m " << m);
         const bool splits = schedule_info(schedule).splits_backwards;
-        const bool turns = schedule == ScheduleKind::zero_bubble_v;
+        const bool turns = schedule_info(schedule).most_chunks > 1;
+        const bool in_groups = schedule_info(schedule).in_groups;
         if (splits && m < p) continue;  // the formulas hold from p micro-batches on
-        if (turns && (p == 1 || m < 2 * p - 1)) continue;
+        if (turns && (p == 1 || m < 2 * p - 1 || (in_groups && m % p != 0))) continue;
         std::vector<Program> stages;
         for (int stage = 0; stage < p; ++stage)
           stages.push_back(equal_stage(stage, p, m, schedule));
         const ReplayResult result = replay(stages, Topology(cluster));
         REQUIRE(result.stages.size() == at(p));
         // Three equal pieces of work for each micro-batch. 1f1b idles p - 1 times all three,
-        // zero_bubble p - 1 times forward + backward - weights, that is one, zero_bubble_v p - 1
-        // times the forward of one of its two chunks.
+        // zero_bubble p - 1 times forward + backward - weights, that is one, the others p - 1 times
+        // that of one of their two chunks.
         const double idle = (turns ? 0.5 : splits ? 1 : 3) * (p - 1.0);
         for (const StageTimes& stage : result.stages)
           CHECK(static_cast<double>(stage.bubble) / static_cast<double>(stage.span) ==

@@ -6,6 +6,7 @@
 #include "exec/backends/cpu/heads.h"
 #include "exec/backends/cpu/reduce.h"
 #include "exec/backends/cpu/tables.h"
+#include "models/graph/context.h"
 
 namespace meshwright::cpu {
 
@@ -201,7 +202,8 @@ struct ContextRows {
         }
       }
     }
-    const HeadInput<T> in(a, blocks[0].heads, batch, head, k.context);
+    HeadInput<T> in(a, blocks[0].heads, batch, head, k.context);
+    if (adds_sinks(a)) in.sink = k.in<T>(2) + head;
     finish_rows(in, i0, rows, running, out, log_sums);
   }
 };

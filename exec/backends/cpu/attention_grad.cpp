@@ -10,6 +10,7 @@
 #include "exec/backends/cpu/heads.h"
 #include "exec/backends/cpu/reduce.h"
 #include "exec/backends/cpu/tables.h"
+#include "models/graph/context.h"
 
 namespace meshwright::cpu {
 
@@ -216,26 +217,25 @@ struct Operands {
 namespace {
 
 // A sink's probability times what the softmax takes off each of its scores: dy . y, for it has no
-// value.
+// value. After the `tensors` that attention reads come y, what it saved, dy and the sinks; after
+// their gradients comes that of the sinks.
 template <typename T>
-void add_sink_gradients(const KernelCall& k, const Operands<T>& operands) {
+void add_sink_gradients(const KernelCall& k, std::size_t tensors) {
   const Attributes& a = k.attributes();
-  const std::size_t tensors = 3;
   if (k.call.outputs.size() == tensors) return;  // they are not trained
+  const T *y = k.in<T>(tensors), *saved = k.in<T>(tensors + 1), *dy = k.in<T>(tensors + 2);
   const T* sinks = k.in<T>(tensors + 3);
   T* sums = k.out<T>(tensors);
-  const std::int64_t s = a.sequence_length;
+  const std::int64_t s = a.sequence_length, y_head = value_dim_of(a), y_row = a.heads * y_head;
   parallel_for(k.pool, a.heads, 1, [&](std::int64_t head, std::int64_t) {
     T sum = 0;
-    for (std::int64_t batch = 0; batch < a.micro_batch; ++batch) {
-      const HeadGradient<T> g = operands.at(a, batch, head);
-      for (std::int64_t i = 0; i < s; ++i) {
-        const T share = exp_of(sinks[head] - g.saved[i]);
-        T dot = 0;
-        for (std::int64_t c = 0; c < value_dim_of(a); ++c)
-          dot += g.y[i * g.y_row + c] * g.dy[i * g.y_row + c];
-        sum -= share * dot;
-      }
+    for (std::int64_t token = 0; token < a.micro_batch * s; ++token) {
+      const std::int64_t row = (token / s * a.heads + head) * s + token % s;
+      const std::int64_t begin = token * y_row + head * y_head;
+      const T share = exp_of(sinks[head] - saved[row]);
+      T dot = 0;
+      for (std::int64_t c = 0; c < y_head; ++c) dot += y[begin + c] * dy[begin + c];
+      sum -= share * dot;
     }
     sums[head] += sum;
   });
@@ -262,7 +262,7 @@ void attention_grad(const KernelCall& k) {
         head_gradient(in, operands.at(a, batch, head), head == first, tiles);
       }
   });
-  if (a.sinks) add_sink_gradients(k, operands);
+  if (a.sinks) add_sink_gradients<T>(k, 3);
 }
 
 namespace {
@@ -296,7 +296,7 @@ void context_attention_grad(const KernelCall& k) {
   T* const dq = k.out<T>(0);
   T* const dkv = k.out<T>(1);
   std::fill_n(dkv, k.out_shape(1).elements(), T(0));
-  if (k.call.inputs.size() == 6)
+  if (k.call.inputs.size() == 6 && !adds_sinks(a))
     std::copy_n(k.in<T>(5), k.out_shape(0).elements(), dq);
   else
     std::fill_n(dq, k.out_shape(0).elements(), T(0));
@@ -324,6 +324,7 @@ void context_attention_grad(const KernelCall& k) {
           }
         }
       });
+  if (adds_sinks(a)) add_sink_gradients<T>(k, 2);
 }
 
 namespace {

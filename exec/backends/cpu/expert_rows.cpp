@@ -72,6 +72,7 @@ void add_expert_bias(const KernelCall& k) {
   const T* x = k.in<T>(0);
   const T* bias = k.in<T>(1);
   T* y = k.out<T>(0);
+  const T share = T{1} / static_cast<T>(k.attributes().tensor_degree);
   const std::vector<RowGroup> groups = groups_of(k, rows, 2);
   if (is_dropless(k.attributes())) std::copy_n(x, rows * h, y);  // rows of no group
   parallel_for(k.pool, std::ssize(groups), 1, [&](std::int64_t begin, std::int64_t end) {
@@ -80,7 +81,7 @@ void add_expert_bias(const KernelCall& k) {
       const T* own = bias + g % experts * h;
       for (std::int64_t r = first; r < first + count; ++r)
 #pragma omp simd
-        for (std::int64_t c = 0; c < h; ++c) y[r * h + c] = x[r * h + c] + own[c];
+        for (std::int64_t c = 0; c < h; ++c) y[r * h + c] = x[r * h + c] + share * own[c];
     }
   });
 }

@@ -1,4 +1,5 @@
 // Attention: one kernel (flash), or two products around a softmax of scores in memory.
+#include "models/graph/context.h"
 #include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
@@ -162,6 +163,8 @@ void infer_context_attention(const Attributes& a, In in, Out& out) {
   require(in[1].shape[1] == travelling_width(a), "keys and values of all their heads");
   require(in[0].shape[0] == std::int64_t{a.micro_batch} * a.sequence_length, "whole shares");
   require(a.attention != AttentionKernel::unfused, "parts are merged by their log-sum-exp");
+  require(!adds_sinks(a) || (in.size() == 3 && in[2].shape == Shape{a.heads}),
+          "sinks follow the keys and values of the first step");
   out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
   out.push_back(saved_by_attention(a, in[0].dtype));
 }
@@ -316,7 +319,7 @@ constexpr OpInfo rows[] = {
     {.op = Op::context_attention_grad,
      .name = "context_attention_grad",
      .takes = {5, 7},
-     .makes = 2,
+     .makes = {2, 3},
      .is_gradient = true,
      .infer = infer_context_attention_grad,
      .work = work_context_attention_grad},

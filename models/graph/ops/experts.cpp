@@ -232,6 +232,7 @@ constexpr OpInfo rows[] = {
     {.op = Op::add_expert_bias,
      .name = "add_expert_bias",
      .takes = {2, 3},
+     .split = SplitRule::experts,
      .infer = infer_add_expert_bias,
      .work = work_elementwise,
      .differentiate = differentiate_add_expert_bias},

@@ -74,6 +74,7 @@ struct ScheduleName {
 constexpr ScheduleName schedules[] = {{"1F1B", "1f1b"},
                                       {"GPipe", "gpipe"},
                                       {"Interleaved1F1B", "interleaved", 2},
+                                      {"InterleavedZeroBubble", "interleaved_zero_bubble", 2},
                                       {"ZBVZeroBubble", "zero_bubble_v", 2}};
 
 const ScheduleName* named(std::string_view word) {
@@ -101,9 +102,10 @@ void read_stages(Settings& from, JobDraft& to) {
   const std::string word = schedule.value_or("1F1B");
   const ScheduleName* const name = named(word);
   if (name == nullptr)
-    from.fail(
-        "parallelism.pipeline_parallel_schedule",
-        "schedule '" + word + "' is not built; 1F1B, GPipe, Interleaved1F1B and ZBVZeroBubble are");
+    from.fail("parallelism.pipeline_parallel_schedule",
+              "schedule '" + word +
+                  "' is not built; 1F1B, GPipe, Interleaved1F1B, InterleavedZeroBubble and "
+                  "ZBVZeroBubble are");
   to.set("parallelism.schedule", std::string(name->ours));
   if (given != nullptr && given->value.is_array())
     return set_parts(read_parts(from, *given), pipeline, from, to);

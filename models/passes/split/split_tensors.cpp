@@ -164,7 +164,8 @@ class BlockSplitter : public Splitter {
 
   // The choice is made on every rank, of all tokens, and its gradient is the same everywhere. From
   // there each rank has its columns of every expert: their sums are partial until `combine` has
-  // weighed them, and so are the gradients of what the tokens and the weights begin with.
+  // weighed them, and so are the gradients of what the tokens and the weights begin with. A bias of
+  // such sums is added in equal shares; its gradient, of whole rows, is the same everywhere.
   void split_experts(const Node& node) {
     TensorIds inputs = locals(node.inputs);
     switch (node.op) {
@@ -178,6 +179,12 @@ class BlockSplitter : public Splitter {
         inputs[1] = communicate(Op::tensor_copy, node, inputs[1]);
         const int partial = out_.output(out_.add(node.op, node.module, inputs, node.attributes));
         return set(node.outputs[0], sum(node, partial), summed_layout());
+      }
+      case Op::add_expert_bias: {
+        const bool by_columns = cut_of(node.inputs[1]).dim == 1;
+        Attributes attributes = node.attributes;
+        if (!by_columns) attributes.tensor_degree = degree_;
+        return add_like(node, inputs, attributes, by_columns ? Held::columns : Held::whole);
       }
       default: {
         const int outputs = node.attributes.weight_in_out ? 2 : 1;

@@ -5,6 +5,7 @@
 #include "exec/backends/cuda/attention/latent.h"
 #include "exec/backends/cuda/attention/sinks.h"
 #include "exec/backends/cuda/tables.h"
+#include "models/graph/context.h"
 
 namespace meshwright::cuda {
 
@@ -102,7 +103,7 @@ void attention_of_one_width(const KernelCall& k) {
         heads.q, heads.k, heads.v, heads_in_rows(a, k.out<T>(0)), k.out<float>(1), {}, nullptr};
     if (a.attention != AttentionKernel::unfused) {
       run_forward(k, shape, extras, operands);
-      if (a.sinks) apply_sinks(k);
+      if (a.sinks) apply_sinks(k, 3);
       return;
     }
     const std::int64_t bias_bytes = a.relative_buckets > 0 ? relative_bias_bytes(a) : 0;
@@ -130,6 +131,7 @@ void context_attention(const KernelCall& k) {
     }
     run_forward(k, context_shape_of(k), extras_of(k), operands);
   });
+  if (adds_sinks(a)) apply_sinks(k, 2);
 }
 
 void attention(const KernelCall& k) {

@@ -5,6 +5,7 @@
 #include "exec/backends/cuda/attention/latent.h"
 #include "exec/backends/cuda/attention/sinks.h"
 #include "exec/backends/cuda/tables.h"
+#include "models/graph/context.h"
 #include "models/graph/widen.h"
 
 namespace meshwright::cuda {
@@ -93,7 +94,7 @@ void attention_grad_of_one_width(const KernelCall& k) {
                                  .row_sums = scratch_sums + scratch.rows};
     const float* const log_sums = unfused ? nullptr : k.in<float>(tensors + 1);
     ScoreExtras extras = extras_of(k);
-    if (a.sinks) add_sink_gradients(k);
+    if (a.sinks) add_sink_gradients(k, 3);
     if (a.relative_buckets == 0) return run_backward(k, shape, extras, operands, log_sums);
     float* const bias = operands.row_sums + scratch.rows;
     extras.bias = make_relative_bias(k, k.in<void>(tensors + 3), dtype, bias);
@@ -114,7 +115,7 @@ void context_attention_grad(const KernelCall& k) {
     using T = decltype(element);
     const QueryKeyValue<const T> kv = keys_values(a, k.in<T>(1));
     const QueryKeyValue<T> dkv = keys_values(a, k.out<T>(1));
-    const bool continues = k.call.inputs.size() == 6;
+    const bool continues = k.call.inputs.size() == 6 && !adds_sinks(a);
     const AttentionGradScratch scratch(a, k.call.inputs[0].dtype);
     float* const scratch_sums = k.workspace<float>();
     const BackwardOperands<T> operands{
@@ -131,6 +132,7 @@ void context_attention_grad(const KernelCall& k) {
         .row_sums = scratch_sums + scratch.rows};
     run_backward(k, context_shape_of(k), extras_of(k), operands, k.in<float>(3));
   });
+  if (adds_sinks(a)) add_sink_gradients(k, 2);
 }
 
 void attention_grad(const KernelCall& k) {

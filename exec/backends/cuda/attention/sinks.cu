@@ -52,19 +52,18 @@ __global__ void __launch_bounds__(block_of_row)
 
 }  // namespace
 
-void apply_sinks(const KernelCall& k) {
+void apply_sinks(const KernelCall& k, std::size_t tensors) {
   const Attributes& a = k.attributes();
   const long long tokens = static_cast<long long>(a.micro_batch) * a.sequence_length;
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
     launch(sinks_kernel<T>, {blocks_for(tokens * a.heads, warps_of_block)}, {32 * warps_of_block},
-           0, k.stream, k.out<T>(0), k.out<float>(1), k.in<T>(3), tokens, a.heads, a.head_dim,
+           0, k.stream, k.out<T>(0), k.out<float>(1), k.in<T>(tensors), tokens, a.heads, a.head_dim,
            a.sequence_length);
   });
 }
 
-void add_sink_gradients(const KernelCall& k) {
+void add_sink_gradients(const KernelCall& k, std::size_t tensors) {
   const Attributes& a = k.attributes();
-  const std::size_t tensors = 3;
   if (k.call.outputs.size() == tensors) return;
   const long long tokens = static_cast<long long>(a.micro_batch) * a.sequence_length;
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {

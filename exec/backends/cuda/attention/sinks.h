@@ -7,10 +7,12 @@
 
 namespace meshwright::cuda {
 
-// y[rows, heads * head_dim] and log_sums[batch * heads, length] of the operation's sinks.
-void apply_sinks(const KernelCall& k);
+// y[rows, heads * head_dim] and log_sums[batch * heads, length] of the operation's sinks, which
+// follow the `tensors` that it reads.
+void apply_sinks(const KernelCall& k, std::size_t tensors);
 
-// (+)sinks of attention_grad, where they are trained.
-void add_sink_gradients(const KernelCall& k);
+// (+)sinks of the gradient, where they are trained. After the `tensors` that attention reads come
+// y, the log-sum-exp, dy and the sinks; after their gradients comes that of the sinks.
+void add_sink_gradients(const KernelCall& k, std::size_t tensors);
 
 }  // namespace meshwright::cuda

@@ -101,6 +101,7 @@ struct ExpertBias {
   const T* bias;
   RowGroups groups;
   int width;
+  float share;
   __device__ const T* of_row(long long row) const {
     const int group = groups.group_of(row);
     return group < 0 ? nullptr : bias + static_cast<long long>(group % groups.matrices) * width;
@@ -111,15 +112,16 @@ struct ExpertBias {
     float more[n];
     load<n>(own + column, more);
 #pragma unroll
-    for (int j = 0; j < n; ++j) x[j] += more[j];
+    for (int j = 0; j < n; ++j) x[j] += share * more[j];
   }
 };
 
 void add_expert_bias(const KernelCall& k) {
   const int width = width_of(k.in_shape(0)[1]);
   const RowGroups groups(k, k.in_shape(0)[0], k.in_shape(1)[0], 2);
+  const float share = 1.0F / static_cast<float>(k.attributes().tensor_degree);
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
-    map_rows(k, ExpertBias<T>{k.in<T>(1), groups, width}, k.in<T>(0),
+    map_rows(k, ExpertBias<T>{k.in<T>(1), groups, width, share}, k.in<T>(0),
              moves_groups<vector_of<T>>(k.in<T>(1), width));
   });
 }
