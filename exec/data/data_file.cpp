@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "exec/core/open_file.h"
+#include "exec/data/containers.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -21,6 +22,14 @@ DataFile::DataFile(std::string path, const std::string& holds) : path_(std::move
     close(descriptor);
     throw InputError(path_ + (is_regular ? ": is empty; a data file holds at least " + holds
                                          : ": is not a regular file"));
+  }
+  char begin[8];
+  const ssize_t count = pread(descriptor, begin, sizeof(begin), 0);
+  try {
+    if (count > 0) refuse_container({begin, static_cast<std::size_t>(count)}, path_);
+  } catch (...) {
+    close(descriptor);
+    throw;
   }
   descriptor_ = descriptor;
   bytes_ = status.st_size;

@@ -8,8 +8,8 @@ namespace meshwright {
 
 class DataFile {
  public:
-  // Missing, unreadable, no regular file or empty: an InputError that names it; `holds` is what it
-  // should at least hold ("one token").
+  // Missing, unreadable, no regular file, empty or a container: an InputError that names it;
+  // `holds` is what it should at least hold ("one token").
   DataFile(std::string path, const std::string& holds);
   DataFile(DataFile&& other) noexcept;
   DataFile& operator=(DataFile&& other) = delete;

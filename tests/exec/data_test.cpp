@@ -173,6 +173,13 @@ TEST_CASE("bad token files are refused with their name and the place", "[exec][d
   many[150001] = 9;
   CHECK(refusal(folder.file("far", uint16_text(many)), u16, 9)
             .starts_with("token 9 at position 150001"));
+  CHECK(refusal(folder.file("a.parquet", "PAR1 and more"), TokenFormat::bytes, 256) ==
+        "is a Parquet file, which is not read; write its text as JSON lines, and `meshwright "
+        "tokenize` them into a token file");
+  CHECK(refusal(folder.file("a.npy", "\x93NUMPY\x01" + std::string(121, 'x')), u16, 65536) ==
+        "is a NumPy file with a header, which is not read; write its numbers alone (numpy's "
+        "`tofile`)");
+  CHECK(refusal(folder.file("a.txt", "PAR is no mark"), TokenFormat::bytes, 256) == "");
   const LoaderOptions options{
       {folder.file("short", "abcd")}, TokenFormat::bytes, false, 0, 0, 4, 256};
   CHECK_THROWS_AS(Loader(options), InputError);

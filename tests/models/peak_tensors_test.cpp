@@ -18,28 +18,28 @@ std::int64_t bytes_of_all(const std::vector<PeakTensor>& tensors) {
       [](std::int64_t sum, const PeakTensor& tensor) { return sum + tensor.bytes; });
 }
 
-// A slot is as large as the largest chunk of those that share it needs, and one is spare.
-std::int64_t left_in_shared_slots(const Program& program) {
+// What slots hold nothing of when they hold most: chunks may be fullest at different times, and a
+// slot is as large as the largest chunk of those that share it needs, and one is spare.
+std::int64_t left_in_slots(const Program& program) {
   const MemoryPlan& memory = program.memory;
   std::vector<std::int64_t> kept(memory.slots.size(), 0);
   for (const Buffer& buffer : memory.buffers)
     if (buffer.region == Region::slot) kept[static_cast<std::size_t>(buffer.chunk)] += buffer.bytes;
-  std::int64_t left = 0;
-  for (int pool = 0; pool < static_cast<int>(kept.size()); ++pool) {
-    int chunks = 0;
-    std::int64_t most = 0;
-    for (const std::vector<int>& time : slots_in_use(program)) {
-      std::int64_t bytes = 0;
-      chunks = 0;
-      for (int chunk = 0; chunk < static_cast<int>(kept.size()); ++chunk)
-        if (const auto i = static_cast<std::size_t>(chunk); memory.pool_of(chunk) == pool)
-          bytes += time[i] * kept[i], ++chunks;
-      most = std::max(most, bytes);
-    }
+  std::int64_t all = 0, most = 0;
+  for (int chunk = 0; chunk < static_cast<int>(kept.size()); ++chunk) {
+    const int pool = memory.pool_of(chunk);
     const SlotRegion& region = memory.slots[static_cast<std::size_t>(pool)];
-    if (chunks > 1) left += region.stride * region.slots - most;
+    if (pool == chunk) all += region.stride * region.slots;
+    // Some take turns inside a slot.
+    std::int64_t& own = kept[static_cast<std::size_t>(chunk)];
+    own = std::min(own, region.stride);
   }
-  return left;
+  for (const std::vector<int>& time : slots_in_use(program)) {
+    std::int64_t bytes = 0;
+    for (std::size_t chunk = 0; chunk < kept.size(); ++chunk) bytes += time[chunk] * kept[chunk];
+    most = std::max(most, bytes);
+  }
+  return all - most;
 }
 
 PeakTensor named(const std::vector<PeakTensor>& tensors, const std::string& name) {
@@ -63,9 +63,9 @@ TEST_CASE("the tensors at the peak fill the arena up to gaps and alignment", "[m
         CHECK(bytes <= memory.arena_bytes);
         std::int64_t copies = 0;
         for (const PeakTensor& tensor : tensors) copies += tensor.count;
-        // Packing leaves gaps in the task region only; slots that chunks share leave some, too.
+        // Packing leaves gaps in the task region only; slots leave some, too.
         CHECK(bytes + copies * arena_alignment >=
-              memory.arena_bytes - memory.task_bytes / 8 - left_in_shared_slots(program));
+              memory.arena_bytes - memory.task_bytes / 8 - left_in_slots(program));
       }
     }
   }

@@ -99,15 +99,15 @@ TEST_CASE("rules about batches and sharding", "[models][plan]") {
 
 TEST_CASE("rules about the pipeline", "[models][plan]") {
   CHECK(refused(CHANGE(p.virtual_stages = 3)) ==
-        "/parallelism/virtual_stages: 3 needs schedule 'interleaved', found '1f1b'; use "
-        "virtual_stages 1 or that schedule");
+        "/parallelism/virtual_stages: 3 needs schedule 'interleaved' or 'interleaved_zero_bubble', "
+        "found '1f1b'; use virtual_stages 1 or that schedule");
   CHECK(refused(CHANGE(p.schedule = ScheduleKind::zero_bubble_v, p.virtual_stages = 2)) == "");
   CHECK(refused(CHANGE(p.schedule = ScheduleKind::zero_bubble_v)) ==
         "/parallelism/virtual_stages: schedule 'zero_bubble_v' needs 2 for each stage, found 1; "
         "use virtual_stages 2");
   CHECK(refused(CHANGE(p.schedule = ScheduleKind::zero_bubble_v, p.virtual_stages = 3)) ==
-        "/parallelism/virtual_stages: 3 needs schedule 'interleaved', found 'zero_bubble_v'; use "
-        "virtual_stages 2 or that schedule");
+        "/parallelism/virtual_stages: 3 needs schedule 'interleaved' or 'interleaved_zero_bubble', "
+        "found 'zero_bubble_v'; use virtual_stages 2 or that schedule");
   CHECK(refused(
             CHANGE(p.virtual_stages = 2, p.pipeline = 1, p.schedule = ScheduleKind::interleaved)) ==
         "/parallelism/virtual_stages: 2 needs a pipeline of 2 or more stages; use virtual_stages "

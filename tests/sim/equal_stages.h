@@ -6,13 +6,14 @@
 
 namespace meshwright {
 
-// `stages` equal stages whose chunks, as few as the schedule has, are of one compute instruction
+// `stages` equal stages whose chunks (0: as few as the schedule has) are of one compute instruction
 // forward and two backward, joined by messages of one element. Enough to know the bubble by hand.
 inline Program equal_stage(int stage, int stages, int micro_batches,
-                           ScheduleKind schedule = ScheduleKind::one_f_one_b) {
+                           ScheduleKind schedule = ScheduleKind::one_f_one_b, int chunks = 0) {
   const ScheduleInfo& info = schedule_info(schedule);
   const bool splits = info.splits_backwards;
-  const StageLayout layout{stages, stages > 1 ? info.least_chunks : 1, info.stage_shape};
+  const int least = stages > 1 ? info.least_chunks : 1;
+  const StageLayout layout{stages, chunks > 0 ? chunks : least, info.stage_shape};
   Program program;
   JobSettings settings;
   settings.degrees.pipeline = stages;

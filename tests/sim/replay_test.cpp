@@ -182,7 +182,7 @@ TEST_CASE("equal stages with free communication idle as the formulas say", "[rep
         if (turns && (p == 1 || m < 2 * p - 1 || (in_groups && m % p != 0))) continue;
         std::vector<Program> stages;
         for (int stage = 0; stage < p; ++stage)
-          stages.push_back(equal_stage(stage, p, m, schedule));
+          stages.push_back(equal_stage(stage, p, m, schedule, turns ? 2 : 1));
         const ReplayResult result = replay(stages, Topology(cluster));
         REQUIRE(result.stages.size() == at(p));
         // Three equal pieces of work for each micro-batch. 1f1b idles p - 1 times all three,

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "exec/data/containers.h"
 #include "exec/data/token_writer.h"
 #include "exec/data/tokenizer.h"
 #include "models/core/error.h"
@@ -80,10 +81,13 @@ int run_tokenize(const Options& options) {
                       options.text_key.empty() ? "text" : options.text_key,
                       {options.output, format}};
   for (const std::string& path : options.operands) {
-    if (path.ends_with(".jsonl"))
+    if (path.ends_with(".jsonl")) {
       add_lines(path, documents);
-    else
-      documents.add(read_file(path), path);
+      continue;
+    }
+    const std::string text = read_file(path);
+    refuse_container(text, path);
+    documents.add(text, path);
   }
   TokenWriter& writer = documents.writer;
   if (writer.tokens() == 0)
