@@ -257,8 +257,10 @@ std::string short_plan_text(const Plan& plan) {
   if (p.context > 1) text += fmt::format(" c{}", p.context);
   if (p.expert > 1) text += fmt::format(" e{}", p.expert);
   if (p.virtual_stages > 1) text += fmt::format(" v{}", p.virtual_stages);
-  if (p.pipeline > 1 && p.virtual_stages == 1 && p.schedule != ScheduleKind::one_f_one_b)
-    text += " " + schedule_text(p);
+  const ScheduleKind usual =
+      p.virtual_stages > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
+  if (p.pipeline > 1 && p.schedule != usual)
+    text += " " + std::string(schedule_info(p.schedule).name);
   if (p.zero_stage > 0) text += fmt::format(" zero{}", p.zero_stage);
   if (p.zero_stage > 0 && p.shard > 1) text += fmt::format("/{}", p.shard);
   text += reductions_text(p, " ");
