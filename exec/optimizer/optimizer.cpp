@@ -6,6 +6,7 @@
 
 #include "exec/core/half.h"
 #include "exec/optimizer/factors.h"
+#include "exec/optimizer/random_rounding.h"
 #include "exec/optimizer/remainders.h"
 #include "models/core/error.h"
 
@@ -148,6 +149,11 @@ class Tile {
     if (array == nullptr || type == Dtype::f32) return;
     narrow(wide_.data(), type, count, static_cast<std::byte*>(array) + at * bytes_of(type));
   }
+  void write_at_random(void* array, const std::uint32_t* words, int shift, std::int64_t at,
+                       std::int64_t count) const {
+    if (array != nullptr)
+      narrow_at_random(wide_.data(), count, words, shift, static_cast<BFloat16*>(array) + at);
+  }
   float* join(const OptimizerState& state, std::int64_t at, std::int64_t count) {
     meshwright::join(static_cast<const BFloat16*>(state.working) + at,
                      static_cast<const std::int16_t*>(state.weights) + at, count, wide_.data());
@@ -174,11 +180,34 @@ void write_weights(const OptimizerState& state, const Tile& wide, const Elements
                   static_cast<std::byte*>(state.working) + at * bytes_of(state.working_type));
 }
 
-// Calls work(elements) for elements [begin, end) of the state, tile by tile in fp32.
+// What of a state is written.
+struct Writes {
+  bool moments = true, weights = true;
+};
+
+// In bf16: to nearest, or at random by a word for each element.
+void write_moments(const OptimizerState& state, const OptimizerSegment& segment,
+                   std::int64_t update, const Tile& first, const Tile& second, std::int64_t at,
+                   std::int64_t count) {
+  if (!state.moments_at_random || state.moment_type != Dtype::bf16) {
+    first.write(state.first_moment, state.moment_type, at, count);
+    second.write(state.second_moment, state.moment_type, at, count);
+    return;
+  }
+  std::array<std::uint32_t, tile> words;
+  random_words(*segment.rounding, update, segment.first + (at - segment.begin), count,
+               words.data());
+  first.write_at_random(state.first_moment, words.data(), 0, at, count);
+  second.write_at_random(state.second_moment, words.data(), 16, at, count);
+}
+
+// Calls work(elements) for elements [begin, end) of the segment, tile by tile in fp32.
 template <typename Work>
-void for_each_tile(const OptimizerState& state, Elements elements, std::int64_t begin,
-                   std::int64_t end, bool writes_weights, const Work& work) {
+void for_each_tile(const OptimizerState& state, const OptimizerSegment& segment,
+                   std::int64_t update, Elements elements, std::int64_t begin, std::int64_t end,
+                   Writes writes, const Work& work) {
   Tile weights, gradients, first, second;
+  begin += segment.begin, end += segment.begin;
   for (std::int64_t at = begin; at < end; at += tile) {
     const std::int64_t count = std::min(tile, end - at);
     elements.count = count;
@@ -187,9 +216,8 @@ void for_each_tile(const OptimizerState& state, Elements elements, std::int64_t 
     elements.first = first.read(state.first_moment, state.moment_type, at, count);
     elements.second = second.read(state.second_moment, state.moment_type, at, count);
     work(elements);
-    first.write(state.first_moment, state.moment_type, at, count);
-    second.write(state.second_moment, state.moment_type, at, count);
-    if (writes_weights) write_weights(state, weights, elements, at);
+    if (writes.moments) write_moments(state, segment, update, first, second, at, count);
+    if (writes.weights) write_weights(state, weights, elements, at);
   }
 }
 
@@ -221,7 +249,7 @@ void muon_momentum(const StepSettings& training, const OptimizerScalars& scalars
   for (const OptimizerSegment& segment : segments)
     parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
       float* update = state.update + segment.begin + begin;
-      for_each_tile(state, {}, segment.begin + begin, segment.begin + end, false,
+      for_each_tile(state, segment, scalars.step, {}, begin, end, {.weights = false},
                     [&](const Elements& e) {
                       for (std::int64_t i = 0; i < e.count; ++i) {
                         const float g = gradient_of(c, e.gradients[i]);
@@ -259,6 +287,8 @@ void optimizer_step(const StepSettings& training, const OptimizerScalars& scalar
                     ThreadPool& pool) {
   const bool is_matrix = state.update != nullptr;
   const Rule rule = is_matrix ? muon_rule : rule_of(training.optimizer);
+  // Those of matrices and of lamb are up to date.
+  const Writes writes{.moments = !is_matrix && training.optimizer != OptimizerKind::lamb};
   const Factors factors = factors_of(training, scalars);
   constexpr std::int64_t grain = 1 << 15;  // elements: long enough to hide handing a piece out
   for (const OptimizerSegment& segment : segments) {
@@ -266,8 +296,8 @@ void optimizer_step(const StepSettings& training, const OptimizerScalars& scalar
     elements.trust =
         is_matrix ? static_cast<float>(muon_scale(*segment.matrix)) : trust_of(segment);
     parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
-      for_each_tile(is_matrix ? with_update(state) : state, elements, segment.begin + begin,
-                    segment.begin + end, true, [&](const Elements& some) { rule(factors, some); });
+      for_each_tile(is_matrix ? with_update(state) : state, segment, scalars.step, elements, begin,
+                    end, writes, [&](const Elements& some) { rule(factors, some); });
     });
   }
 }
@@ -283,7 +313,7 @@ void lamb_norms(const StepSettings& training, const OptimizerScalars& scalars,
     const Elements elements = elements_of(segment, factors);
     parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
       SquaredNorms& sum = partial[static_cast<std::size_t>(begin / grain)];
-      for_each_tile(state, elements, segment.begin + begin, segment.begin + end, false,
+      for_each_tile(state, segment, scalars.step, elements, begin, end, {.weights = false},
                     [&](const Elements& some) {
                       const SquaredNorms norms = lamb_moments(factors, some);
                       sum.weights += norms.weights;

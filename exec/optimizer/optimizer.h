@@ -25,6 +25,8 @@ struct WholeMatrix {
   int parts = 1, part = 0;
 };
 
+struct RandomRounding;
+
 // Consecutive elements that are treated alike.
 struct OptimizerSegment {
   std::int64_t begin = 0, count = 0;
@@ -32,6 +34,10 @@ struct OptimizerSegment {
   double* norms = nullptr;  // lamb: squared norms of the whole parameter and of its update
   bool counted = true;      // lamb_norms adds to them; false where another rank has these elements
   const WholeMatrix* matrix = nullptr;  // muon
+  // Where moments are rounded at random. `first`: the first element's place in this rank's part of
+  // the parameter.
+  const RandomRounding* rounding = nullptr;
+  std::int64_t first = 0;
 };
 
 // The bias of a router, as far as it lies among the elements of a bucket.
@@ -60,6 +66,7 @@ struct OptimizerState {
   std::int64_t elements = 0;  // of one rank
   float* scratch = nullptr;   // of eager_optimizer_step, and of muon
   std::int64_t scratch_elements = 0;
+  bool moments_at_random = false;  // bf16: rounded as the segments say; else to nearest
 };
 
 struct OptimizerScalars {

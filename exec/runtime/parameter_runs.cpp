@@ -123,4 +123,33 @@ std::vector<ParameterRun> runs_of(const Parameter& parameter, PartOfCut part) {
   return runs;
 }
 
+WholePlaces places_of(const Parameter& parameter, PartOfCut part) {
+  WholePlaces places;
+  const Shape &local = parameter.shape, &global = parameter.global_shape;
+  if (local.rank != global.rank) return places;  // whole, and written in other dimensions
+  // Padding behind all rows moves nothing; inside them it is as another cut.
+  const bool shares_experts = parameter.is_cut_by_experts;
+  int cut =
+      parameter.is_cut && !(shares_experts && parameter.cut.dim == 0) ? parameter.cut.dim : -1;
+  for (int dim = local.rank - 1; dim > 0; --dim)
+    if (local[dim] != global[dim] && dim != cut) {
+      MESHWRIGHT_CHECK(cut < 0, "a parameter is cut or padded in one dimension inside its rows");
+      cut = dim;
+    }
+  if (shares_experts) places.first = part.expert * local[0] * (global.elements() / global[0]);
+  if (cut < 0) return places;
+  for (int dim = cut + 1; dim < local.rank; ++dim) places.inner *= local[dim];
+  places.held = local[cut];
+  places.whole = global[cut];
+  const std::vector<Range> ranges = ranges_along(parameter, cut, part);
+  places.segments = static_cast<int>(ranges.size());
+  MESHWRIGHT_CHECK(places.segments <= WholePlaces::most_segments,
+                   "as many segments as kernels look at");
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    places.begin[i] = ranges[i].local;
+    places.shift[i] = ranges[i].global - ranges[i].local;
+  }
+  return places;
+}
+
 }  // namespace meshwright

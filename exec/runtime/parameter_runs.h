@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "exec/optimizer/random_rounding.h"
 #include "models/graph/graph.h"
 #include "models/plan/mesh.h"
 
@@ -32,5 +33,8 @@ void visit_runs(const Parameter& parameter, PartOfCut part, std::int64_t begin, 
 
 // The runs of a part, in local order; together they are the rank's tensor.
 std::vector<ParameterRun> runs_of(const Parameter& parameter, PartOfCut part);
+
+// The same as kernels find it, of every element that is no padding.
+WholePlaces places_of(const Parameter& parameter, PartOfCut part);
 
 }  // namespace meshwright

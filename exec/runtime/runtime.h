@@ -21,6 +21,7 @@
 #include "exec/data/loader.h"
 #include "exec/optimizer/loss_scale.h"
 #include "exec/optimizer/optimizer.h"
+#include "exec/optimizer/random_rounding.h"
 #include "exec/runtime/arena.h"
 #include "exec/runtime/events.h"
 #include "exec/runtime/fifo.h"
@@ -142,6 +143,7 @@ class Runtime {
   void make_groups();
   void make_segments();
   const WholeMatrix* whole_matrix_of(const Bucket& bucket, const Parameter& parameter);
+  const RandomRounding* rounding_of(const Parameter& parameter);
   bool counts_in_norm(const Bucket& bucket) const;
   void check_supported_here() const;
   Scratch reserve_scratch();
@@ -238,7 +240,8 @@ class Runtime {
   std::vector<TensorType> input_types_, output_types_;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
-  std::deque<WholeMatrix> matrices_;  // of segments
+  std::deque<WholeMatrix> matrices_;      // of segments
+  std::deque<RandomRounding> roundings_;  // the same
   std::vector<OptimizerSegment> stepped_;
   NonFiniteSearch* search_ = nullptr;  // while a step is replayed
   bool evaluates_ = false;

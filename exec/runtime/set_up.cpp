@@ -159,6 +159,10 @@ void Runtime::make_segments() {
       OptimizerSegment elements{first - begin, last - first, parameter.decay};
       elements.counted = first_replica;  // replicas count once
       if (bucket.matrices) elements.matrix = whole_matrix_of(bucket, parameter);
+      if (training_.moments_at_random) {
+        elements.rounding = rounding_of(parameter);
+        elements.first = first - member.offset;
+      }
       segments.push_back({elements, index});
       if (!first_replica || !first_copy || member.copy_of_tied) continue;
       if (counted.empty() || counted.back().begin + counted.back().count != elements.begin)
@@ -182,6 +186,11 @@ const WholeMatrix* Runtime::whole_matrix_of(const Bucket& bucket, const Paramete
     made.part = own_.tensor;
   }
   return &made;
+}
+
+const RandomRounding* Runtime::rounding_of(const Parameter& parameter) {
+  return &roundings_.emplace_back(rounding_key(training_.seed, parameter.name),
+                                  places_of(parameter, part_of(parameter, mesh_, own_)));
 }
 
 // Before the arena: operations that get ready on the device may need memory for a while.

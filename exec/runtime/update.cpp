@@ -50,6 +50,7 @@ void Runtime::choose_segments(int bucket, int piece) {
     part.begin = std::max(segment.elements.begin, begin);
     part.count = std::min(segment.elements.begin + segment.elements.count, end) - part.begin;
     if (part.count <= 0) continue;
+    part.first += part.begin - segment.elements.begin;
     part.begin -= begin;
     OptimizerSegment& chosen = stepped_.emplace_back(part);
     if (norms != nullptr) chosen.norms = norms + std::ptrdiff_t{2} * segment.parameter;
@@ -90,6 +91,7 @@ void Runtime::update(const Instruction& instruction) {
   OptimizerState state =
       piece < 0 ? state_of(bucket, address)
                 : state_of(bucket, bucket.pieces[static_cast<std::size_t>(piece)], address);
+  state.moments_at_random = training_.moments_at_random;
   const int key = first_key_[static_cast<std::size_t>(instruction.bucket)] + std::max(0, piece);
   if (instruction.op == Op::lamb_norms) return updater_->lamb_norms(key, stepped_, state);
   if (instruction.op == Op::muon_momentum) return updater_->muon_momentum(key, stepped_, state);

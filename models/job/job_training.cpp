@@ -255,7 +255,17 @@ Keys training_keys(Training& t) {
        choice("precision of the moments", {"fp32", "bf16"}, {Dtype::f32, Dtype::bf16}, t.moments),
        any, plain, "",
        "type in which the optimizer keeps its moments; they are brought up to date in fp32 and "
-       "rounded. `bf16`: refused at `compiler: none`"},
+       "rounded (`moments_rounding`). `bf16`: refused at `compiler: none`"},
+      {"moments_rounding",
+       choice("rounding of the moments", {"nearest", "stochastic"}, t.moments_at_random), any,
+       plain, "",
+       "of `moments_precision: bf16`: `nearest`, as Megatron-LM's precision-aware optimizer and "
+       "the other frameworks: what a step changes by less than 1/512 of itself stays, so with "
+       "`beta2` 0.999 second moments grow and never fall. `stochastic`: to either neighbour, the "
+       "more often the nearer it is, such that the mean is the moment itself. Which one follows "
+       "from `seed`, the number of the update, the parameter's name, the element's place in the "
+       "whole parameter and which moment it is: degrees, buckets and `offload` do not change it, "
+       "and a run that is resumed goes on to the same bits"},
       {"learning_rate", &t.learning_rate, amount, plain, "", "the highest of the schedule"},
       {"warmup_steps", &t.warmup_steps, at_least_zero, plain, "", "linear"},
       {"learning_rate_schedule",

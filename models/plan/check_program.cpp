@@ -42,6 +42,8 @@ void check_settings(const JobSettings& settings, const Place& place) {
   (training / "micro_batch").in_range(step.micro_batch, 1, many);
   (training / "sequence_length").in_range(step.sequence_length, 1, many);
   (training / "warmup_steps").in_range(step.warmup_steps, 0, many);
+  (training / "moments_at_random")
+      .demand(!step.moments_at_random || step.moments == Dtype::bf16, "moments in fp32 are exact");
 }
 
 // What a stage does.

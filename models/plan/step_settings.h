@@ -61,7 +61,8 @@ struct StepSettings {
   std::uint64_t seed = 0;
   OptimizerKind optimizer = OptimizerKind::adamw;
   MasterWeights master_weights = MasterWeights::fp32;
-  Dtype moments = Dtype::f32;  // f32 or bf16
+  Dtype moments = Dtype::f32;      // f32 or bf16
+  bool moments_at_random = false;  // bf16: to either neighbour, such that the mean is right
   double learning_rate = 1e-4;
   int warmup_steps = 0;
   LearningRateSchedule learning_rate_schedule = LearningRateSchedule::constant;

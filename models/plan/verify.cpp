@@ -406,6 +406,10 @@ void check_states(const Training& t) {
            fmt::format("remainders are what bf16 lacks of fp32, precision {} stores no bf16; use "
                        "bf16, or 'fp32'",
                        name_of(t.precision)));
+  if (t.moments_at_random && t.moments == Dtype::f32)
+    refuse("training/moments_rounding",
+           "'stochastic': moments in fp32 are not rounded; use moments_precision 'bf16', or "
+           "'nearest'");
   if (t.compiler != CompilerLevel::none) return;
   const std::string remedy = "has an optimizer in fp32 alone; use 'fp32', or fused or full";
   if (t.master_weights != MasterWeights::fp32 && storage_of(t.precision) != Dtype::f32)

@@ -139,6 +139,10 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
     t.first_layers_in_bf16 = draw.of({0, 0, 1, 2});
     t.last_layers_in_bf16 = draw.of({0, 0, 1, 2});
   }
+  if (t.precision != Precision::fp32 && t.compiler != CompilerLevel::none && draw.rarely()) {
+    t.moments = Dtype::bf16;
+    t.moments_at_random = draw.of({false, true});
+  }
 }
 
 bool is_legal(const Model& model, const Plan& plan) {
@@ -171,8 +175,10 @@ void compare(const Model& model, const Plan& plan, const Trained& got, const Pla
   }
   const double u = unit_of(plan.training.precision);
   CHECK(largest_difference(got, expected) <= loss_bound * u);
-  // The bound on updates counts the roundings of level `fused`.
-  if (rank != 0 || plan.training.compiler != CompilerLevel::fused) return;
+  // The bound on updates counts the roundings of level `fused`, and none of moments.
+  if (rank != 0 || plan.training.compiler != CompilerLevel::fused ||
+      plan.training.moments != Dtype::f32)
+    return;
   const Values begin = SmallRun(model, one).parameters();
   CHECK(difference_of_updates(got, expected, begin) <= update_bound * u);
 }

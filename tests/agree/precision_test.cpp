@@ -134,6 +134,40 @@ TEST_CASE_ON_RANKS("moments in bf16 and weights without masters train alike unde
   });
 }
 
+// What an element's moment is rounded to follows from its place in the whole parameter.
+TEST_CASE_ON_RANKS("moments rounded at random train alike under all degrees", "[agree][mpi]") {
+  World& world = test_world();
+  const double u = unit_of(Precision::bf16);
+  std::map<Architecture, Trained> alone;
+  for_each_variant(precision_variants, world, [&](const Model& model, Plan plan) {
+    if (plan.training.compiler == CompilerLevel::none) return;
+    store_in(Precision::bf16, plan);
+    plan.training.learning_rate = 0.01;
+    plan.training.moments = Dtype::bf16;
+    Trained& expected = alone[model.architecture];
+    if (expected.losses.empty()) {
+      const Trained nearest = train_alone(model, on_one_process(plan));
+      plan.training.moments_at_random = true;
+      expected = train_alone(model, on_one_process(plan));
+      CHECK(largest_difference(expected, nearest) > 0);
+    }
+    plan.training.moments_at_random = true;
+    const Trained got = train(model, plan, world);
+    CHECK(largest_difference(got, expected) <= loss_bound * u);
+    CHECK(got == train(model, plan, world));
+    // The same sums of gradients, in other buckets, and on ranks that hold other parts of states:
+    // each element has the same bits. (Pairs that share states add in another order.)
+    plan.training.optimizer = OptimizerKind::adamw;
+    const Trained by_adamw = train(model, plan, world);
+    Plan cut = plan;
+    cut.parallelism.reduce_bucket_bytes = 8'192;
+    CHECK(train(model, cut, world).parameters == by_adamw.parameters);
+    if (plan.parallelism.zero_stage != 1 || plan.parallelism.shard > 1) return;
+    cut.parallelism.zero_stage = 0;
+    CHECK(train(model, cut, world).parameters == by_adamw.parameters);
+  });
+}
+
 TEST_CASE_ON_RANKS("LAMB's trust is that of whole parameters, whatever the cut", "[agree][mpi]") {
   World& world = test_world();
   for_each_variant(precision_variants, world, [&](const Model& model, Plan plan) {

@@ -86,6 +86,9 @@ TEST_CASE("a bf16 run continues to the bit, with its masters kept in whichever w
   for (const MasterWeights masters :
        {MasterWeights::fp32, MasterWeights::remainders, MasterWeights::none})
     goes_on(with(masters, Dtype::bf16), with(masters, Dtype::bf16));
+  Plan at_random = with(MasterWeights::fp32, Dtype::bf16);
+  at_random.training.moments_at_random = true;
+  goes_on(at_random, at_random);
 }
 
 TEST_CASE("an fp8 run with delayed scales continues to the bit, with what they remember",

@@ -199,10 +199,36 @@ namespace {
 // How masters and moments are kept in 16 bits.
 struct Kept {
   Dtype weights, moments;
+  bool moments_at_random = false;
 };
-constexpr Kept kept_in[] = {{Dtype::f32, Dtype::bf16},  {Dtype::i16, Dtype::f32},
-                            {Dtype::i16, Dtype::bf16},  {Dtype::bf16, Dtype::f32},
-                            {Dtype::bf16, Dtype::bf16}, {Dtype::f16, Dtype::f32}};
+constexpr Kept kept_in[] = {{Dtype::f32, Dtype::bf16},        {Dtype::i16, Dtype::f32},
+                            {Dtype::i16, Dtype::bf16},        {Dtype::bf16, Dtype::f32},
+                            {Dtype::bf16, Dtype::bf16},       {Dtype::f16, Dtype::f32},
+                            {Dtype::f32, Dtype::bf16, true},  {Dtype::i16, Dtype::bf16, true},
+                            {Dtype::bf16, Dtype::bf16, true}, {Dtype::f16, Dtype::bf16, true}};
+
+// Of whole parameters, of columns of one, in two segments, and of rows that are no multiple of
+// four.
+std::vector<RandomRounding> roundings() {
+  WholePlaces columns, rows, later;
+  columns.inner = 4, columns.held = 10, columns.whole = 20;
+  columns.segments = 2, columns.begin[1] = 7, columns.shift[0] = 7, columns.shift[1] = 10;
+  rows.held = 3, rows.whole = 6, rows.shift[0] = 3, rows.first = 50;
+  later.first = 77;
+  std::vector<RandomRounding> all;
+  for (const WholePlaces& places : {WholePlaces{}, columns, rows, later})
+    all.push_back({rounding_key(5, "a") + all.size(), places});
+  return all;
+}
+
+std::vector<OptimizerSegment> odd_segments_of(const std::vector<RandomRounding>& roundings) {
+  std::vector<OptimizerSegment> segments = odd_segments();
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    segments[i].rounding = &roundings[i % roundings.size()];
+    segments[i].first = static_cast<std::int64_t>(4 * i + i / 4);
+  }
+  return segments;
+}
 
 // One array as it is kept, in memory that `address` gives.
 std::vector<std::uint16_t> narrowed(const std::vector<float>& values, Dtype type) {
@@ -219,7 +245,8 @@ TEST_CASE("states that are kept in 16 bits have the CPU's bits on the device", "
       GENERATE(OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::lion);
   const std::size_t offset = GENERATE(0, 1);
   const StepSettings training = exact_training(kind);
-  const auto segments = odd_segments();
+  const std::vector<RandomRounding> rounded = roundings();
+  const auto segments = odd_segments_of(rounded);
   const Elements begin(odd_count, Dtype::bf16, Dtype::bf16);
   const bool has_copy = kept.weights == Dtype::f32 || kept.weights == Dtype::i16;
   // On both sides: masters, their bf16 copy or the weights themselves, remainders, moments.
@@ -248,6 +275,7 @@ TEST_CASE("states that are kept in 16 bits have the CPU's bits on the device", "
     state.weights_type = kept.weights;
     state.gradient_type = state.working_type = Dtype::bf16;
     state.moment_type = kept.moments;
+    state.moments_at_random = kept.moments_at_random;
     if (has_copy) state.working = w.data();
     return state;
   };
@@ -273,6 +301,56 @@ TEST_CASE("states that are kept in 16 bits have the CPU's bits on the device", "
     CHECK(same_bits(d_second.get(), second));
     CHECK(d_first_16.get() == first_16);
     CHECK(d_second_16.get() == second_16);
+  }
+}
+
+// What muon and lamb keep, of which the device's kernels are others.
+TEST_CASE("moments of matrices and of lamb are rounded at random as on a CPU", "[exec][cuda]") {
+  const OptimizerKind kind = GENERATE(OptimizerKind::muon, OptimizerKind::lamb);
+  const StepSettings training = exact_training(kind);
+  const std::vector<RandomRounding> rounded = roundings();
+  auto segments = odd_segments_of(rounded);
+  const Elements begin(odd_count, Dtype::f32, Dtype::f32);
+  std::vector<std::uint16_t> first = narrowed(begin.first, Dtype::bf16),
+                             second = narrowed(begin.second, Dtype::bf16);
+  std::vector<float> weights = begin.weights, update(odd_count);
+  const std::vector<float> gradients = begin.gradients;
+  const DeviceArray<float> d_weights(weights), d_gradients(gradients), d_update(update);
+  const DeviceArray<std::uint16_t> d_first(first), d_second(second);
+  const auto state_of = [&](const auto& w, const auto& g, const auto& f, const auto& s,
+                            const auto& u) {
+    OptimizerState state{const_cast<float*>(w.data()), g.data(),
+                         const_cast<std::uint16_t*>(f.data()),
+                         const_cast<std::uint16_t*>(s.data())};
+    state.moment_type = Dtype::bf16;
+    state.moments_at_random = true;
+    if (kind == OptimizerKind::muon) state.update = const_cast<float*>(u.data());
+    return state;
+  };
+  const OptimizerState on_cpu = state_of(weights, gradients, first, second, update);
+  const OptimizerState on_device = state_of(d_weights, d_gradients, d_first, d_second, d_update);
+  const auto made = cuda::device_segments(segments);
+  const DeviceArray<cuda::DeviceSegment> device_segments(made);
+  const cuda::DeviceSegments of_bucket = cuda::segments_at(device_segments.data(), made);
+  const DeviceArray<double> partial(
+      std::vector<double>(static_cast<std::size_t>(cuda::lamb_scratch_bytes(of_bucket) / 8 + 1)));
+  double norms[2] = {};
+  for (OptimizerSegment& segment : segments) segment.norms = norms;
+  Scalars scalars;
+  ThreadPool pool(1);
+  for (int step = 1; step <= 3; ++step) {
+    scalars.prepare(training);
+    const UpdateScalars* of_update = scalars.of_update.data();
+    if (kind == OptimizerKind::muon) {
+      cuda::muon_momentum(of_update, of_bucket, on_device, nullptr);
+      muon_momentum(training, {step, 0, 1}, segments, on_cpu, pool);
+    } else {
+      cuda::lamb_norms(training, of_update, of_bucket, on_device, partial.data(), nullptr);
+      lamb_norms(training, {step, 0, 1}, segments, on_cpu, pool);
+    }
+    CHECK(d_first.get() == first);
+    CHECK(d_second.get() == second);
+    CHECK(same_bits(d_update.get(), update));
   }
 }
 

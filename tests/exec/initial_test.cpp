@@ -99,6 +99,15 @@ TEST_CASE("an expert's initial values are those of its published tensor", "[exec
     CHECK(initial(one, 0, 1) ==
           std::vector<float>(whole.begin() + 15 * e, whole.begin() + 15 * (e + 1)));
   }
+  Parameter share = experts;  // the last two of them on the second of two expert ranks
+  share.is_cut_by_experts = true;
+  share.shape = {2, 3, 5};
+  CHECK(whole_place(places_of(share, {0, 1, 1, 2}), 4).place == 34);
+  share.is_cut = true;  // of which the second of five tensor ranks has a column
+  share.shape = {2, 3, 1};
+  share.cut = {2, {5}};
+  for (std::int64_t i = 0; i < 6; ++i)
+    CHECK(whole_place(places_of(share, {1, 5, 1, 2}), i).place == 30 + 5 * i + 1);
   experts.is_cut = true;
   experts.shape = {2, 3, 5};
   CHECK(initial(experts, 1, 2) == std::vector<float>(whole.begin() + 30, whole.end()));
@@ -124,6 +133,7 @@ TEST_CASE("the ranks of a tensor group hold slices of the whole", "[exec][runtim
       std::int64_t padding = 0;
       for (int rank = 0; rank < degree; ++rank) {
         const Parameter parameter = cut_parameter(c.global, c.padded, c.cut, degree);
+        const WholePlaces places = places_of(parameter, {rank, degree});
         const std::vector<float> values = initial(parameter, rank, degree);
         std::int64_t local = 0;
         for (const ParameterRun& run : runs_of(parameter, {rank, degree})) {
@@ -136,6 +146,12 @@ TEST_CASE("the ranks of a tensor group hold slices of the whole", "[exec][runtim
               ++padding;
             } else {
               CHECK(value == whole[static_cast<std::size_t>(run.global + i)]);
+              const WholePlace place = whole_place(places, run.local + i);
+              CHECK(place.place == run.global + i);
+              CHECK(place.count >= 1);
+              if (i + place.count < run.count)  // the run goes on as another row, or segment
+                CHECK(whole_place(places, run.local + i + place.count).place ==
+                      place.place + place.count);
               ++seen[static_cast<std::size_t>(run.global + i)];
             }
           }

@@ -202,6 +202,7 @@ TEST_CASE("each word of the documentation is understood, and no other", "[models
           job["cluster"]["machine"] = "p5.48xlarge";
         if (word == "nvfp4") job["cluster"]["machine"] = "p6-b200.48xlarge";
         if (row.key == "memory_of") job.erase("parallelism");
+        if (row.key == "moments_rounding") job["training"]["moments_precision"] = "bf16";
         INFO(section << "/" << row.key << ": " << word);
         const json found = section_of(read(job), section)[row.key];
         const auto alias = aliases.find(row.key + "/" + word);
@@ -334,6 +335,11 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
   CHECK(with("master_weights", "fp32").master_weights == MasterWeights::fp32);
   CHECK(with("master_weights", "none").master_weights == MasterWeights::none);
   CHECK(with("moments_precision", "bf16").moments == Dtype::bf16);
+  CHECK_FALSE(with("moments_rounding", "nearest").moments_at_random);
+  json rounded = base_job();
+  rounded["training"]["moments_precision"] = "bf16";
+  rounded["training"]["moments_rounding"] = "stochastic";
+  CHECK(read(rounded).plan.training.moments_at_random);
   CHECK(with("learning_rate_schedule", "linear").learning_rate_schedule ==
         LearningRateSchedule::linear);
   CHECK(with("learning_rate_schedule", "cosine").learning_rate_schedule ==

@@ -119,6 +119,7 @@ TEST_CASE("Programs with owners, experts, parts of sequences and offloading are 
   states.training.precision = Precision::bf16;
   states.training.master_weights = MasterWeights::remainders;
   states.training.moments = Dtype::bf16;
+  states.training.moments_at_random = true;
   check_through_json(gpt, states);
   Plan scaled = small_plan(gpt, {});
   scaled.training.precision = Precision::fp16;

@@ -434,7 +434,8 @@ Rule optimizer_rule() {
         to.add("exp-avg-dtype", from["training.moments_precision"]);
         to.add("exp-avg-sq-dtype", from["training.moments_precision"]);
       },
-      "the precision-aware optimizer keeps the 16 bits of fp32 that bf16 lacks"};
+      "the precision-aware optimizer keeps the 16 bits of fp32 that bf16 lacks, and rounds moments "
+      "in bf16 to nearest"};
 }
 
 Rule dropout_rule() {

@@ -157,10 +157,21 @@ __device__ Element element_at(const A& a, std::int64_t i) {
           widened(a.first[i]), reads.second ? widened(a.second[i]) : 0.0f};
 }
 
+// What the moments of a segment's elements are rounded with in an update.
+struct Rounded {
+  const DeviceSegment& segment;
+  std::int64_t update;
+};
+
 template <Reads reads, typename A>
-__device__ void put(const A& a, std::int64_t i, const Element& e, bool weights) {
-  if (reads.writes_moments) narrow(e.first, a.first[i]);
-  if (reads.writes_moments && reads.second) narrow(e.second, a.second[i]);
+__device__ void put(const A& a, std::int64_t i, const Element& e, bool weights,
+                    const Rounded& rounded) {
+  if constexpr (reads.writes_moments) {
+    float first[1] = {e.first}, second[1] = {e.second};
+    Roundings<typename A::Moment, 1>(rounded.segment, rounded.update, i).apply(first, second);
+    narrow(first[0], a.first[i]);
+    if (reads.second) narrow(second[0], a.second[i]);
+  }
   if (weights) put_weight(a.weights, a.working, i, e.weight);
 }
 
@@ -176,13 +187,17 @@ __device__ void elements_at(const A& a, std::int64_t i, Element (&e)[group]) {
 }
 
 template <Reads reads, typename A>
-__device__ void put(const A& a, std::int64_t i, const Element (&e)[group], bool weights) {
+__device__ void put(const A& a, std::int64_t i, const Element (&e)[group], bool weights,
+                    const Rounded& rounded) {
   float weight[group], first[group], second[group];
 #pragma unroll
   for (int j = 0; j < group; ++j)
     weight[j] = e[j].weight, first[j] = e[j].first, second[j] = e[j].second;
-  if (reads.writes_moments) store<group>(a.first + i, first);
-  if (reads.writes_moments && reads.second) store<group>(a.second + i, second);
+  if constexpr (reads.writes_moments) {
+    Roundings<typename A::Moment, group>(rounded.segment, rounded.update, i).apply(first, second);
+    store<group>(a.first + i, first);
+    if (reads.second) store<group>(a.second + i, second);
+  }
   if (weights) store_weights(a.weights, a.working, i, weight);
 }
 
@@ -200,7 +215,8 @@ __device__ const DeviceSegment& segment_of(const DeviceSegments& segments, std::
 // chunk begins where a group does, perhaps before its segment.
 template <Reads reads, typename A, typename Work>
 __device__ void for_each_element(const DeviceSegment& segment, const A& arrays, bool weights,
-                                 const Work& work) {
+                                 std::int64_t update, const Work& work) {
+  const Rounded rounded{segment, update};
   const std::int64_t chunk = blockIdx.x - segment.first_chunk;
   const std::int64_t first_group = segment.begin / group + chunk * groups_per_chunk;
   if (arrays.in_groups) {
@@ -211,13 +227,13 @@ __device__ void for_each_element(const DeviceSegment& segment, const A& arrays, 
         elements_at<reads>(arrays, i, e);
 #pragma unroll
         for (int j = 0; j < group; ++j) work(e[j]);
-        put<reads>(arrays, i, e, weights);
+        put<reads>(arrays, i, e, weights, rounded);
       } else {
         for (std::int64_t j = i; j < i + group; ++j) {
           if (j < segment.begin || j >= segment.end) continue;
           Element e = element_at<reads>(arrays, j);
           work(e);
-          put<reads>(arrays, j, e, weights);
+          put<reads>(arrays, j, e, weights, rounded);
         }
       }
     }
@@ -227,7 +243,7 @@ __device__ void for_each_element(const DeviceSegment& segment, const A& arrays, 
       if (i < segment.begin || i >= segment.end) continue;
       Element e = element_at<reads>(arrays, i);
       work(e);
-      put<reads>(arrays, i, e, weights);
+      put<reads>(arrays, i, e, weights, rounded);
     }
   }
 }
@@ -250,7 +266,7 @@ __global__ void __launch_bounds__(threads)
   const Factors factors = scalars->factors;
   OfSegment own = of_segment(segment, factors);
   own.trust = Rule::reads.gradient ? segment.scale : trust_of(segment);
-  for_each_element<Rule::reads>(segment, arrays, true,
+  for_each_element<Rule::reads>(segment, arrays, true, scalars->step,
                                 [&](Element& e) { Rule::apply(factors, own, e); });
 }
 
@@ -269,7 +285,9 @@ __global__ void __launch_bounds__(threads)
     Element e{0, widened(gradients[i]), widened(first[i]), 0};
     const float g = gradient_in(c, e);
     e.first = c.momentum * e.first + g;
-    narrow(e.first, first[i]);
+    float kept[1] = {e.first}, none[1] = {0};
+    Roundings<M, 1>(segment, scalars->step, i).apply(kept, none);
+    narrow(kept[0], first[i]);
     update[i] = g + c.momentum * e.first;
   }
 }
@@ -300,7 +318,7 @@ __global__ void __launch_bounds__(threads)
   const Factors factors = scalars->factors;
   const OfSegment own = of_segment(segment, factors);
   SquaredNorms sum{0, 0};
-  for_each_element<LambMoments::reads>(segment, arrays, false, [&](Element& e) {
+  for_each_element<LambMoments::reads>(segment, arrays, false, scalars->step, [&](Element& e) {
     LambMoments::apply(factors, e);
     const double w = e.weight, u = lamb_update(factors, own, e);
     sum.weights += w * w;
@@ -361,7 +379,7 @@ Shape3 blocks_of(const DeviceSegments& segments) { return {blocks_for(segments.c
 template <typename Rule>
 void step_by(const UpdateScalars* scalars, const DeviceSegments& segments,
              const OptimizerState& state, cudaStream_t stream) {
-  with_arrays(state, [&]<typename A>(const A& arrays) {
+  with_arrays<Rule::reads.writes_moments>(state, [&]<typename A>(const A& arrays) {
     launch(step_kernel<Rule, A>, blocks_of(segments), {threads}, 0, stream, scalars, segments,
            arrays);
   });
@@ -377,7 +395,8 @@ std::vector<DeviceSegment> device_segments(std::span<const OptimizerSegment> seg
     const std::int64_t end = segment.begin + segment.count;
     DeviceSegment& last = made.emplace_back(DeviceSegment{
         segment.begin, end, chunks, segment.norms, -1, segment.decay, segment.counted, true,
-        segment.matrix == nullptr ? 1.0F : static_cast<float>(muon_scale(*segment.matrix))});
+        segment.matrix == nullptr ? 1.0F : static_cast<float>(muon_scale(*segment.matrix)),
+        segment.rounding == nullptr ? RandomRounding{} : *segment.rounding, segment.first});
     chunks += chunks_of(segment.begin, end);
     for (std::size_t i = made.size() - 1; i-- > 0 && segment.norms != nullptr;) {
       if (made[i].norms != segment.norms) continue;
@@ -413,7 +432,7 @@ void prepare_update(const StepSettings& training, const double* loss, const doub
 void muon_momentum(const UpdateScalars* scalars, const DeviceSegments& segments,
                    const OptimizerState& state, cudaStream_t stream) {
   with_type(state.gradient_type, [&]<typename G>(G) {
-    with_type(state.moment_type, [&]<typename M>(M) {
+    with_moments<true>(state, [&]<typename M>(M) {
       launch(muon_momentum_kernel<G, M>, blocks_of(segments), {threads}, 0, stream, scalars,
              segments, static_cast<const G*>(state.gradients), static_cast<M*>(state.first_moment),
              state.update);
@@ -449,7 +468,7 @@ void optimizer_step(const StepSettings& training, const UpdateScalars* scalars,
 void lamb_norms(const StepSettings&, const UpdateScalars* scalars, const DeviceSegments& segments,
                 const OptimizerState& state, void* partial, cudaStream_t stream) {
   auto* sums = static_cast<SquaredNorms*>(partial);
-  with_arrays(state, [&]<typename A>(const A& arrays) {
+  with_arrays<true>(state, [&]<typename A>(const A& arrays) {
     launch(lamb_moments_kernel<A>, blocks_of(segments), {threads}, 0, stream, scalars, segments,
            arrays, sums);
   });

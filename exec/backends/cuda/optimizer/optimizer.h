@@ -13,6 +13,7 @@
 
 #include "exec/optimizer/device_scalars.h"
 #include "exec/optimizer/optimizer.h"
+#include "exec/optimizer/random_rounding.h"
 
 namespace meshwright::cuda {
 
@@ -24,6 +25,8 @@ struct DeviceSegment {
   std::int32_t next_of_parameter;        // the next segment with the same norms; none: -1
   std::int8_t decay, counted, is_first;  // is_first: of those with the same norms
   float scale;                           // muon: of the update
+  RandomRounding rounding;               // of moments, where they are rounded at random
+  std::int64_t first;                    // the first element's place in the part of the parameter
 };
 
 // The segments of one bucket, in one launch. `data` is a copy of what device_segments made.

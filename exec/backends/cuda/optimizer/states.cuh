@@ -5,6 +5,7 @@
 
 #include "exec/backends/cuda/device/types.cuh"
 #include "exec/optimizer/optimizer.h"
+#include "exec/optimizer/random_rounding.h"
 
 namespace meshwright::cuda {
 
@@ -34,10 +35,74 @@ inline __device__ void narrow(float x, CopyOfMaster& to) {
   split(x, to, lost);
 }
 
+// A moment that is rounded at random.
+struct RandomBf16 : bf16 {};
+
+// As exec/optimizer/random_rounding.h has it: bf16 is the result's type.
+inline __device__ float rounded_at_random(float x, unsigned int random) {
+  const unsigned int bits = __float_as_uint(x);
+  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  return __uint_as_float((is_nan ? bits | 0x00400000u : bits + random) & 0xffff0000u);
+}
+
+// random_words of n elements of the part from `first` on.
+template <int n>
+__device__ void random_words(const RandomRounding& rounding, std::int64_t update,
+                             std::int64_t first, unsigned int (&words)[n]) {
+  WholePlace run = whole_place(rounding.places, first);
+  std::int64_t block = -1;
+  Random four = {};
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    if (j > 0) {
+      if (--run.count > 0)
+        ++run.place;
+      else
+        run = whole_place(rounding.places, first + j);
+    }
+    if (run.place / 4 != block) {
+      block = run.place / 4;
+      four = philox(static_cast<unsigned int>(block), static_cast<unsigned int>(block >> 32),
+                    static_cast<unsigned int>(update), static_cast<unsigned int>(update >> 32),
+                    rounding.key);
+    }
+    const int place = static_cast<int>(run.place % 4);
+    words[j] = place == 0   ? four.word[0]
+               : place == 1 ? four.word[1]
+               : place == 2 ? four.word[2]
+                            : four.word[3];
+  }
+}
+
+// What a moment is rounded with: nothing, or the upper or lower halves of a word for each of n.
+template <typename M, int n>
+struct Roundings {
+  template <typename Segment>
+  __device__ Roundings(const Segment&, std::int64_t, std::int64_t) {}
+  __device__ void apply(float (&)[n], float (&)[n]) const {}
+};
+template <int n>
+struct Roundings<RandomBf16, n> {
+  unsigned int words[n];
+  // Of the bucket's elements from i on.
+  template <typename Segment>
+  __device__ Roundings(const Segment& segment, std::int64_t update, std::int64_t i) {
+    random_words(segment.rounding, update, segment.first + (i - segment.begin), words);
+  }
+  __device__ void apply(float (&first)[n], float (&second)[n]) const {
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      first[j] = rounded_at_random(first[j], words[j] & 0xffffu);
+      second[j] = rounded_at_random(second[j], words[j] >> 16);
+    }
+  }
+};
+
 // The arrays of a bucket: gradients G, masters P (or weights that have none), moments M. W is float
 // where there is no copy of the weights.
 template <typename G, typename P, typename W, typename M>
 struct Arrays {
+  using Moment = M;
   P* weights;
   const G* gradients;
   M *first, *second;
@@ -117,15 +182,22 @@ void with_masters(const OptimizerState& state, const Work& work) {
   with_type(state.working_type, [&]<typename W>(W) { work.template operator()<float, W>(); });
 }
 
-// Calls work(arrays) with the arrays in their types.
-template <typename Work>
+// Calls work with a number of the moments' type. How they are rounded is no matter where they are
+// only read.
+template <bool written, typename Work>
+void with_moments(const OptimizerState& state, const Work& work) {
+  if (state.moment_type != Dtype::bf16) return work(float{});
+  if constexpr (written)
+    if (state.moments_at_random) return work(RandomBf16{});
+  work(bf16{});
+}
+
+// Calls work(arrays) with the arrays in their types; `writes`: to moments too.
+template <bool writes, typename Work>
 void with_arrays(const OptimizerState& state, const Work& work) {
   with_masters(state, [&]<typename P, typename W>() {
     with_type(state.gradient_type, [&]<typename G>(G) {
-      if (state.moment_type == Dtype::bf16)
-        work(arrays_of<G, P, W, bf16>(state));
-      else
-        work(arrays_of<G, P, W, float>(state));
+      with_moments<writes>(state, [&]<typename M>(M) { work(arrays_of<G, P, W, M>(state)); });
     });
   });
 }

@@ -1,0 +1,89 @@
+// Moments in bf16 that are rounded at random: an fp32 number goes to one of its two neighbours, up
+// with the probability of its distance from the lower one in steps between the two. fp32 has 16
+// bits more, so the sum of these and 16 random ones carries exactly as often, and the mean is the
+// number itself. The random bits are a function of (seed, parameter's name, number of the update,
+// place in the whole parameter, which moment) alone, so that they are the same whatever the cut.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "exec/core/half.h"
+
+#ifdef __CUDACC__
+#define MESHWRIGHT_ON_DEVICES_TOO __host__ __device__
+#else
+#define MESHWRIGHT_ON_DEVICES_TOO
+#endif
+
+namespace meshwright {
+
+// Where the elements of a rank's part of a parameter lie in the whole one: the part is rows of
+// `held` indices, each of `inner` neighbouring elements; the whole one's have `whole` of them.
+struct WholePlaces {
+  static constexpr int most_segments = 4;
+  std::int64_t inner = 1, held = 0, whole = 0;  // held 0: nothing is cut inside rows
+  std::int64_t first = 0;                       // elements before the part's first row
+  int segments = 1;                             // of the indices held, each with its shift
+  std::int64_t begin[most_segments] = {}, shift[most_segments] = {};
+};
+
+// `count`: so many elements from this one on are neighbours in the whole parameter too.
+struct WholePlace {
+  std::int64_t place = 0, count = 0;
+};
+
+// Of element i of the part.
+MESHWRIGHT_ON_DEVICES_TOO inline WholePlace whole_place(const WholePlaces& places, std::int64_t i) {
+  constexpr std::int64_t endless = std::int64_t{1} << 62;
+  if (places.held == 0) return {places.first + i, endless};
+  std::int64_t index = 0, row = 0;
+  if (((i | places.inner | places.held) >> 32) == 0) {  // a device divides 32 bits much faster
+    const auto short_index =
+        static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(places.inner);
+    index = short_index;
+    row = short_index / static_cast<std::uint32_t>(places.held);
+  } else {
+    index = i / places.inner;
+    row = index / places.held;
+  }
+  const std::int64_t behind = i - index * places.inner;
+  index -= row * places.held;
+  std::int64_t shift = places.shift[0], end = places.held;
+  for (int s = 1; s < WholePlaces::most_segments; ++s) {
+    if (s >= places.segments) continue;
+    if (places.begin[s] <= index)
+      shift = places.shift[s];
+    else if (places.begin[s] < end)
+      end = places.begin[s];
+  }
+  return {places.first + (row * places.whole + index + shift) * places.inner + behind,
+          (end - index) * places.inner - behind};
+}
+
+// Of one parameter on one rank.
+struct RandomRounding {
+  std::uint64_t key = 0;
+  WholePlaces places;
+};
+
+// Of a seed and a parameter's name.
+std::uint64_t rounding_key(std::uint64_t seed, std::string_view parameter);
+
+// A word for each of `count` elements of the part from `first` on, in the update with this number.
+// The lower half is the first moment's, the upper half the second's. Four places share a Philox
+// block.
+void random_words(const RandomRounding& rounding, std::int64_t update, std::int64_t first,
+                  std::int64_t count, std::uint32_t* words);
+
+// A number whose lower bits carry, or are cut off. NaN stays NaN, infinity is no number's neighbour
+// but that of those beyond the largest.
+BFloat16 rounded_at_random(float number, std::uint16_t random);
+
+// By the words' halves, the upper ones with `shift` 16.
+void narrow_at_random(const float* from, std::int64_t count, const std::uint32_t* words, int shift,
+                      BFloat16* to);
+
+}  // namespace meshwright
+
+#undef MESHWRIGHT_ON_DEVICES_TOO
