@@ -146,6 +146,8 @@ constexpr FlagOption flag_options[] = {
     {"measure", &Options::measure, "run a few steps at each level on this computer"},
     {"allow-unknown", &Options::allow_unknown,
      "list settings that are not known, instead of refusing them"},
+    {"ema", &Options::ema,
+     "of a job with training.ema_decay: write the average of the weights instead of these"},
     {"adapter", &Options::adapter,
      "of a job with training.lora: write the adapter alone, as peft loads it"},
     {"prove", &Options::prove,

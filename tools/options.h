@@ -48,6 +48,7 @@ struct Options {
   std::string checkpoint;              // export: one checkpoint, or the folder of a run
   bool allow_mpi_options = false;      // train
   bool adapter = false;                // export: the adapter alone
+  bool ema = false;                    // export: the average of the weights
   bool resume = false;                 // train: from the newest checkpoint
   std::string trace_steps;             // train: which steps the trace holds
   std::string trace_format;            // how: chrome (where empty) or chakra

@@ -17,11 +17,11 @@ namespace meshwright {
 
 namespace {
 
-std::vector<float> all_of(const Checkpoint& checkpoint, const Parameter& parameter) {
+std::vector<float> all_of(const Checkpoint& checkpoint, const Parameter& parameter, int state) {
   const std::int64_t count = parameter.global_shape.elements();
   std::vector<float> values(static_cast<std::size_t>(count));
   const ParameterRun run{0, 0, count};
-  checkpoint.read(parameter.name, 0, {&run, 1}, values.data());
+  checkpoint.read(parameter.name, state, {&run, 1}, values.data());
   return values;
 }
 
@@ -119,8 +119,8 @@ void check_peft_config(const std::string& file, const Lora& lora) {
 
 std::vector<float> AdaptedWeights::plain(const std::string& name) const {
   const Parameter& parameter = whole.at(name);
-  if (trained.holds(name)) return all_of(trained, parameter);
-  if (base != nullptr) return all_of(*base, parameter);
+  if (trained.holds(name)) return all_of(trained, parameter, parameter.trainable ? state : 0);
+  if (base != nullptr) return all_of(*base, parameter, 0);
   std::vector<float> values(at(parameter.global_shape.elements()));
   fill_initial(parameter, {seed, layers}, 0, static_cast<std::int64_t>(values.size()),
                values.data());

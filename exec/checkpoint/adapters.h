@@ -40,6 +40,7 @@ struct AdaptedWeights {
   std::vector<Adapter> adapters;
   std::uint64_t seed = 0;
   int layers = 1;
+  int state = 0;  // of what is trained: 0 the weights, or another
 
   // All of a parameter; of a layer that has an adapter, with that.
   std::vector<float> merged(const std::string& name) const;

@@ -35,7 +35,7 @@ class ShardCollector {
   void flush() {
     if (sources_.empty()) return;
     const std::string name = fmt::format("rank-{:05}.shard", manifest_.shards.size());
-    const WrittenShard written = write_shard(folder_ + "/" + name, sources_, 1);
+    const WrittenShard written = write_shard(folder_ + "/" + name, sources_, manifest_.states);
     manifest_.shards.push_back({name, written.bytes, written.header_checksum});
     sources_.clear(), values_.clear();
     bytes_ = 0;
@@ -118,7 +118,7 @@ std::vector<std::string> import_weights(const Safetensors& from,
   const std::vector<std::string> stored = from.names();
   std::set<std::string> unused(stored.begin(), stored.end());
   Manifest manifest = about;
-  manifest.states = {state_names()[0]};
+  manifest.states = state_names(0, false);
   const std::string part = part_folder(folder, manifest.step);
   make_folder(part);
   ShardCollector shards(part, manifest);
@@ -135,11 +135,11 @@ std::vector<std::string> import_weights(const Safetensors& from,
 }
 
 void export_weights(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
-                    const std::string& file, const PublishedParts& parts) {
+                    const std::string& file, const PublishedParts& parts, int state) {
   export_weights(
       [&](const std::string& name, const ParameterRun& run, float* to) {
         const ParameterRun from_begin{0, run.global, run.count};
-        from.read(name, 0, {&from_begin, 1}, to);
+        from.read(name, state, {&from_begin, 1}, to);
       },
       parameters, file, parts);
 }

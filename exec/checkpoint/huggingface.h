@@ -24,9 +24,10 @@ std::vector<std::string> import_weights(const Safetensors& from,
                                         const PublishedParts& parts = {},
                                         const MadeParameters& others = {});
 
-// Writes the weights, fp32, as one file in the order of names, as transformers does.
+// Writes the weights, or another state, fp32, as one file in the order of names, as transformers
+// does.
 void export_weights(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
-                    const std::string& file, const PublishedParts& parts = {});
+                    const std::string& file, const PublishedParts& parts = {}, int state = 0);
 
 // The same of weights that `read` gives: elements run.global ... of a parameter.
 using WeightReader =

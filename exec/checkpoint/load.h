@@ -21,6 +21,8 @@ class Checkpoint {
   explicit Checkpoint(const std::string& folder);
   const Manifest& manifest() const { return manifest_; }
   int states() const { return static_cast<int>(manifest_.states.size()); }
+  // The number of the weights' average; -1: it holds none.
+  int average() const { return index_of_state(manifest_.states, average_state); }
   std::size_t shards() const { return shards_.size(); }
 
   // Compares a shard's data with their checksums: reads all of it.

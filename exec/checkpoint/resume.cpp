@@ -39,9 +39,10 @@ void check_optimizer(const Checkpoint& found, const std::string& path, const std
   if (manifest.optimizer != optimizer)
     throw InputError(path + "/manifest.json: its states are of the optimizer '" +
                      manifest.optimizer + "', the job's is '" + optimizer + "'");
-  if (found.states() != states)
-    throw InputError(path + "/manifest.json: /states: has " + std::to_string(found.states()) +
-                     " states, " + optimizer + " has " + std::to_string(states));
+  // Averages are no state of an optimizer: a run may go on with or without.
+  if (const int has = found.states() - (found.average() >= 0 ? 1 : 0); has != states)
+    throw InputError(path + "/manifest.json: /states: has " + std::to_string(has) + " states, " +
+                     optimizer + " has " + std::to_string(states));
 }
 
 // A sound checkpoint of another training is not passed over: the run would begin anew in its place.
@@ -144,12 +145,15 @@ void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base
     const OwnedStates owned = runtime.memory().states(member);
     const std::vector<ParameterRun> own_runs = runs_within(runs, owned.begin, owned.count);
     for (int state = 1; state < checkpoint.states(); ++state) {
-      const auto& data = owned.data[static_cast<std::size_t>(state)];
-      if (data.data == nullptr) continue;  // muon keeps one moment of matrices
+      const std::size_t place =
+          state == checkpoint.average() ? owned.data.size() - 1 : static_cast<std::size_t>(state);
+      const StoredArray& data = owned.data[place];
+      if (data.data == nullptr) continue;  // muon keeps one moment of matrices; no average is kept
       checkpoint.read(parameter.name, state, own_runs,
                       StateView<float>(backend, data, owned.count).data());
     }
   }
+  if (checkpoint.average() < 0) runtime.memory().begin_averages();
   const Manifest& manifest = checkpoint.manifest();
   LossScaleState scale = runtime.loss_scale();
   if (runtime.scales_loss()) scale = from_numbers(manifest.numbers, scale);
@@ -184,6 +188,12 @@ std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, C
     }
     if (complaint.empty()) {
       runtime.refresh_working_copies();
+      const bool averages = runtime.program().settings->training.averages();
+      if (all.rank() == 0 && found->states() > 1 && averages != (found->average() >= 0))
+        say(step.path + (averages ? ": holds no average of the weights; training.ema_decay begins "
+                                    "one with the weights it holds"
+                                  : ": holds an average of the weights, which goes no further: the "
+                                    "job has no training.ema_decay"));
       Manifest manifest = found->manifest();
       if (holds_any(*found, options.frozen))
         manifest.base = step.path.substr(step.path.rfind('/') + 1);

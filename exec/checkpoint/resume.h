@@ -32,8 +32,9 @@ std::map<std::string, Shape> held_by(const Checkpoint& checkpoint,
                                      const std::set<std::string>& frozen);
 
 // Fills this rank's weights, optimizer states and loss scale. A checkpoint of weights only leaves
-// the moments at zero; what neither it nor `base` holds of parameters that are not trained stays.
-// Working copies in 16 bits are then to be refreshed.
+// the moments at zero, one without averages lets these begin as the weights; what neither it nor
+// `base` holds of parameters that are not trained stays. Working copies in 16 bits are then to be
+// refreshed.
 void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base = nullptr);
 
 struct ResumeOptions {
@@ -44,7 +45,8 @@ struct ResumeOptions {
 };
 
 // Every rank calls it; they share the reading that finds damage and agree on one checkpoint. `say`
-// is called on rank 0 with a line for each damaged one that is passed over. None: nothing was
+// is called on rank 0 with a line for each damaged one that is passed over, and where an average
+// begins or ends. None: nothing was
 // changed. InputError on all ranks where the newest sound one is of another model or optimizer,
 // RunError where one cannot be read: it may be sound, and the run would go on without it. `base` of
 // what is returned is that of the run's next checkpoints.

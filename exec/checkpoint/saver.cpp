@@ -39,8 +39,8 @@ Saver::~Saver() {
 void Saver::save(const Manifest& about) {
   finish();
   manifest_ = about;
-  const int states = 1 + most_moments_of(runtime_.program().settings->training.optimizer);
-  manifest_.states.assign(state_names().begin(), state_names().begin() + states);
+  const StepSettings& training = runtime_.program().settings->training;
+  manifest_.states = state_names(most_moments_of(training.optimizer), training.averages());
   manifest_.shards.clear();
   const LossScaleState scale = runtime_.loss_scale();
   manifest_.updates = about.step - scale.skipped;
@@ -50,7 +50,7 @@ void Saver::save(const Manifest& about) {
   runtime_.memory().take_snapshot();
   stage_ = Stage::writing;
   const std::string part = part_folder(folder_, about.step), name = shard_name(all_.rank());
-  task_ = in_background([this, part, name, states]() -> Outcome {
+  task_ = in_background([this, part, name, states = manifest_.states]() -> Outcome {
     if (pieces_.empty()) return {};
     make_folder(part);
     return {write_shard(part + "/" + name, pieces_, states), "", ""};

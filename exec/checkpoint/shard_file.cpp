@@ -120,8 +120,21 @@ std::uint32_t write_state(const File& file, const PieceSource& source, int state
 }  // namespace
 
 const std::vector<std::string>& state_names() {
-  static const std::vector<std::string> names = {"weights", "first_moment", "second_moment"};
+  static const std::vector<std::string> names = {"weights", "first_moment", "second_moment",
+                                                 std::string(average_state)};
   return names;
+}
+
+std::vector<std::string> state_names(int moments, bool average) {
+  const auto& all = state_names();
+  std::vector<std::string> names(all.begin(), all.begin() + 1 + moments);
+  if (average) names.push_back(all.back());
+  return names;
+}
+
+int index_of_state(const std::vector<std::string>& states, std::string_view name) {
+  const auto found = std::find(states.begin(), states.end(), name);
+  return found == states.end() ? -1 : static_cast<int>(found - states.begin());
 }
 
 std::int64_t Piece::elements() const {
@@ -189,10 +202,13 @@ ShardHeader parse_shard_header(std::string_view begin, std::int64_t file_bytes,
   if (const auto format = fields.required<std::int64_t>("format"); format != 1)
     fields.fail("format", fmt::format("{} is not known here; known: 1", format));
   header.states = fields.required<std::vector<std::string>>("states");
-  const auto& known = state_names();
-  if (header.states.empty() || header.states.size() > known.size() ||
-      !std::equal(header.states.begin(), header.states.end(), known.begin()))
-    fields.fail("states", "expected weights, first_moment, second_moment or the first of them");
+  const bool average = index_of_state(header.states, average_state) >= 0;
+  const auto count = static_cast<std::int64_t>(header.states.size()) - (average ? 1 : 0);
+  if (count < 1 || count >= std::ssize(state_names()) ||
+      header.states != state_names(static_cast<int>(count) - 1, average))
+    fields.fail("states",
+                "expected weights, first_moment, second_moment or the first of them, and perhaps "
+                "average");
   const std::int64_t data_bytes = file_bytes - header.data_begin;
   const auto states = static_cast<std::int64_t>(header.states.size());
   std::int64_t end = 0;
@@ -214,9 +230,11 @@ ShardHeader read_shard_header(const File& file) {
   return parse_shard_header(file.read(0, bytes), size, file.path());
 }
 
-WrittenShard write_shard(const std::string& path, std::span<const PieceSource> pieces, int states) {
+WrittenShard write_shard(const std::string& path, std::span<const PieceSource> pieces,
+                         const std::vector<std::string>& state_names) {
   ShardHeader header;
-  header.states.assign(state_names().begin(), state_names().begin() + states);
+  header.states = state_names;
+  const auto states = static_cast<int>(state_names.size());
   std::int64_t end = 0;
   for (const PieceSource& source : pieces) {
     Piece& piece = header.pieces.emplace_back(source.piece);

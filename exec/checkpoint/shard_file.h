@@ -1,7 +1,7 @@
 // One rank's file of a checkpoint (`rank-00003.shard`): "MWSHARD1", the header's length (8 bytes,
 // little-endian), the header (JSON, padded with blanks), the data (fp32, little-endian).
 //
-//   {"format": 1, "states": ["weights", "first_moment", "second_moment"], "pieces": [
+//   {"format": 1, "states": ["weights", "first_moment", "second_moment", "average"], "pieces": [
 //     {"name": "transformer.h.0.mlp.c_fc.weight", "shape": [768, 3072],
 //      "runs": [0, 1536, 3072, 768], "offset": 0, "crc32c": ["0123abcd", ...]}]}
 //
@@ -43,7 +43,12 @@ struct ShardHeader {
   std::uint32_t checksum = 0;   // of everything before the data
 };
 
-const std::vector<std::string>& state_names();  // weights first_moment second_moment
+// weights first_moment second_moment average: what may be kept, in this order. Moments are not left
+// out between others.
+const std::vector<std::string>& state_names();
+std::vector<std::string> state_names(int moments, bool average);
+int index_of_state(const std::vector<std::string>& states, std::string_view name);  // -1: not there
+inline constexpr std::string_view average_state = "average";
 
 // Appends elements [first, first + count), joined with the runs before where they follow.
 void append_run(std::vector<RepeatedRun>& runs, std::int64_t first, std::int64_t count);
@@ -78,7 +83,8 @@ struct WrittenShard {
 };
 
 // Writes the file and forces it to the disk. RunError.
-WrittenShard write_shard(const std::string& path, std::span<const PieceSource> pieces, int states);
+WrittenShard write_shard(const std::string& path, std::span<const PieceSource> pieces,
+                         const std::vector<std::string>& state_names);
 
 // Reads all data and compares them with their checksums; InputError names the piece.
 void check_data(const File& file, const ShardHeader& header);

@@ -171,6 +171,9 @@ void eager_optimizer_step(const StepSettings& training, const OptimizerScalars& 
     else
       adam_with_decay(pool, factors, p, state.scratch, state.scratch + segment.count);
     if (state.working != nullptr) copy_to_working(pool, segment, state);
+    if (state.average != nullptr)
+      pass(pool, segment.count, state.average + segment.begin, p.weights,
+           [=](float a, float w) { return a + factors.average * (w - a); });
   }
 }
 

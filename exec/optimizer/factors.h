@@ -16,7 +16,8 @@ struct Factors {
   float step_size;           // learning rate / (1 - beta1^step)
   float inverse_root_2;      // 1 / sqrt(1 - beta2^step)
   float epsilon, decay, learning_rate, momentum;
-  float limit;  // of a gradient's element; infinity: none
+  float limit;    // of a gradient's element; infinity: none
+  float average;  // 1 - the decay of the weights' average
 };
 
 inline float limit_of(double gradient_clip_value) {
@@ -41,7 +42,8 @@ inline Factors factors_of(const StepSettings& training, const OptimizerScalars& 
           f(training.weight_decay),
           f(scalars.learning_rate),
           f(training.momentum),
-          limit_of(training.gradient_clip_value)};
+          limit_of(training.gradient_clip_value),
+          f(1 - training.ema_decay)};
 }
 
 // An element of the gradient as the rules take it.

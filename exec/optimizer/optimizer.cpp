@@ -22,6 +22,7 @@ struct Elements {
   std::int64_t count;
   float decay;  // 0 where none applies
   float trust;  // lamb: |weights| / |update|
+  float* average;
 };
 
 // `coupled`: decay is part of the gradient (adam); otherwise `shrink` multiplies the weights.
@@ -108,6 +109,13 @@ void muon_rule(const Factors& c, const Elements& e) {
   const float shrink = 1 - c.learning_rate * e.decay, size = c.learning_rate * e.trust;
   for (std::int64_t i = 0; i < e.count; ++i)
     e.weights[i] = e.weights[i] * shrink - size * e.gradients[i];
+}
+
+// Towards the weights.
+void move_average(const Factors& c, const Elements& e) {
+  float* __restrict__ average = e.average;
+  const float* __restrict__ weights = e.weights;
+  for (std::int64_t i = 0; i < e.count; ++i) average[i] += c.average * (weights[i] - average[i]);
 }
 
 using Rule = void (*)(const Factors&, const Elements&);
@@ -215,6 +223,7 @@ void for_each_tile(const OptimizerState& state, const OptimizerSegment& segment,
     elements.gradients = gradients.read(state.gradients, state.gradient_type, at, count);
     elements.first = first.read(state.first_moment, state.moment_type, at, count);
     elements.second = second.read(state.second_moment, state.moment_type, at, count);
+    elements.average = state.average == nullptr ? nullptr : state.average + at;
     work(elements);
     if (writes.moments) write_moments(state, segment, update, first, second, at, count);
     if (writes.weights) write_weights(state, weights, elements, at);
@@ -297,7 +306,10 @@ void optimizer_step(const StepSettings& training, const OptimizerScalars& scalar
         is_matrix ? static_cast<float>(muon_scale(*segment.matrix)) : trust_of(segment);
     parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
       for_each_tile(is_matrix ? with_update(state) : state, segment, scalars.step, elements, begin,
-                    end, writes, [&](const Elements& some) { rule(factors, some); });
+                    end, writes, [&](const Elements& some) {
+                      rule(factors, some);
+                      if (some.average != nullptr) move_average(factors, some);
+                    });
     });
   }
 }

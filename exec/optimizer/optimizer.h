@@ -67,6 +67,7 @@ struct OptimizerState {
   float* scratch = nullptr;   // of eager_optimizer_step, and of muon
   std::int64_t scratch_elements = 0;
   bool moments_at_random = false;  // bf16: rounded as the segments say; else to nearest
+  float* average = nullptr;        // of the weights over the steps
 };
 
 struct OptimizerScalars {
@@ -75,6 +76,7 @@ struct OptimizerScalars {
   double gradient_factor = 1;  // clipping, and the inverse of the loss scale
 };
 
+// The average, where there is one, then moves towards the new weights, before these are rounded.
 // Elements outside the segments are left alone. Each element's result depends on nothing else (but
 // lamb's norms), so the number of threads does not change it.
 void optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,

@@ -97,16 +97,27 @@ HeldCopy Arena::working_copy(const StageParameter& member) const {
   return held(member, program_.buckets[static_cast<std::size_t>(member.bucket)].weights);
 }
 
-std::array<StoredArray, 3> Arena::own_states(const Bucket& bucket) const {
-  std::array<StoredArray, 3> states{};
+StoredStates Arena::own_states(const Bucket& bucket) const {
+  StoredStates states{};
   const auto bytes_at = [&](const Operand& operand) {
     return static_cast<std::byte*>(address(operand, 0));
   };
-  const Operand* operands[] = {&bucket.master, &bucket.first_moment, &bucket.second_moment};
+  const Operand* operands[] = {&bucket.master, &bucket.first_moment, &bucket.second_moment,
+                               &bucket.average};
   for (std::size_t i = 0; i < states.size(); ++i)
     if (operands[i]->buffer >= 0) states[i] = {bytes_at(*operands[i]), operands[i]->type.dtype};
   if (states[0].type == Dtype::i16) states[0].upper = bytes_at(bucket.own_weights);
   return states;
+}
+
+void Arena::begin_averages() const {
+  for (const Bucket& bucket : program_.buckets) {
+    if (bucket.average.buffer < 0 || !steps(bucket)) continue;
+    const StoredStates states = own_states(bucket);
+    StateView<const float> weights(backend_, states.front(), bucket.shard_elements);
+    StateView<float> averages(backend_, states.back(), bucket.shard_elements);
+    std::copy_n(weights.data(), bucket.shard_elements, averages.data());
+  }
 }
 
 OwnedStates Arena::states(const StageParameter& member) const {
@@ -137,10 +148,15 @@ void Arena::take_snapshot() const {
     const Slice slice = saved_slice(bucket);
     if (slice.count == 0) continue;
     float* to = snapshot(bucket);
-    for (const StoredArray& state : own_states(bucket)) {
-      if (state.data == nullptr) continue;
-      const StoredArray from = state.from(slice.begin);
-      if (from.type == Dtype::f32) {
+    const StoredStates states = own_states(bucket);
+    const StepSettings& training = program_.settings->training;
+    for (int i = 0; i < static_cast<int>(states.size()); ++i) {
+      const bool is_average = i + 1 == static_cast<int>(states.size());
+      if (is_average ? !training.averages() : i > most_moments_of(training.optimizer)) continue;
+      const StoredArray from = states[static_cast<std::size_t>(i)].from(slice.begin);
+      if (from.data == nullptr) {  // what other buckets have
+        std::fill_n(to, slice.count, 0.0F);
+      } else if (from.type == Dtype::f32) {
         backend_.copy(to, from.data, slice.count * bytes_of(Dtype::f32));
       } else {
         StateView<const float> values(backend_, from, slice.count);
@@ -148,8 +164,6 @@ void Arena::take_snapshot() const {
       }
       to += bucket.slice_elements();
     }
-    // What other buckets have and this one has not.
-    std::fill(to, snapshot(bucket) + bucket.snapshot.type.shape.elements(), 0.0F);
   }
   backend_.wait();
 }

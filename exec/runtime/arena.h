@@ -31,9 +31,10 @@ inline const Operand& exact_weights(const Bucket& bucket) {
 }
 
 // Elements [begin, begin + count) of a parameter's local tensor that this rank steps, and where
-// their states lie: master, first and second moment (null where the optimizer has none).
+// their states lie: master, first and second moment, average (null where there is none).
+using StoredStates = std::array<StoredArray, 4>;
 struct OwnedStates {
-  std::array<StoredArray, 3> data{};
+  StoredStates data{};
   std::int64_t begin = 0, count = 0;
 };
 
@@ -58,6 +59,10 @@ class Arena {
   void* buffer(int id) const;
   double scalar(int id) const;  // f64, as the host reads it
   OwnedStates states(const StageParameter& member) const;
+  // Of all that this rank steps of a bucket.
+  StoredStates own_states(const Bucket& bucket) const;
+  // Averages become what the masters are.
+  void begin_averages() const;
 
   // The slice of the bucket's own part that this rank saves, in elements of the own part: the ranks
   // that have the same part save a slice each.
@@ -72,7 +77,6 @@ class Arena {
   Backend& backend() const { return backend_; }
 
  private:
-  std::array<StoredArray, 3> own_states(const Bucket& bucket) const;
   HeldCopy held(const StageParameter& member, const Operand& weights) const;
 
   const Program& program_;

@@ -51,6 +51,7 @@ Runtime::Runtime(const std::vector<Program>& stages, World& world, Backend& back
   list_messages();
   parameters_ = std::make_unique<Parameters>(stages_, mesh_, *everybody_, memory_);
   parameters_->initialise(training_.seed, options_.layers, pool_);
+  memory_.begin_averages();
   set_loss_scale(first_state(training_));
   set_histories({});
   everybody_->barrier();

@@ -159,6 +159,7 @@ struct OptimizerWork {
   std::optional<Dtype> master;  // none: the weights are their own
   Dtype moment = Dtype::f32;
   bool moments_are_ready = false;  // lamb: lamb_norms has read the gradients
+  bool average = false;            // of the weights, in fp32
 };
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level,
                               std::vector<Kernel>& kernels);

@@ -20,12 +20,13 @@ void eager_optimizer_kernels(Kernels& kernels, const OptimizerWork& work, double
     pass(16);                             // the update
   }
   if (working > 0) pass(4 + working);
+  if (work.average) pass(12);
 }
 
 }  // namespace
 
-// Reads the gradient; reads and writes the moments and the master; writes the weight, which it also
-// reads where there is no whole master: one kernel, but in an eager framework.
+// Reads the gradient; reads and writes the moments, the master and the average; writes the weight,
+// which it also reads where there is no whole master: one kernel, but in an eager framework.
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, Kernels& kernels) {
   const double n = static_cast<double>(work.elements);
   const double weight = static_cast<double>(bytes_of(work.weights));
@@ -37,7 +38,8 @@ void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, Ke
                             : 2 * moments + static_cast<double>(bytes_of(work.gradients));
   const double master = work.master ? static_cast<double>(bytes_of(*work.master)) : 0;
   const double weights = work.master == Dtype::f32 ? weight : 2 * weight;
-  memory_kernel(kernels, n * (states + 2 * master + weights));
+  const double average = work.average ? 2 * static_cast<double>(bytes_of(Dtype::f32)) : 0;
+  memory_kernel(kernels, n * (states + 2 * master + weights + average));
 }
 
 }  // namespace meshwright

@@ -291,6 +291,13 @@ Keys training_keys(Training& t) {
       {"gradient_clip_value", &t.gradient_clip_value, amount, if_set, "0: off",
        "instead of `gradient_clip` (both: an error): each element of the gradient is moved into "
        "this distance from 0"},
+      {"ema_decay", &t.ema_decay, zero_to_below_one, if_set, "0: none is kept",
+       "an exponential moving average of the weights in fp32: it begins as the weights do, and "
+       "after each step becomes `ema_decay` times itself and the rest times the masters (without "
+       "masters: the weights before they are rounded). 4 bytes for each parameter that is trained, "
+       "sharded as the masters are. Checkpoints keep it, `export-weights --ema` writes it; a run "
+       "that goes on from a checkpoint without one begins it there. A step that is skipped changes "
+       "nothing. Not supported yet with `router_bias_update_rate`"},
       {"lora", code(lora_type(), {}, read_lora, [&t] { return lora_json(t); }), any, plain, "",
        "low-rank adapters: beside each linear layer that `target_modules` names, W x becomes W x + "
        "(`alpha` / `rank`) B A x; A and B are trained, the model's own parameters are not: they "

@@ -61,6 +61,7 @@ void place_states(StageDraft& draft, Bucket& bucket) {
   bucket.first_moment = state("first_moment", training.moments);
   if (most_moments_of(training.optimizer) == 2 && !bucket.matrices)
     bucket.second_moment = state("second_moment", training.moments);
+  if (training.averages()) bucket.average = state("average", Dtype::f32);
 }
 
 // Elements of the own part that one rank saves: a share of it among the ranks that have the same;
@@ -78,9 +79,8 @@ std::int64_t snapshot_slice(const StageDraft& draft, const Bucket& bucket) {
 void place_snapshot(StageDraft& draft, Bucket& bucket) {
   const std::int64_t slice = snapshot_slice(draft, bucket);
   if (slice == 0) return;
-  bucket.snapshot =
-      place(draft, bucket, "snapshot", MemoryClass::snapshot,
-            {Shape{1 + most_moments_of(draft.plan.training.optimizer), slice}, Dtype::f32});
+  bucket.snapshot = place(draft, bucket, "snapshot", MemoryClass::snapshot,
+                          {Shape{draft.plan.training.saved_states(), slice}, Dtype::f32});
 }
 
 void place_scalars(StageDraft& draft) {

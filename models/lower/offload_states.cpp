@@ -19,10 +19,11 @@ struct MovedState {
   const Operand* host;
   Operand* device;
 };
-std::array<MovedState, 3> moved_states(const Bucket& bucket, StatePiece& piece) {
+std::array<MovedState, 4> moved_states(const Bucket& bucket, StatePiece& piece) {
   return {MovedState{&bucket.master, &piece.master},
           MovedState{&bucket.first_moment, &piece.first_moment},
-          MovedState{&bucket.second_moment, &piece.second_moment}};
+          MovedState{&bucket.second_moment, &piece.second_moment},
+          MovedState{&bucket.average, &piece.average}};
 }
 
 // Weights without masters are their own.
@@ -145,8 +146,8 @@ void StateTurns::copy(std::size_t turn, InstructionKind kind, States which) {
   StatePiece piece = bucket.pieces[at(index)];
   const bool out = kind == InstructionKind::copy_out;
   for (const MovedState& each : moved_states(bucket, piece)) {
-    const bool is_master = each.host == &bucket.master;
-    if (each.device->buffer < 0 || which == (is_master ? States::moments : States::master))
+    const bool of_weights = each.host == &bucket.master || each.host == &bucket.average;
+    if (each.device->buffer < 0 || which == (of_weights ? States::moments : States::weights))
       continue;
     Instruction copy;
     copy.kind = kind;

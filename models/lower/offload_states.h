@@ -25,8 +25,8 @@ bool offloads_states(const Plan& plan);
 // device.
 void cut_states(StageDraft& draft);
 
-// What is copied of a piece.
-enum class States : std::uint8_t { all, master, moments };
+// What is copied of a piece; weights: masters and averages.
+enum class States : std::uint8_t { all, weights, moments };
 
 // The copies of one step's end, around the instructions that use the states. A turn is one piece's
 // use: as many as there are pieces, twice that where all of them are measured before any is

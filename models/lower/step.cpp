@@ -115,6 +115,7 @@ struct Stepped {
   int bucket = 0, piece = -1;
   Operand weights, gradients, master;
   std::vector<Operand> moments;
+  Operand average;
 };
 
 // A part that lies elsewhere on every rank is named as a whole.
@@ -134,12 +135,13 @@ std::vector<Stepped> stepped_of(const StageDraft& draft, int b) {
     return moments;
   };
   if (bucket.pieces.empty())
-    return {{b, -1, bucket.own_weights, bucket.own_gradients, bucket.master, moments_of(bucket)}};
+    return {{b, -1, bucket.own_weights, bucket.own_gradients, bucket.master, moments_of(bucket),
+             bucket.average}};
   std::vector<Stepped> all;
   for (const StatePiece& piece : bucket.pieces) {
     const Operand weights = piece_of(bucket.own_weights, piece);
     all.push_back({b, static_cast<int>(all.size()), weights, piece_of(bucket.own_gradients, piece),
-                   bucket.has_master() ? piece.master : weights, moments_of(piece)});
+                   bucket.has_master() ? piece.master : weights, moments_of(piece), piece.average});
   }
   return all;
 }
@@ -238,6 +240,7 @@ void emit_step(StageDraft& draft, BodyBuilder& body, const Stepped& each) {
   if (program.parameter_norms_buffer >= 0) step.inputs.push_back(parameter_norms(program));
   step.outputs = {each.weights, each.master};
   for (const Operand& state : each.moments) step.outputs.push_back(state);
+  if (each.average.buffer >= 0) step.outputs.push_back(each.average);
   if (bucket.matrices) {
     step.inputs.push_back(bucket.updates);
     step.outputs.push_back(bucket.update);
@@ -270,7 +273,7 @@ void step_bucket(StageDraft& draft, BodyBuilder& body, int b, StateTurns& turns)
   make_updates(draft, body, b);
   for (const Stepped& each : stepped_of(draft, b)) {
     emit_step(draft, body, each);
-    turns.end_turn(measures(draft.plan) ? States::master : States::all);
+    turns.end_turn(measures(draft.plan) ? States::weights : States::all);
   }
 }
 

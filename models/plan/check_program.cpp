@@ -44,6 +44,7 @@ void check_settings(const JobSettings& settings, const Place& place) {
   (training / "warmup_steps").in_range(step.warmup_steps, 0, many);
   (training / "moments_at_random")
       .demand(!step.moments_at_random || step.moments == Dtype::bf16, "moments in fp32 are exact");
+  (training / "ema_decay").demand(step.ema_decay >= 0 && step.ema_decay < 1, "is not in [0, 1)");
 }
 
 // What a stage does.

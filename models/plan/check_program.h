@@ -67,6 +67,7 @@ class StageMemoryCheck {
   void check_holds(const Operand& operand, std::int64_t elements, const Place& place) const;
   void check_master(const Bucket& bucket, const Place& place) const;
   void check_moment(const Operand& moment, std::int64_t elements, const Place& place) const;
+  void check_average(const Operand& average, std::int64_t elements, const Place& place) const;
   void check_piece(const StatePiece& piece, const Bucket& bucket, const Place& place) const;
   void check_buckets() const;
   void check_parameter(const StageParameter& member, const Place& place) const;

@@ -118,6 +118,15 @@ void StageMemoryCheck::check_moment(const Operand& moment, std::int64_t elements
   (place / "type").demand(type == settings_.training.moments, "is not settings.training.moments");
 }
 
+void StageMemoryCheck::check_average(const Operand& average, std::int64_t elements,
+                                     const Place& place) const {
+  place.demand((average.buffer >= 0) == settings_.training.averages(),
+               "is kept where settings.training.ema_decay says so");
+  if (average.buffer < 0) return;
+  check_holds(average, elements, place);
+  (place / "type").demand(average.type.dtype == Dtype::f32, "averages are f32");
+}
+
 void StageMemoryCheck::check_piece(const StatePiece& piece, const Bucket& bucket,
                                    const Place& place) const {
   (place / "begin").in_range(piece.begin, 0, bucket.shard_elements);
@@ -131,10 +140,14 @@ void StageMemoryCheck::check_piece(const StatePiece& piece, const Bucket& bucket
   check(piece.master, bucket.master, "master");
   check(piece.first_moment, bucket.first_moment, "first_moment");
   check(piece.second_moment, bucket.second_moment, "second_moment");
+  check(piece.average, bucket.average, "average");
   (place / "first_moment").demand(piece.first_moment.buffer >= 0, "missing; it is required");
   (place / "second_moment")
       .demand((piece.second_moment.buffer >= 0) == (bucket.second_moment.buffer >= 0),
               "a piece has the moments that its bucket has");
+  (place / "average")
+      .demand((piece.average.buffer >= 0) == (bucket.average.buffer >= 0),
+              "a piece has the average that its bucket has");
 }
 
 void StageMemoryCheck::check_buckets() const {
@@ -161,6 +174,7 @@ void StageMemoryCheck::check_buckets() const {
     if (most_moments_of(settings_.training.optimizer) - (bucket.matrices ? 1 : 0) == 2 ||
         bucket.second_moment.buffer >= 0)
       check_moment(bucket.second_moment, stepped, place / "second_moment");
+    check_average(bucket.average, stepped, place / "average");
     for (std::size_t p = 0; p < bucket.pieces.size(); ++p)
       check_piece(bucket.pieces[p], bucket, place / "pieces" / p);
     if (bucket.matrices) {

@@ -176,7 +176,7 @@ struct StageParameter {
 // wait in host memory otherwise. Buffer -1: there is no such state.
 struct StatePiece {
   std::int64_t begin = 0, count = 0;
-  Operand master, first_moment, second_moment;
+  Operand master, first_moment, second_moment, average;
   bool operator==(const StatePiece&) const = default;
 };
 
@@ -194,7 +194,8 @@ struct Bucket {
   Operand master;  // fp32 own part, or what own_weights lack of it (i16); own_weights where there
                    // is none
   Operand first_moment, second_moment;  // own part; buffer -1 where the optimizer has none
-  bool sharded = false;                 // own part = part `index in shard group`
+  Operand average;          // fp32, of the weights over the steps; buffer -1 where none is kept
+  bool sharded = false;     // own part = part `index in shard group`
   bool of_experts = false;  // of what the expert group shares: other groups reduce and shard it
   // muon: whole matrices of linear layers, and what becomes of their gradients on this rank and on
   // all of the tensor group, where ranks share them.
@@ -207,10 +208,12 @@ struct Bucket {
   GroupKind shard() const { return of_experts ? GroupKind::expert_shard : GroupKind::shard; }
   GroupKind replica() const { return of_experts ? GroupKind::expert_replica : GroupKind::replica; }
   // For checkpoints: fp32 copies of this rank's slice of the own part, [states, slice] (master,
-  // first, second moment; what a bucket has not got is 0). The ranks with the same own part have a
-  // slice each. Buffer -1: none.
+  // first, second moment, average; what a bucket has not got of these is 0). The ranks with the
+  // same own part have a slice each. Buffer -1: none.
   Operand snapshot;
-  int states() const { return 1 + (first_moment.buffer >= 0) + (second_moment.buffer >= 0); }
+  int states() const {
+    return 1 + (first_moment.buffer >= 0) + (second_moment.buffer >= 0) + (average.buffer >= 0);
+  }
   std::int64_t slice_elements() const { return snapshot.type.shape[1]; }
   Owner owner;
   bool operator==(const Bucket&) const = default;

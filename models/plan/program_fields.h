@@ -51,8 +51,8 @@ struct FieldsOf<StepSettings> {
       Field{"decay_steps", &S::decay_steps}, Field{"weight_decay", &S::weight_decay},
       Field{"momentum", &S::momentum}, Field{"beta1", &S::beta1}, Field{"beta2", &S::beta2},
       Field{"epsilon", &S::epsilon}, Field{"gradient_clip", &S::gradient_clip},
-      Field{"gradient_clip_value", &S::gradient_clip_value}, Field{"loss_scale", &S::loss_scale},
-      Field{"cuda_graph", &S::cuda_graph},
+      Field{"gradient_clip_value", &S::gradient_clip_value}, Field{"ema_decay", &S::ema_decay},
+      Field{"loss_scale", &S::loss_scale}, Field{"cuda_graph", &S::cuda_graph},
       Field{"router_bias_update_rate", &S::router_bias_update_rate});
 };
 
@@ -123,9 +123,10 @@ struct FieldsOf<Operand> {
 template <>
 struct FieldsOf<StatePiece> {
   using P = StatePiece;
-  static constexpr auto list = std::tuple(
-      Field{"begin", &P::begin}, Field{"count", &P::count}, Field{"master", &P::master},
-      Field{"first_moment", &P::first_moment}, Field{"second_moment", &P::second_moment});
+  static constexpr auto list =
+      std::tuple(Field{"begin", &P::begin}, Field{"count", &P::count}, Field{"master", &P::master},
+                 Field{"first_moment", &P::first_moment}, Field{"second_moment", &P::second_moment},
+                 Field{"average", &P::average});
 };
 
 template <>
@@ -137,10 +138,10 @@ struct FieldsOf<Bucket> {
       Field{"gradients", &B::gradients}, Field{"own_weights", &B::own_weights},
       Field{"own_gradients", &B::own_gradients}, Field{"master", &B::master},
       Field{"first_moment", &B::first_moment}, Field{"second_moment", &B::second_moment},
-      Field{"sharded", &B::sharded}, Field{"of_experts", &B::of_experts},
-      Field{"matrices", &B::matrices}, Field{"update", &B::update}, Field{"updates", &B::updates},
-      Field{"pieces", &B::pieces}, Field{"frozen", &B::frozen}, Field{"snapshot", &B::snapshot},
-      Field{"owner", &B::owner});
+      Field{"average", &B::average}, Field{"sharded", &B::sharded},
+      Field{"of_experts", &B::of_experts}, Field{"matrices", &B::matrices},
+      Field{"update", &B::update}, Field{"updates", &B::updates}, Field{"pieces", &B::pieces},
+      Field{"frozen", &B::frozen}, Field{"snapshot", &B::snapshot}, Field{"owner", &B::owner});
 };
 
 template <>

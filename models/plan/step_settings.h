@@ -73,6 +73,7 @@ struct StepSettings {
   // By how much each step moves the bias of an expert that was chosen more or less often than the
   // mean (Wang et al. 2024, "Auxiliary-Loss-Free Load Balancing"); 0: biases stay.
   double router_bias_update_rate = 0;
+  double ema_decay = 0;  // of the mean of weights over the steps; 0: none is kept
   std::optional<LossScale> loss_scale;
   // Of ranks on GPUs: a step as one CUDA graph. Unset: where no messages travel between stages.
   std::optional<bool> cuda_graph;
@@ -85,11 +86,15 @@ struct StepSettings {
     if (storage_of(precision) == Dtype::f32 || master_weights == MasterWeights::none) return {};
     return master_weights == MasterWeights::fp32 ? Dtype::f32 : Dtype::i16;
   }
-  // Of masters and moments, for each parameter that a rank's optimizer steps.
+  bool averages() const { return ema_decay > 0; }
+  // Of masters, moments and averages, for each parameter that a rank's optimizer steps.
   std::int64_t optimizer_bytes() const {
     const std::optional<Dtype> master = master_type();
-    return (master ? bytes_of(*master) : 0) + moments_of(optimizer) * bytes_of(moments);
+    return (master ? bytes_of(*master) : 0) + moments_of(optimizer) * bytes_of(moments) +
+           (averages() ? bytes_of(Dtype::f32) : 0);
   }
+  // Numbers of each element that a checkpoint has: its weight, moments and average.
+  int saved_states() const { return 1 + most_moments_of(optimizer) + (averages() ? 1 : 0); }
   LossScale settled_loss_scale() const {
     return loss_scale.value_or(LossScale{.dynamic = true, .initial = 4294967296.0});
   }

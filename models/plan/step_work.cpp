@@ -59,7 +59,8 @@ void append_step_kernels(const Program& program, const Instruction& step,
                      bucket.gradients.type.dtype,
                      training.master_type(),
                      training.moments,
-                     training.optimizer == OptimizerKind::lamb};
+                     training.optimizer == OptimizerKind::lamb,
+                     bucket.average.buffer >= 0};
   if (bucket.matrices) {
     const bool gathered = bucket.updates.buffer != bucket.update.buffer;
     for (const int index : bucket.parameters) {

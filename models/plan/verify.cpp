@@ -372,6 +372,7 @@ void check_memory_of(const Plan& plan) {
       {!adam, "optimizer adamw or adam"},
       {t.master_weights != MasterWeights::fp32 || t.moments != Dtype::f32,
        "master weights and moments in fp32"},
+      {t.averages(), "no ema_decay"},
       {t.attention != AttentionKernel::unfused, "attention 'unfused'"},
       {repeats || p.offload != Offload::none, "no recomputation and no offloading"}};
   for (const auto& [broken, needed] : rules)
@@ -410,6 +411,7 @@ void check_states(const Training& t) {
     refuse("training/moments_rounding",
            "'stochastic': moments in fp32 are not rounded; use moments_precision 'bf16', or "
            "'nearest'");
+  below("training/ema_decay", t.ema_decay, 0, 1);
   if (t.compiler != CompilerLevel::none) return;
   const std::string remedy = "has an optimizer in fp32 alone; use 'fp32', or fused or full";
   if (t.master_weights != MasterWeights::fp32 && storage_of(t.precision) != Dtype::f32)
@@ -551,6 +553,9 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   if (p.offload == Offload::optimizer && t.optimizer == OptimizerKind::muon)
     not_yet("parallelism/offload",
             "'optimizer' with optimizer 'muon', which steps whole matrices,");
+  if (t.averages() && t.router_bias_update_rate > 0)
+    not_yet("training/ema_decay",
+            "an average of routers' biases that router_bias_update_rate moves");
   if (p.offload == Offload::optimizer && t.router_bias_update_rate > 0)
     not_yet("parallelism/offload", "'optimizer' with training.router_bias_update_rate");
   if (t.recompute_budget && schedule.splits_backwards)

@@ -143,6 +143,7 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
     t.moments = Dtype::bf16;
     t.moments_at_random = draw.of({false, true});
   }
+  if (draw.rarely()) t.ema_decay = 0.9;
 }
 
 bool is_legal(const Model& model, const Plan& plan) {

@@ -38,6 +38,7 @@ void at_random(Plan& plan) {
   plan.training.moments = Dtype::bf16;
   plan.training.moments_at_random = true;
 }
+void averaged(Plan& plan) { plan.training.ema_decay = 0.9; }
 void in_one_bucket(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 1 << 30; }
 void many_buckets(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 8'192; }
 
@@ -70,6 +71,7 @@ constexpr Variant with_states[] = {
     {{1, 1, 1}, all_of<by_adamw, bf16>},
     {{1, 1, 1}, all_of<by_lamb, bf16, many_buckets>},
     {{1, 1, 1}, all_of<by_lamb, in_one_bucket>},
+    {{1, 1, 1}, all_of<by_lamb, averaged, many_buckets>},
     {{1, 1, 1}, all_of<by_lion, fp16, many_buckets>},
     {{1, 1, 1}, all_of<by_adamw, remainders, many_buckets, pruned>},
     {{1, 1, 1}, all_of<by_adamw, remainders, at_random, many_buckets>},

@@ -1,6 +1,8 @@
 // A run that is saved under some degrees continues under any others: three steps, a checkpoint,
 // three more steps, against six steps of one process. Equal degrees continue to the same bits.
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -268,7 +270,142 @@ void check_choice_biases() {
   CHECK(saved > 2);
 }
 
+// Of every parameter, as a checkpoint holds them; of `run`'s model.
+Values averages_in(const std::string& folder, const Run& run) {
+  const Checkpoint found(step_folder(folder, saved_steps));
+  REQUIRE(found.average() > 0);
+  Values averages;
+  for (const auto& [name, shape] : shapes_of(run.stages)) {
+    std::vector<float>& values = averages[name];
+    values.resize(static_cast<std::size_t>(shape.elements()));
+    const ParameterRun all{0, 0, shape.elements()};
+    found.read(name, found.average(), {&all, 1}, values.data());
+  }
+  return averages;
+}
+
+// In plain code, of what the steps made of the weights: of each, 0.75 of what it was and a quarter
+// of the new weight. Roundings of four numbers below 2 or so are allowed in each of three steps.
+Values averages_by_steps(Run& run) {
+  Values averages = run.parameters();
+  for (int step = 1; step <= saved_steps; ++step) {
+    run.train(step, step);
+    for (const auto& [name, values] : run.parameters())
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        float& average = averages[name][i];
+        average = float(0.75 * double(average) + 0.25 * double(values[i]));
+      }
+  }
+  return averages;
+}
+
+void check_alike(const Values& got, const Values& expected) {
+  REQUIRE(got.size() == expected.size());
+  for (const auto& [name, values] : expected) {
+    INFO(name);
+    REQUIRE(got.at(name).size() == values.size());
+    double worst = 0;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      worst = std::max(worst, std::abs(double(got.at(name)[i]) - double(values[i])) /
+                                  std::max(1.0, std::abs(double(values[i]))));
+    CHECK(worst <= saved_steps * 4 * 0x1p-23);
+  }
+}
+
+void check_averages(const Model& model, const std::vector<Cut>& all,
+                    const std::function<void(Plan&)>& change) {
+  World& world = test_world();
+  const TestFolder own;
+  const std::string shared = path_of_rank_0(own, world);
+  int saved = 0;
+  for (const Cut& cut : all) {
+    Plan plan = plan_of(model, cut);
+    plan.training.ema_decay = 0.75;
+    change(plan);
+    INFO(describe(plan));
+    const std::string folder = shared + "/" + std::to_string(++saved);
+    Run first(model, plan, world), second(model, plan, world);
+    const Values expected = averages_by_steps(first);
+    first.save(folder);
+    const Values averages = world.rank() == 0 ? averages_in(folder, first) : Values{};
+    if (world.rank() == 0) check_alike(averages, expected);
+    // What goes on saves the same, and with the same degrees moves it on to the same bits.
+    second.load(folder);
+    second.save(folder + "-again");
+    if (world.rank() == 0) CHECK(averages_in(folder + "-again", second) == averages);
+    CHECK(second.train(saved_steps + 1, all_steps) == first.train(saved_steps + 1, all_steps));
+    first.save(folder + "-later");
+    second.save(folder + "-later-too");
+    if (world.rank() != 0) continue;
+    const Values later = averages_in(folder + "-later", first);
+    CHECK(later == averages_in(folder + "-later-too", second));
+    CHECK(later != averages);
+    // One process goes on with what many have saved.
+    Plan alone = on_one_process(plan);
+    alone.snapshot = true;
+    const auto self = make_self_world({});
+    Run one(model, alone, *self);
+    one.load(folder);
+    one.save(folder + "-alone");
+    CHECK(averages_in(folder + "-alone", one) == averages);
+  }
+}
+
+void check_averages() {
+  const int ranks = test_world().size();
+  const Model gpt = small_model("gpt");
+  const std::vector<Cut> all = ranks == 1 ? std::vector<Cut>{{}} : cuts(ranks);
+  check_averages(gpt, all, [](Plan&) {});
+  check_averages(gpt, {all.front(), all.back()},
+                 [](Plan& plan) { plan.training.precision = Precision::bf16; });
+  check_averages(gpt, {all.front(), all.back()}, [](Plan& plan) {
+    plan.training.precision = Precision::bf16;
+    plan.training.master_weights = MasterWeights::remainders;
+    plan.training.optimizer = OptimizerKind::lamb;
+  });
+  if (ranks == 1) return;
+  check_averages(small_model("mixtral"), expert_cuts(ranks), [](Plan&) {});
+  check_averages(small_model("llama"), muon_cuts(ranks), [](Plan&) {});
+}
+
 }  // namespace
+
+TEST_CASE_ON_RANKS("averages of weights are those of the steps, under all degrees",
+                   "[agree][checkpoint]") {
+  check_averages();
+}
+
+// Without averages in it a checkpoint lets them begin as its weights; with them, it goes on
+// without.
+TEST_CASE("a run begins an average, or ends it, with a line", "[agree][checkpoint]") {
+  const Model model = small_model("gpt");
+  const auto one = make_self_world({});
+  Plan plain = plan_of(model, {}), averaged = plain;
+  averaged.training.ema_decay = 0.75;
+  const TestFolder folder;
+  const std::string without = folder.path() + "/without", with = folder.path() + "/with";
+  Run begins(model, averaged, *one), ends(model, plain, *one);
+  std::vector<std::string> said;
+  const auto load = [&](Run& run, const std::string& from) {
+    REQUIRE(resume({from, "adamw", shapes_of(run.stages)}, run.runtime, *run.all,
+                   [&](const std::string& line) { said.push_back(line); }));
+  };
+  ends.train(1, saved_steps);
+  ends.save(without);
+  load(begins, without);
+  REQUIRE(said.size() == 1);
+  CHECK(
+      said[0].ends_with(": holds no average of the weights; training.ema_decay begins one with "
+                        "the weights it holds"));
+  begins.save(with);
+  CHECK(averages_in(with, begins) == begins.parameters());
+  load(ends, with);
+  REQUIRE(said.size() == 2);
+  CHECK(
+      said[1].ends_with(": holds an average of the weights, which goes no further: the job has no "
+                        "training.ema_decay"));
+  CHECK(ends.train(saved_steps + 1, all_steps) == begins.train(saved_steps + 1, all_steps));
+}
 
 TEST_CASE_ON_RANKS("a checkpoint keeps the biases of routers", "[agree][checkpoint]") {
   if (test_world().size() > 1) check_choice_biases();

@@ -39,7 +39,7 @@ std::string saved_parts(const TestFolder& folder, const std::vector<Part>& parts
   std::filesystem::remove_all(step_folder(folder.path(), 1));
   make_folder(part_folder(folder.path(), 1));
   const WrittenShard written =
-      write_shard(part_folder(folder.path(), 1) + "/rank-00000.shard", sources, 1);
+      write_shard(part_folder(folder.path(), 1) + "/rank-00000.shard", sources, {"weights"});
   Manifest manifest;
   manifest.step = 1;
   manifest.states = states;

@@ -371,8 +371,8 @@ TEST_CASE("weights alone go with every optimizer, states only with their own", "
   const auto save = [&](const std::string& optimizer) {
     fs::remove_all(step_folder(folder.path(), 1));
     make_folder(part_folder(folder.path(), 1));
-    const WrittenShard written =
-        write_shard(part_folder(folder.path(), 1) + "/rank-00000.shard", pieces_of(run.runtime), 1);
+    const WrittenShard written = write_shard(part_folder(folder.path(), 1) + "/rank-00000.shard",
+                                             pieces_of(run.runtime), {"weights"});
     Manifest manifest = run.about(1);
     manifest.optimizer = optimizer;
     manifest.states = {"weights"};

@@ -244,10 +244,13 @@ TEST_CASE("states that are kept in 16 bits have the CPU's bits on the device", "
   const OptimizerKind kind =
       GENERATE(OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::lion);
   const std::size_t offset = GENERATE(0, 1);
-  const StepSettings training = exact_training(kind);
+  StepSettings training = exact_training(kind);
+  training.ema_decay = 0.5;  // half a difference is exact
   const std::vector<RandomRounding> rounded = roundings();
   const auto segments = odd_segments_of(rounded);
   const Elements begin(odd_count, Dtype::bf16, Dtype::bf16);
+  std::vector<float> average = begin.weights;
+  const DeviceArray<float> d_average(average, offset);
   const bool has_copy = kept.weights == Dtype::f32 || kept.weights == Dtype::i16;
   // On both sides: masters, their bf16 copy or the weights themselves, remainders, moments.
   std::vector<float> masters = begin.weights, first = begin.first, second = begin.second;
@@ -279,10 +282,12 @@ TEST_CASE("states that are kept in 16 bits have the CPU's bits on the device", "
     if (has_copy) state.working = w.data();
     return state;
   };
-  const OptimizerState on_cpu = state_of(masters, weights, remainders, first, second, first_16,
-                                         second_16, begin.narrow_gradients.data());
-  const OptimizerState on_device = state_of(d_masters, d_weights, d_remainders, d_first, d_second,
-                                            d_first_16, d_second_16, d_gradients.data());
+  OptimizerState on_cpu = state_of(masters, weights, remainders, first, second, first_16, second_16,
+                                   begin.narrow_gradients.data());
+  OptimizerState on_device = state_of(d_masters, d_weights, d_remainders, d_first, d_second,
+                                      d_first_16, d_second_16, d_gradients.data());
+  on_cpu.average = average.data();
+  on_device.average = d_average.data();
   const auto made = cuda::device_segments(segments);
   const DeviceArray<cuda::DeviceSegment> device_segments(made);
   const cuda::DeviceSegments of_bucket = cuda::segments_at(device_segments.data(), made);
@@ -301,7 +306,10 @@ TEST_CASE("states that are kept in 16 bits have the CPU's bits on the device", "
     CHECK(same_bits(d_second.get(), second));
     CHECK(d_first_16.get() == first_16);
     CHECK(d_second_16.get() == second_16);
+    CHECK(same_bits(d_average.get(), average));
   }
+  CHECK(average[0] != begin.weights[0]);
+  CHECK(average[7] == begin.weights[7]);  // between two segments
 }
 
 // What muon and lamb keep, of which the device's kernels are others.

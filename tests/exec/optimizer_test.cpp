@@ -318,6 +318,66 @@ TEST_CASE("moments in bf16, and weights without masters, are rounded once a step
   }
 }
 
+// In plain code: a share of what it was, and the rest of what the step has made of the weight.
+TEST_CASE("the average of the weights follows them, by every optimizer", "[exec][optimizer]") {
+  constexpr std::int64_t n = 9001;
+  const bool by_framework = GENERATE(false, true);
+  StepSettings training;
+  training.optimizer = GENERATE(OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd,
+                                OptimizerKind::lamb, OptimizerKind::lion);
+  if (by_framework) training.compiler = CompilerLevel::none;
+  training.weight_decay = 0.1;
+  training.ema_decay = 0.9;
+  std::vector<float> weights(n), gradients(n), first(n), second(n);
+  for (std::size_t i = 0; i < n; ++i) weights[i] = float(std::sin(double(i)));
+  std::vector<float> average = weights, scratch(std::size_t(2 * n));
+  std::vector<double> expected(weights.begin(), weights.end());
+  ThreadPool pool(2);
+  for (int step = 1; step <= 4; ++step) {
+    const OptimizerScalars scalars{step, 0.1, 0.5};
+    for (std::size_t i = 0; i < n; ++i) gradients[i] = float(std::cos(double(i) * step));
+    double norms[2][2] = {};
+    const OptimizerSegment segments[] = {{0, 5000, true, norms[0]}, {5001, 4000, false, norms[1]}};
+    OptimizerState state{weights.data(), gradients.data(), first.data(), second.data()};
+    state.average = average.data();
+    state.scratch = scratch.data();
+    state.scratch_elements = std::ssize(scratch);
+    if (training.optimizer == OptimizerKind::lamb)
+      lamb_norms(training, scalars, segments, state, pool);
+    const auto step_by = by_framework ? eager_optimizer_step : optimizer_step;
+    step_by(training, scalars, std::span(segments), state, pool);
+    for (std::size_t i = 0; i < n; ++i)
+      if (i != 5000) expected[i] = 0.9 * expected[i] + 0.1 * double(weights[i]);
+  }
+  double worst = 0;
+  for (std::size_t i = 0; i < n; ++i)
+    worst = std::max(worst, std::abs(double(average[i]) - expected[i]));
+  // Of numbers below 2, 0.9 rounded to fp32 (2^-25 of them) and three roundings (2^-24) a step.
+  CHECK(worst < 4 * (0x1p-24 + 3 * 0x1p-23));
+  CHECK(average[5000] == weights[5000]);
+  CHECK(average[0] != weights[0]);
+}
+
+TEST_CASE("averages are of the weights before these are rounded", "[exec][optimizer]") {
+  constexpr std::int64_t n = 100;
+  StepSettings training;
+  training.ema_decay = 0.5;
+  std::vector<float> begin(n), gradients(n), average(n), whole_average(n);
+  for (std::size_t i = 0; i < n; ++i) begin[i] = 1, gradients[i] = float(i) + 1;
+  Kept rounded(begin, Dtype::bf16, Dtype::f32), whole(begin, Dtype::f32, Dtype::f32);
+  rounded.state.average = average.data();
+  whole.state.average = whole_average.data();
+  ThreadPool pool(1);
+  const OptimizerSegment all{0, n, true};
+  for (Kept* each : {&rounded, &whole}) {
+    each->state.gradients = gradients.data();
+    optimizer_step(training, {1, 0x1p-12, 1}, {&all, 1}, each->state, pool);
+  }
+  CHECK(average == whole_average);
+  CHECK(rounded.working[0] == 0x3f80);  // of 1 - 2^-12 nothing is left
+  CHECK(whole_average[0] == Approx((1 - 0x1p-12) / 2));
+}
+
 TEST_CASE("a moving loss scale falls after overflows and grows after good steps",
           "[exec][optimizer]") {
   const LossScale rule{true, 64, 2, 8, 3, 2};  // factor 2, minimum 8, window 3, hysteresis 2

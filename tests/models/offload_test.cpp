@@ -186,6 +186,30 @@ TEST_CASE("states come before their step, in turns, and go back after it",
   CHECK(in == elements * 12);
 }
 
+// Averages come as weights do, and go when these have changed.
+TEST_CASE("averages of weights wait on the host too", "[models][lower][offload]") {
+  const Model model = small_model("gpt");
+  for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::lamb}) {
+    Plan plan = states_plan(model, {1, 1, 1, 2}, optimizer);
+    plan.training.ema_decay = 0.9;
+    plan.parallelism.reduce_bucket_bytes = 20'000;
+    const Program program = lower_small(model, plan)[0];
+    std::int64_t in = 0, out = 0, elements = 0;
+    for (const Instruction& each : step_end(program).instructions) {
+      if (each.kind == InstructionKind::copy_in) in += each.inputs[0].type.bytes();
+      if (each.kind == InstructionKind::copy_out) out += each.inputs[0].type.bytes();
+      if (each.kind != InstructionKind::optimizer_step) continue;
+      const StatePiece& piece = program.buckets[static_cast<std::size_t>(each.bucket)]
+                                    .pieces[static_cast<std::size_t>(each.piece)];
+      CHECK(piece.average.buffer == piece.first_moment.buffer);
+      CHECK(std::ranges::count(each.outputs, piece.average) == 1);
+    }
+    for (const Bucket& bucket : program.buckets) elements += bucket.shard_elements;
+    CHECK(in == (optimizer == OptimizerKind::lamb ? 2 : 1) * 16 * elements);
+    CHECK(out == 16 * elements);
+  }
+}
+
 TEST_CASE("lamb measures everything first: states come twice", "[models][lower][offload]") {
   const Model model = small_model("gpt");
   for (const std::int64_t bucket_bytes : {20'000, 30'000, 100'000, 200'000, 1 << 30}) {

@@ -255,6 +255,8 @@ TEST_CASE("what is not built yet is refused as such", "[models][plan]") {
   CHECK(refused(CHANGE(p.offload = Offload::optimizer, p.shard_whole = true, p.zero_stage = 1,
                        p.data = 2))
             .ends_with("is not supported yet"));
+  CHECK(refused(CHANGE(t.ema_decay = 1)) ==
+        "/training/ema_decay: 1 is out of range; use 0 or more and less than 1");
 }
 
 TEST_CASE("a plan as JSON is in the words of the job file", "[models][plan]") {

@@ -120,6 +120,7 @@ TEST_CASE("Programs with owners, experts, parts of sequences and offloading are 
   states.training.master_weights = MasterWeights::remainders;
   states.training.moments = Dtype::bf16;
   states.training.moments_at_random = true;
+  states.training.ema_decay = 0.9;
   check_through_json(gpt, states);
   Plan scaled = small_plan(gpt, {});
   scaled.training.precision = Precision::fp16;

@@ -397,6 +397,10 @@ TEST_CASE("an optimizer step touches what its shard owns", "[cost]") {
   parts.master_weights = MasterWeights::remainders;
   parts.moments = Dtype::bf16;
   CHECK(time_in(parts) == Approx(1e6 * (4 + 3 * 4 + 4) / 1e12));
+  // An average in fp32 is read and written.
+  program.buckets[0].average.buffer = 0;
+  CHECK(time_in(parts) == Approx(1e6 * (4 + 3 * 4 + 4 + 8) / 1e12));
+  program.buckets[0].average.buffer = -1;
   // LAMB's norms have read the gradients and written the moments: they are only read now.
   Training lamb = training_in(Precision::fp16);
   lamb.optimizer = OptimizerKind::lamb;

@@ -181,12 +181,14 @@ TEST_CASE("a GPU that was measured with the engine is free of the frameworks' se
 
 TEST_CASE("what the optimizer keeps of each parameter is what the job says", "[predict]") {
   const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
-  const auto per_parameter = [&](MasterWeights masters, Dtype moments, MemoryClass cls) {
+  const auto per_parameter = [&](MasterWeights masters, Dtype moments, MemoryClass cls,
+                                 double ema_decay = 0) {
     Plan plan = plan_of(1, 1, 8);
     plan.training.precision = Precision::bf16;
     plan.training.gradient_reduce = Dtype::bf16;
     plan.training.master_weights = masters;
     plan.training.moments = moments;
+    plan.training.ema_decay = ema_decay;
     const Compiled compiled = compiled_for(small_model(), plan, cluster);
     std::int64_t elements = 0;
     for (const Bucket& bucket : compiled.stages[0].buckets) elements += bucket.elements;
@@ -200,6 +202,7 @@ TEST_CASE("what the optimizer keeps of each parameter is what the job says", "[p
   CHECK(per_parameter(remainders, Dtype::f32, states) == Approx(2 + 8).epsilon(1e-3));
   CHECK(per_parameter(none, Dtype::f32, states) == Approx(8).epsilon(1e-3));
   CHECK(per_parameter(none, Dtype::bf16, states) == Approx(4).epsilon(1e-3));
+  CHECK(per_parameter(fp32, Dtype::f32, states, 0.999) == Approx(4 + 8 + 4).epsilon(1e-3));
   // A copy in fp32 is for optimizers with fp32 masters.
   CHECK(per_parameter(fp32, Dtype::f32, gradients) == Approx(2 + 4).epsilon(1e-3));
   CHECK(per_parameter(remainders, Dtype::f32, gradients) == Approx(2).epsilon(1e-3));

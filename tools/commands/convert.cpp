@@ -127,18 +127,23 @@ int run_export_weights(const Options& options) {
   const std::string config = options.adapter ? peft_config(*lora, parameters.adapters)
                                              : json_text(huggingface_config(job.model));
   const auto [path, found] = newest_good(folder_of(job, options), parameters);
+  if (options.ema && found.average() < 0)
+    throw InputError(path +
+                     "/manifest.json: holds no average of the weights, which runs with "
+                     "training.ema_decay keep; leave --ema out");
+  const int state = options.ema ? found.average() : 0;
   const std::map<std::string, Shape> written =
       options.adapter ? parameters.of_adapters() : parameters.of_model();
   make_folder(options.to);
   write_file(options.to + (options.adapter ? adapter_config_file : "/config.json"), config);
   const std::string part = file + ".part";
   if (options.adapter || !lora) {
-    export_weights(found, written, part, parameters.parts);
+    export_weights(found, written, part, parameters.parts, state);
   } else {
     const std::string run = fs::path(path).parent_path().string();
     const std::optional<Checkpoint> base = base_of(found, run, parameters.frozen);
     export_merged({found, base ? &*base : nullptr, parameters.whole, parameters.adapters,
-                   found.manifest().seed, job.model.layers},
+                   found.manifest().seed, job.model.layers, state},
                   written, part, parameters.parts);
   }
   rename_path(part, file);
@@ -149,7 +154,8 @@ int run_export_weights(const Options& options) {
          {"to", options.to},
          {"tensors", written.size()},
          {"parameters", count_of(written)}},
-        "exported " + show_count(count_of(written)) + " parameters of step " +
+        "exported " + show_count(count_of(written)) +
+            (options.ema ? " averages of parameters of step " : " parameters of step ") +
             std::to_string(step) + " to " + options.to);
   return done;
 }
@@ -239,12 +245,13 @@ const Command export_weights_command = {
     "JOB",
     job_help,
     "write a checkpoint as what transformers' from_pretrained loads",
-    "json set profile checkpoint to adapter",
+    "json set profile checkpoint to adapter ema",
     run_export_weights,
     "Writes config.json and model.safetensors of the newest good checkpoint, or of that which "
     "--checkpoint names. Of a job with `training.lora` the adapters are added to the weights; with "
     "`--adapter` they are written alone, as `adapter_config.json` and "
-    "`adapter_model.safetensors`, which peft loads."};
+    "`adapter_model.safetensors`, which peft loads. `--ema` writes the averages that a job with "
+    "`training.ema_decay` keeps, in the weights' place."};
 
 const Command import_weights_command = {
     "import-weights",

@@ -29,7 +29,7 @@ __global__ void update_loss_scale_kernel(LossScale rule, const double* loss,
 
 // What of a step's settings the factors are made of.
 struct Rates {
-  double beta1, beta2, epsilon, decay, momentum;
+  double beta1, beta2, epsilon, decay, momentum, average;
   float limit;
 };
 
@@ -59,6 +59,7 @@ __global__ void prepare_update_kernel(Rates rates, const double* loss, const dou
   f.learning_rate = static_cast<float>(rate);
   f.momentum = static_cast<float>(rates.momentum);
   f.limit = rates.limit;
+  f.average = static_cast<float>(rates.average);
 }
 
 // One element, and what its segment adds to the factors.
@@ -157,22 +158,25 @@ __device__ Element element_at(const A& a, std::int64_t i) {
           widened(a.first[i]), reads.second ? widened(a.second[i]) : 0.0f};
 }
 
-// What the moments of a segment's elements are rounded with in an update.
-struct Rounded {
+// What the states of a segment's elements are written with: what moments are rounded by, and how
+// far averages move.
+struct Writing {
   const DeviceSegment& segment;
   std::int64_t update;
+  float average;
 };
 
 template <Reads reads, typename A>
 __device__ void put(const A& a, std::int64_t i, const Element& e, bool weights,
-                    const Rounded& rounded) {
+                    const Writing& writing) {
   if constexpr (reads.writes_moments) {
     float first[1] = {e.first}, second[1] = {e.second};
-    Roundings<typename A::Moment, 1>(rounded.segment, rounded.update, i).apply(first, second);
+    Roundings<typename A::Moment, 1>(writing.segment, writing.update, i).apply(first, second);
     narrow(first[0], a.first[i]);
     if (reads.second) narrow(second[0], a.second[i]);
   }
   if (weights) put_weight(a.weights, a.working, i, e.weight);
+  if (weights && a.average != nullptr) a.average[i] += writing.average * (e.weight - a.average[i]);
 }
 
 template <Reads reads, typename A>
@@ -188,17 +192,23 @@ __device__ void elements_at(const A& a, std::int64_t i, Element (&e)[group]) {
 
 template <Reads reads, typename A>
 __device__ void put(const A& a, std::int64_t i, const Element (&e)[group], bool weights,
-                    const Rounded& rounded) {
+                    const Writing& writing) {
   float weight[group], first[group], second[group];
 #pragma unroll
   for (int j = 0; j < group; ++j)
     weight[j] = e[j].weight, first[j] = e[j].first, second[j] = e[j].second;
   if constexpr (reads.writes_moments) {
-    Roundings<typename A::Moment, group>(rounded.segment, rounded.update, i).apply(first, second);
+    Roundings<typename A::Moment, group>(writing.segment, writing.update, i).apply(first, second);
     store<group>(a.first + i, first);
     if (reads.second) store<group>(a.second + i, second);
   }
   if (weights) store_weights(a.weights, a.working, i, weight);
+  if (!weights || a.average == nullptr) return;
+  float average[group];
+  load<group>(a.average + i, average);
+#pragma unroll
+  for (int j = 0; j < group; ++j) average[j] += writing.average * (weight[j] - average[j]);
+  store<group>(a.average + i, average);
 }
 
 // The last segment that does not begin after the chunk.
@@ -215,8 +225,8 @@ __device__ const DeviceSegment& segment_of(const DeviceSegments& segments, std::
 // chunk begins where a group does, perhaps before its segment.
 template <Reads reads, typename A, typename Work>
 __device__ void for_each_element(const DeviceSegment& segment, const A& arrays, bool weights,
-                                 std::int64_t update, const Work& work) {
-  const Rounded rounded{segment, update};
+                                 const UpdateScalars& scalars, const Work& work) {
+  const Writing writing{segment, scalars.step, scalars.factors.average};
   const std::int64_t chunk = blockIdx.x - segment.first_chunk;
   const std::int64_t first_group = segment.begin / group + chunk * groups_per_chunk;
   if (arrays.in_groups) {
@@ -227,13 +237,13 @@ __device__ void for_each_element(const DeviceSegment& segment, const A& arrays, 
         elements_at<reads>(arrays, i, e);
 #pragma unroll
         for (int j = 0; j < group; ++j) work(e[j]);
-        put<reads>(arrays, i, e, weights, rounded);
+        put<reads>(arrays, i, e, weights, writing);
       } else {
         for (std::int64_t j = i; j < i + group; ++j) {
           if (j < segment.begin || j >= segment.end) continue;
           Element e = element_at<reads>(arrays, j);
           work(e);
-          put<reads>(arrays, j, e, weights, rounded);
+          put<reads>(arrays, j, e, weights, writing);
         }
       }
     }
@@ -243,7 +253,7 @@ __device__ void for_each_element(const DeviceSegment& segment, const A& arrays, 
       if (i < segment.begin || i >= segment.end) continue;
       Element e = element_at<reads>(arrays, i);
       work(e);
-      put<reads>(arrays, i, e, weights, rounded);
+      put<reads>(arrays, i, e, weights, writing);
     }
   }
 }
@@ -266,7 +276,7 @@ __global__ void __launch_bounds__(threads)
   const Factors factors = scalars->factors;
   OfSegment own = of_segment(segment, factors);
   own.trust = Rule::reads.gradient ? segment.scale : trust_of(segment);
-  for_each_element<Rule::reads>(segment, arrays, true, scalars->step,
+  for_each_element<Rule::reads>(segment, arrays, true, *scalars,
                                 [&](Element& e) { Rule::apply(factors, own, e); });
 }
 
@@ -318,7 +328,7 @@ __global__ void __launch_bounds__(threads)
   const Factors factors = scalars->factors;
   const OfSegment own = of_segment(segment, factors);
   SquaredNorms sum{0, 0};
-  for_each_element<LambMoments::reads>(segment, arrays, false, scalars->step, [&](Element& e) {
+  for_each_element<LambMoments::reads>(segment, arrays, false, *scalars, [&](Element& e) {
     LambMoments::apply(factors, e);
     const double w = e.weight, u = lamb_update(factors, own, e);
     sum.weights += w * w;
@@ -423,9 +433,13 @@ void update_loss_scale(const LossScale& rule, const double* loss, const double* 
 
 void prepare_update(const StepSettings& training, const double* loss, const double* squared_norm,
                     UpdateScalars* scalars, cudaStream_t stream) {
-  const Rates rates{training.beta1,    training.beta2,
-                    training.epsilon,  training.weight_decay,
-                    training.momentum, limit_of(training.gradient_clip_value)};
+  const Rates rates{training.beta1,
+                    training.beta2,
+                    training.epsilon,
+                    training.weight_decay,
+                    training.momentum,
+                    1 - training.ema_decay,
+                    limit_of(training.gradient_clip_value)};
   launch(prepare_update_kernel, {1}, {1}, 0, stream, rates, loss, squared_norm, scalars);
 }
 

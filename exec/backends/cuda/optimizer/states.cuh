@@ -107,6 +107,7 @@ struct Arrays {
   const G* gradients;
   M *first, *second;
   W* working;
+  float* average;  // null: there is none
   bool in_groups;  // every group of each array is aligned
 };
 
@@ -161,13 +162,16 @@ bool is_aligned(const T* address) {
 
 template <typename G, typename P, typename W, typename M>
 Arrays<G, P, W, M> arrays_of(const OptimizerState& state) {
-  Arrays<G, P, W, M> arrays{
-      static_cast<P*>(state.weights),      static_cast<const G*>(state.gradients),
-      static_cast<M*>(state.first_moment), static_cast<M*>(state.second_moment),
-      static_cast<W*>(state.working),      false};
+  Arrays<G, P, W, M> arrays{static_cast<P*>(state.weights),
+                            static_cast<const G*>(state.gradients),
+                            static_cast<M*>(state.first_moment),
+                            static_cast<M*>(state.second_moment),
+                            static_cast<W*>(state.working),
+                            state.average,
+                            false};
   arrays.in_groups = is_aligned(arrays.weights) && is_aligned(arrays.gradients) &&
                      is_aligned(arrays.first) && is_aligned(arrays.second) &&
-                     is_aligned(arrays.working);
+                     is_aligned(arrays.working) && is_aligned(arrays.average);
   return arrays;
 }
 
