@@ -41,6 +41,11 @@ struct Attributes {
   double rotary_factor = 1, rotary_low = 1, rotary_high = 4;
   int rotary_original = 0;
   bool rotary_yarn = false, rotary_truncate = true;
+  // rope: heads do not turn, but are multiplied by
+  // 1 + temperature * log(1 + floor((place in the sequence + 1) / temperature_floor)); 0: they
+  // turn.
+  double temperature = 0;
+  int temperature_floor = 1;
   double scale = 1;            // gradients: 1 / targets of the global batch
   double factor = 1;           // scale, add_constant, mask_scores
   Dtype storage = Dtype::f32;  // log_softmax: type of the logits
@@ -69,6 +74,7 @@ struct Attributes {
   bool sinks = false;    // attention: a softmax has one score more, the head's own, of no value
   int window = 0;  // attention, mask_scores: of a query's own key and those before it, how many it
                    // sees; 0: all
+  int chunk = 0;   // the same: it sees those of its own chunk of so many places; 0: all
   bool weight_in_out = false;
   bool gelu_tanh = false;
   double swiglu_limit = 0;          // clamped_swiglu

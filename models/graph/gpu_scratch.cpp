@@ -154,6 +154,29 @@ RouteScratch::RouteScratch(const Attributes& a) {
   if (is_dropless(a)) rows = word * (a.experts + a.micro_batch);
 }
 
+namespace {
+
+// A head's, of a norm of heads or its gradient.
+std::int64_t norm_width_of(const OpCall& call) {
+  const std::size_t weight = call.op == Op::head_norm ? 1 : 3;
+  return call.inputs.size() > weight ? call.inputs[weight].shape[0] : call.attributes.head_dim;
+}
+
+std::int64_t of_head_norm_grad(const OpCall& call) {
+  const std::int64_t width = norm_width_of(call);
+  const Shape rows{call.inputs[0].shape.elements() / width, width};
+  return chunks_of_norm_grad({rows, call.inputs[0].dtype}).bytes(width, 1);
+}
+
+}  // namespace
+
+UnitWeight::UnitWeight(const OpCall& call) {
+  const bool forward = call.op == Op::head_norm;
+  if (!forward) begin = ceil_div(of_head_norm_grad(call), 16) * 16;
+  if (call.inputs.size() == (forward ? 1U : 3U))
+    bytes = norm_width_of(call) * bytes_of(call.inputs[0].dtype);
+}
+
 WideValues::WideValues(const OpCall& call) {
   const Attributes& a = call.attributes;
   const bool forward = call.op == Op::attention;
@@ -173,7 +196,8 @@ bool may_be_cudnns(const OpCall& call) {
   return (call.op == Op::attention || call.op == Op::attention_grad) &&
          a.attention == AttentionKernel::cudnn && is_16_bit(call.inputs[0].dtype) &&
          a.head_dim % 8 == 0 && a.head_dim <= 128 && a.value_dim == 0 && !a.alibi &&
-         a.relative_buckets == 0 && a.dropout == 0 && a.window == 0 && a.score_cap == 0 && !a.sinks;
+         a.relative_buckets == 0 && a.dropout == 0 && a.window == 0 && a.chunk == 0 &&
+         a.score_cap == 0 && !a.sinks;
 }
 
 std::int64_t gpu_scratch_bytes(const OpCall& call) {
@@ -211,10 +235,10 @@ std::int64_t gpu_scratch_bytes(const OpCall& call) {
     case Op::rms_norm_grad:
       return chunks_of_norm_grad(call.inputs[0])
           .bytes(call.inputs[0].shape[1], static_cast<std::int64_t>(call.outputs.size()) - 1);
+    case Op::head_norm:
     case Op::head_norm_grad: {
-      const std::int64_t width = call.inputs[1].shape[0];
-      const Shape rows{call.inputs[0].shape.elements() / width, width};
-      return chunks_of_norm_grad({rows, call.inputs[0].dtype}).bytes(width, 1);
+      const UnitWeight weight(call);
+      return weight.begin + weight.bytes;
     }
     case Op::sum_of_squares:
       return bytes_of(Dtype::f64) * square_sum_blocks(call.inputs[0].shape.elements());

@@ -64,6 +64,12 @@ constexpr int least_query_gradient_rows(bool of_16_bits, int head_dim) {
   const bool wide = head_dim > 128;
   return of_16_bits ? (wide ? 32 : 64) : (wide ? 16 : 32);
 }
+// The numbers of a norm of heads without weights that its kernels read as weights, each of which is
+// to be added to 1: zeros, from byte `begin` of the scratch memory on.
+struct UnitWeight {
+  std::int64_t begin = 0, bytes = 0;
+  explicit UnitWeight(const OpCall& call);
+};
 // What attention with values of a width of their own is run on: values, outputs and their gradients
 // as wide as queries, from byte `begin` on, each rounded up.
 struct WideValues {

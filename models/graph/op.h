@@ -16,11 +16,13 @@ enum class Op : std::uint8_t {
   add_row,       // x[rows,h], table[N,h] -> [rows,h]; every row gets table[0] (BERT's token type 0)
   layer_norm,    // x[rows,h], weight[h], (bias[h]) -> y[rows,h], saved[rows,2] f32 (mean, 1/std)
   rms_norm,      // x[rows,h], weight[h] -> y[rows,h], saved[rows,1] f32 (1/rms)
-  head_norm,     // x[rows,n*d], weight[d] -> y[rows,n*d], saved[rows,n] f32: rms_norm of each head
+  head_norm,     // x[rows,n*d], (weight[d], else all are 1 and d is head_dim) -> y[rows,n*d],
+                 // saved[rows,n] f32: rms_norm of each head
   linear,    // x[rows,in], W, (bias[out]) -> [rows,out]; W[out,in], or [in,out] when weight_in_out.
              // 8 bits: x, W, their scales, (bias) -> in attributes.made
   add_bias,  // x[rows,n], bias[n] -> [rows,n]
-  rope,      // x -> x with queries and keys rotated (attributes: packing, rotary_dim, ...)
+  rope,      // x -> x with queries and keys rotated (attributes: packing, rotary_dim, ...), or
+             // with `temperature` times a factor of their place
   concat_heads,  // x[rows,n*d], r[rows,n*rotary_dim], or [rows,rotary_dim] for all heads where
                  // kv_heads is 1 -> [rows,n*head_dim]: of each of n heads x, then r
   attention,     // qkv, or q, k, v, (table[relative_buckets,heads]: relative.h, or sinks[heads]) ->
@@ -83,8 +85,9 @@ enum class Op : std::uint8_t {
                     // rows of no group stay
   count_choices,    // slots, (dropless: counts) -> (+)f64 [E]: the tokens that chose each expert,
                     // dropped or not
-  combine,          // y[E*b*C,h], weights, slots -> [rows,h]: the weighted sum of a token's slots
-  gate_rows,        // x[rows,h], g[rows,1] -> sigmoid(g) * x: shared experts with a gate
+  combine,    // y[E*b*C,h], (weights), slots -> [rows,h]: the weighted sum of a token's slots,
+              // or where what was dispatched is weighted already their sum
+  gate_rows,  // x[rows,h], g[rows,1] -> sigmoid(g) * x: shared experts with a gate
   // what an eager framework has instead of gelu, swiglu, rms_norm, rope, attention and
   // cross_entropy: one kernel each (models/passes/graph/eager_operations.h). d = head_dim.
   scale,               // x -> factor * x
@@ -136,13 +139,13 @@ enum class Op : std::uint8_t {
   add_row_grad,            // dy -> (+)table
   layer_norm_grad,         // x, weight, saved, dy -> dx, (+)weight, (+)bias
   rms_norm_grad,           // x, weight, saved, dy -> dx, (+)weight
-  head_norm_grad,          // x, weight, saved, dy -> dx, (+)weight
+  head_norm_grad,          // x, saved, dy, (weight) -> dx, (+)weight
   linear_grad_input,       // dy, W -> dx; 8 or 4 bits: dy, W, their scales
                            // (4: and their amax)
   linear_grad_weight,      // x, dy -> (+)W; 8 or 4 bits: as above, or with
                            // `factors_transposed` [in,rows], [out,rows], their scales
   bias_grad,               // dy -> (+)bias
-  rope_grad,               // dy -> dx (the inverse rotation)
+  rope_grad,               // dy -> dx (the inverse rotation, or times the same factor)
   concat_heads_grad,       // dy -> dx, dr (summed over the heads that share it)
   attention_grad,          // qkv or q, k, v, y, saved, dy, (table or sinks) -> dqkv or dq, dk, dv,
                            // (+)table or sinks

@@ -47,6 +47,7 @@ struct RotaryScaling {
   double kept_of(double frequency, int pair) const {
     if (!yarn) {
       const double turns = original * frequency / (2 * std::numbers::pi);
+      if (low == high) return turns < low ? 0 : 1;
       return std::clamp((turns - low) / (high - low), 0.0, 1.0);
     }
     double first = pair_that_turns(high), last = pair_that_turns(low);
@@ -59,5 +60,11 @@ struct RotaryScaling {
     return dim * std::log(original / (times * 2 * std::numbers::pi)) / (2 * std::log(base));
   }
 };
+
+// Of queries without rotary positions, at a place in the sequence (Attributes::temperature).
+inline double temperature_at(const Attributes& a, std::int64_t place) {
+  const double far = std::floor(static_cast<double>(place + 1) / a.temperature_floor);
+  return 1 + a.temperature * std::log1p(far);
+}
 
 }  // namespace meshwright

@@ -273,6 +273,8 @@ class Generator {
     if (!draw_.one_in(3)) return x;
     Attributes a = attributes();
     a.epsilon = 1e-3;
+    a.head_dim = of_heads.head_dim;
+    if (draw_.one_in(4)) return apply(Op::head_norm, {x}, a);
     a.one_plus_weight = draw_.one_in(4);
     return apply(Op::head_norm, {x, parameter({of_heads.head_dim}, Initial::ones)}, a);
   }
@@ -284,6 +286,11 @@ class Generator {
     a.rotary_yarn = draw_.one_in(3);
     a.rotary_dim = 2 * draw_.between(0, a.head_dim / 2);
     a.rotary_interleaved = draw_.one_in(2);
+    if (draw_.one_in(5)) {
+      a.temperature = 0.4;
+      a.temperature_floor = draw_.between(1, 6);
+      a.rotary_dim = a.head_dim;
+    }
     return apply(Op::rope, {x}, a);
   }
 
@@ -316,6 +323,7 @@ class Generator {
     if (in_ring_ && a.attention == AttentionKernel::unfused) a.attention = AttentionKernel::flash;
     a.causal = draw_.one_in(2);
     a.window = a.causal && draw_.one_in(3) ? draw_.between(1, 12) : 0;
+    a.chunk = a.causal && draw_.one_in(3) ? draw_.between(1, 12) : 0;
     a.alibi = draw_.one_in(4);
     a.alibi_heads = a.alibi ? a.heads : 0;
     a.scaled_scores = !draw_.one_in(4);
@@ -397,7 +405,9 @@ class Generator {
     const int route = add_node(Op::route, scored, a);
     const int weights = graph_.output(route, 0), slots = graph_.output(route, 1);
     const int counts = is_dropless(a) ? graph_.output(route, 3) : -1;
-    const int taken = exchange(apply(Op::dispatch, {x, slots}, a), a);
+    const bool weighed = a.experts_per_token == 1 && draw_.one_in(2);
+    const int read = weighed ? apply(Op::scale_rows, {x, weights}, a) : x;
+    const int taken = exchange(apply(Op::dispatch, {read, slots}, a), a);
     const auto product = [&](int in, int out) {
       TensorIds inputs = {in, parameter({own, out, width(in)})};
       if (counts >= 0) inputs.push_back(counts);
@@ -410,7 +420,7 @@ class Generator {
     int y = product(taken, inner);
     y = draw_.one_in(2) ? gated(y, product(taken, inner), a) : activation(y);
     y = exchange(product(y, hidden_), a);
-    y = apply(Op::combine, {y, weights, slots}, a);
+    y = weighed ? apply(Op::combine, {y, slots}, a) : apply(Op::combine, {y, weights, slots}, a);
     return draw_.one_in(3) ? apply(Op::gate_rows, {y, linear(x, 1, false)}) : y;
   }
 

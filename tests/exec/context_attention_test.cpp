@@ -1,5 +1,7 @@
 // Attention over sequences that several ranks share, against the attention of one rank that has
 // them whole: ranks are played one after another, and what the ring would bring is handed over.
+#include <array>
+
 #include "exec/backends/cpu/cpu_backend.h"
 #include "models/graph/context.h"
 #include "tests/catch.h"
@@ -227,27 +229,30 @@ TEST_CASE("the tokens of a context group are each rank's once, and equal work", 
 
 TEST_CASE("ring attention is the attention of one rank", "[exec][context]") {
   for (const Packing packing : {Packing::separate, Packing::concatenated, Packing::per_head})
-    for (const bool causal : {false, true})
-      for (const bool alibi : {false, true})
-        for (const int degree : {1, 2, 3})
-          for (const int half : {2, 131}) {  // tokens of a half: one tile of 128, and two
-            if (half > 2 && packing != Packing::concatenated) continue;
-            Attributes a = sequences(2, 2 * half * degree);
-            a.packing = packing;
-            a.causal = causal;
-            a.alibi = alibi;
-            a.window = causal && alibi ? half + 1 : 0;  // beyond a half
-            a.score_cap = alibi ? 0.75 : 0;
-            a.kv_heads = packing == Packing::per_head ? 4 : 2;
-            INFO("packing " << static_cast<int>(packing) << " causal " << causal << " alibi "
-                            << alibi << " degree " << degree << " half " << half);
-            const std::int64_t rows = 2 * a.sequence_length, dim = a.head_dim;
-            Case c{"attention", Op::attention, a, {{{rows, (4 + 2 * a.kv_heads) * dim}}}, {}};
-            if (packing == Packing::separate)
-              c.inputs = {{{rows, 4 * dim}}, {{rows, 2 * dim}}, {{rows, 2 * dim}}};
-            c.outputs = {{rows, 4 * dim}, {2 * 4, a.sequence_length}};
-            check_context(c, degree);
-          }
+    for (const auto [causal, alibi, chunks] :
+         {std::array{false, false, false}, std::array{false, true, false},
+          std::array{true, false, false}, std::array{true, true, false},
+          std::array{true, false, true}})
+      for (const int degree : {1, 2, 3})
+        for (const int half : {2, 131}) {  // tokens of a half: one tile of 128, and two
+          if (half > 2 && packing != Packing::concatenated) continue;
+          Attributes a = sequences(2, 2 * half * degree);
+          a.packing = packing;
+          a.causal = causal;
+          a.alibi = alibi;
+          a.window = causal && alibi ? half + 1 : 0;  // beyond a half
+          a.chunk = chunks ? half + 1 : 0;
+          a.score_cap = alibi ? 0.75 : 0;
+          a.kv_heads = packing == Packing::per_head ? 4 : 2;
+          INFO("packing " << static_cast<int>(packing) << " causal " << causal << " alibi " << alibi
+                          << " chunks " << chunks << " degree " << degree << " half " << half);
+          const std::int64_t rows = 2 * a.sequence_length, dim = a.head_dim;
+          Case c{"attention", Op::attention, a, {{{rows, (4 + 2 * a.kv_heads) * dim}}}, {}};
+          if (packing == Packing::separate)
+            c.inputs = {{{rows, 4 * dim}}, {{rows, 2 * dim}}, {{rows, 2 * dim}}};
+          c.outputs = {{rows, 4 * dim}, {2 * 4, a.sequence_length}};
+          check_context(c, degree);
+        }
 }
 
 TEST_CASE("each softmax has its sink once, around a ring too", "[exec][context]") {
@@ -282,7 +287,12 @@ TEST_CASE("positions of a context group's tokens are those in the sequence", "[e
   const Attributes part = part_of(a, degree);
   const OpTensor x = runner.random({{2 * a.sequence_length, 12}}, 1);
   const OpTensor table = runner.random({{a.sequence_length + 1, 12}}, 2);
+  Attributes grown = a;
+  grown.temperature = 0.5;
+  grown.temperature_floor = 3;
+  const Attributes grown_part = part_of(grown, degree);
   const OpTensor rope = runner.run(Op::rope, a, {&x}, {x.type.shape})[0];
+  const OpTensor larger = runner.run(Op::rope, grown, {&x}, {x.type.shape})[0];
   const OpTensor placed = runner.run(Op::add_position, a, {&x, &table}, {x.type.shape})[0];
   OpTensor sum({table.type.shape, Dtype::f64});
   for (int rank = 0; rank < degree; ++rank) {
@@ -290,6 +300,8 @@ TEST_CASE("positions of a context group's tokens are those in the sequence", "[e
     const OpTensor own = rows_of(x, part, rank);
     const Shape& shape = own.type.shape;
     CHECK(apart(runner.run(Op::rope, part, {&own}, {shape})[0], rows_of(rope, part, rank)) == 0);
+    CHECK(apart(runner.run(Op::rope, grown_part, {&own}, {shape})[0],
+                rows_of(larger, grown_part, rank)) == 0);
     CHECK(apart(runner.run(Op::add_position, part, {&own, &table}, {shape})[0],
                 rows_of(placed, part, rank)) == 0);
     add_to(sum, runner.run(Op::add_position_grad, part, {&own}, {table.type.shape}, 1)[0]);

@@ -60,6 +60,25 @@ TEST_CASE("CUDA attention agrees with biases and dropout", "[exec][cuda]") {
   check_attention(attention_case(shapes, a), dtype);
 }
 
+TEST_CASE("CUDA attention agrees with chunks", "[exec][cuda]") {
+  const AttentionShapes shapes = GENERATE(AttentionShapes{17, 40, 2, 1, separate, true},      //
+                                          AttentionShapes{130, 64, 2, 1, separate, true},     //
+                                          AttentionShapes{67, 96, 1, 1, concatenated, true},  //
+                                          AttentionShapes{257, 128, 2, 1, separate, true},    //
+                                          AttentionShapes{66, 256, 1, 1, separate, true});
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16, Dtype::f16);
+  Attributes a;
+  a.chunk = 16;
+  check_attention(attention_case(shapes, a), dtype);
+  a.chunk = 45;  // beyond a tile, and no number of them
+  a.window = 30;
+  a.dropout = 0.25;
+  a.dropout_key = 9;
+  check_attention(attention_case(shapes, a), dtype);
+  a.attention = AttentionKernel::unfused;
+  check_attention(attention_case(shapes, a), dtype);
+}
+
 TEST_CASE("CUDA attention agrees with capped scores", "[exec][cuda]") {
   const AttentionShapes shapes = GENERATE(AttentionShapes{17, 40, 2, 1, separate, false},     //
                                           AttentionShapes{130, 64, 2, 1, separate, true},     //
@@ -163,6 +182,7 @@ TEST_CASE("CUDA attention of a context group agrees at every step", "[exec][cuda
     a.alibi = extras && causal;  // else the places of other ranks weigh too much
     a.score_cap = extras ? 2 : 0;
     a.dropout = extras ? 0.25 : 0;
+    a.chunk = extras && causal && half > 3 ? half + 5 : 0;
     a.dropout_key = 3;
     a.sinks = extras && a.packing == separate;
     for (a.ring_step = -1; a.ring_step < a.context_degree; ++a.ring_step) {

@@ -62,6 +62,7 @@ TEST_CASE("the device routes tokens as the CPU does, equal logits too", "[exec][
   both.run(Op::dispatch, a, {&x, &places}, {{slots, h}});
   both.run(Op::dispatch_grad, a, {&places, &y}, {{rows, h}});
   both.run(Op::combine, a, {&y, &weights, &places}, {{rows, h}});
+  both.run(Op::combine, a, {&y, &places}, {{rows, h}});
   both.run(Op::combine_grad, a, {&y, &weights, &places, &x}, {{slots, h}, chosen});
 }
 

@@ -366,6 +366,22 @@ TEST_CASE("the gradients of the way to the experts and back agree with central d
   CHECK(worst_difference(journey.x, dx, [&] { return dot(journey.dispatched(), back[0]); }) < 1e-8);
 }
 
+TEST_CASE("what was weighed before is summed, and its gradient dispatched", "[exec][experts]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  const Journey journey{runner};
+  OpTensor ones = journey.routed[0];
+  for (std::int64_t i = 0; i < ones.elements(); ++i) ones.set(i, 1);
+  OpTensor rows = runner.random({{slots_of(journey.a), 5}}, 7);
+  const auto summed = [&] {
+    return runner.run(Op::combine, journey.a, {&rows, &journey.routed[1]}, {{14, 5}})[0];
+  };
+  CHECK(values(summed()) == values(journey.combined(rows, ones)));
+  const OpTensor gradient =
+      runner.run(Op::dispatch, journey.a, {&journey.dy, &journey.routed[1]}, {rows.type.shape})[0];
+  CHECK(worst_difference(rows, gradient, [&] { return dot(summed(), journey.dy); }) < 1e-8);
+}
+
 TEST_CASE("experts do not depend on the number of threads or on the type", "[exec][experts]") {
   const auto one = make_cpu_backend(1), three = make_cpu_backend(3);
   const Attributes a = attributes(3, 67, 8, 2, 20);

@@ -132,6 +132,67 @@ TEST_CASE("a window hides the tokens before it", "[exec][backends]") {
   }
 }
 
+TEST_CASE("a chunk hides the tokens of those before it", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a;
+  a.micro_batch = 2;
+  a.sequence_length = 5;
+  a.heads = a.kv_heads = a.head_dim = 1;
+  a.scaled_scores = false;
+  a.attention = GENERATE(AttentionKernel::unfused, AttentionKernel::flash2);
+  a.chunk = GENERATE(1, 2, 3, 5, 7);
+  const std::vector<double> keys = {3, 1, 2, 0, 1, 2, 2, 0, 1, 3},
+                            values_of = {10, 20, 40, 80, 160, 1, 2, 4, 8, 16};
+  const OpTensor q = tensor_of({10, 1}, Dtype::f64, std::vector<double>(10, 1.0)),
+                 k = tensor_of({10, 1}, Dtype::f64, keys),
+                 v = tensor_of({10, 1}, Dtype::f64, values_of);
+  const Shape saved = a.attention == AttentionKernel::unfused ? Shape{2, 5, 5} : Shape{2, 5};
+  const auto out = runner.run(Op::attention, a, {&q, &k, &v}, {{10, 1}, saved});
+  for (int row = 0; row < 10; ++row) {
+    const int place = row % 5;
+    double sum = 0, weighed = 0;
+    for (int key = place - place % a.chunk; key <= place; ++key) {
+      const auto i = static_cast<std::size_t>(row - place + key);
+      sum += std::exp(keys[i]);
+      weighed += std::exp(keys[i]) * values_of[i];
+    }
+    CHECK(out[0].get(row) == Approx(weighed / sum));
+  }
+}
+
+TEST_CASE("a norm without weights leaves heads of mean square 1", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a;
+  a.head_dim = 2;
+  a.epsilon = 0;
+  const OpTensor x = tensor_of({1, 4}, Dtype::f64, {3, 4, -1, 1});
+  const auto out = runner.run(Op::head_norm, a, {&x}, {{1, 4}, {1, 2}});
+  const double scale = 1 / std::sqrt(12.5);
+  for (const auto& [place, expected] :
+       {std::pair{0, 3 * scale}, std::pair{1, 4 * scale}, std::pair{2, -1.0}, std::pair{3, 1.0}})
+    CHECK(out[0].get(place) == Approx(expected));
+}
+
+TEST_CASE("queries grow with their place where they have a temperature", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a;
+  a.micro_batch = 2;
+  a.sequence_length = 5;
+  a.heads = a.kv_heads = 2;
+  a.head_dim = a.rotary_dim = 2;
+  a.temperature = 0.5;
+  a.temperature_floor = 2;
+  const OpTensor x = runner.random({{10, 4}}, 3);
+  const auto y = runner.run(Op::rope, a, {&x}, {{10, 4}});
+  const double factors[] = {1, 1 + 0.5 * std::log(2.0), 1 + 0.5 * std::log(2.0),
+                            1 + 0.5 * std::log(3.0), 1 + 0.5 * std::log(3.0)};
+  for (int i = 0; i < 40; ++i)
+    CHECK(y[0].get(i) == Approx(factors[i / 4 % 5] * x.get(i)).epsilon(1e-14));
+}
+
 TEST_CASE("a soft cap bounds scores before biases and the mask", "[exec][backends]") {
   const auto backend = make_cpu_backend(1);
   Runner runner(*backend, Dtype::f64);

@@ -51,6 +51,13 @@ void add_row_cases(std::vector<Case>& cases, const Sizes& z) {
                      each,
                      {{{rows, 3 * h}}, row},
                      {{rows, 3 * h}, {rows, 3}}});
+  Attributes unit = a;
+  unit.head_dim = static_cast<int>(h);
+  cases.push_back({"head_norm without weights",
+                   Op::head_norm,
+                   unit,
+                   {{{rows, 3 * h}}},
+                   {{rows, 3 * h}, {rows, 3}}});
   for (const bool in_out : {false, true}) {
     Attributes stored = a;
     stored.weight_in_out = in_out;
@@ -177,6 +184,11 @@ void add_rope_cases(std::vector<Case>& cases, const Sizes& z, int unit) {
       a.rotary_high = 4;
       a.rotary_factor = 1;
       a.rotary_original = 0;
+      a.temperature = 0.3;
+      a.temperature_floor = 2;
+      a.rotary_dim = a.head_dim;
+      add("rope, temperature", Op::rope);
+      a.temperature = 0;
     }
 }
 
@@ -189,6 +201,7 @@ Case attention_case(const Attributes& a) {
   if (a.causal) name += ", causal";
   if (a.alibi) name += ", alibi";
   if (a.window > 0) name += ", window";
+  if (a.chunk > 0) name += ", chunks";
   if (a.score_cap > 0) name += ", capped";
   if (a.kv_heads != a.heads) name += ", grouped queries";
   if (a.relative_buckets > 0) name += ", relative positions";
@@ -242,6 +255,9 @@ void add_attention_cases(std::vector<Case>& cases, int batch, int length, int he
     cases.push_back(attention_case(a));
     a.window = 0;
     a.score_cap = 0;
+    a.chunk = 3;
+    cases.push_back(attention_case(a));
+    a.chunk = 0;
   }
 }
 
@@ -289,7 +305,10 @@ void add_tiled_attention_cases(std::vector<Case>& cases, int length) {
       a.dropout = 0.25;
       cases.push_back(attention_case(a));
       if (!causal) continue;
-      a.window = 40;  // the rows of a tile may see nothing of the first
+      a.chunk = 50;  // the rows of a tile may see nothing of the first
+      cases.push_back(attention_case(a));
+      a.chunk = 0;
+      a.window = 40;  // the same
       cases.push_back(attention_case(a));
       a.score_cap = 0.75;
       cases.push_back(attention_case(a));
@@ -420,8 +439,10 @@ const OpRule rules[] = {
      }},
     {Op::head_norm,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs& out, const OpTensor& dy) {
-       return r.run(Op::head_norm_grad, c.attributes, {&in[0], &in[1], &out[1], &dy},
-                    {in[0].type.shape, in[1].type.shape}, 1);
+       std::vector<const OpTensor*> operands = {&in[0], &out[1], &dy};
+       std::vector<Shape> shapes = {in[0].type.shape};
+       if (in.size() > 1) operands.push_back(&in[1]), shapes.push_back(in[1].type.shape);
+       return r.run(Op::head_norm_grad, c.attributes, operands, shapes, in.size() - 1);
      }},
     {Op::linear,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {

@@ -256,27 +256,39 @@ void dispatch(const KernelCall& k) {
   });
 }
 
+namespace {
+
+// The sum of a token's slots, none of those that are not there.
 template <typename T>
-void dispatch_grad(const KernelCall& k) {
-  const std::int64_t rows = k.in_shape(0)[0], chosen = k.in_shape(0)[1], h = k.in_shape(1)[1];
-  const auto* slot = k.in<std::int32_t>(0);
-  const T* dy = k.in<T>(1);
-  T* dx = k.out<T>(0);
+void sum_slots(const KernelCall& k, std::size_t values, std::size_t slots) {
+  const std::int64_t rows = k.in_shape(slots)[0], chosen = k.in_shape(slots)[1];
+  const std::int64_t h = k.in_shape(values)[1];
+  const auto* slot = k.in<std::int32_t>(slots);
+  const T* from_slots = k.in<T>(values);
+  T* y = k.out<T>(0);
   parallel_for(k.pool, rows, rows_per_piece(h * chosen), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      std::fill_n(dx + r * h, h, T(0));
+      std::fill_n(y + r * h, h, T(0));
       for (std::int64_t i = r * chosen; i < (r + 1) * chosen; ++i) {
         if (slot[i] < 0) continue;
-        const T* from = dy + slot[i] * h;
+        const T* from = from_slots + slot[i] * h;
 #pragma omp simd
-        for (std::int64_t c = 0; c < h; ++c) dx[r * h + c] += from[c];
+        for (std::int64_t c = 0; c < h; ++c) y[r * h + c] += from[c];
       }
     }
   });
 }
 
+}  // namespace
+
+template <typename T>
+void dispatch_grad(const KernelCall& k) {
+  sum_slots<T>(k, 1, 0);
+}
+
 template <typename T>
 void combine(const KernelCall& k) {
+  if (k.call.inputs.size() == 2) return sum_slots<T>(k, 0, 1);
   const std::int64_t rows = k.in_shape(1)[0], chosen = k.in_shape(1)[1], h = k.in_shape(0)[1];
   const T* y = k.in<T>(0);
   const T* weights = k.in<T>(1);

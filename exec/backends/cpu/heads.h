@@ -114,8 +114,8 @@ struct HeadInput {
   }
 
   // scores[rows, columns] = q k^T * scale, bounded by the cap where there is one, + slope (j - i),
-  // or + the bias of j - i; of the mask only what a window hides. Of capped ones `slopes`[rows,
-  // columns] without gaps, if given, becomes the derivative by q k^T * scale.
+  // or + the bias of j - i; of the mask only what a window or a chunk hides. Of capped ones
+  // `slopes`[rows, columns] without gaps, if given, becomes the derivative by q k^T * scale.
   void scores(const Tile& t, T* scores, std::int64_t scores_row, T* slopes = nullptr) const {
     multiply(Product<T>{.m = t.rows,
                         .n = t.columns,
@@ -135,7 +135,7 @@ struct HeadInput {
         for (std::int64_t j = 0; j < t.columns; ++j)
           scores[i * scores_row + j] += slope * static_cast<T>(t.j0 + j - t.i0 - i - t.ahead());
     }
-    if (a.window > 0) hide_before_window(t, scores, scores_row);
+    if (a.window > 0 || a.chunk > 0) hide_before(t, scores, scores_row);
   }
 
   void cap(const Tile& t, T* scores, std::int64_t scores_row, T* slopes) const {
@@ -153,10 +153,13 @@ struct HeadInput {
   }
 
   // A finite score, so that a row of a tile may have nothing else: what follows outweighs it.
-  void hide_before_window(const Tile& t, T* scores, std::int64_t scores_row) const {
+  void hide_before(const Tile& t, T* scores, std::int64_t scores_row) const {
     constexpr T hidden = T(-1e30);
     for (std::int64_t i = 0; i < t.rows; ++i) {
-      const std::int64_t first = t.i0 + i + t.ahead() - a.window + 1 - t.j0;
+      const std::int64_t place = t.i0 + i + t.query_shift, to_column = t.key_shift + t.j0;
+      std::int64_t first = 0;
+      if (a.window > 0) first = place - a.window + 1 - to_column;
+      if (a.chunk > 0) first = std::max(first, place / a.chunk * a.chunk - to_column);
       std::fill_n(scores + i * scores_row, std::clamp<std::int64_t>(first, 0, t.columns), hidden);
     }
   }

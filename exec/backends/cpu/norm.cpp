@@ -2,6 +2,7 @@
 // forward pass: mean and 1/std, or 1/rms.
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "exec/backends/cpu/column_sum.h"
 #include "exec/backends/cpu/reduce.h"
@@ -34,11 +35,30 @@ T offset_of(const Attributes& a) {
   return a.one_plus_weight ? T(1) : T(0);
 }
 
-// Rows of a norm: those of the tensor, or their heads.
+// Of an RMSNorm or its gradient: which operands are the weight, what was saved, and dy. Those of
+// heads may have no weight; its gradient comes last.
+struct NormOperands {
+  std::size_t weight = 1, saved = 2, dy = 3;
+  explicit NormOperands(Op op) {
+    if (op == Op::head_norm_grad) weight = 3, saved = 1, dy = 2;
+  }
+};
+
+// Rows of a norm: those of the tensor, or their heads; and the weight, or ones.
+template <typename T>
 struct NormRows {
   std::int64_t count, width;
-  explicit NormRows(const KernelCall& k)
-      : count(k.in_shape(0).elements() / k.in_shape(1)[0]), width(k.in_shape(1)[0]) {}
+  const T* weight;
+  std::vector<T> ones;
+
+  explicit NormRows(const KernelCall& k) {
+    const std::size_t place = NormOperands(k.call.op).weight;
+    const bool has_weight = k.call.inputs.size() > place;
+    width = has_weight ? k.in_shape(place)[0] : k.attributes().head_dim;
+    count = k.in_shape(0).elements() / width;
+    if (!has_weight) ones.assign(static_cast<std::size_t>(width), T(1));
+    weight = has_weight ? k.in<T>(place) : ones.data();
+  }
 };
 
 // With g = dy * weight: the sum of g, and the sum of g * (x - mean).
@@ -126,11 +146,11 @@ void layer_norm_grad(const KernelCall& k) {
 
 template <typename T>
 void rms_norm(const KernelCall& k) {
-  const NormRows of(k);
+  const NormRows<T> of(k);
   const std::int64_t rows = of.count, h = of.width;
   const T epsilon = static_cast<T>(k.attributes().epsilon);
   const T* x = k.in<T>(0);
-  const T* weight = k.in<T>(1);
+  const T* weight = of.weight;
   const T offset = offset_of<T>(k.attributes());
   T* y = k.out<T>(0);
   T* saved = k.out<T>(1);
@@ -149,13 +169,14 @@ void rms_norm(const KernelCall& k) {
 // With g = dy * weight and z = x / rms:  dx = (g - z * mean(g z)) / rms.
 template <typename T>
 void rms_norm_grad(const KernelCall& k) {
-  const NormRows of(k);
+  const NormRows<T> of(k);
+  const NormOperands place(k.call.op);
   const std::int64_t rows = of.count, h = of.width;
   const T* x = k.in<T>(0);
-  const T* weight = k.in<T>(1);
+  const T* weight = of.weight;
   const T offset = offset_of<T>(k.attributes());
-  const T* saved = k.in<T>(2);
-  const T* dy = k.in<T>(3);
+  const T* saved = k.in<T>(place.saved);
+  const T* dy = k.in<T>(place.dy);
   T* dx = k.out<T>(0);
   parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {

@@ -1,5 +1,6 @@
 // Rotary position embedding: in every query and key head the pairs of the first rotary_dim
-// coordinates are turned by angles position * base^(-2i / rotary_dim).
+// coordinates are turned by angles position * base^(-2i / rotary_dim). With a temperature they are
+// multiplied by a factor of the position instead.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -46,6 +47,11 @@ struct Turn {
   Turn(const Attributes& a, int first_pair, std::int64_t position, double direction)
       : first(first_pair), count(std::min(most, a.rotary_dim / 2 - first_pair)) {
     for (int i = 0; i < count; ++i) {
+      if (a.temperature != 0) {
+        cosine[static_cast<std::size_t>(i)] = static_cast<T>(temperature_at(a, position));
+        sine[static_cast<std::size_t>(i)] = 0;
+        continue;
+      }
       const double angle = static_cast<double>(position) * frequency_of(a, first + i);
       cosine[static_cast<std::size_t>(i)] = static_cast<T>(std::cos(angle));
       sine[static_cast<std::size_t>(i)] = static_cast<T>(direction * std::sin(angle));

@@ -38,7 +38,9 @@ void infer_scale_rows(const Attributes&, In in, Out& out) {
   out.push_back(in[0]);
 }
 
-void work_scale_rows(const OpCall& call, CompilerLevel, Kernels& kernels) {
+// In fp32, but where the factors are the weights of experts.
+void work_scale_rows(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+  if (call.attributes.experts > 0) return work_elementwise(call, level, kernels);
   memory_kernel(kernels, 2 * wide_bytes(call.inputs[0]));
   cast(kernels, call.outputs[0]);
 }
@@ -257,6 +259,7 @@ constexpr OpInfo rows[] = {
     {.op = Op::scale_rows,
      .name = "scale_rows",
      .takes = 2,
+     .split = SplitRule::experts,
      .infer = infer_scale_rows,
      .work = work_scale_rows,
      .differentiate = differentiate_scale_rows,

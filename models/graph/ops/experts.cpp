@@ -110,7 +110,7 @@ void work_count_choices(const OpCall& call, CompilerLevel, Kernels& kernels) {
 }
 
 void infer_combine(const Attributes&, In in, Out& out) {
-  out.push_back(matrix(in[1].shape[0], in[0].shape[1], in[0].dtype));
+  out.push_back(matrix(in.back().shape[0], in[0].shape[1], in[0].dtype));
 }
 
 // Every token reads its slots.
@@ -167,6 +167,7 @@ void differentiate_dispatch(Gradients& g, const Node& node, int dy) {
 
 void differentiate_combine(Gradients& g, const Node& node, int dy) {
   const TensorIds& in = node.inputs;
+  if (in.size() == 2) return g.make_and_pass(Op::dispatch, node, {dy, in[1]});
   const int grad = g.make(Op::combine_grad, node, {in[0], in[1], in[2], dy});
   for (int i = 0; i < 2; ++i) g.pass_on(node, in[i], g.output(grad, i));
 }
@@ -244,7 +245,7 @@ constexpr OpInfo rows[] = {
      .widening = moves},
     {.op = Op::combine,
      .name = "combine",
-     .takes = 3,
+     .takes = {2, 3},
      .split = SplitRule::experts,
      .infer = infer_combine,
      .work = work_combine,

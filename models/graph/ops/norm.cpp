@@ -19,9 +19,10 @@ void infer_rms_norm(const Attributes&, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], 1, Dtype::f32));
 }
 
-void infer_head_norm(const Attributes&, In in, Out& out) {
-  const std::int64_t width = in[1].shape[0];
-  require(in[0].shape[-1] % width == 0, "a norm of heads has a head's width");
+void infer_head_norm(const Attributes& a, In in, Out& out) {
+  const std::int64_t width = in.size() > 1 ? in[1].shape[0] : a.head_dim;
+  require(in.size() > 1 || !a.one_plus_weight, "no weight, nothing to add to it");
+  require(width > 0 && in[0].shape[-1] % width == 0, "a norm of heads has a head's width");
   out.push_back(in[0]);
   out.push_back(matrix(in[0].shape[0], in[0].shape[-1] / width, Dtype::f32));
 }
@@ -77,6 +78,15 @@ void differentiate_norm(Gradients& g, const Node& node, int dy) {
   g.make_and_pass(grad, node, {node.inputs[0], node.inputs[1], node.outputs[1], dy}, accumulated);
 }
 
+void differentiate_head_norm(Gradients& g, const Node& node, int dy) {
+  TensorIds inputs{node.inputs[0], node.outputs[1], dy}, accumulated;
+  if (node.inputs.size() > 1) {
+    inputs.push_back(node.inputs[1]);
+    accumulated.push_back(g.of_parameter(node.inputs[1]));
+  }
+  g.make_and_pass(Op::head_norm_grad, node, inputs, accumulated);
+}
+
 // The gradient of a row needs two sums over all its columns. What flows through the statistics is
 // in this rule too.
 void differentiate_norm_parts(Gradients& g, const Node& node, int dy) {
@@ -114,12 +124,12 @@ constexpr OpInfo rows[] = {
      .makes_8_bits = true},
     {.op = Op::head_norm,
      .name = "head_norm",
-     .takes = 2,
+     .takes = {1, 2},
      .makes = 2,
      .split = SplitRule::heads,
      .infer = infer_head_norm,
      .work = work_head_norm,
-     .differentiate = differentiate_norm<Op::head_norm_grad>,
+     .differentiate = differentiate_head_norm,
      .widening = by_rows(0b1, 0b11)},
     {.op = Op::norm_stats,
      .name = "norm_stats",
@@ -154,12 +164,12 @@ constexpr OpInfo rows[] = {
      .overwrites_sums = true},
     {.op = Op::head_norm_grad,
      .name = "head_norm_grad",
-     .takes = 4,
+     .takes = {3, 4},
      .makes = {1, 2},
      .is_gradient = true,
      .infer = same_as_first,
      .work = work_norm_grad,
-     .widening = by_rows(0b1101, 0b1),
+     .widening = by_rows(0b111, 0b1),
      .overwrites_sums = true},
     {.op = Op::norm_parts_sums,
      .name = "norm_parts_sums",

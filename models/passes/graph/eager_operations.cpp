@@ -93,6 +93,7 @@ class EagerWriter {
   }
 
   bool rope(const Node& node) {
+    if (node.attributes.temperature != 0) return false;
     const int x = node.inputs[0];
     const int along = add(Op::times_cosine, node, {x});
     finish(Op::add, node, {along, add(Op::times_sine, node, {add(Op::rotate_half, node, {x})})});

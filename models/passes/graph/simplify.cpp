@@ -48,6 +48,7 @@ int same_as(const Graph& graph, const Node& node) {
   const Node& before = graph.nodes[at(producer)];
   if (before.phase != node.phase || graph.unit_of(before) != graph.unit_of(node)) return -1;
   if (before.op == Op::relu && node.op == Op::relu) return node.inputs[0];
+  if (node.attributes.temperature != 0) return -1;  // twice the factor
   for (const Inverse& pair : inverses)
     if (before.op == pair.first && node.op == pair.second && before.attributes == node.attributes)
       return before.inputs[0];

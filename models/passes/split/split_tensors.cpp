@@ -3,6 +3,7 @@
 #include <array>
 
 #include "models/core/error.h"
+#include "models/core/index.h"
 #include "models/graph/op_table.h"
 #include "models/passes/split/split_hidden.h"
 
@@ -164,19 +165,24 @@ class BlockSplitter : public Splitter {
 
   // The choice is made on every rank, of all tokens, and its gradient is the same everywhere. From
   // there each rank has its columns of every expert: their sums are partial until `combine` has
-  // weighed them, and so are the gradients of what the tokens and the weights begin with. A bias of
-  // such sums is added in equal shares; its gradient, of whole rows, is the same everywhere.
+  // weighed them, and so are the gradients of what the tokens and the weights begin with. Tokens
+  // that are weighed before they are dispatched begin there. A bias of such sums is added in equal
+  // shares; its gradient, of whole rows, is the same everywhere.
   void split_experts(const Node& node) {
     TensorIds inputs = locals(node.inputs);
     switch (node.op) {
       case Op::route:
         inputs[0] = whole_rows(node, node.inputs[0], true);
         return add_like(node, inputs, node.attributes, Held::whole);
-      case Op::dispatch:
+      case Op::scale_rows:
         inputs[0] = whole_rows(node, node.inputs[0], false);
+        inputs[1] = communicate(Op::tensor_copy, node, inputs[1]);
+        return add_like(node, inputs, node.attributes, Held::whole);
+      case Op::dispatch:
+        if (!is_weighed(node.inputs[0])) inputs[0] = whole_rows(node, node.inputs[0], false);
         return add_like(node, inputs, node.attributes, Held::whole);
       case Op::combine: {
-        inputs[1] = communicate(Op::tensor_copy, node, inputs[1]);
+        if (inputs.size() > 2) inputs[1] = communicate(Op::tensor_copy, node, inputs[1]);
         const int partial = out_.output(out_.add(node.op, node.module, inputs, node.attributes));
         return set(node.outputs[0], sum(node, partial), summed_layout());
       }
@@ -192,6 +198,11 @@ class BlockSplitter : public Splitter {
         return add_like(node, inputs, node.attributes, by_columns ? Held::columns : Held::whole);
       }
     }
+  }
+
+  bool is_weighed(int tensor) const {
+    const int producer = whole_.tensor(tensor).producer;
+    return producer >= 0 && whole_.nodes[at(producer)].op == Op::scale_rows;
   }
 
   // What whole_rows made last of a tensor. Every unit gathers for itself: it may be recomputed, or

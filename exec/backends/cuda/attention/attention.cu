@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, true, small>::threads,
     const int i = query + down, j = key + lane % 4 * 2 + right;
     if (i >= shape.length || j >= shape.length) return;
     const bool hidden = shape.causal && j > i;
-    narrow(hidden ? 0.0f : fast_exp2(score(x, j - i) - log_sums[row + i] * log2_e),
+    narrow(hidden ? 0.0f : fast_exp2(score(x, j - i, i) - log_sums[row + i] * log2_e),
            probabilities[(row + i) * shape.held + j]);
   });
 }

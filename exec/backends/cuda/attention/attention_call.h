@@ -70,6 +70,7 @@ inline ScoreExtras extras_of(const KernelCall& k) {
   extras.step_sequence = k.first_sequence.of_step;
   extras.first_sequence = k.first_sequence.offset;
   extras.window = a.window;
+  extras.chunk = a.chunk;
   extras.cap = static_cast<float>(a.score_cap / score_scale(a));
   extras.whole_length = std::int64_t{a.sequence_length} * a.context_degree;
   return extras;

@@ -156,7 +156,8 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras, small>::threads
       if constexpr (with_extras) {
         cap_products(s, extras.cap);
         for_elements(s, [&](float& x, int row, int column) {
-          x = score(x, key + lane % 4 * 2 + column - query - row - ahead);
+          const int i = query + row + ahead;
+          x = score(x, key + lane % 4 * 2 + column - i, i + key_place);
         });
       }
       if (!whole)

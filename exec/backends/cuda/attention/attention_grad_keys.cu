@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D, small>::threads,
         cap_products(s, extras.cap);
         const Score score(shape, extras, head);
         for_elements(s, [&](float& x, int row, int column) {
-          const int i = query + lane % 4 * 2 + column;
-          x = fast_exp2(score(x, key + row - i - ahead) - sums[column]);
+          const int i = query + lane % 4 * 2 + column + ahead;
+          x = fast_exp2(score(x, key + row - i, i + half.place) - sums[column]);
         });
       } else {
         for_elements(s, [&](float& x, int, int column) {

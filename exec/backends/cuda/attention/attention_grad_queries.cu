@@ -147,10 +147,12 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::t
       if constexpr (with_extras) cap_products(s, extras.cap);
       for_elements(s, [&](float& x, int row, int column) {
         const float log_sum = own_sums[row];
-        if constexpr (with_extras)
-          x = fast_exp2(score(x, key + lane % 4 * 2 + column - query - row - ahead) - log_sum);
-        else
+        if constexpr (with_extras) {
+          const int i = query + row + ahead;
+          x = fast_exp2(score(x, key + lane % 4 * 2 + column - i, i + key_place) - log_sum);
+        } else {
           x = fast_exp2(fmaf(x, shape.scale_base_2, -log_sum));
+        }
       });
       if (!whole)
         for_elements(s, [&](float& x, int row, int column) {

@@ -22,10 +22,12 @@ struct ScoreExtras {
   long long first_sequence;  // after the step's
   long long whole_length;    // of a sequence
   int window;                // keys that a query sees, its own counted; 0: all before it
+  int chunk;                 // places of a chunk, beyond which it sees none; 0: there are none
   float cap;  // a product p of a query and a key becomes cap * tanh(p / cap); 0: it stays
 
   bool any() const {
-    return alibi_heads > 0 || bias != nullptr || dropped > 0 || window > 0 || cap > 0.0f;
+    return alibi_heads > 0 || bias != nullptr || dropped > 0 || window > 0 || chunk > 0 ||
+           cap > 0.0f;
   }
 };
 
@@ -43,23 +45,29 @@ inline __device__ float alibi_slope(int head, int heads) {
 class Score {
  public:
   __device__ Score(const AttentionShape& shape, const ScoreExtras& extras, int head)
-      : shape_(shape), farthest_(extras.farthest), window_(extras.window), bias_(extras.bias) {
+      : shape_(shape),
+        farthest_(extras.farthest),
+        window_(extras.window),
+        chunk_(extras.chunk),
+        bias_(extras.bias) {
     if (extras.alibi_heads > 0)
       slope_ = alibi_slope(extras.first_head + head, extras.alibi_heads) * log2_e;
     if (bias_ != nullptr) bias_ += head * (2LL * farthest_ + 1) + farthest_;
   }
-  // Of a product with a key `distance` places after the query.
-  __device__ float operator()(float product, int distance) const {
+  // Of a product of the query at `place` in the sequence with a key `distance` places after it.
+  __device__ float operator()(float product, int distance, int place) const {
     float score = fmaf(slope_, static_cast<float>(distance), product * shape_.scale_base_2);
     if (bias_ != nullptr) score += bias_[min(max(distance, -farthest_), farthest_)];
     // Finite, so that a row of a tile may have nothing else: what follows outweighs it.
-    return window_ > 0 && distance <= -window_ ? -1e30f : score;
+    if (window_ > 0 && distance <= -window_) return -1e30f;
+    return chunk_ > 0 && distance < -(place % chunk_) ? -1e30f : score;
   }
 
  private:
   const AttentionShape& shape_;
   const int& farthest_;
   const int& window_;
+  const int& chunk_;
   float slope_ = 0.0f;
   const float* bias_;
 };

@@ -120,19 +120,21 @@ void add_alibi(const KernelCall& k) {
 struct MaskScores {
   ScoreRows rows;
   float masked;
-  int window;
+  int window, chunk;
   __device__ int of_row(long long row) const { return rows.query(row); }
   template <int n>
   __device__ void apply(int query, int key, float (&x)[n]) const {
+    int first = window > 0 ? query - window + 1 : 0;
+    if (chunk > 0) first = max(first, query / chunk * chunk);
 #pragma unroll
     for (int j = 0; j < n; ++j)
-      if (key + j > query || (window > 0 && key + j <= query - window)) x[j] = masked;
+      if (key + j > query || key + j < first) x[j] = masked;
   }
 };
 
 void mask_scores(const KernelCall& k) {
-  const MaskScores f{ScoreRows(k), static_cast<float>(k.attributes().factor),
-                     k.attributes().window};
+  const MaskScores f{ScoreRows(k), static_cast<float>(k.attributes().factor), k.attributes().window,
+                     k.attributes().chunk};
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) { map_rows(k, f, k.in<T>(0)); });
 }
 

@@ -1,6 +1,6 @@
 // Rotary position embedding: in every query and key head the pairs (p, q) of the first rotary_dim
-// coordinates are turned by angles position * base^(-2i / rotary_dim). And the four steps in which
-// an eager framework does it.
+// coordinates are turned by angles position * base^(-2i / rotary_dim), or with a temperature all
+// are multiplied by a factor of the position. And the four steps in which an eager framework turns.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -75,6 +75,8 @@ struct Rotation {
   Turn turn;
   float rest;
   TokenRows tokens;
+  double temperature;  // 0: they turn
+  int temperature_floor;
 
   __device__ __host__ int turning_units(int n) const {
     return (interleaved && n > 1 ? rotary_dim : rotary_dim / 2) / n;
@@ -84,6 +86,12 @@ struct Rotation {
   }
   __device__ __host__ int units(int n) const {
     return heads_that_turn * units_of_turning_head(n) + other_heads * (head_dim / n);
+  }
+
+  // As temperature_at() in models/graph/rotary.h.
+  __device__ float grown_at(double position) const {
+    const double far = floor((position + 1) / temperature_floor);
+    return static_cast<float>(1 + temperature * log1p(far));
   }
 
   // Rows a sequence apart, of which so many are under way at once.
@@ -204,7 +212,8 @@ __global__ void __launch_bounds__(most_threads)
   auto* factors = reinterpret_cast<Factors*>(shared_memory());
   const auto position = static_cast<double>(k.tokens.position(blockIdx.x));
   for (int pair = threadIdx.x; pair < k.rotary_dim / 2; pair += blockDim.x)
-    factors[pair] = factors_of(k.turn, position * frequencies.of_pair[pair]);
+    factors[pair] = k.temperature != 0 ? Factors{k.grown_at(position), 0.0f}
+                                       : factors_of(k.turn, position * frequencies.of_pair[pair]);
   __syncthreads();
   const int units = k.units(vector);
   for (int unit = threadIdx.x; unit < units; unit += blockDim.x)
@@ -232,10 +241,10 @@ void rotate(const KernelCall& k) {
                         : per_head ? all_heads / 3 * 2
                                    : all_heads;
     const Rotation<T> rotation{
-        k.in<T>(0), k.out<T>(0),          rows,        width,
-        a.head_dim, a.rotary_dim,         turning,     writes_rest ? all_heads - turning : 0,
-        per_head,   a.rotary_interleaved, writes_rest, turn,
-        rest,       TokenRows(k)};
+        k.in<T>(0), k.out<T>(0),          rows,          width,
+        a.head_dim, a.rotary_dim,         turning,       writes_rest ? all_heads - turning : 0,
+        per_head,   a.rotary_interleaved, writes_rest,   turn,
+        rest,       TokenRows(k),         a.temperature, a.temperature_floor};
     const int threads = std::clamp((rotation.units(vector) + 31) / 32 * 32, 32, most_threads);
     launch(rotate_kernel<vector, T>,
            {blocks_for(std::min<std::int64_t>(rows, a.sequence_length), 1)},

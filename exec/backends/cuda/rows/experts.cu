@@ -641,7 +641,10 @@ void sum_slots(const KernelCall& k, std::size_t from, const float* weights, std:
 }
 
 void dispatch_grad(const KernelCall& k) { sum_slots(k, 1, nullptr, 0); }
-void combine(const KernelCall& k) { sum_slots(k, 0, k.in<float>(1), 2); }
+void combine(const KernelCall& k) {
+  const bool weighs = k.call.inputs.size() > 2;
+  sum_slots(k, 0, weighs ? k.in<float>(1) : nullptr, weighs ? 2 : 1);
+}
 
 void combine_grad(const KernelCall& k) {
   const long long slots = k.out_shape(0)[0], chosen = k.in_shape(1)[1];

@@ -218,20 +218,42 @@ void start_norm_held(const KernelCall& k, const Forward<T>& forward) {
   });
 }
 
+// What each weight is and what is added to it. Of a norm without weights: 0 and 1.
+template <typename T>
+struct NormWeight {
+  const T* data;
+  float offset;
+
+  explicit NormWeight(const KernelCall& k) : offset(offset_of(k.attributes())) {
+    const std::size_t place = NormOperands(k.call.op).weight;
+    if (k.call.inputs.size() > place) {
+      data = k.in<T>(place);
+      return;
+    }
+    const UnitWeight unit(k.call);
+    std::byte* const zeros = k.workspace<std::byte>() + unit.begin;
+    check(cudaMemsetAsync(zeros, 0, static_cast<std::size_t>(unit.bytes), k.stream),
+          "cudaMemsetAsync");
+    data = reinterpret_cast<const T*>(zeros);
+    offset = 1.0f;
+  }
+};
+
 template <bool rms>
 void norm(const KernelCall& k) {
   const NormRows of(k);
   const std::int64_t rows = of.count, width = of.width;
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
+    const NormWeight<T> weight(k);
     const Forward<T> forward{k.in<T>(0),
-                             k.in<T>(1),
+                             weight.data,
                              k.call.inputs.size() > 2 ? k.in<T>(2) : nullptr,
                              k.out<T>(0),
                              k.out<float>(1),
                              rows,
                              width,
                              static_cast<float>(k.attributes().epsilon),
-                             offset_of(k.attributes())};
+                             weight.offset};
     if constexpr (vector > 1) {
       if (width <= longest_held_row) return start_norm_held<rms>(k, forward);
     }
@@ -247,17 +269,19 @@ void norm_grad(const KernelCall& k) {
   const RowChunks chunks = chunks_of_norm_grad({Shape{rows, width}, k.call.inputs[0].dtype});
   const bool has_bias = k.call.outputs.size() > 2;
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
+    const NormOperands place(k.call.op);
+    const NormWeight<T> weight(k);
     const Backward<T> backward{k.in<T>(0),
-                               k.in<T>(1),
-                               k.in<T>(3),
-                               k.in<float>(2),
+                               weight.data,
+                               k.in<T>(place.dy),
+                               k.in<float>(place.saved),
                                k.out<T>(0),
                                rows,
                                width,
                                chunks,
                                k.workspace<float>(),
                                has_bias,
-                               offset_of(k.attributes())};
+                               weight.offset};
     if constexpr (vector > 1) {
       if (width <= longest_held_row) {
         with_first<32, 64, 96, 128, 160, 192, 256, 512, 1024>(

@@ -157,27 +157,37 @@ struct WeightGradients {
   }
 };
 
+// Which operands of a norm or its gradient are the weight, what the forward saved, and dy: x,
+// weight, (bias) or x, weight, saved, dy, but of heads x, (weight) or x, saved, dy, (weight).
+struct NormOperands {
+  std::size_t weight = 1, saved = 2, dy = 3;
+  explicit NormOperands(Op op) {
+    if (op == Op::head_norm_grad) weight = 3, saved = 1, dy = 2;
+  }
+};
+
 // Rows of a norm: those of the tensor, or their heads.
 struct NormRows {
   std::int64_t count, width;
-  explicit NormRows(const KernelCall& k)
-      : count(k.in_shape(0).elements() / k.in_shape(1)[0]), width(k.in_shape(1)[0]) {}
+  explicit NormRows(const KernelCall& k) : width(k.attributes().head_dim) {
+    const std::size_t weight = NormOperands(k.call.op).weight;
+    if (k.call.inputs.size() > weight) width = k.in_shape(weight)[0];
+    count = k.in_shape(0).elements() / width;
+  }
 };
 
-// Of operands x, weight, saved, dy.
 template <int n, typename T, bool rms>
 void add_weight_gradients(const KernelCall& k) {
   if (k.call.outputs.size() < 2) return;  // they are not trained
   const NormRows of(k);
+  const NormOperands place(k.call.op);
   const std::int64_t rows = of.count, width = of.width;
+  const T *x = k.in<T>(0), *dy = k.in<T>(place.dy);
+  const float* saved = k.in<float>(place.saved);
   if (k.call.outputs.size() > 2)
-    add_column_sums<n>(k, rows, width,
-                       WeightGradients<T, rms, true>{k.in<T>(0), k.in<T>(3), k.in<float>(2), width},
-                       1);
+    add_column_sums<n>(k, rows, width, WeightGradients<T, rms, true>{x, dy, saved, width}, 1);
   else
-    add_column_sums<n>(
-        k, rows, width,
-        WeightGradients<T, rms, false>{k.in<T>(0), k.in<T>(3), k.in<float>(2), width}, 1);
+    add_column_sums<n>(k, rows, width, WeightGradients<T, rms, false>{x, dy, saved, width}, 1);
 }
 
 }  // namespace meshwright::cuda
