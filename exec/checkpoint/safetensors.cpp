@@ -188,6 +188,9 @@ std::string Safetensors::find(const std::string& name) const {
     if (places_.contains(candidate)) return candidate;
     const std::string shorter = candidate.substr(candidate.find('.') + 1);
     if (places_.contains(shorter)) return shorter;
+    // Of a model that reads images too.
+    if (const std::string longer = "language_model." + candidate; places_.contains(longer))
+      return longer;
   }
   return "";
 }

@@ -447,6 +447,7 @@ constexpr ArchitectureInfo architectures[] = {
     decoders::granitemoe(),
     decoders::gpt_oss(),
     decoders::gemma3(),
+    decoders::llama4(),
 };
 
 constexpr bool has_all_in_order() {

@@ -66,9 +66,9 @@ struct ArchitectureInfo {
   std::string_view shared_gate = "";
   // Experts that are published as one tensor: of each, the gate and what it multiplies.
   std::string_view published_expert_gate_in = "";
-  // Those lie there as [in, out], the two column by column in turn; nothing is called `weight`, and
-  // biases end in `_bias`.
-  bool bare_experts = false;
+  // Those lie there as [in, out]; nothing is called `weight`, and biases end in `_bias`. The two
+  // follow each other, or come column by column in turn.
+  bool bare_experts = false, experts_in_turn = false;
   std::string_view sinks = "";  // of attention: a parameter's name
   std::string_view attention_norm = "",
                    mlp_norm = "";  // one name twice: both branches share one norm

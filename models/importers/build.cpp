@@ -218,6 +218,8 @@ int GraphBuilder::block(int x, int index) {
   prefix_ = path + ".";
   block_ = index;
   window_ = m_.window_of(index);
+  turns_ = m_.has_rotary(index);
+  chunk_ = turns_ && m_.attention_chunk < sequence_ ? m_.attention_chunk : 0;
   const auto add = [&](int a, int b) { return apply(Op::add, path, {a, b}, attributes()); };
   if (names_.post_norm) {
     x = norm(add(attention(x), x), in_block(names_.attention_norm));

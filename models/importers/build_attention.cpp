@@ -5,7 +5,7 @@
 namespace meshwright {
 
 int GraphBuilder::rope(int x, int heads, int kv_heads, int head_dim) {
-  if (m_.rotary_dim == 0) return x;
+  if (m_.rotary_dim == 0 || !turns_) return x;
   Attributes a = attributes();
   a.heads = heads;
   a.kv_heads = kv_heads;
@@ -63,7 +63,8 @@ int GraphBuilder::project_part(int x, std::string_view name, int which) {
 }
 
 int GraphBuilder::head_norm(int x, std::string_view name) {
-  if (m_.query_key_norm == QueryKeyNorm::none) return x;
+  if (m_.query_key_norm == QueryKeyNorm::none || m_.query_key_norm == QueryKeyNorm::turned)
+    return x;
   const std::string path = in_block(name);
   const std::int64_t width = graph_.tensor(x).type.shape[1];
   if (m_.query_key_norm == QueryKeyNorm::heads)
@@ -71,12 +72,31 @@ int GraphBuilder::head_norm(int x, std::string_view name) {
   return apply(Op::rms_norm, path, {x, norm_weight(path, width, {0, {width}})}, norm_attributes());
 }
 
+int GraphBuilder::turned_norm(int x, std::string_view name) {
+  if (m_.query_key_norm != QueryKeyNorm::turned || !turns_) return x;
+  Attributes a = norm_attributes();
+  a.head_dim = m_.head_dim;
+  return apply(Op::head_norm, in_block(name), {x}, a);
+}
+
+// In texts that are short for it the factor is 1 everywhere.
+int GraphBuilder::tempered(int x) {
+  if (m_.temperature == 0 || turns_ || sequence_ < m_.temperature_floor) return x;
+  Attributes a = attributes();
+  a.heads = m_.heads;
+  a.kv_heads = m_.kv_heads;
+  a.head_dim = a.rotary_dim = m_.head_dim;
+  a.temperature = m_.temperature;
+  a.temperature_floor = m_.temperature_floor;
+  return apply(Op::rope, in_block(names_.attention), {x}, a);
+}
+
 TensorIds GraphBuilder::separate_qkv(int x) {
   const auto turned = [&](std::string_view name, std::string_view norm_name, int which) {
     const int y = head_norm(project_part(x, name, which), norm_name);
-    return rope(y, which == 0 ? m_.heads : m_.kv_heads, m_.kv_heads);
+    return turned_norm(rope(y, which == 0 ? m_.heads : m_.kv_heads, m_.kv_heads), norm_name);
   };
-  const int q = turned(names_.q, names_.q_norm, 0);
+  const int q = tempered(turned(names_.q, names_.q_norm, 0));
   const int k = turned(names_.k, names_.k_norm, 1);
   return {q, k, project_part(x, names_.v, 2)};
 }
@@ -183,6 +203,7 @@ int GraphBuilder::attention(const TensorIds& qkv, const std::string& path,
   a.value_dim = m_.kv_lora_rank > 0 ? m_.v_head_dim : 0;
   a.score_cap = m_.score_cap;
   a.window = causal ? window_ : 0;
+  a.chunk = causal ? chunk_ : 0;
   set_dropout(a, path + ".dropout");
   const int y = apply(Op::attention, path, qkv, a);
   const int out = linear(y, {.path = out_path,

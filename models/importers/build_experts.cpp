@@ -44,8 +44,8 @@ std::optional<PublishedPart> GraphBuilder::part_of_experts(const ExpertMatrix& m
   if (!with_gate) return part;
   const bool is_gate = matrix.name == names_.mlp_gate;
   part.group_rows = 2 * matrix.out;
-  part.step = names_.bare_experts ? 2 : 1;
-  part.first = is_gate ? 0 : names_.bare_experts ? 1 : matrix.out;
+  part.step = names_.experts_in_turn ? 2 : 1;
+  part.first = is_gate ? 0 : names_.experts_in_turn ? 1 : matrix.out;
   return part;
 }
 
@@ -106,13 +106,17 @@ int GraphBuilder::experts(int x) {
   const int route = graph_.add(Op::route, module(in_block(names_.router)), scored, a);
   const int weights = graph_.output(route, 0), slots = graph_.output(route, 1);
   if (m_.expert_dropless) counts_ = graph_.output(route, 3);
-  const int rows = apply(Op::dispatch, in_block(names_.mlp), {x, slots}, a);
+  const int read =
+      m_.weighed_inputs ? apply(Op::scale_rows, in_block(names_.mlp), {x, weights}, a) : x;
+  const int rows = apply(Op::dispatch, in_block(names_.mlp), {read, slots}, a);
   const int gate = expert_linear(rows, {names_.mlp_gate, m_.hidden, m_.ffn});
   const int up = expert_linear(rows, {names_.mlp_in, m_.hidden, m_.ffn});
   const Op activation = m_.swiglu_limit > 0 ? Op::clamped_swiglu : Op::swiglu;
   const int y = apply(activation, in_block(names_.mlp), {gate, up}, a);
   const int out = expert_linear(y, {names_.mlp_out, m_.ffn, m_.hidden, Initial::residual_normal});
-  const int routed = apply(Op::combine, in_block(names_.mlp), {out, weights, slots}, a);
+  const int routed = m_.weighed_inputs
+                         ? apply(Op::combine, in_block(names_.mlp), {out, slots}, a)
+                         : apply(Op::combine, in_block(names_.mlp), {out, weights, slots}, a);
   const int all =
       shared < 0 ? routed : apply(Op::add, in_block(names_.mlp), {routed, shared}, attributes());
   return dropout(all, in_block(names_.mlp));

@@ -199,11 +199,32 @@ constexpr ArchitectureInfo gpt_oss() {
   row.mlp_in = "mlp.experts.up_proj";
   row.mlp_out = "mlp.experts.down_proj";
   row.published_expert_gate_in = "mlp.experts.gate_up_proj";
-  row.bare_experts = true;
+  row.bare_experts = row.experts_in_turn = true;
   row.traits.attention_bias = row.traits.attention_out_bias = true;
   row.traits.epsilon = 1e-5;
   row.traits.experts = 128;
   row.traits.experts_per_token = 4;
+  return row;
+}
+
+// Blocks without rotary positions among those that see chunks; experts that read weighed tokens,
+// and one for all tokens.
+constexpr ArchitectureInfo llama4() {
+  ArchitectureInfo row = with_experts(like_llama(Architecture::llama4_text, "llama4_text"),
+                                      Architecture::llama4_text, "llama4_text");
+  row.q_norm = row.k_norm = "self_attn.qk_norm";  // without weights
+  row.mlp = "feed_forward";
+  row.router = "feed_forward.router";
+  row.mlp_gate = "feed_forward.experts.gate_proj";
+  row.mlp_in = "feed_forward.experts.up_proj";
+  row.mlp_out = "feed_forward.experts.down_proj";
+  row.published_expert_gate_in = "feed_forward.experts.gate_up_proj";
+  row.bare_experts = true;
+  row.shared_experts = "feed_forward.shared_expert";
+  row.traits.epsilon = 1e-5;
+  row.traits.rotary_interleaved = true;
+  row.traits.experts = 16;
+  row.traits.experts_per_token = 1;
   return row;
 }
 

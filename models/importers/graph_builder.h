@@ -138,6 +138,12 @@ class GraphBuilder {
 
   // The norm of queries or keys.
   int head_norm(int x, std::string_view name);
+
+  // Of queries or keys whose rotation comes before their norm.
+  int turned_norm(int x, std::string_view name);
+
+  // Of queries that have no rotary positions: longer texts make them larger.
+  int tempered(int x);
   TensorIds separate_qkv(int x);
 
   // An RMSNorm whose epsilon no config.json gives.
@@ -212,6 +218,8 @@ class GraphBuilder {
   std::string prefix_;  // of the block that is being built: "transformer.h.3."
   int block_ = 0;       // its place in the stack
   int window_ = 0;      // of this block's attention
+  int chunk_ = 0;       // the same
+  bool turns_ = true;   // this block has rotary positions
   int counts_ = -1;     // the rows of this block's experts
   int unit_ = 0;
   int table_ = -1;               // the token table

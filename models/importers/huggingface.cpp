@@ -87,6 +87,10 @@ constexpr ModelType model_types[] = {
      Needed::ffn_and_kv_heads, decoders::read_gpt_oss},
     {"glm4_moe", Architecture::glm4_moe, qwen3_moe_sizes, "rms_norm_eps", "hidden_act",
      Needed::ffn_and_kv_heads, decoders::read_glm4_moe},
+    {"llama4_text", Architecture::llama4_text, llama_sizes, "rms_norm_eps", "hidden_act",
+     Needed::ffn_and_kv_heads, decoders::read_llama4},
+    {"llama4", Architecture::llama4_text, llama_sizes, "rms_norm_eps", "hidden_act",
+     Needed::ffn_and_kv_heads, decoders::read_llama4},
     {"deepseek_v2", Architecture::deepseek_v2, qwen3_moe_sizes, "rms_norm_eps", "hidden_act",
      Needed::ffn, decoders::read_deepseek_v2},
     {"deepseek_v3", Architecture::deepseek_v3, qwen3_moe_sizes, "rms_norm_eps", "hidden_act",
@@ -424,7 +428,7 @@ struct Lacking {
   std::string_view model_type, what;
 };
 constexpr Lacking lacking[] = {
-    {"cohere2", "blocks without rotary positions among others"},
+    {"cohere2", "blocks without rotary positions among those with windows"},
 };
 
 const ModelType& model_type_of(Fields& fields) {
@@ -439,10 +443,21 @@ const ModelType& model_type_of(Fields& fields) {
       choose(fields, "model_type", "model_type", word, known))];
 }
 
+// Of a model that reads images too, the part that works on texts.
+Fields text_of(Fields& fields, std::string_view of_text) {
+  const std::string_view key = "text_config";
+  if (!is_given(fields, key)) fields.fail(key, "missing; it is required (an object)");
+  Fields text = fields.object(key);
+  if (is_given(text, "model_type") && text.required<std::string>("model_type") != of_text)
+    text.fail("model_type", "must be '" + std::string(of_text) + "'");
+  return text;
+}
+
 }  // namespace
 
 Model read_huggingface(Fields fields) {
   const ModelType& type = model_type_of(fields);
+  if (type.name == "llama4") fields = text_of(fields, name_of(type.architecture));
   Model model = model_of(type.architecture);
   model.name = type.name;
   check_fixed(fields, type);

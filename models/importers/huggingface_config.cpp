@@ -103,6 +103,8 @@ constexpr Writer writers[] = {
     {Architecture::granitemoe, "GraniteMoeForCausalLM", "", "hidden_act", "rms_norm_eps",
      decoder_keys},
     {Architecture::gpt_oss, "GptOssForCausalLM", "", "hidden_act", "rms_norm_eps", decoder_keys},
+    {Architecture::llama4_text, "Llama4ForCausalLM", "", "hidden_act", "rms_norm_eps",
+     decoder_keys},
     {Architecture::gemma3_text, "Gemma3ForCausalLM", "", "hidden_activation", "rms_norm_eps",
      decoder_keys},
     {Architecture::olmoe, "OlmoeForCausalLM", "", "hidden_act", "rms_norm_eps", decoder_keys},
@@ -235,6 +237,27 @@ void add_keys_of_gpt_oss(const Model& model, json& config) {
   add_experts("num_local_experts", model, config);
 }
 
+void add_keys_of_llama4(const Model& model, json& config) {
+  config["attention_bias"] = model.attention_bias;
+  config["head_dim"] = model.head_dim;
+  config["use_qk_norm"] = model.query_key_norm == QueryKeyNorm::turned;
+  config["intermediate_size_mlp"] = model.dense_ffn > 0 ? model.dense_ffn : model.ffn;
+  config["attention_chunk_size"] = model.attention_chunk;
+  config["attn_temperature_tuning"] = model.temperature > 0;
+  config["attn_scale"] = model.temperature;
+  config["floor_scale"] = model.temperature_floor;
+  config["pad_token_id"] = nullptr;  // the published one is in no small vocabulary
+  for (const char* key : {"moe_layers", "no_rope_layers", "layer_types"})
+    config[key] = json::array();
+  for (int block = 0; block < model.layers; ++block) {
+    const bool turns = model.has_rotary(block);
+    if (model.has_experts(block)) config["moe_layers"].push_back(block);
+    config["no_rope_layers"].push_back(turns ? 1 : 0);
+    config["layer_types"].push_back(turns ? "chunked_attention" : "full_attention");
+  }
+  add_experts("num_local_experts", model, config);
+}
+
 void add_deepseek_experts(const Model& model, json& config) {
   config["n_routed_experts"] = model.experts;
   config["num_experts_per_tok"] = model.experts_per_token;
@@ -322,6 +345,8 @@ void add_keys_of_newer(const Model& model, json& config) {
       return add_keys_of_granitemoe(model, config);
     case Architecture::gpt_oss:
       return add_keys_of_gpt_oss(model, config);
+    case Architecture::llama4_text:
+      return add_keys_of_llama4(model, config);
     case Architecture::gemma3_text:
       config["rope_local_base_freq"] = model.local_rotary_base;
       [[fallthrough]];

@@ -26,14 +26,19 @@ void set_biases(Model& model, bool biases) {
   model.biases = model.attention_bias = model.attention_out_bias = biases;
 }
 
+void check_names_each(const Fields& fields, std::string_view key, std::size_t named,
+                      const Model& model) {
+  if (static_cast<int>(named) != model.layers)
+    fields.fail(key, "names " + std::to_string(named) + " blocks, but the model has " +
+                         std::to_string(model.layers) + "; name each");
+}
+
 // Newer files name the kind of each block; that must be what the other keys come to.
 void check_layer_types(Fields& fields, const Model& model) {
   const std::string_view key = "layer_types";
   if (!is_given(fields, key)) return;
   const auto types = fields.required<std::vector<std::string>>(key);
-  if (static_cast<int>(types.size()) != model.layers)
-    fields.fail(key, "names " + std::to_string(types.size()) + " blocks, but the model has " +
-                         std::to_string(model.layers) + "; name each");
+  check_names_each(fields, key, types.size(), model);
   for (int block = 0; block < model.layers; ++block) {
     const std::string built = model.window_of(block) > 0 ? "sliding_attention" : "full_attention";
     const std::string& type = types[static_cast<std::size_t>(block)];
@@ -64,13 +69,12 @@ double cap(Fields& fields, std::string_view key, double usual) {
   return value;
 }
 
-// The blocks that have an ordinary MLP, as wide as `intermediate_size` says.
+// The blocks that have an ordinary MLP, as wide as `key` says.
 void set_dense_blocks(Fields& fields, std::string_view said_by, std::vector<int> blocks,
-                      Model& model) {
+                      Model& model, std::string_view key = "intermediate_size") {
   if (static_cast<int>(blocks.size()) == model.layers)
     fields.fail(said_by, "no block has experts; describe a model without them");
   if (!blocks.empty()) {
-    const std::string_view key = "intermediate_size";
     if (!is_given(fields, key)) fields.fail(key, "missing; blocks without experts need it");
     model.dense_ffn = number(fields, key, 0, 1);
   }
@@ -188,6 +192,9 @@ bool gives_head_width(Fields& fields, Model& model) {
       return true;
     case Architecture::gpt_oss:
       if (!fields.has("head_dim")) model.head_dim = 64;
+      return true;
+    case Architecture::llama4_text:
+      if (!fields.has("head_dim")) model.head_dim = 128;
       return true;
     case Architecture::deepseek_v2:
     case Architecture::deepseek_v3:
@@ -320,6 +327,91 @@ void read_glm4_moe(Fields& fields, Model& model) {
   model.expert_weights_of_all = !flag(fields, "norm_topk_prob", true);
   read_deepseek_router(fields, {}, model);
   read_first_dense(fields, 1, model);
+}
+
+namespace {
+
+// Named one by one (1: with), or every so many blocks has none. A list of none says nothing.
+void read_blocks_without_rotary(Fields& fields, Model& model) {
+  const std::string_view key = "no_rope_layers";
+  const int interval = number(fields, "no_rope_layer_interval", 4, 1);
+  std::vector<int> with;
+  if (is_given(fields, key)) with = fields.required<std::vector<int>>(key);
+  if (!with.empty()) check_names_each(fields, key, with.size(), model);
+  for (int block = 0; block < model.layers; ++block)
+    if (with.empty() ? (block + 1) % interval == 0 : with[static_cast<std::size_t>(block)] == 0)
+      model.unrotated_blocks.push_back(block);
+}
+
+// Llama 4's: named one by one, or every so many blocks one has experts.
+void read_blocks_with_experts(Fields& fields, Model& model) {
+  const std::string_view key = "moe_layers";
+  const int step = number(fields, "interleave_moe_layer_step", 1, 1);
+  std::vector<int> named, dense;
+  if (is_given(fields, key)) named = fields.required<std::vector<int>>(key);
+  for (const int block : named)
+    if (block < 0 || block >= model.layers)
+      fields.fail(key, std::to_string(block) + " is no block of the model, which has " +
+                           std::to_string(model.layers));
+  for (int block = 0; block < model.layers; ++block)
+    if (is_given(fields, key) ? std::ranges::find(named, block) == named.end()
+                              : (block + 1) % step != 0)
+      dense.push_back(block);
+  set_dense_blocks(fields, is_given(fields, key) ? key : "interleave_moe_layer_step",
+                   std::move(dense), model, "intermediate_size_mlp");
+}
+
+// Blocks with rotary positions see chunks, the others everything before them.
+void read_chunks(Fields& fields, Model& model) {
+  const std::string_view size = "attention_chunk_size", key = "layer_types";
+  if (fields.has(size) && !is_given(fields, size))
+    fields.fail(size, "null: blocks with rotary positions see chunks; give their size");
+  model.attention_chunk = number(fields, size, 8192, 1);
+  if (!is_given(fields, key)) return;
+  const auto types = fields.required<std::vector<std::string>>(key);
+  check_names_each(fields, key, types.size(), model);
+  for (int block = 0; block < model.layers; ++block) {
+    const bool turns = !std::ranges::binary_search(model.unrotated_blocks, block);
+    const std::string built = turns ? "chunked_attention" : "full_attention";
+    if (types[static_cast<std::size_t>(block)] != built)
+      fields.fail(key, "block " + std::to_string(block) + " is '" +
+                           types[static_cast<std::size_t>(block)] + "', no_rope_layers makes it '" +
+                           built + "'; other orders are not built");
+  }
+}
+
+// Older files have a number where newer ones say whether.
+void read_temperature(Fields& fields, Model& model) {
+  const std::string_view key = "attn_temperature_tuning", scale = "attn_scale";
+  const bool tunes = is_given(fields, key) && fields.raw(key).is_number()
+                         ? fields.required<double>(key) != 0
+                         : flag(fields, key, true);
+  model.temperature_floor = number(fields, "floor_scale", 8192, 1);
+  model.temperature = is_given(fields, scale) ? fields.required<double>(scale) : 0.1;
+  if (!(model.temperature >= 0 && std::isfinite(model.temperature)))
+    fields.fail(scale, "must be 0 or more");
+  if (!tunes) model.temperature = 0;
+}
+
+}  // namespace
+
+// transformers has no balancing loss for it, and experts as wide as the one for all tokens.
+void read_llama4(Fields& fields, Model& model) {
+  model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", false);
+  if (flag(fields, "use_qk_norm", true)) model.query_key_norm = QueryKeyNorm::turned;
+  model.rotary_base = 5e5;
+  read_experts(fields, {"num_local_experts", "num_experts_per_tok"}, model);
+  if (model.experts_per_token != 1)
+    fields.fail("num_experts_per_tok",
+                std::to_string(model.experts_per_token) +
+                    ": several experts that read weighed tokens are not built; set it to 1");
+  model.router_aux_loss_coef = 0;
+  model.sigmoid_scores = model.expert_weights_of_all = model.weighed_inputs = true;
+  model.shared_ffn = model.ffn;
+  read_blocks_without_rotary(fields, model);
+  read_blocks_with_experts(fields, model);
+  read_chunks(fields, model);
+  read_temperature(fields, model);
 }
 
 void read_deepseek_v2(Fields& fields, Model& model) {

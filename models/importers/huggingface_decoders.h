@@ -19,6 +19,7 @@ void read_qwen2_moe(Fields& fields, Model& model);
 void read_granitemoe(Fields& fields, Model& model);
 void read_gpt_oss(Fields& fields, Model& model);
 void read_glm4_moe(Fields& fields, Model& model);
+void read_llama4(Fields& fields, Model& model);
 void read_deepseek_v2(Fields& fields, Model& model);
 void read_deepseek_v3(Fields& fields, Model& model);
 void read_olmoe(Fields& fields, Model& model);

@@ -54,8 +54,8 @@ void read_rotary_scaling(Fields& rope, bool by_turns, Model& model) {
   if (!by_turns) return;
   model.rotary_low = positive("low_freq_factor");
   model.rotary_high = positive("high_freq_factor");
-  if (model.rotary_high <= model.rotary_low)
-    rope.fail("high_freq_factor", "must be above low_freq_factor");
+  if (model.rotary_high < model.rotary_low)
+    rope.fail("high_freq_factor", "must not be below low_freq_factor");
   const std::string_view length = "original_max_position_embeddings";
   model.rotary_original = rope.required<int>(length);
   if (model.rotary_original < 1) rope.fail(length, "must be 1 or more");
@@ -83,6 +83,8 @@ void read_rope_object(Fields& fields, std::string_view key, Model& model, double
     const auto type = rope.required<std::string>(type_key);
     if (type == "yarn" && model.architecture == Architecture::granitemoe)
       rope.fail(type_key, "'yarn' beside a factor of the scores is not built; use default");
+    if (type == "yarn" && model.architecture == Architecture::llama4_text)
+      rope.fail(type_key, "'yarn' beside blocks without rotary positions is not built; use llama3");
     if (type == "yarn")
       read_yarn(rope, model);
     else if (type == "linear" || type == "llama3")

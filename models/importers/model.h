@@ -70,17 +70,16 @@ enum class Architecture : std::uint8_t {
   granitemoe,
   gpt_oss,
   gemma3_text,
+  llama4_text,
   count_
 };
 std::string_view name_of(Architecture architecture);  // as config.json has it
 
 enum class Head : std::uint8_t { lm, mlm, qa, label };  // label: the class of an image
 
-enum class QueryKeyNorm : std::uint8_t {
-  none,
-  rows,
-  heads
-};  // an RMSNorm of all heads, or of each
+// An RMSNorm of all heads, or of each, before they are rotated; `turned`: of each, after that and
+// without weights, where there is a rotation.
+enum class QueryKeyNorm : std::uint8_t { none, rows, heads, turned };
 
 constexpr int most_classes = 1 << 16;  // of images: two bytes of a record (exec/data/images.h)
 
@@ -134,7 +133,14 @@ struct Model {
   int local_window = 0;
   int local_from = 0, local_period = 1, global_place = -1;
   double local_rotary_base = 0;  // of these blocks, unscaled; 0: as of the others
-  int experts = 0;               // of every block; 0: none
+  // Some blocks have no rotary positions (ascending). The others see only the tokens of their own
+  // chunk of so many places; 0: all before them.
+  std::vector<int> unrotated_blocks;
+  int attention_chunk = 0;
+  // Of the queries of blocks without rotary positions: Attributes::temperature; 0: none.
+  double temperature = 0;
+  int temperature_floor = 1;
+  int experts = 0;  // of every block; 0: none
   int experts_per_token = 0;
   // Multi-head latent attention: keys and values are made of rows of kv_lora_rank, queries of
   // q_lora_rank (0: of the hidden size); of a head's width the last rotary_dim is turned.
@@ -150,6 +156,7 @@ struct Model {
   bool groups_by_two = false;
   double expert_weight_scale = 1;
   bool expert_weights_of_all = false;  // shares of all experts, not of those that were chosen
+  bool weighed_inputs = false;         // weights multiply what experts read, not what they make
   bool expert_dropless = false;        // models/graph/experts.h, as those below
   double expert_rank_capacity_factor = 0;
   bool expert_overflow_drops = false;
@@ -169,6 +176,9 @@ struct Model {
   bool shares_layers() const;  // all blocks have the same parameters
   int window_of(int block) const {
     return block < local_from || block % local_period == global_place ? 0 : local_window;
+  }
+  bool has_rotary(int block) const {
+    return rotary_dim > 0 && !std::ranges::binary_search(unrotated_blocks, block);
   }
   bool has_experts(int block) const {
     return experts > 0 && !std::ranges::binary_search(dense_blocks, block);

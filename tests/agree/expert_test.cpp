@@ -112,12 +112,22 @@ void for_expert_variants(const Model& model, const Visit& visit,
 }
 
 // A golden model, more blocks deep; experts have few slots.
-Model with_four_layers(const char* name) {
-  Model model =
-      load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + name, "/");
+Model with_four_layers(std::string_view name) {
+  Model model = load_model(
+      std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + std::string(name), "/");
   model.layers = 4;
   model.expert_capacity_factor = 1.25;
   return model;
+}
+
+// Of all blocks; of the family's own name in place of Mixtral's.
+void name_modules(const Model& model, Plan& plan) {
+  for (std::string& module : plan.training.recompute_modules)
+    if (model.architecture == Architecture::llama4_text)
+      module = "model.layers.*.feed_forward";
+    else if (model.architecture != Architecture::mixtral &&
+             model.architecture != Architecture::granitemoe)
+      module = "model.layers.*.mlp";
 }
 
 }  // namespace
@@ -137,41 +147,39 @@ TEST_CASE_ON_RANKS("experts of other families train like one process", "[agree][
     model.expert_capacity_factor = 1.25;
     INFO(name);
     for_expert_variants(model, [&](Plan plan) {
-      for (std::string& module : plan.training.recompute_modules)
-        if (model.architecture != Architecture::granitemoe) module = "model.layers.*.mlp";
+      name_modules(model, plan);
       check_plan(model, plan, test_world());
     });
   }
 }
 
-// Groups, biases, shared experts, a dense block, latent attention.
-TEST_CASE_ON_RANKS("experts of GLM and DeepSeek train like one process", "[agree][mpi]") {
-  for (const char* name : {"glm4_moe", "deepseek_v2", "deepseek_v3"}) {
+// Groups, biases, shared experts, a dense block, latent attention; weighed tokens, chunks, blocks
+// without rotary positions.
+TEST_CASE_ON_RANKS("experts of GLM, DeepSeek and Llama 4 train like one process", "[agree][mpi]") {
+  for (const char* name : {"glm4_moe", "deepseek_v2", "deepseek_v3", "llama4"}) {
     const Model model = with_four_layers(name);
     INFO(name);
     for_expert_variants(model, [&](Plan plan) {
-      for (std::string& module : plan.training.recompute_modules) module = "model.layers.*.mlp";
+      name_modules(model, plan);
       check_plan(model, plan, test_world());
     });
   }
 }
 
 TEST_CASE_ON_RANKS("experts that a tensor group cuts train like one process", "[agree][mpi]") {
-  for (const char* name :
-       {"mixtral", "glm4_moe", "qwen3_moe", "olmoe", "qwen2_moe", "granitemoe", "gpt_oss"})
+  for (const char* name : {"mixtral", "glm4_moe", "qwen3_moe", "olmoe", "qwen2_moe", "granitemoe",
+                           "gpt_oss", "llama4"})
     for (const bool dropless : {false, true}) {
       Model model = with_four_layers(name);
       model.experts = 4;
-      model.experts_per_token = 2;
+      if (!model.weighed_inputs) model.experts_per_token = 2;
       model.expert_groups = model.groups_per_token = 1;
       model.expert_dropless = dropless;
       INFO(name << (dropless ? ", dropless" : ""));
       for_expert_variants(
           model,
           [&](Plan plan) {
-            for (std::string& module : plan.training.recompute_modules)
-              if (std::string_view(name) != "mixtral" && std::string_view(name) != "granitemoe")
-                module = "model.layers.*.mlp";
+            name_modules(model, plan);
             check_plan(model, plan, test_world());
           },
           cut_variants);
@@ -180,7 +188,7 @@ TEST_CASE_ON_RANKS("experts that a tensor group cuts train like one process", "[
 
 TEST_CASE_ON_RANKS("experts of tokens that a context group shares train like one process",
                    "[agree][mpi]") {
-  for (const char* name : {"mixtral", "glm4_moe", "gpt_oss"}) {
+  for (const char* name : {"mixtral", "glm4_moe", "gpt_oss", "llama4"}) {
     Model model = with_four_layers(name);
     if (model.experts % 4 != 0) model.experts = 4, model.experts_per_token = 2;
     model.expert_dropless = true;
@@ -193,14 +201,13 @@ TEST_CASE_ON_RANKS("experts of tokens that a context group shares train like one
 
 // On one process a row for each choice, however many; between ranks a bound that holds all.
 TEST_CASE_ON_RANKS("experts whose rows are counted train like one process", "[agree][mpi]") {
-  for (const char* name : {"mixtral", "glm4_moe", "gpt_oss"}) {
+  for (const char* name : {"mixtral", "glm4_moe", "gpt_oss", "llama4"}) {
     Model model = with_four_layers(name);
     if (model.experts % 4 != 0) model.experts = 4, model.experts_per_token = 2;
     model.expert_dropless = true;
     INFO(name);
     for_expert_variants(model, [&](Plan plan) {
-      for (std::string& module : plan.training.recompute_modules)
-        if (model.architecture != Architecture::mixtral) module = "model.layers.*.mlp";
+      name_modules(model, plan);
       check_plan(model, plan, test_world());
     });
   }

@@ -25,7 +25,7 @@ const std::vector<std::string> saved = {  // by transformers
     "albert",     "vit",         "t5",       "opt",         "phi3",        "gemma",
     "olmo2",      "gpt_bigcode", "falcon",   "nemotron",    "falcon-40b",  "gemma2",
     "qwen3_moe",  "olmoe",       "glm4_moe", "deepseek_v2", "deepseek_v3", "qwen2_moe",
-    "granitemoe", "gpt_oss",     "gemma3"};
+    "granitemoe", "gpt_oss",     "gemma3",   "llama4"};
 
 std::vector<Parameter> parameters_of(const Model& model) {
   Training training;
@@ -157,6 +157,12 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
       CHECK(back.has_experts(block) == model.has_experts(block));
     for (int block = 0; block < model.layers; ++block)
       CHECK(back.window_of(block) == model.window_of(block));
+    for (int block = 0; block < model.layers; ++block)
+      CHECK(back.has_rotary(block) == model.has_rotary(block));
+    CHECK(back.attention_chunk == model.attention_chunk);
+    CHECK(back.temperature == model.temperature);
+    CHECK(back.temperature_floor == model.temperature_floor);
+    CHECK(back.weighed_inputs == model.weighed_inputs);
     CHECK(back.gelu_tanh == model.gelu_tanh);
     CHECK(back.relu == model.relu);
     CHECK(back.activation_dropout == model.activation_dropout);
@@ -187,16 +193,20 @@ TEST_CASE("types, older names and several files", "[safetensors]") {
                       std::string("\x00\x3c\x00\xc0\x01\x00\xff\x7b", 8)));
   folder.file("b.safetensors",
               file_of(R"({"x.LayerNorm.gamma":{"dtype":"BF16","shape":[3],"data_offsets":[2,8]},
-                          "mask":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})",
-                      std::string("\x01\x01\x80\x3f\x00\xc0\x49\x40", 8)));
+                          "mask":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]},
+                          "language_model.model.z.weight":
+                              {"dtype":"BF16","shape":[1],"data_offsets":[8,10]}})",
+                      std::string("\x01\x01\x80\x3f\x00\xc0\x49\x40\x80\x3f", 10)));
   folder.file("model.safetensors.index.json", R"({"metadata": {}, "weight_map": {
-      "wte.weight": "a.safetensors", "x.LayerNorm.gamma": "b.safetensors", "mask": "b.safetensors"}})");
+      "wte.weight": "a.safetensors", "x.LayerNorm.gamma": "b.safetensors", "mask": "b.safetensors",
+      "language_model.model.z.weight": "b.safetensors"}})");
   const Safetensors stored(folder.path());
   CHECK(stored.read(stored.find("transformer.wte.weight"), Shape{2, 2}) ==
         std::vector<float>{1, -2, std::ldexp(1.0F, -24), 65504});
   CHECK(stored.read(stored.find("x.LayerNorm.weight"), Shape{3}) ==
         std::vector<float>{1, -2, 3.140625F});
   CHECK(stored.find("y.weight").empty());
+  CHECK(stored.find("model.z.weight") == "language_model.model.z.weight");
   CHECK(message_of([&] {
           stored.read("mask", Shape{2});
         }).find("b.safetensors: mask is of type BOOL; known: F32") != std::string::npos);

@@ -282,6 +282,31 @@ MODELS |= {
                         "sliding_window": 5, "sliding_window_pattern": 2, "rope_theta": 1000.0,
                         "rope_local_base_freq": 50.0,
                         "rope_scaling": {"rope_type": "linear", "factor": 4.0}}, None),
+    # Chunks and texts that queries grow with, shorter than the sequence; the third block has no
+    # rotary positions, the second and the fourth have experts.
+    "llama4": ("Llama4ForCausalLM",
+               RMS | {"model_type": "llama4_text", "num_hidden_layers": 4, "head_dim": 12,
+                      "intermediate_size": 20, "intermediate_size_mlp": 28,
+                      "num_local_experts": 4, "num_experts_per_tok": 1,
+                      "interleave_moe_layer_step": 2, "no_rope_layer_interval": 3,
+                      "use_qk_norm": True, "attention_chunk_size": 5,
+                      "attn_temperature_tuning": True, "floor_scale": 3, "attn_scale": 0.7,
+                      "max_position_embeddings": 128, "pad_token_id": None,
+                      "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
+                                       "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                       "original_max_position_embeddings": 100}}, None),
+    # Without norms of queries and keys; pairs keep their frequency or are slower, none between.
+    "llama4-no-norm": ("Llama4ForCausalLM",
+                       RMS | {"model_type": "llama4_text", "num_hidden_layers": 3, "head_dim": 8,
+                              "intermediate_size": 20, "intermediate_size_mlp": 28,
+                              "num_local_experts": 3, "num_experts_per_tok": 1,
+                              "moe_layers": [0, 1], "no_rope_layers": [1, 0, 1],
+                              "use_qk_norm": False, "attention_chunk_size": 4,
+                              "attn_temperature_tuning": False, "attention_bias": True,
+                              "max_position_embeddings": 128, "pad_token_id": None,
+                              "rope_scaling": {"rope_type": "llama3", "factor": 16.0,
+                                               "low_freq_factor": 1.0, "high_freq_factor": 1.0,
+                                               "original_max_position_embeddings": 100}}, None),
 }
 # How the published checkpoints name a layer's experts and their matrices.
 EXPERTS = {"MixtralForCausalLM": ("block_sparse_moe", "w1", "w3", "w2"),
@@ -291,6 +316,7 @@ EXPERTS = {"MixtralForCausalLM": ("block_sparse_moe", "w1", "w3", "w2"),
            "DeepseekV2ForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj"),
            "DeepseekV3ForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj"),
            "GraniteMoeForCausalLM": None, "GptOssForCausalLM": None,  # as they are here
+           "Llama4ForCausalLM": None,
            "OlmoeForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj")}
 # The tied table by the name of its first user.
 HEAD_FIRST = {"lm_head.decoder.bias": "lm_head.bias",

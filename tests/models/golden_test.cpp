@@ -76,7 +76,7 @@ class Interpreter {
         y = linear(node);
         break;
       case Op::rope:
-        y = rope(x, a);
+        y = a.temperature > 0 ? tempered(x, a) : rope(x, a);
         break;
       case Op::concat_heads:
         y = concat_heads(x, in(node, 1), a);
@@ -148,7 +148,16 @@ class Interpreter {
         y = expert_linear(node);
         break;
       case Op::combine:
-        y = combine(x, in(node, 1), in(node, 2));
+        y = node.inputs.size() == 2 ? combine(x,
+                                              {in(node, 1).rows, in(node, 1).width,
+                                               Values(in(node, 1).values.size(), 1.0)},
+                                              in(node, 1))
+                                    : combine(x, in(node, 1), in(node, 2));
+        break;
+      case Op::scale_rows:
+        y = x;
+        for (std::size_t i = 0; i < y.values.size(); ++i)
+          y.values[i] *= in(node, 1).values[i / y.width];
         break;
       case Op::image_patches:
         y = patches(x, a);
@@ -211,8 +220,9 @@ class Interpreter {
   Matrix norm(const Node& node) const {
     Matrix y = in(node, 0);
     const Matrix whole = y;
+    const bool has_weight = node.inputs.size() > 1;
     if (node.op == Op::head_norm) {
-      y.width = in(node, 1).values.size();
+      y.width = has_weight ? in(node, 1).values.size() : at(node.attributes.head_dim);
       y.rows = y.values.size() / y.width;
     }
     const double more = node.attributes.one_plus_weight ? 1 : 0;
@@ -224,7 +234,7 @@ class Interpreter {
       const double scale =
           1 / std::sqrt(square / static_cast<double>(y.width) + node.attributes.epsilon);
       for (std::size_t c = 0; c < y.width; ++c) {
-        y.at(r, c) = (y.at(r, c) - mean) * scale * (more + in(node, 1).values[c]);
+        y.at(r, c) = (y.at(r, c) - mean) * scale * (has_weight ? more + in(node, 1).values[c] : 1);
         if (node.inputs.size() > 2) y.at(r, c) += in(node, 2).values[c];
       }
     }
@@ -374,6 +384,16 @@ class Interpreter {
     }
   }
 
+  // The first so many places keep theirs.
+  static Matrix tempered(Matrix x, const Attributes& a) {
+    for (std::size_t r = 0; r < x.rows; ++r) {
+      const std::size_t steps = (r % at(a.sequence_length) + 1) / at(a.temperature_floor);
+      for (std::size_t c = 0; c < x.width; ++c)
+        x.at(r, c) *= 1 + a.temperature * std::log(1 + static_cast<double>(steps));
+    }
+    return x;
+  }
+
   static Matrix rope(Matrix x, const Attributes& a) {
     const std::size_t width = at(a.head_dim);
     for (std::size_t r = 0; r < x.rows; ++r)
@@ -448,8 +468,9 @@ class Interpreter {
       for (std::size_t h = 0; h < heads; ++h) {
         const std::size_t kv = h / (heads / at(a.kv_heads)), begin = r - r % s;
         const std::size_t last = a.causal ? r : begin + s - 1;
-        const std::size_t first =
+        std::size_t first =
             a.window > 0 ? std::max(begin, r + 1 - std::min(r + 1, at(a.window))) : begin;
+        if (a.chunk > 0) first = r - (r - begin) % at(a.chunk);
         double sum = a.sinks ? std::exp(in(node, 3).values[h]) : 0;
         for (std::size_t k = first; k <= last; ++k) {
           double score = 0;

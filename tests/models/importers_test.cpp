@@ -66,6 +66,8 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("gpt-oss-20b") == 20'914'757'184);
   CHECK(count("gpt-oss-120b") == 116'829'156'672);
   CHECK(count("gemma-3-1b") == 999'885'952);
+  CHECK(count("llama-4-scout-17b-16e") == 107'769'861'120);
+  CHECK(count("llama-4-maverick-17b-128e") == 400'711'848'960);
   CHECK(count("phi-3-mini-4k-instruct") == 3'821'079'552);
   CHECK(count("gemma-2b") == 2'506'172'416);
   CHECK(count("gemma-7b") == 8'537'680'896);
@@ -389,7 +391,8 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
   CHECK(error_with("gpt2", "model_type", "xglm") ==
         "config.json: /model_type: unknown model_type 'xglm'; known: gpt2, gpt_neox, gpt_neo, "
         "gptj, llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, qwen2_moe, olmoe, granitemoe, "
-        "gpt_oss, glm4_moe, deepseek_v2, deepseek_v3, starcoder2, stablelm, opt, phi3, "
+        "gpt_oss, glm4_moe, llama4_text, llama4, deepseek_v2, deepseek_v3, starcoder2, stablelm, "
+        "opt, phi3, "
         "gemma, gemma2, gemma3_text, olmo2, nemotron, falcon, gpt_bigcode, cohere, internlm2, "
         "bert, roberta, "
         "camembert, "
@@ -397,7 +400,7 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
   CHECK(
       error_with("gemma-2b", "model_type", "cohere2")
           .starts_with("config.json: /model_type: 'cohere2' needs blocks without rotary positions "
-                       "among others, which meshwright lacks; known: gpt2, "));
+                       "among those with windows, which meshwright lacks; known: gpt2, "));
   CHECK(error_with("qwen1.5-moe-a2.7b", "use_sliding_window", true) ==
         "config.json: /use_sliding_window: true: windows are not built for it; set it to false");
   CHECK(error_with("granite-3.0-1b-a400m", "residual_multiplier", 0) ==
@@ -504,11 +507,11 @@ TEST_CASE("decoders that ask for what is not built", "[models][importers]") {
       "give make it 'full_attention'; other orders are not built");
   const json scaling = {{"rope_type", "llama3"},
                         {"factor", 8},
-                        {"low_freq_factor", 4},
+                        {"low_freq_factor", 5},
                         {"high_freq_factor", 4},
                         {"original_max_position_embeddings", 8192}};
   CHECK(error_with("llama-3-8b", "rope_scaling", scaling) ==
-        "config.json: /rope_scaling/high_freq_factor: must be above low_freq_factor");
+        "config.json: /rope_scaling/high_freq_factor: must not be below low_freq_factor");
   CHECK(error_with("llama-3-8b", "rope_scaling", {{"type", "linear"}, {"factor", 0}}) ==
         "config.json: /rope_scaling/factor: must be above 0");
 }
@@ -645,6 +648,88 @@ TEST_CASE("blocks with a window have rotary positions of their own", "[models][i
     if (node.op == Op::attention) CHECK(node.attributes.window == (block++ % 6 == 5 ? 0 : 512));
   }
   CHECK(block == 26);
+}
+
+TEST_CASE("Llama 4's blocks with and without rotary positions, with and without experts",
+          "[models][importers]") {
+  const auto built = [](const Model& model, int length) {
+    Training training;
+    training.sequence_length = length;
+    return build_graph(model, training);
+  };
+  const Model maverick = load_model("llama-4-maverick-17b-128e", source);
+  CHECK(maverick.dense_ffn == 16384);
+  CHECK(maverick.has_experts(1));
+  CHECK_FALSE(maverick.has_experts(0));
+  // As long as a chunk, and shorter than what the queries grow with.
+  const Graph plain = built(maverick, 8191);
+  CHECK(nodes_of(plain, Op::rope) == 2 * 36);
+  CHECK(nodes_of(plain, Op::head_norm) == 0);
+  for (const Node& node : plain.nodes) CHECK(node.attributes.chunk == 0);
+  const Model scout = load_model("llama-4-scout-17b-16e", source);
+  for (const int length : {8192, 8193}) {
+    const Graph graph = built(scout, length);
+    int block = 0, grown = 0;
+    for (const Node& node : graph.nodes) {
+      if (node.op == Op::rope && node.attributes.temperature > 0) {
+        ++grown;
+        CHECK(block % 4 == 3);
+      }
+      if (node.op != Op::attention) continue;
+      CHECK(node.attributes.chunk == (length > 8192 && block % 4 != 3 ? 8192 : 0));
+      ++block;
+    }
+    CHECK(grown == 12);
+    CHECK(nodes_of(graph, Op::rope) == 2 * 36 + 12);
+    CHECK(nodes_of(graph, Op::head_norm) == 2 * 36);
+    CHECK(nodes_of(graph, Op::scale_rows) == 48);
+  }
+  // Half of the gate's and the other's columns, [in, out].
+  const Graph graph = graph_of(scout);
+  const Parameter& up = parameter(graph, "model.layers.2.feed_forward.experts.up_proj");
+  REQUIRE(up.part);
+  CHECK(up.part->whole == "model.layers.2.feed_forward.experts.gate_up_proj");
+  CHECK(shape_of_whole(*up.part, up.global_shape) == Shape{16, 5120, 16384});
+  CHECK(runs_of(*up.part, up.global_shape)[1].of_whole == 8192 + 1);
+}
+
+TEST_CASE("Llama 4's config.json", "[models][importers]") {
+  const std::string name = "llama-4-scout-17b-16e";
+  CHECK(error_with(name, "num_experts_per_tok", 2) ==
+        "config.json: /num_experts_per_tok: 2: several experts that read weighed tokens are not "
+        "built; set it to 1");
+  CHECK(error_with(name, "attention_chunk_size", nullptr) ==
+        "config.json: /attention_chunk_size: null: blocks with rotary positions see chunks; give "
+        "their size");
+  CHECK(error_with(name, "no_rope_layers", {1, 0}) ==
+        "config.json: /no_rope_layers: names 2 blocks, but the model has 48; name each");
+  CHECK(error_with(name, "layer_types", std::vector<std::string>(48, "full_attention")) ==
+        "config.json: /layer_types: block 0 is 'full_attention', no_rope_layers makes it "
+        "'chunked_attention'; other orders are not built");
+  CHECK(error_with(name, "moe_layers", {48}) ==
+        "config.json: /moe_layers: 48 is no block of the model, which has 48");
+  CHECK(error_with(name, "moe_layers", json::array()) ==
+        "config.json: /moe_layers: no block has experts; describe a model without them");
+  CHECK(error_with(name, "floor_scale", 0) == "config.json: /floor_scale: 0 must be 1 or more");
+  CHECK(error_with(name, "rope_scaling", {{"rope_type", "yarn"}, {"factor", 2}}) ==
+        "config.json: /rope_scaling/rope_type: 'yarn' beside blocks without rotary positions is "
+        "not built; use llama3");
+  CHECK(error_with(name, "model_type", "llama4") ==
+        "config.json: /text_config: missing; it is required (an object)");
+  json config = config_of(name);
+  config["attn_temperature_tuning"] = 4;  // as first published
+  const Model model = theirs(config);
+  CHECK(model.temperature == 0.1);
+  Model of_images = theirs({{"model_type", "llama4"}, {"text_config", config}});
+  CHECK(of_images.name == "llama4");
+  of_images.name = model.name;
+  CHECK(of_images == model);
+  config["attn_temperature_tuning"] = 0;
+  CHECK(theirs(config).temperature == 0);
+  config["model_type"] = "llama";
+  CHECK(message_of([&] {
+          theirs({{"model_type", "llama4"}, {"text_config", config}});
+        }) == "config.json: /text_config/model_type: must be 'llama4_text'");
 }
 
 TEST_CASE("a config.json is honoured", "[models][importers]") {
