@@ -22,13 +22,25 @@ ReplayResult replayed(const Rehearsal& made, const Cluster& cluster, bool fold =
   return replay(made.compiled.stages, Topology(cluster), options);
 }
 
-// Calls `check` with random jobs until it was of use for `jobs` of them.
+void as_drawn(nlohmann::json&) {}
+
+// Then no two communications are ever under way.
+void one_thing_at_a_time(nlohmann::json& job) {
+  job["parallelism"]["pipeline"] = 1;
+  for (const char* key : {"schedule", "virtual_stages", "active_microbatches"})
+    job["parallelism"].erase(key);
+  job["parallelism"]["overlap"] = nlohmann::json::array();
+}
+
+// Calls `check` with random jobs, changed, until it was of use for `jobs` of them.
 template <class Check>
-void for_random_jobs(unsigned seed, const Check& check) {
+void for_random_jobs(unsigned seed, const Check& check,
+                     void (*change)(nlohmann::json&) = as_drawn) {
   fuzz::Random random(seed);
   for (int useful = 0, drawn = 0; useful < jobs; ++drawn) {
     REQUIRE(drawn < 20 * jobs);
-    const nlohmann::json value = fuzz::random_job(random);
+    nlohmann::json value = fuzz::random_job(random);
+    change(value);
     std::optional<Rehearsal> made;
     try {
       made = fuzz::rehearse(fuzz::read_random_job(value));
@@ -86,7 +98,26 @@ TEST_CASE("of random jobs, folded ranks take the time of all ranks", "[metamorph
   });
 }
 
-TEST_CASE("random jobs are never slower on a faster machine", "[metamorphic]") {
+TEST_CASE("random jobs whose communications share nothing are never slower on a faster machine",
+          "[metamorphic]") {
+  for_random_jobs(
+      2,
+      [](const Rehearsal& made) {
+        const SimTime before = replayed(made, made.cluster).step_time;
+        for (const Improvement& improvement : improvements) {
+          INFO("twice the " << improvement.name);
+          Cluster faster = made.cluster;
+          improvement.apply(faster);
+          CHECK(replayed(made, faster).step_time <= before);
+        }
+        return made.cluster.ranks() > 1;
+      },
+      one_thing_at_a_time);
+}
+
+// What shares links can lose by somebody's gain (sim/README.md): of 24,000 comparisons nine were
+// slower, by 1.1 % at most.
+TEST_CASE("random jobs are hardly ever slower on a faster machine", "[metamorphic]") {
   int slower = 0;
   for_random_jobs(2, [&](const Rehearsal& made) {
     const SimTime before = replayed(made, made.cluster).step_time;
@@ -94,10 +125,9 @@ TEST_CASE("random jobs are never slower on a faster machine", "[metamorphic]") {
       INFO("twice the " << improvement.name);
       Cluster faster = made.cluster;
       improvement.apply(faster);
-      // What shares links can lose by somebody's gain (sim/README.md): seldom, and by little.
       const SimTime after = replayed(made, faster).step_time;
       slower += after > before ? 1 : 0;
-      CHECK(after <= before + before / 100'000);
+      CHECK(after <= before + before / 50);
     }
     return true;
   });
