@@ -17,8 +17,13 @@ set(cuda_kernels
   backends/cuda/loss/eager_loss.cu
   backends/cuda/loss/loss.cu
   backends/cuda/loss/loss_with_grad.cu
-  backends/cuda/optimizer/optimizer.cu
+  backends/cuda/optimizer/adam.cu
+  backends/cuda/optimizer/choice_biases.cu
+  backends/cuda/optimizer/lamb.cu
+  backends/cuda/optimizer/muon.cu
+  backends/cuda/optimizer/one_moment.cu
   backends/cuda/optimizer/orthogonal.cu
+  backends/cuda/optimizer/update_scalars.cu
   backends/cuda/products/counted.cu
   backends/cuda/products/linear.cu
   backends/cuda/rows/activation.cu
@@ -44,6 +49,7 @@ set(cuda_sources
   backends/cuda/fused/kernel_library.cpp
   backends/cuda/fused/nvrtc.cpp
   backends/cuda/optimizer/cuda_updater.cpp
+  backends/cuda/optimizer/optimizer.cpp
   backends/cuda/products/eager_products.cpp
   backends/cuda/products/products.cpp
 )

@@ -4,12 +4,10 @@
 #include <cstdint>
 
 #include "exec/backends/cuda/device/types.cuh"
-#include "exec/optimizer/optimizer.h"
+#include "exec/backends/cuda/optimizer/rules.h"
 #include "exec/optimizer/random_rounding.h"
 
 namespace meshwright::cuda {
-
-constexpr int group = 4;  // elements that a thread moves at a time
 
 // As exec/optimizer/remainders.h has them: the bf16 copy of a master, and what it lacks.
 struct CopyOfMaster {
@@ -183,7 +181,8 @@ void with_masters(const OptimizerState& state, const Work& work) {
     return with_type(state.weights_type,
                      [&]<typename P>(P) { work.template operator()<P, float>(); });
   if (state.working_type == Dtype::bf16) return work.template operator()<float, CopyOfMaster>();
-  with_type(state.working_type, [&]<typename W>(W) { work.template operator()<float, W>(); });
+  MESHWRIGHT_CHECK(state.working_type == Dtype::f16, "a copy of masters has 16 bits");
+  work.template operator()<float, f16>();
 }
 
 // Calls work with a number of the moments' type. How they are rounded is no matter where they are
@@ -196,12 +195,12 @@ void with_moments(const OptimizerState& state, const Work& work) {
   work(bf16{});
 }
 
-// Calls work(arrays) with the arrays in their types; `writes`: to moments too.
-template <bool writes, typename Work>
+// Calls work(arrays) with the arrays in their types, of which moments are written.
+template <typename Work>
 void with_arrays(const OptimizerState& state, const Work& work) {
   with_masters(state, [&]<typename P, typename W>() {
     with_type(state.gradient_type, [&]<typename G>(G) {
-      with_moments<writes>(state, [&]<typename M>(M) { work(arrays_of<G, P, W, M>(state)); });
+      with_moments<true>(state, [&]<typename M>(M) { work(arrays_of<G, P, W, M>(state)); });
     });
   });
 }
