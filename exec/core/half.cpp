@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "exec/core/block_codes.h"
 #include "models/core/error.h"
 
 #ifdef __F16C__
@@ -116,14 +117,16 @@ void narrow(const float* from, std::int64_t count, Half* to) {
 void widen(const void* from, Dtype dtype, std::int64_t count, float* to) {
   if (dtype == Dtype::f16) return widen(static_cast<const Half*>(from), count, to);
   if (dtype == Dtype::bf16) return widen(static_cast<const BFloat16*>(from), count, to);
-  MESHWRIGHT_CHECK(dtype == Dtype::f32, "only 16-bit numbers are widened");
+  if (is_in_blocks(dtype)) return widen_blocks(from, dtype, count, to);
+  MESHWRIGHT_CHECK(dtype == Dtype::f32, "16-bit numbers and blocks are widened");
   std::copy_n(static_cast<const float*>(from), count, to);
 }
 
 void narrow(const float* from, Dtype dtype, std::int64_t count, void* to) {
   if (dtype == Dtype::f16) return narrow(from, count, static_cast<Half*>(to));
   if (dtype == Dtype::bf16) return narrow(from, count, static_cast<BFloat16*>(to));
-  MESHWRIGHT_CHECK(dtype == Dtype::f32, "only 16-bit numbers are narrowed");
+  if (is_in_blocks(dtype)) return narrow_to_blocks(from, dtype, count, to);
+  MESHWRIGHT_CHECK(dtype == Dtype::f32, "numbers are narrowed to 16 bits and to blocks");
   std::copy_n(from, count, static_cast<float*>(to));
 }
 

@@ -21,7 +21,8 @@ void widen(const BFloat16* from, std::int64_t count, float* to);
 void narrow(const float* from, std::int64_t count, Half* to);
 void narrow(const float* from, std::int64_t count, BFloat16* to);
 
-// The same by the type's name: f16, bf16; f32 is copied.
+// The same by the type's name: f16, bf16, and what is in blocks (block_codes.h), from a block's
+// first element on; f32 is copied.
 void widen(const void* from, Dtype dtype, std::int64_t count, float* to);
 void narrow(const float* from, Dtype dtype, std::int64_t count, void* to);
 

@@ -141,21 +141,21 @@ float trust_of(const OptimizerSegment& segment) {
   return static_cast<float>(std::sqrt(segment.norms[0] / segment.norms[1]));
 }
 
-constexpr std::int64_t tile = 4096;
+constexpr std::int64_t tile = 4096;  // whole blocks of moments in 8 bits
 
 // Elements [at, at + count) of an array in fp32: themselves, or a copy.
 class Tile {
  public:
   float* read(const void* array, Dtype type, std::int64_t at, std::int64_t count) {
     if (array == nullptr) return nullptr;
-    const auto* from = static_cast<const std::byte*>(array) + at * bytes_of(type);
+    const auto* from = static_cast<const std::byte*>(array) + bytes_of(at, type);
     if (type == Dtype::f32) return reinterpret_cast<float*>(const_cast<std::byte*>(from));
     widen(from, type, count, wide_.data());
     return wide_.data();
   }
   void write(void* array, Dtype type, std::int64_t at, std::int64_t count) const {
     if (array == nullptr || type == Dtype::f32) return;
-    narrow(wide_.data(), type, count, static_cast<std::byte*>(array) + at * bytes_of(type));
+    narrow(wide_.data(), type, count, static_cast<std::byte*>(array) + bytes_of(at, type));
   }
   void write_at_random(void* array, const std::uint32_t* words, int shift, std::int64_t at,
                        std::int64_t count) const {
@@ -199,7 +199,7 @@ void write_moments(const OptimizerState& state, const OptimizerSegment& segment,
                    std::int64_t count) {
   if (!state.moments_at_random || state.moment_type != Dtype::bf16) {
     first.write(state.first_moment, state.moment_type, at, count);
-    second.write(state.second_moment, state.moment_type, at, count);
+    second.write(state.second_moment, second_moment_type(state.moment_type), at, count);
     return;
   }
   std::array<std::uint32_t, tile> words;
@@ -222,7 +222,8 @@ void for_each_tile(const OptimizerState& state, const OptimizerSegment& segment,
     elements.weights = read_weights(state, weights, at, count);
     elements.gradients = gradients.read(state.gradients, state.gradient_type, at, count);
     elements.first = first.read(state.first_moment, state.moment_type, at, count);
-    elements.second = second.read(state.second_moment, state.moment_type, at, count);
+    elements.second =
+        second.read(state.second_moment, second_moment_type(state.moment_type), at, count);
     elements.average = state.average == nullptr ? nullptr : state.average + at;
     work(elements);
     if (writes.moments) write_moments(state, segment, update, first, second, at, count);

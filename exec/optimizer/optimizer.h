@@ -57,8 +57,9 @@ struct OptimizerState {
   void* second_moment = nullptr;  // adam, adamw, lamb
   Dtype weights_type = Dtype::f32;
   Dtype gradient_type = Dtype::f32;
-  Dtype moment_type = Dtype::f32;  // f32 or bf16
-  void* working = nullptr;         // the 16-bit copy that is made of the masters
+  // f32, bf16, or block8 (of the first; then segments begin where blocks do).
+  Dtype moment_type = Dtype::f32;
+  void* working = nullptr;  // the 16-bit copy that is made of the masters
   Dtype working_type = Dtype::f32;
   // muon: what the gradients of matrices become, of this rank and of all that share them.
   float* update = nullptr;

@@ -58,6 +58,8 @@ bool all_finite(const void* data, const TensorType& type) {
     case Dtype::e2m1:
     case Dtype::i32:
     case Dtype::i16:
+    case Dtype::block8:
+    case Dtype::block8u:
       return true;
   }
   return true;

@@ -17,8 +17,9 @@ struct StoredArray {
   Dtype type = Dtype::f32;
   std::byte* upper = nullptr;
 
+  // Of blocks: the first of one.
   StoredArray from(std::int64_t element) const {
-    return {data == nullptr ? nullptr : data + element * bytes_of(type), type,
+    return {data == nullptr ? nullptr : data + bytes_of(element, type), type,
             upper == nullptr ? nullptr : upper + element * bytes_of(Dtype::bf16)};
   }
 };
@@ -65,7 +66,7 @@ class StateView {
     } catch (const RunError&) {
     }
   }
-  std::int64_t bytes() const { return count_ * bytes_of(array_.type); }
+  std::int64_t bytes() const { return bytes_of(count_, array_.type); }
 
   Backend& backend_;
   StoredArray array_;

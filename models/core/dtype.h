@@ -11,7 +11,27 @@ namespace meshwright {
 // i16: what an fp32 number has beside its bf16 (exec/optimizer/remainders.h).
 // e2m1: 4 bits, 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives (OCP Microscaling Formats, 2023);
 // two in a byte, the first in its lower half.
-enum class Dtype : std::uint8_t { f64, f32, f16, bf16, e4m3, e5m2, i32, i16, e2m1 };
+// block8, block8u: an optimizer's first and second moments in 8 bits: a block is 256 codes, signed
+// or not, and then the fp32 number that multiplies what they stand for
+// (exec/optimizer/block_codes.h).
+enum class Dtype : std::uint8_t {
+  f64,
+  f32,
+  f16,
+  bf16,
+  e4m3,
+  e5m2,
+  i32,
+  i16,
+  e2m1,
+  block8,
+  block8u
+};
+
+constexpr bool is_in_blocks(Dtype dtype) {
+  return dtype == Dtype::block8 || dtype == Dtype::block8u;
+}
+constexpr std::int64_t moment_block = 256, moment_block_bytes = 256 + 4;
 
 constexpr std::int64_t bits_of(Dtype dtype) {
   switch (dtype) {
@@ -26,14 +46,26 @@ constexpr std::int64_t bits_of(Dtype dtype) {
       return 16;
     case Dtype::e4m3:
     case Dtype::e5m2:
+    case Dtype::block8:
+    case Dtype::block8u:
       return 8;
     case Dtype::e2m1:
       return 4;
   }
   return 0;
 }
-// Of a lone element. Of many in 4 bits: TensorType::bytes().
+// Of a lone element.
 constexpr std::int64_t bytes_of(Dtype dtype) { return (bits_of(dtype) + 7) / 8; }
+// Of so many; a block that is begun is there as a whole.
+constexpr std::int64_t bytes_of(std::int64_t elements, Dtype dtype) {
+  if (is_in_blocks(dtype)) return (elements + moment_block - 1) / moment_block * moment_block_bytes;
+  return (elements * bits_of(dtype) + 7) / 8;
+}
+// Of each of very many.
+constexpr double mean_bytes_of(Dtype dtype) {
+  return is_in_blocks(dtype) ? static_cast<double>(moment_block_bytes) / moment_block
+                             : static_cast<double>(bits_of(dtype)) / 8;
+}
 
 constexpr bool is_16_bit(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
 constexpr bool is_8_bit(Dtype dtype) { return dtype == Dtype::e4m3 || dtype == Dtype::e5m2; }

@@ -86,8 +86,8 @@ constexpr Limit own[] = {
     {"training.master_weights", "keeps weights in fp32",
      [](const Plan& p, const Model&) { return p.training.master_weights == MasterWeights::fp32; },
      [](Plan& p, const Model&) { p.training.master_weights = MasterWeights::fp32; }},
-    {"training.moments_precision", "keeps moments in fp32",
-     [](const Plan& p, const Model&) { return p.training.moments == Dtype::f32; },
+    {"training.moments_precision", "keeps moments in fp32 or, with adamw_torch_8bit, in 8 bits",
+     [](const Plan& p, const Model&) { return p.training.moments != Dtype::bf16; },
      [](Plan& p, const Model&) { p.training.moments = Dtype::f32; }},
     {"training.loss_scale", "scales with PyTorch's GradScaler: from 65536 on, window 2000",
      [](const Plan& p, const Model&) {

@@ -26,13 +26,14 @@ void eager_optimizer_kernels(Kernels& kernels, const OptimizerWork& work, double
 }  // namespace
 
 // Reads the gradient; reads and writes the moments, the master and the average; writes the weight,
-// which it also reads where there is no whole master: one kernel, but in an eager framework.
+// which it also reads where there is no whole master: one kernel, but of fp32 states in an eager
+// framework.
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, Kernels& kernels) {
   const double n = static_cast<double>(work.elements);
   const double weight = static_cast<double>(bytes_of(work.weights));
-  if (level == CompilerLevel::none && !work.moments_are_ready)
+  if (level == CompilerLevel::none && !work.moments_are_ready && !is_in_blocks(work.moment))
     return eager_optimizer_kernels(kernels, work, work.master ? weight : 0);
-  const double moments = static_cast<double>(bytes_of(work.moment)) * work.moments;
+  const double moments = mean_bytes_of(work.moment) * work.moments;
   const double states = work.moments_are_ready
                             ? moments
                             : 2 * moments + static_cast<double>(bytes_of(work.gradients));

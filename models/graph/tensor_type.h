@@ -33,7 +33,7 @@ struct Shape {
 struct TensorType {
   Shape shape;
   Dtype dtype = Dtype::f32;
-  constexpr std::int64_t bytes() const { return (shape.elements() * bits_of(dtype) + 7) / 8; }
+  constexpr std::int64_t bytes() const { return bytes_of(shape.elements(), dtype); }
   constexpr bool operator==(const TensorType&) const = default;
 };
 

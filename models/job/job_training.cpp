@@ -252,10 +252,18 @@ Keys training_keys(Training& t) {
        "copy 16-bit gradients to fp32 for the optimizer, the others read them as they are, and "
        "keep weights of 8 bits in bf16 too. Other than `fp32`: refused at `compiler: none`"},
       {"moments_precision",
-       choice("precision of the moments", {"fp32", "bf16"}, {Dtype::f32, Dtype::bf16}, t.moments),
+       choice("precision of the moments", {"fp32", "bf16", "8bit"},
+              {Dtype::f32, Dtype::bf16, Dtype::block8}, t.moments),
        any, plain, "",
        "type in which the optimizer keeps its moments; they are brought up to date in fp32 and "
-       "rounded (`moments_rounding`). `bf16`: refused at `compiler: none`"},
+       "rounded (`moments_rounding`). `8bit`, of `adamw` and `adam`: block-wise, as 8-bit "
+       "optimizers keep them (Dettmers et al. 2022, bitsandbytes, torchao): for each 256 "
+       "neighbouring elements of a parameter an fp32 scale, the largest magnitude among them, and "
+       "for each element the nearest code of dynamic quantization, of the second moment without a "
+       "sign and never 0 for what is above 0; 2.03 bytes for each parameter. Blocks lie at every "
+       "256 elements of the whole parameter, so degrees and `offload` change no bits of them; a "
+       "tensor or expert degree that leaves a rank other than multiples of 256 neighbouring "
+       "elements is refused. `bf16`: refused at `compiler: none`"},
       {"moments_rounding",
        choice("rounding of the moments", {"nearest", "stochastic"}, t.moments_at_random), any,
        plain, "",

@@ -60,7 +60,7 @@ void place_states(StageDraft& draft, Bucket& bucket) {
   if (master) bucket.master = state("master", *master);
   bucket.first_moment = state("first_moment", training.moments);
   if (most_moments_of(training.optimizer) == 2 && !bucket.matrices)
-    bucket.second_moment = state("second_moment", training.moments);
+    bucket.second_moment = state("second_moment", second_moment_type(training.moments));
   if (training.averages()) bucket.average = state("average", Dtype::f32);
 }
 
@@ -73,7 +73,9 @@ std::int64_t snapshot_slice(const StageDraft& draft, const Bucket& bucket) {
   if (saved_elsewhere || bucket.frozen) return 0;
   if (!bucket.owner.everybody()) return bucket.shard_elements;
   const std::int64_t replicas = replicas_of(draft.degrees, bucket);
-  return (bucket.shard_elements + replicas - 1) / replicas;
+  const std::int64_t slice = (bucket.shard_elements + replicas - 1) / replicas;
+  if (!is_in_blocks(draft.plan.training.moments)) return slice;
+  return (slice + moment_block - 1) / moment_block * moment_block;
 }
 
 void place_snapshot(StageDraft& draft, Bucket& bucket) {

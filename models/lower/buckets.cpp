@@ -4,14 +4,13 @@
 #include <map>
 
 #include "models/graph/fusion.h"
+#include "models/lower/moment_blocks.h"
 #include "models/lower/owners.h"
 #include "models/plan/sharding.h"
 
 namespace meshwright {
 
 namespace {
-
-constexpr std::int64_t alignment = 64;  // elements: parameters begin on 256 bytes in fp32
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -132,6 +131,7 @@ class Filler {
         program_(program),
         shards_(plan.shard_group()),
         expert_shards_(plan.degrees().expert_shard()),
+        alignment_(alignment_of_states(plan)),
         reduces_(plan.degrees().rdp() > 1),
         is_matrix_(matrices_of(graph, plan)),
         is_rounded_(graph.parameters.size(), 0) {
@@ -261,7 +261,7 @@ class Filler {
     member.copy_of_tied =
         cls.tied && plan_.parallelism.stage_layout().stage_of(first_user) != program_.stage;
     into.bucket.parameters.push_back(static_cast<int>(program_.parameters.size()));
-    into.bucket.elements += round_up(parameter.shape.elements(), alignment);
+    into.bucket.elements += round_up(parameter.shape.elements(), alignment_);
     into.ready_node = !parameter.trainable ? -1
                       : cls.tied           ? std::max(into.ready_node, candidate.node)
                                            : candidate.node;
@@ -273,7 +273,7 @@ class Filler {
     const int shards = bucket.of_experts ? expert_shards_ : shards_;
     bucket.sharded = shards > 1 && bucket.owner.everybody() && (!bucket.frozen || plan.zero == 3);
     const int parts = bucket.sharded ? shards : 1;
-    bucket.elements = round_up(bucket.elements, alignment * parts);
+    bucket.elements = round_up(bucket.elements, alignment_ * parts);
     bucket.shard_elements = bucket.elements / parts;
   }
 
@@ -282,6 +282,7 @@ class Filler {
   const Boundaries& boundaries_;
   Program& program_;
   int shards_, expert_shards_;
+  std::int64_t alignment_;
   bool reduces_;
   std::vector<char> is_matrix_;   // of parameters: what muon steps
   std::vector<char> is_rounded_;  // of parameters: what is gathered in 8 bits

@@ -5,6 +5,7 @@
 #include "models/lower/first_sums.h"
 #include "models/lower/forward_backward.h"
 #include "models/lower/memory.h"
+#include "models/lower/moment_blocks.h"
 #include "models/lower/rounded_weights.h"
 #include "models/lower/shared_slots.h"
 #include "models/lower/slot_lifetimes.h"
@@ -99,6 +100,7 @@ JobSettings settings_of(const Plan& plan) {
 }  // namespace
 
 std::vector<Program> lower(const Graph& graph, const Plan& plan, const DeviceFacts& device) {
+  check_blocks(graph, plan);
   const Boundaries boundaries = find_boundaries(graph, plan);
   TensorPlaces places{std::vector<Operand>(graph.tensors.size()),
                       std::vector<Operand>(graph.tensors.size())};

@@ -6,13 +6,13 @@
 #include "models/core/index.h"
 #include "models/lower/draft.h"
 #include "models/lower/memory.h"
+#include "models/lower/moment_blocks.h"
 
 namespace meshwright {
 
 namespace {
 
 constexpr std::size_t state_places = 2;
-constexpr std::int64_t piece_alignment = 64;  // elements: 256 bytes in fp32
 
 // A state of a bucket where it waits, and of a piece where it is stepped.
 struct MovedState {
@@ -54,7 +54,8 @@ std::vector<std::int64_t> cuts_of(const StageDraft& draft, const Bucket& bucket,
   std::vector<std::int64_t> cuts = {0};
   if (draft.plan.training.optimizer != OptimizerKind::lamb) {
     const std::int64_t count = std::max<std::int64_t>(1, all / wanted);
-    const std::int64_t each = rounded_up((all + count - 1) / count, piece_alignment);
+    const std::int64_t each =
+        rounded_up((all + count - 1) / count, alignment_of_states(draft.plan));
     while (cuts.back() + each < all) cuts.push_back(cuts.back() + each);
   } else if (!bucket.sharded) {
     for (const int index : bucket.parameters) {
@@ -68,7 +69,7 @@ std::vector<std::int64_t> cuts_of(const StageDraft& draft, const Bucket& bucket,
 
 Operand part_on_host(const Operand& state, const StatePiece& piece) {
   Operand part = state;
-  part.offset += piece.begin * bytes_of(state.type.dtype);
+  part.offset += bytes_of(piece.begin, state.type.dtype);
   part.type.shape = Shape{piece.count};
   return part;
 }

@@ -43,7 +43,11 @@ void check_settings(const JobSettings& settings, const Place& place) {
   (training / "sequence_length").in_range(step.sequence_length, 1, many);
   (training / "warmup_steps").in_range(step.warmup_steps, 0, many);
   (training / "moments_at_random")
-      .demand(!step.moments_at_random || step.moments == Dtype::bf16, "moments in fp32 are exact");
+      .demand(!step.moments_at_random || step.moments == Dtype::bf16, "only moments in bf16 are");
+  (training / "moments")
+      .demand(step.moments == Dtype::f32 || step.moments == Dtype::bf16 ||
+                  step.moments == Dtype::block8,
+              "moments are f32, bf16 or block8");
   (training / "ema_decay").demand(step.ema_decay >= 0 && step.ema_decay < 1, "is not in [0, 1)");
 }
 

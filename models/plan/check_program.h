@@ -66,7 +66,8 @@ class StageMemoryCheck {
   void check_buffer(const Buffer& buffer, const Place& place) const;
   void check_holds(const Operand& operand, std::int64_t elements, const Place& place) const;
   void check_master(const Bucket& bucket, const Place& place) const;
-  void check_moment(const Operand& moment, std::int64_t elements, const Place& place) const;
+  void check_moment(const Operand& moment, std::int64_t elements, Dtype type,
+                    const Place& place) const;
   void check_average(const Operand& average, std::int64_t elements, const Place& place) const;
   void check_piece(const StatePiece& piece, const Bucket& bucket, const Place& place) const;
   void check_buckets() const;

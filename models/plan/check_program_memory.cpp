@@ -111,11 +111,10 @@ void StageMemoryCheck::check_master(const Bucket& bucket, const Place& place) co
               "masters are f32, or i16 beside weights of bf16");
 }
 
-void StageMemoryCheck::check_moment(const Operand& moment, std::int64_t elements,
+void StageMemoryCheck::check_moment(const Operand& moment, std::int64_t elements, Dtype type,
                                     const Place& place) const {
   check_holds(moment, elements, place);
-  const Dtype type = moment.type.dtype;
-  (place / "type").demand(type == settings_.training.moments, "is not settings.training.moments");
+  (place / "type").demand(moment.type.dtype == type, "is not that of settings.training.moments");
 }
 
 void StageMemoryCheck::check_average(const Operand& average, std::int64_t elements,
@@ -170,10 +169,12 @@ void StageMemoryCheck::check_buckets() const {
     check_holds(bucket.own_gradients, stepped, place / "own_gradients");
     check_holds(bucket.master, stepped, place / "master");
     check_master(bucket, place / "master");
-    check_moment(bucket.first_moment, stepped, place / "first_moment");
+    const Dtype moments = settings_.training.moments;
+    check_moment(bucket.first_moment, stepped, moments, place / "first_moment");
     if (most_moments_of(settings_.training.optimizer) - (bucket.matrices ? 1 : 0) == 2 ||
         bucket.second_moment.buffer >= 0)
-      check_moment(bucket.second_moment, stepped, place / "second_moment");
+      check_moment(bucket.second_moment, stepped, second_moment_type(moments),
+                   place / "second_moment");
     check_average(bucket.average, stepped, place / "average");
     for (std::size_t p = 0; p < bucket.pieces.size(); ++p)
       check_piece(bucket.pieces[p], bucket, place / "pieces" / p);

@@ -6,9 +6,9 @@
 namespace meshwright {
 
 // The denominator of Adam's update; with decay in the gradient, that sum too. LAMB is no part of
-// PyTorch: its one kernel stays.
+// PyTorch: its one kernel stays, as that of moments in 8 bits.
 inline int optimizer_scratch_arrays(const StepSettings& training) {
-  if (training.compiler != CompilerLevel::none) return 0;
+  if (training.compiler != CompilerLevel::none || is_in_blocks(training.moments)) return 0;
   switch (training.optimizer) {
     case OptimizerKind::adamw:
     case OptimizerKind::muon:  // what is no matrix

@@ -28,7 +28,7 @@ template <class Enum>
 Words words_of();
 template <>
 inline Words words_of<Dtype>() {
-  return {"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32", "i16", "e2m1"};
+  return {"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32", "i16", "e2m1", "block8", "block8u"};
 }
 template <>
 inline Words words_of<Precision>() {

@@ -31,6 +31,11 @@ constexpr int most_moments_of(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::muon ? 2 : moments_of(optimizer);
 }
 
+// The type of the second moment, by that of the first.
+constexpr Dtype second_moment_type(Dtype moments) {
+  return moments == Dtype::block8 ? Dtype::block8u : moments;
+}
+
 // What the optimizer keeps of weights that are stored in 16 bits.
 enum class MasterWeights : std::uint8_t {
   fp32,
@@ -61,7 +66,7 @@ struct StepSettings {
   std::uint64_t seed = 0;
   OptimizerKind optimizer = OptimizerKind::adamw;
   MasterWeights master_weights = MasterWeights::fp32;
-  Dtype moments = Dtype::f32;      // f32 or bf16
+  Dtype moments = Dtype::f32;      // f32, bf16 or block8
   bool moments_at_random = false;  // bf16: to either neighbour, such that the mean is right
   double learning_rate = 1e-4;
   int warmup_steps = 0;
@@ -88,10 +93,10 @@ struct StepSettings {
   }
   bool averages() const { return ema_decay > 0; }
   // Of masters, moments and averages, for each parameter that a rank's optimizer steps.
-  std::int64_t optimizer_bytes() const {
+  double optimizer_bytes() const {
     const std::optional<Dtype> master = master_type();
-    return (master ? bytes_of(*master) : 0) + moments_of(optimizer) * bytes_of(moments) +
-           (averages() ? bytes_of(Dtype::f32) : 0);
+    return (master ? mean_bytes_of(*master) : 0) + moments_of(optimizer) * mean_bytes_of(moments) +
+           (averages() ? mean_bytes_of(Dtype::f32) : 0);
   }
   // Numbers of each element that a checkpoint has: its weight, moments and average.
   int saved_states() const { return 1 + most_moments_of(optimizer) + (averages() ? 1 : 0); }

@@ -407,16 +407,22 @@ void check_states(const Training& t) {
            fmt::format("remainders are what bf16 lacks of fp32, precision {} stores no bf16; use "
                        "bf16, or 'fp32'",
                        name_of(t.precision)));
-  if (t.moments_at_random && t.moments == Dtype::f32)
+  if (t.moments_at_random && t.moments != Dtype::bf16)
     refuse("training/moments_rounding",
-           "'stochastic': moments in fp32 are not rounded; use moments_precision 'bf16', or "
-           "'nearest'");
+           fmt::format(
+               "'stochastic': moments in {}; use moments_precision 'bf16', or 'nearest'",
+               t.moments == Dtype::f32 ? "fp32 are not rounded" : "8 bits are rounded to nearest"));
+  const bool is_adam = t.optimizer == OptimizerKind::adamw || t.optimizer == OptimizerKind::adam;
+  if (is_in_blocks(t.moments) && !is_adam)
+    not_yet("training/moments_precision",
+            fmt::format("'8bit' with optimizer '{}' (adamw and adam have it)",
+                        optimizer_names()[static_cast<std::size_t>(t.optimizer)]));
   below("training/ema_decay", t.ema_decay, 0, 1);
   if (t.compiler != CompilerLevel::none) return;
   const std::string remedy = "has an optimizer in fp32 alone; use 'fp32', or fused or full";
   if (t.master_weights != MasterWeights::fp32 && storage_of(t.precision) != Dtype::f32)
     refuse("training/master_weights", fmt::format("'{}': compiler none {}", masters, remedy));
-  if (t.moments != Dtype::f32)
+  if (t.moments == Dtype::bf16)
     refuse("training/moments_precision", "'bf16': compiler none " + remedy);
 }
 

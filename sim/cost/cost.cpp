@@ -327,7 +327,7 @@ std::vector<double> CostModel::unit_costs(const Graph& graph) const {
 std::vector<double> CostModel::unit_memory(const Graph& graph) const {
   std::vector<double> bytes(graph.units.size(), 0);
   const double states =
-      static_cast<double>(bytes_of(training_.gradient_reduce) + training_.optimizer_bytes());
+      static_cast<double>(bytes_of(training_.gradient_reduce)) + training_.optimizer_bytes();
   std::vector<bool> counted(graph.tensors.size(), false);
   bool only_forward = true;
   for (const Node& node : graph.nodes) only_forward = only_forward && node.phase == Phase::forward;

@@ -73,9 +73,8 @@ double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
                                                               : 0) +
          (storage - left_out) * (zero < 3 || (all_gathered && !all_cut) ? 0 : share) +
          static_cast<double>(bytes_of(t.gradient_reduce)) * (gradients_cut ? share : 1) +
-         (candidate.offload == Offload::optimizer
-              ? 0
-              : static_cast<double>(t.optimizer_bytes()) * (zero >= 1 ? share : 1));
+         (candidate.offload == Offload::optimizer ? 0
+                                                  : t.optimizer_bytes() * (zero >= 1 ? share : 1));
 }
 
 // Units take turns in two buffers of each kind; without overlap, or under a cap, at least one holds

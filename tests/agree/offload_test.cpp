@@ -38,6 +38,7 @@ void at_random(Plan& plan) {
   plan.training.moments = Dtype::bf16;
   plan.training.moments_at_random = true;
 }
+void with_8_bits(Plan& plan) { plan.training.moments = Dtype::block8; }
 void averaged(Plan& plan) { plan.training.ema_decay = 0.9; }
 void in_one_bucket(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 1 << 30; }
 void many_buckets(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 8'192; }
@@ -75,12 +76,14 @@ constexpr Variant with_states[] = {
     {{1, 1, 1}, all_of<by_lion, fp16, many_buckets>},
     {{1, 1, 1}, all_of<by_adamw, remainders, many_buckets, pruned>},
     {{1, 1, 1}, all_of<by_adamw, remainders, at_random, many_buckets>},
+    {{1, 1, 1}, all_of<by_adamw, remainders, with_8_bits, many_buckets>},
     {{1, 1, 1}, all_of<by_adamw, fp16, eager, unfused>},
     {{2, 1, 1}, all_of<by_adamw, fp16, many_buckets, zero_bubble>},
     {{1, 2, 1}, all_of<by_lamb, bf16, many_buckets, rows>},
     {{1, 2, 1}, all_of<by_lion, at_random, many_buckets>},
     {{1, 1, 2, 4, 3}, all_of<by_adamw, bf16, at_random, many_buckets>},
     {{1, 1, 2, 4, 1}, all_of<by_adamw, bf16, many_buckets>},
+    {{1, 1, 2, 4, 1}, all_of<by_adamw, with_8_bits, many_buckets>},
     {{1, 1, 2, 2, 2}, all_of<by_lion, fp16, many_buckets>},
     {{1, 1, 2, 4, 3}, all_of<by_adamw, bf16, full>},
     {{1, 1, 2, 4, 3}, all_of<by_lamb, fp16, pruned>},

@@ -89,6 +89,7 @@ TEST_CASE("a bf16 run continues to the bit, with its masters kept in whichever w
   Plan at_random = with(MasterWeights::fp32, Dtype::bf16);
   at_random.training.moments_at_random = true;
   goes_on(at_random, at_random);
+  goes_on(with(MasterWeights::remainders, Dtype::block8), with(MasterWeights::fp32, Dtype::block8));
 }
 
 TEST_CASE("an fp8 run with delayed scales continues to the bit, with what they remember",

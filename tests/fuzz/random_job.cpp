@@ -127,7 +127,7 @@ json draw_training(Draw& draw, const json& model, int data) {
   if (draw.chance(0.4))
     training["optimizer"] = draw.word({"adamw", "adam", "lamb", "sgd", "lion", "muon"});
   if (draw.chance(0.2)) training["master_weights"] = draw.word({"fp32", "remainders", "none"});
-  if (draw.chance(0.1)) training["moments_precision"] = draw.word({"fp32", "bf16"});
+  if (draw.chance(0.1)) training["moments_precision"] = draw.word({"fp32", "bf16", "8bit"});
   if (draw.chance(0.1)) training["moments_rounding"] = draw.word({"nearest", "stochastic"});
   if (draw.chance(0.1)) training["ema_decay"] = draw.real(0, 1);
   if (draw.chance(0.2)) training["fuse_gradient_accumulation"] = draw.chance(0.5);

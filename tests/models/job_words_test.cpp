@@ -335,6 +335,7 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
   CHECK(with("master_weights", "fp32").master_weights == MasterWeights::fp32);
   CHECK(with("master_weights", "none").master_weights == MasterWeights::none);
   CHECK(with("moments_precision", "bf16").moments == Dtype::bf16);
+  CHECK(with("moments_precision", "8bit").moments == Dtype::block8);
   CHECK_FALSE(with("moments_rounding", "nearest").moments_at_random);
   json rounded = base_job();
   rounded["training"]["moments_precision"] = "bf16";

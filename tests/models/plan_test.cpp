@@ -255,6 +255,13 @@ TEST_CASE("what is not built yet is refused as such", "[models][plan]") {
   CHECK(refused(CHANGE(p.offload = Offload::optimizer, p.shard_whole = true, p.zero_stage = 1,
                        p.data = 2))
             .ends_with("is not supported yet"));
+  CHECK(refused(CHANGE(t.moments = Dtype::block8, t.optimizer = OptimizerKind::lion)) ==
+        "/training/moments_precision: '8bit' with optimizer 'lion' (adamw and adam have it) is not "
+        "supported yet");
+  CHECK(refused(CHANGE(t.moments = Dtype::block8, t.compiler = CompilerLevel::none)) == "");
+  CHECK(refused(CHANGE(t.moments = Dtype::block8, t.moments_at_random = true)) ==
+        "/training/moments_rounding: 'stochastic': moments in 8 bits are rounded to nearest; use "
+        "moments_precision 'bf16', or 'nearest'");
   CHECK(refused(CHANGE(t.ema_decay = 1)) ==
         "/training/ema_decay: 1 is out of range; use 0 or more and less than 1");
 }

@@ -397,6 +397,10 @@ TEST_CASE("an optimizer step touches what its shard owns", "[cost]") {
   parts.master_weights = MasterWeights::remainders;
   parts.moments = Dtype::bf16;
   CHECK(time_in(parts) == Approx(1e6 * (4 + 3 * 4 + 4) / 1e12));
+  // Moments in 8 bits with their scales are read and written.
+  parts.moments = Dtype::block8;
+  CHECK(time_in(parts) == Approx(1e6 * (4 + 2 * 2 + 4 * (1 + 4.0 / 256) + 4) / 1e12));
+  parts.moments = Dtype::bf16;
   // An average in fp32 is read and written.
   program.buckets[0].average.buffer = 0;
   CHECK(time_in(parts) == Approx(1e6 * (4 + 3 * 4 + 4 + 8) / 1e12));

@@ -202,6 +202,8 @@ TEST_CASE("what the optimizer keeps of each parameter is what the job says", "[p
   CHECK(per_parameter(remainders, Dtype::f32, states) == Approx(2 + 8).epsilon(1e-3));
   CHECK(per_parameter(none, Dtype::f32, states) == Approx(8).epsilon(1e-3));
   CHECK(per_parameter(none, Dtype::bf16, states) == Approx(4).epsilon(1e-3));
+  // A scale of 4 bytes for 256 elements.
+  CHECK(per_parameter(none, Dtype::block8, states) == Approx(2 * (1 + 4.0 / 256)).epsilon(1e-3));
   CHECK(per_parameter(fp32, Dtype::f32, states, 0.999) == Approx(4 + 8 + 4).epsilon(1e-3));
   // A copy in fp32 is for optimizers with fp32 masters.
   CHECK(per_parameter(fp32, Dtype::f32, gradients) == Approx(2 + 4).epsilon(1e-3));

@@ -18,6 +18,7 @@ set(cuda_kernels
   backends/cuda/loss/loss.cu
   backends/cuda/loss/loss_with_grad.cu
   backends/cuda/optimizer/adam.cu
+  backends/cuda/optimizer/adam_in_blocks.cu
   backends/cuda/optimizer/choice_biases.cu
   backends/cuda/optimizer/lamb.cu
   backends/cuda/optimizer/muon.cu

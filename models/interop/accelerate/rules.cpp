@@ -365,12 +365,15 @@ Rule batch_rule() {
 }
 
 Rule optimizer_rule() {
-  return {{"training.learning_rate", "training.beta1", "training.beta2", "training.epsilon",
-           "training.weight_decay", "training.gradient_clip"},
-          {"optim", "learning_rate", "adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay",
-           "max_grad_norm"},
-          read_trainer_optimizer,
-          write_trainer_optimizer};
+  return {
+      {"training.moments_precision", "training.learning_rate", "training.beta1", "training.beta2",
+       "training.epsilon", "training.weight_decay", "training.gradient_clip"},
+      {"optim", "learning_rate", "adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay",
+       "max_grad_norm"},
+      read_trainer_optimizer,
+      write_trainer_optimizer,
+      "an optim that ends in _8bit keeps moments in blocks of 8 bits; bitsandbytes leaves small "
+      "parameters and embeddings in fp32, torchao (adamw_torch_8bit) the small ones"};
 }
 
 }  // namespace

@@ -166,6 +166,7 @@ void read_trainer_optimizer(Settings& from, JobDraft& to) {
   const auto name = from.word("optim");
   if (name && !name->starts_with("adamw"))
     from.fail("optim", "'" + *name + "' is not built; adamw_torch and its like are");
+  if (name && name->ends_with("_8bit")) to.set("training.moments_precision", "8bit");
   const auto take = [&](const char* key, const char* setting, double usual) {
     const auto value = from.number(setting);
     if (value || has_defaults) to.set(key, value.value_or(usual));
@@ -180,7 +181,7 @@ void read_trainer_optimizer(Settings& from, JobDraft& to) {
 
 void write_trainer_optimizer(const JobValues& from, Settings& to) {
   const Training& t = from.plan.training;
-  to.add("optim", "adamw_torch_fused");
+  to.add("optim", is_in_blocks(t.moments) ? "adamw_torch_8bit" : "adamw_torch_fused");
   to.add("learning_rate", t.learning_rate);
   to.add("weight_decay", t.weight_decay);
   to.add("adam_beta1", t.beta1);

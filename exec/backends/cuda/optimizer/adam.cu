@@ -1,42 +1,20 @@
+#include "exec/backends/cuda/optimizer/adam.cuh"
+
 #include "exec/backends/cuda/optimizer/rules.h"
 #include "exec/backends/cuda/optimizer/step_kernel.cuh"
 
 namespace meshwright::cuda {
 
-namespace {
-
-// `coupled`: decay is part of the gradient (adam); otherwise `shrink` multiplies the weights.
-__device__ void adam(const Factors& c, float coupled, float shrink, Element& e) {
-  const float g = gradient_in(c, e) + coupled * e.weight;
-  e.first = c.beta1 * e.first + c.one_minus_beta1 * g;
-  e.second = c.beta2 * e.second + c.one_minus_beta2 * g * g;
-  e.weight =
-      e.weight * shrink - c.step_size * e.first / (sqrtf(e.second) * c.inverse_root_2 + c.epsilon);
-}
-
-struct AdamW {
-  static constexpr Reads reads{true, true, true, true};
-  static __device__ void apply(const Factors& c, const OfSegment& s, Element& e) {
-    adam(c, 0, 1 - c.learning_rate * s.decay, e);
-  }
-};
-
-struct Adam {
-  static constexpr Reads reads{true, true, true, true};
-  static __device__ void apply(const Factors& c, const OfSegment& s, Element& e) {
-    adam(c, s.decay, 1, e);
-  }
-};
-
-}  // namespace
-
 void step_adamw(const UpdateScalars* scalars, const DeviceSegments& segments,
                 const OptimizerState& state, cudaStream_t stream) {
+  if (is_in_blocks(state.moment_type))
+    return step_adamw_in_blocks(scalars, segments, state, stream);
   step_by<AdamW>(scalars, segments, state, stream);
 }
 
 void step_adam(const UpdateScalars* scalars, const DeviceSegments& segments,
                const OptimizerState& state, cudaStream_t stream) {
+  if (is_in_blocks(state.moment_type)) return step_adam_in_blocks(scalars, segments, state, stream);
   step_by<Adam>(scalars, segments, state, stream);
 }
 

@@ -12,7 +12,8 @@ constexpr int group = 4, threads_of_elements = 256, groups_per_chunk = threads_o
 using StepRule = void(const UpdateScalars* scalars, const DeviceSegments& segments,
                       const OptimizerState& state, cudaStream_t stream);
 StepRule step_adamw, step_adam, step_sgd, step_lion;
-StepRule step_lamb;  // the moments are up to date
-StepRule step_muon;  // `update` is orthogonal
+StepRule step_adamw_in_blocks, step_adam_in_blocks;  // moments in 8 bits
+StepRule step_lamb;                                  // the moments are up to date
+StepRule step_muon;                                  // `update` is orthogonal
 
 }  // namespace meshwright::cuda

@@ -1,0 +1,54 @@
+// Numbers in blocks of 8 bits: 256 codes and the fp32 number of the largest magnitude among them,
+// which multiplies what the codes stand for ("8-bit Optimizers via Block-wise Quantization",
+// Dettmers et al. 2022). Codes are those of dynamic quantization: as many bits are 0 as the number
+// has decades below 1, the first 1 ends them, the bits behind it cut the decade into equal parts:
+// with p bits behind it, of b in all, code 2^p + f is 10^(p - b + 1) * (0.1 + 0.9 (f + 1) / 2^p),
+// and code 0 is 0. So every decade ends where the next one begins, and the largest number is exact.
+// block8 has 7 such bits below a sign, from 10^-6 on; block8u 8, from 10^-7 on.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "models/core/dtype.h"
+
+namespace meshwright {
+
+// What codes stand for, and from where on: a number has the code that as many limits, from
+// limits[1] on, are below its magnitude.
+struct BlockCodes {
+  float values[256] = {}, limits[256] = {};
+};
+
+constexpr double magnitude_of_code(std::uint32_t code, int bits) {
+  constexpr double decades[] = {1, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7};
+  if (code == 0) return 0;
+  const int behind = std::bit_width(code) - 1;
+  const double parts = std::uint32_t{1} << behind;
+  return decades[bits - 1 - behind] * (0.1 + 0.9 * (code - parts + 1) / parts);
+}
+
+// Between two codes is the middle. What has no sign is 0 only where it was: a second moment
+// divides.
+constexpr BlockCodes block_codes(Dtype dtype) {
+  const int bits = dtype == Dtype::block8 ? 7 : 8;
+  BlockCodes codes;
+  for (std::uint32_t code = 1; code < std::uint32_t{1} << bits; ++code) {
+    const double value = magnitude_of_code(code, bits), before = magnitude_of_code(code - 1, bits);
+    codes.values[code] = static_cast<float>(value);
+    if (bits == 7) codes.values[code + 128] = -codes.values[code];
+    codes.limits[code] = bits == 8 && code == 1 ? 0 : static_cast<float>((before + value) / 2);
+  }
+  return codes;
+}
+
+// Of numbers that begin a block; the codes of a last one that are not needed become 0. Numbers that
+// were in blocks come back to the same bits.
+void widen_blocks(const void* from, Dtype dtype, std::int64_t count, float* to);
+void narrow_to_blocks(const float* from, Dtype dtype, std::int64_t count, void* to);
+
+// The code of a number between -1 and 1, by looking at all of them: what the above is tested
+// against. The smaller of two magnitudes that are as near.
+std::uint8_t reference_code(float x, Dtype dtype);
+
+}  // namespace meshwright
