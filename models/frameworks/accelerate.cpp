@@ -44,6 +44,9 @@ constexpr Limit own[] = {
        p.parallelism.keeps_gathered = p.parallelism.zero_stage == 2;
        p.parallelism.zero_stage = 3;
      }},
+    {"parallelism.context_exchange", "exchanges keys and values (allgather, alltoall)",
+     [](const Plan& p, const Model&) { return !p.parallelism.exchanges_heads(); },
+     [](Plan& p, const Model&) { p.parallelism.context_exchange = ContextExchange::all_gather; }},
     {"parallelism.shard", "shards over whole groups of context ranks",
      [](const Plan& p, const Model&) {
        return p.parallelism.shard == 1 || p.parallelism.shard % p.parallelism.context == 0;

@@ -61,9 +61,14 @@ constexpr Limit own[] = {
     {"training.fp8_gathers", "gathers weights in 16 bits",
      [](const Plan& p, const Model&) { return !p.training.fp8_gathers; },
      [](Plan& p, const Model&) { p.training.fp8_gathers = false; }},
-    {"parallelism.context", "shares sequences by heads (Ulysses), not in a ring; 1",
-     [](const Plan& p, const Model&) { return p.parallelism.context == 1; },
-     [](Plan& p, const Model&) {
+    {"parallelism.context_exchange", "exchanges heads (Ulysses: all_to_all)",
+     [](const Plan& p, const Model&) {
+       return p.parallelism.context == 1 || p.parallelism.exchanges_heads();
+     },
+     [](Plan& p, const Model& m) {
+       const int ranks = p.parallelism.tensor * p.parallelism.context;
+       p.parallelism.context_exchange = ContextExchange::all_to_all;
+       if (m.heads % ranks == 0 && m.kv_heads % ranks == 0) return;
        p.parallelism.data *= p.parallelism.context;
        p.parallelism.context = 1;
      }},

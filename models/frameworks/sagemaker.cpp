@@ -52,7 +52,7 @@ constexpr Limit version_1_rows[] = {
      [](Plan& p, const Model&) {
        p.parallelism.data *= p.parallelism.context;
        p.parallelism.context = 1;
-       p.parallelism.context_gathers = false;
+       p.parallelism.context_exchange = ContextExchange::p2p;
      }},
     {"parallelism.expert", "has no expert ranks beside stages",
      [](const Plan& p, const Model&) { return has_no_stages(p) || p.parallelism.expert == 1; },

@@ -80,7 +80,7 @@ constexpr Limit rows[] = {
     MESHWRIGHT_MUST_BE("parallelism.tensor_batch", "gives all tensor ranks the same sequences",
                        parallelism.tensor_batch_own, false),
     MESHWRIGHT_MUST_BE("parallelism.context_exchange", "sends keys and values around the ring",
-                       parallelism.context_gathers, false),
+                       parallelism.context_exchange, ContextExchange::p2p),
     MESHWRIGHT_MUST_BE("parallelism.shard_layout", "cuts sharded buffers flat",
                        parallelism.shard_whole, false),
     {"parallelism.offload", "moves checkpointed layers only (with recompute `full`)",
@@ -227,7 +227,7 @@ void settle_as_smp(Plan& plan, const Model&) {
     p.tensor_layout = TensorLayout::megatron;
     p.tensor_chunks = 1;
   }
-  if (p.context == 1) p.context_gathers = false;
+  if (p.context == 1) p.context_exchange = ContextExchange::p2p;
   if (p.expert == 1) p.overlap_expert = false;
   if (p.pipeline > 1) return;
   plan.training.fuse_gradient_accumulation = false;  // there is one micro-batch

@@ -13,6 +13,16 @@ namespace meshwright {
 // Sinks are in a softmax once: where its sum over the keys of all ranks begins.
 inline bool adds_sinks(const Attributes& a) { return a.sinks && a.ring_step <= 0; }
 
+// The first of an attention's heads among those of its rank of the tensor group, which the ranks of
+// the context group may share.
+constexpr std::int64_t first_own_head(const Attributes& a, int context_rank) {
+  return a.head_parts == 1 ? 0 : std::int64_t{context_rank} * a.heads;
+}
+// The same among those of the model.
+constexpr std::int64_t first_head_of(const Attributes& a, int tensor_rank, int context_rank) {
+  return std::int64_t{tensor_rank} * a.head_parts * a.heads + first_own_head(a, context_rank);
+}
+
 // The place in the sequence of the first token of each half of what `rank` holds.
 constexpr std::int64_t context_half_begin(int degree, int rank, std::int64_t held, int half) {
   return (half == 0 ? rank : 2 * degree - 1 - rank) * (held / 2);
@@ -24,6 +34,15 @@ constexpr std::int64_t context_position(int degree, int rank, std::int64_t held,
   if (degree == 1) return token;
   const int half = token < held / 2 ? 0 : 1;
   return context_half_begin(degree, rank, held, half) + token - half * (held / 2);
+}
+
+// Of the tokens of all ranks, those of rank 0 first: the row of row `row` in whole sequences, of
+// which each rank holds `held` tokens.
+constexpr std::int64_t context_row(int degree, std::int64_t held, std::int64_t batch,
+                                   std::int64_t row) {
+  const std::int64_t own = row % (batch * held);
+  return own / held * held * degree +
+         context_position(degree, static_cast<int>(row / (batch * held)), held, own % held);
 }
 
 }  // namespace meshwright

@@ -62,6 +62,12 @@ enum class Op : std::uint8_t {
   context_attention,  // q or qkv, kv, (y, saved; or, at the first step, sinks) -> y, saved: adds
                       // what attending to the kv of the rank `ring_step` before gives (of all, < 0)
                       // to what earlier steps gave
+  // or each has some heads of whole sequences
+  context_exchange,   // [C*rows,n] -> part j to rank j of the context group, from which part j
+                      // comes; its own gradient
+  parts_to_sequence,  // [C*rows,n], the tokens of rank 0, of rank 1, ... -> in the order of the
+                      // sequences (context.h); gradient: sequence_to_parts
+  sequence_to_parts,  // the inverse; gradient: parts_to_sequence
   // rows of which every rank has a share of the columns (tensor layout `memory`); w = own columns
   norm_stats,  // x[rows,w] -> [2,rows] f32: mean of own columns, sum of (x - mean)^2
   norm_parts,  // x[rows,w], weight[w], (bias[w]), stats of all ranks [T*2,rows] -> y, and saved

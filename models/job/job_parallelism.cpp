@@ -108,7 +108,8 @@ void warn_about_effects(const Fields& fields, Job& job) {
        "offload_horizon", "no effect while offload is none"},
       {p.offload_horizon != 0 && p.offload == Offload::optimizer, "offload_horizon",
        "no effect while offload is optimizer"},
-      {p.context_gathers && p.context == 1 && !job.is_auto("parallelism.context"),
+      {p.context_exchange != ContextExchange::p2p && p.context == 1 &&
+           !job.is_auto("parallelism.context"),
        "context_exchange", "no effect while context is 1"}};
   for (const auto& [is_given, key, text] : warnings)
     if (is_given) warn(job, fields, key, text);
@@ -158,11 +159,12 @@ Keys parallelism_keys(Parallelism& p) {
        "i and 2·context−1−i of 2·context, so that causal masks give all ranks equal work. Needs "
        "`flash` or `flash2` attention and a causal model's own head (`lm`); gradients and sharded "
        "states are those of data × context ranks. *auto* takes chunks of 128 tokens or more"},
-      {"context_exchange", choice("context exchange", {"p2p", "all_gather"}, p.context_gathers),
-       any, plain, "",
-       "how attention gets the keys and values of the other ranks: around the ring of the context "
-       "group beside the attention to those that are there (again in the backward, with their "
-       "gradients), or all at once"},
+      {"context_exchange", choice("context exchange", context_exchange_names(), p.context_exchange),
+       any, may_be_auto, "",
+       "`p2p`: keys and values go around the ring of the context group, beside the attention to "
+       "those that are there (again in the backward, with their gradients). `all_gather`: all at "
+       "once. `all_to_all` (DeepSpeed-Ulysses): each rank gets some heads of whole sequences, and "
+       "gives their outputs back; tensor × context divides heads and kv_heads"},
       {"expert", &p.expert, degree, may_be_auto, "",
        "consecutive ranks that share the [experts](#experts); divides data and `experts`; `shard` "
        "divides data ÷ expert, or exceeds it"},

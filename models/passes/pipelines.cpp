@@ -19,6 +19,7 @@
 #include "models/passes/graph/quantize.h"
 #include "models/passes/graph/simplify.h"
 #include "models/passes/pass.h"
+#include "models/passes/split/exchange_heads.h"
 #include "models/passes/split/overlap_tensor.h"
 #include "models/passes/split/pad_vocabulary.h"
 #include "models/passes/split/ring_attention.h"
@@ -37,6 +38,11 @@ constexpr Pass training_list[] = {
      split_context},
     {"split_tensors", "before backward: a communication's gradient is its conjugate",
      split_tensors},
+    {"exchange_heads",
+     "after the tensor group has its heads; before backward: an exchange's gradient is an "
+     "exchange, "
+     "and what came of it is kept",
+     exchange_heads},
     {"split_experts", "before backward: an exchange's gradient is an exchange", split_experts},
     {"add_adapters",
      "after the splits: an adapter is cut as its layer is, and adds no communication",

@@ -41,6 +41,11 @@ const std::vector<std::string>& tensor_layout_names() {
   return names;
 }
 
+const std::vector<std::string>& context_exchange_names() {
+  static const std::vector<std::string> names = {"p2p", "all_gather", "all_to_all"};
+  return names;
+}
+
 const std::vector<std::string>& offload_names() {
   static const std::vector<std::string> names = {"none", "activations", "layers", "optimizer"};
   return names;

@@ -44,6 +44,13 @@ enum class Offload : std::uint8_t {
   optimizer     // masters and moments, from one step's end to the next one's
 };
 
+// How attention gets what the other ranks of a context group have.
+enum class ContextExchange : std::uint8_t {
+  p2p,         // keys and values go around the ring (models/passes/split/ring_attention.h)
+  all_gather,  // keys and values, all at once
+  all_to_all  // each rank gets some heads of whole sequences (models/passes/split/exchange_heads.h)
+};
+
 // When the gradients of a micro-batch are summed over the replicas.
 enum class ReduceGradients : std::uint8_t {
   usual,  // job file: default. What reduces_each_micro_batch() says
@@ -128,7 +135,7 @@ struct Parallelism {
   bool names_every_unit = false;  // manual_stage is a saved partition: no unit may be missing in it
   TensorLayout tensor_layout = TensorLayout::megatron;
   bool tensor_batch_own = false;
-  bool context_gathers = false;  // keys and values by all-gather, not around the ring
+  ContextExchange context_exchange = ContextExchange::p2p;
   // Context attention as compiled PyTorch has it (ring_attention.h). No key: what runs here goes
   // around the ring with the keys' own heads.
   bool context_of_pytorch = false;
@@ -149,6 +156,9 @@ struct Parallelism {
   Degrees degrees() const { return {pipeline, tensor, data, context, shard, expert}; }
   StageLayout stage_layout() const {
     return {pipeline, virtual_stages, schedule_info(schedule).stage_shape};
+  }
+  bool exchanges_heads() const {
+    return context > 1 && context_exchange == ContextExchange::all_to_all;
   }
   bool operator==(const Parallelism&) const = default;
 };
@@ -231,6 +241,7 @@ const std::vector<std::string>& optimizer_names();
 const std::vector<std::string>& master_weights_names();  // fp32 remainders none
 const std::vector<std::string>& attention_names();
 const std::vector<std::string>& tensor_layout_names();     // megatron speed memory
+const std::vector<std::string>& context_exchange_names();  // p2p all_gather all_to_all
 const std::vector<std::string>& offload_names();           // none activations layers optimizer
 const std::vector<std::string>& reduce_gradients_names();  // default each last
 const std::vector<std::string>& compiler_names();

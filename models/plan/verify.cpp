@@ -105,6 +105,18 @@ void check_tensor(const Plan& plan, const ModelSizes& model) {
   check_tensor_shares(plan);
 }
 
+void check_exchanged_heads(const Plan& plan, const ModelSizes& model) {
+  const int tensor = plan.parallelism.tensor, context = plan.parallelism.context;
+  const int common = std::gcd(model.heads, model.kv_heads);
+  if (common % (tensor * context) == 0) return;
+  if (common % tensor != 0) return;  // check_tensor says so
+  refuse("parallelism/context_exchange",
+         fmt::format("'all_to_all' gives each of {} ranks some of the heads of a tensor rank: {} "
+                     "of queries and {} of keys and values; use 'p2p' or 'all_gather', or context ",
+                     context, model.heads / tensor, model.kv_heads / tensor),
+         divisors_of(common / tensor));
+}
+
 // Each rank holds two chunks of a sequence (models/graph/context.h), and merges what it attends to
 // by log-sum-exps.
 void check_context(const Plan& plan, const ModelSizes& model) {
@@ -125,6 +137,7 @@ void check_context(const Plan& plan, const ModelSizes& model) {
                        "multiple of {}, or context ",
                        length, context, 2 * context, 2 * context),
            divisors_of(length % 2 == 0 ? length / 2 : 1));
+  if (plan.parallelism.exchanges_heads()) return check_exchanged_heads(plan, model);
   if (plan.training.attention == AttentionKernel::unfused)
     refuse("training/attention",
            "'unfused' keeps whole score matrices, which parallelism.context cuts; use 'flash' or "
@@ -574,8 +587,10 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
             "lamb of a model with experts, each of which has a trust ratio of its own,");
   if (model.latent && p.tensor > 1)
     not_yet("parallelism/tensor", "latent attention cut over a tensor group");
-  if (model.latent && p.context > 1)
-    not_yet("parallelism/context", "latent attention over a context group");
+  if (model.latent && p.context > 1 && !p.exchanges_heads())
+    not_yet("parallelism/context_exchange",
+            fmt::format("'{}' of latent attention (all_to_all is)",
+                        context_exchange_names()[static_cast<std::size_t>(p.context_exchange)]));
   if (model.experts > 0 && p.tensor > 1 && t.optimizer == OptimizerKind::muon)
     not_yet("training/optimizer", "muon of experts that a tensor group cuts");
   if (t.optimizer == OptimizerKind::muon && plan.shard_group() > 1 && !p.shard_whole)

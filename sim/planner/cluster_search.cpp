@@ -129,7 +129,8 @@ ClusterSearch::Kind ClusterSearch::kind_of(const Candidate& candidate) {
           candidate.keeps_gathered ? 1 : candidate.zero_stage,
           candidate.shard > 1,
           surveyor_.bounds().reduces_each(candidate),
-          candidate.context > 1};
+          candidate.context > 1,
+          candidate.context_exchange};
 }
 
 double ClusterSearch::expected_s(const Entry& entry) {

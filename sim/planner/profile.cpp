@@ -270,6 +270,7 @@ const Messages& Profiles::messages(const Candidate& candidate) {
 Profiles::Key Profiles::key_of(const Candidate& candidate, Recompute recompute) {
   return {candidate.tensor,
           candidate.context,
+          candidate.context_exchange,
           candidate.micro_batch,
           recompute,
           offloaded_activations(candidate),

@@ -85,7 +85,7 @@ struct Messages {
 enum class Blocks : std::uint8_t { as_precision, in_bf16 };
 
 // Profiles of one model on one cluster, each made when it is first asked for, once per (tensor,
-// context, micro_batch, recompute, offload, sequence_parallel, expert, compiler, whether backwards
+// context, its exchange, micro_batch, recompute, offload, sequence_parallel, expert, compiler, whether backwards
 // are split, tensor_chunks), all blocks alike. What is returned stays where it is. Several threads
 // may ask. Of what the plan leaves to the compiler (models/compile), times and costs are those of a
 // plan with memory enough, bytes those of the plan that takes least.
@@ -107,7 +107,8 @@ class Profiles {
   std::size_t count() const { return profiles_.size() + kept_.size() + stages_.size(); }
 
  private:
-  using Key = std::tuple<int, int, int, Recompute, Offload, bool, int, CompilerLevel, bool, int>;
+  using Key = std::tuple<int, int, ContextExchange, int, Recompute, Offload, bool, int,
+                         CompilerLevel, bool, int>;
   static Key key_of(const Candidate& candidate, Recompute recompute);
   Plan plan_of(const Candidate& candidate, Recompute recompute) const;
   Plan fastest_of(const Candidate& candidate, Recompute recompute) const;

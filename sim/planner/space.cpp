@@ -76,7 +76,10 @@ class Enumerator {
           shape.tensor = tensor;
           shape.context = context;
           shape.data = static_cast<int>(ranks_ / model);
-          split(shape);
+          for (const ContextExchange exchange : exchanges(context)) {
+            shape.context_exchange = exchange;
+            split(shape);
+          }
         }
     if (space_.enumerated == 0) reject("the fixed degrees do not multiply to the ranks");
     return std::move(space_);
@@ -88,18 +91,34 @@ class Enumerator {
     space_.rejected[reason] += count;
   }
 
-  // Sequences are cut where a causal model predicts every token, into twice as many chunks.
+  // Sequences are cut where a causal model predicts every token, into twice as many chunks. Scores
+  // in memory and latent attention need whole ones.
   std::vector<int> contexts() const {
     const int length = base_.training.sequence_length;
-    const bool cuts = job_.model.is_causal() && job_.model.head == Head::lm && !sizes_.latent &&
+    const bool needs_whole =
+        sizes_.latent || base_.training.attention == AttentionKernel::unfused;
+    const bool cuts = job_.model.is_causal() && job_.model.head == Head::lm &&
                       (sizes_.experts == 0 || (sizes_.dropless && !sizes_.balances)) &&
-                      base_.training.attention != AttentionKernel::unfused;
+                      (!needs_whole || may_exchange_heads());
     std::vector<int> found = {1};
     for (const int degree : divisors(ranks_))
       if (cuts && degree > 1 && length % (2 * degree) == 0 &&
           length / (2 * degree) >= least_chunk_tokens)
         found.push_back(degree);
     return found;
+  }
+
+  bool may_exchange_heads() const {
+    return job_.is_auto("parallelism.context_exchange") ||
+           base_.parallelism.context_exchange == ContextExchange::all_to_all;
+  }
+
+  std::vector<ContextExchange> exchanges(int context) const {
+    const ContextExchange given = base_.parallelism.context_exchange;
+    if (context == 1) return {given};
+    return choices(
+        job_, "parallelism.context_exchange", given,
+        {ContextExchange::p2p, ContextExchange::all_gather, ContextExchange::all_to_all});
   }
 
   bool tensor_divides(int tensor) const {
@@ -114,6 +133,9 @@ class Enumerator {
     if (!job_.is_auto("parallelism.data") && shape.data != base_.parallelism.data) return;
     if (!tensor_divides(shape.tensor))
       return reject("tensor does not divide heads, hidden and ffn");
+    if (shape.context > 1 && shape.context_exchange == ContextExchange::all_to_all &&
+        std::gcd(sizes_.heads, sizes_.kv_heads) % (shape.tensor * shape.context) != 0)
+      return reject("tensor x context does not divide the heads that all_to_all exchanges");
     if (shape.pipeline > 1 && shape.pipeline > units_to_cut(sizes_.layers))
       return reject("more stages than layers, embedding and head");
     if (batch % shape.data != 0) return reject("data does not divide the global batch");
@@ -440,7 +462,8 @@ class Enumerator {
     for (int stage = is_open ? 0 : p.zero_stage; stage <= (is_open ? 3 : p.zero_stage); ++stage) {
       sharded.zero_stage = stage;
       problem = limit_against(sharded, {"model", "parallelism.pipeline", "parallelism.tensor",
-                                        "parallelism.context", "parallelism.expert"});
+                                        "parallelism.context", "parallelism.context_exchange",
+                                        "parallelism.expert"});
       if (problem.empty()) return {};
     }
     return problem;
@@ -575,6 +598,7 @@ Plan to_plan(const Candidate& candidate, const Plan& base) {
   p.tensor = candidate.tensor;
   p.data = candidate.data;
   p.context = candidate.context;
+  p.context_exchange = candidate.context_exchange;
   p.expert = candidate.expert;
   p.shard = candidate.shard;
   p.virtual_stages = candidate.virtual_stages;

@@ -18,6 +18,7 @@ namespace meshwright {
 // What a plan takes from the search; all else comes from the job.
 struct Candidate {
   int pipeline = 1, tensor = 1, context = 1, data = 1, expert = 1;
+  ContextExchange context_exchange = ContextExchange::p2p;
   int micro_batch = 1;
   int virtual_stages = 1;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
@@ -70,7 +71,7 @@ struct Kernels {
 };
 
 struct Branch {
-  Candidate shape;  // its degrees and micro-batch
+  Candidate shape;  // its degrees, micro-batch and context exchange
   std::vector<PipelineCut> cuts;
   std::vector<Sharding> shardings;
   std::vector<Saving> savings;

@@ -89,7 +89,9 @@ void draw_parallelism(Draw& draw, bool experts, Plan& plan) {
                                   ReduceGradients::each, ReduceGradients::last});
     p.keeps_gathered = p.zero_stage == 3 && draw.rarely();
     p.reduce_bucket_bytes = draw.of<std::int64_t>({0, 5'000, 8'192, 1 << 30});
-    p.context_gathers = p.context > 1 && draw.of({false, true});
+    if (p.context > 1)
+      p.context_exchange =
+          draw.of({ContextExchange::p2p, ContextExchange::all_gather, ContextExchange::all_to_all});
   }
   if (draw.rarely()) nothing_overlaps(plan);
   if (draw.rarely())

@@ -30,6 +30,24 @@ constexpr Variant context_variants[] = {
     {{1, 1, 2, 4, 2, 1, 2}, nothing},
     {{1, 1, 2, 4, 3, 1, 2}, nothing},
     {{1, 1, 2, 4, 3, 1, 2}, in_pairs},
+    {{1, 1, 1, 4, 0, 1, 2}, heads_exchanged},
+    {{1, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, drops>},
+    {{1, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, unfused>},
+    {{1, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, unfused, eager, drops>},
+    {{1, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, pruned>},
+    {{1, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, selective>},
+    {{1, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, full, pruned>},
+    {{1, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, budget<60>, pruned>},
+    {{1, 1, 1, 4, 3, 1, 2}, heads_exchanged},
+    {{1, 1, 1, 4, 0, 1, 4}, heads_exchanged},
+    {{1, 1, 1, 4, 2, 1, 4}, all_of<heads_exchanged, in_pairs, pruned>},
+    {{1, 2, 1, 4, 0, 1, 2}, heads_exchanged},
+    {{1, 2, 1, 4, 0, 1, 2}, all_of<heads_exchanged, rows, pruned>},
+    {{1, 2, 1, 4, 0, 1, 2}, all_of<heads_exchanged, layout_of<TensorLayout::memory>>},
+    {{2, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, full>},
+    {{2, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, zero_bubble>},
+    {{2, 1, 1, 4, 0, 2, 2}, heads_exchanged},
+    {{1, 1, 2, 4, 1, 1, 2}, heads_exchanged},
 };
 
 Plan ring(const Model& model, const World& world) {
@@ -53,8 +71,11 @@ TEST_CASE_ON_RANKS("ALiBi, packed heads and grouped queries see places in the se
   for (const char* family : {"bloom", "mpt", "llama"}) {
     Model model = small_model(family);
     if (family == std::string("llama")) model.kv_heads = 2;
-    const Plan plan = ring(model, world);
+    Plan plan = ring(model, world);
     INFO(family);
+    check_plan(model, plan, world);
+    if (model.kv_heads % world.size() != 0) continue;
+    heads_exchanged(plan);
     check_plan(model, plan, world);
   }
 }

@@ -87,12 +87,22 @@ constexpr Variant cut_variants[] = {
 
 // Where experts take as many tokens as choose them, a context group may share each sequence.
 constexpr Variant context_variants[] = {
-    {{1, 1, 1, 4, 0, 1, 2}, nothing},    {{1, 1, 1, 4, 0, 1, 2}, all_of<gathers, full>},
-    {{1, 1, 1, 4, 0, 1, 2}, experts<2>}, {{1, 1, 1, 4, 3, 1, 2}, experts<2>},
-    {{1, 1, 2, 4, 0, 1, 2}, nothing},    {{1, 1, 2, 4, 0, 1, 2}, experts<2>},
-    {{1, 1, 2, 4, 1, 1, 2}, experts<4>}, {{1, 1, 2, 4, 3, 1, 2}, experts<2>},
-    {{2, 1, 1, 4, 0, 1, 2}, experts<2>}, {{1, 2, 1, 4, 0, 1, 2}, all_of<experts<2>, rows>},
+    {{1, 1, 1, 4, 0, 1, 2}, nothing},
+    {{1, 1, 1, 4, 0, 1, 2}, all_of<gathers, full>},
+    {{1, 1, 1, 4, 0, 1, 2}, experts<2>},
+    {{1, 1, 1, 4, 3, 1, 2}, experts<2>},
+    {{1, 1, 2, 4, 0, 1, 2}, nothing},
+    {{1, 1, 2, 4, 0, 1, 2}, experts<2>},
+    {{1, 1, 2, 4, 1, 1, 2}, experts<4>},
+    {{1, 1, 2, 4, 3, 1, 2}, experts<2>},
+    {{2, 1, 1, 4, 0, 1, 2}, experts<2>},
+    {{1, 2, 1, 4, 0, 1, 2}, all_of<experts<2>, rows>},
     {{1, 2, 1, 4, 1, 1, 2}, experts<2>},
+    {{1, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, full>},
+    {{1, 1, 1, 4, 3, 1, 2}, all_of<heads_exchanged, experts<2>>},
+    {{2, 1, 1, 4, 0, 1, 2}, heads_exchanged},
+    {{1, 1, 2, 4, 0, 1, 2}, all_of<heads_exchanged, experts<2>>},
+    {{1, 2, 1, 4, 0, 1, 2}, all_of<heads_exchanged, rows>},
 };
 
 // visit(plan), of as many ranks as there are; by SGD.
@@ -106,6 +116,10 @@ void for_expert_variants(const Model& model, const Visit& visit,
     if (variant.degrees.data == 4) plan.training.micro_batch = 1;
     plan.training.optimizer = OptimizerKind::sgd;
     variant.change(plan);
+    const Parallelism& p = plan.parallelism;
+    if (p.exchanges_heads() && model.kv_heads % (p.tensor * p.context) != 0) continue;
+    if (model.kv_lora_rank > 0 && (p.tensor > 1 || (p.context > 1 && !p.exchanges_heads())))
+      continue;
     INFO(describe(plan));
     visit(plan);
   }
@@ -188,7 +202,8 @@ TEST_CASE_ON_RANKS("experts that a tensor group cuts train like one process", "[
 
 TEST_CASE_ON_RANKS("experts of tokens that a context group shares train like one process",
                    "[agree][mpi]") {
-  for (const char* name : {"mixtral", "glm4_moe", "gpt_oss", "llama4"}) {
+  for (const char* name :
+       {"mixtral", "glm4_moe", "gpt_oss", "llama4", "deepseek_v2", "deepseek_v3"}) {
     Model model = with_four_layers(name);
     if (model.experts % 4 != 0) model.experts = 4, model.experts_per_token = 2;
     model.expert_dropless = true;

@@ -130,6 +130,14 @@ constexpr Variant newer[] = {{{1, 2, 1}, nothing},
                              {{1, 2, 1, 4, 0, 1, 2}, rows},
                              {{2, 1, 2, 4, 2, 2}, nothing}};
 
+// Each rank of a context group has some of the heads.
+constexpr Variant exchanged[] = {{{1, 1, 1, 4, 0, 1, 2}, heads_exchanged},
+                                 {{1, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, full, pruned>},
+                                 {{1, 1, 1, 4, 3, 1, 2}, all_of<heads_exchanged, drops>},
+                                 {{2, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, selective>},
+                                 {{1, 2, 1, 4, 0, 1, 2}, all_of<heads_exchanged, rows>},
+                                 {{1, 1, 1, 4, 0, 1, 4}, heads_exchanged}};
+
 constexpr SmallDegrees cases[] = {
     {1, 1, 2},       {1, 2, 1},       {2, 1, 1},       {1, 1, 2, 2, 1}, {1, 1, 2, 2, 2},
     {1, 1, 2, 2, 3}, {2, 2, 1},       {2, 1, 2},       {1, 2, 2, 2, 1}, {2, 1, 2, 4, 1},
@@ -174,6 +182,24 @@ TEST_CASE_ON_RANKS("decoders after Llama train alike", "[agree][mpi]") {
       check_plan(model, plan, world);
     }
   }
+}
+
+TEST_CASE_ON_RANKS("decoders whose heads are exchanged train alike", "[agree][mpi]") {
+  World& world = test_world();
+  int trained = 0;
+  for (const char* name : {"gpt_neo", "bloom", "mpt", "falcon-40b", "gemma2", "gemma3", "qwen3",
+                           "mistral", "stablelm"})
+    for (const Variant& variant : exchanged) {
+      if (ranks_of(variant.degrees) != world.size()) continue;
+      const Model model = golden_model(name);
+      if (model.kv_heads % (variant.degrees.tensor * variant.degrees.context) != 0) continue;
+      Plan plan = plan_of(model, variant.degrees);
+      variant.change(plan);
+      INFO(name << " " << describe(plan));
+      check_plan(model, plan, world);
+      ++trained;
+    }
+  CHECK((world.size() == 1 || trained > 4));
 }
 
 // A key that all heads share is not cut.

@@ -57,7 +57,7 @@ class Generator {
     training.compiler = graph_.compiler;
     training.fuse_gradient_accumulation = !draw_.one_in(4);
     plan_.parallelism.context = in_ring_ ? 2 : 1;
-    plan_.parallelism.context_gathers = draw_.one_in(2);
+    if (draw_.one_in(2)) plan_.parallelism.context_exchange = ContextExchange::all_gather;
     if (draw_.one_in(4)) plan_.parallelism.schedule = ScheduleKind::zero_bubble;
   }
 
@@ -145,11 +145,11 @@ class Generator {
     return apply(Op::dropout, {x}, a);
   }
 
-  // What a tensor group's operations between two others come to on one rank: nothing.
+  // What a group's operations between two others come to on one rank: nothing, or another order.
   int wander(int x) {
     if (!draw_.one_in(4)) return x;
     Attributes a = attributes();
-    switch (draw_.below(8)) {
+    switch (draw_.below(9)) {
       case 0:
         return apply(Op::tensor_copy, {x});
       case 1:
@@ -167,9 +167,24 @@ class Generator {
         return draw_.one_in(4) ? x : apply(Op::parts_to_columns, {x}, a);
       case 6:
         return apply(Op::parts_to_columns, {x});
+      case 7:
+        return reorder(x);
       default:
         return dropout(x);
     }
+  }
+
+  // Tokens of a context group in the order of their sequences, and back.
+  int reorder(int x) {
+    if (graph_.tensor(x).type.shape[0] != rows()) return x;
+    Attributes a = attributes();
+    if (length_ % 4 == 0) a.context_degree = 2, a.sequence_length /= 2;
+    for (int times = draw_.below(3); times > 0; --times) x = apply(Op::context_exchange, {x}, a);
+    const bool to_sequence = draw_.one_in(2);
+    x = apply(to_sequence ? Op::parts_to_sequence : Op::sequence_to_parts, {x}, a);
+    return draw_.one_in(2)
+               ? x
+               : apply(to_sequence ? Op::sequence_to_parts : Op::parts_to_sequence, {x}, a);
   }
 
   int norm(int x, const std::string& part) {

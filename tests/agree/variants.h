@@ -37,7 +37,10 @@ inline void interleaved_zero_bubble(Plan& plan) {
   plan.parallelism.schedule = ScheduleKind::interleaved_zero_bubble;
 }
 inline void zero_bubble_v(Plan& plan) { plan.parallelism.schedule = ScheduleKind::zero_bubble_v; }
-inline void gathers(Plan& plan) { plan.parallelism.context_gathers = true; }
+inline void gathers(Plan& plan) { plan.parallelism.context_exchange = ContextExchange::all_gather; }
+inline void heads_exchanged(Plan& plan) {
+  plan.parallelism.context_exchange = ContextExchange::all_to_all;
+}
 inline void own_batches(Plan& plan) { plan.parallelism.tensor_batch_own = true; }
 template <TensorLayout layout>
 void layout_of(Plan& plan) {

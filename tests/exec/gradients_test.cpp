@@ -338,10 +338,10 @@ TEST_CASE("no operation lacks a test of its gradient", "[exec][backends]") {
       Op::dispatch_grad,
       Op::combine_grad,
       Op::fused};  // of what it is made of: random_graph_test.cpp
-  const std::set<Op> moves_data = {Op::tensor_copy,      Op::tensor_reduce,  Op::sequence_gather,
-                                   Op::sequence_scatter, Op::sequence_slice, Op::stats_gather,
-                                   Op::context_shift,    Op::context_gather, Op::context_scatter,
-                                   Op::expert_exchange,  Op::tensor_maximum};
+  const std::set<Op> moves_data = {Op::tensor_copy,      Op::tensor_reduce,    Op::sequence_gather,
+                                   Op::sequence_scatter, Op::sequence_slice,   Op::stats_gather,
+                                   Op::context_shift,    Op::context_gather,   Op::context_scatter,
+                                   Op::expert_exchange,  Op::context_exchange, Op::tensor_maximum};
   // A pass puts them into graphs that are differentiated already: eight_bits_test.cpp.
   const std::set<Op> rounds_to_8_bits = {Op::amax, Op::quantize, Op::transpose};
   const std::set<Op> counts = {Op::count_choices};  // experts_test.cpp

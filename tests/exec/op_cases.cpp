@@ -90,7 +90,8 @@ void add_row_cases(std::vector<Case>& cases, const Sizes& z) {
   cases.push_back({"dropout", Op::dropout, dropping, {x}, {{rows, h}}});
 }
 
-// Columns handed out to three ranks: one segment, or queries, keys and values.
+// Columns handed out to three ranks: one segment, or queries, keys and values. Their tokens in the
+// order of whole sequences.
 void add_part_cases(std::vector<Case>& cases, const Sizes& z) {
   const std::int64_t rows = z.batch * z.length, w = z.width;
   Attributes a = sequences(z.batch, z.length);
@@ -102,6 +103,11 @@ void add_part_cases(std::vector<Case>& cases, const Sizes& z) {
     cases.push_back({"columns_to_parts" + what, Op::columns_to_parts, a, {{columns}}, {parts}});
     cases.push_back({"parts_to_columns" + what, Op::parts_to_columns, a, {{parts}}, {columns}});
   }
+  a.context_degree = 3;
+  a.sequence_length = 2 * z.length;
+  const Shape tokens{6 * rows, w};
+  cases.push_back({"parts_to_sequence", Op::parts_to_sequence, a, {{tokens}}, {tokens}});
+  cases.push_back({"sequence_to_parts", Op::sequence_to_parts, a, {{tokens}}, {tokens}});
 }
 
 void add_loss_cases(std::vector<Case>& cases, const Sizes& z) {
@@ -406,6 +412,11 @@ std::vector<Case> device_cases() {
 
 namespace {
 
+template <Op inverse>
+Inputs moved_back(Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
+  return r.run(inverse, c.attributes, {&dy}, {in[0].type.shape});
+}
+
 const OpRule rules[] = {
     {Op::embedding,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
@@ -464,14 +475,10 @@ const OpRule rules[] = {
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return Inputs{dy, r.run(Op::bias_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
      }},
-    {Op::columns_to_parts,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
-       return r.run(Op::parts_to_columns, c.attributes, {&dy}, {in[0].type.shape});
-     }},
-    {Op::parts_to_columns,
-     [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
-       return r.run(Op::columns_to_parts, c.attributes, {&dy}, {in[0].type.shape});
-     }},
+    {Op::columns_to_parts, moved_back<Op::parts_to_columns>},
+    {Op::parts_to_columns, moved_back<Op::columns_to_parts>},
+    {Op::parts_to_sequence, moved_back<Op::sequence_to_parts>},
+    {Op::sequence_to_parts, moved_back<Op::parts_to_sequence>},
     {Op::rope,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
        return r.run(Op::rope_grad, c.attributes, {&dy}, {in[0].type.shape});

@@ -163,7 +163,7 @@ json draw_parallelism(Draw& draw, const json& model, int ranks) {
   p["tensor"] = tensor;
   if (context > 1) {
     p["context"] = context;
-    p["context_exchange"] = draw.word({"p2p", "all_gather"});
+    p["context_exchange"] = draw.word({"p2p", "all_gather", "all_to_all"});
   }
   p["data"] = data;
   if (model["family"] == "mixtral" && draw.chance(0.6))

@@ -44,6 +44,20 @@ TEST_CASE("accelerate's FSDP of both versions", "[interop]") {
   CHECK(second["training"]["loss_scale"]["window"] == 2000);
 }
 
+TEST_CASE("accelerate's sequence ranks exchange heads, its context ranks keys and values",
+          "[interop]") {
+  const auto exchange = [](const std::string& degree) {
+    const json job = imported(
+        "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nfsdp_config:\n"
+        "  fsdp_version: 2\nparallelism_config:\n  parallelism_config_dp_shard_size: 4\n  " +
+        degree + "\n");
+    CHECK(job["parallelism"]["context"] == 2);
+    return job["parallelism"]["context_exchange"];
+  };
+  CHECK(exchange("parallelism_config_sp_size: 2") == "all_to_all");
+  CHECK(exchange("parallelism_config_cp_size: 2") == "all_gather");
+}
+
 TEST_CASE("accelerate's plugins for DeepSpeed and Megatron-LM", "[interop]") {
   const json deepspeed = imported(
       "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\ndeepspeed_config:\n"

@@ -79,6 +79,16 @@ TEST_CASE("\"auto\" is what the Trainer's arguments say", "[interop]") {
         std::string::npos);
 }
 
+TEST_CASE("ranks that share sequences in DeepSpeed exchange heads", "[interop]") {
+  const json job = imported({{"train_batch_size", 64},
+                             {"train_micro_batch_size_per_gpu", 2},
+                             {"sequence_parallel_size", 4},
+                             {"zero_optimization", {{"stage", 3}}}});
+  CHECK(job["parallelism"]["context"] == 4);
+  CHECK(job["parallelism"]["context_exchange"] == "all_to_all");
+  CHECK(job["parallelism"]["data"] == 2);
+}
+
 TEST_CASE("batches of DeepSpeed's that contradict are refused", "[interop]") {
   const std::string message = message_of([] {
     imported({{"train_batch_size", 64},

@@ -367,7 +367,8 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
   CHECK(cut("tensor_layout", "speed").tensor_layout == TensorLayout::speed);
   CHECK(cut("tensor_layout", "memory").tensor_layout == TensorLayout::memory);
   CHECK(cut("tensor_batch", "own").tensor_batch_own);
-  CHECK(cut("context_exchange", "all_gather").context_gathers);
+  CHECK(cut("context_exchange", "all_gather").context_exchange == ContextExchange::all_gather);
+  CHECK(cut("context_exchange", "all_to_all").context_exchange == ContextExchange::all_to_all);
   CHECK(cut("shard_layout", "whole").shard_whole);
   CHECK(cut("overlap", {"gradients"}).overlap_gradients);
   CHECK_FALSE(cut("overlap", {"gradients"}).overlap_parameters);

@@ -1,4 +1,6 @@
 // Context parallelism in simulated time: what each rank computes, keeps and sends.
+#include <map>
+
 #include "models/graph/op_table.h"
 #include "sim/collectives/select.h"
 #include "sim/collectives/timing.h"
@@ -58,18 +60,48 @@ ReplayResult replay_of(const Compiled& compiled, const Cluster& cluster, bool fo
 TEST_CASE("each rank of a context group has its share of attention and activations", "[context]") {
   const Compiled whole = compiled_for(long_model(), long_sequences(1), of_ranks(1));
   for (const int context : {2, 4, 8})
-    for (const bool gathers : {false, true}) {
-      INFO("context " << context << " gathers " << gathers);
+    for (const ContextExchange exchange :
+         {ContextExchange::p2p, ContextExchange::all_gather, ContextExchange::all_to_all}) {
+      INFO("context " << context << " exchange " << static_cast<int>(exchange));
       Plan plan = long_sequences(context);
-      plan.parallelism.context_gathers = gathers;
+      plan.parallelism.context_exchange = exchange;
       const Compiled part = compiled_for(long_model(), plan, of_ranks(context));
       CHECK(attention_flops(part.graph) == Approx(attention_flops(whole.graph) / context));
       CHECK(model_flops(part.graph) == Approx(model_flops(whole.graph) / context));
       CHECK(part.stages[0].targets_per_step == whole.stages[0].targets_per_step);
+      double kept = static_cast<double>(whole.stages[0].memory.slots[0].stride) / context;
+      // What attention made of some heads and all tokens, beside the same of all heads and some
+      // tokens: two layers in fp16.
+      if (exchange == ContextExchange::all_to_all) kept += 2.0 * 16384 / context * 2048 * 2;
       CHECK(static_cast<double>(part.stages[0].memory.slots[0].stride) ==
-            Approx(static_cast<double>(whole.stages[0].memory.slots[0].stride) / context)
-                .epsilon(1e-3));
+            Approx(kept).epsilon(1e-3));
     }
+}
+
+TEST_CASE("heads are exchanged there and back in both directions, and waited for", "[context]") {
+  const Cluster four = of_ranks(4);
+  Plan plan = long_sequences(4);
+  plan.parallelism.context_exchange = ContextExchange::all_to_all;
+  const Compiled exchanged = compiled_for(long_model(), plan, four);
+  verify(exchanged.stages);
+  const std::int64_t tokens = 16384 / 4;
+  std::map<std::int64_t, int> exchanges;  // by columns of a token
+  for (const Node& node : exchanged.graph.nodes) {
+    if (node.op != Op::context_exchange) continue;
+    const TensorType& sent = exchanged.graph.tensor(node.inputs[0]).type;
+    CHECK(sent.dtype == Dtype::f16);
+    CHECK(sent.shape[0] == 4 * tokens);
+    ++exchanges[sent.shape[1] * 4];
+  }
+  CHECK(exchanges == std::map<std::int64_t, int>{{2048, 2 * 2}, {3 * 2048, 2 * 2}});
+  double waited = 0;
+  for (const auto& [columns, count] : exchanges)
+    waited += 8 * count *
+              collective_time(Topology(four), CollectiveKind::all_to_all,
+                              {static_cast<double>(tokens * columns * 2)}, {{0, 1, 2, 3}})
+                  .value;
+  const Prediction prediction = predict(exchanged, four);
+  CHECK(prediction.exposed_communication_s >= waited * 0.999);
 }
 
 TEST_CASE("a ring hides behind attention where sequences are long", "[context]") {
@@ -77,7 +109,7 @@ TEST_CASE("a ring hides behind attention where sequences are long", "[context]")
   const Prediction alone = predict(compiled_for(long_model(), long_sequences(1), one), one);
   Plan plan = long_sequences(8);
   const Prediction ring = predict(compiled_for(long_model(), plan, eight), eight);
-  plan.parallelism.context_gathers = true;
+  plan.parallelism.context_exchange = ContextExchange::all_gather;
   const Prediction gathered = predict(compiled_for(long_model(), plan, eight), eight);
   CHECK(ring.step_time_s < alone.step_time_s / 5);
   CHECK(ring.step_time_s > alone.step_time_s / 8);
@@ -122,15 +154,18 @@ TEST_CASE("PyTorch's ring has the keys and values of all heads and waits for the
 }
 
 TEST_CASE("replays with context groups hold together", "[context][replay]") {
+  using enum ContextExchange;
   struct Degrees {
     int pipeline, tensor, context, data, zero;
-    bool gathers;
+    ContextExchange exchange;
     ScheduleKind schedule = ScheduleKind::one_f_one_b;
   };
   for (const MachineCase& machine : machine_cases())
-    for (const Degrees& d : {Degrees{1, 1, 8, 1, 0, false}, Degrees{1, 1, 4, 2, 3, true},
-                             Degrees{1, 2, 4, 1, 2, false}, Degrees{2, 2, 2, 1, 1, true},
-                             Degrees{2, 1, 2, 2, 1, false, ScheduleKind::zero_bubble}}) {
+    for (const Degrees& d : {Degrees{1, 1, 8, 1, 0, p2p}, Degrees{1, 1, 4, 2, 3, all_gather},
+                             Degrees{1, 2, 4, 1, 2, p2p}, Degrees{2, 2, 2, 1, 1, all_gather},
+                             Degrees{2, 1, 2, 2, 1, p2p, ScheduleKind::zero_bubble},
+                             Degrees{1, 1, 4, 2, 3, all_to_all}, Degrees{2, 2, 2, 1, 1, all_to_all},
+                             Degrees{2, 1, 2, 2, 1, all_to_all, ScheduleKind::zero_bubble}}) {
       const Cluster cluster = machine.cluster();
       Plan plan;
       plan.training.micro_batch = 2;
@@ -139,7 +174,7 @@ TEST_CASE("replays with context groups hold together", "[context][replay]") {
       Parallelism& p = plan.parallelism;
       p.pipeline = d.pipeline, p.tensor = d.tensor, p.context = d.context, p.data = d.data;
       p.zero_stage = d.zero;
-      p.context_gathers = d.gathers;
+      p.context_exchange = d.exchange;
       p.schedule = d.schedule;
       INFO(machine.name << " p" << p.pipeline << " t" << p.tensor << " c" << p.context);
       const Compiled compiled = compiled_for(small_model(), plan, cluster);

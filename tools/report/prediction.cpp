@@ -83,6 +83,12 @@ const std::string& offload_word(const Parallelism& p) {
   return offload_names()[static_cast<std::size_t>(p.offload)];
 }
 
+std::string exchange_text(const Parallelism& p, std::string_view space) {
+  if (p.context_exchange == ContextExchange::p2p) return {};
+  return fmt::format("{}{}", space,
+                     context_exchange_names()[static_cast<std::size_t>(p.context_exchange)]);
+}
+
 // What is not as usual for the ZeRO stage.
 std::string reductions_text(const Parallelism& p, std::string_view space) {
   std::string text;
@@ -254,7 +260,7 @@ std::string short_plan_text(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   std::string text =
       fmt::format("p{} t{} d{} mb{}", p.pipeline, p.tensor, p.data, plan.training.micro_batch);
-  if (p.context > 1) text += fmt::format(" c{}", p.context);
+  if (p.context > 1) text += fmt::format(" c{}{}", p.context, exchange_text(p, " "));
   if (p.expert > 1) text += fmt::format(" e{}", p.expert);
   if (p.virtual_stages > 1) text += fmt::format(" v{}", p.virtual_stages);
   const ScheduleKind usual =
@@ -286,6 +292,7 @@ std::string plan_text(const Plan& plan) {
                   p.degrees().ranks(), p.data,
                   p.context > 1 ? fmt::format("context {} x ", p.context) : std::string(), p.tensor,
                   p.pipeline, schedule_text(p), plan.micro_batches(), plan.training.micro_batch);
+  if (p.context > 1) text += exchange_text(p, "   ");
   if (p.expert > 1)
     text +=
         fmt::format("   experts over {}{}", p.expert, p.overlap_expert ? ", beside compute" : "");

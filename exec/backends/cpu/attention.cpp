@@ -226,7 +226,8 @@ void attention(const KernelCall& k) {
                  const std::int64_t batch = task / a.heads, head = task % a.heads;
                  HeadInput<T> in(a, heads, batch, head, k.context);
                  if (table != nullptr) in.relative.data = table + head;
-                 if (a.sinks) in.sink = k.in<T>(3) + head;
+                 if (a.sinks)
+                   in.sink = k.in<T>(3) + first_own_head(a, k.context.context_rank) + head;
                  const HeadOutput<T> out{y + batch * s * y_row + head * y_head, y_row};
                  if (a.attention == AttentionKernel::unfused)
                    unfused_head(in, out, saved + task * s * s);

@@ -224,8 +224,9 @@ void add_sink_gradients(const KernelCall& k, std::size_t tensors) {
   const Attributes& a = k.attributes();
   if (k.call.outputs.size() == tensors) return;  // they are not trained
   const T *y = k.in<T>(tensors), *saved = k.in<T>(tensors + 1), *dy = k.in<T>(tensors + 2);
-  const T* sinks = k.in<T>(tensors + 3);
-  T* sums = k.out<T>(tensors);
+  const std::int64_t first = first_own_head(a, k.context.context_rank);
+  const T* sinks = k.in<T>(tensors + 3) + first;
+  T* sums = k.out<T>(tensors) + first;
   const std::int64_t s = a.sequence_length, y_head = value_dim_of(a), y_row = a.heads * y_head;
   parallel_for(k.pool, a.heads, 1, [&](std::int64_t head, std::int64_t) {
     T sum = 0;

@@ -1,5 +1,6 @@
 // Keys and values of a context group's rank as they travel: in one tensor, all keys before all
-// values in a row; and back into the layout of attention's operands.
+// values in a row; and back into the layout of attention's operands. The tokens of all ranks in the
+// order of their sequences, and back.
 #include <algorithm>
 
 #include "exec/backends/cpu/heads.h"
@@ -26,6 +27,22 @@ template <typename T>
 QueryKeyValue<T> packed(const Attributes& a, T* kv) {
   const std::int64_t half = std::int64_t{a.kv_heads} * a.head_dim;
   return {{}, {kv, 2 * half, a.head_dim}, {kv + half, 2 * half, a.head_dim}};
+}
+
+template <typename T>
+void move_tokens(const KernelCall& k, bool to_sequence) {
+  const Attributes& a = k.attributes();
+  const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
+  const T* x = k.in<T>(0);
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, rows, rows_per_piece(width), [=, &a](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t place =
+          context_row(a.context_degree, a.sequence_length, a.micro_batch, row);
+      const auto [from, to] = to_sequence ? std::pair(row, place) : std::pair(place, row);
+      std::copy_n(x + from * width, width, y + to * width);
+    }
+  });
 }
 
 }  // namespace
@@ -55,10 +72,22 @@ void context_unpack(const KernelCall& k) {
   copy_heads(k, a.heads, dq, to.q);
 }
 
+template <typename T>
+void parts_to_sequence(const KernelCall& k) {
+  move_tokens<T>(k, true);
+}
+
+template <typename T>
+void sequence_to_parts(const KernelCall& k) {
+  move_tokens<T>(k, false);
+}
+
 namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(context_pack),
     MESHWRIGHT_CPU_ROW(context_unpack),
+    MESHWRIGHT_MOVING_ROW(parts_to_sequence),
+    MESHWRIGHT_MOVING_ROW(sequence_to_parts),
 };
 }  // namespace
 

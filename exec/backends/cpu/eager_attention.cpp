@@ -145,7 +145,8 @@ template <typename T>
 void add_alibi(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t heads = a.heads, s = a.sequence_length;
-  const std::int64_t first_head = k.context.tensor_rank * heads, all_heads = a.alibi_heads;
+  const std::int64_t first_head = first_head_of(a, k.context.tensor_rank, k.context.context_rank);
+  const std::int64_t all_heads = a.alibi_heads;
   const T* x = k.in<T>(0);
   T* y = k.out<T>(0);
   for_each_row(k, k.in_shape(0)[0] * s, s, [=](std::int64_t r) {
@@ -216,7 +217,7 @@ template <typename T>
 void drop_probabilities(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t heads = a.heads, s = a.sequence_length;
-  const std::int64_t first_head = k.context.tensor_rank * heads;
+  const std::int64_t first_head = first_head_of(a, k.context.tensor_rank, k.context.context_rank);
   const std::int64_t first_sequence = k.context.first_sequence;
   const Dropout mask(a);
   const T* x = k.in<T>(0);

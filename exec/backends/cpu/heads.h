@@ -91,7 +91,7 @@ struct HeadInput {
       : a(attributes),
         all(heads),
         sequence(context.first_sequence + batch),
-        head(std::int64_t{context.tensor_rank} * a.heads + own_head) {
+        head(first_head_of(a, context.tensor_rank, context.context_rank) + own_head) {
     const std::int64_t token = batch * a.sequence_length;
     const std::int64_t kv_head = own_head / (a.heads / a.kv_heads);
     q = heads.q.at(token, own_head);

@@ -107,7 +107,8 @@ void infer_attention(const Attributes& a, In in, Out& out) {
               (in.size() == 4 && in[3].shape == Shape{a.relative_buckets, a.heads}),
           "the table of relative positions follows separate queries, keys and values");
   require(!a.sinks || a.attention != AttentionKernel::unfused, "sinks need the log-sum-exp");
-  require(!a.sinks || (in.size() == 4 && a.relative_buckets == 0 && in[3].shape == Shape{a.heads}),
+  require(!a.sinks || (in.size() == 4 && a.relative_buckets == 0 &&
+                       in[3].shape == Shape{std::int64_t{a.head_parts} * a.heads}),
           "sinks follow separate queries, keys and values");
   require(a.value_dim == 0 ||
               (in.size() == 3 && in[2].shape[1] == std::int64_t{a.kv_heads} * a.value_dim),

@@ -21,6 +21,13 @@ void infer_context_gather(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0] * a.context_degree, in[0].shape[1], in[0].dtype));
 }
 
+// A part for each rank of the context group.
+void infer_parts(const Attributes& a, In in, Out& out) {
+  require(in[0].shape[0] == std::int64_t{a.context_degree} * a.micro_batch * a.sequence_length,
+          "the tokens of all ranks");
+  out.push_back(in[0]);
+}
+
 void infer_columns_to_parts(const Attributes& a, In in, Out& out) {
   require(in[0].shape[1] % a.tensor_degree == 0, "the tensor degree divides the columns");
   out.push_back(
@@ -101,6 +108,24 @@ constexpr OpInfo rows[] = {
      .communication = {Over::context, What::gather},
      .infer = infer_context_gather,
      .work = work_nothing},
+    {.op = Op::context_exchange,
+     .name = "context_exchange",
+     .communication = {Over::context, What::exchange},
+     .infer = infer_parts,
+     .work = work_nothing,
+     .differentiate = dx_of_dy<Op::context_exchange>},
+    {.op = Op::parts_to_sequence,
+     .name = "parts_to_sequence",
+     .infer = infer_parts,
+     .work = work_rewrite,
+     .differentiate = dx_of_dy<Op::sequence_to_parts>,
+     .widening = moves},
+    {.op = Op::sequence_to_parts,
+     .name = "sequence_to_parts",
+     .infer = infer_parts,
+     .work = work_rewrite,
+     .differentiate = dx_of_dy<Op::parts_to_sequence>,
+     .widening = moves},
     {.op = Op::columns_to_parts,
      .name = "columns_to_parts",
      .infer = infer_columns_to_parts,

@@ -140,16 +140,13 @@ ParallelSizes read_degrees(Settings& from, JobDraft& to) {
           .value_or(1);
   const auto way = from.word("parallelism_config.parallelism_config_cp_comm_strategy",
                              {"allgather", "alltoall"});
-  if (heads > 1) {
-    all.context = heads;
-    to.remark(
-        "parallelism_config_sp_size: heads are exchanged (Ulysses), context ranks here "
-        "exchange keys and values");
-  }
+  if (heads > 1) all.context = heads;
   to.set("parallelism.tensor", all.tensor);
   to.set("parallelism.context", all.context);
   if (all.context > 1)
-    to.set("parallelism.context_exchange", way == "alltoall" ? "p2p" : "all_gather");
+    to.set("parallelism.context_exchange", heads > 1           ? "all_to_all"
+                                           : way == "alltoall" ? "p2p"
+                                                               : "all_gather");
   return all;
 }
 
@@ -278,7 +275,7 @@ void write_sharding(const JobValues& from, Settings& to) {
   to.add("parallelism_config.parallelism_config_tp_size", p.tensor);
   to.add("parallelism_config.parallelism_config_cp_size", p.context);
   to.add("parallelism_config.parallelism_config_cp_comm_strategy",
-         p.context_gathers || p.context == 1 ? "allgather" : "alltoall");
+         p.context_exchange == ContextExchange::p2p && p.context > 1 ? "alltoall" : "allgather");
 }
 
 Rule sharding_rule() {

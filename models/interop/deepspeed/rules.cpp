@@ -139,9 +139,7 @@ void read_degrees(Settings& from, JobDraft& to) {
   const std::int64_t sequence = whole(from, "sequence_parallel_size").value_or(1);
   if (sequence > 1) {
     to.set("parallelism.context", sequence);
-    to.remark(
-        "sequence_parallel_size: DeepSpeed exchanges heads (Ulysses), context ranks here "
-        "exchange keys and values");
+    to.set("parallelism.context_exchange", "all_to_all");
   }
   if (flag(from, "expert_parallel.enabled").value_or(false))
     to.set("parallelism.expert", whole(from, "expert_parallel.autoep_size").value_or(1));
@@ -151,14 +149,16 @@ void read_degrees(Settings& from, JobDraft& to) {
 }
 
 Rule degrees_rule() {
-  return {{"parallelism.tensor", "parallelism.context", "parallelism.expert",
-           "parallelism.placement", "parallelism.sequence_parallel"},
+  return {{"parallelism.tensor", "parallelism.context", "parallelism.context_exchange",
+           "parallelism.expert", "parallelism.placement", "parallelism.sequence_parallel"},
           {"tensor_parallel.autotp_size", "sequence_parallel_size", "expert_parallel.enabled",
            "expert_parallel.autoep_size"},
           read_degrees,
           [](const JobValues& from, Settings& to) {
             if (from.plan.parallelism.tensor > 1)
               to.add("tensor_parallel.autotp_size", from.plan.parallelism.tensor);
+            if (from.plan.parallelism.context > 1)
+              to.add("sequence_parallel_size", from.plan.parallelism.context);
           },
           "stages are in a model's own code"};
 }

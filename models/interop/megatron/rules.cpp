@@ -492,21 +492,25 @@ Rule graph_rule() {
 }
 
 Rule context_rule() {
-  return {{"parallelism.context_exchange"},
-          {"cp-comm-type"},
-          [](Settings& from, JobDraft& to) {
-            const auto words = from.words("cp-comm-type");
-            if (words.empty()) return;
-            if (words.size() > 1 || (words[0] != "p2p" && words[0] != "all_gather"))
-              from.fail("cp-comm-type",
-                        "'" + list_of(words, "and") + "' is not built; p2p and all_gather are");
-            if (to.value<int>("parallelism.context", 1) > 1)
-              to.set("parallelism.context_exchange", words[0]);
-          },
-          [](const JobValues& from, Settings& to) {
-            if (from.plan.parallelism.context > 1)
-              to.add("cp-comm-type", from["parallelism.context_exchange"]);
-          }};
+  return {
+      {"parallelism.context_exchange"},
+      {"cp-comm-type"},
+      [](Settings& from, JobDraft& to) {
+        const auto words = from.words("cp-comm-type");
+        if (words.empty()) return;
+        const bool exchanges_heads = words[0] == "a2a";
+        if (words.size() > 1 || !(exchanges_heads || words[0] == "p2p" || words[0] == "all_gather"))
+          from.fail("cp-comm-type",
+                    "'" + list_of(words, "and") + "' is not built; p2p, all_gather and a2a are");
+        if (to.value<int>("parallelism.context", 1) > 1)
+          to.set("parallelism.context_exchange", exchanges_heads ? "all_to_all" : words[0]);
+      },
+      [](const JobValues& from, Settings& to) {
+        if (from.plan.parallelism.exchanges_heads())
+          to.add("cp-comm-type", "a2a");
+        else if (from.plan.parallelism.context > 1)
+          to.add("cp-comm-type", from["parallelism.context_exchange"]);
+      }};
 }
 
 }  // namespace

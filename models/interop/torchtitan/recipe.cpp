@@ -221,7 +221,7 @@ std::vector<std::string> torchtitan_recipe_differences(const Plan& plan) {
   const Training& t = plan.training;
   if (is_ddp(plan.parallelism))
     found.emplace_back("torchtitan 0.3 reduces gradients block by block; the plan has buckets");
-  if (plan.parallelism.context > 1 && !plan.parallelism.context_gathers)
+  if (plan.parallelism.context > 1 && plan.parallelism.context_exchange == ContextExchange::p2p)
     found.emplace_back("torchtitan 0.3 gathers keys and values; the plan sends them around a ring");
   if (t.recompute_fraction < 1)
     found.emplace_back("torchtitan 0.3 recomputes all blocks; the plan a part of them");

@@ -224,7 +224,7 @@ Rule context_rule() {
         const Parallelism& p = from.plan.parallelism;
         if (p.context == 1) return;
         to.add("parallelism.context_parallel_rotate_method",
-               p.context_gathers ? "allgather" : "alltoall");
+               p.context_exchange == ContextExchange::p2p ? "alltoall" : "allgather");
         to.add("parallelism.context_parallel_load_balancer", "headtail");
       },
       "ranks have the first and the last chunks of a sequence (headtail)"};

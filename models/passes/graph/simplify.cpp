@@ -20,6 +20,9 @@ constexpr Inverse inverses[] = {
     {Op::rope_grad, Op::rope},
     {Op::sequence_gather, Op::sequence_slice},
     {Op::expert_exchange, Op::expert_exchange},
+    {Op::context_exchange, Op::context_exchange},
+    {Op::parts_to_sequence, Op::sequence_to_parts},
+    {Op::sequence_to_parts, Op::parts_to_sequence},
 };
 
 bool does_nothing(const Graph& graph, const Node& node) {
@@ -32,9 +35,10 @@ bool does_nothing(const Graph& graph, const Node& node) {
       return node.attributes.rotary_dim == 0;
     case Op::tensor_copy:
     case Op::tensor_reduce:
+      return graph.tensor_degree == 1;
     case Op::columns_to_parts:
     case Op::parts_to_columns:
-      return graph.tensor_degree == 1;
+      return node.attributes.tensor_degree == 1;
     default:
       return false;
   }

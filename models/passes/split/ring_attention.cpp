@@ -8,7 +8,7 @@ class RingWriter {
  public:
   RingWriter(const Graph& graph, const Parallelism& p)
       : old_(graph),
-        gathers_(p.context_gathers || p.context_of_pytorch),
+        gathers_(p.context_exchange == ContextExchange::all_gather || p.context_of_pytorch),
         of_pytorch_(p.context_of_pytorch) {}
 
   Graph run() {
@@ -152,7 +152,7 @@ class RingWriter {
 }  // namespace
 
 Graph ring_attention(Graph graph, const Plan& plan) {
-  if (plan.parallelism.context == 1) return graph;
+  if (plan.parallelism.context == 1 || plan.parallelism.exchanges_heads()) return graph;
   return RingWriter(graph, plan.parallelism).run();
 }
 

@@ -8,6 +8,7 @@
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/device/types.cuh"
 #include "exec/backends/cuda/kernels.h"
+#include "models/graph/context.h"
 
 namespace meshwright::cuda {
 
@@ -61,7 +62,8 @@ inline AttentionShape context_shape_of(const KernelCall& k) {
 inline ScoreExtras extras_of(const KernelCall& k) {
   const Attributes& a = k.attributes();
   ScoreExtras extras{};
-  extras.first_head = k.context.tensor_rank * a.heads;
+  extras.first_head =
+      static_cast<int>(first_head_of(a, k.context.tensor_rank, k.context.context_rank));
   extras.alibi_heads = a.alibi ? a.alibi_heads : 0;
   extras.farthest = a.relative_distance;
   extras.dropped = static_cast<unsigned int>(a.dropout * 0x1p32);

@@ -1,6 +1,8 @@
 // Keys and values of a context group's rank as they travel: in one tensor, all keys before all
-// values in a row; and back into the layout of attention's operands.
+// values in a row; and back into the layout of attention's operands. The tokens of all ranks in the
+// order of their sequences, and back.
 #include "exec/backends/cuda/attention/heads.cuh"
+#include "exec/backends/cuda/rows/rows.cuh"
 #include "exec/backends/cuda/tables.h"
 
 namespace meshwright::cuda {
@@ -42,9 +44,50 @@ void context_unpack(const KernelCall& k) {
   });
 }
 
+// Row i of the ranks' parts and its place in the sequences: from the first to the second, or back.
+template <typename T>
+struct MovedTokens {
+  using Element = T;
+  const T* from;
+  T* to;
+  long long width, held, batch;
+  int degree;
+  bool to_sequence;
+
+  struct Place {
+    long long from, to;
+  };
+  __device__ Place place(long long row) const {
+    const int rank = static_cast<int>(row / (batch * held));
+    const long long own = row % (batch * held), sequence = own / held * held * degree;
+    const long long of_part = row * width;
+    const long long of_whole =
+        (sequence + context_position(degree, rank, held, own % held)) * width;
+    return to_sequence ? Place{of_part, of_whole} : Place{of_whole, of_part};
+  }
+  __device__ T* at(const Place& of, long long column) const { return to + of.to + column; }
+  template <int n>
+  __device__ Chunk<T, n> make(const Place& of, long long column) const {
+    return chunk_at<n>(from + of.from + column);
+  }
+};
+
+template <bool to_sequence>
+void move_tokens(const KernelCall& k) {
+  const Attributes& a = k.attributes();
+  const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
+  with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
+    for_each_row<vector>(k, rows, width,
+                         MovedTokens<T>{k.in<T>(0), k.out<T>(0), width, a.sequence_length,
+                                        a.micro_batch, a.context_degree, to_sequence});
+  });
+}
+
 constexpr Row rows[] = {
     {Op::context_pack, context_pack},
     {Op::context_unpack, context_unpack},
+    {Op::parts_to_sequence, move_tokens<true>},
+    {Op::sequence_to_parts, move_tokens<false>},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "exec/backends/cuda/attention/score_rows.cuh"
 #include "exec/backends/cuda/rows/softmax.cuh"
 #include "exec/backends/cuda/tables.h"
+#include "models/graph/context.h"
 
 namespace meshwright::cuda {
 
@@ -112,8 +113,10 @@ struct AddAlibi {
 
 void add_alibi(const KernelCall& k) {
   const Attributes& a = k.attributes();
-  const AddAlibi f{ScoreRows(k), k.context.tensor_rank * a.heads,
-                   static_cast<int>(std::bit_floor(static_cast<unsigned int>(a.alibi_heads)))};
+  const AddAlibi f{
+      ScoreRows(k),
+      static_cast<int>(first_head_of(a, k.context.tensor_rank, k.context.context_rank)),
+      static_cast<int>(std::bit_floor(static_cast<unsigned int>(a.alibi_heads)))};
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) { map_rows(k, f, k.in<T>(0)); });
 }
 
@@ -169,7 +172,7 @@ void drop_probabilities(const KernelCall& k) {
                a.dropout_key,
                static_cast<unsigned int>(a.dropout * 0x1p32),
                static_cast<float>(1 / (1 - a.dropout)),
-               k.context.tensor_rank * a.heads};
+               static_cast<int>(first_head_of(a, k.context.tensor_rank, k.context.context_rank))};
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) { map_rows(k, f, k.in<T>(0)); });
 }
 

@@ -1,6 +1,7 @@
 #include "exec/backends/cuda/attention/sinks.h"
 
 #include "exec/backends/cuda/rows/wide_rows.cuh"
+#include "models/graph/context.h"
 
 namespace meshwright::cuda {
 
@@ -57,8 +58,9 @@ void apply_sinks(const KernelCall& k, std::size_t tensors) {
   const long long tokens = static_cast<long long>(a.micro_batch) * a.sequence_length;
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
     launch(sinks_kernel<T>, {blocks_for(tokens * a.heads, warps_of_block)}, {32 * warps_of_block},
-           0, k.stream, k.out<T>(0), k.out<float>(1), k.in<T>(tensors), tokens, a.heads, a.head_dim,
-           a.sequence_length);
+           0, k.stream, k.out<T>(0), k.out<float>(1),
+           k.in<T>(tensors) + first_own_head(a, k.context.context_rank), tokens, a.heads,
+           a.head_dim, a.sequence_length);
   });
 }
 
@@ -66,11 +68,12 @@ void add_sink_gradients(const KernelCall& k, std::size_t tensors) {
   const Attributes& a = k.attributes();
   if (k.call.outputs.size() == tensors) return;
   const long long tokens = static_cast<long long>(a.micro_batch) * a.sequence_length;
+  const std::int64_t first = first_own_head(a, k.context.context_rank);
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) {
     with_type(k.call.outputs[tensors].dtype, [&]<typename Sum>(Sum) {
       launch(sink_gradients_kernel<T, Sum>, {static_cast<unsigned int>(a.heads)}, {block_of_row}, 0,
              k.stream, k.in<T>(tensors), k.in<T>(tensors + 2), k.in<float>(tensors + 1),
-             k.in<T>(tensors + 3), k.out<Sum>(tensors), tokens, a.heads, a.head_dim,
+             k.in<T>(tensors + 3) + first, k.out<Sum>(tensors) + first, tokens, a.heads, a.head_dim,
              a.sequence_length);
     });
   });
