@@ -78,7 +78,7 @@ void spell_out_auto(json& job) {
   json spelled = json::object();
   Parallelism unset;
   for (const Key& key : parallelism_keys(unset))
-    if (key.may_be_auto()) spelled[std::string(key.name)] = "auto";
+    if (key.is_auto_with_section()) spelled[std::string(key.name)] = "auto";
   job["parallelism"] = spelled;
 }
 

@@ -156,15 +156,17 @@ Keys parallelism_keys(Parallelism& p) {
        "of them; above 1 with `zero_stage` 0: an error"},
       {"context", &p.context, degree, may_be_auto, "",
        "ranks that share every sequence. 2 × context divides sequence_length: rank i holds chunks "
-       "i and 2·context−1−i of 2·context, so that causal masks give all ranks equal work. Needs "
-       "`flash` or `flash2` attention and a causal model's own head (`lm`); gradients and sharded "
-       "states are those of data × context ranks. *auto* takes chunks of 128 tokens or more"},
+       "i and 2·context−1−i of 2·context, so that causal masks give all ranks equal work. Needs a "
+       "causal model's own head (`lm`) and, unless heads are exchanged, `flash` or `flash2` "
+       "attention; gradients and sharded states are those of data × context ranks. *auto* takes "
+       "chunks of 128 tokens or more"},
       {"context_exchange", choice("context exchange", context_exchange_names(), p.context_exchange),
-       any, may_be_auto, "",
+       any, auto_if_asked, "",
        "`p2p`: keys and values go around the ring of the context group, beside the attention to "
        "those that are there (again in the backward, with their gradients). `all_gather`: all at "
        "once. `all_to_all` (DeepSpeed-Ulysses): each rank gets some heads of whole sequences, and "
-       "gives their outputs back; tensor × context divides heads and kv_heads"},
+       "gives their outputs back; tensor × context divides heads and kv_heads. `parallelism` "
+       "`\"auto\"` leaves it"},
       {"expert", &p.expert, degree, may_be_auto, "",
        "consecutive ranks that share the [experts](#experts); divides data and `experts`; `shard` "
        "divides data ÷ expert, or exceeds it"},

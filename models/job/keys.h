@@ -91,6 +91,7 @@ enum class How : std::uint8_t {
   plain,
   required,
   may_be_auto,      // the planner decides
+  auto_if_asked,    // the same, where the key itself is "auto", not the whole section
   auto_if_missing,  // the same, or the machine, where the key is left out too
   if_set            // written only where it is not 0, false or empty, which stand for "not given"
 };
@@ -106,7 +107,10 @@ struct Key {
   std::string_view default_text;  // for the documentation; empty: what its place holds
   std::string_view meaning;
 
-  bool may_be_auto() const { return how == How::may_be_auto || how == How::auto_if_missing; }
+  bool is_auto_with_section() const {
+    return how == How::may_be_auto || how == How::auto_if_missing;
+  }
+  bool may_be_auto() const { return is_auto_with_section() || how == How::auto_if_asked; }
 };
 using Keys = std::vector<Key>;
 

@@ -85,10 +85,10 @@ struct Messages {
 enum class Blocks : std::uint8_t { as_precision, in_bf16 };
 
 // Profiles of one model on one cluster, each made when it is first asked for, once per (tensor,
-// context, its exchange, micro_batch, recompute, offload, sequence_parallel, expert, compiler, whether backwards
-// are split, tensor_chunks), all blocks alike. What is returned stays where it is. Several threads
-// may ask. Of what the plan leaves to the compiler (models/compile), times and costs are those of a
-// plan with memory enough, bytes those of the plan that takes least.
+// context, its exchange, micro_batch, recompute, offload, sequence_parallel, expert, compiler,
+// whether backwards are split, tensor_chunks), all blocks alike. What is returned stays where it
+// is. Several threads may ask. Of what the plan leaves to the compiler (models/compile), times and
+// costs are those of a plan with memory enough, bytes those of the plan that takes least.
 class Profiles {
  public:
   Profiles(const Model& model, const Plan& base, const Cluster& cluster,

@@ -91,21 +91,23 @@ class Enumerator {
     space_.rejected[reason] += count;
   }
 
-  // Sequences are cut where a causal model predicts every token, into twice as many chunks. Scores
-  // in memory and latent attention need whole ones.
+  // Sequences are cut where a causal model predicts every token, into twice as many chunks.
   std::vector<int> contexts() const {
     const int length = base_.training.sequence_length;
-    const bool needs_whole =
-        sizes_.latent || base_.training.attention == AttentionKernel::unfused;
     const bool cuts = job_.model.is_causal() && job_.model.head == Head::lm &&
                       (sizes_.experts == 0 || (sizes_.dropless && !sizes_.balances)) &&
-                      (!needs_whole || may_exchange_heads());
+                      (!attends_to_whole_sequences() || may_exchange_heads());
     std::vector<int> found = {1};
     for (const int degree : divisors(ranks_))
       if (cuts && degree > 1 && length % (2 * degree) == 0 &&
           length / (2 * degree) >= least_chunk_tokens)
         found.push_back(degree);
     return found;
+  }
+
+  // Scores in memory, and latent attention.
+  bool attends_to_whole_sequences() const {
+    return sizes_.latent || base_.training.attention == AttentionKernel::unfused;
   }
 
   bool may_exchange_heads() const {
@@ -116,9 +118,10 @@ class Enumerator {
   std::vector<ContextExchange> exchanges(int context) const {
     const ContextExchange given = base_.parallelism.context_exchange;
     if (context == 1) return {given};
-    return choices(
-        job_, "parallelism.context_exchange", given,
-        {ContextExchange::p2p, ContextExchange::all_gather, ContextExchange::all_to_all});
+    std::vector<ContextExchange> all = {ContextExchange::all_to_all};
+    if (!attends_to_whole_sequences())
+      all = {ContextExchange::p2p, ContextExchange::all_gather, ContextExchange::all_to_all};
+    return choices(job_, "parallelism.context_exchange", given, std::move(all));
   }
 
   bool tensor_divides(int tensor) const {
@@ -461,9 +464,9 @@ class Enumerator {
     sharded.shard = job_.is_auto("parallelism.shard") ? 1 : p.shard;
     for (int stage = is_open ? 0 : p.zero_stage; stage <= (is_open ? 3 : p.zero_stage); ++stage) {
       sharded.zero_stage = stage;
-      problem = limit_against(sharded, {"model", "parallelism.pipeline", "parallelism.tensor",
-                                        "parallelism.context", "parallelism.context_exchange",
-                                        "parallelism.expert"});
+      problem = limit_against(
+          sharded, {"model", "parallelism.pipeline", "parallelism.tensor", "parallelism.context",
+                    "parallelism.context_exchange", "parallelism.expert"});
       if (problem.empty()) return {};
     }
     return problem;

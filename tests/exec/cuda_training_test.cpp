@@ -106,6 +106,23 @@ TEST_CASE("GPUs train together as CPUs do", "[exec][cuda][mpi]") {
   }
 }
 
+TEST_CASE("GPUs that share sequences train as CPUs do", "[exec][cuda][mpi]") {
+  World& world = test_world();
+  if (world.size() == 1) return;
+  const Model model = small_model("llama");
+  for (const ContextExchange exchange : {ContextExchange::p2p, ContextExchange::all_to_all}) {
+    Plan plan = trained_as(small_plan(model, {.context = world.size()}), Precision::fp32, true);
+    plan.parallelism.context_exchange = exchange;
+    INFO(describe(plan));
+    SmallRun on_cpu(model, plan, world);
+    const Trained expected = train(on_cpu);
+    for (const Over over : {Over::host, Over::nccl}) {
+      if (over == Over::nccl && world.size() > cuda_devices() && !nccl_shares_devices()) continue;
+      compare(train_on_gpu(model, plan, world, over), expected, 1e-5);
+    }
+  }
+}
+
 TEST_CASE("states that come to GPUs for their step change no bit", "[exec][cuda][mpi]") {
   World& world = test_world();
   const Model model = small_model("gpt");

@@ -45,6 +45,23 @@ void compare_far_and_near() {
   }
 }
 
+// Ranks that share each sequence.
+void compare_context_groups() {
+  World& world = test_world();
+  if (world.size() == 1) return;
+  const Model model = small_model("llama");
+  for (const ContextExchange exchange :
+       {ContextExchange::p2p, ContextExchange::all_gather, ContextExchange::all_to_all}) {
+    Plan plan = in_few_steps(small_plan(model, {.context = world.size()}), 3);
+    plan.parallelism.context_exchange = exchange;
+    INFO(describe(plan));
+    SmallRun near(model, plan, world);
+    const Trained expected = train(near);
+    for (std::uint64_t seed = 0; seed < 3; ++seed)
+      CHECK(train_far(model, plan, world, seed, false) == expected);
+  }
+}
+
 // Optimizer states that wait in host memory.
 void compare_states_that_move() {
   World& world = test_world();
@@ -105,6 +122,10 @@ TEST_CASE("neighbouring gradients are one operation in the norm", "[exec][stream
 // one for all streams: as on NCCL, this needs messages that leave before they are received.
 TEST_CASE("late streams and memory of its own change no bit", "[exec][streams][mpi]") {
   run_on_ranks(compare_far_and_near, Messages::buffered);
+}
+
+TEST_CASE("what context groups exchange late changes no bit", "[exec][streams][mpi]") {
+  run_on_ranks(compare_context_groups, Messages::buffered);
 }
 
 TEST_CASE("states that come late change no bit", "[exec][streams][mpi]") {

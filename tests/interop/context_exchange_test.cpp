@@ -33,7 +33,7 @@ TEST_CASE("Megatron-LM's a2a exchanges heads, and comes back", "[interop]") {
           exchange("--cp-comm-type a2a+p2p");
         }).ends_with("'a2a+p2p' is not built; p2p, all_gather and a2a are"));
   const json job = imported(Framework::megatron_lm, "run.sh", arguments + "--cp-comm-type a2a");
-  const std::string text = exported_text(job, Framework::megatron_lm, 1, "run.sh");
+  const std::string text = exported_text(job, Framework::megatron_lm, 1, "arguments.txt");
   CHECK(text.find("--cp-comm-type a2a") != std::string::npos);
 }
 

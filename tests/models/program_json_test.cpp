@@ -107,7 +107,8 @@ TEST_CASE("Programs with owners, experts, parts of sequences and offloading are 
   Plan experts = small_plan(mixtral, {.data = 4, .zero_stage = 2});
   experts.parallelism.expert = 2;
   check_through_json(mixtral, experts);
-  for (const ContextExchange exchange : {ContextExchange::p2p, ContextExchange::all_gather, ContextExchange::all_to_all}) {
+  for (const ContextExchange exchange :
+       {ContextExchange::p2p, ContextExchange::all_gather, ContextExchange::all_to_all}) {
     Plan parts = small_plan(gpt, {.data = 2, .context = 2});
     parts.parallelism.context_exchange = exchange;
     check_through_json(gpt, parts);
