@@ -57,6 +57,7 @@ struct SequenceInputs {
   std::int32_t* targets = nullptr;    // [s], [predicted], [2] or [1]
   std::int32_t* positions = nullptr;  // [predicted], ascending; of an image [1]: the class token
   std::int32_t* decoder = nullptr;    // [s]: the start token, and the targets but the last
+  std::int32_t* documents = nullptr;  // [s]: where each token's document begins
 };
 
 class Loader {

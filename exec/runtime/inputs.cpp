@@ -69,7 +69,7 @@ void Inputs::read(const Instruction& instruction, std::int64_t first_sequence, L
     std::int32_t* whole = context == 1 ? to : sequence_.data();
     SequenceInputs into;
     std::int32_t** const channels[input_channels] = {&into.tokens, &into.targets, &into.positions,
-                                                     &into.decoder};
+                                                     &into.decoder, &into.documents};
     *channels[instruction.channel] = whole;
     loader.read(first + i, into);
     for (int half = 0; half < 2 && context > 1; ++half)

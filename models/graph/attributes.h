@@ -77,6 +77,10 @@ struct Attributes {
   int window = 0;  // attention, mask_scores: of a query's own key and those before it, how many it
                    // sees; 0: all
   int chunk = 0;   // the same: it sees those of its own chunk of so many places; 0: all
+  // attention, mask_scores, rope, add_position and their gradients: the last input says where each
+  // token's document begins (documents.h), of which alone it knows.
+  bool documents = false;
+  double document_share = 1;  // attention: of the scores of whole sequences, those inside documents
   bool weight_in_out = false;
   bool gelu_tanh = false;
   double swiglu_limit = 0;          // clamped_swiglu

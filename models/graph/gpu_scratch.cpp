@@ -197,7 +197,7 @@ bool may_be_cudnns(const OpCall& call) {
          a.attention == AttentionKernel::cudnn && is_16_bit(call.inputs[0].dtype) &&
          a.head_dim % 8 == 0 && a.head_dim <= 128 && a.value_dim == 0 && !a.alibi &&
          a.relative_buckets == 0 && a.dropout == 0 && a.window == 0 && a.chunk == 0 &&
-         a.score_cap == 0 && !a.sinks;
+         a.score_cap == 0 && !a.sinks && !a.documents;
 }
 
 std::int64_t gpu_scratch_bytes(const OpCall& call) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/graph/documents.h"
 #include "models/graph/fusion.h"
 #include "models/graph/op_table.h"
 
@@ -30,10 +31,12 @@ int Graph::add_tensor(TensorType type, Role role, int producer) {
 }
 
 int Graph::add(Op op, int module, TensorIds inputs, const Attributes& attributes, Phase phase) {
-  std::vector<TensorType> outputs;
-  info(op).infer(attributes, types_of(*this, inputs), outputs);
-  const int index = static_cast<int>(nodes.size());
   Node node{op, phase, module, inputs, {}, attributes};
+  // What is made of another's attributes has not its documents.
+  if (!counts_in_documents(op)) node.attributes.documents = false;
+  std::vector<TensorType> outputs;
+  info(op).infer(node.attributes, types_of(*this, inputs), outputs);
+  const int index = static_cast<int>(nodes.size());
   for (const TensorType& type : outputs)
     node.outputs.push_back(add_tensor(type, Role::activation, index));
   nodes.push_back(node);

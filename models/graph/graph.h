@@ -156,6 +156,7 @@ struct Graph {
   int targets = -1;         // i32: [rows], or [b*predicted] (mlm), or [b,2] (qa), or [b] (label)
   int positions = -1;       // i32 [b,predicted] (mlm), or [b,1] (label)
   int decoder_tokens = -1;  // i32 [rows]: what a decoder reads (seq2seq)
+  int documents = -1;       // i32 [rows]: where each token's document begins (documents.h)
   int loss = -1;            // f32 [targets]
   std::int64_t vocabulary = 0;  // unpadded
 

@@ -2,6 +2,8 @@
 //
 // Activations are matrices [rows, width]; rows = micro_batch * sequence_length tokens, sequence by
 // sequence (sequence parallelism gives each rank a contiguous share of the rows).
+// With the attribute `documents` an operation has one more input, the last: documents[rows] i32, in
+// which sequence places are counted from (models/graph/documents.h).
 #pragma once
 
 #include <cstdint>

@@ -130,9 +130,11 @@ Pieces pieces_of(const OpCall& call) {
   if (rule.how == How::rows || rule.how == How::sequences) {
     // A share of the rows does not begin with a sequence.
     if (rule.counts_positions && call.attributes.sequence_parallel) return {};
-    const bool by_sequence = rule.how == How::sequences;
+    const bool packed = call.attributes.documents,
+               by_sequence = rule.how == How::sequences || packed;
     pieces = {rule.inputs, rule.outputs,
               by_sequence ? call.attributes.micro_batch : call.inputs[0].shape[0], 1, by_sequence};
+    if (packed) pieces.inputs |= 1U << (call.inputs.size() - 1);
     if (pieces.units < 1 || !divides(call, pieces)) return {};
   }
   std::int64_t of_unit = 0;

@@ -11,6 +11,7 @@
 namespace meshwright {
 
 Graph GraphBuilder::build() {
+  if (training_.packing) graph_.documents = input({rows_});
   int x = m_.reads_images() ? image_embeddings() : embeddings(graph_.tokens = input({rows_}));
   for (int i = 0; i < m_.layers; ++i) x = block(x, i);
   x = final_norm(x);
@@ -209,7 +210,9 @@ int GraphBuilder::positions(int x) {
   a.position_offset = m_.position_offset;
   const std::int64_t length = std::int64_t{m_.positions} + m_.position_offset;
   const int table = parameter(path + ".weight", {length, m_.embedding_width()}, Initial::normal);
-  return apply(Op::add_position, path, {x, table}, a);
+  TensorIds inputs{x, table};
+  tell_documents(inputs, a);
+  return apply(Op::add_position, path, inputs, a);
 }
 
 int GraphBuilder::block(int x, int index) {

@@ -1,5 +1,6 @@
 // A block's attention: queries, keys and values, from one matrix, from three, or latent.
 #include "models/core/error.h"
+#include "models/graph/documents.h"
 #include "models/importers/graph_builder.h"
 
 namespace meshwright {
@@ -26,7 +27,9 @@ int GraphBuilder::rope(int x, int heads, int kv_heads, int head_dim) {
     a.rotary_original = 0;
     a.rotary_yarn = false;
   }
-  return apply(Op::rope, in_block(names_.attention), {x}, a);
+  TensorIds inputs{x};
+  tell_documents(inputs, a);
+  return apply(Op::rope, in_block(names_.attention), inputs, a);
 }
 
 TensorIds GraphBuilder::packed_qkv(int x) {
@@ -88,7 +91,9 @@ int GraphBuilder::tempered(int x) {
   a.head_dim = a.rotary_dim = m_.head_dim;
   a.temperature = m_.temperature;
   a.temperature_floor = m_.temperature_floor;
-  return apply(Op::rope, in_block(names_.attention), {x}, a);
+  TensorIds inputs{x};
+  tell_documents(inputs, a);
+  return apply(Op::rope, in_block(names_.attention), inputs, a);
 }
 
 TensorIds GraphBuilder::separate_qkv(int x) {
@@ -205,7 +210,10 @@ int GraphBuilder::attention(const TensorIds& qkv, const std::string& path,
   a.window = causal ? window_ : 0;
   a.chunk = causal ? chunk_ : 0;
   set_dropout(a, path + ".dropout");
-  const int y = apply(Op::attention, path, qkv, a);
+  TensorIds inputs = qkv;
+  tell_documents(inputs, a);
+  if (a.documents) a.document_share = document_share(training_.documents_per_row.value_or(1));
+  const int y = apply(Op::attention, path, inputs, a);
   const int out = linear(y, {.path = out_path,
                              .in = std::int64_t{m_.heads} * value_dim_of(a),
                              .out = m_.hidden,

@@ -67,6 +67,12 @@ class GraphBuilder {
     return graph_.output(graph_.add(op, module(path), inputs, a));
   }
 
+  // Of an operation that counts places in documents, where rows have several.
+  void tell_documents(TensorIds& inputs, Attributes& a) const {
+    a.documents = graph_.documents >= 0;
+    if (a.documents) inputs.push_back(graph_.documents);
+  }
+
   int input(Shape shape) { return graph_.add_tensor({shape, Dtype::i32}, Role::input); }
 
   // One that blocks share is made by the first of them.

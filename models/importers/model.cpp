@@ -80,6 +80,7 @@ ModelSizes Model::sizes() const {
   sizes.shares_layers = shares_layers();
   sizes.has_decoder = has_decoder();
   sizes.reads_images = reads_images();
+  sizes.can_pack = head == Head::lm && !has_decoder() && !reads_images() && !imported;
   return sizes;
 }
 

@@ -27,7 +27,7 @@ bool reads(const StageDraft& draft, int virtual_stage, int tensor) {
 void load_inputs(StageDraft& draft, BodyBuilder& body) {
   const Graph& graph = draft.graph;
   const std::array<int, input_channels> inputs = {graph.tokens, graph.targets, graph.positions,
-                                                  graph.decoder_tokens};
+                                                  graph.decoder_tokens, graph.documents};
   for (int channel = 0; channel < input_channels; ++channel) {
     const int tensor = inputs[at(channel)];
     if (tensor < 0 || !reads(draft, draft.virtual_stage(body.chunk()), tensor)) continue;

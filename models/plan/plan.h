@@ -99,6 +99,10 @@ struct Training : StepSettings {
   bool clears_gradients = false;
   std::optional<Lora> lora;     // none: all parameters are trained
   int predicted_positions = 0;  // mlm
+  // Rows hold several documents (models/graph/documents.h), for predictions so many in the mean;
+  // none: one.
+  bool packing = false;
+  std::optional<double> documents_per_row;
   double dropout = 0;
   Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;
   bool fp8_experts = false;  // their products too
@@ -224,6 +228,7 @@ struct ModelSizes {
   bool shares_layers = false;  // all blocks have the same parameters
   bool has_decoder = false;    // all blocks of a second stack read what the first one made
   bool reads_images = false;   // a sequence is an image: as many tokens as there are positions
+  bool can_pack = true;        // it says the next token, and its layers are known
 };
 
 // The one list of rules about a plan and the model it cuts. Throws InputError with "/json/pointer:

@@ -89,7 +89,7 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-constexpr int input_channels = 4;  // of load_input
+constexpr int input_channels = 5;  // of load_input
 
 // Which run of an instruction must have ended: an instruction of this task, or of the latest
 // earlier task that runs `body` (with the same slot or window as this task, or whatever slot). No
@@ -125,7 +125,7 @@ struct Instruction {
   int peer = -1;       // send, recv: the other stage
   int peer_chunk = 0;  // and the chunk that it does so for
   int channel = 0;     // send, recv: tells apart messages of one task; load_input: 0 tokens, 1
-                       // targets, 2 positions, 3 what a decoder reads
+                       // targets, 2 positions, 3 what a decoder reads, 4 documents
   int bucket = -1;     // optimizer_step, sum_of_squares, bucket collectives, copies of states
   int piece = -1;      // optimizer_step, lamb_norms: of the bucket; -1: all of it
   int module = -1;     // index into Program::modules; -1: the step's end

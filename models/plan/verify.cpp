@@ -386,6 +386,7 @@ void check_memory_of(const Plan& plan) {
       {t.master_weights != MasterWeights::fp32 || t.moments != Dtype::f32,
        "master weights and moments in fp32"},
       {t.averages(), "no ema_decay"},
+      {t.packing, "no packing"},
       {t.attention != AttentionKernel::unfused, "attention 'unfused'"},
       {repeats || p.offload != Offload::none, "no recomputation and no offloading"}};
   for (const auto& [broken, needed] : rules)
@@ -508,6 +509,21 @@ void check_layers_in_bf16(const Training& t, const ModelSizes& model) {
                             model.layers));
 }
 
+void check_packing(const Training& t, const ModelSizes& model) {
+  constexpr std::string_view key = "training/documents_per_row";
+  if (const double documents = t.documents_per_row.value_or(1);
+      !(documents >= 1 && documents <= t.sequence_length))
+    refuse(key, fmt::format("{} is not in 1 to sequence_length {}", documents, t.sequence_length));
+  if (!t.packing && t.documents_per_row)
+    refuse(key,
+           "goes with packing true, which tells documents of a row apart; leave it out, or use "
+           "that");
+  if (t.packing && !model.can_pack)
+    refuse("training/packing",
+           "packs documents of models that say the next token (head 'lm', not those read from "
+           "ONNX); leave it out");
+}
+
 void check_training(const Training& t, const ModelSizes& model) {
   at_least("training/sequence_length", t.sequence_length, 1);
   if (model.learned_positions && model.positions > 0 && t.sequence_length > model.positions)
@@ -528,6 +544,7 @@ void check_training(const Training& t, const ModelSizes& model) {
            fmt::format("experts multiply 8 bits in precision fp8 alone, and 4 in nvfp4, not in {}; "
                        "leave it out, or use fp8",
                        name_of(t.precision)));
+  check_packing(t, model);
   check_layers_in_bf16(t, model);
   check_loss_scale(t);
   check_lora(t);
@@ -561,6 +578,8 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   const Training& t = plan.training;
   const Parallelism& p = plan.parallelism;
   const ScheduleInfo& schedule = schedule_info(p.schedule);
+  if (t.packing && p.tensor > 1 && p.tensor_batch_own)
+    not_yet("parallelism/tensor_batch", "'own' with training.packing");
   if (t.lora && quantizes(t.precision))
     not_yet("training/lora", fmt::format("adapters in precision {}", name_of(t.precision)));
   if (p.offloads_activations() && schedule.splits_backwards)

@@ -69,6 +69,7 @@ void run_golden(GraphRunner& runner, const Graph& graph, const Golden& golden) {
   runner.set(graph.tokens, golden.integers("tokens"));
   runner.set(graph.targets, golden.integers("targets"));
   if (graph.positions >= 0) runner.set(graph.positions, golden.integers("positions"));
+  if (graph.documents >= 0) runner.set(graph.documents, golden.integers("documents"));
   if (graph.decoder_tokens >= 0)
     runner.set(graph.decoder_tokens, golden.integers("decoder_tokens"));
   for (const Parameter& p : graph.parameters)
@@ -94,6 +95,7 @@ Plan plan_of(const Golden& golden, const Model& model) {
   plan.training.global_batch = tokens[0];
   plan.training.sequence_length =
       model.reads_images() ? model.positions : static_cast<int>(tokens[1]);
+  plan.training.packing = golden.has("documents");
   if (golden.has("positions"))
     plan.training.predicted_positions = static_cast<int>(golden.tensor("positions").shape[1]);
   return plan;
@@ -189,6 +191,22 @@ TEST_CASE("logits are those of an independent implementation", "[agree]") {
     const Model model = load_model(golden.folder, "/");
     check_logits_of(golden, build_graph(model, plan_of(golden, model).training));
   }
+}
+
+TEST_CASE("rows of several documents have the logits and gradients of transformers", "[agree]") {
+  for (const char* name : {"gpt2", "llama", "gptj"})
+    for (const CompilerLevel level : {CompilerLevel::none, CompilerLevel::fused}) {
+      INFO(name);
+      const Golden golden =
+          load_golden(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/packed/" + name);
+      const Model model = load_model(golden.folder, "/");
+      Plan plan = plan_of(golden, model);
+      plan.training.compiler = level;
+      plan.training.attention =
+          level == CompilerLevel::none ? AttentionKernel::unfused : AttentionKernel::flash2;
+      check_logits_of(golden, build_graph(model, plan.training));
+      check_gradients(golden, run_passes(build_graph(model, plan.training), plan));
+    }
 }
 
 TEST_CASE("logits, loss and gradients of adapters are those of peft", "[agree][lora]") {

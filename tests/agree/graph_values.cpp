@@ -73,12 +73,25 @@ class Memory {
     const auto words = static_cast<int>(graph_.vocabulary);
     fill_integers(graph_.tokens, words, 0);
     fill_integers(graph_.targets, is_span ? graph_.sequence_length : words, 1);
+    if (graph_.documents >= 0) fill_documents();
     if (graph_.positions >= 0) fill_integers(graph_.positions, graph_.sequence_length, 2);
   }
   void fill_integers(int id, int end, std::size_t purpose) {
     Draw draw = draw_of(purpose);
     OpTensor& made = tensors_[at(id)];
     for (std::int64_t i = 0; i < made.elements(); ++i) made.set(i, draw.below(end));
+  }
+
+  // Those of a sequence of more than one document, of about four tokens.
+  void fill_documents() {
+    Draw draw = draw_of(2);  // there are no positions
+    OpTensor& made = tensors_[at(graph_.documents)];
+    double begin = 0;
+    for (std::int64_t i = 0; i < made.elements(); ++i) {
+      const std::int64_t place = i % graph_.sequence_length;
+      if (place == 0 || draw.one_in(4)) begin = static_cast<double>(place);
+      made.set(i, begin);
+    }
   }
 
   // Its gradient begins with something too: operations add to it.

@@ -111,6 +111,11 @@ class Generator {
     return graph_.output(add_node(op, inputs, a));
   }
   int apply(Op op, TensorIds inputs) { return apply(op, inputs, attributes()); }
+  int apply_in_documents(Op op, TensorIds inputs, Attributes a) {
+    a.documents = graph_.documents >= 0;
+    if (a.documents) inputs.push_back(graph_.documents);
+    return apply(op, inputs, a);
+  }
 
   int input(Shape shape) { return graph_.add_tensor({shape, Dtype::i32}, Role::input); }
 
@@ -226,6 +231,7 @@ class Generator {
     begin_unit("embedding", false);
     if (patches_ > 0) return image();
     graph_.tokens = input({rows()});
+    if (draw_.one_in(4)) graph_.documents = input({rows()});
     Attributes a = attributes();
     a.vocabulary = vocabulary_;
     a.vocabulary_parallel = draw_.one_in(3);
@@ -234,9 +240,10 @@ class Generator {
     int x = apply(Op::embedding, {graph_.tokens, table_}, a);
     if (a.vocabulary_parallel) x = apply(Op::tensor_reduce, {x}, a);
     a = attributes();
-    a.sequence_parallel = draw_.one_in(3);
+    a.sequence_parallel = draw_.one_in(3) && graph_.documents < 0;
     a.position_offset = draw_.of({0, 2});
-    if (draw_.one_in(2)) x = apply(Op::add_position, {x, parameter({length_ + 3, hidden_})}, a);
+    if (draw_.one_in(2))
+      x = apply_in_documents(Op::add_position, {x, parameter({length_ + 3, hidden_})}, a);
     if (draw_.one_in(3)) x = apply(Op::add_row, {x, parameter({2, hidden_})}, a);
     if (draw_.one_in(3)) x = norm(x, "norm");
     return draw_.one_in(3) ? dropout(x) : x;
@@ -306,7 +313,7 @@ class Generator {
       a.temperature_floor = draw_.between(1, 6);
       a.rotary_dim = a.head_dim;
     }
-    return apply(Op::rope, {x}, a);
+    return apply_in_documents(Op::rope, {x}, a);
   }
 
   int attention(int x) {
@@ -336,7 +343,7 @@ class Generator {
     a.attention =
         draw_.of({AttentionKernel::unfused, AttentionKernel::flash, AttentionKernel::flash2});
     if (in_ring_ && a.attention == AttentionKernel::unfused) a.attention = AttentionKernel::flash;
-    a.causal = draw_.one_in(2);
+    a.causal = draw_.one_in(2) || graph_.documents >= 0;
     a.window = a.causal && draw_.one_in(3) ? draw_.between(1, 12) : 0;
     a.chunk = a.causal && draw_.one_in(3) ? draw_.between(1, 12) : 0;
     a.alibi = draw_.one_in(4);
@@ -354,7 +361,7 @@ class Generator {
       qkv.push_back(parameter({a.heads}));
     }
     if (draw_.one_in(4)) a.dropout = 0.2, a.dropout_key = 17;
-    return project(apply(Op::attention, qkv, a), hidden_);
+    return project(apply_in_documents(Op::attention, qkv, a), hidden_);
   }
 
   int latent_heads(int x, Attributes a) {

@@ -15,6 +15,7 @@ double tolerance_of(Dtype dtype) { return dtype == Dtype::f32 ? 1e-5 : 1e-2; }
 }  // namespace
 
 OpTensor in_type(const OpTensor& tensor, Dtype dtype) {
+  if (tensor.type.dtype == Dtype::i32) return tensor;
   OpTensor converted({tensor.type.shape, dtype});
   for (std::int64_t i = 0; i < tensor.elements(); ++i) converted.set(i, tensor.get(i));
   return converted;
@@ -61,13 +62,14 @@ Case attention_case(const AttentionShapes& shapes, Attributes a) {
   if (a.packing == Packing::separate)
     inputs = {{{rows, a.heads * dim}}, {{rows, a.kv_heads * dim}}, {{rows, a.kv_heads * dim}}};
   if (a.relative_buckets > 0) inputs.push_back({{a.relative_buckets, a.heads}});
+  if (a.documents) inputs.push_back({{rows}, shapes.length, true});
   const bool unfused = a.attention == AttentionKernel::unfused;
   const std::string name =
       std::to_string(shapes.length) + " tokens, " + std::to_string(shapes.heads) + " heads of " +
       std::to_string(shapes.head_dim) + " on " + std::to_string(shapes.kv_heads) +
       (shapes.causal ? ", causal" : "") + (unfused ? ", unfused" : "") +
       (a.alibi ? ", alibi" : "") + (a.relative_buckets > 0 ? ", relative positions" : "") +
-      (a.dropout > 0 ? ", dropout" : "");
+      (a.dropout > 0 ? ", dropout" : "") + (a.documents ? ", documents" : "");
   return {name,
           Op::attention,
           a,

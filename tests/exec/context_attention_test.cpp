@@ -21,9 +21,11 @@ Attributes part_of(Attributes a, int degree) {
 
 // The rows that `rank` holds of a tensor of rows of whole sequences. `a`: of the part.
 OpTensor rows_of(const OpTensor& whole, const Attributes& a, int rank) {
-  const std::int64_t width = whole.type.shape[1], held = a.sequence_length;
-  OpTensor part({Shape{a.micro_batch * held, width}, whole.type.dtype});
-  for (std::int64_t row = 0; row < a.micro_batch * held; ++row) {
+  const std::int64_t rank_of = whole.type.shape.rank,
+                     width = rank_of == 1 ? 1 : whole.type.shape[1];
+  const std::int64_t held = a.sequence_length, rows = a.micro_batch * held;
+  OpTensor part({rank_of == 1 ? Shape{rows} : Shape{rows, width}, whole.type.dtype});
+  for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t place = row / held * held * a.context_degree +
                                context_position(a.context_degree, rank, held, row % held);
     for (std::int64_t c = 0; c < width; ++c)
@@ -49,9 +51,14 @@ void add_to(OpTensor& sum, const OpTensor& part) {
 // Everything one rank does, with the keys and values of all at hand.
 class ContextRank {
  public:
-  // With `a.sinks` the last operand is that of all ranks.
+  // With `a.documents` the last operand is those of the rank's tokens; with `a.sinks` the one
+  // before is that of all ranks.
   ContextRank(Runner& runner, const Attributes& a, int rank, Tensors operands)
       : runner_(runner), a_(a), rank_(rank), operands_(std::move(operands)) {
+    if (a.documents) {
+      documents_ = operands_.back();
+      operands_.pop_back();
+    }
     if (a.sinks) {
       sinks_ = operands_.back();
       operands_.pop_back();
@@ -75,6 +82,7 @@ class ContextRank {
         inputs.push_back(&results[0]), inputs.push_back(&results[1]);
       else if (a_.sinks)
         inputs.push_back(&sinks_);
+      if (a_.documents) inputs.push_back(&documents_);
       results = run(Op::context_attention, inputs, {q_shape(), log_sums});
     }
   }
@@ -102,6 +110,7 @@ class ContextRank {
         all.set(i++, ranks[static_cast<std::size_t>(r)].kv.get(k));
     std::vector<const OpTensor*> inputs{&operands_[0], &all};
     if (a_.sinks) inputs.push_back(&sinks_);
+    if (a_.documents) inputs.push_back(&documents_);
     const Tensors again =
         run(Op::context_attention, inputs, {results[0].type.shape, results[1].type.shape});
     CHECK(apart(again[0], results[0]) < 1e-13);
@@ -139,6 +148,7 @@ class ContextRank {
     std::vector<Shape> outputs{q_shape(), kv_type};
     const bool first = a_.sinks && a_.ring_step <= 0;
     if (first) inputs.push_back(&sinks_), outputs.push_back(sinks_.type.shape);
+    if (a_.documents) inputs.push_back(&documents_);
     return run(Op::context_attention_grad, inputs, outputs, first ? 1 : 0);
   }
   std::size_t at(int step) const {
@@ -154,7 +164,7 @@ class ContextRank {
   Attributes a_;
   int rank_;
   Tensors operands_;
-  OpTensor sinks_;
+  OpTensor sinks_, documents_;
 };
 
 void check_context(const Case& c, int degree) {
@@ -166,7 +176,7 @@ void check_context(const Case& c, int degree) {
   for (int rank = 0; rank < degree; ++rank) {
     Tensors operands;
     for (const OpTensor& each : whole.inputs)
-      operands.push_back(each.type.shape.rank == 1 ? each : rows_of(each, a, rank));
+      operands.push_back(each.type.shape == Shape{a.heads} ? each : rows_of(each, a, rank));
     ranks.emplace_back(runner, a, rank, std::move(operands));
   }
   for (ContextRank& rank : ranks) rank.forward(ranks);
@@ -229,10 +239,11 @@ TEST_CASE("the tokens of a context group are each rank's once, and equal work", 
 
 TEST_CASE("ring attention is the attention of one rank", "[exec][context]") {
   for (const Packing packing : {Packing::separate, Packing::concatenated, Packing::per_head})
-    for (const auto [causal, alibi, chunks] :
-         {std::array{false, false, false}, std::array{false, true, false},
-          std::array{true, false, false}, std::array{true, true, false},
-          std::array{true, false, true}})
+    for (const auto [causal, alibi, chunks, documents] :
+         {std::array{false, false, false, false}, std::array{false, true, false, false},
+          std::array{true, false, false, false}, std::array{true, true, false, false},
+          std::array{true, false, true, false}, std::array{true, false, false, true},
+          std::array{true, true, true, true}})
       for (const int degree : {1, 2, 3})
         for (const int half : {2, 131}) {  // tokens of a half: one tile of 128, and two
           if (half > 2 && packing != Packing::concatenated) continue;
@@ -242,14 +253,17 @@ TEST_CASE("ring attention is the attention of one rank", "[exec][context]") {
           a.alibi = alibi;
           a.window = causal && alibi ? half + 1 : 0;  // beyond a half
           a.chunk = chunks ? half + 1 : 0;
+          a.documents = documents;
           a.score_cap = alibi ? 0.75 : 0;
           a.kv_heads = packing == Packing::per_head ? 4 : 2;
           INFO("packing " << static_cast<int>(packing) << " causal " << causal << " alibi " << alibi
-                          << " chunks " << chunks << " degree " << degree << " half " << half);
+                          << " chunks " << chunks << " documents " << documents << " degree "
+                          << degree << " half " << half);
           const std::int64_t rows = 2 * a.sequence_length, dim = a.head_dim;
           Case c{"attention", Op::attention, a, {{{rows, (4 + 2 * a.kv_heads) * dim}}}, {}};
           if (packing == Packing::separate)
             c.inputs = {{{rows, 4 * dim}}, {{rows, 2 * dim}}, {{rows, 2 * dim}}};
+          if (documents) c.inputs.push_back({{rows}, a.sequence_length, true});
           c.outputs = {{rows, 4 * dim}, {2 * 4, a.sequence_length}};
           check_context(c, degree);
         }
@@ -294,6 +308,13 @@ TEST_CASE("positions of a context group's tokens are those in the sequence", "[e
   const OpTensor rope = runner.run(Op::rope, a, {&x}, {x.type.shape})[0];
   const OpTensor larger = runner.run(Op::rope, grown, {&x}, {x.type.shape})[0];
   const OpTensor placed = runner.run(Op::add_position, a, {&x, &table}, {x.type.shape})[0];
+  Attributes packed = a;
+  packed.documents = true;
+  const Attributes packed_part = part_of(packed, degree);
+  const OpTensor documents = runner.random({{2 * a.sequence_length}, a.sequence_length, true}, 3);
+  const OpTensor packed_rope = runner.run(Op::rope, packed, {&x, &documents}, {x.type.shape})[0];
+  const OpTensor packed_places =
+      runner.run(Op::add_position, packed, {&x, &table, &documents}, {x.type.shape})[0];
   OpTensor sum({table.type.shape, Dtype::f64});
   for (int rank = 0; rank < degree; ++rank) {
     runner.context_rank = rank;
@@ -304,6 +325,11 @@ TEST_CASE("positions of a context group's tokens are those in the sequence", "[e
                 rows_of(larger, grown_part, rank)) == 0);
     CHECK(apart(runner.run(Op::add_position, part, {&own, &table}, {shape})[0],
                 rows_of(placed, part, rank)) == 0);
+    const OpTensor begins = rows_of(documents, part, rank);
+    CHECK(apart(runner.run(Op::rope, packed_part, {&own, &begins}, {shape})[0],
+                rows_of(packed_rope, part, rank)) == 0);
+    CHECK(apart(runner.run(Op::add_position, packed_part, {&own, &table, &begins}, {shape})[0],
+                rows_of(packed_places, part, rank)) == 0);
     add_to(sum, runner.run(Op::add_position_grad, part, {&own}, {table.type.shape}, 1)[0]);
   }
   runner.context_rank = 0;

@@ -28,7 +28,7 @@ struct Taken {
 __global__ void take_queries(AttentionShape shape, Taken* taken) {
   const QueryBlock block(shape, rows);
   int tiles = 0;
-  for (KeyTiles<rows, columns> keys(shape, block); !keys.done(); keys.advance()) ++tiles;
+  for (KeyTiles<rows, columns, true> keys(shape, block); !keys.done(); keys.advance()) ++tiles;
   taken[blockIdx.x] = {block.sequence, block.head, block.half, block.first, tiles};
 }
 
@@ -36,7 +36,8 @@ __global__ void take_keys(AttentionShape shape, Taken* taken) {
   const KeyBlock block(shape, rows);
   const KeyHalf keys(shape, block.sequence, block.number);
   int tiles = 0;
-  for (QueryTiles<columns> queries(shape, block, keys.place); !queries.done(); queries.advance())
+  for (QueryTiles<rows, columns, true> queries(shape, block, keys.place); !queries.done();
+       queries.advance())
     ++tiles;
   taken[blockIdx.x] = {block.sequence, block.head, block.number, block.first, tiles};
 }
@@ -114,4 +115,35 @@ TEST_CASE("blocks of CUDA attention take every tile once", "[exec][cuda]") {
       check_each_once(taken_by(take_queries, shape, 6, 2));
       check_each_once(taken_by(take_keys, shape, 2, 8));
     }
+}
+
+TEST_CASE("blocks of CUDA attention leave out tiles of other documents", "[exec][cuda]") {
+  constexpr int length = 700, batch = 2, heads = 4;
+  for (const int longest : {1, 50, 64, 300, 700}) {
+    INFO("documents of " << longest);
+    std::vector<int> documents;
+    for (int token = 0; token < batch * length; ++token)
+      documents.push_back(token % length / longest * longest);
+    const DeviceArray<int> on_device(documents);
+    AttentionShape shape = shape_of(batch, heads, heads, length);
+    shape.documents = on_device.data();
+    const auto begin_of = [&](const Taken& block, int place) {
+      return documents[static_cast<std::size_t>(block.sequence * length + place)];
+    };
+    const auto queries = taken_by(take_queries, shape, heads, 1);
+    check_each_once(queries);
+    for (const Taken& block : queries) {
+      const int end = std::min(block.first + rows, length);
+      int expected = 0;
+      for (int key = 0; key < end; key += columns)
+        if (key + columns > begin_of(block, block.first)) ++expected;
+      CHECK(block.tiles == expected);
+    }
+    for (const Taken& block : taken_by(take_keys, shape, heads, 1)) {
+      int expected = 0;
+      for (int query = block.first; query < length; query += columns)
+        if (begin_of(block, query) < block.first + rows) ++expected;
+      CHECK(block.tiles == expected);
+    }
+  }
 }

@@ -79,6 +79,25 @@ TEST_CASE("CUDA attention agrees with chunks", "[exec][cuda]") {
   check_attention(attention_case(shapes, a), dtype);
 }
 
+TEST_CASE("CUDA attention agrees inside documents", "[exec][cuda]") {
+  const AttentionShapes shapes = GENERATE(AttentionShapes{17, 40, 2, 1, separate, true},      //
+                                          AttentionShapes{130, 64, 2, 1, separate, true},     //
+                                          AttentionShapes{67, 96, 1, 1, concatenated, true},  //
+                                          AttentionShapes{257, 128, 2, 1, separate, true},    //
+                                          AttentionShapes{66, 256, 1, 1, separate, true});
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16, Dtype::f16);
+  Attributes a;
+  a.documents = true;
+  check_attention(attention_case(shapes, a), dtype);
+  a.alibi = true;
+  a.chunk = 45;
+  a.dropout = 0.25;
+  a.dropout_key = 9;
+  check_attention(attention_case(shapes, a), dtype);
+  a.attention = AttentionKernel::unfused;
+  check_attention(attention_case(shapes, a), dtype);
+}
+
 TEST_CASE("CUDA attention agrees with capped scores", "[exec][cuda]") {
   const AttentionShapes shapes = GENERATE(AttentionShapes{17, 40, 2, 1, separate, false},     //
                                           AttentionShapes{130, 64, 2, 1, separate, true},     //
@@ -133,6 +152,11 @@ void check_context(Attributes a, int rank, bool continues, Dtype dtype) {
   Runner runner(tables, dtype), statistics(tables, Dtype::f32), reference(*cpu, Dtype::f64);
   runner.context_rank = reference.context_rank = rank;
   const OpTensor sinks = runner.random({{a.heads}}, 7);
+  OpTensor documents = runner.random({{rows}, a.sequence_length, true}, 8);
+  for (std::int64_t row = 0; row < rows && a.documents; ++row)
+    documents.set(
+        row, static_cast<double>(context_position(a.context_degree, rank, a.sequence_length,
+                                                  static_cast<std::int64_t>(documents.get(row)))));
   const OpTensor query = runner.random({a.packing == separate ? q : packed_q}, 1),
                  keys = runner.random({kv}, 2), y = runner.random({q}, 3),
                  dy = runner.random({q}, 4), dq = runner.random({q}, 5),
@@ -152,10 +176,12 @@ void check_context(Attributes a, int rank, bool continues, Dtype dtype) {
   Tensors inputs{query, keys};
   if (continues) inputs.insert(inputs.end(), {y, saved});
   if (first) inputs.push_back(sinks);
+  if (a.documents) inputs.push_back(documents);
   both(Op::context_attention, inputs, {q, log_sums});
   inputs = {query, keys, y, saved, dy};
   if (continues) inputs.push_back(dq);
   if (first) inputs.push_back(sinks);
+  if (a.documents) inputs.push_back(documents);
   both(Op::context_attention_grad, inputs,
        first ? std::vector<Shape>{q, kv, {a.heads}} : std::vector<Shape>{q, kv});
   CHECK(tables.ran.size() == 2);
@@ -184,6 +210,7 @@ TEST_CASE("CUDA attention of a context group agrees at every step", "[exec][cuda
     a.dropout = extras ? 0.25 : 0;
     a.chunk = extras && causal && half > 3 ? half + 5 : 0;
     a.dropout_key = 3;
+    a.documents = causal && half != 66;
     a.sinks = extras && a.packing == separate;
     for (a.ring_step = -1; a.ring_step < a.context_degree; ++a.ring_step) {
       INFO(name_of(dtype) << ", causal " << causal << ", half " << half << ", rank " << rank

@@ -161,6 +161,41 @@ TEST_CASE("a chunk hides the tokens of those before it", "[exec][backends]") {
   }
 }
 
+TEST_CASE("a document hides the tokens of those before it", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  Runner runner(*backend, Dtype::f64);
+  Attributes a;
+  a.micro_batch = 2;
+  a.sequence_length = 5;
+  a.heads = a.kv_heads = a.head_dim = 1;
+  a.scaled_scores = false;
+  a.documents = true;
+  a.attention = GENERATE(AttentionKernel::unfused, AttentionKernel::flash2);
+  a.chunk = GENERATE(0, 2);
+  a.window = GENERATE(0, 3);
+  const std::vector<double> keys = {3, 1, 2, 0, 1, 2, 2, 0, 1, 3},
+                            values_of = {10, 20, 40, 80, 160, 1, 2, 4, 8, 16},
+                            begins = {0, 0, 2, 2, 2, 0, 1, 1, 1, 4};
+  const OpTensor q = tensor_of({10, 1}, Dtype::f64, std::vector<double>(10, 1.0)),
+                 k = tensor_of({10, 1}, Dtype::f64, keys),
+                 v = tensor_of({10, 1}, Dtype::f64, values_of),
+                 documents = tensor_of({10}, Dtype::i32, begins);
+  const Shape saved = a.attention == AttentionKernel::unfused ? Shape{2, 5, 5} : Shape{2, 5};
+  const auto out = runner.run(Op::attention, a, {&q, &k, &v, &documents}, {{10, 1}, saved});
+  for (int row = 0; row < 10; ++row) {
+    const int place = row % 5, begin = static_cast<int>(begins[static_cast<std::size_t>(row)]);
+    double sum = 0, weighed = 0;
+    for (int key = begin; key <= place; ++key) {
+      if (a.window > 0 && key <= place - a.window) continue;
+      if (a.chunk > 0 && (key - begin) / a.chunk != (place - begin) / a.chunk) continue;
+      const auto i = static_cast<std::size_t>(row - place + key);
+      sum += std::exp(keys[i]);
+      weighed += std::exp(keys[i]) * values_of[i];
+    }
+    CHECK(out[0].get(row) == Approx(weighed / sum));
+  }
+}
+
 TEST_CASE("a norm without weights leaves heads of mean square 1", "[exec][backends]") {
   const auto backend = make_cpu_backend(1);
   Runner runner(*backend, Dtype::f64);

@@ -19,6 +19,11 @@ void add_table_cases(std::vector<Case>& cases, const Sizes& z) {
   cases.push_back({"add_position", Op::add_position, a, with_positions, {{rows, h}}});
   a.position_offset = 2;
   cases.push_back({"add_position, offset 2", Op::add_position, a, with_positions, {{rows, h}}});
+  a.documents = true;
+  std::vector<InputSpec> in_documents = with_positions;
+  in_documents.push_back({{rows}, static_cast<int>(z.length), true});
+  cases.push_back({"add_position, documents", Op::add_position, a, in_documents, {{rows, h}}});
+  a.documents = false;
   cases.push_back({"add_row", Op::add_row, a, {{{rows, h}}, {{2, h}}}, {{rows, h}}});
   cases.push_back({"prepend_row", Op::prepend_row, a, {{{rows - z.batch, h}}, {{h}}}, {{rows, h}}});
   const int chosen = 3;
@@ -172,6 +177,10 @@ void add_rope_cases(std::vector<Case>& cases, const Sizes& z, int unit) {
         cases.push_back({name + which, op, a, {{shape}}, {shape}});
       };
       add("rope", Op::rope);
+      a.documents = true;
+      const InputSpec documents{{z.batch * z.length}, static_cast<int>(z.length), true};
+      cases.push_back({"rope, documents" + which, Op::rope, a, {{shape}, documents}, {shape}});
+      a.documents = false;
       add("rotate_half", Op::rotate_half);
       add("times_cosine", Op::times_cosine);
       add("times_sine", Op::times_sine);
@@ -222,6 +231,10 @@ Case attention_case(const Attributes& a) {
         {{rows, a.heads * dim}}, {{rows, a.kv_heads * dim}}, {{rows, a.kv_heads * of_values}}};
   if (a.relative_buckets > 0) inputs.push_back({{a.relative_buckets, a.heads}});
   if (a.sinks) inputs.push_back({{a.heads}});
+  if (a.documents) {
+    inputs.push_back({{rows}, a.sequence_length, true});
+    name += ", documents";
+  }
   return {name + ", s = " + std::to_string(s),
           Op::attention,
           a,
@@ -249,7 +262,17 @@ void add_attention_cases(std::vector<Case>& cases, int batch, int length, int he
         a.score_cap = a.score_width = 0;
       }
   a.packing = Packing::concatenated;
-  a.causal = true;
+  a.causal = a.documents = true;
+  for (const AttentionKernel kernel : {AttentionKernel::unfused, AttentionKernel::flash2}) {
+    a.attention = kernel;
+    cases.push_back(attention_case(a));
+    a.chunk = 3;
+    a.alibi = true;
+    cases.push_back(attention_case(a));
+    a.chunk = 0;
+    a.alibi = false;
+  }
+  a.documents = false;
   a.dropout = 0.25;
   a.dropout_key = 7;
   for (const AttentionKernel kernel : {AttentionKernel::unfused, AttentionKernel::flash2}) {
@@ -292,6 +315,9 @@ void add_latent_cases(std::vector<Case>& cases, int batch, int length, int head_
       a.dropout = causal ? 0.25 : 0;
       a.dropout_key = 7;
       cases.push_back(attention_case(a));
+      a.documents = causal;
+      if (causal) cases.push_back(attention_case(a));
+      a.documents = false;
     }
 }
 
@@ -311,6 +337,12 @@ void add_tiled_attention_cases(std::vector<Case>& cases, int length) {
       a.dropout = 0.25;
       cases.push_back(attention_case(a));
       if (!causal) continue;
+      a.documents = true;  // so do these
+      cases.push_back(attention_case(a));
+      a.window = 40;
+      cases.push_back(attention_case(a));
+      a.window = 0;
+      a.documents = false;
       a.chunk = 50;  // the rows of a tile may see nothing of the first
       cases.push_back(attention_case(a));
       a.chunk = 0;
@@ -333,6 +365,7 @@ void add_sink_cases(std::vector<Case>& cases, int batch, int length, int head_di
   a.dropout_key = 7;
   for (const int window : {0, 3})
     for (const double dropout : {0.0, 0.25}) {
+      a.documents = window > 0 && dropout > 0;
       a.window = window;
       a.dropout = dropout;
       cases.push_back(attention_case(a));
@@ -353,6 +386,9 @@ void add_relative_cases(std::vector<Case>& cases, int batch, int length, int hea
       a.kv_heads = causal ? 4 : 2;
       a.scaled_scores = !causal;
       cases.push_back(attention_case(a));
+      a.documents = causal;
+      if (causal) cases.push_back(attention_case(a));
+      a.documents = false;
       a.score_cap = 0.75;
       cases.push_back(attention_case(a));
       a.score_cap = 0;
@@ -424,8 +460,10 @@ const OpRule rules[] = {
      }},
     {Op::add_position,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
-       return Inputs{dy,
-                     r.run(Op::add_position_grad, c.attributes, {&dy}, {in[1].type.shape}, 1)[0]};
+       std::vector<const OpTensor*> operands = {&dy};
+       if (c.attributes.documents) operands.push_back(&in[2]);
+       return Inputs{
+           dy, r.run(Op::add_position_grad, c.attributes, operands, {in[1].type.shape}, 1)[0]};
      }},
     {Op::add_row,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
@@ -481,7 +519,9 @@ const OpRule rules[] = {
     {Op::sequence_to_parts, moved_back<Op::parts_to_sequence>},
     {Op::rope,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
-       return r.run(Op::rope_grad, c.attributes, {&dy}, {in[0].type.shape});
+       std::vector<const OpTensor*> operands = {&dy};
+       if (c.attributes.documents) operands.push_back(&in[1]);
+       return r.run(Op::rope_grad, c.attributes, operands, {in[0].type.shape});
      }},
     {Op::concat_heads,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {
@@ -493,13 +533,15 @@ const OpRule rules[] = {
        std::vector<const OpTensor*> operands;
        std::vector<Shape> shapes;
        const bool relative = c.attributes.relative_buckets > 0 || c.attributes.sinks;
-       for (const OpTensor& tensor : in) {
-         operands.push_back(&tensor);
-         shapes.push_back(tensor.type.shape);
+       const std::size_t tensors = in.size() - (c.attributes.documents ? 1 : 0);
+       for (std::size_t i = 0; i < tensors; ++i) {
+         operands.push_back(&in[i]);
+         shapes.push_back(in[i].type.shape);
        }
        if (relative) operands.pop_back();  // the table, or the sinks, come last
        for (const OpTensor* tensor : {&out[0], &out[1], &dy}) operands.push_back(tensor);
-       if (relative) operands.push_back(&in.back());
+       if (relative) operands.push_back(&in[tensors - 1]);
+       if (c.attributes.documents) operands.push_back(&in.back());
        return r.run(Op::attention_grad, c.attributes, operands, shapes, relative ? 1 : 0);
      }},
     {Op::gelu,

@@ -137,8 +137,16 @@ void Runner::check_overwriting(const OpCall& call, const std::vector<const void*
 OpTensor Runner::random(const InputSpec& spec, std::uint64_t seed) const {
   OpTensor tensor({spec.shape, spec.below > 0 ? Dtype::i32 : real_});
   std::mt19937_64 generator(seed);
+  double begin = 0;
   for (std::int64_t i = 0; i < tensor.elements(); ++i) {
     const double unit = static_cast<double>(generator() >> 11U) * 0x1p-53;
+    if (spec.documents) {  // one of about 2 to about `below` tokens
+      const std::int64_t place = i % spec.below;
+      if (place == 0 || unit < (i / spec.below % 2 == 0 ? 0.3 : 1.5 / spec.below))
+        begin = static_cast<double>(place);
+      tensor.set(i, begin);
+      continue;
+    }
     tensor.set(i, spec.below > 0 ? unit * spec.below : static_cast<float>(2 * unit - 1));
   }
   return tensor;

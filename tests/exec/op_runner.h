@@ -34,7 +34,8 @@ double distance(const OpTensor& a, const OpTensor& b);
 
 struct InputSpec {
   Shape shape;
-  int below = 0;  // 0: real numbers in (-1, 1); else integers in [0, below)
+  int below = 0;           // 0: real numbers in (-1, 1); else integers in [0, below)
+  bool documents = false;  // where those begin, in sequences of `below` tokens (documents.h)
 };
 
 // Runs operations on a backend with all real operands of one type, and notes which ones. Outputs

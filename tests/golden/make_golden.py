@@ -15,6 +15,9 @@ Tensors: `tokens` [b,s] (of images the pixels), `targets` [b,s] (or [b,p] masked
 targets, and the experts' balancing loss), `weight/<name>` and `gradient/<name>` of every parameter. Token ids, targets and positions
 are whole numbers stored as floats.
 
+Of rows that hold several documents, tests/golden/packed/<name>/ beside it: `documents` [b,s] has where each token's begins;
+positions begin again there, and a mask of four dimensions hides the others.
+
 With adapters, tests/golden/lora/<name>/ beside it: the same with adapter_config.json, of transformers and peft (0.21);
 gradients of the adapters alone.
 
@@ -527,6 +530,36 @@ def make_adapted(root):
         print(f"{name} with adapters: loss {loss.item():.6f}")
 
 
+# Where the documents of a row begin, and the models that read such rows.
+DOCUMENTS = ((0, 5, 6), (0, 9))
+PACKED = ("gpt2", "llama", "gptj")
+
+
+def make_packed(root):
+    for number, name in enumerate(PACKED):
+        class_name, config, configuration = MODELS[name]
+        generator = torch.Generator().manual_seed(4000 + number)
+        model = make_model(class_name, config, configuration, generator)
+        text = draw(VOCABULARY, (BATCH, SEQUENCE + 1), generator)
+        place = torch.arange(SEQUENCE)
+        documents = torch.stack([torch.tensor([max(b for b in begins if b <= i) for i in range(SEQUENCE)])
+                                 for begins in DOCUMENTS])
+        seen = (place[None, None, :] <= place[None, :, None]) & (place[None, None, :] >= documents[:, :, None])
+        mask = torch.zeros(seen.shape, dtype=torch.float64).masked_fill(~seen, -1e30)[:, None]
+        logits = model(input_ids=text[:, :-1], position_ids=place - documents, attention_mask=mask).logits
+        targets = text[:, 1:]
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
+        loss.backward()
+        tensors = {"tokens": text[:, :-1], "targets": targets, "documents": documents,
+                   "logits": logits.reshape(-1, VOCABULARY), "loss": loss}
+        for key, parameter in sorted(model.named_parameters()):
+            for kind, tensor in (("weight/", parameter), ("gradient/", parameter.grad)):
+                for published_name, part in published(class_name, key, tensor):
+                    tensors[kind + published_name] = part
+        write(root / name, config, tensors)
+        print(f"{name} of packed rows: loss {loss.item():.6f}")
+
+
 def main():
     here = pathlib.Path(__file__).resolve().parent
     root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here / "transformers"
@@ -548,6 +581,7 @@ def main():
                     tensors[kind + published_name] = tensor
         write(root / name, config, tensors)
         print(f"{name}: loss {loss.item():.6f}")
+    make_packed(root.parent / "packed")
     make_adapted(root.parent / "lora")
 
 

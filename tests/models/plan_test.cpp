@@ -266,6 +266,18 @@ TEST_CASE("what is not built yet is refused as such", "[models][plan]") {
         "/training/ema_decay: 1 is out of range; use 0 or more and less than 1");
 }
 
+TEST_CASE("rows are packed where that says what is meant", "[models][plan]") {
+  CHECK(refused(CHANGE(t.documents_per_row = 2)) ==
+        "/training/documents_per_row: goes with packing true, which tells documents of a row "
+        "apart; leave it out, or use that");
+  CHECK(refused(CHANGE(t.packing = true, t.documents_per_row = 0.5))
+            .starts_with("/training/documents_per_row: 0.5 is not in 1 to sequence_length"));
+  CHECK(
+      refused(CHANGE(t.packing = true, p.tensor = 2, p.tensor_batch_own = true, t.micro_batch = 2))
+          .ends_with("'own' with training.packing is not supported yet"));
+  CHECK(refused(CHANGE(t.packing = true, t.documents_per_row = 8)).empty());
+}
+
 TEST_CASE("a plan as JSON is in the words of the job file", "[models][plan]") {
   Plan plan = legal();
   plan.training.recompute = Recompute::group;

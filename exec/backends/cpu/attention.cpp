@@ -7,6 +7,7 @@
 #include "exec/backends/cpu/reduce.h"
 #include "exec/backends/cpu/tables.h"
 #include "models/graph/context.h"
+#include "models/graph/documents.h"
 
 namespace meshwright::cpu {
 
@@ -153,9 +154,10 @@ void flash_head(const HeadInput<T>& in, const HeadOutput<T>& out, T* log_sums) {
     const std::int64_t rows = std::min(tile_length, s - i0);
     const std::int64_t keys = in.a.causal ? i0 + rows : s;
     running.maximum.fill(-std::numeric_limits<T>::infinity());
-    for (std::int64_t j0 = 0; j0 < keys; j0 += tile_length) {
+    const std::int64_t begin = in.first_column(i0);
+    for (std::int64_t j0 = begin; j0 < keys; j0 += tile_length) {
       const Tile t{i0, rows, j0, std::min(tile_length, keys - j0)};
-      add_tile(in, t, scores.data(), running, out, j0 == 0);
+      add_tile(in, t, scores.data(), running, out, j0 == begin);
     }
     finish_rows(in, i0, rows, running, out, log_sums);
   }
@@ -192,12 +194,15 @@ struct ContextRows {
     }
     for (int index = 0; index < blocks.count(); ++index) {
       const ContextBlock<T> block = blocks[index];
-      const HeadInput<T> in(a, block.heads, batch, head, k.context);
+      HeadInput<T> in(a, block.heads, batch, head, k.context);
+      in.documents = documents_of(k, batch);
       for (int key_half = 0; key_half < 2; ++key_half) {
         const KeyHalf keys =
             key_half_of(a, k.context.context_rank, half, block.source, key_half, i0 + rows);
         for (std::int64_t j0 = keys.begin; j0 < keys.end; j0 += tile_length) {
-          add_tile(in, keys.tile(i0, rows, j0), scores.data(), running, out, first);
+          const Tile tile = keys.tile(i0, rows, j0);
+          if (in.hides(tile)) continue;
+          add_tile(in, tile, scores.data(), running, out, first);
           first = false;
         }
       }
@@ -228,6 +233,8 @@ void attention(const KernelCall& k) {
                  if (table != nullptr) in.relative.data = table + head;
                  if (a.sinks)
                    in.sink = k.in<T>(3) + first_own_head(a, k.context.context_rank) + head;
+
+                 in.documents = documents_of(k, batch);
                  const HeadOutput<T> out{y + batch * s * y_row + head * y_head, y_row};
                  if (a.attention == AttentionKernel::unfused)
                    unfused_head(in, out, saved + task * s * s);
@@ -241,7 +248,7 @@ void context_attention(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t s = a.sequence_length, y_row = std::int64_t{a.heads} * a.head_dim;
   const ContextBlocks<T> blocks{a, k.in<T>(0), k.in<T>(1), k.context.context_rank};
-  const bool continues = k.call.inputs.size() == 4;
+  const bool continues = inputs_but_documents(k.call) == 4;
   parallel_for(
       k.pool, std::int64_t{a.micro_batch} * a.heads, 1, [&](std::int64_t task, std::int64_t) {
         const std::int64_t batch = task / a.heads, head = task % a.heads;

@@ -11,6 +11,7 @@
 #include "exec/backends/cpu/reduce.h"
 #include "exec/backends/cpu/tables.h"
 #include "models/graph/context.h"
+#include "models/graph/documents.h"
 
 namespace meshwright::cpu {
 
@@ -159,7 +160,9 @@ void head_gradient(const HeadInput<T>& in, const HeadGradient<T>& g, bool first_
     const std::int64_t first_row = in.a.causal ? j0 : 0;
     for (std::int64_t i0 = first_row; i0 < s; i0 += tile_length) {
       const Tile t{i0, std::min(tile_length, s - i0), j0, columns};
-      tile_gradient(in, t, g, {j0 != 0, !first_of_group || i0 != first_row}, tiles);
+      if (in.hides(t)) break;  // and from all that follow
+      const bool adds_dq = j0 != in.first_column(i0);
+      tile_gradient(in, t, g, {adds_dq, !first_of_group || i0 != first_row}, tiles);
     }
   }
 }
@@ -260,6 +263,7 @@ void attention_grad(const KernelCall& k) {
       for (std::int64_t head = first; head < first + group; ++head) {
         HeadInput<T> in(a, operands.heads, batch, head, k.context);
         if (operands.table != nullptr) in.relative.data = operands.table + head;
+        in.documents = documents_of(k, batch);
         head_gradient(in, operands.at(a, batch, head), head == first, tiles);
       }
   });
@@ -279,8 +283,10 @@ void context_head_gradient(const KernelCall& k, const HeadInput<T>& in, const He
         const std::int64_t i0 = half * length + i, rows = std::min(tile_length, length - i);
         const KeyHalf keys =
             key_half_of(in.a, k.context.context_rank, half, source, key_half, i0 + rows);
-        for (std::int64_t j0 = keys.begin; j0 < keys.end; j0 += tile_length)
-          tile_gradient(in, keys.tile(i0, rows, j0), g, {}, tiles);
+        for (std::int64_t j0 = keys.begin; j0 < keys.end; j0 += tile_length) {
+          const Tile tile = keys.tile(i0, rows, j0);
+          if (!in.hides(tile)) tile_gradient(in, tile, g, {}, tiles);
+        }
       }
 }
 
@@ -297,7 +303,7 @@ void context_attention_grad(const KernelCall& k) {
   T* const dq = k.out<T>(0);
   T* const dkv = k.out<T>(1);
   std::fill_n(dkv, k.out_shape(1).elements(), T(0));
-  if (k.call.inputs.size() == 6 && !adds_sinks(a))
+  if (inputs_but_documents(k.call) == 6 && !adds_sinks(a))
     std::copy_n(k.in<T>(5), k.out_shape(0).elements(), dq);
   else
     std::fill_n(dq, k.out_shape(0).elements(), T(0));
@@ -320,7 +326,8 @@ void context_attention_grad(const KernelCall& k) {
                                     .q_row = q_row,
                                     .k_row = 2 * half,
                                     .v_row = 2 * half};
-            const HeadInput<T> in(a, block.heads, batch, head, k.context);
+            HeadInput<T> in(a, block.heads, batch, head, k.context);
+            in.documents = documents_of(k, batch);
             context_head_gradient(k, in, g, block.source, tiles);
           }
         }

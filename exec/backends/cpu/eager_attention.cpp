@@ -162,13 +162,14 @@ template <typename T>
 void mask_scores(const KernelCall& k) {
   const std::int64_t s = k.in_shape(0)[1], keys = k.in_shape(0)[2];
   const T masked = static_cast<T>(k.attributes().factor);
-  const std::int64_t window = k.attributes().window, chunk = k.attributes().chunk;
+  const Attributes& a = k.attributes();
+  const std::int32_t* documents = k.documents();
   const T* x = k.in<T>(0);
   T* y = k.out<T>(0);
-  for_each_row(k, k.in_shape(0)[0] * s, keys, [=](std::int64_t r) {
+  for_each_row(k, k.in_shape(0)[0] * s, keys, [=, &a](std::int64_t r) {
     const std::int64_t end = std::min(r % s + 1, keys);
-    std::int64_t begin = window > 0 ? std::max<std::int64_t>(r % s + 1 - window, 0) : 0;
-    if (chunk > 0) begin = std::max(begin, r % s / chunk * chunk);
+    const std::int64_t text = documents == nullptr ? 0 : documents[r / (s * a.heads) * s + r % s];
+    const std::int64_t begin = text + first_seen(a, r % s - text);
     std::fill(y + r * keys, y + r * keys + begin, masked);
     std::copy(x + r * keys + begin, x + r * keys + end, y + r * keys + begin);
     std::fill(y + r * keys + end, y + (r + 1) * keys, masked);

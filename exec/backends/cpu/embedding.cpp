@@ -31,8 +31,10 @@ std::int64_t position_of(const KernelCall& k, std::int64_t r) {
   const std::int64_t global =
       k.first_row() + r + (a.sequence_parallel ? k.context.tensor_rank * k.whole_rows() : 0);
   const std::int64_t s = a.sequence_length;
-  return context_position(a.context_degree, k.context.context_rank, s, global % s) +
-         a.position_offset;
+  const std::int64_t place =
+      context_position(a.context_degree, k.context.context_rank, s, global % s);
+  const std::int32_t* documents = k.documents();
+  return place - (documents == nullptr ? 0 : documents[global]) + a.position_offset;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "exec/backends/backend.h"
 #include "exec/backends/cpu/dropout.h"
 #include "exec/backends/cpu/gemm.h"
+#include "exec/backends/cpu/kernels.h"
 #include "exec/backends/cpu/math.h"
 #include "exec/backends/cpu/relative.h"
 #include "models/core/error.h"
@@ -72,6 +73,21 @@ inline double alibi_slope(std::int64_t head, std::int64_t heads) {
   return std::exp2(exponent);
 }
 
+// Of a text, the place of the first key that a query at `place` sees, its window and its chunk
+// permitting.
+inline std::int64_t first_seen(const Attributes& a, std::int64_t place) {
+  std::int64_t first = 0;
+  if (a.window > 0) first = std::max(first, place - a.window + 1);
+  if (a.chunk > 0) first = std::max(first, place / a.chunk * a.chunk);
+  return first;
+}
+
+// Of the tokens of one sequence; null: it is one document.
+inline const std::int32_t* documents_of(const KernelCall& k, std::int64_t batch) {
+  const std::int32_t* all = k.documents();
+  return all == nullptr ? nullptr : all + batch * k.attributes().sequence_length;
+}
+
 // Of one query head of one sequence: the addresses of token 0, and what turns products to scores.
 template <typename T>
 struct HeadInput {
@@ -82,9 +98,10 @@ struct HeadInput {
   QueryKeyValue<const T> all;  // for the row lengths
   T scale = 1;
   T slope = 0;
-  RelativeColumn<const T> relative{a};  // set by who has a table
-  const T* sink = nullptr;              // the head's, by who has sinks
-  std::int64_t sequence = 0, head = 0;  // of the whole run and model
+  RelativeColumn<const T> relative{a};      // set by who has a table
+  const T* sink = nullptr;                  // the head's, by who has sinks
+  const std::int32_t* documents = nullptr;  // of the sequence's own tokens, by who packs
+  std::int64_t sequence = 0, head = 0;      // of the whole run and model
 
   HeadInput(const Attributes& attributes, const QueryKeyValue<const T>& heads, std::int64_t batch,
             std::int64_t own_head, const OpContext& context)
@@ -114,8 +131,8 @@ struct HeadInput {
   }
 
   // scores[rows, columns] = q k^T * scale, bounded by the cap where there is one, + slope (j - i),
-  // or + the bias of j - i; of the mask only what a window or a chunk hides. Of capped ones
-  // `slopes`[rows, columns] without gaps, if given, becomes the derivative by q k^T * scale.
+  // or + the bias of j - i; of the mask only what a window, a chunk or a document hides. Of capped
+  // ones `slopes`[rows, columns] without gaps, if given, becomes the derivative by q k^T * scale.
   void scores(const Tile& t, T* scores, std::int64_t scores_row, T* slopes = nullptr) const {
     multiply(Product<T>{.m = t.rows,
                         .n = t.columns,
@@ -135,7 +152,16 @@ struct HeadInput {
         for (std::int64_t j = 0; j < t.columns; ++j)
           scores[i * scores_row + j] += slope * static_cast<T>(t.j0 + j - t.i0 - i - t.ahead());
     }
-    if (a.window > 0 || a.chunk > 0) hide_before(t, scores, scores_row);
+    if (a.window > 0 || a.chunk > 0 || documents != nullptr) hide_before(t, scores, scores_row);
+  }
+
+  // Of the queries from row i0 on, the first column of a tile that a whole sequence's have to see.
+  std::int64_t first_column(std::int64_t i0) const {
+    return documents == nullptr ? 0 : documents[i0] / tile_length * tile_length;
+  }
+  // Whether all keys of the tile lie before the queries' documents, which follow each other.
+  bool hides(const Tile& t) const {
+    return documents != nullptr && t.j0 + t.columns + t.key_shift <= documents[t.i0];
   }
 
   void cap(const Tile& t, T* scores, std::int64_t scores_row, T* slopes) const {
@@ -157,9 +183,8 @@ struct HeadInput {
     constexpr T hidden = T(-1e30);
     for (std::int64_t i = 0; i < t.rows; ++i) {
       const std::int64_t place = t.i0 + i + t.query_shift, to_column = t.key_shift + t.j0;
-      std::int64_t first = 0;
-      if (a.window > 0) first = place - a.window + 1 - to_column;
-      if (a.chunk > 0) first = std::max(first, place / a.chunk * a.chunk - to_column);
+      const std::int64_t begin = documents == nullptr ? 0 : documents[t.i0 + i];
+      const std::int64_t first = begin + first_seen(a, place - begin) - to_column;
       std::fill_n(scores + i * scores_row, std::clamp<std::int64_t>(first, 0, t.columns), hidden);
     }
   }

@@ -84,13 +84,17 @@ void rotate(const KernelCall& k, double direction) {
     parallel_for(k.pool, rows, rows_per_piece(width), [=](std::int64_t begin, std::int64_t end) {
       std::copy_n(x + begin * width, (end - begin) * width, y + begin * width);
     });
-  parallel_for(k.pool, std::min(s, rows), 4, [&](std::int64_t begin, std::int64_t end) {
+  // Rows of one position lie a sequence apart; of packed ones every row has its own.
+  const std::int32_t* documents = k.documents();
+  const std::int64_t apart = documents == nullptr ? s : rows;
+  parallel_for(k.pool, std::min(apart, rows), 4, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t position =
-          context_position(a.context_degree, k.context.context_rank, s, row);
+      std::int64_t position =
+          context_position(a.context_degree, k.context.context_rank, s, row % s);
+      if (documents != nullptr) position -= documents[row];
       for (int pair = 0; pair < a.rotary_dim / 2; pair += Turn<T>::most) {
         const Turn<T> turn(a, pair, position, direction);
-        for (std::int64_t r = row; r < rows; r += s)
+        for (std::int64_t r = row; r < rows; r += apart)
           for_each_head(a, width, [&](std::int64_t head) {
             turn.apply(a, x + r * width + head, y + r * width + head);
           });

@@ -47,6 +47,10 @@ struct KernelCall {
   const T* in(std::size_t i) const {
     return static_cast<const T*>(operands.inputs[i]);
   }
+  // Where each token's document begins (models/graph/documents.h); null: nobody asks.
+  const std::int32_t* documents() const {
+    return attributes().documents ? in<std::int32_t>(call.inputs.size() - 1) : nullptr;
+  }
   template <typename T>
   T* out(std::size_t i) const {
     return static_cast<T*>(operands.outputs[i]);

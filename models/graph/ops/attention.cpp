@@ -1,5 +1,6 @@
 // Attention: one kernel (flash), or two products around a softmax of scores in memory.
 #include "models/graph/context.h"
+#include "models/graph/documents.h"
 #include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
@@ -79,12 +80,14 @@ void cap_scores(Kernels& kernels, const OpCall& call, CompilerLevel level) {
     memory_kernel(kernels, score_bytes(call.attributes, 2 * element_size(call.inputs[0])));
 }
 
-// One kernel for the whole: a causal one skips what the mask hides. The tokens of context-parallel
-// ranks are dealt out such that the mask hides half of every step (context.h).
+// One kernel for the whole: a causal one skips what the mask hides, other documents' too. The
+// tokens of context-parallel ranks are dealt out such that the mask hides half of every step
+// (context.h).
 void fused_attention(Kernels& kernels, const OpCall& call, double whole_flops) {
   const Attributes& a = call.attributes;
+  const double met = a.causal ? 0.5 * a.document_share : 1.0;
   kernels.push_back({Kernel::Kind::attention, a.sequence_length, keys_of(call), a.head_dim,
-                     std::int64_t{a.micro_batch} * a.heads, whole_flops * (a.causal ? 0.5 : 1.0),
+                     std::int64_t{a.micro_batch} * a.heads, whole_flops * met,
                      bytes_of_all(call.inputs) + bytes_of_all(call.outputs)});
 }
 
@@ -98,7 +101,21 @@ double flops_of_products(const OpCall& call, int of_queries, int of_values) {
 
 double attention_flops(const OpCall& call) { return flops_of_products(call, 1, 1); }
 
+// The types of the inputs, without the documents'.
+In take_documents(const Attributes& a, In in) {
+  if (!a.documents) return in;
+  require(a.causal, "documents are told apart by where they begin, under a causal mask");
+  require(is_documents(in.back(), in[0].shape[0]), "documents are the last input");
+  return in.first(in.size() - 1);
+}
+
+void infer_rope(const Attributes& a, In in, Out& out) {
+  require(take_documents(a, in).size() == 1, "heads turn by themselves");
+  out.push_back(in[0]);
+}
+
 void infer_attention(const Attributes& a, In in, Out& out) {
+  in = take_documents(a, in);
   const std::int64_t width = in.size() == 1 ? std::int64_t{a.heads + 2 * a.kv_heads} * a.head_dim
                                             : std::int64_t{a.heads} * a.head_dim;
   require(in[0].shape[1] == width, "the queries' width is heads * head_dim");
@@ -161,6 +178,7 @@ void infer_context_pack(const Attributes& a, In in, Out& out) {
 }
 
 void infer_context_attention(const Attributes& a, In in, Out& out) {
+  in = take_documents(a, in);
   require(in[1].shape[1] == travelling_width(a), "keys and values of all their heads");
   require(in[0].shape[0] == std::int64_t{a.micro_batch} * a.sequence_length, "whole shares");
   require(a.attention != AttentionKernel::unfused, "parts are merged by their log-sum-exp");
@@ -243,7 +261,9 @@ void infer_context_unpack(const Attributes& a, In in, Out& out) {
 
 void differentiate_attention(Gradients& g, const Node& node, int dy) {
   const bool more = node.attributes.relative_buckets > 0 || node.attributes.sinks;
-  const int count = node.inputs.size() - (more ? 1 : 0);  // of queries, keys and values
+  const bool packed = node.attributes.documents;
+  // Of queries, keys and values.
+  const int count = node.inputs.size() - (more ? 1 : 0) - (packed ? 1 : 0);
   TensorIds inputs, table;
   for (int i = 0; i < count; ++i) inputs.push_back(node.inputs[i]);
   for (int id : {node.outputs[0], node.outputs[1], dy}) inputs.push_back(id);
@@ -251,17 +271,25 @@ void differentiate_attention(Gradients& g, const Node& node, int dy) {
     inputs.push_back(node.inputs[count]);
     table.push_back(g.of_parameter(node.inputs[count]));
   }
+  if (packed) inputs.push_back(node.inputs[node.inputs.size() - 1]);
   const int grad = g.make(Op::attention_grad, node, inputs, table);
   for (int i = 0; i < count; ++i) g.pass_on(node, node.inputs[i], g.output(grad, i));
+}
+
+void differentiate_rope(Gradients& g, const Node& node, int dy) {
+  TensorIds inputs = node.inputs;
+  inputs[0] = dy;
+  g.make_and_pass(Op::rope_grad, node, inputs);
 }
 
 constexpr OpInfo rows[] = {
     {.op = Op::rope,
      .name = "rope",
+     .takes = {1, 2},
      .split = SplitRule::heads,
-     .infer = same_as_first,
+     .infer = infer_rope,
      .work = work_unary,
-     .differentiate = dx_of_dy<Op::rope_grad>,
+     .differentiate = differentiate_rope,
      .widening = by_sequences(0b1, 0b1)},
     {.op = Op::concat_heads,
      .name = "concat_heads",
@@ -272,7 +300,7 @@ constexpr OpInfo rows[] = {
      .widening = by_rows(0b11, 0b1)},
     {.op = Op::attention,
      .name = "attention",
-     .takes = {1, 4},
+     .takes = {1, 5},
      .makes = 2,
      .split = SplitRule::heads,
      .infer = infer_attention,
@@ -289,15 +317,16 @@ constexpr OpInfo rows[] = {
      .work = work_rewrite},
     {.op = Op::context_attention,
      .name = "context_attention",
-     .takes = {2, 4},
+     .takes = {2, 5},
      .makes = 2,
      .infer = infer_context_attention,
      .work = work_context_attention,
      .model_flops = attention_flops},
     {.op = Op::rope_grad,
      .name = "rope_grad",
+     .takes = {1, 2},
      .is_gradient = true,
-     .infer = same_as_first,
+     .infer = infer_rope,
      .work = work_unary,
      .widening = by_sequences(0b1, 0b1)},
     {.op = Op::concat_heads_grad,
@@ -309,7 +338,7 @@ constexpr OpInfo rows[] = {
      .widening = by_rows(0b1, 0b11)},
     {.op = Op::attention_grad,
      .name = "attention_grad",
-     .takes = {4, 7},
+     .takes = {4, 8},
      .makes = {1, 4},
      .is_gradient = true,
      .infer = infer_attention_grad,
@@ -319,7 +348,7 @@ constexpr OpInfo rows[] = {
      .of_scores = true},
     {.op = Op::context_attention_grad,
      .name = "context_attention_grad",
-     .takes = {5, 7},
+     .takes = {5, 8},
      .makes = {2, 3},
      .is_gradient = true,
      .infer = infer_context_attention_grad,

@@ -322,6 +322,7 @@ constexpr OpInfo rows[] = {
      .of_scores = true},
     {.op = Op::mask_scores,
      .name = "mask_scores",
+     .takes = {1, 2},
      .infer = same_as_first,
      .work = work_unary,
      .traffic = Traffic::scores,

@@ -1,4 +1,5 @@
 // From tokens, or the patches of an image, to rows; and which rows go on.
+#include "models/graph/documents.h"
 #include "models/graph/op_table.h"
 #include "models/graph/ops/families.h"
 #include "models/graph/ops/rules.h"
@@ -10,6 +11,15 @@ namespace {
 void infer_embedding(const Attributes&, In in, Out& out) {
   require(in[1].shape.rank == 2, "an embedding table is a matrix");
   out.push_back(matrix(in[0].shape.elements(), in[1].shape[1], in[1].dtype));
+}
+
+// The documents of all rows, of which a rank may have a share.
+void infer_add_position(const Attributes& a, In in, Out& out) {
+  const std::int64_t rows = in[0].shape[0];
+  require(!a.documents || is_documents(in.back(), rows) ||
+              (a.sequence_parallel && is_documents(in.back(), rows * a.tensor_degree)),
+          "documents are the last input");
+  out.push_back(in[0]);
 }
 
 void work_embedding(const OpCall& call, CompilerLevel level, Kernels& kernels) {
@@ -58,6 +68,14 @@ void differentiate_embedding(Gradients& g, const Node& node, int dy) {
   g.make(Op::embedding_grad, node, {node.inputs[0], dy}, {g.of_parameter(node.inputs[1])});
 }
 
+void differentiate_add_position(Gradients& g, const Node& node, int dy) {
+  TensorIds inputs{dy};
+  if (node.attributes.documents) inputs.push_back(node.inputs[2]);
+  if (g.trains(node.inputs[1]))
+    g.make(Op::add_position_grad, node, inputs, {g.of_parameter(node.inputs[1])});
+  g.pass_on(node, node.inputs[0], dy);
+}
+
 void differentiate_select_positions(Gradients& g, const Node& node, int dy) {
   g.make_and_pass(Op::select_positions_grad, node, {dy, node.inputs[1]});
 }
@@ -77,11 +95,11 @@ constexpr OpInfo rows[] = {
      .widening = moves},
     {.op = Op::add_position,
      .name = "add_position",
-     .takes = 2,
+     .takes = {2, 3},
      .split = SplitRule::rows,
-     .infer = same_as_first,
+     .infer = infer_add_position,
      .work = work_add_row,
-     .differentiate = add_parameter<Op::add_position_grad>,
+     .differentiate = differentiate_add_position,
      .rows = {.inputs = 0b1, .counts_positions = true},
      .widening = by_sequences(0b1, 0b1, from_first_token),
      .elements = {"$0 + $1"}},
@@ -126,6 +144,7 @@ constexpr OpInfo rows[] = {
      .widening = by_rows(0b11, 0)},
     {.op = Op::add_position_grad,
      .name = "add_position_grad",
+     .takes = {1, 2},
      .is_gradient = true,
      .infer = nothing,
      .work = work_column_sum,

@@ -57,7 +57,8 @@ class Clusters {
  private:
   bool can_be_fused(const Node& node) const {
     const RowRule& rule = info(node.op).rows;
-    if (!rule || (rule.product && !leads(node))) return false;
+    // Rows are counted in documents by a kernel of their own.
+    if (!rule || (rule.product && !leads(node)) || node.attributes.documents) return false;
     return std::all_of(node.outputs.begin(), node.outputs.end(),
                        [&](int id) {
                          const Tensor& tensor = graph_.tensor(id);

@@ -45,8 +45,8 @@ Graph cleaned(Graph graph) {
     renumber(parameter.gradient);
   }
   for (RoundedTensor& rounded : graph.rounded) renumber(rounded.largest);
-  for (int* id :
-       {&graph.tokens, &graph.targets, &graph.positions, &graph.decoder_tokens, &graph.loss})
+  for (int* id : {&graph.tokens, &graph.targets, &graph.positions, &graph.decoder_tokens,
+                  &graph.documents, &graph.loss})
     renumber(*id);
   graph.tensors = std::move(kept);
   return graph;

@@ -93,7 +93,7 @@ class EagerWriter {
   }
 
   bool rope(const Node& node) {
-    if (node.attributes.temperature != 0) return false;
+    if (node.attributes.temperature != 0 || node.attributes.documents) return false;
     const int x = node.inputs[0];
     const int along = add(Op::times_cosine, node, {x});
     finish(Op::add, node, {along, add(Op::times_sine, node, {add(Op::rotate_half, node, {x})})});
@@ -117,7 +117,11 @@ class EagerWriter {
     }
     if (a.alibi) scores = add(Op::add_alibi, node, {scores});
     if (a.relative_buckets > 0) scores = add(Op::add_relative_bias, node, {scores, node.inputs[3]});
-    if (a.causal) scores = add(Op::mask_scores, node, {scores}, masked_score());
+    if (a.causal) {
+      TensorIds masked{scores};
+      if (a.documents) masked.push_back(node.inputs[node.inputs.size() - 1]);
+      scores = add(Op::mask_scores, node, masked, masked_score());
+    }
     int weights = add(Op::softmax, node, {scores});
     if (a.dropout > 0) weights = add(Op::drop_probabilities, node, {weights});
     Node joined = node;
@@ -128,8 +132,8 @@ class EagerWriter {
   }
 
   TensorIds split_heads(const Node& node) {
-    if (node.inputs.size() == 1) {
-      add(Op::split_heads, node, node.inputs);
+    if (node.attributes.packing != Packing::separate) {
+      add(Op::split_heads, node, {node.inputs[0]});
       return out_.nodes.back().outputs;
     }
     TensorIds heads;

@@ -53,8 +53,13 @@ class RingWriter {
         static_cast<int>(out_.nodes.size()) - 1;
   }
 
+  static TensorIds with_documents(const Node& node, TensorIds inputs) {
+    if (node.attributes.documents) inputs.push_back(node.inputs[node.inputs.size() - 1]);
+    return inputs;
+  }
   static TensorIds with_sinks(const Node& node, TensorIds inputs) {
-    if (node.attributes.sinks) inputs.push_back(node.inputs[node.inputs.size() - 1]);
+    const int last = node.inputs.size() - (node.attributes.documents ? 2 : 1);
+    if (node.attributes.sinks) inputs.push_back(node.inputs[last]);
     return inputs;
   }
 
@@ -68,7 +73,8 @@ class RingWriter {
     int kv = pack(node), y = -1, saved = -1;
     if (gathers_) {
       kv = add(Op::context_gather, node, {kv});
-      add(Op::context_attention, node, with_sinks(node, {node.inputs[0], kv}), -1);
+      add(Op::context_attention, node, with_documents(node, with_sinks(node, {node.inputs[0], kv})),
+          -1);
     }
     const int steps = gathers_ ? 0 : node.attributes.context_degree;
     for (int step = 0; step < steps; ++step) {
@@ -76,7 +82,7 @@ class RingWriter {
       TensorIds inputs{node.inputs[0], kv};
       if (step == 0) inputs = with_sinks(node, inputs);
       if (step > 0) inputs.push_back(y), inputs.push_back(saved);
-      y = add(Op::context_attention, node, inputs, step);
+      y = add(Op::context_attention, node, with_documents(node, inputs), step);
       saved = second_output();
       kv = next;
     }
@@ -106,7 +112,7 @@ class RingWriter {
     for (int id : {dq, sum})
       if (id >= 0) inputs.push_back(id);
     if (step <= 0) inputs = with_sinks(node, inputs);
-    dq = add(Op::context_attention_grad, node, inputs, step);
+    dq = add(Op::context_attention_grad, node, with_documents(node, inputs), step);
     const bool trains_sinks = node.attributes.sinks && node.outputs.size() > 3;
     if (step <= 0 && trains_sinks) out_.nodes.back().outputs.push_back(node.outputs[3]);
     if (is_last && !is_packed(node)) make_as(0, dq = node.outputs[0]);

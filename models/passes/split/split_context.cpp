@@ -27,7 +27,8 @@ Graph split_context(Graph graph, const Plan& plan) {
   check_head(graph);
   graph.context_degree = degree;
   graph.sequence_length /= degree;
-  for (int input : {graph.tokens, graph.targets}) type_of(graph, input).shape[0] /= degree;
+  for (int input : {graph.tokens, graph.targets, graph.documents})
+    if (input >= 0) type_of(graph, input).shape[0] /= degree;
   for (Node& node : graph.nodes) {
     node.attributes.context_degree = degree;
     node.attributes.sequence_length = graph.sequence_length;

@@ -141,7 +141,7 @@ class BlockSplitter : public Splitter {
     attributes.hidden_share = node.op == Op::dropout && kept == Held::columns;
     attributes.tensor_degree = degree_;
     for (int id : node.inputs)
-      MESHWRIGHT_CHECK(whole_.tensor(id).role == Role::parameter || layout(id) == kept,
+      MESHWRIGHT_CHECK(whole_.tensor(id).role != Role::activation || layout(id) == kept,
                        "operands of one operation lie alike");
     if (kept == Held::rows) note_partial(node);
     add_like(node, locals(node.inputs), attributes, kept);

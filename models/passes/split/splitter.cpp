@@ -52,6 +52,7 @@ void Splitter::copy_everything_but_nodes(Held held) {
   out_.targets = moved(whole_.targets);
   out_.positions = moved(whole_.positions);
   out_.decoder_tokens = moved(whole_.decoder_tokens);
+  out_.documents = moved(whole_.documents);
 }
 
 int Splitter::add_cut(int parameter_index) {

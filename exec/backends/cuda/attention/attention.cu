@@ -6,6 +6,7 @@
 #include "exec/backends/cuda/attention/sinks.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/graph/context.h"
+#include "models/graph/documents.h"
 
 namespace meshwright::cuda {
 
@@ -14,17 +15,18 @@ namespace {
 template <typename T>
 void run_forward(const KernelCall& k, const AttentionShape& shape, const ScoreExtras& extras,
                  const ForwardOperands<T>& operands) {
-  with_kernel<T>(shape.dim, extras.any(), [&](auto width, auto with_extras) {
-    constexpr int D = decltype(width)::value;
-    constexpr bool with = decltype(with_extras)::value;
-    with_tile_size<ForwardTile<T, D, with, false>::shared_bytes>(k.device, [&](auto size) {
-      constexpr bool small = decltype(size)::value;
-      using Tile = ForwardTile<T, D, with, small>;
-      launch_tiles<Tile>(attention_forward<T, D, with, small>,
-                         {tile_blocks(shape, shape.heads, shape.halves, Tile::queries)},
-                         Tile::shared_bytes, k, shape, extras, operands);
-    });
-  });
+  with_kernel<T>(
+      shape.dim, extras.any() || shape.documents != nullptr, [&](auto width, auto with_extras) {
+        constexpr int D = decltype(width)::value;
+        constexpr bool with = decltype(with_extras)::value;
+        with_tile_size<ForwardTile<T, D, with, false>::shared_bytes>(k.device, [&](auto size) {
+          constexpr bool small = decltype(size)::value;
+          using Tile = ForwardTile<T, D, with, small>;
+          launch_tiles<Tile>(attention_forward<T, D, with, small>,
+                             {tile_blocks(shape, shape.heads, shape.halves, Tile::queries)},
+                             Tile::shared_bytes, k, shape, extras, operands);
+        });
+      });
 }
 
 // probabilities[batch * heads, held, held] of a tile of queries and a tile of keys.
@@ -55,7 +57,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, true, small>::threads,
   float s[M][N / 8][4];
   multiply_rows<N>(s, LeftRows<T, M, D>(q_tile + warp_row * pitch), k_tile);
   cap_products(s, extras.cap);
-  const Score score(shape, extras, block.head);
+  const Score score(shape, extras, block.sequence, block.head, block.half);
   const long long row =
       (static_cast<long long>(block.sequence) * shape.heads + block.head) * shape.held;
   for_elements(s, [&](float x, int down, int right) {
@@ -125,7 +127,7 @@ void context_attention(const KernelCall& k) {
                                 k.out<float>(1),
                                 {},
                                 nullptr};
-    if (k.call.inputs.size() == 4) {
+    if (inputs_but_documents(k.call) == 4) {
       operands.y_before = heads_in_rows(a, k.in<T>(2));
       operands.log_sums_before = k.in<float>(3);
     }

@@ -42,6 +42,7 @@ inline AttentionShape shape_of(const KernelCall& k) {
   const double scale = score_scale(a);
   shape.scale = static_cast<float>(scale);
   shape.scale_base_2 = static_cast<float>(scale * std::numbers::log2e);
+  shape.documents = k.documents();
   return shape;
 }
 

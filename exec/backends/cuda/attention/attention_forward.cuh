@@ -128,10 +128,10 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras, small>::threads
         x = widened(operands.y_before.at(token + i, block.head)[c]);
     });
 
-  const Score score(shape, extras, block.head);
+  const Score score(shape, extras, block.sequence, block.head, block.half);
   const KeptWeights kept(shape, extras, block.sequence, block.head, block.half);
   LeftRows<T, M, D, Tile::keep_queries> queries(q_tile + warp_row * pitch);
-  KeyTiles<Tile::queries, N> tiles(shape, block);
+  KeyTiles<Tile::queries, N, with_extras> tiles(shape, block);
   const auto load_keys = [&] {
     if (!tiles.done())
       load_tile<N, D, Tile::threads>(k_tile,

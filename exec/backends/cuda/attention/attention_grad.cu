@@ -6,6 +6,7 @@
 #include "exec/backends/cuda/attention/sinks.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/graph/context.h"
+#include "models/graph/documents.h"
 #include "models/graph/widen.h"
 
 namespace meshwright::cuda {
@@ -115,7 +116,7 @@ void context_attention_grad(const KernelCall& k) {
     using T = decltype(element);
     const QueryKeyValue<const T> kv = keys_values(a, k.in<T>(1));
     const QueryKeyValue<T> dkv = keys_values(a, k.out<T>(1));
-    const bool continues = k.call.inputs.size() == 6 && !adds_sinks(a);
+    const bool continues = inputs_but_documents(k.call) == 6 && !adds_sinks(a);
     const AttentionGradScratch scratch(a, k.call.inputs[0].dtype);
     float* const scratch_sums = k.workspace<float>();
     const BackwardOperands<T> operands{

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D, small>::threads,
     return HeadRows<const T>{heads.at(first_row + first, head), heads.row, shape.length - first,
                              shape.dim, shape.vectors};
   };
-  QueryTiles<N> tiles(shape, block, half.place);
+  QueryTiles<Tile::keys, N, with_extras> tiles(shape, block, half.place);
   const auto load_stage = [&](int stage) {
     if (tiles.done()) return;
     const int token = shape.query_row(block.sequence, tiles.half());
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D, small>::threads,
       multiply_rows<N>(s, keys, q_tile);
       if constexpr (with_extras) {
         cap_products(s, extras.cap);
-        const Score score(shape, extras, head);
+        const Score score(shape, extras, block.sequence, head, query_half);
         for_elements(s, [&](float& x, int row, int column) {
           const int i = query + lane % 4 * 2 + column + ahead;
           x = fast_exp2(score(x, key + row - i, i + half.place) - sums[column]);
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D, small>::threads,
 template <typename T>
 void key_gradients(const KernelCall& k, const AttentionShape& shape, const ScoreExtras& extras,
                    const BackwardOperands<T>& operands) {
-  const bool any = extras.any() || operands.probabilities != nullptr;
+  const bool any = extras.any() || shape.documents != nullptr || operands.probabilities != nullptr;
   with_kernel<T>(shape.dim, any, [&](auto width, auto with_extras) {
     constexpr int D = decltype(width)::value;
     constexpr bool with = decltype(with_extras)::value;

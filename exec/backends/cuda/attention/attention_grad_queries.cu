@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::t
     return HeadRows<const T>{heads.at(first_row + first, head), heads.row, shape.length - first,
                              shape.dim, shape.vectors};
   };
-  KeyTiles<Tile::queries, N> tiles(shape, block);
+  KeyTiles<Tile::queries, N, with_extras> tiles(shape, block);
   const auto load_stage = [&](int stage) {
     if (tiles.done()) return;
     const int kv_head = block.head / (shape.heads / shape.kv_heads);
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::t
   float* const own_gradients = gradients + (warp_row + lane / 4) * (N + 1) + lane % 4 * 2;
   LeftRows<T, M, D, Tile::keep> queries(q_tile + warp_row * pitch);
   LeftRows<T, M, D, Tile::keep> dys(dy_tile + warp_row * pitch);
-  const Score score(shape, extras, block.head);
+  const Score score(shape, extras, block.sequence, block.head, block.half);
   const KeptWeights kept(shape, extras, block.sequence, block.head, block.half);
   float dq[M][D / 8][4];
   for_elements(dq, [](float& x, int, int) { x = 0.0f; });
@@ -225,7 +225,7 @@ int rows_of_query_gradient(const Device& device, Dtype dtype, int head_dim) {
 template <typename T>
 void query_gradients(const KernelCall& k, const AttentionShape& shape, const ScoreExtras& extras,
                      const BackwardOperands<T>& operands) {
-  const bool any = extras.any() || operands.probabilities != nullptr;
+  const bool any = extras.any() || shape.documents != nullptr || operands.probabilities != nullptr;
   with_kernel<T>(shape.dim, any, [&](auto width, auto with_extras) {
     constexpr int D = decltype(width)::value;
     constexpr bool with = decltype(with_extras)::value;

@@ -35,6 +35,8 @@ struct AttentionShape {
   bool causal, vectors;
   float scale;         // of products of queries and keys
   float scale_base_2;  // times log2 e
+  const int*
+      documents;  // of this rank's tokens, the places where theirs begin; null: there are none
 
   __device__ int source(int index) const { return (rank + degree - first_step - index) % degree; }
   // The place in the sequence of a half's first token.
@@ -93,8 +95,9 @@ struct QueryBlock {
   }
 };
 
-// Tiles of `columns` keys that a block of `rows` queries sees, in order.
-template <int rows, int columns>
+// Tiles of `columns` keys that a block of `rows` queries sees, in order; `packed`: there may be
+// documents, and those before the first query's are left out.
+template <int rows, int columns, bool packed>
 class KeyTiles {
  public:
   __device__ KeyTiles(const AttentionShape& shape, const QueryBlock& block)
@@ -123,8 +126,14 @@ class KeyTiles {
       ahead_ = place() - keys.place;
       visible_ = shape_.length;
       if (shape_.causal) visible_ = min(min(block_.first + rows, visible_) + ahead_, visible_);
-      if (visible_ > 0) return;
+      if constexpr (packed) first_ = first_of_document(keys.place);
+      if (visible_ > first_) return;
     }
+  }
+  __device__ int first_of_document(int key_place) const {
+    if (shape_.documents == nullptr) return 0;
+    const int query = shape_.query_row(block_.sequence, block_.half) + block_.first;
+    return max(shape_.documents[query] - key_place, 0) / columns * columns;
   }
 
   const AttentionShape& shape_;
@@ -147,8 +156,8 @@ struct KeyBlock {
   }
 };
 
-// Tiles of `columns` queries that see a block of keys, head by head.
-template <int columns>
+// Tiles of `columns` queries that see a block of `rows` keys, head by head; `packed`: as above.
+template <int rows, int columns, bool packed>
 class QueryTiles {
  public:
   __device__ QueryTiles(const AttentionShape& shape, const KeyBlock& block, int key_place)
@@ -158,7 +167,7 @@ class QueryTiles {
   __device__ bool done() const { return number_ == shape_.heads / shape_.kv_heads * shape_.halves; }
   __device__ void advance() {
     first_ += columns;
-    if (first_ < shape_.length) return;
+    if (first_ < shape_.length && !is_past()) return;
     ++number_;
     enter();
   }
@@ -173,8 +182,14 @@ class QueryTiles {
   __device__ void enter() {
     for (; !done(); ++number_) {
       first_ = shape_.causal ? max(block_.first - ahead(), 0) / columns * columns : 0;
-      if (first_ < shape_.length) return;
+      if (first_ < shape_.length && !is_past()) return;
     }
+  }
+  // These queries' documents begin behind the keys, and so do all later ones'.
+  __device__ bool is_past() const {
+    if (!packed || shape_.documents == nullptr) return false;
+    const int query = shape_.query_row(block_.sequence, half()) + first_;
+    return shape_.documents[query] >= key_place_ + block_.first + rows;
   }
 
   const AttentionShape& shape_;

@@ -44,7 +44,8 @@ inline __device__ float alibi_slope(int head, int heads) {
 // Of one query head. Parameters of the kernel are read where they are: registers are scarce.
 class Score {
  public:
-  __device__ Score(const AttentionShape& shape, const ScoreExtras& extras, int head)
+  __device__ Score(const AttentionShape& shape, const ScoreExtras& extras, int sequence, int head,
+                   int query_half)
       : shape_(shape),
         farthest_(extras.farthest),
         window_(extras.window),
@@ -53,14 +54,23 @@ class Score {
     if (extras.alibi_heads > 0)
       slope_ = alibi_slope(extras.first_head + head, extras.alibi_heads) * log2_e;
     if (bias_ != nullptr) bias_ += head * (2LL * farthest_ + 1) + farthest_;
+    if (shape.documents == nullptr) return;
+    const int place = shape.place(shape.rank, query_half);
+    documents_ = shape.documents + (shape.query_row(sequence, query_half) - place);
+    last_ = place + shape.length - 1;
   }
   // Of a product of the query at `place` in the sequence with a key `distance` places after it.
   __device__ float operator()(float product, int distance, int place) const {
     float score = fmaf(slope_, static_cast<float>(distance), product * shape_.scale_base_2);
     if (bias_ != nullptr) score += bias_[min(max(distance, -farthest_), farthest_)];
     // Finite, so that a row of a tile may have nothing else: what follows outweighs it.
-    if (window_ > 0 && distance <= -window_) return -1e30f;
-    return chunk_ > 0 && distance < -(place % chunk_) ? -1e30f : score;
+    constexpr float hidden = -1e30f;
+    if (window_ > 0 && distance <= -window_) return hidden;
+    if (documents_ != nullptr) {
+      place -= documents_[min(place, last_)];
+      if (distance < -place) return hidden;
+    }
+    return chunk_ > 0 && distance < -(place % chunk_) ? hidden : score;
   }
 
  private:
@@ -70,6 +80,8 @@ class Score {
   const int& chunk_;
   float slope_ = 0.0f;
   const float* bias_;
+  const int* documents_ = nullptr;  // by place
+  int last_ = 0;                    // place of a query
 };
 
 // Products become capped ones, where there is a cap.

@@ -124,20 +124,29 @@ struct MaskScores {
   ScoreRows rows;
   float masked;
   int window, chunk;
-  __device__ int of_row(long long row) const { return rows.query(row); }
+  const int* documents;  // null: a sequence is one
+  struct Seen {
+    int first, query;
+  };
+  __device__ Seen of_row(long long row) const {
+    const int query = rows.query(row);
+    const int begin =
+        documents == nullptr ? 0 : documents[rows.sequence(row) * rows.length + query];
+    int first = window > 0 ? max(begin, query - window + 1) : begin;
+    if (chunk > 0) first = max(first, begin + (query - begin) / chunk * chunk);
+    return {first, query};
+  }
   template <int n>
-  __device__ void apply(int query, int key, float (&x)[n]) const {
-    int first = window > 0 ? query - window + 1 : 0;
-    if (chunk > 0) first = max(first, query / chunk * chunk);
+  __device__ void apply(const Seen& seen, int key, float (&x)[n]) const {
 #pragma unroll
     for (int j = 0; j < n; ++j)
-      if (key + j > query || key + j < first) x[j] = masked;
+      if (key + j > seen.query || key + j < seen.first) x[j] = masked;
   }
 };
 
 void mask_scores(const KernelCall& k) {
   const MaskScores f{ScoreRows(k), static_cast<float>(k.attributes().factor), k.attributes().window,
-                     k.attributes().chunk};
+                     k.attributes().chunk, k.documents()};
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) { map_rows(k, f, k.in<T>(0)); });
 }
 

@@ -136,14 +136,14 @@ void with_wide_values(const KernelCall& k, Kernel own) {
     free += WideValues::rounded_up(type.bytes());
     return memory;
   };
-  std::array<TensorType, 6> input_types;
-  std::array<const void*, 6> inputs{};
+  std::array<TensorType, 7> input_types;
+  std::array<const void*, 7> inputs{};
   std::array<TensorType, 3> output_types;
   std::array<void*, 3> outputs{};
   for (std::size_t i = 0; i < k.call.inputs.size(); ++i) {
     input_types[i] = k.call.inputs[i];
     inputs[i] = k.operands.inputs[i];
-    if (i != 2 && i != 3 && i != 5) continue;  // v; y and dy
+    if (i != 2 && (forward || (i != 3 && i != 5))) continue;  // v; y and dy
     input_types[i] = widened_type(k.call.inputs[i]);
     void* const memory = take(input_types[i]);
     resize_heads(k, inputs[i], a.value_dim, memory, input_types[i], a.head_dim);

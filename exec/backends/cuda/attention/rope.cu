@@ -77,6 +77,8 @@ struct Rotation {
   TokenRows tokens;
   double temperature;  // 0: they turn
   int temperature_floor;
+  const int* documents;  // null: a sequence is one
+  long long apart;       // from a row to the next one of its position
 
   __device__ __host__ int turning_units(int n) const {
     return (interleaved && n > 1 ? rotary_dim : rotary_dim / 2) / n;
@@ -94,11 +96,13 @@ struct Rotation {
     return static_cast<float>(1 + temperature * log1p(far));
   }
 
-  // Rows a sequence apart, of which so many are under way at once.
-  static constexpr int at_once = 4;
-  __device__ long long row_of(long long first, int i) const {
-    return first + i * tokens.sequence_length;
+  __device__ long long position(long long row) const {
+    return tokens.position(row) - (documents == nullptr ? 0 : documents[row]);
   }
+
+  // Rows of one position, of which so many are under way at once.
+  static constexpr int at_once = 4;
+  __device__ long long row_of(long long first, int i) const { return first + i * apart; }
   // n columns of them; past the end the first one again, as loads that hang on no condition are
   // issued together.
   template <int n>
@@ -205,12 +209,13 @@ struct Rotation {
 
 constexpr int most_threads = 256;
 
-// A block takes the rows of one position, which are a sequence apart: it finds the angles once.
+// A block takes the rows of one position, which are a sequence apart: it finds the angles once. Of
+// packed sequences it takes one row.
 template <int vector, typename T>
 __global__ void __launch_bounds__(most_threads)
     rotate_kernel(Rotation<T> k, Frequencies frequencies) {
   auto* factors = reinterpret_cast<Factors*>(shared_memory());
-  const auto position = static_cast<double>(k.tokens.position(blockIdx.x));
+  const auto position = static_cast<double>(k.position(blockIdx.x));
   for (int pair = threadIdx.x; pair < k.rotary_dim / 2; pair += blockDim.x)
     factors[pair] = k.temperature != 0 ? Factors{k.grown_at(position), 0.0f}
                                        : factors_of(k.turn, position * frequencies.of_pair[pair]);
@@ -231,6 +236,8 @@ void rotate(const KernelCall& k) {
   std::int64_t unit = std::gcd(std::int64_t{a.head_dim}, std::int64_t{a.rotary_dim});
   if (!a.rotary_interleaved) unit = std::gcd(unit, std::int64_t{a.rotary_dim / 2});
   const int all_heads = static_cast<int>(width / a.head_dim);
+  const int* documents = k.documents();
+  const std::int64_t apart = documents == nullptr ? a.sequence_length : rows;
   with_vectors(k.call.inputs[0].dtype, unit, [&]<typename T, int vector>() {
     const float rest =
         turn == Turn::by_angle || turn == Turn::back || turn == Turn::cosine ? 1.0f : 0.0f;
@@ -240,14 +247,17 @@ void rotate(const KernelCall& k) {
                             ? std::min(a.heads + a.kv_heads, all_heads)
                         : per_head ? all_heads / 3 * 2
                                    : all_heads;
-    const Rotation<T> rotation{
-        k.in<T>(0), k.out<T>(0),          rows,          width,
-        a.head_dim, a.rotary_dim,         turning,       writes_rest ? all_heads - turning : 0,
-        per_head,   a.rotary_interleaved, writes_rest,   turn,
-        rest,       TokenRows(k),         a.temperature, a.temperature_floor};
+    const Rotation<T> rotation{k.in<T>(0),    k.out<T>(0),
+                               rows,          width,
+                               a.head_dim,    a.rotary_dim,
+                               turning,       writes_rest ? all_heads - turning : 0,
+                               per_head,      a.rotary_interleaved,
+                               writes_rest,   turn,
+                               rest,          TokenRows(k),
+                               a.temperature, a.temperature_floor,
+                               documents,     apart};
     const int threads = std::clamp((rotation.units(vector) + 31) / 32 * 32, 32, most_threads);
-    launch(rotate_kernel<vector, T>,
-           {blocks_for(std::min<std::int64_t>(rows, a.sequence_length), 1)},
+    launch(rotate_kernel<vector, T>, {blocks_for(std::min(rows, apart), 1)},
            {static_cast<unsigned int>(threads)},
            a.rotary_dim / 2 * static_cast<std::int64_t>(sizeof(Factors)), k.stream, rotation,
            frequencies_of(a));

@@ -1,5 +1,6 @@
 // Rows of tables: token and position embeddings.
 #include <algorithm>
+#include <type_traits>
 
 #include "exec/backends/cuda/rows/rows.cuh"
 #include "exec/backends/cuda/tables.h"
@@ -249,6 +250,13 @@ void embedding_grad(const KernelCall& k) {
 
 // ---- positions
 
+// Documents are those of all rows.
+__device__ inline long long position_of(const TokenRows& tokens, const int* documents,
+                                        long long row) {
+  const long long place = tokens.position(row);
+  return documents == nullptr ? place : place - documents[tokens.first_row + row];
+}
+
 template <typename T>
 struct AddPosition {
   using Element = T;
@@ -256,12 +264,13 @@ struct AddPosition {
   T* y;
   long long width, offset;
   TokenRows tokens;
+  const int* documents;  // null: a sequence is one
 
   struct Place {
     long long row, of_table;
   };
   __device__ Place place(long long row) const {
-    return {row * width, (tokens.position(row) + offset) * width};
+    return {row * width, (position_of(tokens, documents, row) + offset) * width};
   }
   __device__ T* at(const Place& of, long long column) const { return y + of.row + column; }
   template <int n>
@@ -278,9 +287,10 @@ struct AddPosition {
 void add_position(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
-    for_each_row<vector>(k, rows, width,
-                         AddPosition<T>{k.in<T>(0), k.in<T>(1), k.out<T>(0), width,
-                                        k.attributes().position_offset, TokenRows(k)});
+    for_each_row<vector>(
+        k, rows, width,
+        AddPosition<T>{k.in<T>(0), k.in<T>(1), k.out<T>(0), width, k.attributes().position_offset,
+                       TokenRows(k), k.documents()});
   });
 }
 
@@ -328,6 +338,36 @@ struct AddPositionGrad {
   }
 };
 
+// Of packed sequences any row may have the position: all are looked at, in order.
+template <typename T, typename To>
+struct AddPackedPositionGrad {
+  using Element = To;
+  const T* dy;
+  To* table;
+  long long rows, width, offset;
+  TokenRows tokens;
+  const int* documents;
+
+  __device__ long long place(long long position) const { return position; }
+  __device__ To* at(long long position, long long column) const {
+    return table + (position + offset) * width + column;
+  }
+  template <int n>
+  __device__ Chunk<To, n> make(long long position, long long column) const {
+    float sum[n] = {}, part[n];
+    for (long long row = 0; row < rows; ++row) {
+      if (position_of(tokens, documents, row) != position) continue;
+      load<n>(dy + row * width + column, part);
+#pragma unroll
+      for (int j = 0; j < n; ++j) sum[j] += part[j];
+    }
+    load<n>(at(position, column), part);
+#pragma unroll
+    for (int j = 0; j < n; ++j) sum[j] += part[j];
+    return chunk_of<To>(sum);
+  }
+};
+
 // A warp for 32 * vector columns of a position: there are fewer positions than rows.
 template <int vector, typename F>
 __global__ void __launch_bounds__(32 * warps_of_block)
@@ -343,15 +383,22 @@ __global__ void __launch_bounds__(32 * warps_of_block)
 void add_position_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
-  const std::int64_t positions = std::min<std::int64_t>(rows, a.sequence_length);
+  const std::int64_t length = a.sequence_length;
+  const int* const documents = k.documents();
+  const std::int64_t positions =
+      documents == nullptr ? std::min(rows, length) : length * a.context_degree;
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
     with_type(k.call.outputs[0].dtype, [&]<typename To>(To) {
-      launch(positions_kernel<vector, AddPositionGrad<T, To>>,
-             {blocks_for(positions, warps_of_block), blocks_for(width, 32 * vector)},
-             {32 * warps_of_block}, 0, k.stream,
-             AddPositionGrad<T, To>{k.in<T>(0), k.out<To>(0), rows, width, a.position_offset,
-                                    TokenRows(k)},
-             positions, width);
+      const auto start = [&](const auto& sums) {
+        launch(positions_kernel<vector, std::decay_t<decltype(sums)>>,
+               {blocks_for(positions, warps_of_block), blocks_for(width, 32 * vector)},
+               {32 * warps_of_block}, 0, k.stream, sums, positions, width);
+      };
+      const AddPositionGrad<T, To> whole{k.in<T>(0), k.out<To>(0),      rows,
+                                         width,      a.position_offset, TokenRows(k)};
+      if (documents == nullptr) return start(whole);
+      start(AddPackedPositionGrad<T, To>{whole.dy, whole.table, rows, width, whole.offset,
+                                         whole.tokens, documents});
     });
   });
 }
