@@ -32,10 +32,20 @@ Loader::Loader(const LoaderOptions& options) : options_(options) {
   const std::int64_t inputs = options.pixels > 0 ? options.pixels : stride_;
   window_.resize(static_cast<std::size_t>(inputs + (pairs ? 0 : 1)));
   first_sequence_.push_back(0);
+  check_packing();
   const bool of_pairs = options.format == TokenFormat::pairs && !options.files.empty();
   options.pixels > 0 ? open_images() : of_pairs ? open_pairs() : open_tokens();
   if (!options.weights.empty()) check_mixture();
   epochs_.resize(mixture_ ? options.files.size() : 1);
+}
+
+void Loader::check_packing() const {
+  if (!options_.packing) return;
+  MESHWRIGHT_CHECK(options_.targets == Targets::next && options_.global_batch > 0,
+                   "rows of documents say the next token, step by step");
+  MESHWRIGHT_CHECK(
+      options_.format == TokenFormat::pairs || options_.files.empty() || options_.document_end >= 0,
+      "documents of token files end with a token");
 }
 
 void Loader::open_tokens() {
@@ -76,7 +86,9 @@ void Loader::open_pairs() {
   counts_.resize(window_.size());
   for (const std::string& path : options_.files) {
     pairs_.push_back(reader.read(path));
-    sequences_ += pairs_.back().size();
+    if (options_.packing)
+      packed_pairs_.push_back(pack_rows(pairs_.back().places(), options_.sequence_length));
+    sequences_ += options_.packing ? std::ssize(packed_pairs_.back()) : pairs_.back().size();
     first_sequence_.push_back(sequences_);
   }
   if (sequences_ == 0)
@@ -94,8 +106,14 @@ std::vector<std::string> Loader::remarks() const {
 }
 
 std::optional<std::int64_t> Loader::counted_targets(std::int64_t position, std::int64_t sequences) {
-  if (pairs_.empty()) return std::nullopt;
   std::int64_t counted = 0;
+  if (options_.packing) {
+    const std::int64_t batch = options_.global_batch;
+    for (std::int64_t at = position; at < position + sequences; ++at)
+      counted += packed_step(at / batch).counted[static_cast<std::size_t>(at % batch)];
+    return counted;
+  }
+  if (pairs_.empty()) return std::nullopt;
   for (std::int64_t i = 0; i < sequences; ++i) {
     const auto [file, in_file] = place_of(sequence_at(position + i));
     counted += pairs_[file].counted(in_file);
@@ -145,11 +163,17 @@ std::int64_t Loader::sequence_at(std::int64_t position) {
 }
 
 void Loader::read(std::int64_t position, const SequenceInputs& into) {
-  fill_window(position);
-  if (options_.targets == Targets::masked) mask(position);
   const auto copy = [](auto begin, auto end, std::int32_t* to) {
     if (to != nullptr) std::copy(begin, end, to);
   };
+  if (options_.packing) {
+    fill_packed(balanced(position));
+    copy(row_.tokens.begin(), row_.tokens.end(), into.tokens);
+    copy(row_.targets.begin(), row_.targets.end(), into.targets);
+    return copy(row_.documents.begin(), row_.documents.end(), into.documents);
+  }
+  fill_window(position);
+  if (options_.targets == Targets::masked) mask(position);
   const auto targets = window_.begin() + options_.sequence_length;
   if (options_.targets == Targets::pair) {
     copy(window_.begin(), targets, into.tokens);

@@ -4,6 +4,8 @@
 // (pixels > 0) it is the k-th one: its pixels are the inputs, its label the target. For a decoder
 // it is tokens [2k*s, 2k*s + 2s]: the source, and the target, which the decoder reads one behind.
 // Of pairs it is the k-th one, padded to s + 1 tokens or cut there (pairs.h).
+// Packed rows (packing.h) are such windows in which a token ends each document, or as many pairs as
+// go into one.
 // A mixture takes its sequences from all files at once, each by its weight (mixture.h); every file
 // has epochs of its own.
 #pragma once
@@ -17,6 +19,7 @@
 
 #include "exec/data/images.h"
 #include "exec/data/mixture.h"
+#include "exec/data/packing.h"
 #include "exec/data/pairs.h"
 #include "exec/data/tokens.h"
 #include "models/importers/model.h"
@@ -47,6 +50,12 @@ struct LoaderOptions {
   std::int64_t pixels = 0;           // of an image, all channels; 0: sequences of tokens
   std::vector<double> weights = {};  // of the files of a mixture
   PairText text = {};                // format `pairs`
+  // Rows hold several documents: pairs, or what ends with a token of its own. Synthetic rows are
+  // cut at random places into so many.
+  bool packing = false;
+  std::int32_t document_end = -1;
+  double documents_per_row = 1;
+  std::int64_t global_batch = 1;  // rows of a step, which are balanced
 };
 
 Targets targets_of(const Model& model);
@@ -70,6 +79,9 @@ class Loader {
   // Of so many sequences from `position` on, how many targets count in the loss, the others being
   // `ignored_target`; none where all count.
   std::optional<std::int64_t> counted_targets(std::int64_t position, std::int64_t sequences);
+  // Of packed rows, up to 256 of them: the work of attention against that of whole ones; none
+  // without files.
+  std::optional<double> document_share();
   // What whoever trains on the files should know of them; a line each.
   std::vector<std::string> remarks() const;
 
@@ -85,8 +97,12 @@ class Loader {
   void open_tokens();
   void open_images();
   void open_pairs();
+  void check_packing() const;
   void check_mixture();
   void fill_window(std::int64_t position);
+  void fill_packed(std::int64_t position);
+  // The position of which a packed row comes at a position: those of a step are balanced.
+  std::int64_t balanced(std::int64_t position);
   void next_targets(std::int32_t* targets) const;
   // A sequence's file, and which one it is there.
   std::pair<std::size_t, std::int64_t> place_of(std::int64_t sequence) const;
@@ -104,6 +120,15 @@ class Loader {
   std::vector<PairFile> pairs_;
   std::vector<std::int64_t> first_sequence_;  // per file, and the end
   std::int64_t sequences_ = 0;
+  std::vector<std::vector<std::vector<std::int64_t>>> packed_pairs_;  // per file and row
+  struct PackedStep {
+    std::int64_t number = -1;
+    std::vector<std::int64_t> order;
+    std::vector<std::int64_t> counted;  // targets, in that order
+  };
+  std::array<PackedStep, 2> packed_steps_;  // a batch may touch two
+  PackedRow row_;
+  const PackedStep& packed_step(std::int64_t number);
   std::optional<Mixture> mixture_;
   // Of each file of a mixture, else of all together: a step may touch the end of one and the
   // beginning of the next.

@@ -66,15 +66,19 @@ std::string_view trimmed(std::string_view text) {
 }
 
 struct Turn {
-  std::string role, content;
+  std::string role, content;  // no role: a text as it is
 };
 
 std::vector<Turn> turns_of(const std::string& line) {
   const json object = json::parse(line, nullptr, false);
   if (!object.is_object())
     throw InputError(
-        "is no JSON object; a line is {\"prompt\": ..., \"completion\": ...} or {\"messages\": "
-        "[...]}");
+        "is no JSON object; a line is {\"prompt\": ..., \"completion\": ...}, {\"messages\": "
+        "[...]} or {\"text\": ...}");
+  if (object.contains("text")) {
+    if (object.size() > 1) throw InputError("/text: is given beside other keys; keep it alone");
+    return {{"", text_at(object, "text", "")}};
+  }
   if (!object.contains("messages"))
     return {{"user", text_at(object, "prompt", "")},
             {"assistant", text_at(object, "completion", "")}};
@@ -105,6 +109,23 @@ void PairFile::read(std::int64_t pair, std::span<std::int32_t> tokens,
   std::ranges::fill(counts, char{0});
   std::copy(tokens_.begin() + begin, tokens_.begin() + end, tokens.begin());
   std::copy(counts_.begin() + begin, counts_.begin() + end, counts.begin());
+}
+
+std::span<const std::int32_t> PairFile::tokens_of(std::int64_t pair) const {
+  const auto begin = first_[static_cast<std::size_t>(pair)];
+  const auto end = first_[static_cast<std::size_t>(pair) + 1];
+  return {tokens_.data() + begin, static_cast<std::size_t>(end - begin)};
+}
+
+std::span<const char> PairFile::counts_of(std::int64_t pair) const {
+  return {counts_.data() + first_[static_cast<std::size_t>(pair)], tokens_of(pair).size()};
+}
+
+std::vector<std::int64_t> PairFile::places() const {
+  std::vector<std::int64_t> places;
+  for (std::size_t pair = 0; pair + 1 < first_.size(); ++pair)
+    places.push_back(first_[pair + 1] - first_[pair] - 1);
+  return places;
 }
 
 std::string PairFile::remark() const {
@@ -153,8 +174,13 @@ std::vector<PairReader::Part> PairReader::parts_of(const std::string& line) cons
   const auto add = [&](std::string_view more, bool learned) {
     if (!more.empty()) part_of(learned).text += more;
   };
+  const std::vector<Turn> turns = turns_of(line);
+  if (turns.size() == 1 && turns[0].role.empty()) {
+    parts.push_back({turns[0].content, true, end_ >= 0});
+    return parts;
+  }
   add(text.begin, false);
-  for (const Turn& turn : turns_of(line)) {
+  for (const Turn& turn : turns) {
     const bool learned = turn.role == "assistant";
     if (!text.before_role.empty()) {
       add(text.before_role, false);

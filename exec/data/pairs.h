@@ -1,5 +1,7 @@
 // Prompts and what is to be said to them, for training on the latter alone: a file of JSON lines,
-// each {"prompt": ..., "completion": ...}, or {"messages": [{"role": ..., "content": ...}, ...]}.
+// each {"prompt": ..., "completion": ...}, or {"messages": [{"role": ..., "content": ...}, ...]};
+// or
+// {"text": ...}, all of which is learned as it is.
 // All of a file is tokenized when it is opened, and kept.
 #pragma once
 
@@ -27,6 +29,10 @@ class PairFile {
   std::int64_t size() const { return static_cast<std::int64_t>(counted_.size()); }
   // Tokens of one pair, padded with token 0, and which of them are to be learned.
   void read(std::int64_t pair, std::span<std::int32_t> tokens, std::span<char> counts) const;
+  // The same of one as it is, and of all: the places that it takes in a packed row.
+  std::span<const std::int32_t> tokens_of(std::int64_t pair) const;
+  std::span<const char> counts_of(std::int64_t pair) const;
+  std::vector<std::int64_t> places() const;
   int counted(std::int64_t pair) const { return counted_[static_cast<std::size_t>(pair)]; }
   // What was cut or left out; empty: nothing.
   std::string remark() const;

@@ -146,6 +146,10 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
     t.moments_at_random = draw.of({false, true});
   }
   if (draw.rarely()) t.ema_decay = 0.9;
+  if (draw.rarely()) {
+    t.packing = true;
+    t.documents_per_row = 3;
+  }
 }
 
 bool is_legal(const Model& model, const Plan& plan) {

@@ -186,8 +186,8 @@ TEST_CASE("pairs that are none are refused with their line", "[exec][data]") {
     return message.starts_with(path) ? message.substr(path.size()) : message;
   };
   CHECK(refused("[]") ==
-        ":2: is no JSON object; a line is {\"prompt\": ..., \"completion\": ...} or "
-        "{\"messages\": [...]}");
+        ":2: is no JSON object; a line is {\"prompt\": ..., \"completion\": ...}, "
+        "{\"messages\": [...]} or {\"text\": ...}");
   CHECK(refused("{\"prompt\": \"a\"}") == ":2: /completion: is missing");
   CHECK(refused("{\"prompt\": 1, \"completion\": \"b\"}") == ":2: /prompt: is no text");
   CHECK(refused("{\"messages\": 1}") == ":2: /messages: is no list");

@@ -17,6 +17,9 @@ LoaderOptions made_up_tokens(const Model& model, const Plan& plan) {
   options.targets = targets_of(model);
   options.start_token = model.decoder_start;
   options.predicted = plan.training.predicted_positions;
+  options.packing = plan.training.packing;
+  options.documents_per_row = plan.training.documents_per_row.value_or(1);
+  options.global_batch = plan.training.global_batch;
   return options;
 }
 
