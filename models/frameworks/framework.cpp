@@ -52,6 +52,12 @@ constexpr Limit of_all[] = {
     {"training.ema_decay", "is written without an average of the weights",
      [](const Plan& p, const Model&) { return !p.training.averages(); },
      [](Plan& p, const Model&) { p.training.ema_decay = 0; }},
+    {"training.packing", "is written with rows of one document",
+     [](const Plan& p, const Model&) { return !p.training.packing; },
+     [](Plan& p, const Model&) {
+       p.training.packing = false;
+       p.training.documents_per_row.reset();
+     }},
     {"training.expert_imbalance", "has no such setting; it is of predictions",
      [](const Plan& p, const Model&) { return !p.training.expert_imbalance; },
      [](Plan& p, const Model&) { p.training.expert_imbalance.reset(); }},

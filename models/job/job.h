@@ -57,7 +57,8 @@ struct DataFiles {
   std::vector<double> weights;  // of the files, in any unit; none: one file after the other
   bool shuffle = false;
   std::uint64_t seed = 0;
-  std::optional<int> mask_token;  // what stands for a masked token (head mlm)
+  std::optional<int> mask_token;    // what stands for a masked token (head mlm)
+  std::optional<int> document_end;  // the last token of each document (training.packing)
   // Of pairs.
   std::string tokenizer;  // a tokenizer.json; empty: every byte is a token
   ChatTemplate chat_template = ChatTemplate::plain;

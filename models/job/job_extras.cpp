@@ -173,6 +173,25 @@ void check_weights(const Fields& fields, const DataFiles& data) {
                     data.files[static_cast<std::size_t>(least - data.weights.begin())]));
 }
 
+// What ends a document in a file of tokens; a pair is one.
+void check_documents(const Fields& fields, const Job& job, const DataFiles& data) {
+  const bool pairs = data.format == TokenFormat::pairs;
+  if (data.document_end && !job.plan.training.packing)
+    fields.fail("document_end",
+                "goes with training.packing, which tells documents apart; leave it out, or use "
+                "that");
+  if (data.document_end && pairs)
+    fields.fail("document_end", "is of files of tokens; every pair is a document: leave it out");
+  if (!job.plan.training.packing || pairs) return;
+  if (!data.document_end)
+    fields.fail("document_end",
+                "is missing; say which token ends each document (GPT-2's <|endoftext|> is 50256), "
+                "or leave training.packing out");
+  if (*data.document_end < 0 || *data.document_end >= job.model.vocabulary)
+    fields.fail("document_end", fmt::format("{} is not in the model's vocabulary; use 0 to {}",
+                                            *data.document_end, job.model.vocabulary - 1));
+}
+
 void check_pairs(Fields& fields, const Job& job, const DataFiles& data) {
   if (data.format != TokenFormat::pairs) {
     for (const char* key : {"tokenizer", "template", "end_token"})
@@ -254,6 +273,9 @@ Keys data_keys(DataFiles& data) {
       {"seed", &data.seed, by_reader(at_least_zero), plain, "", "of the order and of the masks"},
       {"mask_token", &data.mask_token, any, plain, "",
        "head `mlm` only, then required: the token that stands for a masked one"},
+      {"document_end", &data.document_end, any, plain, "",
+       "of `training.packing` with files of tokens, then required: the token that ends each "
+       "document. What follows it in a row is another document. (`pairs`: each is a document)"},
       {"evaluation",
        // Written with the other paths of the section, which know the job's folder.
        code(
@@ -278,6 +300,7 @@ void read_data(Fields fields, Job& job) {
   check_weights(fields, data);
   check_targets(fields, job, data);
   check_pairs(fields, job, data);
+  check_documents(fields, job, data);
   fields.done();
   job.data = std::move(data);
 }

@@ -234,6 +234,17 @@ Keys training_keys(Training& t) {
        "has it without `--cross-entropy-loss-fusion`; the engine runs its own either way"},
       {"predicted_positions", &t.predicted_positions, by_reader(at_least_one), if_set,
        "15 % of the sequence", "`mlm` only"},
+      {"packing", &t.packing, any, if_set, "",
+       "a row of `sequence_length` tokens holds several documents: a token attends to its own "
+       "alone, positions begin again with each, and the last token of one has no target "
+       "(Megatron-LM: `--reset-attention-mask --reset-position-ids --eod-mask-loss`). What a "
+       "document is says `data`. Head `lm` only"},
+      {"documents_per_row", &t.documents_per_row, by_reader(at_least_one), plain,
+       "1: attention as of whole rows",
+       "of `packing`, for predictions: how many documents a row has in the mean, n. Fused "
+       "attention then has 2 / (n + 1) of the work of whole rows, as if a row were cut at n - 1 "
+       "random places. Without `data` the rows that are made up are cut so. `train` says what "
+       "this is of its data"},
       {"steps", &t.steps, at_least_one, plain, "", "optimizer steps; `--steps` overrides"},
       {"seed", &t.seed, by_reader(at_least_zero), plain, "", "initial values"},
       {"optimizer", choice("optimizer", optimizer_names(), t.optimizer), any, plain, "",

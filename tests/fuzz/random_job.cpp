@@ -148,6 +148,10 @@ json draw_training(Draw& draw, const json& model, int data) {
     training["expert_imbalance"] = draw.real(1, 4);
   if (draw.chance(0.2)) training["dropout"] = draw.real(0, 0.5);
   if (draw.chance(0.1)) training["steps"] = draw.between(1, 1000);
+  if (draw.chance(0.1)) {
+    training["packing"] = true;
+    if (draw.chance(0.7)) training["documents_per_row"] = draw.real(1, 16);
+  }
   return training;
 }
 

@@ -101,18 +101,14 @@ const std::map<std::string, std::string> sections = {{"Training", "training"},
                                                      {"Parallelism", "parallelism"}};
 
 // Of defaults that are rules, not values: what the section of a job without the key says.
-const std::map<std::string, json> rules = {{"training/recompute_modules", nullptr},
-                                           {"training/recompute_budget", nullptr},
-                                           {"training/expert_imbalance", nullptr},
-                                           {"training/predicted_positions", nullptr},
-                                           {"training/loss_scale", nullptr},
-                                           {"training/cuda_graph", nullptr},
-                                           {"training/rematerialize_rows", nullptr},
-                                           {"training/loss_block_bytes", nullptr},
-                                           {"training/lora", nullptr},
-                                           {"training/decay_steps", nullptr},
-                                           {"parallelism/active_microbatches", nullptr},
-                                           {"parallelism/partition", "auto"}};
+const std::map<std::string, json> rules = {
+    {"training/recompute_modules", nullptr},   {"training/recompute_budget", nullptr},
+    {"training/expert_imbalance", nullptr},    {"training/documents_per_row", nullptr},
+    {"training/predicted_positions", nullptr}, {"training/loss_scale", nullptr},
+    {"training/cuda_graph", nullptr},          {"training/rematerialize_rows", nullptr},
+    {"training/loss_block_bytes", nullptr},    {"training/lora", nullptr},
+    {"training/decay_steps", nullptr},         {"parallelism/active_microbatches", nullptr},
+    {"parallelism/partition", "auto"}};
 // And those that somebody decides: marked so in the job.
 const std::set<std::string> open = {"training/micro_batch", "training/precision",
                                     "training/attention", "parallelism/data"};
@@ -219,10 +215,11 @@ TEST_CASE("each word of the documentation is understood, and no other", "[models
 
 TEST_CASE("each number and flag of the documentation is read, and comes back",
           "[models][job][docs]") {
-  const std::set<std::string> elsewhere = {"training/predicted_positions",  // of another model
-                                           "training/recompute_budget", "parallelism/expert",
-                                           "training/router_bias_update_rate",
-                                           "training/expert_imbalance"};
+  const std::set<std::string> elsewhere = {
+      "training/predicted_positions",  // of another model
+      "training/recompute_budget",        "parallelism/expert",
+      "training/router_bias_update_rate", "training/expert_imbalance",
+      "training/documents_per_row"};  // with packing
   int read_back = 0;
   for (const auto& [heading, section] : sections)
     for (const Row& row : rows_of(heading)) {

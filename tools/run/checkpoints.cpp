@@ -35,6 +35,7 @@ std::string degrees_of(const Plan& plan) {
 constexpr const char* settings[] = {"training.global_batch",
                                     "training.sequence_length",
                                     "training.predicted_positions",
+                                    "training.packing",
                                     "training.precision",
                                     "training.loss_scale",
                                     "training.seed",
@@ -59,7 +60,8 @@ constexpr const char* settings[] = {"training.global_batch",
                                     "data.weights",
                                     "data.shuffle",
                                     "data.seed",
-                                    "data.mask_token"};
+                                    "data.mask_token",
+                                    "data.document_end"};
 
 std::map<std::string, std::string> settings_of(const Job& job, const Plan& plan) {
   const nlohmann::json all = to_json(job, plan, "", 0);

@@ -8,6 +8,7 @@
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/graph/documents.h"
 #include "sim/predict/target.h"
 #include "tools/job/dump_passes.h"
 #include "tools/job/job_file.h"
@@ -58,7 +59,17 @@ void warn_of_files(const Loader& loader) {
   for (const std::string& remark : loader.remarks()) print_to(stderr, "warning: {}\n", remark);
 }
 
-void check_can_start(const Job& job, const Options& options) {
+// Of data, unless the job says it, predictions are of the documents that there are.
+void settle_documents(Job& job, Loader& loader) {
+  std::optional<double>& documents = job.plan.training.documents_per_row;
+  const std::optional<double> share = loader.document_share();
+  if (documents || !share) return;
+  documents = documents_of_share(*share);
+  print_to(stderr, "training.documents_per_row: {:.3g}, of {}\n", *documents,
+           list_of(job.data->files, "and"));
+}
+
+void check_can_start(Job& job, const Options& options) {
   check_mpi_options(job, options);
   check_runs_here(job, options);
   check_checkpoint_folder(job, options.resume);
@@ -83,7 +94,9 @@ void check_can_start(const Job& job, const Options& options) {
   check_trace(options, inputs);
   check_writable("--report", options.report, inputs);
   check_writable("--log-json", log_file(options, job), inputs);
-  warn_of_files(Loader(loader_options(job)));  // and for its complaints
+  Loader loader(loader_options(job));  // for its complaints
+  warn_of_files(loader);
+  settle_documents(job, loader);
   if (!evaluates(job)) return;
   const Loader held_out(evaluation_options(job));
   warn_of_files(held_out);
@@ -123,8 +136,12 @@ LoaderOptions loader_options(const Job& job) {
   loader.targets = targets_of(job.model);
   loader.start_token = job.model.decoder_start;
   loader.predicted = training.predicted_positions;
+  loader.packing = training.packing;
+  loader.documents_per_row = training.documents_per_row.value_or(1);
+  loader.global_batch = training.global_batch;
   if (!job.data) return loader;
   loader.mask_token = job.data->mask_token.value_or(-1);
+  loader.document_end = job.data->document_end.value_or(-1);
   loader.files = job.data->files;
   loader.format = job.data->format;
   loader.weights = job.data->weights;

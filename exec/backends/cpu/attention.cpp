@@ -233,7 +233,6 @@ void attention(const KernelCall& k) {
                  if (table != nullptr) in.relative.data = table + head;
                  if (a.sinks)
                    in.sink = k.in<T>(3) + first_own_head(a, k.context.context_rank) + head;
-
                  in.documents = documents_of(k, batch);
                  const HeadOutput<T> out{y + batch * s * y_row + head * y_head, y_row};
                  if (a.attention == AttentionKernel::unfused)
