@@ -104,6 +104,23 @@ TEST_CASE("heads are exchanged there and back in both directions, and waited for
   CHECK(prediction.exposed_communication_s >= waited * 0.999);
 }
 
+TEST_CASE("attention of packed rows has the work of their documents", "[context]") {
+  Plan plan = long_sequences(1);
+  const double whole = attention_flops(compiled_for(long_model(), plan, of_ranks(1)).graph);
+  plan.training.packing = true;
+  for (const double documents : {1.0, 3.0, 9.5}) {
+    plan.training.documents_per_row = documents;
+    const Compiled packed = compiled_for(long_model(), plan, of_ranks(1));
+    CHECK(attention_flops(packed.graph) == Approx(whole * 2 / (documents + 1)));
+    // What MFU counts stays: it does not halve for the mask either.
+    Plan one = plan;
+    one.training.packing = false;
+    one.training.documents_per_row.reset();
+    CHECK(model_flops(packed.graph) ==
+          model_flops(compiled_for(long_model(), one, of_ranks(1)).graph));
+  }
+}
+
 TEST_CASE("a ring hides behind attention where sequences are long", "[context]") {
   const Cluster one = of_ranks(1), eight = of_ranks(8);
   const Prediction alone = predict(compiled_for(long_model(), long_sequences(1), one), one);
