@@ -1,5 +1,8 @@
 // `calibrate`: measures this computer and writes the profile of machine `local`.
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -107,6 +110,18 @@ void say_gpu(const Machine& machine) {
 
 bool shows_gpus(const Options& options) { return gpus_here() > 0 && !options.cpu; }
 
+// What runs beside the measurements is in their figures.
+void warn_of_load() {
+  double running = 0;  // processes, over the last minute
+  const auto processors = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (getloadavg(&running, 1) == 1 && running > processors / 2)
+    std::fprintf(stderr,
+                 "warning: this computer is busy (in the last minute %.1f processes on %.0f "
+                 "processors): what is measured is slower than it could be; calibrate again when "
+                 "nothing else runs\n",
+                 running, processors);
+}
+
 int run_calibrate(const Options& options) {
   if (options.as_rank)
     return shows_gpus(options) ? run_as_measured_gpu_rank(options) : run_as_measured_rank(options);
@@ -114,6 +129,7 @@ int run_calibrate(const Options& options) {
   if (shows_gpus(options) && options.ranks.value_or(1) > gpus_here())
     std::fprintf(stderr, "warning: %d ranks share %d GPU%s, which only tests want\n",
                  *options.ranks, gpus_here(), gpus_here() == 1 ? "" : "s");
+  warn_of_load();
   std::optional<ProgressLine> line(std::in_place);
   const Machine machine =
       measure_this_computer(options, options.quick ? MeasureEffort::quick : MeasureEffort::thorough,
