@@ -55,13 +55,14 @@ Case attention_case(const AttentionShapes& shapes, Attributes a) {
   a.kv_heads = shapes.kv_heads;
   a.packing = shapes.packing;
   a.causal = shapes.causal;
-  a.alibi_heads = 2 * shapes.heads;
+  a.alibi_heads = 2 * shapes.heads * a.head_parts;
   const std::int64_t rows = std::int64_t{a.micro_batch} * a.sequence_length, dim = a.head_dim;
   const std::int64_t s = a.sequence_length, all_heads = std::int64_t{a.micro_batch} * a.heads;
   std::vector<InputSpec> inputs = {{{rows, (a.heads + 2 * a.kv_heads) * dim}}};
   if (a.packing == Packing::separate)
     inputs = {{{rows, a.heads * dim}}, {{rows, a.kv_heads * dim}}, {{rows, a.kv_heads * dim}}};
   if (a.relative_buckets > 0) inputs.push_back({{a.relative_buckets, a.heads}});
+  if (a.sinks) inputs.push_back({{std::int64_t{a.head_parts} * a.heads}});
   if (a.documents) inputs.push_back({{rows}, shapes.length, true});
   const bool unfused = a.attention == AttentionKernel::unfused;
   const std::string name =
@@ -88,6 +89,7 @@ void check_attention(const Case& c, Dtype dtype, TableBackend& tables) {
   Runner runner(tables, dtype), reference(*cpu, Dtype::f64);
   for (Runner* each : {&runner, &reference}) {
     each->tensor_rank = 1;  // of two
+    each->context_rank = c.attributes.head_parts - 1;
     each->first_sequence = 5;
   }
   const Played found = play(runner, c);

@@ -98,6 +98,23 @@ TEST_CASE("CUDA attention agrees inside documents", "[exec][cuda]") {
   check_attention(attention_case(shapes, a), dtype);
 }
 
+TEST_CASE("CUDA attention knows which of the model's heads a context rank has", "[exec][cuda]") {
+  const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
+  const AttentionShapes shapes{67, 40, 2, 1, separate, true};
+  Attributes a;
+  a.head_parts = 2;
+  a.alibi = true;
+  a.dropout = 0.25;
+  a.dropout_key = 5;
+  check_attention(attention_case(shapes, a), dtype);
+  a.attention = AttentionKernel::unfused;
+  check_attention(attention_case(shapes, a), dtype);
+  Attributes with_sinks;
+  with_sinks.head_parts = 2;
+  with_sinks.sinks = true;
+  check_attention(attention_case(shapes, with_sinks), dtype);
+}
+
 TEST_CASE("CUDA attention agrees with capped scores", "[exec][cuda]") {
   const AttentionShapes shapes = GENERATE(AttentionShapes{17, 40, 2, 1, separate, false},     //
                                           AttentionShapes{130, 64, 2, 1, separate, true},     //
