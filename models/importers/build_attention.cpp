@@ -118,6 +118,7 @@ int GraphBuilder::latent_part(int x, const LatentPart& each) {
                 {.path = in_block(names_.attention) + "." + std::string(each.part),
                  .in = graph_.tensor(x).type.shape[1],
                  .out = each.groups * each.width,
+                 .side = each.side,
                  .bias = each.bias,
                  .part = PublishedPart{in_block(names_.attention) + "." + std::string(each.whole),
                                        each.groups, each.group_width, each.first}});
@@ -144,17 +145,22 @@ TensorIds GraphBuilder::latent_qkv(int x) {
     from = latent_norm(from, "self_attn.q_a_layernorm");
   }
   const std::string_view q = m_.q_lora_rank > 0 ? "q_b_proj" : "q_proj";
-  const int q_other = latent_part(from, {q, "q_nope_proj", m_.heads, m_.head_dim, 0, other});
-  const int q_turned = latent_part(from, {q, "q_rope_proj", m_.heads, m_.head_dim, other, turned});
+  const auto of_heads = [&](int vectors, std::string_view matrix, std::string_view part,
+                            std::int64_t first, std::int64_t width, std::int64_t both) {
+    return latent_part(vectors, {matrix, part, m_.heads, both, first, width, Side::outputs});
+  };
+  const int q_other = of_heads(from, q, "q_nope_proj", 0, other, m_.head_dim);
+  const int q_turned = of_heads(from, q, "q_rope_proj", other, turned, m_.head_dim);
   const std::string_view down = "kv_a_proj_with_mqa", up = "kv_b_proj";
   const std::int64_t rank = m_.kv_lora_rank, both = other + m_.v_head_dim;
-  const int latent =
-      latent_norm(latent_part(x, {down, "kv_a_proj", 1, rank + turned, 0, rank, m_.attention_bias}),
-                  "self_attn.kv_a_layernorm");
-  const int k_turned =
-      latent_part(x, {down, "k_rope_proj", 1, rank + turned, rank, turned, m_.attention_bias});
-  const int k_other = latent_part(latent, {up, "k_nope_proj", m_.heads, both, 0, other});
-  const int v = latent_part(latent, {up, "v_proj", m_.heads, both, other, m_.v_head_dim});
+  const auto of_all = [&](std::string_view part, std::int64_t first, std::int64_t width) {
+    return latent_part(
+        x, {down, part, 1, rank + turned, first, width, Side::whole, m_.attention_bias});
+  };
+  const int latent = latent_norm(of_all("kv_a_proj", 0, rank), "self_attn.kv_a_layernorm");
+  const int k_turned = of_all("k_rope_proj", rank, turned);
+  const int k_other = of_heads(latent, up, "k_nope_proj", 0, other, both);
+  const int v = of_heads(latent, up, "v_proj", other, m_.v_head_dim, both);
   return {joined_heads(q_other, q_turned, m_.heads), joined_heads(k_other, k_turned, 1), v};
 }
 

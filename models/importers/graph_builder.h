@@ -159,6 +159,7 @@ class GraphBuilder {
   struct LatentPart {
     std::string_view whole, part;
     std::int64_t groups, group_width, first, width;
+    Side side = Side::whole;
     bool bias = false;
   };
 

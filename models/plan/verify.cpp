@@ -604,8 +604,8 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   if (model.experts > 0 && t.optimizer == OptimizerKind::lamb)
     not_yet("training/optimizer",
             "lamb of a model with experts, each of which has a trust ratio of its own,");
-  if (model.latent && p.tensor > 1)
-    not_yet("parallelism/tensor", "latent attention cut over a tensor group");
+  if (model.latent && p.tensor > 1 && p.tensor_layout == TensorLayout::memory)
+    not_yet("parallelism/tensor_layout", "'memory' of latent attention");
   if (model.latent && p.context > 1 && !p.exchanges_heads())
     not_yet("parallelism/context_exchange",
             fmt::format("'{}' of latent attention (all_to_all is)",

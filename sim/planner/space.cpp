@@ -65,7 +65,8 @@ class Enumerator {
   Space run() {
     const Parallelism& p = base_.parallelism;
     const std::vector<int> degrees = divisors(ranks_);
-    const std::vector<int> tensors = sizes_.latent ? std::vector<int>{1} : degrees;
+    const bool is_cut = !sizes_.latent || p.tensor_layout != TensorLayout::memory;
+    const std::vector<int> tensors = is_cut ? degrees : std::vector<int>{1};
     for (const int pipeline : choices(job_, "parallelism.pipeline", p.pipeline, degrees))
       for (const int tensor : choices(job_, "parallelism.tensor", p.tensor, tensors))
         for (const int context : choices(job_, "parallelism.context", p.context, contexts())) {

@@ -294,6 +294,7 @@ constexpr OpInfo rows[] = {
     {.op = Op::concat_heads,
      .name = "concat_heads",
      .takes = 2,
+     .split = SplitRule::heads,
      .infer = infer_concat_heads,
      .work = work_rewrite,
      .differentiate = differentiate_concat_heads,

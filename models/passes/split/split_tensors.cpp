@@ -64,7 +64,7 @@ class BlockSplitter : public Splitter {
       case SplitRule::linear:
         return split_linear(node);
       case SplitRule::heads:
-        return split_heads(node);
+        return split_attention(node);
       case SplitRule::rows:
         // Of queries or keys of all heads.
         if (is_norm(node.op) && layout(node.inputs[0]) == Held::columns) return split_norm(node);
@@ -132,6 +132,23 @@ class BlockSplitter : public Splitter {
             Node{Op::add_bias, Phase::forward, 0, {node.inputs[0], node.inputs[2]}, {}, {}});
     }
     set(node.outputs[0], result, summed_layout());
+  }
+
+  // What all heads share of latent keys is turned on every rank, of whole rows: each rank's
+  // gradient of it is that of its own heads.
+  void split_attention(const Node& node) {
+    if (node.op == Op::rope && layout(node.inputs[0]) != Held::columns)
+      return add_like(node, {whole_rows(node, node.inputs[0], false)}, node.attributes,
+                      Held::whole);
+    if (node.op != Op::concat_heads || layout(node.inputs[1]) == Held::columns)
+      return split_heads(node);
+    Attributes attributes = node.attributes;
+    attributes.heads /= degree_;
+    const int shared = node.inputs[1];
+    const int turned = whole_.nodes[at(whole_.tensor(shared).producer)].op == Op::rope
+                           ? local(shared)
+                           : whole_rows(node, shared, false);
+    add_like(node, {local(node.inputs[0]), turned}, attributes, Held::columns);
   }
 
   void split_rows(const Node& node) {
