@@ -580,6 +580,8 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   const ScheduleInfo& schedule = schedule_info(p.schedule);
   if (t.packing && p.tensor > 1 && p.tensor_batch_own)
     not_yet("parallelism/tensor_batch", "'own' with training.packing");
+  if (t.packing && p.exchanges_heads())
+    not_yet("parallelism/context_exchange", "'all_to_all' with training.packing");
   if (t.lora && quantizes(t.precision))
     not_yet("training/lora", fmt::format("adapters in precision {}", name_of(t.precision)));
   if (p.offloads_activations() && schedule.splits_backwards)

@@ -137,7 +137,11 @@ class Enumerator {
     if (!job_.is_auto("parallelism.data") && shape.data != base_.parallelism.data) return;
     if (!tensor_divides(shape.tensor))
       return reject("tensor does not divide heads, hidden and ffn");
-    if (shape.context > 1 && shape.context_exchange == ContextExchange::all_to_all &&
+    const bool exchanges_heads =
+        shape.context > 1 && shape.context_exchange == ContextExchange::all_to_all;
+    if (exchanges_heads && base_.training.packing)
+      return reject("heads of packed rows are not exchanged");
+    if (exchanges_heads &&
         std::gcd(sizes_.heads, sizes_.kv_heads) % (shape.tensor * shape.context) != 0)
       return reject("tensor x context does not divide the heads that all_to_all exchanges");
     if (shape.pipeline > 1 && shape.pipeline > units_to_cut(sizes_.layers))

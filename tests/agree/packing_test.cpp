@@ -35,8 +35,6 @@ constexpr Variant packed_variants[] = {
     {{1, 1, 2, 4, 3}, packs},
     {{1, 1, 1, 4, 0, 1, 2}, packs},
     {{1, 1, 1, 4, 0, 1, 2}, all_of<packs, gathers, pruned>},
-    {{1, 1, 1, 4, 0, 1, 2}, all_of<packs, heads_exchanged>},
-    {{1, 1, 1, 4, 0, 1, 2}, all_of<packs, heads_exchanged, full, pruned>},
     {{2, 2, 1}, all_of<packs, rows, tensor_overlaps>},
     {{1, 1, 2, 2, 3, 1, 2}, all_of<packs, full>},
     {{4, 1, 1}, packs},

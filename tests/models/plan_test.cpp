@@ -275,6 +275,9 @@ TEST_CASE("rows are packed where that says what is meant", "[models][plan]") {
   CHECK(
       refused(CHANGE(t.packing = true, p.tensor = 2, p.tensor_batch_own = true, t.micro_batch = 2))
           .ends_with("'own' with training.packing is not supported yet"));
+  CHECK(refused(CHANGE(t.packing = true, p.context = 2,
+                       p.context_exchange = ContextExchange::all_to_all))
+            .ends_with("'all_to_all' with training.packing is not supported yet"));
   CHECK(refused(CHANGE(t.packing = true, t.documents_per_row = 8)).empty());
 }
 

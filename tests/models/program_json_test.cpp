@@ -185,7 +185,7 @@ TEST_CASE("what is wrong in a Program is refused at its place", "[models][progra
        "/stages/0/bodies/0/instructions/0/inputs/1: its 20 bytes do not fit into buffer 1 of 16"},
       {"/stages/0/bodies/0/instructions/0/inputs/1/type", "f32(4)",
        "/stages/0/bodies/0/instructions/0/inputs/1/type: unknown element type 'f32(4)'; known: "
-       "f64, f32, f16, bf16, e4m3, e5m2, i32, i16 and e2m1"},
+       "f64, f32, f16, bf16, e4m3, e5m2, i32, i16, e2m1, block8 and block8u"},
       {"/stages/0/bodies/0/instructions/0/inputs/1/type", "f32[4,]",
        "/stages/0/bodies/0/instructions/0/inputs/1/type: 'f32[4,]' is no type; use an element type "
        "and sizes, like f32[4,128]"},
@@ -209,8 +209,8 @@ TEST_CASE("what is wrong in a Program is refused at its place", "[models][progra
   for (const Wrong& wrong : cases) {
     json value = smallest();
     value[json::json_pointer(wrong.pointer)] = wrong.value;
-    CHECK(refusal_of(value).starts_with(std::string("job.json: ") + wrong.message));
     INFO(refusal_of(value));
+    CHECK(refusal_of(value).starts_with(std::string("job.json: ") + wrong.message));
   }
   json single = smallest();
   single[json::json_pointer(add + "/inputs")].erase(1);
