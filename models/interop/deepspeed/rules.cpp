@@ -183,7 +183,7 @@ void read_zero(Settings& from, JobDraft& to) {
          (stage == 0 ? deepspeed_bucket_elements : bucket.value_or(deepspeed_bucket_elements)) *
              bytes_of_gradient(to));
   json overlapped = json::array();
-  const bool is_alone = replicas_of_draft(to) == 1;
+  const bool is_alone = replicas_of_draft(to) == 1 && to.value<int>("parallelism.context", 1) == 1;
   if (is_alone || (stage > 0 && overlap.value_or(stage == 3))) overlapped.push_back("gradients");
   if (is_alone || stage == 3) overlapped.push_back("parameters");
   if (flag(from, "tensor_parallel.tp_overlap_comm").value_or(false) &&
