@@ -27,8 +27,7 @@ const std::vector<std::string>& recompute_names() {
 }
 
 const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = {"adamw", "adam", "lamb",     "sgd",
-                                                 "lion",  "muon", "adafactor"};
+  static const std::vector<std::string> names = {"adamw", "adam", "lamb", "sgd", "lion", "muon"};
   return names;
 }
 

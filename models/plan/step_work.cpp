@@ -53,17 +53,14 @@ void append_step_kernels(const Program& program, const Instruction& step,
   const std::int64_t elements =
       step.piece < 0 ? bucket.shard_elements : bucket.pieces[at(step.piece)].count;
   const StepSettings& training = program.settings->training;
-  const bool is_adafactor = training.optimizer == OptimizerKind::adafactor;
   OptimizerWork work{elements,
-                     (bucket.first_moment.buffer >= 0 || !is_adafactor ? 1 : 0) +
-                         (bucket.second_moment.buffer >= 0 ? 1 : 0),
+                     bucket.second_moment.buffer >= 0 ? 2 : 1,
                      bucket.weights.type.dtype,
                      bucket.gradients.type.dtype,
                      training.master_type(),
                      training.moments,
-                     measures_parameters(training.optimizer),
-                     bucket.average.buffer >= 0,
-                     is_adafactor};
+                     training.optimizer == OptimizerKind::lamb,
+                     bucket.average.buffer >= 0};
   if (bucket.matrices) {
     const bool gathered = bucket.updates.buffer != bucket.update.buffer;
     for (const int index : bucket.parameters) {
