@@ -118,7 +118,7 @@ std::vector<std::string> import_weights(const Safetensors& from,
   const std::vector<std::string> stored = from.names();
   std::set<std::string> unused(stored.begin(), stored.end());
   Manifest manifest = about;
-  manifest.states = state_names(0, false);
+  manifest.states = state_names(false, false, false);
   const std::string part = part_folder(folder, manifest.step);
   make_folder(part);
   ShardCollector shards(part, manifest);

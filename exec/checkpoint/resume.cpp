@@ -5,6 +5,7 @@
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/pieces.h"
 #include "models/core/error.h"
+#include "models/plan/factors.h"
 
 namespace meshwright {
 
@@ -50,8 +51,9 @@ void check_same_training(const Checkpoint& found, const std::string& path,
                          const ResumeOptions& options, Runtime& runtime, Communicator& all) {
   const std::string complaint = damage_found(
       [&] {
+        const StepSettings& training = runtime.program().settings->training;
         check_optimizer(found, path, options.optimizer,
-                        1 + most_moments_of(runtime.program().settings->training.optimizer));
+                        training.saved_states() - (training.averages() ? 1 : 0));
         if (all.rank() == 0) found.check_holds(held_by(found, options.parameters, options.frozen));
       },
       make_readable(path), all);
@@ -76,6 +78,17 @@ std::vector<StepFolder> steps_of_all(const std::string& folder, Communicator& al
   steps.clear();
   for (std::int64_t step : numbers) steps.push_back({step, step_folder(folder, step)});
   return steps;
+}
+
+constexpr int second_moment_place = 2;
+
+// Every rank that has a part of the matrix has all its factors.
+void load_factors(const Checkpoint& checkpoint, int state, const StageParameter& member,
+                  const Arena& memory) {
+  const std::int64_t count = factor_count(factored_shape(member.parameter));
+  const ParameterRun all{0, 0, count};
+  checkpoint.read(member.parameter.name, state, {&all, 1},
+                  HostView<float>(memory.backend(), memory.factors(member), count).data());
 }
 
 }  // namespace
@@ -145,9 +158,13 @@ void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base
     const OwnedStates owned = runtime.memory().states(member);
     const std::vector<ParameterRun> own_runs = runs_within(runs, owned.begin, owned.count);
     for (int state = 1; state < checkpoint.states(); ++state) {
-      const std::size_t place =
-          state == checkpoint.average() ? owned.data.size() - 1 : static_cast<std::size_t>(state);
-      const StoredArray& data = owned.data[place];
+      const int place = index_of_state(
+          state_names(), checkpoint.manifest().states[static_cast<std::size_t>(state)]);
+      if (place == second_moment_place && member.first_factor >= 0) {
+        load_factors(checkpoint, state, member, runtime.memory());
+        continue;
+      }
+      const StoredArray& data = owned.data[static_cast<std::size_t>(place)];
       if (data.data == nullptr) continue;  // muon keeps one moment of matrices; no average is kept
       checkpoint.read(parameter.name, state, own_runs,
                       StateView<float>(backend, data, owned.count).data());

@@ -40,7 +40,8 @@ void Saver::save(const Manifest& about) {
   finish();
   manifest_ = about;
   const StepSettings& training = runtime_.program().settings->training;
-  manifest_.states = state_names(most_moments_of(training.optimizer), training.averages());
+  manifest_.states = state_names(has_first_moment(training.optimizer),
+                                 has_second_moment(training.optimizer), training.averages());
   manifest_.shards.clear();
   const LossScaleState scale = runtime_.loss_scale();
   manifest_.updates = about.step - scale.skipped;

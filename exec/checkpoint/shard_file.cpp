@@ -125,10 +125,11 @@ const std::vector<std::string>& state_names() {
   return names;
 }
 
-std::vector<std::string> state_names(int moments, bool average) {
-  const auto& all = state_names();
-  std::vector<std::string> names(all.begin(), all.begin() + 1 + moments);
-  if (average) names.push_back(all.back());
+std::vector<std::string> state_names(bool first_moment, bool second_moment, bool average) {
+  const bool kept[] = {true, first_moment, second_moment, average};
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < std::size(kept); ++i)
+    if (kept[i]) names.push_back(state_names()[i]);
   return names;
 }
 
@@ -202,13 +203,11 @@ ShardHeader parse_shard_header(std::string_view begin, std::int64_t file_bytes,
   if (const auto format = fields.required<std::int64_t>("format"); format != 1)
     fields.fail("format", fmt::format("{} is not known here; known: 1", format));
   header.states = fields.required<std::vector<std::string>>("states");
-  const bool average = index_of_state(header.states, average_state) >= 0;
-  const auto count = static_cast<std::int64_t>(header.states.size()) - (average ? 1 : 0);
-  if (count < 1 || count >= std::ssize(state_names()) ||
-      header.states != state_names(static_cast<int>(count) - 1, average))
+  const auto has = [&](std::string_view name) { return index_of_state(header.states, name) >= 0; };
+  if (header.states != state_names(has("first_moment"), has("second_moment"), has(average_state)))
     fields.fail("states",
-                "expected weights, first_moment, second_moment or the first of them, and perhaps "
-                "average");
+                "expected weights, and perhaps first_moment, second_moment and average, in this "
+                "order");
   const std::int64_t data_bytes = file_bytes - header.data_begin;
   const auto states = static_cast<std::int64_t>(header.states.size());
   std::int64_t end = 0;

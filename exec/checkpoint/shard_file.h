@@ -8,7 +8,8 @@
 // A piece is a part of one parameter as published (unsplit, unpadded): `runs` is a list of
 // (first element, elements, distance, repetitions); the data are those elements in this order,
 // state after state, from byte `offset` of the data on. Pieces lie one after the other and fill the
-// file, so what a header can claim is bounded by the file's size.
+// file, so what a header can claim is bounded by the file's size. Of a matrix that adafactor steps
+// the second moments are those of its rows, then of its columns, then 0.
 #pragma once
 
 #include <cstdint>
@@ -43,10 +44,9 @@ struct ShardHeader {
   std::uint32_t checksum = 0;   // of everything before the data
 };
 
-// weights first_moment second_moment average: what may be kept, in this order. Moments are not left
-// out between others.
+// weights first_moment second_moment average: what may be kept beside the weights, in this order.
 const std::vector<std::string>& state_names();
-std::vector<std::string> state_names(int moments, bool average);
+std::vector<std::string> state_names(bool first_moment, bool second_moment, bool average);
 int index_of_state(const std::vector<std::string>& states, std::string_view name);  // -1: not there
 inline constexpr std::string_view average_state = "average";
 

@@ -7,6 +7,12 @@
 
 #include "exec/optimizer/optimizer.h"
 
+#ifdef __CUDACC__
+#define MESHWRIGHT_ON_DEVICES_TOO __host__ __device__
+#else
+#define MESHWRIGHT_ON_DEVICES_TOO
+#endif
+
 namespace meshwright {
 
 // What is the same for all elements of a step. Powers and differences are formed in double.
@@ -18,7 +24,33 @@ struct Factors {
   float epsilon, decay, learning_rate, momentum;
   float limit;    // of a gradient's element; infinity: none
   float average;  // 1 - the decay of the weights' average
+  // adafactor: how far second moments move, and the learning rate before a parameter's size.
+  float factor_moves, factor_rate;
 };
+
+// Of adafactor in step t, in double.
+MESHWRIGHT_ON_DEVICES_TOO inline double moves_of(const Adafactor& settings, double step) {
+  return pow(step, settings.decay_rate);
+}
+MESHWRIGHT_ON_DEVICES_TOO inline double rate_of(const Adafactor& settings, double learning_rate,
+                                                double step) {
+  const double most = 1 / sqrt(step);
+  return settings.relative_step && most < learning_rate ? most : learning_rate;
+}
+
+// What a parameter's decay, and its update, are multiplied by; its squared norms are of the weights
+// and of the update.
+struct AdafactorSizes {
+  float rate, update;
+};
+MESHWRIGHT_ON_DEVICES_TOO inline AdafactorSizes sizes_of(const Adafactor& settings, double rate,
+                                                         const double* norms, double elements) {
+  const double weights = sqrt(norms[0] / elements), update = sqrt(norms[1] / elements);
+  const double size = weights > settings.eps2 ? weights : settings.eps2;
+  const double own = settings.scale_parameter ? rate * size : rate;
+  const double over = update / settings.clip_threshold;
+  return {static_cast<float>(own), static_cast<float>(over > 1 ? own / over : own)};
+}
 
 inline float limit_of(double gradient_clip_value) {
   return gradient_clip_value > 0 ? static_cast<float>(gradient_clip_value)
@@ -43,7 +75,9 @@ inline Factors factors_of(const StepSettings& training, const OptimizerScalars& 
           f(scalars.learning_rate),
           f(training.momentum),
           limit_of(training.gradient_clip_value),
-          f(1 - training.ema_decay)};
+          f(1 - training.ema_decay),
+          f(moves_of(training.adafactor, step)),
+          f(rate_of(training.adafactor, scalars.learning_rate, step))};
 }
 
 // An element of the gradient as the rules take it.
@@ -52,3 +86,5 @@ inline float gradient_of(const Factors& c, float g) {
 }
 
 }  // namespace meshwright
+
+#undef MESHWRIGHT_ON_DEVICES_TOO

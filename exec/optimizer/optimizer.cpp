@@ -4,10 +4,10 @@
 #include <cmath>
 #include <cstddef>
 
-#include "exec/core/half.h"
+#include "exec/optimizer/adafactor.h"
 #include "exec/optimizer/factors.h"
 #include "exec/optimizer/random_rounding.h"
-#include "exec/optimizer/remainders.h"
+#include "exec/optimizer/tiles.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -111,13 +111,6 @@ void muon_rule(const Factors& c, const Elements& e) {
     e.weights[i] = e.weights[i] * shrink - size * e.gradients[i];
 }
 
-// Towards the weights.
-void move_average(const Factors& c, const Elements& e) {
-  float* __restrict__ average = e.average;
-  const float* __restrict__ weights = e.weights;
-  for (std::int64_t i = 0; i < e.count; ++i) average[i] += c.average * (weights[i] - average[i]);
-}
-
 using Rule = void (*)(const Factors&, const Elements&);
 struct RuleRow {
   OptimizerKind kind;
@@ -139,53 +132,6 @@ Rule rule_of(OptimizerKind kind) {
 float trust_of(const OptimizerSegment& segment) {
   if (segment.norms == nullptr || segment.norms[0] <= 0 || segment.norms[1] <= 0) return 1;
   return static_cast<float>(std::sqrt(segment.norms[0] / segment.norms[1]));
-}
-
-constexpr std::int64_t tile = 4096;  // whole blocks of moments in 8 bits
-
-// Elements [at, at + count) of an array in fp32: themselves, or a copy.
-class Tile {
- public:
-  float* read(const void* array, Dtype type, std::int64_t at, std::int64_t count) {
-    if (array == nullptr) return nullptr;
-    const auto* from = static_cast<const std::byte*>(array) + bytes_of(at, type);
-    if (type == Dtype::f32) return reinterpret_cast<float*>(const_cast<std::byte*>(from));
-    widen(from, type, count, wide_.data());
-    return wide_.data();
-  }
-  void write(void* array, Dtype type, std::int64_t at, std::int64_t count) const {
-    if (array == nullptr || type == Dtype::f32) return;
-    narrow(wide_.data(), type, count, static_cast<std::byte*>(array) + bytes_of(at, type));
-  }
-  void write_at_random(void* array, const std::uint32_t* words, int shift, std::int64_t at,
-                       std::int64_t count) const {
-    if (array != nullptr)
-      narrow_at_random(wide_.data(), count, words, shift, static_cast<BFloat16*>(array) + at);
-  }
-  float* join(const OptimizerState& state, std::int64_t at, std::int64_t count) {
-    meshwright::join(static_cast<const BFloat16*>(state.working) + at,
-                     static_cast<const std::int16_t*>(state.weights) + at, count, wide_.data());
-    return wide_.data();
-  }
-
- private:
-  alignas(64) std::array<float, tile> wide_;
-};
-
-float* read_weights(const OptimizerState& state, Tile& wide, std::int64_t at, std::int64_t count) {
-  return state.weights_type == Dtype::i16 ? wide.join(state, at, count)
-                                          : wide.read(state.weights, state.weights_type, at, count);
-}
-
-void write_weights(const OptimizerState& state, const Tile& wide, const Elements& from,
-                   std::int64_t at) {
-  if (state.weights_type == Dtype::i16)
-    return split(from.weights, from.count, static_cast<BFloat16*>(state.working) + at,
-                 static_cast<std::int16_t*>(state.weights) + at);
-  wide.write(state.weights, state.weights_type, at, from.count);
-  if (state.working != nullptr)
-    round_masters(from.weights, state.working_type, from.count,
-                  static_cast<std::byte*>(state.working) + at * bytes_of(state.working_type));
 }
 
 // What of a state is written.
@@ -227,7 +173,7 @@ void for_each_tile(const OptimizerState& state, const OptimizerSegment& segment,
     elements.average = state.average == nullptr ? nullptr : state.average + at;
     work(elements);
     if (writes.moments) write_moments(state, segment, update, first, second, at, count);
-    if (writes.weights) write_weights(state, weights, elements, at);
+    if (writes.weights) write_weights(state, weights, elements.weights, at, elements.count);
   }
 }
 
@@ -287,7 +233,7 @@ void update_choice_biases(double rate, std::span<const ChoiceBias> biases,
         const double missing = all - static_cast<double>(bias.experts) * counts[i];
         elements.weights[i] += step * sign(static_cast<float>(missing));
       }
-      write_weights(state, wide, elements, bias.begin + at);
+      write_weights(state, wide, elements.weights, bias.begin + at, elements.count);
     }
   }
 }
@@ -295,6 +241,8 @@ void update_choice_biases(double rate, std::span<const ChoiceBias> biases,
 void optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
                     std::span<const OptimizerSegment> segments, const OptimizerState& state,
                     ThreadPool& pool) {
+  if (training.optimizer == OptimizerKind::adafactor)
+    return adafactor_step(training, scalars, segments, state, pool);
   const bool is_matrix = state.update != nullptr;
   const Rule rule = is_matrix ? muon_rule : rule_of(training.optimizer);
   // Those of matrices and of lamb are up to date.
@@ -309,7 +257,8 @@ void optimizer_step(const StepSettings& training, const OptimizerScalars& scalar
       for_each_tile(is_matrix ? with_update(state) : state, segment, scalars.step, elements, begin,
                     end, writes, [&](const Elements& some) {
                       rule(factors, some);
-                      if (some.average != nullptr) move_average(factors, some);
+                      if (some.average != nullptr)
+                        move_average(factors, some.weights, some.count, some.average);
                     });
     });
   }

@@ -4,7 +4,7 @@
 // m. lion: the sign of beta1 * m + (1 - beta1) * g is the update, m its mean by beta2; decay as in
 // adamw (Chen et al. 2023). lamb: Adam's update with the decay added to it, scaled by |weights| /
 // |update| of the whole parameter (You et al. 2019), in two halves: lamb_norms, then
-// optimizer_step.
+// optimizer_step. adafactor: adafactor.h.
 #pragma once
 
 #include <cstdint>
@@ -26,18 +26,22 @@ struct WholeMatrix {
 };
 
 struct RandomRounding;
+struct AdafactorParameter;
 
 // Consecutive elements that are treated alike.
 struct OptimizerSegment {
   std::int64_t begin = 0, count = 0;
   bool decay = true;        // weight decay applies
-  double* norms = nullptr;  // lamb: squared norms of the whole parameter and of its update
+  double* norms = nullptr;  // lamb, adafactor: squared norms of the whole parameter and its update
   bool counted = true;      // lamb_norms adds to them; false where another rank has these elements
   const WholeMatrix* matrix = nullptr;  // muon
   // Where moments are rounded at random. `first`: the first element's place in this rank's part of
   // the parameter.
   const RandomRounding* rounding = nullptr;
-  std::int64_t first = 0;
+  std::int64_t first = 0;  // adafactor too
+  const AdafactorParameter* adafactor = nullptr;
+  float* factors = nullptr;       // of a whole matrix: its rows' and columns'
+  double* factor_sums = nullptr;  // as many
 };
 
 // The bias of a router, as far as it lies among the elements of a bucket.

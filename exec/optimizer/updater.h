@@ -41,6 +41,11 @@ class Updater {
   // states in every step.
   virtual void lamb_norms(int number, std::span<const OptimizerSegment> segments,
                           const OptimizerState& state) = 0;
+  // adafactor.h, of a bucket of matrices, and of any.
+  virtual void adafactor_sums(int number, std::span<const OptimizerSegment> segments,
+                              const OptimizerState& state) = 0;
+  virtual void adafactor_norms(int number, std::span<const OptimizerSegment> segments,
+                               const OptimizerState& state) = 0;
   // muon, of a bucket of matrices: first brings the moment up to date and makes the update.
   virtual void muon_momentum(int number, std::span<const OptimizerSegment> segments,
                              const OptimizerState& state) = 0;

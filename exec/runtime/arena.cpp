@@ -4,7 +4,9 @@
 #include <cstddef>
 
 #include "exec/runtime/host_view.h"
+#include "exec/runtime/parameter_runs.h"
 #include "models/core/error.h"
+#include "models/plan/factors.h"
 
 namespace meshwright {
 
@@ -14,8 +16,10 @@ Owner owner_of(const Coordinates& rank) { return {rank.rdp, rank.tensor}; }
 
 Arena::Arena(const Program& program, const Mesh& mesh, World& world, Backend& backend)
     : program_(program),
+      mesh_(mesh),
+      coordinates_(mesh.coordinates(world.rank())),
       backend_(backend),
-      own_(owner_of(mesh.coordinates(world.rank()))),
+      own_(owner_of(coordinates_)),
       bytes_(program.memory.arena_bytes_of(own_.rdp, own_.tensor)),
       arena_(static_cast<char*>(world.allocate(bytes_))) {
   for (const GroupKind kind :
@@ -143,6 +147,31 @@ Arena::Slice Arena::saved_slice(const Bucket& bucket) const {
   return {begin, std::min(slice, bucket.shard_elements - begin)};
 }
 
+float* Arena::factors(const StageParameter& member) const {
+  return static_cast<float*>(buffer(program_.factors_buffer)) + member.first_factor;
+}
+
+// In the place of the second moments of a matrix' first elements; whoever saves an element saves
+// the factor there.
+void Arena::save_factors(const Bucket& bucket, Slice slice, float* to) const {
+  const std::int64_t from = own_begin(bucket) + slice.begin;
+  for (const int index : bucket.parameters) {
+    const StageParameter& member = program_.parameters[static_cast<std::size_t>(index)];
+    const std::int64_t first = std::max(member.offset, from);
+    const std::int64_t end =
+        std::min(member.offset + member.parameter.shape.elements(), from + slice.count);
+    if (first >= end) continue;
+    const std::int64_t count = factor_count(factored_shape(member.parameter));
+    HostView<const float> values(backend_, factors(member), count);
+    visit_runs(member.parameter, part_of(member.parameter, mesh_, coordinates_),
+               first - member.offset, end - first, [&](const ParameterRun& run) {
+                 if (run.global < 0 || run.global >= count) return;
+                 std::copy_n(values.data() + run.global, std::min(run.count, count - run.global),
+                             to + (member.offset + run.local - from));
+               });
+  }
+}
+
 void Arena::take_snapshot() const {
   for (const Bucket& bucket : program_.buckets) {
     const Slice slice = saved_slice(bucket);
@@ -152,10 +181,14 @@ void Arena::take_snapshot() const {
     const StepSettings& training = program_.settings->training;
     for (int i = 0; i < static_cast<int>(states.size()); ++i) {
       const bool is_average = i + 1 == static_cast<int>(states.size());
-      if (is_average ? !training.averages() : i > most_moments_of(training.optimizer)) continue;
+      if (is_average ? !training.averages()
+                     : (i == 1 && !has_first_moment(training.optimizer)) ||
+                           (i == 2 && !has_second_moment(training.optimizer)))
+        continue;
       const StoredArray from = states[static_cast<std::size_t>(i)].from(slice.begin);
       if (from.data == nullptr) {  // what other buckets have
         std::fill_n(to, slice.count, 0.0F);
+        if (i == 2 && bucket.factored) save_factors(bucket, slice, to);
       } else if (from.type == Dtype::f32) {
         backend_.copy(to, from.data, slice.count * bytes_of(Dtype::f32));
       } else {

@@ -59,6 +59,8 @@ class Arena {
   void* buffer(int id) const;
   double scalar(int id) const;  // f64, as the host reads it
   OwnedStates states(const StageParameter& member) const;
+  // adafactor: of a matrix, in the backend's memory.
+  float* factors(const StageParameter& member) const;
   // Of all that this rank steps of a bucket.
   StoredStates own_states(const Bucket& bucket) const;
   // Averages become what the masters are.
@@ -77,9 +79,12 @@ class Arena {
   Backend& backend() const { return backend_; }
 
  private:
+  void save_factors(const Bucket& bucket, Slice slice, float* to) const;
   HeldCopy held(const StageParameter& member, const Operand& weights) const;
 
   const Program& program_;
+  const Mesh& mesh_;
+  Coordinates coordinates_;
   Backend& backend_;
   Owner own_;
   std::int64_t bytes_;

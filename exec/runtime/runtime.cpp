@@ -21,8 +21,9 @@ bool is_compute(const Instruction& instruction, std::initializer_list<Op> ops) {
 }
 
 bool is_of_updater(const Instruction& instruction) {
-  return is_compute(instruction, {Op::update_loss_scale, Op::lamb_norms, Op::muon_momentum,
-                                  Op::update_choice_biases});
+  return is_compute(instruction,
+                    {Op::update_loss_scale, Op::lamb_norms, Op::muon_momentum, Op::adafactor_sums,
+                     Op::adafactor_norms, Op::update_choice_biases});
 }
 
 // The first of these begins the update.

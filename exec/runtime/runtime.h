@@ -19,6 +19,7 @@
 #include "exec/comm/communicator.h"
 #include "exec/core/thread_pool.h"
 #include "exec/data/loader.h"
+#include "exec/optimizer/adafactor.h"
 #include "exec/optimizer/loss_scale.h"
 #include "exec/optimizer/optimizer.h"
 #include "exec/optimizer/random_rounding.h"
@@ -144,6 +145,7 @@ class Runtime {
   void make_segments();
   const WholeMatrix* whole_matrix_of(const Bucket& bucket, const Parameter& parameter);
   const RandomRounding* rounding_of(const Parameter& parameter);
+  const AdafactorParameter* adafactor_parameter(const StageParameter& member);
   bool counts_in_norm(const Bucket& bucket) const;
   void check_supported_here() const;
   Scratch reserve_scratch();
@@ -242,6 +244,7 @@ class Runtime {
   std::vector<void*> outputs_;
   std::deque<WholeMatrix> matrices_;      // of segments
   std::deque<RandomRounding> roundings_;  // the same
+  std::deque<AdafactorParameter> adafactor_parameters_;
   std::vector<OptimizerSegment> stepped_;
   NonFiniteSearch* search_ = nullptr;  // while a step is replayed
   bool evaluates_ = false;

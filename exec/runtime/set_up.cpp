@@ -6,6 +6,7 @@
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
 #include "models/graph/op_table.h"
+#include "models/plan/factors.h"
 
 namespace meshwright {
 
@@ -74,7 +75,8 @@ void Runtime::check_supported_here() const {
   for_each_instruction(program_, [&](const Instruction& instruction) {
     const bool by_optimizer =
         instruction.op == Op::update_loss_scale || instruction.op == Op::lamb_norms ||
-        instruction.op == Op::muon_momentum || instruction.op == Op::update_choice_biases;
+        instruction.op == Op::muon_momentum || instruction.op == Op::update_choice_biases ||
+        instruction.op == Op::adafactor_sums || instruction.op == Op::adafactor_norms;
     if (instruction.kind != InstructionKind::compute || by_optimizer) return;
     const bool quantized =
         !instruction.inputs.empty() && is_quantized(instruction.inputs[0].type.dtype);
@@ -164,6 +166,16 @@ void Runtime::make_segments() {
         elements.rounding = rounding_of(parameter);
         elements.first = first - member.offset;
       }
+      if (training_.optimizer == OptimizerKind::adafactor) {
+        elements.adafactor = adafactor_parameter(member);
+        elements.first = first - member.offset;
+        if (bucket.factored) {
+          elements.factors =
+              static_cast<float*>(memory_.buffer(program_.factors_buffer)) + member.first_factor;
+          elements.factor_sums = static_cast<double*>(memory_.buffer(program_.factor_sums_buffer)) +
+                                 member.first_factor;
+        }
+      }
       segments.push_back({elements, index});
       if (!first_replica || !first_copy || member.copy_of_tied) continue;
       if (counted.empty() || counted.back().begin + counted.back().count != elements.begin)
@@ -186,6 +198,18 @@ const WholeMatrix* Runtime::whole_matrix_of(const Bucket& bucket, const Paramete
     made.parts = mesh_.degrees().tensor;
     made.part = own_.tensor;
   }
+  return &made;
+}
+
+const AdafactorParameter* Runtime::adafactor_parameter(const StageParameter& member) {
+  const Parameter& parameter = member.parameter;
+  AdafactorParameter& made = adafactor_parameters_.emplace_back();
+  made.elements = parameter.global_shape.elements();
+  if (member.first_factor < 0) return &made;
+  const Shape whole = factored_shape(parameter);
+  made.rows = whole[0], made.columns = whole[1];
+  made.width = parameter.shape[1];
+  made.places = places_of(parameter, part_of(parameter, mesh_, own_));
   return &made;
 }
 

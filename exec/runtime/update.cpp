@@ -94,6 +94,8 @@ void Runtime::update(const Instruction& instruction) {
   state.moments_at_random = training_.moments_at_random;
   const int key = first_key_[static_cast<std::size_t>(instruction.bucket)] + std::max(0, piece);
   if (instruction.op == Op::lamb_norms) return updater_->lamb_norms(key, stepped_, state);
+  if (instruction.op == Op::adafactor_sums) return updater_->adafactor_sums(key, stepped_, state);
+  if (instruction.op == Op::adafactor_norms) return updater_->adafactor_norms(key, stepped_, state);
   if (instruction.op == Op::muon_momentum) return updater_->muon_momentum(key, stepped_, state);
   if (instruction.op == Op::update_choice_biases)
     return updater_->update_choice_biases(instruction.bucket, choice_biases(instruction.bucket),

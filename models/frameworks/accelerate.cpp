@@ -97,8 +97,13 @@ constexpr Limit own[] = {
        return !p.training.loss_scale || p.training.loss_scale == scale_of_grad_scaler;
      },
      [](Plan& p, const Model&) { p.training.loss_scale = scale_of_grad_scaler; }},
-    {"training.optimizer", "has adamw (the Trainer's optim adamw_torch_fused)",
-     [](const Plan& p, const Model&) { return p.training.optimizer == OptimizerKind::adamw; },
+    {"training.optimizer",
+     "has adamw (the Trainer's optim adamw_torch_fused) and, without other settings, adafactor",
+     [](const Plan& p, const Model&) {
+       return p.training.optimizer == OptimizerKind::adamw ||
+              (p.training.optimizer == OptimizerKind::adafactor &&
+               p.training.adafactor == Adafactor{});
+     },
      [](Plan& p, const Model&) { p.training.optimizer = OptimizerKind::adamw; }},
 };
 const std::vector<Limit> rows = joined({own, trainer_limits(), pytorch_limits()});

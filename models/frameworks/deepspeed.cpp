@@ -130,7 +130,11 @@ constexpr Limit own[] = {
        scale.minimum = std::max(1.0, std::round(scale.minimum));
      }},
     {"training.optimizer", "has adamw, adam and lamb",
-     [](const Plan& p, const Model&) { return p.training.optimizer != OptimizerKind::sgd; },
+     [](const Plan& p, const Model&) {
+       return p.training.optimizer == OptimizerKind::adamw ||
+              p.training.optimizer == OptimizerKind::adam ||
+              p.training.optimizer == OptimizerKind::lamb;
+     },
      [](Plan& p, const Model&) { p.training.optimizer = OptimizerKind::adamw; }},
 };
 const std::vector<Limit> rows = joined({own, trainer_limits(), pytorch_limits()});

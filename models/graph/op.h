@@ -219,6 +219,11 @@ enum class Op : std::uint8_t {
                    // parameter and of its update f64
   muon_momentum,   // a bucket's gradients, first moment, squared norm -> (+)first moment, the
                    // update f32 that is made orthogonal
+  adafactor_sums,  // a bucket's gradients, squared norm -> (+)sums of squares of the rows and
+                   // columns of each matrix f64
+  adafactor_norms,  // a bucket's gradients, masters, squared norm, and factors f32 with those sums
+                    // of all ranks, or second moments -> (+)these, (the sums as what gradients are
+                    // multiplied by,) (+)squared norms of each parameter and of its update f64
   update_choice_biases,  // the step's counts of choices f64 [n], squared norm -> a bucket's weights
   // and masters, in which the biases of routers (StageParameter::first_count)
   // move by router_bias_update_rate: up where an expert was chosen less

@@ -160,6 +160,7 @@ struct OptimizerWork {
   Dtype moment = Dtype::f32;
   bool moments_are_ready = false;  // lamb: lamb_norms has read the gradients
   bool average = false;            // of the weights, in fp32
+  bool reads_gradients = false;    // adafactor: though moments are ready
 };
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level,
                               std::vector<Kernel>& kernels);

@@ -34,9 +34,10 @@ void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, Ke
   if (level == CompilerLevel::none && !work.moments_are_ready && !is_in_blocks(work.moment))
     return eager_optimizer_kernels(kernels, work, work.master ? weight : 0);
   const double moments = mean_bytes_of(work.moment) * work.moments;
-  const double states = work.moments_are_ready
-                            ? moments
-                            : 2 * moments + static_cast<double>(bytes_of(work.gradients));
+  const double gradients = static_cast<double>(bytes_of(work.gradients));
+  const double states = !work.moments_are_ready ? 2 * moments + gradients
+                        : work.reads_gradients  ? moments + gradients
+                                                : moments;
   const double master = work.master ? static_cast<double>(bytes_of(*work.master)) : 0;
   const double weights = work.master == Dtype::f32 ? weight : 2 * weight;
   const double average = work.average ? 2 * static_cast<double>(bytes_of(Dtype::f32)) : 0;

@@ -15,6 +15,7 @@ namespace {
 
 constexpr Range batch = {
     .low = 1, .high = std::numeric_limits<std::int32_t>::max(), .by_reader = true};
+constexpr Range minus_one_to_zero = {.low = -1, .high = 0};
 constexpr Range amount = {.low = 0, .high = 1e9};
 
 // none selective full each contiguous, or group_4.
@@ -49,6 +50,26 @@ void read_loss_scale(Fields& training, Job& job) {
     read_keys(fields, loss_scale_keys(scale), job);
   }
   fields.done();
+}
+
+void read_adafactor(Fields& training, Job& job) {
+  Fields fields = training.object("adafactor");
+  read_keys(fields, adafactor_keys(job.plan.training.adafactor), job);
+  fields.done();
+}
+
+json adafactor_json(const Training& training) {
+  if (training.adafactor == Adafactor{}) return nullptr;
+  Adafactor settings = training.adafactor;
+  return write_keys(adafactor_keys(settings));
+}
+
+std::string adafactor_type() {
+  Adafactor settings;
+  std::string keys;
+  for (const Key& key : adafactor_keys(settings))
+    keys += fmt::format("{}{} [{}]", keys.empty() ? "" : ", ", key.name, default_of(key));
+  return "`{" + keys + "}`";
 }
 
 json loss_scale_json(const Training& training) {
@@ -253,7 +274,20 @@ Keys training_keys(Training& t) {
        "momentum "
        "(Nesterov's), made orthogonal by five Newton-Schulz steps in fp32 and multiplied by 0.2 "
        "sqrt(longer side), all other parameters by `adamw`; ranks of a tensor group gather the "
-       "updates of the matrices they share; `zero_stage` 0, or 1 with `shard_layout: whole`"},
+       "updates of the matrices they share; `zero_stage` 0, or 1 with `shard_layout: whole`; "
+       "`adafactor`: no first moment, and of matrices second moments of rows and columns alone "
+       "(`adafactor`), of whole matrices however they are cut"},
+      {"adafactor", code(adafactor_type(), {}, read_adafactor, [&t] { return adafactor_json(t); }),
+       any, plain, "",
+       "of `optimizer: adafactor` (Shazeer and Stern 2018), in the words of transformers, whose "
+       "Trainer has these defaults. Second moments are means of squares + `eps1`, with the "
+       "weight 1 - t^`decay_rate` of the past in step t; an update whose root mean square is above "
+       "`clip_threshold` is scaled down to it. `relative_step`: the learning rate is at most "
+       "1 / sqrt(t) (with `learning_rate` 0.01 as in transformers and `torch.optim.Adafactor`). "
+       "`scale_parameter`: it is multiplied by the root mean square of the parameter, at least "
+       "`eps2`. A step has three passes over the gradients, and sums of rows and columns are added "
+       "over the ranks that share a matrix. Matrices have two dimensions of 2 and more here; all "
+       "else keeps its second moments"},
       {"master_weights", choice("kind of master weights", master_weights_names(), t.master_weights),
        any, plain, "",
        "what the optimizer keeps of weights that are stored in 16 bits: `fp32`; `remainders`, the "
@@ -370,6 +404,16 @@ Keys lora_keys(Lora& lora) {
           {"alpha", &lora.alpha, by_reader(above_zero), plain, "", "alpha / rank is the factor"},
           {"dropout", &lora.dropout, by_reader(zero_to_below_one), plain, "", "of what A reads"},
           {"target_modules", &lora.target_modules, any, required, "", "names of linear layers"}};
+}
+
+Keys adafactor_keys(Adafactor& settings) {
+  using enum How;
+  return {{"eps1", &settings.eps1, above_zero, plain, "", "added to squared gradients"},
+          {"eps2", &settings.eps2, amount, plain, "", "least size of a parameter"},
+          {"clip_threshold", &settings.clip_threshold, above_zero, plain, "", "of updates"},
+          {"decay_rate", &settings.decay_rate, minus_one_to_zero, plain, "", "of second moments"},
+          {"scale_parameter", &settings.scale_parameter, any, plain, "", "by a parameter's size"},
+          {"relative_step", &settings.relative_step, any, plain, "", "at most 1 / sqrt(t)"}};
 }
 
 Keys loss_scale_keys(LossScale& scale) {

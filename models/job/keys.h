@@ -118,6 +118,7 @@ using Keys = std::vector<Key>;
 Keys training_keys(Training& training);
 Keys lora_keys(Lora& lora);
 Keys loss_scale_keys(LossScale& scale);  // of a moving one
+Keys adafactor_keys(Adafactor& settings);
 Keys parallelism_keys(Parallelism& parallelism);
 Keys objective_keys(Objective& objective);
 Keys faults_keys(Faults& faults);

@@ -5,6 +5,7 @@
 #include "models/lower/draft.h"
 #include "models/lower/memory.h"
 #include "models/lower/offload_states.h"
+#include "models/plan/factors.h"
 
 namespace meshwright {
 
@@ -58,8 +59,9 @@ void place_states(StageDraft& draft, Bucket& bucket) {
   };
   const std::optional<Dtype> master = training.master_type();
   if (master) bucket.master = state("master", *master);
-  bucket.first_moment = state("first_moment", training.moments);
-  if (most_moments_of(training.optimizer) == 2 && !bucket.matrices)
+  if (has_first_moment(training.optimizer))
+    bucket.first_moment = state("first_moment", training.moments);
+  if (has_second_moment(training.optimizer) && !bucket.matrices && !bucket.factored)
     bucket.second_moment = state("second_moment", second_moment_type(training.moments));
   if (training.averages()) bucket.average = state("average", Dtype::f32);
 }
@@ -97,9 +99,26 @@ void place_scalars(StageDraft& draft) {
     program.loss_scale_state_buffer = add("loss_scale_state", MemoryClass::workspace,
                                           std::int64_t{8} * Program::loss_scale_state);
   }
-  if (draft.plan.training.optimizer == OptimizerKind::lamb)
+  if (measures_parameters(draft.plan.training.optimizer))
     program.parameter_norms_buffer = add("parameter_norms", MemoryClass::optimizer,
                                          static_cast<std::int64_t>(16 * program.parameters.size()));
+}
+
+// Whole, on every rank that has a part of the matrix.
+void place_factors(StageDraft& draft) {
+  if (draft.plan.training.optimizer != OptimizerKind::adafactor) return;
+  Program& program = draft.program;
+  std::int64_t all = 0;
+  for (StageParameter& member : program.parameters) {
+    if (!draft.buckets[at(member.bucket)].bucket.factored) continue;
+    member.first_factor = all;
+    all += factor_count(factored_shape(member.parameter));
+  }
+  if (all == 0) return;
+  program.factors_buffer = add_buffer(draft, "factors", MemoryClass::optimizer, Region::persistent,
+                                      all * bytes_of(Dtype::f32));
+  program.factor_sums_buffer = add_buffer(draft, "factor_sums", MemoryClass::workspace,
+                                          Region::persistent, all * bytes_of(Dtype::f64));
 }
 
 // Of what this stage's nodes round.
@@ -158,6 +177,7 @@ void place_buckets(StageDraft& draft) {
   }
   cut_states(draft);
   place_scalars(draft);
+  place_factors(draft);
   place_largest(draft);
   place_choice_counts(draft);
 }

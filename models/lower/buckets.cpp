@@ -6,6 +6,7 @@
 #include "models/graph/fusion.h"
 #include "models/lower/moment_blocks.h"
 #include "models/lower/owners.h"
+#include "models/plan/factors.h"
 #include "models/plan/sharding.h"
 
 namespace meshwright {
@@ -226,7 +227,8 @@ class Filler {
           open.unit == wanted.unit && open.bucket.owner == wanted.bucket.owner &&
           open.bucket.of_experts == wanted.bucket.of_experts &&
           open.bucket.frozen == wanted.bucket.frozen &&
-          open.bucket.matrices == wanted.bucket.matrices && open.is_rounded == wanted.is_rounded &&
+          open.bucket.matrices == wanted.bucket.matrices &&
+          open.bucket.factored == wanted.bucket.factored && open.is_rounded == wanted.is_rounded &&
           (!open.bucket.matrices || open.is_cut == wanted.is_cut);
       // How many units use a tied parameter may differ from stage to stage: each has its own.
       if (!alike || (wanted.cls.tied && wanted.unit != no_unit)) continue;
@@ -251,6 +253,8 @@ class Filler {
     wanted.bucket.frozen = !parameter.trainable;
     wanted.bucket.matrices =
         parameter.trainable && is_matrix_[static_cast<std::size_t>(candidate.parameter)] != 0;
+    wanted.bucket.factored = plan_.training.optimizer == OptimizerKind::adafactor &&
+                             parameter.trainable && factored_shape(parameter).rank > 0;
     wanted.is_rounded = is_rounded_[static_cast<std::size_t>(candidate.parameter)] != 0;
     wanted.is_cut = parameter.is_cut && !parameter.of_experts;
     const std::size_t index = bucket_for(wanted);

@@ -28,6 +28,17 @@ Operand parameter_norms(const Program& program) {
   return {program.parameter_norms_buffer, 0, {Shape{values}, Dtype::f64}, GroupKind::none};
 }
 
+Operand all_of(const Program& program, int id, Dtype dtype) {
+  const Buffer& buffer = program.memory.buffers[at(id)];
+  return {id, 0, {Shape{buffer.bytes / bytes_of(dtype)}, dtype}, GroupKind::none};
+}
+Operand factors(const Program& program) {
+  return all_of(program, program.factors_buffer, Dtype::f32);
+}
+Operand factor_sums(const Program& program) {
+  return all_of(program, program.factor_sums_buffer, Dtype::f64);
+}
+
 Operand choice_counts(const Program& program) {
   const Buffer& buffer = program.memory.buffers[at(program.choice_counts_buffer)];
   return {program.choice_counts_buffer,
@@ -130,8 +141,9 @@ Operand piece_of(const Operand& operand, const StatePiece& piece) {
 std::vector<Stepped> stepped_of(const StageDraft& draft, int b) {
   const Bucket& bucket = draft.buckets[at(b)].bucket;
   const auto moments_of = [](const auto& states) {
-    std::vector<Operand> moments = {states.first_moment};
-    if (states.second_moment.buffer >= 0) moments.push_back(states.second_moment);
+    std::vector<Operand> moments;
+    for (const Operand* each : {&states.first_moment, &states.second_moment})
+      if (each->buffer >= 0) moments.push_back(*each);
     return moments;
   };
   if (bucket.pieces.empty())
@@ -146,34 +158,64 @@ std::vector<Stepped> stepped_of(const StageDraft& draft, int b) {
   return all;
 }
 
-// lamb: all parameters, before any of them is stepped, which then reads the moments alone.
-bool measures(const Plan& plan) { return plan.training.optimizer == OptimizerKind::lamb; }
+// lamb and adafactor: all parameters, before any of them is stepped, which only reads the moments.
+bool measures(const Plan& plan) { return measures_parameters(plan.training.optimizer); }
+
+void add_over_parts(const StageDraft& draft, BodyBuilder& body, const Operand& sums) {
+  for (const auto& [group, ranks] : {std::pair{GroupKind::tensor, draft.degrees.tensor},
+                                     std::pair{GroupKind::shard, draft.degrees.shard}})
+    if (ranks > 1) emit_collective(draft.plan, body, all_reduce_in(group, sums));
+}
+
+// What is read of a bucket to measure it: its gradients and masters, and whether there is a step.
+Instruction measuring(const StageDraft& draft, Op op, const Stepped& each, bool masters = true) {
+  Instruction measure;
+  measure.op = op;
+  measure.phase = Phase::backward;
+  measure.bucket = each.bucket;
+  measure.piece = each.piece;
+  measure.inputs = {each.gradients};
+  if (masters) measure.inputs.push_back(each.master);
+  measure.inputs.push_back(scalar(draft.program.norm_buffer));
+  if (masters && each.master.type.dtype == Dtype::i16) measure.inputs.push_back(each.weights);
+  if (draft.plan.training.scales_loss()) measure.inputs.push_back(scale_state(draft.program));
+  return measure;
+}
+
+// adafactor: the squares of rows and columns first.
+void sum_squares_of_matrices(const StageDraft& draft, BodyBuilder& body) {
+  if (draft.program.factors_buffer < 0) return;
+  const Operand sums = factor_sums(draft.program);
+  for (std::size_t b = 0; b < draft.buckets.size(); ++b) {
+    if (!draft.buckets[b].bucket.factored) continue;
+    Instruction sum =
+        measuring(draft, Op::adafactor_sums, stepped_of(draft, static_cast<int>(b)).front(), false);
+    sum.outputs = {sums};
+    body.emit(std::move(sum));
+  }
+  add_over_parts(draft, body, sums);
+}
 
 // Moments first, with the norms of what this rank holds of each parameter; the ranks of this
 // stage that hold the rest of it (parts of the tensor group, shards) add theirs.
 void measure_parameters(const StageDraft& draft, BodyBuilder& body, StateTurns& turns) {
+  const bool is_lamb = draft.plan.training.optimizer == OptimizerKind::lamb;
   const Operand norms = parameter_norms(draft.program);
+  sum_squares_of_matrices(draft, body);
   for (std::size_t b = 0; b < draft.buckets.size(); ++b) {
-    if (draft.buckets[b].bucket.frozen) continue;
+    const Bucket& bucket = draft.buckets[b].bucket;
+    if (bucket.frozen) continue;
     for (const Stepped& each : stepped_of(draft, static_cast<int>(b))) {
-      Instruction measure;
-      measure.op = Op::lamb_norms;
-      measure.phase = Phase::backward;
-      measure.bucket = each.bucket;
-      measure.piece = each.piece;
-      measure.inputs = {each.gradients, each.master, scalar(draft.program.norm_buffer)};
-      if (each.master.type.dtype == Dtype::i16) measure.inputs.push_back(each.weights);
-      if (draft.plan.training.scales_loss()) measure.inputs.push_back(scale_state(draft.program));
+      Instruction measure = measuring(draft, is_lamb ? Op::lamb_norms : Op::adafactor_norms, each);
       measure.outputs = each.moments;  // read as well as written
+      if (bucket.factored) measure.outputs = {factors(draft.program), factor_sums(draft.program)};
       for (const Operand& state : measure.outputs) measure.inputs.push_back(state);
       measure.outputs.push_back(norms);
       body.emit(std::move(measure));
       turns.end_turn(States::moments);
     }
   }
-  for (const auto& [group, ranks] : {std::pair{GroupKind::tensor, draft.degrees.tensor},
-                                     std::pair{GroupKind::shard, draft.degrees.shard}})
-    if (ranks > 1) emit_collective(draft.plan, body, all_reduce_in(group, norms));
+  add_over_parts(draft, body, norms);
 }
 
 // Of as many arrays as the optimizer wants, each as large as the largest parameter's own part.
@@ -238,6 +280,7 @@ void emit_step(StageDraft& draft, BodyBuilder& body, const Stepped& each) {
   step.inputs = {each.gradients, scalar(program.norm_buffer)};
   if (draft.plan.training.scales_loss()) step.inputs.push_back(scale_state(program));
   if (program.parameter_norms_buffer >= 0) step.inputs.push_back(parameter_norms(program));
+  if (bucket.factored) step.inputs.push_back(factor_sums(program));
   step.outputs = {each.weights, each.master};
   for (const Operand& state : each.moments) step.outputs.push_back(state);
   if (each.average.buffer >= 0) step.outputs.push_back(each.average);
@@ -327,6 +370,7 @@ void write_begin(StageDraft& draft) {
   for (const BucketPlan& planned : draft.buckets)
     if (!planned.bucket.frozen) zero.outputs.push_back(planned.bucket.gradients);
   if (program.parameter_norms_buffer >= 0) zero.outputs.push_back(parameter_norms(program));
+  if (program.factor_sums_buffer >= 0) zero.outputs.push_back(factor_sums(program));
   if (program.choice_counts_buffer >= 0) zero.outputs.push_back(choice_counts(program));
   body.emit(std::move(zero));
   round_own_weights(draft, body);

@@ -201,7 +201,8 @@ class StageCheck {
     if (instruction.op == Op::fused) check_fusion(instruction, place);
     const bool of_bucket =
         instruction.op == Op::sum_of_squares || instruction.op == Op::lamb_norms ||
-        instruction.op == Op::muon_momentum || instruction.op == Op::update_choice_biases;
+        instruction.op == Op::muon_momentum || instruction.op == Op::update_choice_biases ||
+        instruction.op == Op::adafactor_sums || instruction.op == Op::adafactor_norms;
     (place / "bucket")
         .names(instruction.bucket, program_.buckets.size(), "bucket", of_bucket ? 0 : -1);
     if (of_bucket && instruction.op != Op::sum_of_squares) check_stepped(instruction, place);
@@ -211,6 +212,8 @@ class StageCheck {
       place.demand(program_.history_buffer >= 0, "there is no history_buffer");
     if (instruction.op == Op::update_choice_biases)
       place.demand(program_.choice_counts_buffer >= 0, "there is no choice_counts_buffer");
+    if (instruction.op == Op::adafactor_sums)
+      place.demand(program_.factors_buffer >= 0, "there is no factors_buffer");
   }
 
   void check_load(const Instruction& instruction, const Place& place) const {

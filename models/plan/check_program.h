@@ -75,6 +75,7 @@ class StageMemoryCheck {
   void check_cut(const Parameter& parameter, const Place& place) const;
   void check_scalar(int buffer, std::int64_t bytes, std::string_view key, int least) const;
   void check_scalars() const;
+  void check_factors() const;
 
   const Program& program_;
   const MemoryPlan& memory_;

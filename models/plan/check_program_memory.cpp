@@ -3,6 +3,7 @@
 
 #include "models/core/index.h"
 #include "models/plan/check_program.h"
+#include "models/plan/factors.h"
 
 namespace meshwright {
 
@@ -170,8 +171,13 @@ void StageMemoryCheck::check_buckets() const {
     check_holds(bucket.master, stepped, place / "master");
     check_master(bucket, place / "master");
     const Dtype moments = settings_.training.moments;
-    check_moment(bucket.first_moment, stepped, moments, place / "first_moment");
-    if (most_moments_of(settings_.training.optimizer) - (bucket.matrices ? 1 : 0) == 2 ||
+    const OptimizerKind optimizer = settings_.training.optimizer;
+    (place / "factored")
+        .demand(!bucket.factored || optimizer == OptimizerKind::adafactor,
+                "factors are of optimizer adafactor");
+    if (has_first_moment(optimizer) || bucket.first_moment.buffer >= 0)
+      check_moment(bucket.first_moment, stepped, moments, place / "first_moment");
+    if ((has_second_moment(optimizer) && !bucket.matrices && !bucket.factored) ||
         bucket.second_moment.buffer >= 0)
       check_moment(bucket.second_moment, stepped, second_moment_type(moments),
                    place / "second_moment");
@@ -241,6 +247,24 @@ void StageMemoryCheck::check_scalar(int buffer, std::int64_t bytes, std::string_
           "that buffer is not persistent, or has fewer than " + std::to_string(bytes) + " bytes");
 }
 
+// Every matrix that is stepped by factors has room for them.
+void StageMemoryCheck::check_factors() const {
+  std::int64_t all = 0;
+  for (std::size_t i = 0; i < program_.parameters.size(); ++i) {
+    const StageParameter& member = program_.parameters[i];
+    const Place place = place_ / "parameters" / i / "first_factor";
+    place.in_range(member.first_factor, -1, most_bytes / 8);
+    const bool factored = program_.buckets[at(member.bucket)].factored;
+    place.demand(factored == (member.first_factor >= 0), "is said of what has factors");
+    if (!factored) continue;
+    const Shape shape = factored_shape(member.parameter);
+    place.demand(shape.rank == 2, "is said of no matrix");
+    all = std::max(all, member.first_factor + factor_count(shape));
+  }
+  check_scalar(program_.factors_buffer, 4 * all, "factors_buffer", all > 0 ? 0 : -1);
+  check_scalar(program_.factor_sums_buffer, 8 * all, "factor_sums_buffer", all > 0 ? 0 : -1);
+}
+
 void StageMemoryCheck::check_scalars() const {
   constexpr int optional = -1;
   const int scale = program_.loss_scale_buffer, lamb = program_.parameter_norms_buffer;
@@ -251,7 +275,7 @@ void StageMemoryCheck::check_scalars() const {
   check_scalar(program_.loss_scale_state_buffer, 8 * Program::loss_scale_state,
                "loss_scale_state_buffer", scale >= 0 ? 0 : optional);
   const auto norms = static_cast<std::int64_t>(16 * program_.parameters.size());
-  const bool needs = settings_.training.optimizer == OptimizerKind::lamb;
+  const bool needs = measures_parameters(settings_.training.optimizer);
   check_scalar(lamb, norms, "parameter_norms_buffer", needs ? 0 : optional);
   const auto rounded = static_cast<std::int64_t>(program_.rounded.size());
   const int least = rounded > 0 ? 0 : optional;
@@ -264,6 +288,7 @@ void StageMemoryCheck::check_scalars() const {
       counts = std::max(counts, member.first_count + member.parameter.shape.elements());
   check_scalar(program_.choice_counts_buffer, 8 * counts, "choice_counts_buffer",
                counts > 0 ? 0 : optional);
+  check_factors();
   (place_ / "targets_per_step").in_range(program_.targets_per_step, 1, most_bytes);
 }
 

@@ -6,7 +6,7 @@
 namespace meshwright {
 
 // The denominator of Adam's update; with decay in the gradient, that sum too. LAMB is no part of
-// PyTorch: its one kernel stays, as that of moments in 8 bits.
+// PyTorch: its one kernel stays, as those of moments in 8 bits and of Adafactor.
 inline int optimizer_scratch_arrays(const StepSettings& training) {
   if (training.compiler != CompilerLevel::none || is_in_blocks(training.moments)) return 0;
   switch (training.optimizer) {
@@ -18,6 +18,7 @@ inline int optimizer_scratch_arrays(const StepSettings& training) {
       return 2;
     case OptimizerKind::lamb:
     case OptimizerKind::sgd:
+    case OptimizerKind::adafactor:
       return 0;
   }
   return 0;

@@ -27,7 +27,8 @@ const std::vector<std::string>& recompute_names() {
 }
 
 const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = {"adamw", "adam", "lamb", "sgd", "lion", "muon"};
+  static const std::vector<std::string> names = {"adamw", "adam", "lamb",     "sgd",
+                                                 "lion",  "muon", "adafactor"};
   return names;
 }
 

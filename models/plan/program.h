@@ -169,6 +169,9 @@ struct StageParameter {
   // Of a router's bias that moves with the choices (StepSettings::router_bias_update_rate): where
   // in the counts of choices those of its layer begin; else -1.
   std::int64_t first_count = -1;
+  // adafactor: where in Program::factors_buffer those of a matrix begin: of its rows, then of its
+  // columns (factored_shape); else -1.
+  std::int64_t first_factor = -1;
   bool operator==(const StageParameter&) const = default;
 };
 
@@ -202,6 +205,7 @@ struct Bucket {
   bool matrices = false;
   Operand update, updates;
   std::vector<StatePiece> pieces;  // where states wait in host memory; else all is stepped at once
+  bool factored = false;           // adafactor: matrices, of which no moments are kept
   bool frozen = false;  // weights that are not trained: no gradients, no states; never stepped
   bool has_master() const { return !(master == own_weights); }
   GroupKind rdp() const { return of_experts ? GroupKind::expert_rdp : GroupKind::rdp; }
@@ -251,7 +255,8 @@ struct Program {
   // otherwise.
   int loss_scale_buffer = -1, loss_scale_state_buffer = -1;
   static constexpr int loss_scale_state = 6;
-  // lamb: f64 [2 * parameters]: squared norms of each parameter and of its update; -1 otherwise.
+  // lamb, adafactor: f64 [2 * parameters]: squared norms of each parameter and of its update; -1
+  // otherwise.
   int parameter_norms_buffer = -1;
   // fp8 with delayed scales: what is rounded (Graph::rounded); f32 [rounded, 2] and [rounded,
   // history_steps], see Op::update_largest; -1 otherwise. Equal on all ranks of the stage when a
@@ -263,6 +268,9 @@ struct Program {
   // f64: how many tokens of a step chose each expert of each layer of this stage whose router's
   // bias moves with the choices; after step_end of the global batch. -1: there is none.
   int choice_counts_buffer = -1;
+  // adafactor: f32, means of squared gradients of the rows and columns of matrices, as all ranks
+  // have them; f64, as many: this step's sums, then what gradients are multiplied by. -1 otherwise.
+  int factors_buffer = -1, factor_sums_buffer = -1;
   std::int64_t targets_per_step = 0;  // of the global batch
   // Settings and modules, and the bodies of fusions, are equal where they are the same object.
   bool operator==(const Program&) const = default;

@@ -34,6 +34,15 @@ struct FieldsOf<LossScale> {
 };
 
 template <>
+struct FieldsOf<Adafactor> {
+  using A = Adafactor;
+  static constexpr auto list = std::tuple(
+      Field{"eps1", &A::eps1}, Field{"eps2", &A::eps2}, Field{"clip_threshold", &A::clip_threshold},
+      Field{"decay_rate", &A::decay_rate}, Field{"scale_parameter", &A::scale_parameter},
+      Field{"relative_step", &A::relative_step});
+};
+
+template <>
 struct FieldsOf<StepSettings> {
   using S = StepSettings;
   static constexpr auto list = std::tuple(
@@ -53,7 +62,8 @@ struct FieldsOf<StepSettings> {
       Field{"epsilon", &S::epsilon}, Field{"gradient_clip", &S::gradient_clip},
       Field{"gradient_clip_value", &S::gradient_clip_value}, Field{"ema_decay", &S::ema_decay},
       Field{"loss_scale", &S::loss_scale}, Field{"cuda_graph", &S::cuda_graph},
-      Field{"router_bias_update_rate", &S::router_bias_update_rate});
+      Field{"router_bias_update_rate", &S::router_bias_update_rate},
+      Field{"adafactor", &S::adafactor});
 };
 
 template <>
@@ -107,10 +117,10 @@ struct FieldsOf<Parameter> {
 template <>
 struct FieldsOf<StageParameter> {
   using P = StageParameter;
-  static constexpr auto list =
-      std::tuple(Field{"parameter", &P::parameter}, Field{"chunk", &P::chunk},
-                 Field{"bucket", &P::bucket}, Field{"offset", &P::offset},
-                 Field{"copy_of_tied", &P::copy_of_tied}, Field{"first_count", &P::first_count});
+  static constexpr auto list = std::tuple(
+      Field{"parameter", &P::parameter}, Field{"chunk", &P::chunk}, Field{"bucket", &P::bucket},
+      Field{"offset", &P::offset}, Field{"copy_of_tied", &P::copy_of_tied},
+      Field{"first_count", &P::first_count}, Field{"first_factor", &P::first_factor});
 };
 
 template <>
@@ -141,7 +151,8 @@ struct FieldsOf<Bucket> {
       Field{"average", &B::average}, Field{"sharded", &B::sharded},
       Field{"of_experts", &B::of_experts}, Field{"matrices", &B::matrices},
       Field{"update", &B::update}, Field{"updates", &B::updates}, Field{"pieces", &B::pieces},
-      Field{"frozen", &B::frozen}, Field{"snapshot", &B::snapshot}, Field{"owner", &B::owner});
+      Field{"factored", &B::factored}, Field{"frozen", &B::frozen}, Field{"snapshot", &B::snapshot},
+      Field{"owner", &B::owner});
 };
 
 template <>
@@ -296,6 +307,8 @@ struct FieldsOf<Program> {
       Field{"parameter_norms_buffer", &P::parameter_norms_buffer}, Field{"rounded", &P::rounded},
       Field{"largest_buffer", &P::largest_buffer}, Field{"history_buffer", &P::history_buffer},
       Field{"choice_counts_buffer", &P::choice_counts_buffer},
+      Field{"factors_buffer", &P::factors_buffer},
+      Field{"factor_sums_buffer", &P::factor_sums_buffer},
       Field{"targets_per_step", &P::targets_per_step});
 };
 

@@ -11,7 +11,8 @@
 namespace meshwright {
 
 // muon: matrices of linear layers in blocks by their orthogonalized momentum, all else by adamw.
-enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd, lion, muon };
+// adafactor: of matrices second moments of rows and columns alone.
+enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd, lion, muon, adafactor };
 enum class LearningRateSchedule : std::uint8_t {
   constant,
   linear,
@@ -22,13 +23,22 @@ enum class LearningRateSchedule : std::uint8_t {
 
 // Numbers that are kept of each element from step to step: of those that have fewest, and most.
 constexpr int moments_of(OptimizerKind optimizer) {
+  if (optimizer == OptimizerKind::adafactor) return 0;
   return optimizer == OptimizerKind::sgd || optimizer == OptimizerKind::lion ||
                  optimizer == OptimizerKind::muon
              ? 1
              : 2;
 }
-constexpr int most_moments_of(OptimizerKind optimizer) {
-  return optimizer == OptimizerKind::muon ? 2 : moments_of(optimizer);
+constexpr bool has_first_moment(OptimizerKind optimizer) {
+  return optimizer != OptimizerKind::adafactor;
+}
+constexpr bool has_second_moment(OptimizerKind optimizer) {  // of some parameters
+  return optimizer == OptimizerKind::muon || optimizer == OptimizerKind::adafactor ||
+         moments_of(optimizer) == 2;
+}
+// Squared norms of parameters and of their updates are looked at before a step.
+constexpr bool measures_parameters(OptimizerKind optimizer) {
+  return optimizer == OptimizerKind::lamb || optimizer == OptimizerKind::adafactor;
 }
 
 // The type of the second moment, by that of the first.
@@ -48,6 +58,13 @@ struct LossScale {
   double initial = 1, factor = 2, minimum = 1;
   int window = 1000, hysteresis = 1;
   bool operator==(const LossScale&) const = default;
+};
+
+// exec/optimizer/adafactor.h
+struct Adafactor {
+  double eps1 = 1e-30, eps2 = 1e-3, clip_threshold = 1, decay_rate = -0.8;
+  bool scale_parameter = false, relative_step = false;
+  bool operator==(const Adafactor&) const = default;
 };
 
 struct StepSettings {
@@ -79,6 +96,7 @@ struct StepSettings {
   // mean (Wang et al. 2024, "Auxiliary-Loss-Free Load Balancing"); 0: biases stay.
   double router_bias_update_rate = 0;
   double ema_decay = 0;  // of the mean of weights over the steps; 0: none is kept
+  Adafactor adafactor;
   std::optional<LossScale> loss_scale;
   // Of ranks on GPUs: a step as one CUDA graph. Unset: where no messages travel between stages.
   std::optional<bool> cuda_graph;
@@ -99,7 +117,10 @@ struct StepSettings {
            (averages() ? mean_bytes_of(Dtype::f32) : 0);
   }
   // Numbers of each element that a checkpoint has: its weight, moments and average.
-  int saved_states() const { return 1 + most_moments_of(optimizer) + (averages() ? 1 : 0); }
+  int saved_states() const {
+    return 1 + (has_first_moment(optimizer) ? 1 : 0) + (has_second_moment(optimizer) ? 1 : 0) +
+           (averages() ? 1 : 0);
+  }
   LossScale settled_loss_scale() const {
     return loss_scale.value_or(LossScale{.dynamic = true, .initial = 4294967296.0});
   }

@@ -53,14 +53,17 @@ void append_step_kernels(const Program& program, const Instruction& step,
   const std::int64_t elements =
       step.piece < 0 ? bucket.shard_elements : bucket.pieces[at(step.piece)].count;
   const StepSettings& training = program.settings->training;
+  const bool is_adafactor = training.optimizer == OptimizerKind::adafactor;
   OptimizerWork work{elements,
-                     bucket.second_moment.buffer >= 0 ? 2 : 1,
+                     (bucket.first_moment.buffer >= 0 || !is_adafactor ? 1 : 0) +
+                         (bucket.second_moment.buffer >= 0 ? 1 : 0),
                      bucket.weights.type.dtype,
                      bucket.gradients.type.dtype,
                      training.master_type(),
                      training.moments,
-                     training.optimizer == OptimizerKind::lamb,
-                     bucket.average.buffer >= 0};
+                     measures_parameters(training.optimizer),
+                     bucket.average.buffer >= 0,
+                     is_adafactor};
   if (bucket.matrices) {
     const bool gathered = bucket.updates.buffer != bucket.update.buffer;
     for (const int index : bucket.parameters) {

@@ -457,6 +457,13 @@ void check_optimizer(const Training& t) {
   below("training/momentum", t.momentum, 0, 1);
   below("training/beta1", t.beta1, 0, 1);
   below("training/beta2", t.beta2, 0, 1);
+  if (!(t.adafactor.eps1 > 0))
+    refuse("training/adafactor/eps1", fmt::format("{} must be above 0", t.adafactor.eps1));
+  if (!(t.adafactor.clip_threshold > 0))
+    refuse("training/adafactor/clip_threshold",
+           fmt::format("{} must be above 0", t.adafactor.clip_threshold));
+  below("training/adafactor/eps2", t.adafactor.eps2, 0, huge);
+  within("training/adafactor/decay_rate", t.adafactor.decay_rate, -1, 0);
   if (!(t.epsilon > 0)) refuse("training/epsilon", fmt::format("{} must be above 0", t.epsilon));
   check_states(t);
 }
@@ -573,6 +580,18 @@ void check_fp8_gathers(const Plan& plan) {
                     plan.parallelism.zero_stage));
 }
 
+void check_adafactor(const Plan& plan, const ModelSizes& model) {
+  if (plan.parallelism.offload == Offload::optimizer)
+    not_yet("parallelism/offload",
+            "'optimizer' with optimizer 'adafactor', which looks at whole matrices first,");
+  if (model.experts > 0)
+    not_yet("training/optimizer",
+            "adafactor of a model with experts, each of which has factors of its own,");
+  if (plan.training.moments != Dtype::f32)
+    not_yet("training/moments_precision",
+            "other than 'fp32' with optimizer 'adafactor', which keeps few,");
+}
+
 // Legal, but this version cannot do it.
 void check_supported(const Plan& plan, const ModelSizes& model) {
   const Training& t = plan.training;
@@ -593,6 +612,7 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   if (p.offload == Offload::optimizer && t.optimizer == OptimizerKind::muon)
     not_yet("parallelism/offload",
             "'optimizer' with optimizer 'muon', which steps whole matrices,");
+  if (t.optimizer == OptimizerKind::adafactor) check_adafactor(plan, model);
   if (t.averages() && t.router_bias_update_rate > 0)
     not_yet("training/ema_decay",
             "an average of routers' biases that router_bias_update_rate moves");

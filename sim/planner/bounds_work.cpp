@@ -23,7 +23,8 @@ double BoundMaker::optimizer_s_per_parameter(CompilerLevel level) const {
   std::vector<Kernel> kernels;
   append_optimizer_kernels(
       {many, moments_of(t.optimizer), storage_of(t.precision), t.gradient_reduce, t.master_type(),
-       t.moments, t.optimizer == OptimizerKind::lamb, t.averages()},
+       t.moments, measures_parameters(t.optimizer), t.averages(),
+       t.optimizer == OptimizerKind::adafactor},
       level, kernels);
   const KernelConstants& constants = cluster_.machine.gpu.kernels;
   const double traffic = constants.optimizer_traffic[static_cast<std::size_t>(level)];

@@ -124,8 +124,10 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
   if (draw.rarely()) unfused(plan);
   if (draw.rarely()) t.dropout = 0.1;
   t.seed = draw.of<std::uint64_t>({0, 7});
-  t.optimizer = draw.of({OptimizerKind::sgd, OptimizerKind::sgd, OptimizerKind::lamb});
+  t.optimizer = draw.of(
+      {OptimizerKind::sgd, OptimizerKind::sgd, OptimizerKind::lamb, OptimizerKind::adafactor});
   if (t.optimizer == OptimizerKind::lamb) t.epsilon = 1e-3;  // key biases stay where they are
+  t.adafactor.eps1 = 1e-6;                                   // the same
   t.micro_batch = draw.of({1, 2, 4});
   t.steps = 8;
   if (draw.rarely())

@@ -47,6 +47,7 @@ Plan plan_of(const Model& model, const Cut& cut) {
     plan.training.momentum = 0.95;
     plan.training.epsilon = 1e-3;  // of what AdamW steps: key biases stay where they are
   }
+  plan.training.adafactor.eps1 = 1e-6;  // the same
   plan.snapshot = true;
   return plan;
 }
@@ -204,6 +205,14 @@ std::vector<Cut> muon_cuts(int ranks) {
            {{.tensor = 2, .data = 2, .zero_stage = 1}, false, 1, true},
            {{.pipeline = 2, .data = 2, .zero_stage = 1}, false, 1, true}};
   for (Cut& cut : all) cut.optimizer = OptimizerKind::muon;
+  return all;
+}
+
+// Those that adafactor takes.
+std::vector<Cut> adafactor_cuts(int ranks) {
+  std::vector<Cut> all = cuts(ranks);
+  std::erase_if(all, [](const Cut& cut) { return cut.offload != Offload::none; });
+  for (Cut& cut : all) cut.optimizer = OptimizerKind::adafactor;
   return all;
 }
 
@@ -423,6 +432,10 @@ TEST_CASE_ON_RANKS("a checkpoint of untied embeddings is loaded under any degree
 
 TEST_CASE_ON_RANKS("a checkpoint of experts is loaded under any degrees", "[agree][checkpoint]") {
   check_family("mixtral", expert_cuts(test_world().size()), 1);
+}
+
+TEST_CASE_ON_RANKS("a checkpoint of adafactor is loaded under any degrees", "[agree][checkpoint]") {
+  check_family("gpt", adafactor_cuts(test_world().size()), 3);
 }
 
 TEST_CASE_ON_RANKS("a checkpoint of muon is loaded under any degrees", "[agree][checkpoint]") {

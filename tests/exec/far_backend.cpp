@@ -33,6 +33,18 @@ class FarUpdater : public Updater {
     backend_.issue(
         [this, bucket, of = near(segments), state] { near_->lamb_norms(bucket, of, near(state)); });
   }
+  void adafactor_sums(int bucket, std::span<const OptimizerSegment> segments,
+                      const OptimizerState& state) override {
+    backend_.issue([this, bucket, of = near(segments), state] {
+      near_->adafactor_sums(bucket, of, near(state));
+    });
+  }
+  void adafactor_norms(int bucket, std::span<const OptimizerSegment> segments,
+                       const OptimizerState& state) override {
+    backend_.issue([this, bucket, of = near(segments), state] {
+      near_->adafactor_norms(bucket, of, near(state));
+    });
+  }
   void muon_momentum(int bucket, std::span<const OptimizerSegment> segments,
                      const OptimizerState& state) override {
     backend_.issue([this, bucket, of = near(segments), state] {
@@ -59,7 +71,11 @@ class FarUpdater : public Updater {
   }
   static std::vector<OptimizerSegment> near(std::span<const OptimizerSegment> far) {
     std::vector<OptimizerSegment> segments(far.begin(), far.end());
-    for (OptimizerSegment& segment : segments) segment.norms = FarBackend::near(segment.norms);
+    for (OptimizerSegment& segment : segments) {
+      segment.norms = FarBackend::near(segment.norms);
+      segment.factors = FarBackend::near(segment.factors);
+      segment.factor_sums = FarBackend::near(segment.factor_sums);
+    }
     return segments;
   }
   static OptimizerState near(OptimizerState state) {

@@ -125,7 +125,12 @@ json draw_training(Draw& draw, const json& model, int data) {
   if (draw.chance(0.5)) training["attention"] = draw.word({"unfused", "flash", "flash2"});
   if (draw.chance(0.5)) training["compiler"] = draw.word({"none", "fused", "full"});
   if (draw.chance(0.4))
-    training["optimizer"] = draw.word({"adamw", "adam", "lamb", "sgd", "lion", "muon"});
+    training["optimizer"] =
+        draw.word({"adamw", "adam", "lamb", "sgd", "lion", "muon", "adafactor"});
+  if (training.value("optimizer", "") == "adafactor" && draw.chance(0.5))
+    training["adafactor"] = {{"clip_threshold", draw.real(0.5, 2)},
+                             {"scale_parameter", draw.chance(0.5)},
+                             {"relative_step", draw.chance(0.5)}};
   if (draw.chance(0.2)) training["master_weights"] = draw.word({"fp32", "remainders", "none"});
   if (draw.chance(0.1)) training["moments_precision"] = draw.word({"fp32", "bf16", "8bit"});
   if (draw.chance(0.1)) training["moments_rounding"] = draw.word({"nearest", "stochastic"});

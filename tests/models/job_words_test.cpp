@@ -101,14 +101,20 @@ const std::map<std::string, std::string> sections = {{"Training", "training"},
                                                      {"Parallelism", "parallelism"}};
 
 // Of defaults that are rules, not values: what the section of a job without the key says.
-const std::map<std::string, json> rules = {
-    {"training/recompute_modules", nullptr},   {"training/recompute_budget", nullptr},
-    {"training/expert_imbalance", nullptr},    {"training/documents_per_row", nullptr},
-    {"training/predicted_positions", nullptr}, {"training/loss_scale", nullptr},
-    {"training/cuda_graph", nullptr},          {"training/rematerialize_rows", nullptr},
-    {"training/loss_block_bytes", nullptr},    {"training/lora", nullptr},
-    {"training/decay_steps", nullptr},         {"parallelism/active_microbatches", nullptr},
-    {"parallelism/partition", "auto"}};
+const std::map<std::string, json> rules = {{"training/recompute_modules", nullptr},
+                                           {"training/recompute_budget", nullptr},
+                                           {"training/expert_imbalance", nullptr},
+                                           {"training/documents_per_row", nullptr},
+                                           {"training/predicted_positions", nullptr},
+                                           {"training/loss_scale", nullptr},
+                                           {"training/cuda_graph", nullptr},
+                                           {"training/rematerialize_rows", nullptr},
+                                           {"training/loss_block_bytes", nullptr},
+                                           {"training/lora", nullptr},
+                                           {"training/adafactor", nullptr},
+                                           {"training/decay_steps", nullptr},
+                                           {"parallelism/active_microbatches", nullptr},
+                                           {"parallelism/partition", "auto"}};
 // And those that somebody decides: marked so in the job.
 const std::set<std::string> open = {"training/micro_batch", "training/precision",
                                     "training/attention", "parallelism/data"};
@@ -305,6 +311,7 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
   CHECK(with("optimizer", "sgd").optimizer == OptimizerKind::sgd);
   CHECK(with("optimizer", "lion").optimizer == OptimizerKind::lion);
   CHECK(with("optimizer", "muon").optimizer == OptimizerKind::muon);
+  CHECK(with("optimizer", "adafactor").optimizer == OptimizerKind::adafactor);
   CHECK(with("recompute", "selective").recompute == Recompute::selective);
   CHECK(with("recompute", "full").recompute == Recompute::full);
   CHECK(with("recompute", "contiguous").recompute == Recompute::contiguous);

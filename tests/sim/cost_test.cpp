@@ -409,6 +409,14 @@ TEST_CASE("an optimizer step touches what its shard owns", "[cost]") {
   Training lamb = training_in(Precision::fp16);
   lamb.optimizer = OptimizerKind::lamb;
   CHECK(time_in(lamb) == Approx(1e6 * (2 * 4 + 8 + 2) / 1e12));
+  // adafactor's have as well, but the update is made of the gradient again; of matrices there are
+  // no moments.
+  Training adafactor = lamb;
+  adafactor.optimizer = OptimizerKind::adafactor;
+  CHECK(time_in(adafactor) == Approx(1e6 * (4 + 4 + 8 + 2) / 1e12));
+  program.buckets[0].second_moment.buffer = -1;
+  CHECK(time_in(adafactor) == Approx(1e6 * (4 + 8 + 2) / 1e12));
+  program.buckets[0].second_moment.buffer = 0;
   Instruction norms;
   norms.op = Op::lamb_norms;
   const Operand state{0, 0, {Shape{1'000'000}, Dtype::f32}, GroupKind::none};

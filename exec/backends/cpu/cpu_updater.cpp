@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "exec/backends/cpu/orthogonal.h"
+#include "exec/optimizer/adafactor.h"
 #include "exec/optimizer/eager_optimizer.h"
 #include "exec/optimizer/learning_rate.h"
 #include "exec/optimizer/loss_scale_rule.h"
@@ -40,6 +41,16 @@ class CpuUpdater : public Updater {
   void lamb_norms(int, std::span<const OptimizerSegment> segments,
                   const OptimizerState& state) override {
     if (updates_) meshwright::lamb_norms(training_, scalars_, segments, state, pool_);
+  }
+
+  void adafactor_sums(int, std::span<const OptimizerSegment> segments,
+                      const OptimizerState& state) override {
+    if (updates_) meshwright::adafactor_sums(training_, scalars_, segments, state, pool_);
+  }
+
+  void adafactor_norms(int, std::span<const OptimizerSegment> segments,
+                       const OptimizerState& state) override {
+    if (updates_) meshwright::adafactor_norms(training_, scalars_, segments, state, pool_);
   }
 
   void muon_momentum(int, std::span<const OptimizerSegment> segments,

@@ -17,6 +17,7 @@ set(cuda_kernels
   backends/cuda/loss/eager_loss.cu
   backends/cuda/loss/loss.cu
   backends/cuda/loss/loss_with_grad.cu
+  backends/cuda/optimizer/adafactor.cu
   backends/cuda/optimizer/adam.cu
   backends/cuda/optimizer/adam_in_blocks.cu
   backends/cuda/optimizer/choice_biases.cu

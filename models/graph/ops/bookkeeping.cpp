@@ -93,6 +93,11 @@ void work_update_largest(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, 2 * bytes_of_all(call.outputs));
 }
 
+// Gradients once for the rows, and once for the columns.
+void work_adafactor_sums(const OpCall& call, CompilerLevel, Kernels& kernels) {
+  for (int i = 0; i < 2; ++i) memory_kernel(kernels, bytes(call.inputs[0]));
+}
+
 // The counts, and as many biases with their masters.
 void work_update_choice_biases(const OpCall& call, CompilerLevel, Kernels& kernels) {
   memory_kernel(kernels, 3 * bytes(call.inputs[0]));
@@ -147,6 +152,21 @@ constexpr OpInfo rows[] = {
      .name = "muon_momentum",
      .takes = {3, 4},
      .makes = 2,
+     .is_gradient = true,
+     .infer = nothing,
+     .work = work_elementwise,
+     .widening = by_optimizer},
+    {.op = Op::adafactor_sums,
+     .name = "adafactor_sums",
+     .takes = {2, 3},
+     .is_gradient = true,
+     .infer = nothing,
+     .work = work_adafactor_sums,
+     .widening = by_optimizer},
+    {.op = Op::adafactor_norms,
+     .name = "adafactor_norms",
+     .takes = {4, 7},
+     .makes = {2, 3},
      .is_gradient = true,
      .infer = nothing,
      .work = work_elementwise,

@@ -363,8 +363,9 @@ Rule batch_rule() {
 
 Rule optimizer_rule() {
   return {
-      {"training.moments_precision", "training.learning_rate", "training.beta1", "training.beta2",
-       "training.epsilon", "training.weight_decay", "training.gradient_clip"},
+      {"training.optimizer", "training.moments_precision", "training.learning_rate",
+       "training.beta1", "training.beta2", "training.epsilon", "training.weight_decay",
+       "training.gradient_clip"},
       {"optim", "learning_rate", "adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay",
        "max_grad_norm"},
       read_trainer_optimizer,

@@ -164,8 +164,9 @@ Rule trainer_attention_rule() {
 void read_trainer_optimizer(Settings& from, JobDraft& to) {
   const bool has_defaults = has_trainer(from);
   const auto name = from.word("optim");
-  if (name && !name->starts_with("adamw"))
-    from.fail("optim", "'" + *name + "' is not built; adamw_torch and its like are");
+  if (name && !name->starts_with("adamw") && name != "adafactor")
+    from.fail("optim", "'" + *name + "' is not built; adamw_torch and its like are, and adafactor");
+  if (name == "adafactor") to.set("training.optimizer", "adafactor");
   if (name && name->ends_with("_8bit")) to.set("training.moments_precision", "8bit");
   const auto take = [&](const char* key, const char* setting, double usual) {
     const auto value = from.number(setting);
@@ -181,7 +182,9 @@ void read_trainer_optimizer(Settings& from, JobDraft& to) {
 
 void write_trainer_optimizer(const JobValues& from, Settings& to) {
   const Training& t = from.plan.training;
-  to.add("optim", is_in_blocks(t.moments) ? "adamw_torch_8bit" : "adamw_torch_fused");
+  to.add("optim", t.optimizer == OptimizerKind::adafactor ? "adafactor"
+                  : is_in_blocks(t.moments)               ? "adamw_torch_8bit"
+                                                          : "adamw_torch_fused");
   to.add("learning_rate", t.learning_rate);
   to.add("weight_decay", t.weight_decay);
   to.add("adam_beta1", t.beta1);

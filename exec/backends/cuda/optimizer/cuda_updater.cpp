@@ -55,6 +55,18 @@ class CudaUpdater : public Updater {
     cuda::lamb_norms(training_, scalars(), of.segments(), state, of.partial.get(), stream());
   }
 
+  void adafactor_sums(int bucket, std::span<const OptimizerSegment> segments,
+                      const OptimizerState& state) override {
+    cuda::adafactor_sums(scalars(), of_bucket(bucket, segments).made, state, stream());
+  }
+
+  void adafactor_norms(int bucket, std::span<const OptimizerSegment> segments,
+                       const OptimizerState& state) override {
+    const OfBucket& of = of_bucket(bucket, segments);
+    cuda::adafactor_norms(training_, scalars(), of.made, of.segments(), state, of.partial.get(),
+                          stream());
+  }
+
   void muon_momentum(int bucket, std::span<const OptimizerSegment> segments,
                      const OptimizerState& state) override {
     cuda::muon_momentum(scalars(), of_bucket(bucket, segments).segments(), state, stream());
@@ -100,7 +112,7 @@ class CudaUpdater : public Updater {
     const std::size_t bytes = of.made.size() * sizeof(DeviceSegment);
     of.copy = device_memory(static_cast<std::int64_t>(bytes));
     if (bytes > 0) copy_now(of.copy.get(), of.made.data(), bytes);
-    if (training_.optimizer == OptimizerKind::lamb)
+    if (measures_parameters(training_.optimizer))
       of.partial = device_memory(lamb_scratch_bytes(of.segments()));
     return of;
   }

@@ -1,3 +1,4 @@
+#include "exec/backends/cuda/optimizer/norms.cuh"
 #include "exec/backends/cuda/optimizer/rules.h"
 #include "exec/backends/cuda/optimizer/step_kernel.cuh"
 
@@ -28,23 +29,6 @@ struct LambMoments {
   }
 };
 
-struct SquaredNorms {
-  double weights, update;
-};
-
-// In an order that depends on `threads` alone; thread 0 has the sum.
-__device__ SquaredNorms add_over_block(SquaredNorms own) {
-  __shared__ SquaredNorms of_thread[threads];
-  of_thread[threadIdx.x] = own;
-  for (int half = threads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (static_cast<int>(threadIdx.x) >= half) continue;
-    of_thread[threadIdx.x].weights += of_thread[threadIdx.x + half].weights;
-    of_thread[threadIdx.x].update += of_thread[threadIdx.x + half].update;
-  }
-  return of_thread[0];
-}
-
 template <typename A>
 __global__ void __launch_bounds__(threads)
     lamb_moments_kernel(const UpdateScalars* scalars, DeviceSegments segments, A arrays,
@@ -64,29 +48,6 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-// A block for each segment; the first of a parameter adds those of the others.
-__global__ void __launch_bounds__(threads)
-    lamb_norms_kernel(const UpdateScalars* scalars, DeviceSegments segments,
-                      const SquaredNorms* partial) {
-  if (scalars->updates == 0) return;
-  const DeviceSegment& first = segments.data[blockIdx.x];
-  if (first.norms == nullptr || first.is_first == 0) return;
-  SquaredNorms sum{0, 0};
-  for (int s = blockIdx.x; s >= 0; s = segments.data[s].next_of_parameter) {
-    if (segments.data[s].counted == 0) continue;
-    const std::int64_t end =
-        s + 1 < segments.count ? segments.data[s + 1].first_chunk : segments.chunks;
-    for (std::int64_t c = segments.data[s].first_chunk + threadIdx.x; c < end; c += threads) {
-      sum.weights += partial[c].weights;
-      sum.update += partial[c].update;
-    }
-  }
-  sum = add_over_block(sum);
-  if (threadIdx.x != 0) return;
-  first.norms[0] += sum.weights;
-  first.norms[1] += sum.update;
-}
-
 }  // namespace
 
 void lamb_norms(const StepSettings&, const UpdateScalars* scalars, const DeviceSegments& segments,
@@ -96,8 +57,8 @@ void lamb_norms(const StepSettings&, const UpdateScalars* scalars, const DeviceS
     launch(lamb_moments_kernel<A>, blocks_of(segments), {threads}, 0, stream, scalars, segments,
            arrays, sums);
   });
-  launch(lamb_norms_kernel, {blocks_for(segments.count, 1)}, {threads}, 0, stream, scalars,
-         segments, sums);
+  launch(add_norms_kernel, {blocks_for(segments.count, 1)}, {threads}, 0, stream, scalars, segments,
+         sums);
 }
 
 std::int64_t lamb_scratch_bytes(const DeviceSegments& segments) {

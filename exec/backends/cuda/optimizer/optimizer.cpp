@@ -23,7 +23,9 @@ std::vector<DeviceSegment> device_segments(std::span<const OptimizerSegment> seg
     DeviceSegment& last = made.emplace_back(DeviceSegment{
         segment.begin, end, chunks, segment.norms, -1, segment.decay, segment.counted, true,
         segment.matrix == nullptr ? 1.0F : static_cast<float>(muon_scale(*segment.matrix)),
-        segment.rounding == nullptr ? RandomRounding{} : *segment.rounding, segment.first});
+        segment.rounding == nullptr ? RandomRounding{} : *segment.rounding, segment.first,
+        segment.adafactor == nullptr ? AdafactorParameter{} : *segment.adafactor, segment.factors,
+        segment.factor_sums});
     chunks += chunks_of(segment.begin, end);
     for (std::size_t i = made.size() - 1; i-- > 0 && segment.norms != nullptr;) {
       if (made[i].norms != segment.norms) continue;
@@ -58,6 +60,8 @@ void optimizer_step(const StepSettings& training, const UpdateScalars* scalars,
       return step_lion(scalars, segments, state, stream);
     case OptimizerKind::lamb:
       return step_lamb(scalars, segments, state, stream);
+    case OptimizerKind::adafactor:
+      return step_adafactor(training.adafactor, scalars, segments, state, stream);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "exec/optimizer/adafactor.h"
 #include "exec/optimizer/device_scalars.h"
 #include "exec/optimizer/optimizer.h"
 #include "exec/optimizer/random_rounding.h"
@@ -27,6 +28,9 @@ struct DeviceSegment {
   float scale;                           // muon: of the update
   RandomRounding rounding;               // of moments, where they are rounded at random
   std::int64_t first;                    // the first element's place in the part of the parameter
+  AdafactorParameter adafactor;
+  float* factors;
+  double* factor_sums;
 };
 
 // The segments of one bucket, in one launch. `data` is a copy of what device_segments made.
@@ -56,6 +60,14 @@ void prepare_update(const StepSettings& training, const double* loss, const doub
 // meshwright::muon_momentum.
 void muon_momentum(const UpdateScalars* scalars, const DeviceSegments& segments,
                    const OptimizerState& state, cudaStream_t stream);
+
+// meshwright::adafactor_sums and adafactor_norms, of segments in host memory and their copy;
+// `partial` as for lamb_norms. In a fixed order.
+void adafactor_sums(const UpdateScalars* scalars, std::span<const DeviceSegment> segments,
+                    const OptimizerState& state, cudaStream_t stream);
+void adafactor_norms(const StepSettings& training, const UpdateScalars* scalars,
+                     std::span<const DeviceSegment> segments, const DeviceSegments& copy,
+                     const OptimizerState& state, void* partial, cudaStream_t stream);
 
 // meshwright::optimizer_step on the segments of one bucket, if there is an update. Elements between
 // the segments are left alone. The state's `scratch` is not used. Fastest where all its addresses

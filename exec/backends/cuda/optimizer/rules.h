@@ -15,5 +15,9 @@ StepRule step_adamw, step_adam, step_sgd, step_lion;
 StepRule step_adamw_in_blocks, step_adam_in_blocks;  // moments in 8 bits
 StepRule step_lamb;                                  // the moments are up to date
 StepRule step_muon;                                  // `update` is orthogonal
+// Sums and norms are those of all ranks.
+void step_adafactor(const Adafactor& settings, const UpdateScalars* scalars,
+                    const DeviceSegments& segments, const OptimizerState& state,
+                    cudaStream_t stream);
 
 }  // namespace meshwright::cuda

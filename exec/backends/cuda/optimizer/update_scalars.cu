@@ -25,6 +25,7 @@ __global__ void update_loss_scale_kernel(LossScale rule, const double* loss,
 struct Rates {
   double beta1, beta2, epsilon, decay, momentum, average;
   float limit;
+  Adafactor adafactor;
 };
 
 __global__ void prepare_update_kernel(Rates rates, const double* loss, const double* squared_norm,
@@ -54,6 +55,8 @@ __global__ void prepare_update_kernel(Rates rates, const double* loss, const dou
   f.momentum = static_cast<float>(rates.momentum);
   f.limit = rates.limit;
   f.average = static_cast<float>(rates.average);
+  f.factor_moves = static_cast<float>(moves_of(rates.adafactor, step));
+  f.factor_rate = static_cast<float>(rate_of(rates.adafactor, rate, step));
 }
 
 }  // namespace
@@ -72,7 +75,8 @@ void prepare_update(const StepSettings& training, const double* loss, const doub
                     training.weight_decay,
                     training.momentum,
                     1 - training.ema_decay,
-                    limit_of(training.gradient_clip_value)};
+                    limit_of(training.gradient_clip_value),
+                    training.adafactor};
   launch(prepare_update_kernel, {1}, {1}, 0, stream, rates, loss, squared_norm, scalars);
 }
 

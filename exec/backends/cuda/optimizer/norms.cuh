@@ -1,0 +1,48 @@
+// Squared norms of parameters and of their updates: of a block of threads, and of all of them.
+#pragma once
+
+#include "exec/backends/cuda/optimizer/elements.cuh"
+
+namespace meshwright::cuda {
+
+struct SquaredNorms {
+  double weights, update;
+};
+
+// In an order that depends on `threads` alone; thread 0 has the sum.
+inline __device__ SquaredNorms add_over_block(SquaredNorms own) {
+  __shared__ SquaredNorms of_thread[threads];
+  of_thread[threadIdx.x] = own;
+  for (int half = threads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (static_cast<int>(threadIdx.x) >= half) continue;
+    of_thread[threadIdx.x].weights += of_thread[threadIdx.x + half].weights;
+    of_thread[threadIdx.x].update += of_thread[threadIdx.x + half].update;
+  }
+  return of_thread[0];
+}
+
+// A block for each segment; the first of a parameter adds those of the others.
+static __global__ void __launch_bounds__(threads)
+    add_norms_kernel(const UpdateScalars* scalars, DeviceSegments segments,
+                     const SquaredNorms* partial) {
+  if (scalars->updates == 0) return;
+  const DeviceSegment& first = segments.data[blockIdx.x];
+  if (first.norms == nullptr || first.is_first == 0) return;
+  SquaredNorms sum{0, 0};
+  for (int s = blockIdx.x; s >= 0; s = segments.data[s].next_of_parameter) {
+    if (segments.data[s].counted == 0) continue;
+    const std::int64_t end =
+        s + 1 < segments.count ? segments.data[s + 1].first_chunk : segments.chunks;
+    for (std::int64_t c = segments.data[s].first_chunk + threadIdx.x; c < end; c += threads) {
+      sum.weights += partial[c].weights;
+      sum.update += partial[c].update;
+    }
+  }
+  sum = add_over_block(sum);
+  if (threadIdx.x != 0) return;
+  first.norms[0] += sum.weights;
+  first.norms[1] += sum.update;
+}
+
+}  // namespace meshwright::cuda
