@@ -2,6 +2,8 @@
 // lists the steps that write it.
 #pragma once
 
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "models/core/index.h"
@@ -16,11 +18,12 @@
 
 namespace meshwright {
 
-// Where each activation lies on the virtual stage that makes it and on the next one; an input, on
-// the stage that loads it. As long as the graph, so all stages share one: each reads what it has
-// written itself.
+// Where each activation lies on the virtual stage that makes it and on the next one. As long as the
+// graph, so all stages share one: each reads what it has written itself.
 struct TensorPlaces {
   std::vector<Operand> own, received;
+  // {tensor, virtual stage} -> where an input lies: several virtual stages may load the same one.
+  std::map<std::pair<int, int>, Operand> loaded;
 };
 
 struct StageDraft {

@@ -30,16 +30,18 @@ void load_inputs(StageDraft& draft, BodyBuilder& body) {
                                                   graph.decoder_tokens, graph.documents};
   for (int channel = 0; channel < input_channels; ++channel) {
     const int tensor = inputs[at(channel)];
-    if (tensor < 0 || !reads(draft, draft.virtual_stage(body.chunk()), tensor)) continue;
+    const int virtual_stage = draft.virtual_stage(body.chunk());
+    if (tensor < 0 || !reads(draft, virtual_stage, tensor)) continue;
     const TensorType& type = graph.tensor(tensor).type;
     const int buffer = add_buffer(draft, "input", MemoryClass::activations, Region::slot,
                                   type.bytes(), body.chunk());
-    draft.places.own[at(tensor)] = {buffer, 0, type, GroupKind::none};
+    const Operand place{buffer, 0, type, GroupKind::none};
+    draft.places.loaded[{tensor, virtual_stage}] = place;
     Instruction load;
     load.kind = InstructionKind::load_input;
     load.channel = channel;
     if (graph.input_parts > 1) load.group = GroupKind::tensor;
-    load.outputs = {draft.places.own[at(tensor)]};
+    load.outputs = {place};
     body.emit(std::move(load));
   }
 }

@@ -102,8 +102,8 @@ JobSettings settings_of(const Plan& plan) {
 std::vector<Program> lower(const Graph& graph, const Plan& plan, const DeviceFacts& device) {
   check_blocks(graph, plan);
   const Boundaries boundaries = find_boundaries(graph, plan);
-  TensorPlaces places{std::vector<Operand>(graph.tensors.size()),
-                      std::vector<Operand>(graph.tensors.size())};
+  TensorPlaces places{
+      std::vector<Operand>(graph.tensors.size()), std::vector<Operand>(graph.tensors.size()), {}};
   auto modules = std::make_shared<std::vector<std::string>>();
   for (const Module& module : graph.modules) modules->push_back(module.path);
   const auto settings = std::make_shared<const JobSettings>(settings_of(plan));

@@ -48,6 +48,7 @@ Operand operand(const StageDraft& draft, int tensor, int virtual_stage) {
   const Tensor& wanted = draft.graph.tensor(tensor);
   switch (wanted.role) {
     case Role::input:
+      return draft.places.loaded.at({tensor, virtual_stage});
     case Role::of_step:
     case Role::largest:
     case Role::gathered_scale:
