@@ -17,7 +17,8 @@ namespace {
 // Where the tensors of a graph lie.
 class Memory {
  public:
-  Memory(const Graph& graph, std::uint64_t seed) : graph_(graph), seed_(seed) {
+  Memory(const Graph& graph, std::uint64_t seed, int neighbour)
+      : graph_(graph), seed_(seed), neighbour_(neighbour) {
     for (int id = 0; id < static_cast<int>(graph.tensors.size()); ++id) {
       tensors_.emplace_back(graph.tensor(id).type);
       root_.push_back(id);
@@ -102,6 +103,7 @@ class Memory {
         parameter.shape.rank >= 2 ? 1 / std::sqrt(double(parameter.shape[-1])) : 0.25;
     fill_reals(parameter.tensor, ones ? 1 : 0, spread, 3 + 2 * index);
     fill_reals(parameter.gradient, 0, 0x1p-10, 4 + 2 * index);
+    if (neighbour_ > 0) move_last_bits(parameter.tensor, index);
   }
   void fill_reals(int id, double middle, double spread, std::size_t purpose) {
     Draw draw = draw_of(purpose);
@@ -109,9 +111,19 @@ class Memory {
     for (std::int64_t i = 0; i < made.elements(); ++i)
       made.set(i, middle + spread * draw.between(-2000, 2000) / 2000.0);
   }
+  void move_last_bits(int id, std::size_t index) {
+    Draw draw = draw_of(100 * static_cast<std::size_t>(neighbour_ + 1) + index);
+    OpTensor& made = tensors_[at(id)];
+    const double last_bit = graph_.precision == Precision::fp16   ? 0x1p-11
+                            : graph_.precision == Precision::bf16 ? 0x1p-8
+                                                                  : 0x1p-24;
+    for (std::int64_t i = 0; i < made.elements(); ++i)
+      made.set(i, made.get(i) * (1 + draw.between(-1, 1) * last_bit));
+  }
 
   const Graph& graph_;
   const std::uint64_t seed_;
+  const int neighbour_;
   std::vector<OpTensor> tensors_, begin_;
   std::vector<int> root_;  // whose memory it is
 };
@@ -160,8 +172,8 @@ double closest_choice(const std::vector<float>& logits, const Attributes& a) {
 
 }  // namespace
 
-GraphValues values_of(const Graph& graph, std::uint64_t seed, Backend& backend) {
-  Memory memory(graph, seed);
+GraphValues values_of(const Graph& graph, std::uint64_t seed, Backend& backend, int neighbour) {
+  Memory memory(graph, seed, neighbour);
   GraphValues values;
   for (const Node& node : graph.nodes) {
     run(graph, node, memory, backend);

@@ -21,8 +21,9 @@ struct GraphValues {
 
 // Runs the nodes in order, each tensor in memory of its own unless it is said to share another's.
 // Inputs and parameters follow from the seed, gradients begin with it; all other memory holds NaN
-// until an operation writes it. Collectives of one rank are copies. std::logic_error where a node
+// until an operation writes it. Collectives of one rank are copies. A neighbour above 0 has other
+// last bits, in the graph's precision, of some of the parameters. std::logic_error where a node
 // writes into an input or a parameter, or a tensor does not fit into that whose memory it shares.
-GraphValues values_of(const Graph& graph, std::uint64_t seed, Backend& backend);
+GraphValues values_of(const Graph& graph, std::uint64_t seed, Backend& backend, int neighbour = 0);
 
 }  // namespace meshwright

@@ -16,7 +16,7 @@ namespace {
 
 class Generator {
  public:
-  Generator(std::uint64_t seed, bool in_fp32) : draw_(seed), in_fp32_(in_fp32) {}
+  explicit Generator(std::uint64_t seed) : draw_(seed) {}
 
   RandomGraph make() {
     draw_sizes();
@@ -44,7 +44,6 @@ class Generator {
     vocabulary_ = draw_.of({5, 16, 40});
     graph_.precision =
         draw_.one_in(8) ? draw_.of({Precision::fp16, Precision::bf16}) : Precision::fp32;
-    if (in_fp32_) graph_.precision = Precision::fp32;
     graph_.compiler = draw_.of({CompilerLevel::fused, CompilerLevel::full});
     graph_.micro_batch = batch_;
     graph_.sequence_length = length_;
@@ -503,7 +502,6 @@ class Generator {
   }
 
   Draw draw_;
-  const bool in_fp32_;
   Graph graph_;
   Plan plan_;
   int batch_ = 1, length_ = 1, hidden_ = 1, vocabulary_ = 1;
@@ -518,8 +516,6 @@ class Generator {
 
 }  // namespace
 
-RandomGraph random_graph(std::uint64_t seed, bool in_fp32) {
-  return Generator(seed, in_fp32).make();
-}
+RandomGraph random_graph(std::uint64_t seed) { return Generator(seed).make(); }
 
 }  // namespace meshwright

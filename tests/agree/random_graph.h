@@ -33,7 +33,6 @@ struct RandomGraph {
   Graph forward;
   Plan plan;  // its kind of recomputation is drawn too
 };
-// `in_fp32`: the same graph, whatever precision was drawn.
-RandomGraph random_graph(std::uint64_t seed, bool in_fp32 = false);
+RandomGraph random_graph(std::uint64_t seed);
 
 }  // namespace meshwright
