@@ -143,6 +143,7 @@ std::optional<Plan> nearest_plan(Framework framework, Plan plan, const Model& mo
     if (broken == nullptr) break;
     if (broken->mend == nullptr) return std::nullopt;
     broken->mend(plan, model);
+    if (plan.training.optimizer != OptimizerKind::adafactor) plan.training.adafactor = {};
   }
   if (broken_limit(framework, plan, model) != nullptr) return std::nullopt;
   try {
