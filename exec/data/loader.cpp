@@ -17,6 +17,15 @@ Targets targets_of(const Model& model) {
   return of_head[static_cast<std::size_t>(model.head)];
 }
 
+void describe_model(const Model& model, LoaderOptions& options) {
+  options.vocabulary = model.vocabulary;
+  options.pixels = model.pixels();
+  options.targets = targets_of(model);
+  options.start_token = model.decoder_start;
+  options.classes = model.classes;
+  options.label_of_last = model.is_causal();
+}
+
 Loader::Loader(const LoaderOptions& options) : options_(options) {
   MESHWRIGHT_CHECK(options.sequence_length > 0 && options.vocabulary > 0,
                    "the loader knows the sequence and the vocabulary");
@@ -25,8 +34,9 @@ Loader::Loader(const LoaderOptions& options) : options_(options) {
                    "some of the positions are masked");
   MESHWRIGHT_CHECK(options.targets != Targets::span || options.files.empty(),
                    "files hold no answers");
-  MESHWRIGHT_CHECK((options.targets == Targets::label) == (options.pixels > 0),
-                   "images have labels");
+  MESHWRIGHT_CHECK(
+      (options.targets == Targets::label) == (options.pixels > 0 || options.classes > 0),
+      "images and labelled texts have labels");
   const bool pairs = options.targets == Targets::pair;
   stride_ = std::int64_t{options.sequence_length} * (pairs ? 2 : 1);
   const std::int64_t inputs = options.pixels > 0 ? options.pixels : stride_;
@@ -34,7 +44,12 @@ Loader::Loader(const LoaderOptions& options) : options_(options) {
   first_sequence_.push_back(0);
   check_packing();
   const bool of_pairs = options.format == TokenFormat::pairs && !options.files.empty();
-  options.pixels > 0 ? open_images() : of_pairs ? open_pairs() : open_tokens();
+  if (options.pixels > 0)
+    open_images();
+  else if (options.classes > 0)
+    open_labelled();
+  else
+    of_pairs ? open_pairs() : open_tokens();
   if (!options.weights.empty()) check_mixture();
   epochs_.resize(mixture_ ? options.files.size() : 1);
 }
@@ -97,11 +112,29 @@ void Loader::open_pairs() {
                      "other file");
 }
 
+void Loader::open_labelled() {
+  if (options_.files.empty()) return;
+  LabelledReader reader({.tokenizer = options_.text.tokenizer,
+                         .length = options_.sequence_length,
+                         .vocabulary = options_.vocabulary,
+                         .classes = options_.classes,
+                         .pads = options_.label_of_last});
+  for (const std::string& path : options_.files) {
+    labelled_.push_back(reader.read(path));
+    sequences_ += labelled_.back().size();
+    first_sequence_.push_back(sequences_);
+  }
+}
+
 std::vector<std::string> Loader::remarks() const {
   std::vector<std::string> lines;
-  for (std::size_t file = 0; file < pairs_.size(); ++file)
-    if (const std::string line = pairs_[file].remark(); !line.empty())
-      lines.push_back(options_.files[file] + ": " + line);
+  const auto add = [&](const auto& files) {
+    for (std::size_t file = 0; file < files.size(); ++file)
+      if (const std::string line = files[file].remark(); !line.empty())
+        lines.push_back(options_.files[file] + ": " + line);
+  };
+  add(pairs_);
+  add(labelled_);
   return lines;
 }
 
@@ -137,10 +170,13 @@ void Loader::next_targets(std::int32_t* targets) const {
 void Loader::fill_window(std::int64_t position) {
   if (options_.files.empty()) {
     synthetic(position);
+    text_tokens_ = options_.sequence_length;
   } else {
     const auto [file, in_file] = place_of(sequence_at(position));
     if (!pairs_.empty())
       pairs_[file].read(in_file, window_, counts_);
+    else if (!labelled_.empty())
+      text_tokens_ = labelled_[file].read(in_file, window_);
     else if (images_.empty())
       files_[file].read(in_file * stride_, std::ssize(window_), window_.data());
     else
@@ -194,7 +230,8 @@ void Loader::read(std::int64_t position, const SequenceInputs& into) {
       return;
     case Targets::label:
       copy(window_.end() - 1, window_.end(), into.targets);
-      if (into.positions != nullptr) *into.positions = 0;
+      if (into.positions != nullptr)
+        *into.positions = options_.label_of_last ? static_cast<std::int32_t>(text_tokens_ - 1) : 0;
       return;
     case Targets::pair:;  // above
   }
@@ -242,13 +279,14 @@ void Loader::answer(std::int64_t position, std::int32_t* first_and_last) const {
 void Loader::synthetic(std::int64_t position) {
   const PhiloxStream stream(options_.seed, "tokens");
   const std::uint64_t blocks = (window_.size() + 3) / 4;
-  const auto vocabulary = static_cast<std::uint64_t>(options_.vocabulary);
+  const std::int64_t of_tokens = options_.pixels > 0 ? 256 : options_.vocabulary;
+  const std::int64_t of_last = options_.classes > 0 ? options_.classes : options_.vocabulary;
   for (std::uint64_t b = 0; b < blocks; ++b) {
     const PhiloxCounter bits = stream.block(static_cast<std::uint64_t>(position) * blocks + b);
     for (std::size_t lane = 0; lane < 4 && 4 * b + lane < window_.size(); ++lane) {
       const std::size_t at = 4 * b + lane;
-      const bool is_pixel = options_.pixels > 0 && at + 1 < window_.size();
-      window_[at] = static_cast<std::int32_t>(bits[lane] * (is_pixel ? 256 : vocabulary) >> 32);
+      const auto end = static_cast<std::uint64_t>(at + 1 < window_.size() ? of_tokens : of_last);
+      window_[at] = static_cast<std::int32_t>(bits[lane] * end >> 32);
     }
   }
 }

@@ -3,7 +3,8 @@
 // one as targets. Windows do not cross files; what is left at a file's end is dropped. Of images
 // (pixels > 0) it is the k-th one: its pixels are the inputs, its label the target. For a decoder
 // it is tokens [2k*s, 2k*s + 2s]: the source, and the target, which the decoder reads one behind.
-// Of pairs it is the k-th one, padded to s + 1 tokens or cut there (pairs.h).
+// Of pairs it is the k-th one, padded to s + 1 tokens or cut there (pairs.h). Of labelled texts it
+// is the k-th one, padded to s tokens or cut there (labelled.h).
 // Packed rows (packing.h) are such windows in which a token ends each document, or as many pairs as
 // go into one.
 // A mixture takes its sequences from all files at once, each by its weight (mixture.h); every file
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "exec/data/images.h"
+#include "exec/data/labelled.h"
 #include "exec/data/mixture.h"
 #include "exec/data/packing.h"
 #include "exec/data/pairs.h"
@@ -26,12 +28,12 @@
 
 namespace meshwright {
 
-// What the model is to say of a sequence (the model's head: lm, mlm, qa).
+// What the model is to say of a sequence (the model's head: lm, mlm, qa, label).
 enum class Targets : std::uint8_t {
   next,    // s: the token after each
   masked,  // `predicted`: the tokens that stood at the masked positions (Devlin et al. 2019)
   span,    // 2: first and last position of an answer
-  label,   // 1: the class of an image
+  label,   // 1: the class of an image, or of a text
   pair     // s: a sequence of its own, the source's translation
 };
 
@@ -56,7 +58,14 @@ struct LoaderOptions {
   std::int32_t document_end = -1;
   double documents_per_row = 1;
   std::int64_t global_batch = 1;  // rows of a step, which are balanced
+  // Of labelled texts. Their class is said by the last token (decoders), or by the first of rows
+  // without padding (encoders).
+  std::int64_t classes = 0;
+  bool label_of_last = false;
 };
+
+// What a loader is told of the model.
+void describe_model(const Model& model, LoaderOptions& options);
 
 Targets targets_of(const Model& model);
 
@@ -64,7 +73,7 @@ Targets targets_of(const Model& model);
 struct SequenceInputs {
   std::int32_t* tokens = nullptr;     // [s], or [pixels]
   std::int32_t* targets = nullptr;    // [s], [predicted], [2] or [1]
-  std::int32_t* positions = nullptr;  // [predicted], ascending; of an image [1]: the class token
+  std::int32_t* positions = nullptr;  // [predicted], ascending; label [1]: what says the class
   std::int32_t* decoder = nullptr;    // [s]: the start token, and the targets but the last
   std::int32_t* documents = nullptr;  // [s]: where each token's document begins
 };
@@ -97,6 +106,7 @@ class Loader {
   void open_tokens();
   void open_images();
   void open_pairs();
+  void open_labelled();
   void check_packing() const;
   void check_mixture();
   void fill_window(std::int64_t position);
@@ -118,6 +128,7 @@ class Loader {
   std::vector<TokenFile> files_;
   std::vector<ImageFile> images_;
   std::vector<PairFile> pairs_;
+  std::vector<LabelledFile> labelled_;
   std::vector<std::int64_t> first_sequence_;  // per file, and the end
   std::int64_t sequences_ = 0;
   std::vector<std::vector<std::vector<std::int64_t>>> packed_pairs_;  // per file and row
@@ -133,9 +144,11 @@ class Loader {
   // Of each file of a mixture, else of all together: a step may touch the end of one and the
   // beginning of the next.
   std::vector<std::array<Epoch, 2>> epochs_;
-  std::int64_t stride_ = 0;           // tokens from one window to the next
-  std::vector<std::int32_t> window_;  // s + 1 or 2s tokens; an image's pixels and its label
-  std::vector<char> counts_;          // of pairs: which tokens of the window are to be learned
+  std::int64_t stride_ = 0;  // tokens from one window to the next
+  // s + 1 or 2s tokens; an image's pixels, or a text's s tokens, and its label
+  std::vector<std::int32_t> window_;
+  std::int64_t text_tokens_ = 0;  // of the labelled text in the window
+  std::vector<char> counts_;      // of pairs: which tokens of the window are to be learned
   std::vector<std::int32_t> places_, hidden_;  // masked positions, and what stood there
 };
 

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "exec/data/data_file.h"
+#include "exec/data/json_lines.h"
 #include "exec/data/tokenizer.h"
 #include "models/core/error.h"
 
@@ -38,13 +37,6 @@ const TemplateText& template_text(ChatTemplate which) {
        true,
        {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}}};
   return texts[static_cast<std::size_t>(which)];
-}
-
-std::string text_at(const json& object, const char* key, const std::string& where) {
-  const auto found = object.find(key);
-  if (found == object.end()) throw InputError(where + "/" + key + ": is missing");
-  if (!found->is_string()) throw InputError(where + "/" + key + ": is no text");
-  return *found;
 }
 
 // Those that Jinja's filter `trim` takes off, which are Python's.
@@ -212,12 +204,7 @@ void PairReader::add(PairFile& file, const std::vector<Part>& parts) {
                             [&](const std::string& token) { return part.text.ends_with(token); });
     start = token_ends ? Start::behind_token : Start::within;
   }
-  for (const std::int32_t token : tokens)
-    if (token >= vocabulary_)
-      throw InputError(fmt::format(
-          "its text has token {}, which is not in the model's vocabulary of {}; is this the "
-          "model's tokenizer?",
-          token, vocabulary_));
+  check_in_vocabulary(tokens, vocabulary_);
   ++file.lines_;
   file.longest_ = std::max(file.longest_, std::ssize(tokens));
   if (tokens.size() > window_) {
@@ -238,20 +225,9 @@ void PairReader::add(PairFile& file, const std::vector<Part>& parts) {
 }
 
 PairFile PairReader::read(const std::string& path) {
-  const DataFile whole(path, "one pair");  // for its complaints
-  std::ifstream lines(path);
   PairFile file;
   file.length_ = static_cast<std::int64_t>(window_);
-  std::string line;
-  for (std::int64_t number = 1; std::getline(lines, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    try {
-      add(file, parts_of(line));
-    } catch (const InputError& error) {
-      throw InputError(fmt::format("{}:{}: {}", path, number, error.what()));
-    }
-  }
-  if (lines.bad()) throw InputError(path + ": cannot be read");
+  read_json_lines(path, "one pair", [&](const std::string& line) { add(file, parts_of(line)); });
   return file;
 }
 

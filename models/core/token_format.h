@@ -1,7 +1,8 @@
 // How a file holds tokens: `bytes`, every byte is one; `uint16` and `uint32`, little-endian, behind
 // llm.c's header of 256 32-bit integers (magic, version, number of tokens) or without one;
 // `megatron`, an indexed dataset of Megatron-LM: NAME.bin, and NAME.idx which says how wide they
-// are; `pairs`, JSON lines of prompts and completions, whose text is tokenized when it is read.
+// are; `pairs`, JSON lines of prompts and completions, and `labelled`, of texts and their classes,
+// whose text is tokenized when it is read.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace meshwright {
 
-enum class TokenFormat : std::uint8_t { bytes, uint16, uint32, megatron, pairs };
+enum class TokenFormat : std::uint8_t { bytes, uint16, uint32, megatron, pairs, labelled };
 
 struct TokenFormatInfo {
   const char* name;
@@ -18,18 +19,16 @@ struct TokenFormatInfo {
   std::uint32_t magic, version;
 };
 
-constexpr TokenFormatInfo token_formats[] = {{"bytes", 1, 0, 0},
-                                             {"uint16", 2, 20240520, 1},
-                                             {"uint32", 4, 20240801, 7},
-                                             {"megatron", 0, 0, 1},
-                                             {"pairs", 0, 0, 0}};
+constexpr TokenFormatInfo token_formats[] = {{"bytes", 1, 0, 0},         {"uint16", 2, 20240520, 1},
+                                             {"uint32", 4, 20240801, 7}, {"megatron", 0, 0, 1},
+                                             {"pairs", 0, 0, 0},         {"labelled", 0, 0, 0}};
 
 constexpr const TokenFormatInfo& info(TokenFormat format) {
   return token_formats[static_cast<std::size_t>(format)];
 }
 
 inline std::vector<std::string> token_format_names() {
-  return {"bytes", "uint16", "uint32", "megatron", "pairs"};
+  return {"bytes", "uint16", "uint32", "megatron", "pairs", "labelled"};
 }
 
 // How the turns of a conversation become text.

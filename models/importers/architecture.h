@@ -77,12 +77,16 @@ struct ArchitectureInfo {
   std::string_view final_norm = "";
   std::string_view head = "", head_dense = "", head_norm = "", head_decoder = "";  // head: its unit
   std::string_view head_bias = "";  // a parameter's name, not a path
+  // Of the head that says the class of a text: what comes before the last product, of encoders.
+  std::string_view class_dense = "", class_output = "score";
   Packing packing = Packing::separate;
   bool weight_in_out = false;     // block matrices are stored [in, out]
   bool post_norm = false;         // norms after the residual sum (BERT)
   bool branch_norm = false;       // norms before the residual sum, of what is added (OLMo 2)
   bool scaled_scores = true;      // by 1 / sqrt(head width)
   bool scaled_tied_head = false;  // a tied head reads activations / sqrt(hidden size)
+  bool class_dropout = false;     // before class_dense too
+  bool class_relu = false;        // behind it, in place of tanh
   Traits traits = {};
 };
 
@@ -116,6 +120,10 @@ struct ImageKeys {
   std::string_view size, patch, channels;
 };
 void read_image_sizes(Fields& fields, const ImageKeys& keys, Model& model);
+
+// Whether a model may say the class of a text, and of how many classes.
+void check_classifies(const Fields& fields, std::string_view key, const Model& model);
+void check_classes(const Fields& fields, std::string_view key, int classes);
 
 // Under which keys a file gives the numbers of experts; their other keys have one name everywhere.
 struct ExpertKeys {

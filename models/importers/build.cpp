@@ -18,6 +18,8 @@ Graph GraphBuilder::build() {
   if (m_.has_decoder()) x = decoder(x);
   if (m_.head == Head::qa)
     question_answering_head(x);
+  else if (m_.classifies_text())
+    classification_head(x);
   else
     language_model_head(x);
   return std::move(graph_);
@@ -132,10 +134,11 @@ void GraphBuilder::set_dropout(Attributes& a, const std::string& path) const {
   if (a.dropout > 0) a.dropout_key = hash_of(path) ^ (training_.seed * odd);
 }
 
-int GraphBuilder::dropout(int x, const std::string& module_path) {
+int GraphBuilder::dropout(int x, const std::string& module_path, int rows) {
   if (training_.dropout == 0) return x;
   const std::string path = module_path + ".dropout";
   Attributes a = attributes();
+  a.sequence_length = rows;
   set_dropout(a, path);
   return apply(Op::dropout, path, {x}, a);
 }
@@ -297,14 +300,14 @@ int GraphBuilder::mlp(int x) {
   return dropout(out, of_mlp(names_.mlp_out));
 }
 
-int GraphBuilder::chosen(int x, int count) {
+int GraphBuilder::chosen(int x, int count, std::string_view path) {
   graph_.positions = input({training_.micro_batch, count});
-  return apply(Op::select_positions, std::string(names_.head), {x, graph_.positions}, attributes());
+  return apply(Op::select_positions, std::string(path), {x, graph_.positions}, attributes());
 }
 
 int GraphBuilder::masked_transform(int x) {
   const int given = training_.predicted_positions;
-  x = chosen(x, given > 0 ? given : std::max(1, sequence_ * 15 / 100));
+  x = chosen(x, given > 0 ? given : std::max(1, sequence_ * 15 / 100), names_.head);
   x = linear(
       x, {std::string(names_.head_dense), m_.hidden, m_.embedding_width(), Side::whole, m_.biases});
   return norm(gelu(x, std::string(names_.head_dense)), std::string(names_.head_norm));
@@ -313,7 +316,7 @@ int GraphBuilder::masked_transform(int x) {
 void GraphBuilder::language_model_head(int x) {
   unit_ = graph_.add_unit(std::string(names_.head), false);
   if (m_.head == Head::mlm) x = masked_transform(x);
-  if (m_.head == Head::label) x = chosen(x, 1);  // the class token
+  if (m_.head == Head::label) x = chosen(x, 1, names_.head);  // the class token
   const std::string path(names_.head_decoder);
   const bool by_width = m_.tied_embeddings && names_.scaled_tied_head;
   x = scaled(x, path, by_width ? 1 / std::sqrt(static_cast<double>(m_.hidden)) : m_.logit_scale);
@@ -339,6 +342,23 @@ void GraphBuilder::question_answering_head(int x) {
   const int logits = linear(x, {path, m_.hidden, 2});
   graph_.targets = input({training_.micro_batch, 2});
   graph_.loss = apply(Op::span_loss, path, {logits, graph_.targets}, attributes());
+}
+
+void GraphBuilder::classification_head(int x) {
+  const std::string path(names_.class_output), dense(names_.class_dense);
+  unit_ = graph_.add_unit(path, false);
+  x = chosen(x, 1, path);
+  if (!dense.empty()) {
+    if (names_.class_dropout) x = dropout(x, dense, 1);
+    x = linear(x, {dense, m_.hidden, m_.hidden});
+    x = apply(names_.class_relu ? Op::relu : Op::tanh, dense, {x}, attributes());
+    x = dropout(x, path, 1);
+  }
+  const int logits = linear(x, {path, m_.hidden, m_.classes, Side::whole, !dense.empty()});
+  Attributes a = attributes();
+  a.loss_by_operations = !training_.cross_entropy_fusion;
+  graph_.targets = input({training_.micro_batch});
+  graph_.loss = apply(Op::cross_entropy, path, {logits, graph_.targets}, a);
 }
 
 Graph build_graph(const Model& model, const Training& training) {

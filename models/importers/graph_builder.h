@@ -105,7 +105,10 @@ class GraphBuilder {
 
   // Of the probabilities or activations of the module at `path`.
   void set_dropout(Attributes& a, const std::string& path) const;
-  int dropout(int x, const std::string& module_path);
+  int dropout(int x, const std::string& module_path) { return dropout(x, module_path, sequence_); }
+
+  // Of so many rows of each sequence.
+  int dropout(int x, const std::string& module_path, int rows);
 
   // The decoder's blocks attend to all of the encoder's output.
   int decoder(int encoded);
@@ -203,8 +206,8 @@ class GraphBuilder {
   int activation(int x, const std::string& path);
   int mlp(int x);
 
-  // The head sees only `count` positions of each sequence.
-  int chosen(int x, int count);
+  // The head at `path` sees only `count` positions of each sequence.
+  int chosen(int x, int count, std::string_view path);
 
   // What a masked model does before its decoder: only the positions that are asked for.
   int masked_transform(int x);
@@ -212,6 +215,9 @@ class GraphBuilder {
 
   // Two logits per token: that the answer starts there, that it ends there.
   void question_answering_head(int x);
+
+  // Of the first token of a text (encoders), or its last. No rank has a share of the classes.
+  void classification_head(int x);
 
   const Model& m_;
   const Training& training_;

@@ -8,6 +8,7 @@
 #include "models/core/error.h"
 #include "models/importers/architecture.h"
 #include "models/importers/huggingface_decoders.h"
+#include "models/importers/huggingface_head.h"
 #include "models/importers/huggingface_rotary.h"
 
 namespace meshwright {
@@ -390,12 +391,9 @@ void check_t5(Fields& fields, const Model& model) {
                        : "true: the scale before a head of its own is not built; set it to false");
 }
 
-// Classes are counted, or named one by one; transformers has two where a file does neither.
 void read_vit(Fields& fields, Model& model) {
   read_image_sizes(fields, {"image_size", "patch_size", "num_channels"}, model);
-  const bool named = is_given(fields, "id2label");
-  model.vocabulary = named ? static_cast<std::int64_t>(fields.object("id2label").keys().size()) : 2;
-  if (is_given(fields, "num_labels")) model.vocabulary = fields.required<int>("num_labels");
+  model.vocabulary = classes_of(fields);
   if (model.vocabulary < 1 || model.vocabulary > most_classes)
     fields.fail(is_given(fields, "num_labels") ? "num_labels" : "id2label",
                 std::to_string(model.vocabulary) + " classes are out of range; use 1 to " +
@@ -410,17 +408,6 @@ void read_albert(Fields& fields, Model& model) {
     fields.fail("embedding_size", std::to_string(model.embedding) +
                                       " is out of range; use 1 to hidden_size " +
                                       std::to_string(model.hidden));
-}
-
-// `architectures` names the class that the file was saved from.
-void read_head(Fields& fields, Model& model) {
-  if (!is_given(fields, "architectures")) return;
-  for (const std::string& name : fields.required<std::vector<std::string>>("architectures"))
-    if (name.ends_with("ForQuestionAnswering")) {
-      if (model.has_decoder())
-        fields.fail("architectures", name + ": only the language model's head is built for it");
-      model.head = Head::qa;
-    }
 }
 
 // Of what a newer family needs, what there is no operation for.

@@ -8,6 +8,7 @@
 
 #include "models/core/error.h"
 #include "models/importers/architecture.h"
+#include "models/importers/huggingface_head.h"
 
 namespace meshwright {
 
@@ -166,8 +167,9 @@ void add_decoder_keys(const Model& model, json& config) {
   }
   if (model.architecture == Architecture::llama && model.local_window > 0) {
     config["model_type"] = "mistral";
-    config["architectures"] = {model.head == Head::qa ? "MistralForQuestionAnswering"
-                                                      : "MistralForCausalLM"};
+    config["architectures"] = {model.classifies_text()  ? "MistralForSequenceClassification"
+                               : model.head == Head::qa ? "MistralForQuestionAnswering"
+                                                        : "MistralForCausalLM"};
     config["sliding_window"] = model.local_window;
   }
 }
@@ -426,6 +428,7 @@ void add_own_keys(const Model& model, json& config) {
   } else if (model.token_types > 0) {
     config["type_vocab_size"] = model.token_types;
   }
+  if (model.classifies_text()) config["num_labels"] = model.classes;
   if (model.reads_images()) {
     config["image_size"] = model.image_size;
     config["patch_size"] = model.patch_size;
@@ -469,10 +472,7 @@ json huggingface_config(const Model& model) {
                           std::string(name_of(model.architecture)) +
                           " yet; known: " + list_of(known, "and"));
   }
-  const std::string_view name = model.head == Head::qa ? writer->reader : writer->generator;
-  if (name.empty())
-    throw NotSupportedYet("transformers has no question-answering head for " +
-                          std::string(name_of(model.architecture)));
+  const std::string name = class_of(writer->generator, writer->reader, model);
   json config = {{"architectures", {name}},
                  {"model_type", name_of(model.architecture)},
                  {"dtype", "float32"},
@@ -494,6 +494,7 @@ json huggingface_config(const Model& model) {
   add_own_keys(model, config);
   if (model.architecture >= Architecture::qwen2) add_keys_of_newer(model, config);
   add_decoder_keys(model, config);
+  if (model.pad_token >= 0) config["pad_token_id"] = model.pad_token;
   return config;
 }
 

@@ -122,6 +122,20 @@ void read_decoder_start(Fields& fields, std::string_view key, Model& model) {
                          std::to_string(model.vocabulary - 1));
 }
 
+void check_classifies(const Fields& fields, std::string_view key, const Model& model) {
+  if (model.has_decoder()) fields.fail(key, "only the language model's head is built for it");
+  if (model.experts > 0)
+    fields.fail(key,
+                "not supported yet: the class of a text from a model with experts, whose balancing "
+                "loss would count the padding; use a dense model");
+}
+
+void check_classes(const Fields& fields, std::string_view key, int classes) {
+  if (classes < 2 || classes > most_classes)
+    fields.fail(key, std::to_string(classes) + " classes are out of range; use 2 to " +
+                         std::to_string(most_classes));
+}
+
 bool is_given(Fields& fields, std::string_view key) {
   return !key.empty() && fields.has(key) && !fields.raw(key).is_null();
 }
@@ -196,12 +210,19 @@ Model read_model(Fields fields) {
   if (model.has_decoder()) read_decoder_start(fields, "decoder_start", model);
   if (fields.has("head") && model.head != Head::label && !model.has_decoder()) {
     const auto word = fields.required<std::string>("head");
-    model.head = static_cast<Head>(choose(fields, "head", "head", word, {"lm", "mlm", "qa"}));
+    model.head = static_cast<Head>(
+        choose(fields, "head", "head", word, {"lm", "mlm", "qa", "classification"}));
     const Head other = model.family == Family::bert ? Head::lm : Head::mlm;
     if (model.head == other)
-      fields.fail("head", model.family == Family::bert
-                              ? "bert sees both sides of a token; use 'mlm' or 'qa'"
-                              : "this family sees earlier tokens only; use 'lm' or 'qa'");
+      fields.fail("head",
+                  model.family == Family::bert
+                      ? "bert sees both sides of a token; use 'mlm', 'qa' or 'classification'"
+                      : "this family sees earlier tokens only; use 'lm', 'qa' or 'classification'");
+    if (model.classifies_text()) {
+      check_classifies(fields, "head", model);
+      model.classes = fields.required<int>("classes");
+      check_classes(fields, "classes", model.classes);
+    }
   }
   fields.done();
   return model;

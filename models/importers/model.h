@@ -75,13 +75,14 @@ enum class Architecture : std::uint8_t {
 };
 std::string_view name_of(Architecture architecture);  // as config.json has it
 
-enum class Head : std::uint8_t { lm, mlm, qa, label };  // label: the class of an image
+// label: one of some classes, of an image or of a text (`classification`).
+enum class Head : std::uint8_t { lm, mlm, qa, label };
 
 // An RMSNorm of all heads, or of each, before they are rotated; `turned`: of each, after that and
 // without weights, where there is a rotation.
 enum class QueryKeyNorm : std::uint8_t { none, rows, heads, turned };
 
-constexpr int most_classes = 1 << 16;  // of images: two bytes of a record (exec/data/images.h)
+constexpr int most_classes = 1 << 16;  // two bytes of an image's record (exec/data/images.h)
 
 struct Model {
   std::string name;  // for logs
@@ -90,7 +91,9 @@ struct Model {
   Head head = Head::lm;
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
   int embedding = 0;            // width of the token table and of the head; 0: hidden
-  std::int64_t vocabulary = 0;  // head label: classes
+  std::int64_t vocabulary = 0;  // of images: classes
+  int classes = 0;              // of texts, head label
+  int pad_token = -1;           // the same: what transformers looks for behind a text; -1: none
   int decoder_start = 0;        // seq2seq: the token that a decoder reads first
   int image_size = 0, patch_size = 0, channels = 0;  // of square images; 0: the model reads tokens
   bool gated_ffn = false;
@@ -168,6 +171,7 @@ struct Model {
 
   bool reads_images() const { return image_size > 0; }
   std::int64_t pixels() const { return std::int64_t{channels} * image_size * image_size; }
+  bool classifies_text() const { return head == Head::label && !reads_images(); }
   bool has_decoder() const { return family == Family::seq2seq; }
   bool is_causal() const {
     return family != Family::bert && family != Family::vit && !has_decoder();

@@ -146,6 +146,13 @@ void check_targets(const Fields& fields, const Job& job, const DataFiles& data) 
     fields.fail("files",
                 "hold tokens, not the answers that head 'qa' learns; without data it trains on "
                 "random ones");
+  const bool labelled = data.format == TokenFormat::labelled;
+  if (job.model.classifies_text() && !labelled)
+    fields.fail("format",
+                "is not 'labelled', which is what a model with head 'classification' learns; use "
+                "that");
+  if (labelled && !job.model.classifies_text())
+    fields.fail("format", "'labelled' is for models with head 'classification'");
   if (job.model.head != Head::mlm) {
     if (data.mask_token) fields.fail("mask_token", "only a model with head 'mlm' masks tokens");
   } else if (!data.mask_token) {
@@ -194,7 +201,9 @@ void check_documents(const Fields& fields, const Job& job, const DataFiles& data
 
 void check_pairs(Fields& fields, const Job& job, const DataFiles& data) {
   if (data.format != TokenFormat::pairs) {
-    for (const char* key : {"tokenizer", "template", "end_token"})
+    if (fields.has("tokenizer") && data.format != TokenFormat::labelled)
+      fields.fail("tokenizer", "goes with the formats 'pairs' and 'labelled' only");
+    for (const char* key : {"template", "end_token"})
       if (fields.has(key)) fields.fail(key, "goes with format 'pairs' only");
     return;
   }
@@ -244,10 +253,10 @@ Keys data_keys(DataFiles& data) {
       {"format", choice("format", token_format_names(), data.format), any, plain, "",
        "`bytes`: every byte is a token; `uint16`, `uint32`: little-endian, with llm.c's header or "
        "without; `meshwright tokenize` makes them of text; `megatron`: Megatron-LM's indexed "
-       "datasets, NAME for NAME.bin and NAME.idx; `pairs`: JSON lines of prompts and completions, "
-       "see below"},
+       "datasets, NAME for NAME.bin and NAME.idx; `pairs`: JSON lines of prompts and completions; "
+       "`labelled`: JSON lines of texts and their classes; see below"},
       {"tokenizer", Path{&data.tokenizer}, any, if_set, "every byte is a token",
-       "of `pairs`: the model's tokenizer.json"},
+       "of `pairs` and `labelled`: the model's tokenizer.json"},
       {"template", choice("template", chat_template_names(), data.chat_template), any, plain, "",
        "of `pairs`: how the turns of a conversation become text, see below; a prompt is a turn of "
        "`user`, a completion one of `assistant`"},

@@ -1,4 +1,4 @@
-// Masked language models and question answering train alike under all degrees.
+// Masked language models, question answering and classes of texts train alike under all degrees.
 #include "tests/agree/training.h"
 #include "tests/catch.h"
 #include "tests/exec/on_ranks.h"
@@ -29,6 +29,25 @@ TEST_CASE_ON_RANKS("the heads mlm and qa train alike under all degrees", "[agree
       plan.training.optimizer = OptimizerKind::sgd;
       plan.parallelism.sequence_parallel = one.degrees.tensor > 1;
       INFO("head " << static_cast<int>(head) << " " << describe(plan));
+      check_plan(model, plan, world);
+    }
+}
+
+// Three classes, which no number of ranks divides; what is dropped before the last product is the
+// same however sequences are cut into micro-batches.
+TEST_CASE_ON_RANKS("the classes of texts are learned alike under all degrees", "[agree][mpi]") {
+  World& world = test_world();
+  for (const char* family : {"gpt", "llama", "bert"})
+    for (const Case& one : cases) {
+      if (one.ranks != world.size()) continue;
+      Model model = eight_blocks(family);
+      model.head = Head::label;
+      model.classes = 3;
+      Plan plan = base_plan(model, one.degrees);
+      plan.training.optimizer = OptimizerKind::sgd;
+      plan.training.dropout = model.is_causal() ? 0 : 0.2;
+      plan.parallelism.sequence_parallel = one.degrees.tensor > 1;
+      INFO(family << " " << describe(plan));
       check_plan(model, plan, world);
     }
 }

@@ -79,9 +79,10 @@ TEST_CASE_ON_RANKS("other families train alike in layouts speed and memory", "[a
   if (test_world().size() == 1) return;
   std::vector<Model> models = other_models();
   for (const Head head :
-       {Head::mlm, Head::qa}) {  // masked positions; two logits, which none divides
+       {Head::mlm, Head::qa, Head::label}) {  // masked positions; logits that none divides
     models.push_back(eight_blocks("bert"));
     models.back().head = head;
+    models.back().classes = head == Head::label ? 3 : 0;
   }
   for (const Model& model : models) {
     std::vector<Plan> plans;

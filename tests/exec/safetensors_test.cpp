@@ -119,6 +119,8 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
     CHECK(back.vocabulary == model.vocabulary);
     CHECK(back.head_dim == model.head_dim);
     CHECK(back.head == model.head);
+    CHECK(back.classes == model.classes);
+    CHECK(back.pad_token == model.pad_token);
     CHECK(back.tied_embeddings == model.tied_embeddings);
     CHECK(back.biases == model.biases);
     CHECK(back.norm_bias == model.norm_bias);

@@ -12,10 +12,7 @@ namespace {
 LoaderOptions made_up_tokens(const Model& model, const Plan& plan) {
   LoaderOptions options;
   options.sequence_length = plan.training.sequence_length;
-  options.vocabulary = model.vocabulary;
-  options.pixels = model.pixels();
-  options.targets = targets_of(model);
-  options.start_token = model.decoder_start;
+  describe_model(model, options);
   options.predicted = plan.training.predicted_positions;
   options.packing = plan.training.packing;
   options.documents_per_row = plan.training.documents_per_row.value_or(1);

@@ -84,7 +84,9 @@ json draw_model(Draw& draw) {
     if (draw.chance(0.4)) model["expert_dropless"] = true;
     if (draw.chance(0.4)) model["router_aux_loss_coef"] = 0;
   }
-  if (family == "bert") model["head"] = draw.word({"mlm", "qa"});
+  if (family == "bert") model["head"] = draw.word({"mlm", "qa", "classification"});
+  if ((family == "gpt" || family == "llama") && draw.chance(0.1)) model["head"] = "classification";
+  if (model.value("head", "") == "classification") model["classes"] = draw.between(2, 1000);
   return model;
 }
 

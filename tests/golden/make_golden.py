@@ -11,7 +11,7 @@
     tensors.bin   float32, little-endian, row-major
 
 Tensors: `tokens` [b,s] (of images the pixels), `targets` [b,s] (or [b,p] masked, [b,2] question answering), `positions`
-[b,p] (masked only; of images the class token's, [b,1]), `decoder_tokens` [b,s] (seq2seq only), `logits` (rows of the targets; all rows for the others), `loss` (mean over all
+[b,p] (masked only; of images the class token's, of texts' classes that of the token which says it, [b,1]), `decoder_tokens` [b,s] (seq2seq only), `logits` (rows of the targets; all rows for the others), `loss` (mean over all
 targets, and the experts' balancing loss), `weight/<name>` and `gradient/<name>` of every parameter. Token ids, targets and positions
 are whole numbers stored as floats.
 
@@ -311,6 +311,28 @@ MODELS |= {
                                                "low_freq_factor": 1.0, "high_freq_factor": 1.0,
                                                "original_max_position_embeddings": 100}}, None),
 }
+# The class of a text: of a decoder's last token before the padding, or of an encoder's first.
+MODELS |= {
+    "gpt2-classes": ("GPT2ForSequenceClassification",
+                     MODELS["gpt2"][1] | {"architectures": ["GPT2ForSequenceClassification"],
+                                          "num_labels": 3, "pad_token_id": 0}, None),
+    "llama-classes": ("LlamaForSequenceClassification",
+                      LLAMA | {"architectures": ["LlamaForSequenceClassification"],
+                               "num_labels": 5, "pad_token_id": 0}, None),
+    "bert-classes": ("BertForSequenceClassification",
+                     BERT | {"architectures": ["BertForSequenceClassification"], "num_labels": 3},
+                     None),
+    "roberta-classes": ("RobertaForSequenceClassification",
+                        ROBERTA | {"architectures": ["RobertaForSequenceClassification"],
+                                   "num_labels": 4}, None),
+    "distilbert-classes": ("DistilBertForSequenceClassification",
+                           MODELS["distilbert"][1] | {
+                               "architectures": ["DistilBertForSequenceClassification"],
+                               "num_labels": 2}, None),
+    "albert-classes": ("AlbertForSequenceClassification",
+                       MODELS["albert"][1] | {"architectures": ["AlbertForSequenceClassification"],
+                                              "num_labels": 3}, None),
+}
 # How the published checkpoints name a layer's experts and their matrices.
 EXPERTS = {"MixtralForCausalLM": ("block_sparse_moe", "w1", "w3", "w2"),
            "Qwen3MoeForCausalLM": ("mlp", "gate_proj", "up_proj", "down_proj"),
@@ -445,6 +467,21 @@ def run_images(model, generator):
             "positions": torch.zeros(BATCH, 1), "logits": logits, "loss": loss}, loss
 
 
+def run_classes(model, tokens, generator):
+    """As `run`, for classes of texts. Where the model knows padding, that of the second row."""
+    config, first = model.config, model.config.model_type not in ("gpt2", "llama")
+    tokens = tokens.clone()
+    positions = torch.full((BATCH, 1), 0 if first else SEQUENCE - 1)
+    if not first:
+        tokens[1, SEQUENCE - PREDICTED:] = config.pad_token_id
+        positions[1] -= PREDICTED
+    labels = torch.randint(0, config.num_labels, (BATCH,), generator=generator)
+    logits = model(input_ids=tokens).logits
+    loss = torch.nn.functional.cross_entropy(logits, labels)
+    return {"tokens": tokens, "targets": labels.reshape(BATCH, 1), "positions": positions,
+            "logits": logits, "loss": loss}, loss
+
+
 def run(class_name, model, generator):
     """Inputs, logits and loss by the rules of the head, in the order of the targets."""
     if class_name.endswith("ImageClassification"):
@@ -452,6 +489,8 @@ def run(class_name, model, generator):
     text = draw(VOCABULARY, (BATCH, SEQUENCE + 1), generator)
     tokens = text[:, :-1]
     tensors = {"tokens": tokens}
+    if class_name.endswith("SequenceClassification"):
+        return run_classes(model, tokens, generator)
     if class_name.endswith("QuestionAnswering"):
         out = model(input_ids=tokens)
         logits = torch.stack([out.start_logits, out.end_logits], dim=-1)  # [b,s,2]

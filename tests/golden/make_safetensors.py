@@ -17,7 +17,7 @@ import make_golden
 NAMES = ["gpt2", "llama", "bert", "mixtral", "distilbert", "albert", "vit", "t5", "gpt_neo", "opt", "phi3",
          "gemma", "olmo2", "gpt_bigcode", "falcon", "falcon-40b", "nemotron", "gemma2",
          "qwen3_moe", "olmoe", "glm4_moe", "deepseek_v2", "deepseek_v3", "qwen2_moe", "granitemoe", "gpt_oss", "gemma3",
-         "llama4"]
+         "llama4", "gpt2-classes", "bert-classes"]
 
 
 def main():

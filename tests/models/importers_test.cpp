@@ -3,6 +3,8 @@
 
 #include "models/graph/experts.h"
 #include "models/graph/graph.h"
+#include "models/passes/split/pad_vocabulary.h"
+#include "models/passes/split/split_context.h"
 #include "tests/models/imported.h"
 #include "tests/test_folder.h"
 
@@ -293,6 +295,56 @@ TEST_CASE("masked and question-answering heads", "[models][importers]") {
   CHECK(load_model("roberta-base", source).positions == 512);
 }
 
+TEST_CASE("heads that say the class of a text", "[models][importers]") {
+  Model model = ours(
+      R"({"family": "gpt", "hidden": 64, "layers": 2, "heads": 4, "vocab": 100, "positions": 32,
+          "head": "classification", "classes": 100})");
+  CHECK(model.head == Head::label);
+  const Graph gpt = build_graph(model, training_of(2, 32));
+  CHECK(gpt.tensor(gpt.positions).type.shape == Shape{2, 1});
+  CHECK(gpt.tensor(gpt.targets).type.shape == Shape{2});
+  CHECK(gpt.units.back().path == "score");
+  CHECK(parameter(gpt, "score.weight").global_shape == Shape{100, 64});
+  CHECK_FALSE(has_parameter(gpt, "score.bias"));
+  // As many classes as tokens: the table is padded, the head is not.
+  Plan plan;
+  plan.training = training_of(2, 32);
+  const Graph padded = pad_vocabulary(gpt, plan);
+  CHECK(parameter(padded, "transformer.wte.weight").shape == Shape{128, 64});
+  CHECK(parameter(padded, "score.weight").shape == Shape{100, 64});
+  plan.parallelism.context = 2;
+  CHECK(message_of([&] { split_context(gpt, plan); }) ==
+        "/parallelism/context: heads mlm, qa and classification predict from positions chosen "
+        "anywhere in the sequence, of which a rank of a context group holds a part; use 1");
+
+  json config = config_of("bert-base");
+  config["architectures"] = {"BertForSequenceClassification"};
+  const Graph bert = build_graph(theirs(config), training_of(2, 32));
+  CHECK(parameter(bert, "bert.pooler.dense.weight").global_shape == Shape{768, 768});
+  CHECK(parameter(bert, "classifier.bias").global_shape == Shape{2});  // two unless it says more
+  config["id2label"] = {{"0", "no"}, {"1", "perhaps"}, {"2", "yes"}};
+  CHECK(theirs(config).classes == 3);
+  config["num_labels"] = 1;
+  CHECK(message_of([&] { theirs(config); }) ==
+        "config.json: /num_labels: 1 classes are out of range; use 2 to 65536");
+  config["num_labels"] = 4;
+  config["problem_type"] = "regression";
+  CHECK(message_of([&] { theirs(config); }) ==
+        "config.json: /problem_type: only classes are learned; set it to "
+        "'single_label_classification'");
+  config = config_of("gpt2");
+  config["architectures"] = {"GPT2ForSequenceClassification"};
+  config["pad_token_id"] = 50256;
+  CHECK(theirs(config).pad_token == 50256);
+  config["pad_token_id"] = 50257;
+  CHECK(message_of([&] { theirs(config); }) ==
+        "config.json: /pad_token_id: 50257 is not in the vocabulary; use 0 to 50256");
+  config = config_of("t5-small");
+  config["architectures"] = {"T5ForSequenceClassification"};
+  CHECK(message_of([&] { theirs(config); }) ==
+        "config.json: /architectures: only the language model's head is built for it");
+}
+
 TEST_CASE("our JSON and its defaults", "[models][importers]") {
   const Model gpt = ours(
       R"({"family": "gpt", "hidden": 64, "layers": 2, "heads": 4, "vocab": 100, "positions": 32})");
@@ -368,7 +420,16 @@ TEST_CASE("errors of our JSON", "[models][importers]") {
   CHECK(error(R"({"vocab": null})") ==
         "job.json: /model/vocab: missing; it is required (an integer)");
   CHECK(error(R"({"head": "mlm"})") ==
-        "job.json: /model/head: this family sees earlier tokens only; use 'lm' or 'qa'");
+        "job.json: /model/head: this family sees earlier tokens only; use 'lm', 'qa' or "
+        "'classification'");
+  CHECK(error(R"({"head": "classification"})") ==
+        "job.json: /model/classes: missing; it is required (an integer)");
+  CHECK(error(R"({"head": "classification", "classes": 1})") ==
+        "job.json: /model/classes: 1 classes are out of range; use 2 to 65536");
+  CHECK(error(R"({"classes": 3})").starts_with("job.json: /model/classes: unknown key; known: "));
+  CHECK(error(R"({"family": "mixtral", "experts": 4, "head": "classification", "classes": 3})") ==
+        "job.json: /model/head: not supported yet: the class of a text from a model with experts, "
+        "whose balancing loss would count the padding; use a dense model");
   CHECK(error(R"({"family": "bloom", "kv_heads": 2})") ==
         "job.json: /model/kv_heads: this family packs queries, keys and values by head; use 4 or "
         "leave it out");

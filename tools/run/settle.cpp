@@ -131,10 +131,7 @@ LoaderOptions loader_options(const Job& job) {
   LoaderOptions loader;
   loader.seed = training.seed;
   loader.sequence_length = training.sequence_length;
-  loader.vocabulary = job.model.vocabulary;
-  loader.pixels = job.model.pixels();
-  loader.targets = targets_of(job.model);
-  loader.start_token = job.model.decoder_start;
+  describe_model(job.model, loader);
   loader.predicted = training.predicted_positions;
   loader.packing = training.packing;
   loader.documents_per_row = training.documents_per_row.value_or(1);

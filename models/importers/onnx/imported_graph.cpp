@@ -92,6 +92,7 @@ class ImportedLayout {
     last_ = made_[static_cast<std::size_t>(index)] =
         graph_.output(graph_.add(operation.op, path, inputs, a));
     if (index + 1 < static_cast<int>(from_.operations.size())) return;
+    a.vocabulary = model_.vocabulary;
     graph_.targets = input({graph_.tensor(last_).type.shape[0]});
     graph_.loss = graph_.output(graph_.add(Op::cross_entropy, path, {last_, graph_.targets}, a));
   }

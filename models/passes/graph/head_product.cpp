@@ -13,4 +13,8 @@ int head_product(const Graph& graph, int logits) {
   return node;
 }
 
+bool is_over_vocabulary(const Node& node) {
+  return node.op == Op::cross_entropy && node.attributes.vocabulary > 0;
+}
+
 }  // namespace meshwright

@@ -41,7 +41,7 @@ Graph pad_vocabulary(Graph graph, const Plan& plan) {
   if (from == 0 || from == to) return graph;
   for (const Node& node : graph.nodes) {
     if (node.op == Op::embedding) pad(graph, node.inputs[1], from, to);
-    if (node.op != Op::cross_entropy) continue;
+    if (!is_over_vocabulary(node)) continue;
     const int product = head_product(graph, node.inputs[0]);
     MESHWRIGHT_CHECK(product >= 0, "logits are made by a node");
     const Node& head = graph.nodes[static_cast<std::size_t>(product)];

@@ -30,7 +30,7 @@ class Cutter {
   // The product whose outputs are the vocabulary's logits.
   bool is_head(const Node& node) const {
     for (const Node& user : whole_.nodes)
-      if (user.op == Op::cross_entropy) {
+      if (is_over_vocabulary(user)) {
         const int product = head_product(whole_, user.inputs[0]);
         if (product >= 0 && whole_.nodes[at(product)].outputs[0] == node.outputs[0]) return true;
       }
@@ -76,6 +76,7 @@ class HiddenSplitter : public Splitter {
   void split(const Node& node) override {
     switch (info(node.op).split) {
       case SplitRule::vocabulary:
+        if (is_whole_loss(node)) return split_choice(node);
         if (node.op == Op::cross_entropy) return split_cross_entropy(node);
         return set(node.outputs[0], look_up_columns(node), Held::columns);
       case SplitRule::linear:

@@ -60,6 +60,7 @@ class BlockSplitter : public Splitter {
   void split(const Node& node) override {
     switch (info(node.op).split) {
       case SplitRule::vocabulary:
+        if (is_whole_loss(node)) return keep_whole(node);
         return node.op == Op::embedding ? split_embedding(node) : split_cross_entropy(node);
       case SplitRule::linear:
         return split_linear(node);

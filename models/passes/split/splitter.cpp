@@ -3,15 +3,20 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/passes/graph/head_product.h"
 
 namespace meshwright {
 
 bool is_norm(Op op) { return op == Op::layer_norm || op == Op::rms_norm; }
 
+bool is_whole_loss(const Node& node) {
+  return node.op == Op::span_loss || (node.op == Op::cross_entropy && !is_over_vocabulary(node));
+}
+
 bool shares_columns(const Graph& whole, const Node& product, int degree) {
   const int output = product.outputs[0];
   for (const Node& user : whole.nodes)
-    if (user.op == Op::span_loss && user.inputs[0] == output) return false;
+    if (is_whole_loss(user) && user.inputs[0] == output) return false;
   return whole.tensor(output).type.shape[1] % degree == 0;
 }
 

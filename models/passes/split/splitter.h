@@ -11,8 +11,11 @@ namespace meshwright {
 
 bool is_norm(Op op);  // of whole rows
 
-// Whether the ranks of a tensor group can share the columns of a product's output out; the two
-// logits of an answer's span are needed whole.
+// A loss of which every rank has all logits: of an answer's span, and of a text's class.
+bool is_whole_loss(const Node& node);
+
+// Whether the ranks of a tensor group can share the columns of a product's output out; the logits
+// of such a loss are needed whole.
 bool shares_columns(const Graph& whole, const Node& product, int degree);
 
 class Splitter {

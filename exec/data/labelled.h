@@ -1,0 +1,54 @@
+// Texts and their classes: a file of JSON lines, each {"text": ..., "label": number}; other
+// keys are passed over. All of a file is tokenized when it is opened, and kept.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace meshwright {
+
+class Tokenizer;
+
+struct LabelledText {
+  std::string tokenizer;    // a tokenizer.json; empty: every byte is a token
+  std::int64_t length = 0;  // tokens of a row: longer texts are cut there
+  std::int64_t vocabulary = 0, classes = 0;
+  bool pads = false;  // shorter texts are padded with token 0; else they are refused
+};
+
+class LabelledFile {
+ public:
+  std::int64_t size() const { return static_cast<std::int64_t>(labels_.size()); }
+  // The row of a text, padded, and its label behind it. Returns how many of the tokens are its own.
+  std::int64_t read(std::int64_t text, std::span<std::int32_t> row_and_label) const;
+  // What was cut; empty: nothing.
+  std::string remark() const;
+
+ private:
+  friend class LabelledReader;
+
+  std::vector<std::int32_t> tokens_;    // of all texts, one after the other
+  std::vector<std::int64_t> first_{0};  // per text, and the end
+  std::vector<std::int32_t> labels_;
+  std::int64_t cut_ = 0, longest_ = 0, length_ = 0;
+};
+
+class LabelledReader {
+ public:
+  explicit LabelledReader(const LabelledText& text);
+  ~LabelledReader();
+
+  // InputError that names the file and the line.
+  LabelledFile read(const std::string& path);
+
+ private:
+  void add(LabelledFile& file, const std::string& line);
+
+  LabelledText text_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+}  // namespace meshwright
