@@ -11,6 +11,7 @@
 #include "exec/checkpoint/resume.h"
 #include "exec/runtime/initial.h"
 #include "models/core/error.h"
+#include "models/importers/architecture.h"
 #include "models/importers/huggingface_config.h"
 #include "models/passes/graph/add_adapters.h"
 #include "tools/commands/commands.h"
@@ -164,6 +165,27 @@ namespace {
 
 bool is_adapter(const std::string& source) { return fs::exists(source + adapter_config_file); }
 
+// Those with which training begins.
+std::function<std::vector<float>()> initial_values(const Parameter& parameter, std::uint64_t seed) {
+  return [&parameter, seed] {
+    std::vector<float> values(static_cast<std::size_t>(parameter.global_shape.elements()));
+    fill_initial(parameter, {seed}, 0, parameter.global_shape.elements(), values.data());
+    return values;
+  };
+}
+
+// Of a head that says classes, what the file of a model without it lacks.
+MadeParameters made_head(const Job& job, const JobParameters& parameters, const Safetensors& from) {
+  MadeParameters made;
+  if (!job.model.classifies_text()) return made;
+  const ArchitectureInfo& names = info(job.model.architecture);
+  for (const auto& [name, parameter] : parameters.whole)
+    for (const std::string_view module : {names.class_dense, names.class_output})
+      if (!module.empty() && name.starts_with(std::string(module) + ".") && from.find(name).empty())
+        made[name] = initial_values(parameter, job.plan.training.seed);
+  return made;
+}
+
 // The adapter's values: those of `source`, or those with which training begins.
 MadeParameters made_adapters(const Job& job, const JobParameters& parameters,
                              const std::string& source) {
@@ -171,11 +193,7 @@ MadeParameters made_adapters(const Job& job, const JobParameters& parameters,
   if (parameters.adapters.empty()) return made;
   if (source.empty()) {
     for (const auto& [name, shape] : parameters.of_adapters())
-      made[name] = [&parameter = parameters.whole.at(name), seed = job.plan.training.seed] {
-        std::vector<float> values(static_cast<std::size_t>(parameter.global_shape.elements()));
-        fill_initial(parameter, {seed}, 0, parameter.global_shape.elements(), values.data());
-        return values;
-      };
+      made[name] = initial_values(parameters.whole.at(name), job.plan.training.seed);
     return made;
   }
   check_peft_config(source + adapter_config_file, *job.plan.training.lora);
@@ -213,8 +231,9 @@ int run_import_weights(const Options& options) {
   const JobParameters all = parameters_of(job);
   const std::map<std::string, Shape>& parameters = all.shapes;
   const Safetensors from(source);
-  const MadeParameters made =
-      made_adapters(job, all, has_adapter ? options.from.back() : std::string());
+  const MadeParameters head = made_head(job, all, from);
+  MadeParameters made = made_adapters(job, all, has_adapter ? options.from.back() : std::string());
+  made.insert(head.begin(), head.end());
   const FolderLock lock(job.checkpoint->folder);
   check_checkpoint_folder(job, false);
   std::vector<std::string> unused;
@@ -226,6 +245,8 @@ int run_import_weights(const Options& options) {
     const std::string what = error.what();
     throw InputError(what.starts_with("has no ") ? source + ": " + what : what);
   }
+  for (const auto& [name, values] : head)
+    print_to(stderr, "{} has no {}; it begins with random values\n", source, name);
   print(options,
         {{"checkpoint", step_folder(job.checkpoint->folder, 0)},
          {"from", source},
@@ -263,6 +284,6 @@ const Command import_weights_command = {
     "Makes the job's first checkpoint (step 0, weights only); `train --resume` begins with it. Of "
     "a "
     "job with `training.lora` adapters begin as in a new run, or as a second `--from` has them: a "
-    "folder that peft wrote."};
+    "folder that peft wrote. Of a head `classification` what the file lacks begins so too."};
 
 }  // namespace meshwright
