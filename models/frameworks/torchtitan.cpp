@@ -59,12 +59,14 @@ constexpr Limit own[] = {
     {"model", "has Llama models without biases and with a head of its own",
      [](const Plan&, const Model& m) { return is_llama_of_torchtitan(m); }, nullptr},
     {"parallelism.schedule",
-     "has 1F1B, GPipe, Interleaved1F1B and, where nothing is sharded, InterleavedZeroBubble and "
-     "ZBVZeroBubble",
+     "has 1F1B, GPipe, Interleaved1F1B and, where nothing is sharded, InterleavedZeroBubble, "
+     "ZBVZeroBubble and, from 2 micro-batches for each stage on, DualPipeV",
      [](const Plan& p, const Model&) {
        const ScheduleKind schedule = p.parallelism.schedule;
        const bool splits = schedule == ScheduleKind::interleaved_zero_bubble ||
-                           schedule == ScheduleKind::zero_bubble_v;
+                           schedule == ScheduleKind::zero_bubble_v ||
+                           (schedule == ScheduleKind::dualpipe_v &&
+                            p.micro_batches() >= 2 * p.parallelism.pipeline);
        return schedule == ScheduleKind::one_f_one_b || schedule == ScheduleKind::gpipe ||
               schedule == ScheduleKind::interleaved || (splits && replicas_of(p) == 1);
      },

@@ -14,16 +14,18 @@ enum class ScheduleKind : std::uint8_t {
   interleaved,
   zero_bubble,
   zero_bubble_v,
-  interleaved_zero_bubble
+  interleaved_zero_bubble,
+  dualpipe_v
 };
 
 struct ScheduleInfo;
 using Schedule = const ScheduleInfo&();
 Schedule gpipe_schedule, one_f_one_b_schedule, interleaved_schedule, zero_bubble_schedule,
-    zero_bubble_v_schedule, interleaved_zero_bubble_schedule;
+    zero_bubble_v_schedule, interleaved_zero_bubble_schedule, dualpipe_v_schedule;
 // In the order of the enumerators.
 inline constexpr Schedule* all_schedules[] = {
     gpipe_schedule,       one_f_one_b_schedule,   interleaved_schedule,
-    zero_bubble_schedule, zero_bubble_v_schedule, interleaved_zero_bubble_schedule};
+    zero_bubble_schedule, zero_bubble_v_schedule, interleaved_zero_bubble_schedule,
+    dualpipe_v_schedule};
 
 }  // namespace meshwright

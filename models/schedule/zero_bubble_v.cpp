@@ -1,51 +1,20 @@
 // ZB-V (Qi et al., "Zero Bubble Pipeline Parallelism", 2023, section 6): two chunks for each stage,
-// which micro-batches pass there and back. The last stage has the middle of the model, the first
-// one its beginning and its end, so a backward begins where its forward ends, without a way to go.
-// With equal stages whose forward, backward and weights' gradients take as long as each other,
-// there is no bubble from 2 p - 1 micro-batches on but for the p - 1 forwards until the last stage
-// has something to do. A stage holds up to 2 p half micro-batches, as many as the first one of
-// 1F1B.
+// which micro-batches pass there and back. With equal stages whose forward, backward and weights'
+// gradients take as long as each other, there is no bubble from 2 p - 1 micro-batches on but for
+// the p - 1 forwards until the last stage has something to do. A stage holds up to 2 p half
+// micro-batches, as many as the first one of 1F1B.
 #include <algorithm>
-#include <array>
 
-#include "models/core/error.h"
-#include "models/schedule/schedule.h"
+#include "models/schedule/vee.h"
 
 namespace meshwright {
 
 namespace {
 
-constexpr int there = 0, back = 1;  // the chunks
-
-// Appends tasks, each with the next micro-batch of its kind and chunk. What is beyond those that
-// there are is left out.
-class Writer {
- public:
-  Writer(int first, int end, StageOrder& order) : first_(first), end_(end), order_(order) {}
-
-  void forward(int chunk) { add(TaskKind::forward, chunk); }
-  void backward(int chunk) { add(TaskKind::backward, chunk); }
-  void weights(int chunk) { add(TaskKind::weights, chunk); }
-  void both(int chunk) { backward(chunk), weights(chunk); }
-  int count(TaskKind kind, int chunk) const { return counts_[at(kind)][at(chunk)]; }
-
- private:
-  static std::size_t at(TaskKind kind) { return static_cast<std::size_t>(kind); }
-  static std::size_t at(int chunk) { return static_cast<std::size_t>(chunk); }
-  void add(TaskKind kind, int chunk) {
-    const int micro_batch = first_ + counts_[at(kind)][at(chunk)]++;
-    if (micro_batch < end_) order_.push_back({kind, chunk, micro_batch});
-  }
-
-  const int first_, end_;
-  StageOrder& order_;
-  std::array<std::array<int, 2>, 3> counts_{};
-};
-
-// Micro-batches [first, end). `after`: stages from this one to the last, and it.
-void write_round(int stages, int stage, int first, int end, StageOrder& order) {
-  Writer write(first, end, order);
-  const int after = stages - stage, most = std::max(end - first, 2 * stages - 1);
+void write_zero_bubble_v(int stages, int stage, int micro_batches, VeeWriter& write) {
+  using namespace vee;
+  // `after`: stages from this one to the last, and it.
+  const int after = stages - stage, most = std::max(micro_batches, 2 * stages - 1);
   const auto forwards = [&](int chunk) { return write.count(TaskKind::forward, chunk); };
   // Until the first one comes back.
   for (int i = 0; i < 2 * after - 1; ++i) write.forward(there);
@@ -66,22 +35,8 @@ void write_round(int stages, int stage, int first, int end, StageOrder& order) {
       write.weights(chunk);
 }
 
-// A bound that is lower than what it has in flight leaves rounds, one after another.
 StageOrder zero_bubble_v(PipelineShape shape, int stage) {
-  StageOrder order;
-  if (shape.chunks == 1) {
-    MESHWRIGHT_CHECK(shape.stages == 1, "zero_bubble_v has two chunks for each stage");
-    for (int m = 0; m < shape.micro_batches; ++m)
-      for (const TaskKind kind : {TaskKind::forward, TaskKind::backward, TaskKind::weights})
-        order.push_back({kind, 0, m});
-    return order;
-  }
-  MESHWRIGHT_CHECK(shape.chunks == 2, "zero_bubble_v has two chunks for each stage");
-  const bool bound = shape.active_microbatches > 0 && shape.active_microbatches < 2 * shape.stages;
-  const int round = bound ? shape.active_microbatches : shape.micro_batches;
-  for (int first = 0; first < shape.micro_batches; first += round)
-    write_round(shape.stages, stage, first, std::min(first + round, shape.micro_batches), order);
-  return order;
+  return vee_order(shape, stage, write_zero_bubble_v);
 }
 
 }  // namespace

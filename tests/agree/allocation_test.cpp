@@ -40,6 +40,7 @@ constexpr Variant variants[] = {
     {{2, 1, 1}, zero_bubble},
     {{2, 1, 1, 4, 0, 2}, zero_bubble_v},
     {{2, 1, 1, 4, 0, 2}, interleaved_zero_bubble},
+    {{2, 1, 1, 4, 0, 2}, dualpipe_v},
     {{1, 2, 1}, rows},
     {{1, 2, 1}, all_of<own_batches, layout_of<TensorLayout::memory>>},
     {{1, 1, 2}, half},

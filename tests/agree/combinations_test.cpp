@@ -59,9 +59,10 @@ void draw_degrees(Draw& draw, int ranks, Plan& plan) {
 void draw_parallelism(Draw& draw, bool experts, Plan& plan) {
   Parallelism& p = plan.parallelism;
   if (p.pipeline > 1) {
-    p.schedule = draw.of({ScheduleKind::one_f_one_b, ScheduleKind::one_f_one_b, ScheduleKind::gpipe,
-                          ScheduleKind::interleaved, ScheduleKind::zero_bubble,
-                          ScheduleKind::zero_bubble_v, ScheduleKind::interleaved_zero_bubble});
+    p.schedule =
+        draw.of({ScheduleKind::one_f_one_b, ScheduleKind::one_f_one_b, ScheduleKind::gpipe,
+                 ScheduleKind::interleaved, ScheduleKind::zero_bubble, ScheduleKind::zero_bubble_v,
+                 ScheduleKind::interleaved_zero_bubble, ScheduleKind::dualpipe_v});
     if (schedule_info(p.schedule).most_chunks > 1) p.virtual_stages = 2;
     if (draw.rarely()) few_active(plan);
   }

@@ -30,6 +30,7 @@ constexpr Variant expert_variants[] = {
     {{}, experts_again},
     {{2, 1, 1}, nothing},
     {{2, 1, 1, 4, 0, 2}, nothing},
+    {{2, 1, 1, 4, 0, 2}, dualpipe_v},
     {{1, 1, 2, 4, 3}, nothing},
     {{1, 1, 2}, experts<2>},
     {{1, 1, 2}, all_of<experts<2>, nothing_overlaps>},
@@ -59,6 +60,7 @@ constexpr Variant expert_variants[] = {
     {{2, 1, 2}, all_of<experts<2>, zero_bubble>},
     {{2, 1, 2, 4, 3}, experts<2>},
     {{2, 1, 2, 4, 0, 2}, experts<2>},
+    {{2, 1, 2, 4, 0, 2}, all_of<experts<2>, dualpipe_v>},
 };
 
 // A tensor group has the columns of every expert.
@@ -74,6 +76,7 @@ constexpr Variant cut_variants[] = {
     {{2, 2, 1}, nothing},
     {{2, 2, 1, 4, 0, 2}, rows},
     {{2, 2, 1}, all_of<rows, zero_bubble>},
+    {{2, 2, 1, 4, 0, 2}, all_of<rows, dualpipe_v>},
     {{1, 2, 2}, experts<2>},
     {{1, 2, 2}, all_of<experts<2>, rows>},
     {{1, 2, 2, 4, 1}, all_of<experts<2>, rows>},

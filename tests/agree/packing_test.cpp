@@ -27,6 +27,7 @@ constexpr Variant packed_variants[] = {
     {{2, 1, 1}, all_of<packs, full>},
     {{2, 1, 1, 4, 0, 2}, packs},
     {{2, 1, 1, 4, 0, 2}, all_of<packs, zero_bubble_v, full>},
+    {{2, 1, 1, 4, 0, 2}, all_of<packs, dualpipe_v>},
     {{1, 2, 1}, packs},
     {{1, 2, 1}, all_of<packs, rows, full, pruned>},
     {{1, 2, 1}, all_of<packs, eager, unfused>},

@@ -37,6 +37,7 @@ inline void interleaved_zero_bubble(Plan& plan) {
   plan.parallelism.schedule = ScheduleKind::interleaved_zero_bubble;
 }
 inline void zero_bubble_v(Plan& plan) { plan.parallelism.schedule = ScheduleKind::zero_bubble_v; }
+inline void dualpipe_v(Plan& plan) { plan.parallelism.schedule = ScheduleKind::dualpipe_v; }
 inline void gathers(Plan& plan) { plan.parallelism.context_exchange = ContextExchange::all_gather; }
 inline void heads_exchanged(Plan& plan) {
   plan.parallelism.context_exchange = ContextExchange::all_to_all;

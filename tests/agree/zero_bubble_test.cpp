@@ -80,15 +80,16 @@ constexpr Variant vee_variants[] = {
 
 }  // namespace
 
-TEST_CASE_ON_RANKS("zero_bubble_v trains like one process", "[agree][mpi]") {
-  for_each_variant(vee_variants, test_world(), [&](const Model& model, Plan plan) {
-    zero_bubble_v(plan);
-    check_plan(model, plan, test_world());
-  });
+TEST_CASE_ON_RANKS("schedules there and back train like one process", "[agree][mpi]") {
+  for (const Change schedule : {Change(zero_bubble_v), Change(dualpipe_v)})
+    for_each_variant(vee_variants, test_world(), [&](const Model& model, Plan plan) {
+      schedule(plan);
+      check_plan(model, plan, test_world());
+    });
 }
 
 // Where no gradient is summed over stages.
-TEST_CASE_ON_RANKS("zero_bubble_v trains bit for bit like interleaved", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("schedules there and back train bit for bit like interleaved", "[agree][mpi]") {
   World& world = test_world();
   if (world.size() == 1) return;
   Model model = eight_blocks("llama");
@@ -96,10 +97,13 @@ TEST_CASE_ON_RANKS("zero_bubble_v trains bit for bit like interleaved", "[agree]
   Plan plan = base_plan(model, {world.size(), 1, 1, 8, 0, 2});
   plan.training.micro_batch = 1;
   const Trained whole = train(model, plan, world);
-  zero_bubble_v(plan);
-  const Trained split = train(model, plan, world);
-  CHECK(split.losses == whole.losses);
-  if (world.rank() == 0) CHECK(split.hash == whole.hash);
+  for (const Change schedule : {Change(zero_bubble_v), Change(dualpipe_v)}) {
+    schedule(plan);
+    INFO(describe(plan));
+    const Trained split = train(model, plan, world);
+    CHECK(split.losses == whole.losses);
+    if (world.rank() == 0) CHECK(split.hash == whole.hash);
+  }
 }
 
 namespace {

@@ -181,8 +181,9 @@ json draw_parallelism(Draw& draw, const json& model, int ranks) {
     p["expert"] = draw.divisor_of(std::gcd(data, model["experts"].get<int>()));
   if (pipeline > 1) {
     p["schedule"] = draw.word({"gpipe", "1f1b", "1f1b", "interleaved", "zero_bubble",
-                               "zero_bubble_v", "interleaved_zero_bubble"});
-    if (p["schedule"] == "zero_bubble_v") p["virtual_stages"] = draw.chance(0.9) ? 2 : 1;
+                               "zero_bubble_v", "interleaved_zero_bubble", "dualpipe_v"});
+    if (p["schedule"] == "zero_bubble_v" || p["schedule"] == "dualpipe_v")
+      p["virtual_stages"] = draw.chance(0.9) ? 2 : 1;
     if (p["schedule"] == "interleaved" || p["schedule"] == "interleaved_zero_bubble")
       p["virtual_stages"] = std::max(1, draw.between(1, std::max(1, (layers + 2) / pipeline)));
   }

@@ -137,6 +137,22 @@ TEST_CASE("a plan as torchtitan's TOML", "[interop]") {
   has("fsdp_reshard_after_forward = \"always\"");
 }
 
+TEST_CASE("torchtitan's DualPipeV takes two micro-batches for each stage", "[interop]") {
+  json job = cut_job;
+  job["parallelism"] = {
+      {"tensor", 8}, {"pipeline", 2}, {"schedule", "dualpipe_v"}, {"virtual_stages", 2}};
+  const auto text = [&](int batch) {
+    job["training"]["global_batch"] = batch;
+    return exported_text(job, Framework::torchtitan, 2, "torchtitan.toml");
+  };
+  const std::string toml = text(4);
+  CHECK(toml.find("pipeline_parallel_schedule = \"DualPipeV\"") != std::string::npos);
+  const json back = imported(toml)["parallelism"];
+  CHECK(back["schedule"] == "dualpipe_v");
+  CHECK(back["virtual_stages"] == 2);
+  CHECK(text(3).find("pipeline_parallel_schedule = \"1F1B\"") != std::string::npos);
+}
+
 TEST_CASE("a plan as a recipe of torchtitan 0.3", "[interop]") {
   const std::string text = exported_text(cut_job, Framework::torchtitan, 2, "meshwright_recipe.py");
   CHECK(

@@ -1,6 +1,7 @@
 // docs/job-file.md against the rows of models/job/keys.h, and against the reader: each key is read,
 // each word of its list is understood and comes back, a number outside its range is refused, and a
 // job without the key gets the default that the page names.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -14,6 +15,7 @@
 
 #include "models/job/job.h"
 #include "models/job/keys.h"
+#include "models/schedule/schedule.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/models/job_lookup.h"
@@ -35,6 +37,13 @@ std::vector<std::string> split(const std::string& text, const std::string& separ
     parts.push_back(text.substr(begin, at - begin));
   parts.push_back(text.substr(begin));
   return parts;
+}
+
+bool takes_two_chunks(const std::string& word) {
+  const auto is_it = [&](const ScheduleInfo& each) {
+    return each.name == word && each.most_chunks >= 2;
+  };
+  return std::ranges::any_of(schedule_kinds(), is_it);
 }
 
 std::string without(std::string text, const std::string& characters) {
@@ -197,8 +206,7 @@ TEST_CASE("each word of the documentation is understood, and no other", "[models
         if (word == "group_N") word = "group_3";
         json job = base_job();
         job[section][row.key] = word;
-        if (word == "interleaved" || word == "zero_bubble_v" || word == "interleaved_zero_bubble")
-          job["parallelism"]["virtual_stages"] = 2;
+        if (takes_two_chunks(word)) job["parallelism"]["virtual_stages"] = 2;
         if (word == "whole") job["parallelism"]["zero_stage"] = 1;
         if (word == "fp8" || word == "flash3" || word == "cudnn")
           job["cluster"]["machine"] = "p5.48xlarge";
@@ -356,7 +364,7 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
   const auto cut = [](const std::string& key, const json& value) {
     json job = base_job();
     job["parallelism"][key] = value;
-    if (value == "interleaved" || value == "zero_bubble_v" || value == "interleaved_zero_bubble")
+    if (value.is_string() && takes_two_chunks(value.get<std::string>()))
       job["parallelism"]["virtual_stages"] = 2;
     if (value == "whole") job["parallelism"]["zero_stage"] = 1;
     return read(job).plan.parallelism;
@@ -368,6 +376,7 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
   CHECK(cut("schedule", "zero_bubble_v").schedule == ScheduleKind::zero_bubble_v);
   CHECK(cut("schedule", "interleaved_zero_bubble").schedule ==
         ScheduleKind::interleaved_zero_bubble);
+  CHECK(cut("schedule", "dualpipe_v").schedule == ScheduleKind::dualpipe_v);
   CHECK(cut("tensor_layout", "speed").tensor_layout == TensorLayout::speed);
   CHECK(cut("tensor_layout", "memory").tensor_layout == TensorLayout::memory);
   CHECK(cut("tensor_batch", "own").tensor_batch_own);

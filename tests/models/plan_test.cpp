@@ -102,6 +102,10 @@ TEST_CASE("rules about the pipeline", "[models][plan]") {
         "/parallelism/virtual_stages: 3 needs schedule 'interleaved' or 'interleaved_zero_bubble', "
         "found '1f1b'; use virtual_stages 1 or that schedule");
   CHECK(refused(CHANGE(p.schedule = ScheduleKind::zero_bubble_v, p.virtual_stages = 2)) == "");
+  CHECK(refused(CHANGE(p.schedule = ScheduleKind::dualpipe_v, p.virtual_stages = 2)) == "");
+  CHECK(refused(CHANGE(p.schedule = ScheduleKind::dualpipe_v)) ==
+        "/parallelism/virtual_stages: schedule 'dualpipe_v' needs 2 for each stage, found 1; use "
+        "virtual_stages 2");
   CHECK(refused(CHANGE(p.schedule = ScheduleKind::zero_bubble_v)) ==
         "/parallelism/virtual_stages: schedule 'zero_bubble_v' needs 2 for each stage, found 1; "
         "use virtual_stages 2");

@@ -143,6 +143,8 @@ int most_alive(ScheduleKind kind, PipelineShape shape, int stage) {
       return std::min(shape.stages, all);
     case ScheduleKind::zero_bubble_v:
       return std::min(2 * shape.stages, all);
+    case ScheduleKind::dualpipe_v:
+      return std::min(2 * shape.stages + 1, all);
     case ScheduleKind::interleaved_zero_bubble:
       if (active > 0) return all;
       return std::min(2 * below + (shape.chunks - 1) * shape.stages + 1 + stage, all);
@@ -314,6 +316,42 @@ TEST_CASE("zero_bubble_v waits for nothing but the first forwards", "[models][sc
     const PipelineShape shape{4, 2, 16, 0};
     const auto order = schedule_info(ScheduleKind::zero_bubble_v).order(shape, stage);
     CHECK(walk(order, shape, true).pairs == 2 * 4);
+  }
+}
+
+TEST_CASE("dualpipe_v runs in the published order", "[models][schedule]") {
+  // DeepSeek's steps for two stages and four micro-batches: forwards of chunk 0 until chunk 1 has
+  // one, backwards split in the ramp alone, weight gradients of the later half put off to the end.
+  const auto order = [](int stage) {
+    return text(schedule_info(ScheduleKind::dualpipe_v).order({2, 2, 4, 0}, stage));
+  };
+  CHECK(order(0) ==
+        "F0 F1 F2 F0'1 B0'1 W0'1 F1'1 F3 B1'1 W1'1 F2'1 B0 W0 B2'1 W2'1 F3'1 B1 W1 B3'1 W3'1 B2 W2 "
+        "B3 W3");
+  CHECK(order(1) ==
+        "F0 F0'1 F1 F1'1 F2 B0'1 W0'1 F2'1 B0 W0 F3 B1'1 W1'1 F3'1 B1 W1 B2'1 W2'1 B2 W2 B3'1 B3 "
+        "W3'1 W3");
+}
+
+TEST_CASE("dualpipe_v idles as its tasks after each other make it", "[models][schedule]") {
+  // Published is (p - 1)(F&B + B - 3W) with F&B = f + b + w of a forward and a backward that begin
+  // and end together and B = b + w: (p - 1)(f + 2 b - w). Tasks after each other hand their results
+  // on as soon as they have them, which saves b between two stages.
+  for (int p = 1; p <= 8; ++p)
+    for (int m : {2 * p, 2 * p + 1, 3 * p + 1, 40})
+      for (const Times t : {Times{1, 1, 1}, Times{2, 2, 1}, Times{3, 2, 1}, Times{5, 4, 3}}) {
+        INFO("p=" << p << " m=" << m << " f=" << t.forward << " b=" << t.backward
+                  << " w=" << t.weights);
+        const int chunks = p == 1 ? 1 : 2;
+        CHECK(makespan(ScheduleKind::dualpipe_v, {p, chunks, m, 0}, t) ==
+              chunks * m * (t.forward + t.backward + t.weights) +
+                  (p - 1) * (t.forward + t.backward - t.weights));
+      }
+  // As published, one half micro-batch more than 1f1b and zero_bubble_v.
+  for (int stage = 0; stage < 4; ++stage) {
+    const PipelineShape shape{4, 2, 16, 0};
+    CHECK(walk(schedule_info(ScheduleKind::dualpipe_v).order(shape, stage), shape, true).pairs ==
+          2 * 4 + 1);
   }
 }
 

@@ -46,8 +46,8 @@ inline std::vector<PlanCase> plans_for(int ranks) {
         for (const Kind kind :
              {Kind{ScheduleKind::gpipe, 1}, Kind{ScheduleKind::one_f_one_b, 1},
               Kind{ScheduleKind::interleaved, 2}, Kind{ScheduleKind::zero_bubble, 1},
-              Kind{ScheduleKind::zero_bubble_v, 2},
-              Kind{ScheduleKind::interleaved_zero_bubble, 2}}) {
+              Kind{ScheduleKind::zero_bubble_v, 2}, Kind{ScheduleKind::interleaved_zero_bubble, 2},
+              Kind{ScheduleKind::dualpipe_v, 2}}) {
           const bool splits = schedule_info(kind.schedule).splits_backwards;
           if (splits && zero > 1) continue;
           if (ranks % (pipeline * tensor) != 0) continue;

@@ -173,7 +173,7 @@ TEST_CASE("equal stages with free communication idle as the formulas say", "[rep
     for (const int m : {1, 2, 4, 16})
       for (const ScheduleKind schedule :
            {ScheduleKind::one_f_one_b, ScheduleKind::zero_bubble, ScheduleKind::zero_bubble_v,
-            ScheduleKind::interleaved_zero_bubble}) {
+            ScheduleKind::interleaved_zero_bubble, ScheduleKind::dualpipe_v}) {
         INFO("p " << p << " m " << m);
         const bool splits = schedule_info(schedule).splits_backwards;
         const bool turns = schedule_info(schedule).most_chunks > 1;

@@ -75,7 +75,8 @@ constexpr ScheduleName schedules[] = {{"1F1B", "1f1b"},
                                       {"GPipe", "gpipe"},
                                       {"Interleaved1F1B", "interleaved", 2},
                                       {"InterleavedZeroBubble", "interleaved_zero_bubble", 2},
-                                      {"ZBVZeroBubble", "zero_bubble_v", 2}};
+                                      {"ZBVZeroBubble", "zero_bubble_v", 2},
+                                      {"DualPipeV", "dualpipe_v", 2}};
 
 const ScheduleName* named(std::string_view word) {
   const auto lower = [](char c) {
@@ -104,8 +105,8 @@ void read_stages(Settings& from, JobDraft& to) {
   if (name == nullptr)
     from.fail("parallelism.pipeline_parallel_schedule",
               "schedule '" + word +
-                  "' is not built; 1F1B, GPipe, Interleaved1F1B, InterleavedZeroBubble and "
-                  "ZBVZeroBubble are");
+                  "' is not built; 1F1B, GPipe, Interleaved1F1B, InterleavedZeroBubble, "
+                  "ZBVZeroBubble and DualPipeV are");
   to.set("parallelism.schedule", std::string(name->ours));
   if (given != nullptr && given->value.is_array())
     return set_parts(read_parts(from, *given), pipeline, from, to);
