@@ -8,6 +8,7 @@
 #include "models/core/error.h"
 #include "sim/planner/cluster_search.h"
 #include "sim/planner/pareto.h"
+#include "sim/planner/rejections.h"
 #include "sim/predict/goodput.h"
 
 namespace meshwright {
@@ -190,7 +191,7 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   }
   result.plans = plans;
   mark_pareto(result.plans);
-  result.rejected = sorted(reasons, result.closest_miss);
+  result.rejected = sorted(with_ranges(reasons), result.closest_miss);
   if (result.candidates_simulated > 0) result.closest_miss.reset();  // something fits
   result.search_wall_s = std::chrono::duration<double>(Clock::now() - begin).count();
   return result;

@@ -6,12 +6,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "models/job/job.h"
+#include "sim/planner/rejections.h"
 
 namespace meshwright {
 
@@ -43,8 +42,6 @@ struct Candidate {
     return {pipeline, virtual_stages, schedule_info(schedule).stage_shape};
   }
 };
-
-using Rejections = std::map<std::string, std::int64_t>;  // reason -> combinations
 
 // Schedule and chunks per stage; what is sharded over how many, and when it is reduced and
 // gathered; what is recomputed or moved away.
