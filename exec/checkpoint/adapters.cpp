@@ -17,6 +17,8 @@ namespace meshwright {
 
 namespace {
 
+constexpr std::string_view peft_prefix = "base_model.model.";
+
 std::vector<float> all_of(const Checkpoint& checkpoint, const Parameter& parameter, int state) {
   const std::int64_t count = parameter.global_shape.elements();
   std::vector<float> values(static_cast<std::size_t>(count));
@@ -78,7 +80,22 @@ std::vector<Adapter> adapters_of(const Graph& graph, const Lora& lora) {
   return adapters;
 }
 
-std::string peft_config(const Lora& lora, const std::vector<Adapter>& adapters) {
+std::vector<std::string> trained_whole(const Graph& graph) {
+  std::vector<std::string> modules;
+  for (const Parameter& parameter : graph.parameters) {
+    if (!parameter.trainable || parameter.name.starts_with(peft_prefix)) continue;
+    const std::string module = parameter.name.substr(0, parameter.name.rfind('.'));
+    if (std::ranges::find(modules, module) == modules.end()) modules.push_back(module);
+  }
+  return modules;
+}
+
+std::string peft_name(const std::string& parameter) {
+  return parameter.starts_with(peft_prefix) ? parameter : std::string(peft_prefix) + parameter;
+}
+
+std::string peft_config(const Lora& lora, const std::vector<Adapter>& adapters,
+                        const std::vector<std::string>& whole) {
   const bool in_out =
       std::ranges::any_of(adapters, [](const Adapter& each) { return each.weight_in_out; });
   const bool is_whole = lora.alpha == std::floor(lora.alpha) && lora.alpha < 1e15;
@@ -91,11 +108,12 @@ std::string peft_config(const Lora& lora, const std::vector<Adapter>& adapters) 
       {"lora_alpha", is_whole ? nlohmann::ordered_json(static_cast<std::int64_t>(lora.alpha))
                               : nlohmann::ordered_json(lora.alpha)},
       {"lora_dropout", lora.dropout},
-      {"modules_to_save", nullptr},
+      {"modules_to_save",
+       whole.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(whole)},
       {"peft_type", "LORA"},
       {"r", lora.rank},
       {"target_modules", target_names(lora, adapters)},
-      {"task_type", "CAUSAL_LM"},
+      {"task_type", whole.empty() ? "CAUSAL_LM" : "SEQ_CLS"},
       {"use_dora", false},
       {"use_rslora", false}};
   return config.dump(2) + "\n";

@@ -26,8 +26,15 @@ struct Adapter {
 // Those of a graph that has them (models/passes/graph/add_adapters.h), in its order.
 std::vector<Adapter> adapters_of(const Graph& graph, const Lora& lora);
 
-// What peft reads of them.
-std::string peft_config(const Lora& lora, const std::vector<Adapter>& adapters);
+// Modules that are trained whole beside adapters: all that is trained and no adapter, by path.
+std::vector<std::string> trained_whole(const Graph& graph);
+
+// The name of a trained parameter in peft's file.
+std::string peft_name(const std::string& parameter);
+
+// What peft reads of them; `whole`: of the modules that are trained whole.
+std::string peft_config(const Lora& lora, const std::vector<Adapter>& adapters,
+                        const std::vector<std::string>& whole = {});
 
 // Refuses an adapter that another config made: InputError.
 void check_peft_config(const std::string& file, const Lora& lora);

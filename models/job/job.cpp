@@ -70,14 +70,6 @@ void settle_predicted_positions(Job& job) {
   }
 }
 
-// The head would stay as it begins, at random.
-void check_adapters(const Job& job) {
-  if (job.model.classifies_text() && job.plan.training.lora)
-    throw NotSupportedYet(job.file +
-                          ": /training/lora: a head 'classification' that is trained whole beside "
-                          "the adapters is not supported yet; leave lora out");
-}
-
 // An exported graph says what is computed when nothing is dropped.
 void check_imported(const Job& job) {
   if (job.model.imported && job.plan.training.dropout > 0)
@@ -336,7 +328,6 @@ Job read_whole_job(const json& value, const std::string& file, const std::string
   read_training(fields.object("training"), job);
   settle_predicted_positions(job);
   check_imported(job);
-  check_adapters(job);
   const ChosenCluster cluster = read_cluster(fields, job, lookup);
   if (fields.has("compiler_config")) read_compiler_config(fields, cluster, job);
   read_cut(fields, cluster, job);

@@ -76,6 +76,25 @@ double size_of(const Values& values, std::string_view part) {
 
 }  // namespace
 
+// Each rank has all of the head, whose gradient is that of its own micro-batches.
+TEST_CASE_ON_RANKS("a head that says classes is trained whole beside adapters", "[agree][mpi]") {
+  World& world = test_world();
+  constexpr SmallDegrees cuts[] = {
+      {1, 1, 2, 4, 0}, {1, 1, 2, 4, 3}, {1, 2, 1, 4, 0}, {2, 1, 1, 4, 0}, {1, 2, 2, 4, 2}};
+  for (const char* family : {"gpt", "bert"})
+    for (const SmallDegrees& degrees : cuts) {
+      if (degrees.pipeline * degrees.tensor * degrees.data != world.size()) continue;
+      Model model = eight_blocks(family);
+      model.head = Head::label;
+      model.classes = 3;
+      Plan plan = base_plan(model, degrees);
+      plan.training.optimizer = OptimizerKind::sgd;
+      adapts_all(plan);
+      INFO(family << " " << describe(plan));
+      check_plan(model, plan, world);
+    }
+}
+
 TEST_CASE_ON_RANKS("adapters train like on one process", "[agree][mpi]") {
   World& world = test_world();
   for_each_variant(lora_variants, world, [&](const Model& model, const Plan& plan) {

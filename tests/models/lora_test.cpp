@@ -160,3 +160,22 @@ TEST_CASE("names of no linear layer, and layers that cannot be adapted yet, are 
   CHECK(problem(gpt, "c_attn").empty());
   CHECK(problem(small_model("llama"), "lm_head").find("is in no block") != std::string::npos);
 }
+
+TEST_CASE("a head that says classes is trained whole beside adapters", "[models][lora]") {
+  for (const char* family : {"llama", "bert"}) {
+    INFO(family);
+    Model model = small_model(family);
+    model.head = Head::label;
+    model.classes = 3;
+    const Graph graph = graph_of(model, adapted(model, {}, {std::string(all_linear)}));
+    std::set<std::string> whole;
+    for (const Parameter& parameter : graph.parameters)
+      if (parameter.trainable && parameter.name.find(".lora_") == std::string::npos)
+        whole.insert(parameter.name);
+    if (model.is_causal())
+      CHECK(whole == std::set<std::string>{"score.weight"});
+    else
+      CHECK(whole == std::set<std::string>{"bert.pooler.dense.bias", "bert.pooler.dense.weight",
+                                           "classifier.bias", "classifier.weight"});
+  }
+}

@@ -37,6 +37,7 @@ struct JobParameters {
   std::map<std::string, Parameter> whole;
   std::set<std::string> frozen;  // where there are adapters: the others
   std::vector<Adapter> adapters;
+  std::vector<std::string> trained_whole;  // modules, beside adapters
 
   // Of the model, or of its adapters.
   std::map<std::string, Shape> of_model() const {
@@ -65,7 +66,10 @@ JobParameters parameters_of(const Job& job) {
     if (parameter.part) found.parts[parameter.name] = *parameter.part;
     if (!parameter.trainable) found.frozen.insert(parameter.name);
   }
-  if (plan.training.lora) found.adapters = adapters_of(graph, *plan.training.lora);
+  if (plan.training.lora) {
+    found.adapters = adapters_of(graph, *plan.training.lora);
+    found.trained_whole = trained_whole(graph);
+  }
   return found;
 }
 
@@ -104,6 +108,23 @@ std::pair<std::string, Checkpoint> newest_good(const std::string& folder,
   throw InputError(folder + ": holds no good checkpoint");
 }
 
+// All that is trained, by peft's names.
+void export_adapter(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
+                    const std::string& file, int state) {
+  std::map<std::string, std::string> own;
+  std::map<std::string, Shape> written;
+  for (const auto& [name, shape] : parameters) {
+    own[peft_name(name)] = name;
+    written[peft_name(name)] = shape;
+  }
+  export_weights(
+      [&](const std::string& name, const ParameterRun& run, float* to) {
+        const ParameterRun from_begin{0, run.global, run.count};
+        from.read(own.at(name), state, {&from_begin, 1}, to);
+      },
+      written, file, {});
+}
+
 void print(const Options& options, const nlohmann::json& value, const std::string& line) {
   if (options.json)
     print_json(value);
@@ -125,8 +146,9 @@ int run_export_weights(const Options& options) {
                      (options.adapter ? "an adapter" : "a model") + "; name another folder");
   check_writable("--to", file);
   const JobParameters parameters = parameters_of(job);
-  const std::string config = options.adapter ? peft_config(*lora, parameters.adapters)
-                                             : json_text(huggingface_config(job.model));
+  const std::string config = options.adapter
+                                 ? peft_config(*lora, parameters.adapters, parameters.trained_whole)
+                                 : json_text(huggingface_config(job.model));
   const auto [path, found] = newest_good(folder_of(job, options), parameters);
   if (options.ema && found.average() < 0)
     throw InputError(path +
@@ -138,7 +160,9 @@ int run_export_weights(const Options& options) {
   make_folder(options.to);
   write_file(options.to + (options.adapter ? adapter_config_file : "/config.json"), config);
   const std::string part = file + ".part";
-  if (options.adapter || !lora) {
+  if (options.adapter) {
+    export_adapter(found, written, part, state);
+  } else if (!lora) {
     export_weights(found, written, part, parameters.parts, state);
   } else {
     const std::string run = fs::path(path).parent_path().string();
@@ -192,18 +216,20 @@ MadeParameters made_adapters(const Job& job, const JobParameters& parameters,
   MadeParameters made;
   if (parameters.adapters.empty()) return made;
   if (source.empty()) {
-    for (const auto& [name, shape] : parameters.of_adapters())
-      made[name] = initial_values(parameters.whole.at(name), job.plan.training.seed);
+    for (const Adapter& each : parameters.adapters)
+      for (const std::string& name : {each.first, each.second})
+        made[name] = initial_values(parameters.whole.at(name), job.plan.training.seed);
     return made;
   }
   check_peft_config(source + adapter_config_file, *job.plan.training.lora);
   const auto from = std::make_shared<const Safetensors>(source + adapter_file);
   std::set<std::string> unused;
   for (const std::string& name : from->names()) unused.insert(name);
-  for (const auto& [name, shape] : parameters.of_adapters()) {
+  for (const auto& [own, shape] : parameters.of_adapters()) {
+    const std::string name = peft_name(own);
     if (unused.erase(name) == 0)
       throw InputError(source + adapter_file + ": has no " + name + ", which the job's model has");
-    made[name] = [from, name = name, shape = shape] { return from->read(name, shape); };
+    made[own] = [from, name, shape = shape] { return from->read(name, shape); };
   }
   if (!unused.empty())
     throw InputError(source + adapter_file + ": " + *unused.begin() +
@@ -231,8 +257,9 @@ int run_import_weights(const Options& options) {
   const JobParameters all = parameters_of(job);
   const std::map<std::string, Shape>& parameters = all.shapes;
   const Safetensors from(source);
-  const MadeParameters head = made_head(job, all, from);
   MadeParameters made = made_adapters(job, all, has_adapter ? options.from.back() : std::string());
+  MadeParameters head = made_head(job, all, from);
+  std::erase_if(head, [&](const auto& each) { return made.contains(each.first); });
   made.insert(head.begin(), head.end());
   const FolderLock lock(job.checkpoint->folder);
   check_checkpoint_folder(job, false);

@@ -11,6 +11,7 @@
 #include "models/core/error.h"
 #include "models/core/hash.h"
 #include "models/core/index.h"
+#include "models/passes/graph/head_product.h"
 
 namespace meshwright {
 
@@ -35,6 +36,7 @@ class Adapting {
 
   Graph run() {
     for (Parameter& parameter : out_.parameters) parameter.trainable = false;
+    train_class_head();
     refuse_tables();
     used_.assign(lora_.target_modules.size(), false);
     out_.nodes.clear();
@@ -69,6 +71,17 @@ class Adapting {
       else if (node.attributes.relative_buckets > 0)
         throw NotSupportedYet(
             "/training/lora: a model with relative positions is not supported yet");
+  }
+
+  // A head that says classes begins at random: all of it is trained, as peft's `modules_to_save`.
+  void train_class_head() {
+    for (const Node& loss : old_.nodes) {
+      if (loss.op != Op::cross_entropy || is_over_vocabulary(loss)) continue;
+      for (const Node& node : old_.nodes)
+        for (int id : node.inputs)
+          if (old_.unit_of(node) == old_.unit_of(loss) && old_.tensor(id).parameter >= 0)
+            out_.parameters[at(old_.tensor(id).parameter)].trainable = true;
+    }
   }
 
   bool is_target(const Node& node) {
