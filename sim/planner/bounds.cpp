@@ -161,15 +161,20 @@ Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
   const Chain& sums = chain(all, splits);
   const double batches = micro_batches(candidate);
   const double hidden = candidate.virtual_stages * all.last_collectives;
-  const double interleaved_ramp =
-      (candidate.pipeline - 1.0) / candidate.virtual_stages * all.seconds / candidate.pipeline;
   const StageLayout layout = candidate.stage_layout();
+  // Of three equal tasks weight gradients fill all but one while the pipeline fills and drains. Of
+  // schedules there and back simulations are idle about half of that.
+  const double idle_share = !splits ? 1.0 : layout.goes_back(1) ? 1.0 / 6 : 1.0 / 3;
+  const double interleaved_ramp = (candidate.pipeline - 1.0) / candidate.virtual_stages *
+                                  all.seconds / candidate.pipeline * idle_share;
   // Where the slowest messages go, the others wait: those of all chunks that go the same way.
   const MessageTimes messages = message_times(candidate);
   const double sent =
       candidate.virtual_stages / (layout.goes_back(1) ? 2.0 : 1.0) * messages.slowest;
-  // Chunks wait for each other's messages all the time, whole stages while the pipeline fills.
-  const double exposed = interleaves ? batches * sent : candidate.virtual_stages * messages.all;
+  // Chunks with whole backwards wait for each other's messages all the time, others while the
+  // pipeline fills.
+  const double exposed =
+      interleaves && !splits ? batches * sent : candidate.virtual_stages * messages.all;
   Bounds bounds;
   double gradients = 0, after_norm = 0, streams = 0;
   if (candidate.pipeline > 2) streams = batches * sent;
@@ -196,10 +201,14 @@ Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
     after_norm = std::max(after_norm, cost.after_norm() * held);
     const double stream = std::max(cost.in_stream(batches) * held, batches * context);
     streams = std::max(streams, stream);
-    const double likely = std::max({fill + drain, interleaves ? interleaved_ramp : 0, gathered}) +
-                          batches * (own + context) + exposed + cost.after * held +
-                          std::max(0.0, reduced);
-    bounds.estimate_s = std::max({bounds.estimate_s, likely, stream});
+    const double ramp = interleaves && splits ? interleaved_ramp
+                        : interleaves         ? std::max(fill + drain, interleaved_ramp)
+                                              : fill + drain;
+    const double likely = std::max(ramp, gathered) + batches * (own + context) + exposed +
+                          cost.after * held + std::max(0.0, reduced);
+    // One micro-batch passes all stages, and about half of its backwards is weight gradients.
+    const double passed = interleaves && splits ? all.forward() + all.backward / 2 : 0;
+    bounds.estimate_s = std::max({bounds.estimate_s, likely, passed, stream});
   }
   bounds.step_time_s = std::max(gradients + after_norm, streams);
   bounds.estimate_s = std::max(bounds.estimate_s, bounds.step_time_s);

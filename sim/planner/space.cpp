@@ -178,7 +178,7 @@ class Enumerator {
     Branch branch;
     branch.shape = shape;
     branch.placements = placements_of(shape);
-    branch.cuts = cuts_of(shape.pipeline);
+    branch.cuts = cuts_of(shape.pipeline, micro_batches);
     branch.shardings = shardings_of(shape, micro_batches);
     std::vector<Kernels> kernels = kernels_of(shape);
     const auto savings = std::ssize(savings_of(kernels.front()));
@@ -254,36 +254,61 @@ class Enumerator {
     space_.branches.push_back(std::move(branch));
   }
 
-  // 1f1b, zero_bubble, gpipe, and interleaved with as many virtual stages as the layers give, or
-  // all units, of which embedding and head then may be alone.
-  std::vector<PipelineCut> cuts_of(int pipeline) const {
+  // 1f1b, zero_bubble, gpipe, and the schedules of several virtual stages.
+  std::vector<PipelineCut> cuts_of(int pipeline, int micro_batches) const {
     const Parallelism& p = base_.parallelism;
     const bool free_schedule = job_.is_auto("parallelism.schedule");
     const bool free_chunks = job_.is_auto("parallelism.virtual_stages");
-    const ScheduleKind of_chunks = free_schedule ? ScheduleKind::interleaved : p.schedule;
-    if (schedule_info(of_chunks).most_chunks == 1 || (!free_schedule && !free_chunks))
+    if (!free_schedule && (schedule_info(p.schedule).most_chunks == 1 || !free_chunks))
       return {{p.schedule, free_chunks ? 1 : p.virtual_stages}};
+    const bool splits = !p.offloads_activations() && !base_.training.recompute_budget;
     std::vector<PipelineCut> found;
     if (free_schedule && (free_chunks || p.virtual_stages == 1)) {
       found.push_back({ScheduleKind::one_f_one_b, 1});
       if (pipeline > 1) {
-        const bool splits = !p.offloads_activations() && !base_.training.recompute_budget;
         if (splits) found.push_back({ScheduleKind::zero_bubble, 1});
         if (p.active_microbatches == 0) found.push_back({ScheduleKind::gpipe, 1});
       }
     }
-    const ScheduleInfo& info = schedule_info(of_chunks);
-    for (int chunks = info.least_chunks; chunks * pipeline <= units_to_cut(sizes_.layers);
-         ++chunks) {
-      const int all = chunks * pipeline;
-      const bool divides = sizes_.layers % all == 0 || units_to_cut(sizes_.layers) % all == 0;
-      const bool asked = free_chunks ? divides || info.least_chunks == info.most_chunks
-                                     : chunks == p.virtual_stages;
-      if (chunks > info.most_chunks) break;
-      if (asked && pipeline > 1 && (chunks > 1 || !free_schedule))
-        found.push_back({of_chunks, chunks});
+    for (const ScheduleInfo& info : schedule_kinds()) {
+      const bool tried = free_schedule ? !info.splits_backwards ||
+                                             (splits && zero_bubble_idles(pipeline, micro_batches))
+                                       : info.kind == p.schedule;
+      // It idles as long as zero_bubble_v, and keeps more.
+      if (free_schedule && info.kind == ScheduleKind::dualpipe_v) continue;
+      if (info.most_chunks == 1 || !tried) continue;
+      for (const int chunks : chunks_of(info, pipeline))
+        if (chunks > 1 || !free_schedule) found.push_back({info.kind, chunks});
     }
-    if (found.empty()) found.push_back({of_chunks, free_chunks ? 1 : p.virtual_stages});
+    if (found.empty())
+      found.push_back({free_schedule ? ScheduleKind::interleaved : p.schedule,
+                       free_chunks ? 1 : p.virtual_stages});
+    return found;
+  }
+
+  // Whether zero_bubble leaves more than little of the step idle, of equal tasks p - 1 beside 3 m.
+  // That is all that schedules of several virtual stages which split backwards, too, could save.
+  static bool zero_bubble_idles(int pipeline, int micro_batches) {
+    constexpr double little = 0.05;
+    const double idle = pipeline - 1;
+    return idle > little * (3.0 * micro_batches + idle);
+  }
+
+  // As many virtual stages as the layers give, or all units, of which embedding and head then may
+  // be alone.
+  std::vector<int> chunks_of(const ScheduleInfo& schedule, int pipeline) const {
+    const bool free_chunks = job_.is_auto("parallelism.virtual_stages");
+    const int units = units_to_cut(sizes_.layers);
+    std::vector<int> found;
+    if (pipeline == 1) return found;
+    for (int chunks = schedule.least_chunks;
+         chunks <= schedule.most_chunks && chunks * pipeline <= units; ++chunks) {
+      const int all = chunks * pipeline;
+      const bool divides = sizes_.layers % all == 0 || units % all == 0;
+      if (free_chunks ? divides || schedule.least_chunks == schedule.most_chunks
+                      : chunks == base_.parallelism.virtual_stages)
+        found.push_back(chunks);
+    }
     return found;
   }
 

@@ -39,14 +39,37 @@ TEST_CASE("the space of two ranks has the combinations that one counts by hand")
   // parameters kept or not, 2 more.
   // tensor 2: micro-batch 1, 2 or 4, sequence_parallel or not: 6
   // pipeline 2 of 2 layers: micro-batch 1, 2 or 4, in 1f1b, zero_bubble or gpipe: 9; 2 virtual
-  // stages, of embedding, layers and head alone, with an even number of micro-batches, 4 or 2: 2
+  // stages, of embedding, layers and head alone, in interleaved and interleaved_zero_bubble with an
+  // even number of micro-batches, 4 or 2: 4, and in zero_bubble_v: 3
   // context 2: chunks of 128 / 4 tokens would be too short; one axis has one order of placement;
   // nothing recomputed, nothing to move away.
-  CHECK(candidates.size() == 12 + 6 + 9 + 2);
-  CHECK(space.enumerated == 30);
-  CHECK(space.legal() == 29);
+  CHECK(candidates.size() == 12 + 6 + 9 + 4 + 3);
+  CHECK(space.enumerated == 36);
+  CHECK(space.legal() == 34);
   CHECK(space.rejected ==
-        Rejections{{"interleaved needs micro-batches in multiples of pipeline", 1}});
+        Rejections{{"interleaved needs micro-batches in multiples of pipeline", 1},
+                   {"interleaved_zero_bubble needs micro-batches in multiples of pipeline", 1}});
+}
+
+TEST_CASE("virtual stages whose backwards are split are tried where zero_bubble idles") {
+  const auto schedules = [](int batch) {
+    json value = job_json(small_model(6, 4), "p3.8xlarge", 1, batch);
+    value["cluster"]["processes_per_host"] = 2;
+    value["training"]["micro_batch"] = 1;
+    value["parallelism"] = {{"pipeline", 2}, {"virtual_stages", "auto"}, {"schedule", "auto"}};
+    const Job job = read(value);
+    std::set<ScheduleKind> found;
+    for (const Candidate& each :
+         enumerate(job, base_plan(job, machine_facts("p3.8xlarge")), 2).candidates())
+      found.insert(each.schedule);
+    return found;
+  };
+  // Of two stages and m micro-batches 1 of 3 m + 1 tasks: above 5 % up to 6 of them.
+  CHECK(schedules(6).size() == schedule_kinds().size() - 1);  // but dualpipe_v
+  std::set<ScheduleKind> few;
+  for (const ScheduleInfo& info : schedule_kinds())
+    if (!info.splits_backwards || info.most_chunks == 1) few.insert(info.kind);
+  CHECK(schedules(8) == few);
 }
 
 TEST_CASE("every candidate of the space is legal and no two are equal") {
@@ -365,7 +388,7 @@ TEST_CASE("with every key open, the keys take all their values") {
   }
   CHECK(offloads.size() == 3);
   CHECK(placements.size() == 6);
-  CHECK(schedules.size() == 4);
+  CHECK(schedules.size() == schedule_kinds().size() - 1);  // but dualpipe_v
   CHECK(recomputations.size() == 3);
   CHECK(fractions == std::set<double>{0.25, 0.5, 0.75, 1});
   CHECK(contexts == std::set<int>{1, 2, 4});  // chunks of 1024 / (2 * 4) = 128 tokens
