@@ -17,14 +17,14 @@ namespace meshwright {
 
 namespace {
 
-// One plan per rung, few simulations: a ladder is many searches.
+// One plan per rung and fewer simulations: a ladder is many searches.
 LadderOptions ladder_options(const Options& options) {
   LadderOptions result;
   result.search.load = machine_loader(options);
   result.search.watch = search_watch(options);
   result.search.memory_margin = options.memory_margin.value_or(usual_memory_margin);
   result.search.keep_best = 1;
-  result.search.simulate_at_most = 8;
+  result.search.simulate_at_most = 24;
   result.search.simulate_for_gap = 0;
   return result;
 }
