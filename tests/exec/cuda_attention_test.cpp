@@ -19,6 +19,12 @@ constexpr Packing separate = Packing::separate, concatenated = Packing::concaten
                   per_head = Packing::per_head;
 const bool thinned = sanitized || !all_are_tried();
 
+// Each of the shapes in one precision of the three, unless all are tried.
+bool is_left_out(const AttentionShapes& shapes, Dtype dtype) {
+  const int place = dtype == Dtype::f32 ? 0 : dtype == Dtype::f16 ? 1 : 2;
+  return thinned && (shapes.length + shapes.head_dim + place) % 3 != 0;
+}
+
 }  // namespace
 
 TEST_CASE("CUDA attention agrees around its tiles", "[exec][cuda]") {
@@ -36,6 +42,7 @@ TEST_CASE("CUDA attention agrees around its tiles", "[exec][cuda]") {
                AttentionShapes{66, 200, 2, 1, separate, true},       //
                AttentionShapes{131, 256, 1, 1, per_head, false});
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16, Dtype::f16);
+  if (is_left_out(shapes, dtype)) return;
   check_attention(attention_case(shapes, {}), dtype);
 }
 
@@ -47,6 +54,7 @@ TEST_CASE("CUDA attention agrees with biases and dropout", "[exec][cuda]") {
                                           AttentionShapes{257, 128, 1, 1, separate, true},  //
                                           AttentionShapes{66, 256, 1, 1, separate, false});
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16, Dtype::f16);
+  if (is_left_out(shapes, dtype)) return;
   Attributes a;
   a.dropout = 0.25;
   a.dropout_key = 0x123456789ABCDEF0;
@@ -67,6 +75,7 @@ TEST_CASE("CUDA attention agrees with chunks", "[exec][cuda]") {
                                           AttentionShapes{257, 128, 2, 1, separate, true},    //
                                           AttentionShapes{66, 256, 1, 1, separate, true});
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16, Dtype::f16);
+  if (is_left_out(shapes, dtype)) return;
   Attributes a;
   a.chunk = 16;
   check_attention(attention_case(shapes, a), dtype);
@@ -86,6 +95,7 @@ TEST_CASE("CUDA attention agrees inside documents", "[exec][cuda]") {
                                           AttentionShapes{257, 128, 2, 1, separate, true},    //
                                           AttentionShapes{66, 256, 1, 1, separate, true});
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16, Dtype::f16);
+  if (is_left_out(shapes, dtype)) return;
   Attributes a;
   a.documents = true;
   check_attention(attention_case(shapes, a), dtype);
@@ -122,6 +132,7 @@ TEST_CASE("CUDA attention agrees with capped scores", "[exec][cuda]") {
                                           AttentionShapes{257, 128, 1, 1, separate, true},    //
                                           AttentionShapes{66, 256, 2, 1, separate, true});
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16, Dtype::f16);
+  if (is_left_out(shapes, dtype)) return;
   Attributes a;
   a.score_cap = 2;
   a.score_width = shapes.head_dim + 16;
