@@ -77,13 +77,13 @@ BoundMaker::MeanTimes BoundMaker::mean_times(const Candidate& candidate) {
   const Work& all = work(candidate);
   const PerParameter& cost = per_parameter(candidate);
   const double stages = candidate.pipeline, batches = micro_batches(candidate);
-  const double held = all.parameters;
+  const ParameterTimes own = cost.of(all.parameters);
   const double hidden = stages * candidate.virtual_stages * all.last_collectives;
   MeanTimes mean;
-  mean.busy = (batches * std::max(0.0, all.seconds - hidden) + cost.after * held) / stages;
-  mean.drained = mean.busy + cost.at_the_ends(held, all.forward(), all.backward) / stages;
+  mean.busy = (batches * std::max(0.0, all.seconds - hidden) + own.after()) / stages;
+  mean.drained = mean.busy + own.at_the_ends(all.forward(), all.backward) / stages;
   mean.beside = batches * all.context / stages;
-  mean.stream = std::max(cost.in_stream(batches) * held / stages, mean.beside);
+  mean.stream = std::max(own.in_stream(batches) / stages, mean.beside);
   const ScheduleInfo& schedule = schedule_info(candidate.schedule);
   mean.least =
       std::max(schedule.splits_backwards || schedule.most_chunks > 1 ? mean.busy : mean.drained,
@@ -115,13 +115,11 @@ bool BoundMaker::some_cut_ends_within(const Candidate& candidate, double seconds
     const double drain = std::max(0.0, sums.drain[begin] - stage * all.weight_gradient);
     std::size_t end = begin;
     for (; end < units; ++end) {
-      const double held = sums.parameters[end + 1] - sums.parameters[begin];
+      const ParameterTimes held = cost.of(sums.parameters[end + 1] - sums.parameters[begin]);
       const double own = sums.work[end + 1] - sums.work[begin] - all.last_collectives;
       const double backward = sums.backward[end + 1] - sums.backward[begin];
-      const double left =
-          std::max(cost.finish * held, splits ? 0.0 : cost.hidden_last * held - backward);
-      if (sums.fill(begin) + batches * own + std::max(drain, left) + cost.after_norm() * held >
-          seconds)
+      const double left = std::max(held.finish, splits ? 0.0 : held.hidden_last - backward);
+      if (sums.fill(begin) + batches * own + std::max(drain, left) + held.after_norm() > seconds)
         break;
     }
     if (end == begin) return false;
@@ -141,7 +139,8 @@ Bounds BoundMaker::time_of_any_partition(const Candidate& candidate) {
     return {mean.least, std::max(mean.drained + ramp, mean.stream) + mean.beside};
   }
   double low = mean.least, high = stages * mean.drained + all.seconds;
-  high += (per_parameter(candidate).hidden_last + per_parameter(candidate).finish) * all.parameters;
+  const ParameterTimes of_all = per_parameter(candidate).of(all.parameters);
+  high += of_all.hidden_last + of_all.finish;
   while (high - low > 1e-3 * low) {
     const double middle = (low + high) / 2;
     (some_cut_ends_within(candidate, middle) ? high : low) = middle;
@@ -179,33 +178,35 @@ Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
   double gradients = 0, after_norm = 0, streams = 0;
   if (candidate.pipeline > 2) streams = batches * sent;
   for (int stage = 0; stage < candidate.pipeline; ++stage) {
-    double own = 0, held = 0, backward = 0, context = 0;
+    HeldParameters parameters;
+    double own = 0, backward = 0, context = 0;
     for (int chunk = 0; chunk < candidate.virtual_stages; ++chunk) {
       const auto part = static_cast<std::size_t>(layout.virtual_stage(stage, chunk));
       own += sums.work[begins[part + 1]] - sums.work[begins[part]];
-      held += sums.parameters[begins[part + 1]] - sums.parameters[begins[part]];
+      parameters = parameters + (sums.parameters[begins[part + 1]] - sums.parameters[begins[part]]);
       backward += sums.backward[begins[part + 1]] - sums.backward[begins[part]];
       context += sums.context[begins[part + 1]] - sums.context[begins[part]];
     }
+    const ParameterTimes held = cost.of(parameters);
     // A stage begins and ends with its first chunk.
     const double fill = sums.fill(begins[stage]);
     const double drain = sums.drain[begins[stage]];
     // Units are gathered before the first forward, while it comes from the stages before.
-    const double gathered = cost.first_batch * held - (own - backward);
-    const double reduced = cost.hidden_last * held - backward;
+    const double gathered = held.first_batch - (own - backward);
+    const double reduced = held.hidden_last - backward;
     const bool in_turn = !splits && !interleaves;  // one chunk, whole backwards
-    const double left = std::max(cost.finish * held, in_turn ? reduced : 0.0);
+    const double left = std::max(held.finish, in_turn ? reduced : 0.0);
     gradients = std::max(gradients, std::max(fill, in_turn ? gathered : 0.0) +
                                         batches * std::max(0.0, own - hidden) +
                                         std::max(drain - stage * all.weight_gradient, left));
-    after_norm = std::max(after_norm, cost.after_norm() * held);
-    const double stream = std::max(cost.in_stream(batches) * held, batches * context);
+    after_norm = std::max(after_norm, held.after_norm());
+    const double stream = std::max(held.in_stream(batches), batches * context);
     streams = std::max(streams, stream);
     const double ramp = interleaves && splits ? interleaved_ramp
                         : interleaves         ? std::max(fill + drain, interleaved_ramp)
                                               : fill + drain;
     const double likely = std::max(ramp, gathered) + batches * (own + context) + exposed +
-                          cost.after * held + std::max(0.0, reduced);
+                          held.after() + std::max(0.0, reduced);
     // One micro-batch passes all stages, and about half of its backwards is weight gradients.
     const double passed = interleaves && splits ? all.forward() + all.backward / 2 : 0;
     bounds.estimate_s = std::max({bounds.estimate_s, likely, passed, stream});

@@ -32,6 +32,7 @@
 
 #include "models/schedule/slot_pools.h"
 #include "sim/planner/network_times.h"
+#include "sim/planner/per_parameter.h"
 #include "sim/planner/pipeline_bound.h"
 #include "sim/planner/profile.h"
 
@@ -53,7 +54,7 @@ struct UnitTimes {
   double forward = 0, recompute = 0, backward = 0;
   double compute = 0;  // without the collectives
   double context = 0;  // what its context group sends beside it
-  double parameters = 0;
+  HeldParameters parameters;
   double weight_gradient = 0;
   double last_collectives = 0;  // that the next task may hide: one of a forward, one of a backward
   double forward_last = 0, backward_last = 0;  // these
@@ -69,31 +70,12 @@ struct Work {
   double fraction = 1;                                    // of the blocks: `repeated`
   bool shares_layers = false;
   int layers = 1;
-  double seconds = 0, compute = 0, context = 0, backward = 0, parameters = 0;
+  double seconds = 0, compute = 0, context = 0, backward = 0;
+  HeldParameters parameters;
   double forward() const { return seconds - backward; }
   double ramp_share = 0, split_ramp_share = 0;  // least over the units; where backwards are split
   double weight_gradient = 0, last_collectives = 0;  // of the unit that has most
-  double block_parameters = 0;                       // of one
-};
-
-// Seconds per parameter that a rank holds.
-struct PerParameter {
-  double after = 0;        // after the last backward: optimizer, gathers of updated weights
-  double finish = 0;       // of it, what comes before the norm of all gradients: reductions
-  double hidden_last = 0;  // reductions that the last backward task can hide
-  double each_batch = 0;   // collectives of every micro-batch, beside compute
-  double reduce_each = 0;  // the reductions in it
-  double first_batch = 0;  // of the first one alone
-  double after_norm() const { return after - finish; }
-  // What the first forward and the last backward of so many parameters cannot hide.
-  double at_the_ends(double parameters, double forward, double backward) const {
-    return std::max(0.0, first_batch * parameters - forward) +
-           std::max(0.0, hidden_last * parameters - backward);
-  }
-  // Of all micro-batches, beside compute.
-  double in_stream(double batches) const {
-    return batches * each_batch + first_batch + hidden_last;
-  }
+  HeldParameters block_parameters;                   // of one
 };
 
 struct MemoryBounds {
@@ -107,7 +89,7 @@ struct Chain {
   std::vector<double> drain;     // its last gradient on its way back
   std::vector<double> backward;  // of one micro-batch, with what it recomputes
   std::vector<double> context;   // of one micro-batch, beside
-  std::vector<double> parameters;
+  std::vector<HeldParameters> parameters;
   std::vector<const UnitTimes*> units;
   // What the first micro-batch takes to come here.
   double fill(std::size_t unit) const { return work[unit] - backward[unit]; }
@@ -155,11 +137,11 @@ class BoundMaker {
   };
   Kept kept_bytes(const Candidate& candidate);
   int micro_batches(const Candidate& candidate) const;
-  double bytes_per_parameter(const Candidate& candidate) const;
+  ParameterBytes bytes_per_parameter(const Candidate& candidate) const;
   bool reduces_each(const Candidate& candidate) const;  // gradients, in every micro-batch
   // Of what is gathered and reduced unit by unit, per parameter of a block, on a stage one of whose
   // chunks has so many.
-  double unit_buffer_bytes(const Candidate& candidate, int blocks) const;
+  ParameterBytes unit_buffer_bytes(const Candidate& candidate, int blocks) const;
   double fixed_bytes() const;                                  // of libraries
   int in_flight(const Candidate& candidate, int stage) const;  // micro-batches, at least
   std::size_t profiles() const {                               // that had to be measured
@@ -170,8 +152,17 @@ class BoundMaker {
  private:
   BoundMaker(const Model& model, const Plan& base, const Cluster& cluster,
              std::shared_ptr<Measured> measured);
-  PerParameter gathers_of_frozen(const Candidate& candidate);
-  PerParameter make_per_parameter(const Candidate& candidate);
+  // The ranks that have the same of the parameters of a kind, and those that share one copy of it.
+  struct Sharers {
+    GroupKind all, shard, replica;
+    int ranks, shards;
+  };
+  static Sharers sharers(const Candidate& candidate, bool experts);
+  double bytes_of_each(const Candidate& candidate, int shards) const;
+  ParameterTimes gathers_of_frozen(const Candidate& candidate, const Sharers& sharers);
+  ParameterTimes times_of_each(const Candidate& candidate, const Sharers& sharers);
+  double all_gather_s(const Candidate& candidate, const Sharers& sharers);
+  double collective_s(const Candidate& candidate, const Collective& collective);
   double longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass);
   double pass_time(const Candidate& candidate, const UnitProfile::Pass& pass);
   double beside_compute(const Candidate& candidate, const std::vector<UnitProfile::Step>& steps,
@@ -226,9 +217,10 @@ class BoundMaker {
   std::shared_ptr<Measured> measured_;
   Profiles &profiles_, &in_bf16_;
   NetworkTimes& network_;
-  // Profiles of blocks that keep and that repeat, share of those, strides of tensor and context
-  // groups.
-  std::map<std::tuple<const ModelProfile*, const ModelProfile*, double, int, int>, Work> works_;
+  // Profiles of blocks that keep and that repeat, share of those, strides of tensor, context and
+  // expert groups.
+  std::map<std::tuple<const ModelProfile*, const ModelProfile*, double, int, int, int>, Work>
+      works_;
   // Axis of the replicas, expert degree, zero stage, level; whether gradients are reduced in every
   // micro-batch, and whether parameters are kept gathered, for the step.
   std::map<std::tuple<NetworkTimes::Axis, int, int, CompilerLevel, bool, bool, bool>, PerParameter>

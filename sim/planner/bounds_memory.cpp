@@ -53,18 +53,26 @@ bool BoundMaker::works_by_units(const Candidate& candidate) const {
   return candidate.zero_stage == 3 || reduces_each(candidate);
 }
 
-double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
+ParameterBytes BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
+  const auto each = [&](bool of_experts) {
+    return bytes_of_each(candidate, sharers(candidate, of_experts).shards);
+  };
+  return {each(false), each(true)};
+}
+
+// Where nobody shares them they are as without a `zero_stage`.
+double BoundMaker::bytes_of_each(const Candidate& candidate, int shards) const {
   const Training& t = base_.training;
   const double storage = static_cast<double>(bytes_of(storage_of(t.precision)));
-  const double share = 1.0 / candidate.shards();
-  const int zero = candidate.zero_stage;
+  const double share = 1.0 / shards;
+  const int zero = shards > 1 ? candidate.zero_stage : 0;
   if (t.lora) return storage * (zero == 3 ? share : 1);  // adapters are at least nothing
   const bool gradients_cut = zero >= 1 && reduces_each(candidate);
   const SecondGradient second = second_gradient(t, gradients_cut, cluster_.machine);
   const auto left_out = static_cast<double>(shard_left_out(t, cluster_.machine));
-  // Small parameters, and experts, may have no shards to be gathered from.
+  // Small parameters may have no shards to be gathered from.
   const bool all_gathered = zero == 3 && candidate.keeps_gathered;
-  const bool all_cut = base_.parallelism.persistence_threshold == 0 && candidate.expert == 1;
+  const bool all_cut = base_.parallelism.persistence_threshold == 0;
   return static_cast<double>(second.of_all) +
          static_cast<double>(second.of_own) * (zero >= 1 ? share : 1) +
          (zero < 3 && keeps_8_bits_alone(t, cluster_.machine) ? 1
@@ -79,18 +87,19 @@ double BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
 
 // Units take turns in two buffers of each kind; without overlap, or under a cap, at least one holds
 // gathered weights.
-double BoundMaker::unit_buffer_bytes(const Candidate& candidate, int blocks) const {
+ParameterBytes BoundMaker::unit_buffer_bytes(const Candidate& candidate, int blocks) const {
   const Parallelism& p = base_.parallelism;
   const bool gathers = candidate.zero_stage == 3 && !candidate.keeps_gathered;
   const bool reduces = reduces_each(candidate) && !base_.training.lora;
-  if (candidate.replicas() == 1 || p.persistence_threshold > 0) return 0;
-  if (candidate.zero_stage == 0 && candidate.expert > 1) return 0;
+  if (candidate.replicas() == 1 || p.persistence_threshold > 0) return {};
+  if (candidate.zero_stage == 0 && candidate.expert > 1) return {};
   const int turns = std::min(2, blocks);
   const bool one_gathered = !p.overlap_parameters || p.max_live_parameters > 0;
   const double weight = gathered_bytes(base_.training);
   const auto gradient = static_cast<double>(bytes_of(base_.training.gradient_reduce));
-  return (gathers ? weight * std::min(turns, one_gathered ? 1 : 2) : 0) +
-         (reduces ? gradient * turns : 0);
+  const double bytes = (gathers ? weight * std::min(turns, one_gathered ? 1 : 2) : 0) +
+                       (reduces ? gradient * turns : 0);
+  return {bytes, sharers(candidate, true).ranks > 1 ? bytes : 0};
 }
 
 double BoundMaker::fixed_bytes() const {
@@ -149,8 +158,8 @@ double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) 
   // Unit by unit the compute stream waits more often, so buffers live shorter.
   const bool waits = !likely && works_by_units(candidate);
   const auto task = static_cast<double>(waits ? kept.largest_task : kept.task);
-  return fixed_bytes() + bytes_per_parameter(candidate) * work(candidate).parameters +
-         unit_buffer_bytes(candidate, model_.layers) * work(candidate).block_parameters +
+  return fixed_bytes() + bytes_per_parameter(candidate).of(work(candidate).parameters) +
+         unit_buffer_bytes(candidate, model_.layers).of(work(candidate).block_parameters) +
          in_flight(candidate, 0) * bytes + (likely || !mixed ? task : 0);
 }
 
@@ -159,7 +168,7 @@ double BoundMaker::any_partition_memory(const Candidate& candidate) {
   const bool differ = is_mixed(candidate) || has_blocks_in_bf16();
   const double kept =
       differ ? 0 : static_cast<double>(profiles_.kept(candidate, candidate.recompute).block);
-  const double states = bytes_per_parameter(candidate) * work(candidate).block_parameters;
+  const double states = bytes_per_parameter(candidate).of(work(candidate).block_parameters);
   double shares = 0, turns = 0;
   for (int stage = 0; stage < candidate.pipeline; ++stage) {
     const double batches = in_flight(candidate, stage);
@@ -243,7 +252,7 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
   const Cut& begins = partition(candidate);
   const std::vector<std::vector<InFlight>>& times = fullest(candidate);
   const Chain& sums = chain(work(candidate), false);
-  const double per_parameter = bytes_per_parameter(candidate);
+  const ParameterBytes per_parameter = bytes_per_parameter(candidate);
   const int before = parts.units_before;
   const StageLayout layout = candidate.stage_layout();
   MemoryBounds most;
@@ -273,7 +282,7 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
         kept += again ? of_block.repeated : of_block.block;
         kept_at_least += again ? 0 : of_block.block;
       }
-      bytes += per_parameter * (sums.parameters[end] - sums.parameters[begin]);
+      bytes += per_parameter.of(sums.parameters[end] - sums.parameters[begin]);
       const auto task_of = [&](const StageBytes& bytes_of) {
         return static_cast<double>(works_by_units(candidate) ? bytes_of.largest_task
                                                              : bytes_of.task);
@@ -288,7 +297,7 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
       if (has_blocks) task = std::max(task, own_task);
     }
     const auto& time = times[static_cast<std::size_t>(stage)];
-    bytes += unit_buffer_bytes(candidate, blocks) * work(candidate).block_parameters;
+    bytes += unit_buffer_bytes(candidate, blocks).of(work(candidate).block_parameters);
     // How slots are shared is asked only where it may count.
     const auto grow = [&](double& largest, const std::vector<double>& each, double beside) {
       if (beside + bytes_of_slots_apart(time, each) > largest)

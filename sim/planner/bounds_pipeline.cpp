@@ -104,7 +104,6 @@ double BoundMaker::pipeline_time_of_cut(const Candidate& candidate, const Cut& c
       std::any_of(units.begin() + cut[1], units.end(),
                   [](const UnitTimes* u) { return u->is_block; }))
     return 0;
-  const PerParameter& cost = per_parameter(candidate);
   PipelineTimes times;
   times.layout = candidate.stage_layout();
   times.orders = &orders(candidate);
@@ -113,10 +112,7 @@ double BoundMaker::pipeline_time_of_cut(const Candidate& candidate, const Cut& c
   Sent messages = sent(candidate);
   times.onwards = std::move(messages.onwards);
   times.back = std::move(messages.back);
-  times.reduce_last = cost.hidden_last;
-  times.reduce_each = cost.reduce_each;
-  times.finish = cost.finish;
-  times.after = cost.after - cost.finish;
+  times.per_parameter = &per_parameter(candidate);
   return pipeline_bound(times);
 }
 

@@ -15,6 +15,10 @@ namespace {
 // Of optimizer kernels, whose bytes are counted with their launches.
 constexpr double launch_allowance = 0.98;
 
+HeldParameters held_of(std::int64_t parameters, std::int64_t of_experts) {
+  return {static_cast<double>(parameters - of_experts), static_cast<double>(of_experts)};
+}
+
 }  // namespace
 
 double BoundMaker::optimizer_s_per_parameter(CompilerLevel level) const {
@@ -34,18 +38,29 @@ double BoundMaker::optimizer_s_per_parameter(CompilerLevel level) const {
   return launch_allowance * seconds / static_cast<double>(many);
 }
 
+BoundMaker::Sharers BoundMaker::sharers(const Candidate& candidate, bool experts) {
+  const int ranks = candidate.replicas(), shards = candidate.shards();
+  if (!experts || candidate.expert == 1)
+    return {GroupKind::rdp, GroupKind::shard, GroupKind::replica, ranks, shards};
+  const int same = ranks / candidate.expert;
+  return {GroupKind::expert_rdp, GroupKind::expert_shard, GroupKind::expert_replica, same,
+          std::min(shards, same)};
+}
+
+double BoundMaker::all_gather_s(const Candidate& candidate, const Sharers& sharers) {
+  return network_.per_byte(candidate, sharers.shard,
+                           base_.parallelism.hierarchical_gather
+                               ? CollectiveKind::two_level_all_gather
+                               : CollectiveKind::all_gather);
+}
+
 // Weights that are not trained are gathered, and nothing else is done with them.
-PerParameter BoundMaker::gathers_of_frozen(const Candidate& candidate) {
-  const Parallelism& p = base_.parallelism;
-  PerParameter cost;
-  if (candidate.zero_stage != 3 || candidate.replicas() == 1 || candidate.expert > 1 ||
-      p.persistence_threshold > 0)
+ParameterTimes BoundMaker::gathers_of_frozen(const Candidate& candidate, const Sharers& sharers) {
+  ParameterTimes cost;
+  if (candidate.zero_stage != 3 || sharers.ranks == 1 ||
+      base_.parallelism.persistence_threshold > 0)
     return cost;
-  const double gather =
-      gathered_bytes(base_.training) * network_.per_byte(candidate, GroupKind::shard,
-                                                         p.hierarchical_gather
-                                                             ? CollectiveKind::two_level_all_gather
-                                                             : CollectiveKind::all_gather);
+  const double gather = gathered_bytes(base_.training) * all_gather_s(candidate, sharers);
   if (candidate.keeps_gathered)
     (gathers_once(candidate) ? cost.first_batch : cost.each_batch) += gather;
   else
@@ -53,51 +68,46 @@ PerParameter BoundMaker::gathers_of_frozen(const Candidate& candidate) {
   return cost;
 }
 
-PerParameter BoundMaker::make_per_parameter(const Candidate& candidate) {
+ParameterTimes BoundMaker::times_of_each(const Candidate& candidate, const Sharers& sharers) {
   const Training& t = base_.training;
   const Parallelism& p = base_.parallelism;
   const double storage = static_cast<double>(bytes_of(storage_of(t.precision)));
   const double gradient = static_cast<double>(bytes_of(t.gradient_reduce));
-  PerParameter cost;
-  if (t.lora) return gathers_of_frozen(candidate);
+  if (t.lora) return gathers_of_frozen(candidate, sharers);
+  ParameterTimes cost;
   double& optimizer = optimizer_s_[candidate.compiler];
   if (optimizer == 0) optimizer = optimizer_s_per_parameter(candidate.compiler);
-  cost.after = optimizer / candidate.shards();
-  if (candidate.replicas() == 1) return cost;
-  if (candidate.expert > 1) return cost;  // most of what a rank holds is reduced over fewer ranks
+  cost.optimizer = optimizer / sharers.shards;
+  if (sharers.ranks == 1) return cost;
   // Small parameters that are not sharded are communicated once a step: how many is not known here.
   if (candidate.zero_stage == 3 && p.persistence_threshold > 0) return cost;
   const bool each = reduces_each(candidate);
   double& of_reductions = each                  ? cost.reduce_each
                           : p.overlap_gradients ? cost.hidden_last
                                                 : cost.finish;
-  double gather = 0, reduce = 0;
+  double gather = 0;
   if (candidate.zero_stage == 0) {
     of_reductions +=
-        gradient * network_.per_byte(candidate, GroupKind::rdp, CollectiveKind::all_reduce);
+        gradient * network_.per_byte(candidate, sharers.all, CollectiveKind::all_reduce);
   } else {
-    reduce =
-        gradient * network_.per_byte(candidate, GroupKind::shard, CollectiveKind::reduce_scatter);
     const double weight = candidate.zero_stage == 3 ? gathered_bytes(t) : storage;
-    gather = weight * network_.per_byte(candidate, GroupKind::shard,
-                                        p.hierarchical_gather ? CollectiveKind::two_level_all_gather
-                                                              : CollectiveKind::all_gather);
-    of_reductions += reduce;
+    gather = weight * all_gather_s(candidate, sharers);
+    of_reductions +=
+        gradient * network_.per_byte(candidate, sharers.shard, CollectiveKind::reduce_scatter);
   }
   // The copies of what is sharded are summed once a step, after the last micro-batch where shards
   // are summed in every one.
-  if (candidate.zero_stage > 0 && candidate.shards() < candidate.replicas())
+  if (candidate.zero_stage > 0 && sharers.shards < sharers.ranks)
     (each ? cost.finish : of_reductions) +=
-        gradient / candidate.shards() *
-        network_.per_byte(candidate, GroupKind::replica, CollectiveKind::all_reduce);
+        gradient / sharers.shards *
+        network_.per_byte(candidate, sharers.replica, CollectiveKind::all_reduce);
   cost.each_batch = cost.reduce_each;
   if (candidate.zero_stage == 3 && candidate.keeps_gathered)
     (gathers_once(candidate) ? cost.first_batch : cost.each_batch) += gather;
   else if (candidate.zero_stage == 3)
     cost.each_batch += 2 * gather;  // before the forward, and again before the backward
   else  // updated weights are gathered beside the optimizer step of the next bucket
-    cost.after = std::max(cost.after, gather);
-  cost.after += cost.finish;
+    cost.gather = gather;
   return cost;
 }
 
@@ -111,31 +121,42 @@ const PerParameter& BoundMaker::per_parameter(const Candidate& candidate) {
                        gathers_once(candidate)};
   auto known = per_parameter_.find(key);
   if (known == per_parameter_.end())
-    known = per_parameter_.emplace(key, make_per_parameter(candidate)).first;
+    known = per_parameter_
+                .emplace(key, PerParameter{times_of_each(candidate, sharers(candidate, false)),
+                                           times_of_each(candidate, sharers(candidate, true))})
+                .first;
   return known->second;
+}
+
+// Blocks without experts are taken for those that have them: each has its share of their times.
+double BoundMaker::collective_s(const Candidate& candidate, const Collective& collective) {
+  const double share = collective.group == GroupKind::expert
+                           ? 1 - static_cast<double>(model_.dense_blocks.size()) / model_.layers
+                           : 1;
+  return share * network_.collective(candidate, collective.group, collective.kind,
+                                     static_cast<double>(collective.bytes));
 }
 
 double BoundMaker::longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass) {
   double longest = 0;
   for (const auto& [what, count] : pass.collectives)
-    longest = std::max(longest, network_.collective(candidate, GroupKind::tensor, what.first,
-                                                    static_cast<double>(what.second)));
+    longest = std::max(longest, collective_s(candidate, what));
   return longest;
 }
 
 double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass& pass) {
   double seconds = pass.compute_s;
   for (const auto& [what, count] : pass.collectives)
-    seconds += count * network_.collective(candidate, GroupKind::tensor, what.first,
-                                           static_cast<double>(what.second));
+    seconds += count * collective_s(candidate, what);
   return seconds;
 }
 
-// When the compute stream has done all steps, as the tensor group's collectives go on beside it,
-// each after the compute step before it. Both streams may begin at once: nothing begins earlier.
+// When the compute stream has done all steps, as the collectives of its tensor group and of its
+// expert group go on beside it, each after the compute step before it. All streams may begin at
+// once: nothing begins earlier.
 double BoundMaker::beside_compute(const Candidate& candidate,
                                   const std::vector<UnitProfile::Step>& steps, bool recomputes) {
-  double compute = 0, communication = 0;
+  double compute = 0, of_tensor = 0, of_experts = 0;
   std::vector<double> ends;
   for (const UnitProfile::Step& step : steps) {
     const bool counts = recomputes || step.phase != Phase::recompute;
@@ -145,10 +166,9 @@ double BoundMaker::beside_compute(const Candidate& candidate,
       ends.push_back(compute);
       continue;
     }
+    double& communication = step.collective.group == GroupKind::expert ? of_experts : of_tensor;
     communication = std::max(communication, compute);
-    if (counts)
-      communication += network_.collective(candidate, GroupKind::tensor, step.collective.first,
-                                           static_cast<double>(step.collective.second));
+    if (counts) communication += collective_s(candidate, step.collective);
     ends.push_back(communication);
   }
   return compute;
@@ -159,8 +179,7 @@ double BoundMaker::context_time(const Candidate& candidate, const UnitProfile::P
   for (const auto& [bytes, count] : pass.shifts)
     seconds += count * network_.shift(candidate, static_cast<double>(bytes));
   for (const auto& [what, count] : pass.context_collectives)
-    seconds += count * network_.collective(candidate, GroupKind::context, what.first,
-                                           static_cast<double>(what.second));
+    seconds += count * collective_s(candidate, what);
   return seconds;
 }
 
@@ -179,8 +198,9 @@ double until_collective(const std::vector<UnitProfile::Step>& steps) {
 
 std::vector<UnitTimes> BoundMaker::unit_times(const Candidate& candidate,
                                               const ModelProfile& profile) {
-  const bool beside = base_.parallelism.overlap_tensor && candidate.tensor > 1 &&
-                      cluster_.machine.concurrent_streams;
+  const bool beside =
+      ((base_.parallelism.overlap_tensor && candidate.tensor > 1) || candidate.expert > 1) &&
+      cluster_.machine.concurrent_streams;
   std::vector<UnitTimes> times;
   for (const UnitProfile& unit : profile.units) {
     UnitTimes own;
@@ -197,7 +217,7 @@ std::vector<UnitTimes> BoundMaker::unit_times(const Candidate& candidate,
     own.compute = unit.forward.compute_s + unit.recompute.compute_s + unit.backward.compute_s;
     own.context = context_time(candidate, unit.forward) + context_time(candidate, unit.recompute) +
                   context_time(candidate, unit.backward);
-    own.parameters = static_cast<double>(unit.parameters);
+    own.parameters = held_of(unit.parameters, unit.expert_parameters);
     own.weight_gradient = unit.weight_gradient_s;
     own.forward_last = longest_collective(candidate, unit.forward);
     own.backward_last = longest_collective(candidate, unit.backward);
@@ -262,8 +282,8 @@ Work BoundMaker::make_work(const Candidate& candidate, const ModelProfile& kept,
     add(work.kept_in_bf16[unit], kept_in_bf16);
     add(work.repeated_in_bf16[unit], again_in_bf16);
   }
-  work.parameters = static_cast<double>(kept.parameters);
-  work.block_parameters = static_cast<double>(kept.block_parameters);
+  work.parameters = held_of(kept.parameters, kept.expert_parameters);
+  work.block_parameters = held_of(kept.block_parameters, kept.block_expert_parameters);
   return work;
 }
 
@@ -276,8 +296,12 @@ const Work& BoundMaker::work(const Candidate& asked) {
   const ModelProfile& kept = mixed ? profiles_.of(candidate, Recompute::none) : repeated;
   const double fraction = mixed ? candidate.recompute_fraction : 1;
   const std::tuple key{
-      &kept, &repeated, fraction, network_.axis(candidate, GroupKind::tensor).stride,
-      candidate.context > 1 ? network_.axis(candidate, GroupKind::context).stride : 1};
+      &kept,
+      &repeated,
+      fraction,
+      network_.axis(candidate, GroupKind::tensor).stride,
+      candidate.context > 1 ? network_.axis(candidate, GroupKind::context).stride : 1,
+      candidate.expert > 1 ? network_.axis(candidate, GroupKind::expert).stride : 1};
   auto known = works_.find(key);
   if (known == works_.end())
     known = works_.emplace(key, make_work(candidate, kept, repeated)).first;
@@ -290,9 +314,9 @@ const Chain& BoundMaker::chain(const Work& work, bool splits) {
   chain_of_ = &work;
   chain_splits_ = splits;
   Chain& sums = chain_;
-  for (std::vector<double>* sum :
-       {&sums.work, &sums.drain, &sums.backward, &sums.context, &sums.parameters})
+  for (std::vector<double>* sum : {&sums.work, &sums.drain, &sums.backward, &sums.context})
     sum->assign(1, 0.0);
+  sums.parameters.assign(1, {});
   sums.units.clear();
   const auto add = [&](const UnitTimes& unit, bool has_parameters) {
     sums.work.push_back(sums.work.back() + unit.work());
@@ -300,7 +324,8 @@ const Chain& BoundMaker::chain(const Work& work, bool splits) {
     sums.drain.push_back(sums.drain.back() + (splits ? 0 : unit.backward));
     sums.backward.push_back(sums.backward.back() + unit.recompute + unit.backward);
     sums.context.push_back(sums.context.back() + unit.context);
-    sums.parameters.push_back(sums.parameters.back() + (has_parameters ? unit.parameters : 0));
+    sums.parameters.push_back(sums.parameters.back() +
+                              (has_parameters ? unit.parameters : HeldParameters{}));
     sums.units.push_back(&unit);
   };
   int block = 0;

@@ -130,7 +130,8 @@ ClusterSearch::Kind ClusterSearch::kind_of(const Candidate& candidate) {
           candidate.shard > 1,
           surveyor_.bounds().reduces_each(candidate),
           candidate.context > 1,
-          candidate.context_exchange};
+          candidate.context_exchange,
+          candidate.expert > 1};
 }
 
 double ClusterSearch::expected_s(const Entry& entry) {

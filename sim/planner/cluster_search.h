@@ -89,7 +89,8 @@ class ClusterSearch {
     double sum = 0;
     int count = 0;
   };
-  using Kind = std::tuple<ScheduleKind, std::string_view, int, bool, bool, bool, ContextExchange>;
+  using Kind =
+      std::tuple<ScheduleKind, std::string_view, int, bool, bool, bool, ContextExchange, bool>;
   Kind kind_of(const Candidate& candidate);
   std::map<Kind, Learned> learned_;
   std::vector<Candidate> too_large_;  // built, and did not fit

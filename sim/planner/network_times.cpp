@@ -22,9 +22,12 @@ NetworkTimes::Axis NetworkTimes::axis(const Candidate& candidate, GroupKind grou
               : order[i] == 'T' ? candidate.tensor
                                 : candidate.replicas();
   }
-  if (is_tensor) return {group, stride, candidate.tensor, 1};
+  if (is_tensor) return {group, stride, candidate.tensor, 1, 1};
+  const bool by_experts = group == GroupKind::expert || group == GroupKind::expert_rdp ||
+                          group == GroupKind::expert_shard || group == GroupKind::expert_replica;
   return {group, stride, candidate.replicas(),
-          group == GroupKind::context ? candidate.context : candidate.shards()};
+          group == GroupKind::context ? candidate.context : candidate.shards(),
+          by_experts ? candidate.expert : 1};
 }
 
 // The groups with a rank on the hosts of the first group's ends: the others lie like them, and

@@ -21,7 +21,9 @@ class NetworkTimes {
   // Groups of one kind: they lie as their axis does.
   struct Axis {
     GroupKind group = GroupKind::tensor;
-    int stride = 1, size = 1, shard = 1;
+    int stride = 1, size = 1;
+    int chunk = 1;   // of ranks beside each other: of context, of shards
+    int expert = 1;  // degree, where groups go by it
     auto operator<=>(const Axis&) const = default;
   };
   static Axis axis(const Candidate& candidate, GroupKind group);

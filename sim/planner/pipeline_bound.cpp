@@ -30,9 +30,9 @@ class Pipeline {
     double gradients = 0, after = 0;
     for (int stage = 0; stage < times_.layout.stages; ++stage) {
       const Stage& own = stages_[at(stage)];
-      gradients = std::max(gradients, std::max({own.compute, own.tensor, own.reductions}) +
-                                          times_.finish * held(stage));
-      after = std::max(after, times_.after * held(stage));
+      gradients = std::max(
+          gradients, std::max({own.compute, own.tensor, own.reductions}) + held(stage).finish);
+      after = std::max(after, held(stage).after_norm());
     }
     return gradients + after;  // the norm of all gradients comes between
   }
@@ -44,11 +44,12 @@ class Pipeline {
     double sends = 0, sends_back = 0;                // of chunks that go there, and back
   };
 
-  double held(int stage) const {
-    double parameters = 0;
+  ParameterTimes held(int stage) const {
+    HeldParameters parameters;
     for (int chunk = 0; chunk < times_.layout.chunks; ++chunk)
-      parameters += (*times_.parts)[at(times_.layout.virtual_stage(stage, chunk))].parameters;
-    return parameters;
+      parameters =
+          parameters + (*times_.parts)[at(times_.layout.virtual_stage(stage, chunk))].parameters;
+    return times_.per_parameter->of(parameters);
   }
 
   std::size_t place(int part, int micro_batch) const {
@@ -127,12 +128,13 @@ class Pipeline {
 
   // No gradient of a unit is there before its backward begins.
   void reduce(Stage& own, const PartTimes& times, double begin, int micro_batch) {
-    if (times_.reduce_each > 0)
-      own.reductions = std::max(own.reductions, begin) + times_.reduce_each * times.parameters;
-    if (times_.reduce_last == 0 || micro_batch + 1 < times_.micro_batches) return;
+    const double each = times_.per_parameter->of(times.parameters).reduce_each;
+    if (each > 0) own.reductions = std::max(own.reductions, begin) + each;
+    if (!times_.per_parameter->reduces_last() || micro_batch + 1 < times_.micro_batches) return;
     double unit_begins = begin;
     for (const UnitBackward& unit : times.units) {
-      own.reductions = std::max(own.reductions, unit_begins) + times_.reduce_last * unit.parameters;
+      own.reductions = std::max(own.reductions, unit_begins) +
+                       times_.per_parameter->of(unit.parameters).hidden_last;
       if (times.weights == 0) unit_begins += unit.seconds;
     }
   }

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "models/schedule/schedule.h"
+#include "sim/planner/per_parameter.h"
 
 namespace meshwright {
 
 // One unit of a virtual stage, in the last backward: reductions begin with it.
 struct UnitBackward {
   double seconds = 0;
-  double parameters = 0;
+  HeldParameters parameters;
 };
 
 // One virtual stage, one micro-batch, with the collectives of its tensor group.
@@ -25,7 +26,7 @@ struct PartTimes {
   // Collectives at the end of a task, which the next task may hide until it has one of its own.
   double forward_last = 0, backward_last = 0;
   double until_collective_forward = 0, until_collective_backward = 0;
-  double parameters = 0;
+  HeldParameters parameters;
   std::vector<UnitBackward> units;  // in the order of the backward
 };
 
@@ -36,9 +37,7 @@ struct PipelineTimes {
   const std::vector<PartTimes>* parts = nullptr;  // of each virtual stage
   // Between stage b and b + 1, for each boundary.
   std::vector<double> onwards, back;
-  // Seconds per parameter: reductions of the last micro-batch, those of every one, those after the
-  // last backward, and what comes after all stages have their gradients.
-  double reduce_last = 0, reduce_each = 0, finish = 0, after = 0;
+  const PerParameter* per_parameter = nullptr;
 };
 
 double pipeline_bound(const PipelineTimes& times);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "models/compile/compile.h"
 #include "models/core/error.h"
@@ -28,10 +29,15 @@ struct SmallModel {
 
 // The model with as many blocks, on so many stages: one block on the first and on the last, the
 // others between; and as many replicas as share its experts. Where some blocks have no experts, all
-// are like those that have: the others are few, compute as much and keep less.
-SmallModel lower_small(Model model, Plan plan, int layers, int stages = 1) {
+// are of one kind: like those that have, which the others compute as much as and keep less than.
+enum class BlockKind : std::uint8_t { usual, dense };
+
+SmallModel lower_small(Model model, Plan plan, int layers, int stages = 1,
+                       BlockKind kind = BlockKind::usual) {
   model.layers = layers;
   model.dense_blocks.clear();
+  for (int block = 0; kind == BlockKind::dense && block < layers; ++block)
+    model.dense_blocks.push_back(block);
   Parallelism& p = plan.parallelism;
   p.pipeline = stages;
   p.shard = p.virtual_stages = 1;
@@ -80,6 +86,7 @@ std::int64_t whole_bytes(const Instruction& instruction) {
 
 bool is_collective(InstructionKind kind) {
   switch (kind) {
+    case InstructionKind::all_to_all:
     case InstructionKind::all_reduce:
     case InstructionKind::all_gather:
     case InstructionKind::reduce_scatter:
@@ -96,8 +103,16 @@ UnitProfile::Pass& pass_of(UnitProfile& unit, Phase phase) {
   return phase == Phase::recompute ? unit.recompute : unit.backward;
 }
 
+Collective collective_of(const Instruction& instruction) {
+  return {instruction.group, kind_of(instruction.kind), whole_bytes(instruction)};
+}
+
+bool compute_waits_for(Stream stream) {
+  return stream == Stream::tensor_comm || stream == Stream::expert_comm;
+}
+
 // A parameter belongs to the first unit that uses it.
-void count_parameters(const Graph& graph, std::vector<UnitProfile>& units) {
+void count_parameters(const Graph& graph, bool shares_experts, std::vector<UnitProfile>& units) {
   std::vector<bool> counted(graph.parameters.size(), false);
   for (const Node& node : graph.nodes)
     for (const int id : node.inputs) {
@@ -105,8 +120,11 @@ void count_parameters(const Graph& graph, std::vector<UnitProfile>& units) {
       const auto index = static_cast<std::size_t>(graph.tensor(id).parameter);
       if (counted[index]) continue;
       counted[index] = true;
-      units[static_cast<std::size_t>(graph.unit_of(node))].parameters +=
-          graph.parameters[index].shape.elements();
+      const Parameter& parameter = graph.parameters[index];
+      UnitProfile& unit = units[static_cast<std::size_t>(graph.unit_of(node))];
+      unit.parameters += parameter.shape.elements();
+      if (shares_experts && parameter.of_experts)
+        unit.expert_parameters += parameter.shape.elements();
     }
 }
 
@@ -126,7 +144,7 @@ class StepLists {
   void add_collective(int unit, int instruction) {
     const Instruction& what = body_.instructions[at(instruction)];
     UnitProfile::Step step;
-    step.collective = {kind_of(what.kind), whole_bytes(what)};
+    step.collective = collective_of(what);
     add(unit, instruction, step);
     place_[at(instruction)] = {unit, static_cast<int>(steps_of(unit).size()) - 1};
   }
@@ -153,7 +171,7 @@ class StepLists {
 };
 
 std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel& cost,
-                                       double slowest) {
+                                       double slowest, int expert_degree) {
   std::vector<UnitProfile> units(small.graph.units.size());
   for (std::size_t u = 0; u < units.size(); ++u) units[u].is_block = small.graph.units[u].is_block;
   for (const Body& body : small.program().bodies) {
@@ -172,17 +190,17 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
         if (instruction.op == Op::linear_grad_weight ||
             instruction.op == Op::expert_linear_grad_weight)
           unit.weight_gradient_s += seconds;
-      } else if (instruction.stream == Stream::tensor_comm && is_collective(instruction.kind)) {
-        ++pass.collectives[{kind_of(instruction.kind), whole_bytes(instruction)}];
+      } else if (compute_waits_for(instruction.stream) && is_collective(instruction.kind)) {
+        ++pass.collectives[collective_of(instruction)];
         steps.add_collective(module.unit, i);
       } else if (instruction.stream == Stream::context_comm && is_collective(instruction.kind))
-        ++pass.context_collectives[{kind_of(instruction.kind), whole_bytes(instruction)}];
+        ++pass.context_collectives[collective_of(instruction)];
       else if (instruction.stream == Stream::context_comm &&
                instruction.kind == InstructionKind::ring_shift)
         ++pass.shifts[instruction.inputs[0].type.bytes()];
     }
   }
-  count_parameters(small.graph, units);
+  count_parameters(small.graph, expert_degree > 1, units);
   return units;
 }
 
@@ -191,7 +209,11 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
 void leave_shared_parameters(const std::vector<UnitProfile>& two, std::vector<UnitProfile>& units) {
   std::size_t place = 0;
   for (UnitProfile& unit : units) {
-    if (unit.is_block) unit.parameters = two[++place].parameters;
+    if (unit.is_block) {
+      ++place;
+      unit.parameters = two[place].parameters;
+      unit.expert_parameters = two[place].expert_parameters;
+    }
     ++place;
   }
 }
@@ -309,37 +331,39 @@ ModelProfile Profiles::measure(const Plan& plan) const {
   const Parallelism& p = plan.parallelism;
   const double slowest = straggling(cluster_.machine.gpu.kernels, cluster_.ranks(),
                                     p.tensor * std::max(p.context, p.expert));
-  profile.units = measure_units(one, cost, slowest);
+  profile.units = measure_units(one, cost, slowest, p.expert);
   if (model_.has_decoder())
-    leave_shared_parameters(measure_units(lower_small(model_, plan, 2), cost, slowest),
+    leave_shared_parameters(measure_units(lower_small(model_, plan, 2), cost, slowest, p.expert),
                             profile.units);
   profile.layers = model_.layers;
   profile.shares_layers = model_.shares_layers();
   profile.one_block = bytes_of(one.program());
-  for (const UnitProfile& unit : profile.units) {
+  for (UnitProfile& unit : profile.units) {
     const bool repeated = unit.is_block && !profile.shares_layers;
-    const std::int64_t of_block = unit.parameters - (repeated ? missing_parameters(unit, plan) : 0);
-    profile.parameters += of_block * (repeated ? model_.layers : 1);
-    if (repeated) profile.block_parameters = of_block;
+    if (repeated) share_parameters(unit, plan);
+    const std::int64_t times = repeated ? model_.layers : 1;
+    profile.parameters += times * unit.parameters;
+    profile.expert_parameters += times * unit.expert_parameters;
+    if (!repeated) continue;
+    profile.block_parameters = unit.parameters;
+    profile.block_expert_parameters = unit.expert_parameters;
   }
   return profile;
 }
 
-// What blocks without experts have less than the others, shared out over all.
-std::int64_t Profiles::missing_parameters(const UnitProfile& block, const Plan& plan) const {
+// Of all blocks, with experts and without: each has its share.
+void Profiles::share_parameters(UnitProfile& block, const Plan& plan) const {
   const auto dense = static_cast<std::int64_t>(model_.dense_blocks.size());
-  if (dense == 0) return 0;
-  Model model = model_;
-  model.layers = 1;
-  model.dense_blocks = {0};
-  std::int64_t parameters = 0;
-  const Graph graph = build_graph(model, plan.training);
-  std::vector<UnitProfile> units(graph.units.size());
-  count_parameters(graph, units);
+  if (dense == 0) return;
+  const SmallModel small = lower_small(model_, plan, 1, 1, BlockKind::dense);
+  std::vector<UnitProfile> units(small.graph.units.size());
+  count_parameters(small.graph, false, units);
+  std::int64_t of_dense = 0;
   for (std::size_t i = 0; i < units.size(); ++i)
-    if (graph.units[i].is_block) parameters = units[i].parameters;
-  const std::int64_t less = std::max<std::int64_t>(0, block.parameters - parameters);
-  return (less * dense + model_.layers - 1) / model_.layers;
+    if (small.graph.units[i].is_block) of_dense = units[i].parameters;
+  const std::int64_t layers = model_.layers;
+  block.parameters = (block.parameters * (layers - dense) + of_dense * dense) / layers;
+  block.expert_parameters = block.expert_parameters * (layers - dense) / layers;
 }
 
 KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const {
@@ -371,8 +395,8 @@ std::vector<UnitProfile::Pass> Profiles::measure_deferred(const Plan& plan) cons
         UnitProfile::Pass& pass = units[at(small.graph.modules[at(instruction.module)].unit)];
         if (instruction.kind == InstructionKind::compute)
           pass.compute_s += cost.time(instruction, program).value * slowest;
-        else if (instruction.stream == Stream::tensor_comm && is_collective(instruction.kind))
-          ++pass.collectives[{kind_of(instruction.kind), whole_bytes(instruction)}];
+        else if (compute_waits_for(instruction.stream) && is_collective(instruction.kind))
+          ++pass.collectives[collective_of(instruction)];
       }
     }
   const auto is_block = [](const Unit& unit) { return unit.is_block; };
@@ -390,20 +414,41 @@ int period_of(double fraction, int layers) {
   return period;
 }
 
+// The first blocks that no later ones are like: those without experts where all others have them.
+int odd_blocks(const Model& model) {
+  const auto dense = static_cast<int>(model.dense_blocks.size());
+  return dense > 0 && model.dense_blocks.back() == dense - 1 ? dense : 0;
+}
+
+// After how many blocks, from `first` on, they are of the same kinds again.
+int period_of_kinds(const Model& model, int first) {
+  const auto alike = [&](int a, int b) {
+    return model.has_experts(a) == model.has_experts(b) &&
+           model.window_of(a) == model.window_of(b) && model.has_rotary(a) == model.has_rotary(b);
+  };
+  for (int period = 1; first + period < model.layers; ++period) {
+    bool repeats = true;
+    for (int block = first; block + period < model.layers && repeats; ++block)
+      repeats = alike(block, block + period);
+    if (repeats) return period;
+  }
+  return std::max(1, model.layers - first);
+}
+
 // Costs depend on a block and its neighbours: those of a model with three periods of blocks that
-// are alike, between those that stay in bf16, tell all.
+// are alike, between those at its ends that are not, tell all.
 std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
   const double fraction = is_mixed(candidate) ? candidate.recompute_fraction : 1;
-  const int period = period_of(fraction, model_.layers);
   Plan plan = to_plan(candidate, base_);
   plan.training.recompute_budget.reset();
   plan = cut_by(plan);
   Model model = model_;
-  const int first = plan.training.first_layers_in_bf16, last = plan.training.last_layers_in_bf16;
+  const int first = std::max(plan.training.first_layers_in_bf16, odd_blocks(model_));
+  const int last = plan.training.last_layers_in_bf16;
+  const int period = std::lcm(period_of(fraction, model_.layers), period_of_kinds(model_, first));
   const int few = first + 3 * period + last;
-  const bool alike = model_.dense_blocks.empty();
-  model.layers =
-      alike && few < model_.layers ? few + (model_.layers - few) % period : model_.layers;
+  if (few < model_.layers) model.layers = few + (model_.layers - few) % period;
+  std::erase_if(model.dense_blocks, [&](int block) { return block >= model.layers; });
   const Graph graph = run_passes(build_graph(model, plan.training), plan,
                                  device_facts(cluster_, plan.training.precision));
   const std::vector<double> small = CostModel(cluster_, plan.training).unit_costs(graph);

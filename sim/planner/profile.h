@@ -19,26 +19,32 @@
 
 namespace meshwright {
 
+struct Collective {
+  GroupKind group = GroupKind::none;
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  std::int64_t bytes = 0;  // of the whole buffer
+  auto operator<=>(const Collective&) const = default;
+};
+
 struct UnitProfile {
   bool is_block = false;        // stands for as many blocks as the model has
   std::int64_t parameters = 0;  // elements that the rank holds, unsharded; shared ones counted once
+  std::int64_t expert_parameters = 0;  // of experts that an expert group shares
   // One micro-batch.
   struct Pass {
     double compute_s = 0;
-    // Collectives of the tensor group: kind, bytes of the whole buffer, how many.
-    std::map<std::pair<CollectiveKind, std::int64_t>, int> collectives;
+    std::map<Collective, int> collectives;  // of the tensor and the expert group: how many
     // What the context group does beside: bytes that go around its ring, how often; collectives.
     std::map<std::int64_t, int> shifts;
-    std::map<std::pair<CollectiveKind, std::int64_t>, int> context_collectives;
+    std::map<Collective, int> context_collectives;
   };
   Pass forward, recompute, backward;
-  // Where tensor communication goes on beside compute: what a body does in turn, on its two
-  // streams.
+  // Where these collectives go on beside compute: what a body does in turn, on its streams.
   struct Step {
     Phase phase = Phase::forward;
-    bool computes = false;  // else it is a collective of the tensor group
+    bool computes = false;  // else it is a collective
     double compute_s = 0;
-    std::pair<CollectiveKind, std::int64_t> collective;
+    Collective collective;
     int waits_for = -1;  // a collective's place in the list
   };
   std::vector<Step> forward_steps, backward_steps;
@@ -56,9 +62,10 @@ struct ModelProfile {
   std::vector<UnitProfile> units;  // in order; a block once
   int layers = 1;                  // blocks that each block of `units` stands for
   bool shares_layers = false;      // only the first of them has parameters
-  std::int64_t parameters = 0;
-  std::int64_t block_parameters = 0;  // that every block has of its own
-  StageBytes one_block;               // of a stage with all units, one block among them
+  std::int64_t parameters = 0, expert_parameters = 0;
+  // That every block has of its own.
+  std::int64_t block_parameters = 0, block_expert_parameters = 0;
+  StageBytes one_block;  // of a stage with all units, one block among them
 };
 
 // What all units keep, on one stage.
@@ -114,7 +121,7 @@ class Profiles {
   Plan fastest_of(const Candidate& candidate, Recompute recompute) const;
   Plan smallest_of(const Candidate& candidate, Recompute recompute) const;
   ModelProfile measure(const Plan& plan) const;
-  std::int64_t missing_parameters(const UnitProfile& block, const Plan& plan) const;
+  void share_parameters(UnitProfile& block, const Plan& plan) const;
   std::vector<UnitProfile::Pass> measure_deferred(const Plan& plan) const;
   std::vector<double> measure_costs(const Candidate& candidate) const;
   KeptBytes measure_kept(const StageBytes& one, const Plan& plan) const;

@@ -98,11 +98,11 @@ class Sweep {
   }
 
   double memory(const Work& work, const BoundMaker::Kept& kept, const CutFactors& cut,
-                double per_parameter) const {
+                const ParameterBytes& per_parameter) const {
     if (cut.stages == 1)
-      return per_parameter * work.parameters + cut.first_in_flight * (kept.blocks + kept.others);
+      return per_parameter.of(work.parameters) + cut.first_in_flight * (kept.blocks + kept.others);
     if (bounds_.has_two_stacks()) return 0;
-    const double of_blocks = per_parameter * work.block_parameters * work.layers;
+    const double of_blocks = per_parameter.of(work.block_parameters) * work.layers;
     return (of_blocks / cut.first_in_flight + kept.blocks) / cut.turns;
   }
 
@@ -116,7 +116,7 @@ class Sweep {
       return;
     }
     const double left = limits_.memory_bytes - bounds_.fixed_bytes();
-    const std::vector<double>& per_parameter =
+    const std::vector<ParameterBytes>& per_parameter =
         candidate.offload == Offload::optimizer ? bytes_without_states_ : bytes_per_parameter_;
     const double busy =
         cut.batches * std::max(0.0, work.seconds - cut.chunks * work.last_collectives);
@@ -126,14 +126,13 @@ class Sweep {
     for (std::size_t i = 0; i < costs.size(); ++i) {
       if (!branch_.takes(index, i)) continue;
       ++swept_.bounded;
-      const PerParameter& cost = costs[i];
-      const double occupied = busy + cost.after * work.parameters;
-      double time = std::max({least, occupied / cut.stages,
-                              cost.in_stream(cut.batches) * work.parameters / cut.stages});
+      const ParameterTimes cost = costs[i].of(work.parameters);
+      const double occupied = busy + cost.after();
+      double time =
+          std::max({least, occupied / cut.stages, cost.in_stream(cut.batches) / cut.stages});
       if (drains)
-        time = std::max(
-            time, (occupied + cost.at_the_ends(work.parameters, work.forward(), work.backward)) /
-                      cut.stages);
+        time = std::max(time,
+                        (occupied + cost.at_the_ends(work.forward(), work.backward)) / cut.stages);
       if (time > limits_.step_time_s) {
         ++swept_.lost[static_cast<std::size_t>(Loss::network)];
         continue;
@@ -144,7 +143,7 @@ class Sweep {
       }
       if (kept == nullptr) kept = &(found = bounds_.kept_bytes(candidate));
       const double bytes = memory(work, *kept, cut, per_parameter[i]) +
-                           unit_buffer_bytes_[i] * work.block_parameters;
+                           unit_buffer_bytes_[i].of(work.block_parameters);
       if (bytes <= left) {
         swept_.survivors.push_back({with(candidate, index, i), time});
         continue;
@@ -166,7 +165,7 @@ class Sweep {
   Swept& swept_;
   std::vector<CutFactors> cuts_;
   // Of each sharding.
-  std::vector<double> bytes_per_parameter_, bytes_without_states_, unit_buffer_bytes_;
+  std::vector<ParameterBytes> bytes_per_parameter_, bytes_without_states_, unit_buffer_bytes_;
   std::vector<std::vector<PerParameter>> costs_;  // [level * placements + placement]
 };
 

@@ -238,3 +238,26 @@ TEST_CASE("bounds of plans with expert groups are below what is simulated", "[si
   }
   CHECK(with_experts > 10);
 }
+
+TEST_CASE("bounds of expert groups over hosts know what is shared by whom", "[sim][experts]") {
+  Job job = job_of(64);
+  job.model.experts = 16;
+  job.model.expert_capacity_factor = 0;
+  job.model.expert_dropless = true;
+  const Cluster cluster{load_machine("p4d.24xlarge"), 2, 8, {}, {}};
+  const Plan base = base_plan(job, machine_facts("p4d.24xlarge"));
+  BoundMaker bounds(job.model, base, cluster);
+  std::vector<Candidate> candidates = enumerate(job, base, 16).candidates();
+  std::erase_if(candidates, [](const Candidate& each) { return each.expert == 1; });
+  REQUIRE(candidates.size() > 1000);
+  for (std::size_t i = 0; i < candidates.size(); i += 997) {
+    const Candidate& candidate = candidates[i];
+    const Compiled compiled = compiled_for(job.model, to_plan(candidate, base), cluster);
+    const Prediction prediction = predict(compiled, cluster);
+    INFO(to_json(compiled.plan).dump());
+    CHECK(bounds.time(candidate).step_time_s <= prediction.step_time_s);
+    CHECK(bounds.pipeline_time(candidate) <= prediction.step_time_s);
+    CHECK(bounds.memory(candidate).least_bytes <=
+          static_cast<double>(prediction.peak_memory_bytes));
+  }
+}

@@ -1,0 +1,71 @@
+// What the parameters that a rank holds cost it. Where an expert group shares the experts, these
+// are reduced, sharded and stepped among the ranks that have the same ones: fewer than those that
+// share all else.
+#pragma once
+
+#include <algorithm>
+
+namespace meshwright {
+
+// How many; without expert groups experts count among the others.
+struct HeldParameters {
+  double others = 0, experts = 0;
+  double all() const { return others + experts; }
+  bool operator==(const HeldParameters&) const = default;
+};
+inline HeldParameters operator+(const HeldParameters& a, const HeldParameters& b) {
+  return {a.others + b.others, a.experts + b.experts};
+}
+inline HeldParameters operator-(const HeldParameters& a, const HeldParameters& b) {
+  return {a.others - b.others, a.experts - b.experts};
+}
+inline HeldParameters operator*(double times, const HeldParameters& held) {
+  return {times * held.others, times * held.experts};
+}
+
+// Bytes per parameter.
+struct ParameterBytes {
+  double others = 0, experts = 0;
+  double of(const HeldParameters& held) const {
+    return others * held.others + experts * held.experts;
+  }
+};
+
+// Seconds: per parameter, or of all that a rank holds.
+struct ParameterTimes {
+  double optimizer = 0;    // after the norm of all gradients
+  double gather = 0;       // of updated weights, beside the optimizer
+  double finish = 0;       // reductions after the last backward, before the norm
+  double hidden_last = 0;  // reductions that the last backward task can hide
+  double each_batch = 0;   // collectives of every micro-batch, beside compute
+  double reduce_each = 0;  // the reductions in it
+  double first_batch = 0;  // of the first one alone
+
+  double after_norm() const { return std::max(optimizer, gather); }
+  double after() const { return finish + after_norm(); }  // the last backward
+  // What the first forward and the last backward cannot hide.
+  double at_the_ends(double forward, double backward) const {
+    return std::max(0.0, first_batch - forward) + std::max(0.0, hidden_last - backward);
+  }
+  // Of all micro-batches, beside compute.
+  double in_stream(double batches) const {
+    return batches * each_batch + first_batch + hidden_last;
+  }
+};
+
+// One stream reduces and gathers what all of them are.
+struct PerParameter {
+  ParameterTimes others, experts;
+  bool reduces_last() const { return others.hidden_last + experts.hidden_last > 0; }
+  ParameterTimes of(const HeldParameters& held) const {
+    const auto both = [&](double ParameterTimes::*part) {
+      return others.*part * held.others + experts.*part * held.experts;
+    };
+    return {both(&ParameterTimes::optimizer),  both(&ParameterTimes::gather),
+            both(&ParameterTimes::finish),     both(&ParameterTimes::hidden_last),
+            both(&ParameterTimes::each_batch), both(&ParameterTimes::reduce_each),
+            both(&ParameterTimes::first_batch)};
+  }
+};
+
+}  // namespace meshwright
