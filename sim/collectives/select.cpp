@@ -120,11 +120,12 @@ const Algorithm algorithms[] = {
      Order::exchange},
 };
 
-// The groups that run beside groups[asked] on its first hosts, itself first. Those of another shape
-// run other rounds; they are timed in their own turn.
+// The groups that run beside groups[asked] on its first hosts, itself first, where they may use the
+// same links. Those of another shape run other rounds; they are timed in their own turn.
 std::vector<PlacedGroup> neighbours(const Cluster& cluster, const std::vector<PlacedGroup>& groups,
                                     std::size_t asked) {
   const PlacedGroup& group = groups[asked];
+  if (group.grid.hosts == 1 && cluster.machine.nvlink.kind == NvlinkKind::nvswitch) return {group};
   std::vector<int> hosts;
   for (const int rank : group.ranks) {
     if (hosts.empty() || hosts.back() != cluster.host_of(rank))

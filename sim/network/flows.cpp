@@ -1,35 +1,76 @@
 #include "sim/network/flows.h"
 
 #include <algorithm>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "models/core/index.h"
+
 namespace meshwright {
+
+namespace {
+
+// Bytes over each link, of the few hosts that have flows.
+class Loads {
+ public:
+  explicit Loads(const Topology& topology)
+      : topology_(topology), place_of_host_(at(topology.cluster().hosts), -1) {}
+
+  void add(int link, double bytes) {
+    const int links = topology_.links_per_host();
+    int& place = place_of_host_[at(topology_.host_of_link(link))];
+    if (place < 0) {
+      place = static_cast<int>(hosts_.size());
+      hosts_.push_back(topology_.host_of_link(link));
+      bytes_.resize(bytes_.size() + at(links), 0.0);
+    }
+    bytes_[at(place * links + topology_.local_link(link))] += bytes;
+  }
+
+  double slowest_s() const {
+    double seconds = 0;
+    for (std::size_t i = 0; i < bytes_.size(); ++i) {
+      if (bytes_[i] == 0) continue;
+      const auto links = at(topology_.links_per_host());
+      const int link = hosts_[i / links] * topology_.links_per_host() + static_cast<int>(i % links);
+      seconds = std::max(seconds, bytes_[i] / topology_.link(link).bandwidth_bytes_per_s);
+    }
+    return seconds;
+  }
+
+ private:
+  const Topology& topology_;
+  std::vector<int> place_of_host_, hosts_;  // -1: none of its links are used
+  std::vector<double> bytes_;               // [place of the host * its links + link]
+};
+
+}  // namespace
 
 void Flows::add(int from_rank, int to_rank, double bytes) {
   if (from_rank == to_rank) return;
   const Cluster& cluster = topology_.cluster();
-  bytes_[static_cast<std::int64_t>(from_rank) * cluster.ranks() + to_rank] += bytes;
+  flows_.push_back({from_rank, to_rank, bytes});
   crosses_hosts_ = crosses_hosts_ || cluster.host_of(from_rank) != cluster.host_of(to_rank);
 }
 
 Seconds Flows::slowest() const {
-  const int ranks = topology_.cluster().ranks();
   // In one order, so that sums of the same flows are the same to the last digit.
-  std::vector<std::pair<std::int64_t, double>> pairs(bytes_.begin(), bytes_.end());
-  std::sort(pairs.begin(), pairs.end());
-  std::unordered_map<int, double> load;  // bytes over each link
+  std::vector<Flow> flows = flows_;
+  std::stable_sort(flows.begin(), flows.end(), [](const Flow& a, const Flow& b) {
+    return std::pair(a.from, a.to) < std::pair(b.from, b.to);
+  });
+  Loads loads(topology_);
   std::vector<int> route;
-  for (const auto& [pair, bytes] : pairs) {
+  for (std::size_t i = 0; i < flows.size();) {
+    const Flow& flow = flows[i];
+    double bytes = 0;
+    for (; i < flows.size() && flows[i].from == flow.from && flows[i].to == flow.to; ++i)
+      bytes += flows[i].bytes;
     route.clear();
-    topology_.append_route(static_cast<int>(pair / ranks), static_cast<int>(pair % ranks), route);
-    for (const int link : route) load[link] += bytes;
+    topology_.append_route(flow.from, flow.to, route);
+    for (const int link : route) loads.add(link, bytes);
   }
-  double time = 0;
-  for (const auto& [link, bytes] : load)
-    time = std::max(time, bytes / topology_.link(link).bandwidth_bytes_per_s);
-  return {time};
+  return {loads.slowest_s()};
 }
 
 }  // namespace meshwright

@@ -1,8 +1,7 @@
 // Transfers of equal size that happen at once, each over its route, sharing links max-min fairly.
 #pragma once
 
-#include <cstdint>
-#include <unordered_map>
+#include <vector>
 
 #include "hwprofiles/topology.h"
 #include "models/core/units.h"
@@ -13,7 +12,7 @@ class Flows {
  public:
   explicit Flows(const Topology& topology) : topology_(topology) {}
   void add(int from_rank, int to_rank, double bytes);
-  bool empty() const { return bytes_.empty(); }
+  bool empty() const { return flows_.empty(); }
   bool crosses_hosts() const { return crosses_hosts_; }
 
   // When the slowest has ended: equal flows share a link equally, so those over the link with the
@@ -22,7 +21,11 @@ class Flows {
 
  private:
   const Topology& topology_;
-  std::unordered_map<std::int64_t, double> bytes_;  // between two ranks
+  struct Flow {
+    int from, to;  // ranks
+    double bytes;
+  };
+  std::vector<Flow> flows_;
   bool crosses_hosts_ = false;
 };
 
