@@ -16,8 +16,7 @@ BoundMaker::BoundMaker(const Model& model, const Plan& base, const Cluster& clus
       cluster_(cluster),
       cost_(cluster, base.training),
       measured_(std::move(measured)),
-      profiles_(measured_->profiles),
-      in_bf16_(measured_->in_bf16),
+      profiles_(*measured_->profiles.front()),
       network_(measured_->network) {}
 
 int BoundMaker::micro_batches(const Candidate& candidate) const {

@@ -30,6 +30,7 @@
 #include <tuple>
 #include <vector>
 
+#include "models/core/index.h"
 #include "models/schedule/slot_pools.h"
 #include "sim/planner/network_times.h"
 #include "sim/planner/per_parameter.h"
@@ -63,11 +64,16 @@ struct UnitTimes {
   double work() const { return forward + recompute + backward; }
 };
 
+// Units whose blocks keep their activations, or do not.
+struct KindTimes {
+  std::vector<UnitTimes> kept, repeated;
+};
+
 // All units, one micro-batch.
 struct Work {
-  std::vector<UnitTimes> kept, repeated;  // units whose blocks keep their activations, or do not
-  std::vector<UnitTimes> kept_in_bf16, repeated_in_bf16;  // blocks that the plan leaves in bf16
-  double fraction = 1;                                    // of the blocks: `repeated`
+  std::vector<KindTimes> kinds;  // of blocks (profile.h); the first has the other units
+  double fraction = 1;           // of the blocks: `repeated`
+  const std::vector<UnitTimes>& units() const { return kinds.front().repeated; }
   bool shares_layers = false;
   int layers = 1;
   double seconds = 0, compute = 0, context = 0, backward = 0;
@@ -75,7 +81,7 @@ struct Work {
   double forward() const { return seconds - backward; }
   double ramp_share = 0, split_ramp_share = 0;  // least over the units; where backwards are split
   double weight_gradient = 0, last_collectives = 0;  // of the unit that has most
-  HeldParameters block_parameters;                   // of one
+  HeldParameters block_parameters;                   // of one, their mean
 };
 
 struct MemoryBounds {
@@ -98,10 +104,12 @@ struct Chain {
 // What is slow to find, for the bound makers of several threads.
 struct Measured {
   Measured(const Model& model, const Plan& base, const Cluster& cluster)
-      : profiles(model, base, cluster),
-        in_bf16(model, base, cluster, Blocks::in_bf16),
-        network(cluster) {}
-  Profiles profiles, in_bf16;
+      : blocks(kinds_of_blocks(model, base.training)), network(cluster) {
+    for (const BlockKind kind : blocks.kinds)
+      profiles.push_back(std::make_unique<Profiles>(model, base, cluster, kind));
+  }
+  BlockKinds blocks;
+  std::vector<std::unique_ptr<Profiles>> profiles;  // of each kind of blocks
   NetworkTimes network;
   // Costs of the units, virtual stages: the first unit of each, and one more.
   Memo<std::pair<const std::vector<double>*, int>, std::vector<std::size_t>> partitions;
@@ -145,7 +153,9 @@ class BoundMaker {
   double fixed_bytes() const;                                  // of libraries
   int in_flight(const Candidate& candidate, int stage) const;  // micro-batches, at least
   std::size_t profiles() const {                               // that had to be measured
-    return profiles_.count() + in_bf16_.count();
+    std::size_t count = 0;
+    for (const auto& profiles : measured_->profiles) count += profiles->count();
+    return count;
   }
   bool has_two_stacks() const { return model_.has_decoder(); }
 
@@ -182,9 +192,8 @@ class BoundMaker {
   const std::vector<StageOrder>& orders(const Candidate& candidate);
   const std::vector<std::vector<InFlight>>& fullest(const Candidate& candidate);
   std::vector<UnitTimes> unit_times(const Candidate& candidate, const ModelProfile& profile);
-  Work make_work(const Candidate& candidate, const ModelProfile& kept,
-                 const ModelProfile& repeated);
-  void add_units_in_bf16(const Candidate& candidate, Work& work);
+  KindTimes kind_times(const Candidate& candidate, Profiles& profiles);
+  Work make_work(const Candidate& candidate);
   double optimizer_s_per_parameter(CompilerLevel level) const;
   bool knows_partition(const Candidate& candidate) const;
   const Cut& partition(const Candidate& candidate);
@@ -202,8 +211,8 @@ class BoundMaker {
   static bool depends_on_cut(const Candidate& candidate);
   bool some_cut_ends_within(const Candidate& candidate, double seconds);
   bool works_by_units(const Candidate& candidate) const;
-  bool has_blocks_in_bf16() const { return base_.training.has_layers_in_bf16(); }
-  bool is_in_bf16(int block) const { return base_.training.is_in_bf16(block, model_.layers); }
+  bool has_kinds() const { return measured_->profiles.size() > 1; }
+  std::size_t kind_of(int block) const { return measured_->blocks.of_block[at(block)]; }
   // `block` of a stack's; `repeats` its work.
   const UnitTimes& block_of(const Work& work, std::size_t unit, int block, bool repeats) const;
   // What the blocks keep from forward to backward; `likely`: those that repeat their work, too.
@@ -215,7 +224,7 @@ class BoundMaker {
   const Cluster& cluster_;
   CostModel cost_;
   std::shared_ptr<Measured> measured_;
-  Profiles &profiles_, &in_bf16_;
+  Profiles& profiles_;  // of the usual blocks
   NetworkTimes& network_;
   // Profiles of blocks that keep and that repeat, share of those, strides of tensor, context and
   // expert groups.

@@ -1,6 +1,7 @@
 // The memory half of BoundMaker, and the partition that it knows.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "models/partition/partition.h"
@@ -130,25 +131,24 @@ MemoryBounds BoundMaker::memory(const Candidate& candidate) {
 double BoundMaker::kept_by_blocks(const Candidate& candidate, bool likely) {
   const bool mixed = is_mixed(candidate);
   double bytes = 0;
-  const auto add = [&](Profiles& profiles, bool in_bf16) {
+  for (std::size_t kind = 0; kind < measured_->profiles.size(); ++kind) {
     int kept = 0, again = 0;
     for (int block = 0; block < model_.layers; ++block)
-      if (is_in_bf16(block) == in_bf16)
+      if (kind_of(block) == kind)
         ++(mixed && is_repeated(block, candidate.recompute_fraction) ? again : kept);
+    Profiles& profiles = *measured_->profiles[kind];
     bytes += kept * static_cast<double>(kept_of(profiles, candidate).block);
     if (likely && mixed)
       bytes += again * static_cast<double>(profiles.kept(candidate, candidate.recompute).block);
-  };
-  add(profiles_, false);
-  if (has_blocks_in_bf16()) add(in_bf16_, true);
+  }
   return bytes;
 }
 
 double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) {
   KeptBytes kept = kept_of(profiles_, candidate);
   const bool mixed = is_mixed(candidate);
-  if (has_blocks_in_bf16()) {  // what is beside blocks: as beside either kind
-    const KeptBytes& other = kept_of(in_bf16_, candidate);
+  for (const auto& profiles : measured_->profiles) {  // what is beside blocks: as beside any kind
+    const KeptBytes& other = kept_of(*profiles, candidate);
     kept.other = std::min(kept.other, other.other);
     kept.task = std::min(kept.task, other.task);
     kept.largest_task = std::min(kept.largest_task, other.largest_task);
@@ -165,7 +165,7 @@ double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) 
 
 double BoundMaker::any_partition_memory(const Candidate& candidate) {
   if (model_.has_decoder()) return fixed_bytes();  // blocks of two kinds: left to the exact plan
-  const bool differ = is_mixed(candidate) || has_blocks_in_bf16();
+  const bool differ = is_mixed(candidate) || has_kinds();
   const double kept =
       differ ? 0 : static_cast<double>(profiles_.kept(candidate, candidate.recompute).block);
   const double states = bytes_per_parameter(candidate).of(work(candidate).block_parameters);
@@ -239,15 +239,15 @@ double BoundMaker::shared_slot_bytes(const std::vector<InFlight>& time,
 MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
   const bool mixed = is_mixed(candidate);
   const StageProfile& parts = stages_of(profiles_, candidate);
-  // Working space of blocks that keep and that repeat, and of those in bf16.
-  std::vector<const StageProfile*> spaces{&parts,
-                                          &profiles_.stages(candidate, candidate.recompute)};
-  const KeptOfBlock kept_block = kept_of_block(profiles_, candidate);
-  KeptOfBlock kept_in_bf16 = kept_block;
-  if (has_blocks_in_bf16()) {
-    kept_in_bf16 = kept_of_block(in_bf16_, candidate);
-    spaces.push_back(&stages_of(in_bf16_, candidate));
-    spaces.push_back(&in_bf16_.stages(candidate, candidate.recompute));
+  // Working space of blocks that keep and that repeat, of each kind.
+  std::vector<const StageProfile*> spaces;
+  std::vector<KeptOfBlock> kept_blocks;
+  double waited_for = std::numeric_limits<double>::infinity();  // longer, by a block of any kind
+  for (const auto& profiles : measured_->profiles) {
+    spaces.push_back(&stages_of(*profiles, candidate));
+    spaces.push_back(&profiles->stages(candidate, candidate.recompute));
+    kept_blocks.push_back(kept_of_block(*profiles, candidate));
+    waited_for = std::min(waited_for, kept_blocks.back().waited_for - kept_blocks.back().block);
   }
   const Cut& begins = partition(candidate);
   const std::vector<std::vector<InFlight>>& times = fullest(candidate);
@@ -268,17 +268,15 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
       const auto place_of = [&](const StageProfile& of) -> const StageBytes& {
         return is_first ? of.first : is_last ? of.last : of.middle;
       };
-      double kept = static_cast<double>(place_of(parts).kept) - kept_block.block;
+      double kept = static_cast<double>(place_of(parts).kept) - kept_blocks.front().block;
       double kept_at_least = 0;
       const int first_block = std::max(0, static_cast<int>(begin) - before);
       const int end_block = std::min(model_.layers, static_cast<int>(end) - before);
       blocks = std::max(blocks, end_block - first_block);
-      if (!is_first && end_block - first_block > 1)
-        kept += std::min(kept_block.waited_for - kept_block.block,
-                         kept_in_bf16.waited_for - kept_in_bf16.block);
+      if (!is_first && end_block - first_block > 1) kept += waited_for;
       for (int block = first_block; block < end_block; ++block) {
         const bool again = mixed && is_repeated(block, candidate.recompute_fraction);
-        const KeptOfBlock& of_block = is_in_bf16(block) ? kept_in_bf16 : kept_block;
+        const KeptOfBlock& of_block = kept_blocks[kind_of(block)];
         kept += again ? of_block.repeated : of_block.block;
         kept_at_least += again ? 0 : of_block.block;
       }
@@ -313,8 +311,8 @@ BoundMaker::Kept BoundMaker::kept_bytes(const Candidate& candidate) {
   if (is_mixed(candidate)) return {kept_by_blocks(candidate, false), 0};
   if (offloaded_activations(candidate) != Offload::none) return {};
   std::int64_t others = profiles_.kept(candidate, candidate.recompute).other;
-  if (has_blocks_in_bf16())
-    others = std::min(others, in_bf16_.kept(candidate, candidate.recompute).other);
+  for (const auto& profiles : measured_->profiles)
+    others = std::min(others, profiles->kept(candidate, candidate.recompute).other);
   return {kept_by_blocks(candidate, false), static_cast<double>(others)};
 }
 

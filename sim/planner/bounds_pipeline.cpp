@@ -50,8 +50,8 @@ const std::vector<PartTimes>& BoundMaker::part_times(const Candidate& candidate,
     of_units.emplace_back(&kept, mixed ? &profiles.deferred(keeping(candidate), Recompute::none)
                                        : of_units.back().second);
   };
-  if (splits) look_at(profiles_, all.kept, all.repeated);
-  if (splits && has_blocks_in_bf16()) look_at(in_bf16_, all.kept_in_bf16, all.repeated_in_bf16);
+  for (std::size_t kind = 0; splits && kind < all.kinds.size(); ++kind)
+    look_at(*measured_->profiles[kind], all.kinds[kind].kept, all.kinds[kind].repeated);
   const PartsKey key{&all, begins, splits, repeated};
   if (parts_of_ == key) return parts_;
   parts_of_ = key;

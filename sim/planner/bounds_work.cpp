@@ -128,13 +128,9 @@ const PerParameter& BoundMaker::per_parameter(const Candidate& candidate) {
   return known->second;
 }
 
-// Blocks without experts are taken for those that have them: each has its share of their times.
 double BoundMaker::collective_s(const Candidate& candidate, const Collective& collective) {
-  const double share = collective.group == GroupKind::expert
-                           ? 1 - static_cast<double>(model_.dense_blocks.size()) / model_.layers
-                           : 1;
-  return share * network_.collective(candidate, collective.group, collective.kind,
-                                     static_cast<double>(collective.bytes));
+  return network_.collective(candidate, collective.group, collective.kind,
+                             static_cast<double>(collective.bytes));
 }
 
 double BoundMaker::longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass) {
@@ -229,61 +225,55 @@ std::vector<UnitTimes> BoundMaker::unit_times(const Candidate& candidate,
   return times;
 }
 
-void BoundMaker::add_units_in_bf16(const Candidate& candidate, Work& work) {
-  if (!has_blocks_in_bf16()) return;
-  work.repeated_in_bf16 = unit_times(candidate, in_bf16_.of(candidate, candidate.recompute));
-  work.kept_in_bf16 = is_mixed(candidate)
-                          ? unit_times(candidate, in_bf16_.of(candidate, Recompute::none))
-                          : work.repeated_in_bf16;
+KindTimes BoundMaker::kind_times(const Candidate& candidate, Profiles& profiles) {
+  KindTimes times;
+  times.repeated = unit_times(candidate, profiles.of(candidate, candidate.recompute));
+  times.kept = is_mixed(candidate) ? unit_times(candidate, profiles.of(candidate, Recompute::none))
+                                   : times.repeated;
+  return times;
 }
 
 const UnitTimes& BoundMaker::block_of(const Work& work, std::size_t unit, int block,
                                       bool repeats) const {
-  if (is_in_bf16(block)) return (repeats ? work.repeated_in_bf16 : work.kept_in_bf16)[unit];
-  return (repeats ? work.repeated : work.kept)[unit];
+  const KindTimes& kind = work.kinds[kind_of(block)];
+  return (repeats ? kind.repeated : kind.kept)[unit];
 }
 
-Work BoundMaker::make_work(const Candidate& candidate, const ModelProfile& kept,
-                           const ModelProfile& repeated) {
+Work BoundMaker::make_work(const Candidate& candidate) {
   Work work;
-  work.kept = unit_times(candidate, kept);
-  work.repeated = &kept == &repeated ? work.kept : unit_times(candidate, repeated);
+  for (const auto& profiles : measured_->profiles)
+    work.kinds.push_back(kind_times(candidate, *profiles));
   work.fraction = candidate.recompute == Recompute::none ? 1 : candidate.recompute_fraction;
-  work.shares_layers = kept.shares_layers;
-  work.layers = kept.layers;
-  add_units_in_bf16(candidate, work);
+  work.shares_layers = model_.shares_layers();
+  work.layers = model_.layers;
   work.ramp_share = work.split_ramp_share = 1;
-  const auto add = [&](const UnitTimes& unit, int count) {
-    if (count == 0 || unit.work() <= 0) return;
-    work.seconds += count * unit.work();
-    work.compute += count * unit.compute;
-    work.context += count * unit.context;
-    work.backward += count * (unit.recompute + unit.backward);
+  const auto add = [&](const UnitTimes& unit) {
+    if (unit.work() <= 0) return;
+    work.seconds += unit.work();
+    work.compute += unit.compute;
+    work.context += unit.context;
+    work.backward += unit.recompute + unit.backward;
     work.ramp_share = std::min(work.ramp_share, (unit.forward + unit.backward) / unit.work());
     work.split_ramp_share = std::min(work.split_ramp_share, unit.forward / unit.work());
     work.weight_gradient = std::max(work.weight_gradient, unit.weight_gradient);
     work.last_collectives = std::max(work.last_collectives, unit.last_collectives);
   };
-  for (std::size_t unit = 0; unit < work.kept.size(); ++unit) {
-    if (!work.kept[unit].is_block) {
-      add(work.repeated[unit], 1);
+  for (std::size_t unit = 0; unit < work.units().size(); ++unit) {
+    const UnitTimes& first = work.units()[unit];
+    if (!first.is_block) {
+      add(first);
+      work.parameters = work.parameters + first.parameters;
       continue;
     }
-    int kept_blocks = 0, again = 0, kept_in_bf16 = 0, again_in_bf16 = 0;
+    HeldParameters of_blocks;
     for (int block = 0; block < work.layers; ++block) {
-      const bool repeats = is_repeated(block, work.fraction);
-      ++(is_in_bf16(block) ? repeats ? again_in_bf16 : kept_in_bf16
-         : repeats         ? again
-                           : kept_blocks);
+      const UnitTimes& own = block_of(work, unit, block, is_repeated(block, work.fraction));
+      add(own);
+      if (block == 0 || !work.shares_layers) of_blocks = of_blocks + own.parameters;
     }
-    add(work.kept[unit], kept_blocks);
-    add(work.repeated[unit], again);
-    if (!has_blocks_in_bf16()) continue;
-    add(work.kept_in_bf16[unit], kept_in_bf16);
-    add(work.repeated_in_bf16[unit], again_in_bf16);
+    work.parameters = work.parameters + of_blocks;
+    if (!work.shares_layers) work.block_parameters = (1.0 / work.layers) * of_blocks;
   }
-  work.parameters = held_of(kept.parameters, kept.expert_parameters);
-  work.block_parameters = held_of(kept.block_parameters, kept.block_expert_parameters);
   return work;
 }
 
@@ -303,8 +293,7 @@ const Work& BoundMaker::work(const Candidate& asked) {
       candidate.context > 1 ? network_.axis(candidate, GroupKind::context).stride : 1,
       candidate.expert > 1 ? network_.axis(candidate, GroupKind::expert).stride : 1};
   auto known = works_.find(key);
-  if (known == works_.end())
-    known = works_.emplace(key, make_work(candidate, kept, repeated)).first;
+  if (known == works_.end()) known = works_.emplace(key, make_work(candidate)).first;
   return known->second;
 }
 
@@ -329,9 +318,9 @@ const Chain& BoundMaker::chain(const Work& work, bool splits) {
     sums.units.push_back(&unit);
   };
   int block = 0;
-  for (std::size_t unit = 0; unit < work.kept.size(); ++unit) {
-    if (!work.kept[unit].is_block) {
-      add(work.repeated[unit], true);
+  for (std::size_t unit = 0; unit < work.units().size(); ++unit) {
+    if (!work.units()[unit].is_block) {
+      add(work.units()[unit], true);
       continue;
     }
     for (int i = 0; i < work.layers; ++i, ++block)

@@ -28,16 +28,10 @@ struct SmallModel {
 };
 
 // The model with as many blocks, on so many stages: one block on the first and on the last, the
-// others between; and as many replicas as share its experts. Where some blocks have no experts, all
-// are of one kind: like those that have, which the others compute as much as and keep less than.
-enum class BlockKind : std::uint8_t { usual, dense };
-
-SmallModel lower_small(Model model, Plan plan, int layers, int stages = 1,
-                       BlockKind kind = BlockKind::usual) {
+// others between; and as many replicas as share its experts.
+SmallModel lower_small(Model model, Plan plan, int layers, int stages = 1) {
   model.layers = layers;
-  model.dense_blocks.clear();
-  for (int block = 0; kind == BlockKind::dense && block < layers; ++block)
-    model.dense_blocks.push_back(block);
+  std::erase_if(model.dense_blocks, [&](int block) { return block >= layers; });
   Parallelism& p = plan.parallelism;
   p.pipeline = stages;
   p.shard = p.virtual_stages = 1;
@@ -218,10 +212,29 @@ void leave_shared_parameters(const std::vector<UnitProfile>& two, std::vector<Un
   }
 }
 
+Model all_alike(Model model, BlockKind kind) {
+  model.dense_blocks.clear();
+  for (int block = 0; kind.dense && block < model.layers; ++block)
+    model.dense_blocks.push_back(block);
+  return model;
+}
+
 }  // namespace
 
-Profiles::Profiles(const Model& model, const Plan& base, const Cluster& cluster, Blocks blocks)
-    : model_(model), base_(base), cluster_(cluster), blocks_(blocks) {}
+BlockKinds kinds_of_blocks(const Model& model, const Training& training) {
+  BlockKinds found{{BlockKind{}}, {}};
+  for (int block = 0; block < model.layers; ++block) {
+    const BlockKind kind{training.is_in_bf16(block, model.layers),
+                         model.experts > 0 && !model.has_experts(block)};
+    const auto known = std::ranges::find(found.kinds, kind);
+    found.of_block.push_back(static_cast<std::size_t>(known - found.kinds.begin()));
+    if (known == found.kinds.end()) found.kinds.push_back(kind);
+  }
+  return found;
+}
+
+Profiles::Profiles(const Model& model, const Plan& base, const Cluster& cluster, BlockKind kind)
+    : model_(model), base_(base), cluster_(cluster), kind_(kind), alike_(all_alike(model, kind)) {}
 
 namespace {
 
@@ -253,7 +266,7 @@ const KeptBytes& Profiles::kept(const Candidate& candidate, Recompute recompute)
                           !schedule_info(candidate.schedule).splits_backwards &&
                           plan == fastest_of(candidate, recompute);
     const StageBytes one = is_known ? of(candidate, recompute).one_block
-                                    : bytes_of(lower_small(model_, plan, 1).program());
+                                    : bytes_of(lower_small(alike_, plan, 1).program());
     return measure_kept(one, plan);
   });
 }
@@ -309,8 +322,7 @@ Plan Profiles::plan_of(const Candidate& candidate, Recompute recompute) const {
   plan.training.recompute = recompute;
   plan.training.recompute_fraction = 1;
   plan.training.recompute_budget.reset();
-  plan.training.first_layers_in_bf16 =
-      blocks_ == Blocks::in_bf16 ? std::numeric_limits<int>::max() : 0;
+  plan.training.first_layers_in_bf16 = kind_.in_bf16 ? std::numeric_limits<int>::max() : 0;
   plan.training.last_layers_in_bf16 = 0;
   return plan;
 }
@@ -324,7 +336,7 @@ Plan Profiles::smallest_of(const Candidate& candidate, Recompute recompute) cons
 }
 
 ModelProfile Profiles::measure(const Plan& plan) const {
-  const SmallModel one = lower_small(model_, plan, 1);
+  const SmallModel one = lower_small(alike_, plan, 1);
   ModelProfile profile;
   const CostModel cost(cluster_, plan.training);
   // Sharded parameters may let more ranks meet: a profile is of several degrees of sharding.
@@ -333,44 +345,19 @@ ModelProfile Profiles::measure(const Plan& plan) const {
                                     p.tensor * std::max(p.context, p.expert));
   profile.units = measure_units(one, cost, slowest, p.expert);
   if (model_.has_decoder())
-    leave_shared_parameters(measure_units(lower_small(model_, plan, 2), cost, slowest, p.expert),
+    leave_shared_parameters(measure_units(lower_small(alike_, plan, 2), cost, slowest, p.expert),
                             profile.units);
   profile.layers = model_.layers;
   profile.shares_layers = model_.shares_layers();
   profile.one_block = bytes_of(one.program());
-  for (UnitProfile& unit : profile.units) {
-    const bool repeated = unit.is_block && !profile.shares_layers;
-    if (repeated) share_parameters(unit, plan);
-    const std::int64_t times = repeated ? model_.layers : 1;
-    profile.parameters += times * unit.parameters;
-    profile.expert_parameters += times * unit.expert_parameters;
-    if (!repeated) continue;
-    profile.block_parameters = unit.parameters;
-    profile.block_expert_parameters = unit.expert_parameters;
-  }
   return profile;
-}
-
-// Of all blocks, with experts and without: each has its share.
-void Profiles::share_parameters(UnitProfile& block, const Plan& plan) const {
-  const auto dense = static_cast<std::int64_t>(model_.dense_blocks.size());
-  if (dense == 0) return;
-  const SmallModel small = lower_small(model_, plan, 1, 1, BlockKind::dense);
-  std::vector<UnitProfile> units(small.graph.units.size());
-  count_parameters(small.graph, false, units);
-  std::int64_t of_dense = 0;
-  for (std::size_t i = 0; i < units.size(); ++i)
-    if (small.graph.units[i].is_block) of_dense = units[i].parameters;
-  const std::int64_t layers = model_.layers;
-  block.parameters = (block.parameters * (layers - dense) + of_dense * dense) / layers;
-  block.expert_parameters = block.expert_parameters * (layers - dense) / layers;
 }
 
 KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const {
   KeptBytes kept;
   // Under a budget at least what is kept of it; how much that is is left to the exact plan.
   if (base_.training.recompute_budget) return kept;
-  const std::int64_t two = bytes_of(lower_small(model_, plan, 2).program()).kept;
+  const std::int64_t two = bytes_of(lower_small(alike_, plan, 2).program()).kept;
   kept.block = std::max<std::int64_t>(0, two - one.kept);
   kept.other = std::max<std::int64_t>(0, 2 * one.kept - two);
   kept.task = one.task;
@@ -381,7 +368,7 @@ KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const 
 // Of blocks on a stage in the middle, of the units after them on the last stage. What comes before
 // is on the first one, where all of a backward is put off: nobody waits for it.
 std::vector<UnitProfile::Pass> Profiles::measure_deferred(const Plan& plan) const {
-  const SmallModel small = lower_small(model_, plan, blocks_of_stages, blocks_of_stages);
+  const SmallModel small = lower_small(alike_, plan, blocks_of_stages, blocks_of_stages);
   const CostModel cost(cluster_, plan.training);
   const Parallelism& p = plan.parallelism;
   const double slowest = straggling(cluster_.machine.gpu.kernels, cluster_.ranks(),
@@ -465,7 +452,7 @@ std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
 }
 
 Messages Profiles::measure_messages(const Plan& plan) const {
-  const SmallModel small = lower_small(model_, plan, blocks_of_stages, blocks_of_stages);
+  const SmallModel small = lower_small(alike_, plan, blocks_of_stages, blocks_of_stages);
   Messages messages;
   for (const Body& body : small.stages[1].bodies)
     for (const Instruction& instruction : body.instructions)
@@ -476,12 +463,12 @@ Messages Profiles::measure_messages(const Plan& plan) const {
 }
 
 StageProfile Profiles::measure_stages(const Plan& plan) const {
-  const SmallModel small = lower_small(model_, plan, blocks_of_stages, blocks_of_stages);
+  const SmallModel small = lower_small(alike_, plan, blocks_of_stages, blocks_of_stages);
   StageProfile profile;
   profile.first = bytes_of(small.stages[0]);
   profile.middle = bytes_of(small.stages[1]);
   profile.last = bytes_of(small.stages[2]);
-  const SmallModel more = lower_small(model_, plan, blocks_of_stages + 1, blocks_of_stages);
+  const SmallModel more = lower_small(alike_, plan, blocks_of_stages + 1, blocks_of_stages);
   profile.middle_block_kept = bytes_of(more.stages[1]).kept - profile.middle.kept;
   while (!small.graph.units[at(profile.units_before)].is_block) ++profile.units_before;
   return profile;

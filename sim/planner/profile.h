@@ -62,10 +62,7 @@ struct ModelProfile {
   std::vector<UnitProfile> units;  // in order; a block once
   int layers = 1;                  // blocks that each block of `units` stands for
   bool shares_layers = false;      // only the first of them has parameters
-  std::int64_t parameters = 0, expert_parameters = 0;
-  // That every block has of its own.
-  std::int64_t block_parameters = 0, block_expert_parameters = 0;
-  StageBytes one_block;  // of a stage with all units, one block among them
+  StageBytes one_block;            // of a stage with all units, one block among them
 };
 
 // What all units keep, on one stage.
@@ -87,9 +84,19 @@ struct Messages {
   std::vector<std::int64_t> onwards, back;
 };
 
-// What the products of all blocks of a profile are: as the precision says, or in bf16 as
-// `first_layers_in_bf16` has some of them.
-enum class Blocks : std::uint8_t { as_precision, in_bf16 };
+// What all blocks of a profile are like: those whose products are in bf16
+// (`first_layers_in_bf16`), and those without experts, of a model whose other blocks have some.
+struct BlockKind {
+  bool in_bf16 = false, dense = false;
+  bool operator==(const BlockKind&) const = default;
+};
+
+// The kinds that a model has under a plan, the usual one first.
+struct BlockKinds {
+  std::vector<BlockKind> kinds;
+  std::vector<std::size_t> of_block;
+};
+BlockKinds kinds_of_blocks(const Model& model, const Training& training);
 
 // Profiles of one model on one cluster, each made when it is first asked for, once per (tensor,
 // context, its exchange, micro_batch, recompute, offload, sequence_parallel, expert, compiler,
@@ -98,8 +105,7 @@ enum class Blocks : std::uint8_t { as_precision, in_bf16 };
 // costs are those of a plan with memory enough, bytes those of the plan that takes least.
 class Profiles {
  public:
-  Profiles(const Model& model, const Plan& base, const Cluster& cluster,
-           Blocks blocks = Blocks::as_precision);
+  Profiles(const Model& model, const Plan& base, const Cluster& cluster, BlockKind kind = {});
   // With `recompute` instead of the candidate's.
   const ModelProfile& of(const Candidate& candidate, Recompute recompute);
   // What a split backward puts off, of each unit, on any stage but the first.
@@ -121,7 +127,6 @@ class Profiles {
   Plan fastest_of(const Candidate& candidate, Recompute recompute) const;
   Plan smallest_of(const Candidate& candidate, Recompute recompute) const;
   ModelProfile measure(const Plan& plan) const;
-  void share_parameters(UnitProfile& block, const Plan& plan) const;
   std::vector<UnitProfile::Pass> measure_deferred(const Plan& plan) const;
   std::vector<double> measure_costs(const Candidate& candidate) const;
   KeptBytes measure_kept(const StageBytes& one, const Plan& plan) const;
@@ -131,7 +136,8 @@ class Profiles {
   const Model& model_;
   const Plan& base_;
   const Cluster& cluster_;
-  const Blocks blocks_;
+  const BlockKind kind_;
+  const Model alike_;  // all blocks of the kind
   Memo<Key, ModelProfile> profiles_;
   Memo<Key, std::vector<UnitProfile::Pass>> deferred_;
   // With the share of blocks that repeat their work, and whether weights are rounded again and

@@ -244,6 +244,11 @@ TEST_CASE("bounds of expert groups over hosts know what is shared by whom", "[si
   job.model.experts = 16;
   job.model.expert_capacity_factor = 0;
   job.model.expert_dropless = true;
+  if (GENERATE(false, true)) {
+    job.model.shared_ffn = job.model.ffn;
+    job.model.dense_ffn = job.model.ffn;
+    job.model.dense_blocks = {0, 2};
+  }
   const Cluster cluster{load_machine("p4d.24xlarge"), 2, 8, {}, {}};
   const Plan base = base_plan(job, machine_facts("p4d.24xlarge"));
   BoundMaker bounds(job.model, base, cluster);
