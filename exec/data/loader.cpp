@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "exec/core/philox.h"
@@ -167,6 +168,21 @@ void Loader::next_targets(std::int32_t* targets) const {
     if (counts_[i] == 0) targets[i - 1] = ignored_target;
 }
 
+void Loader::tokens_ahead(const SequenceInputs& into) const {
+  const std::span<const std::int32_t> window(window_);
+  const auto shifted = [&](std::size_t by, std::int32_t beyond, std::int32_t* to) {
+    if (to == nullptr) return;
+    const std::span<const std::int32_t> there = window.subspan(std::min(by, window.size()));
+    const std::size_t rows = window.size() - 1, count = std::min(rows, there.size());
+    std::copy_n(there.begin(), count, to);
+    std::fill(to + count, to + rows, beyond);
+  };
+  for (std::size_t depth = 1; const SequenceInputs::Ahead& each : into.ahead) {
+    shifted(depth, 0, each.tokens);
+    shifted(++depth, ignored_target, each.targets);
+  }
+}
+
 void Loader::fill_window(std::int64_t position) {
   if (options_.files.empty()) {
     synthetic(position);
@@ -221,6 +237,7 @@ void Loader::read(std::int64_t position, const SequenceInputs& into) {
   copy(window_.begin(), window_.end() - 1, into.tokens);
   switch (options_.targets) {
     case Targets::next:
+      tokens_ahead(into);
       return next_targets(into.targets);
     case Targets::masked:
       copy(hidden_.begin(), hidden_.end(), into.targets);

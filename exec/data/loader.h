@@ -25,6 +25,7 @@
 #include "exec/data/pairs.h"
 #include "exec/data/tokens.h"
 #include "models/importers/model.h"
+#include "models/plan/step_settings.h"
 
 namespace meshwright {
 
@@ -76,6 +77,12 @@ struct SequenceInputs {
   std::int32_t* positions = nullptr;  // [predicted], ascending; label [1]: what says the class
   std::int32_t* decoder = nullptr;    // [s]: the start token, and the targets but the last
   std::int32_t* documents = nullptr;  // [s]: where each token's document begins
+  // Multi-token prediction: of depth k, at k - 1, the token k behind each, or 0, and its target,
+  // the one behind that, or `ignored_target`; [s] each.
+  struct Ahead {
+    std::int32_t *tokens = nullptr, *targets = nullptr;
+  };
+  std::array<Ahead, most_mtp_layers> ahead = {};
 };
 
 class Loader {
@@ -114,6 +121,7 @@ class Loader {
   // The position of which a packed row comes at a position: those of a step are balanced.
   std::int64_t balanced(std::int64_t position);
   void next_targets(std::int32_t* targets) const;
+  void tokens_ahead(const SequenceInputs& into) const;
   // A sequence's file, and which one it is there.
   std::pair<std::size_t, std::int64_t> place_of(std::int64_t sequence) const;
   void synthetic(std::int64_t position);

@@ -13,6 +13,15 @@ const Instruction& instruction_of(const Program& program, int task, int index) {
   return program.bodies[body].instructions[static_cast<std::size_t>(index)];
 }
 
+std::int32_t** channel(SequenceInputs& into, int number) {
+  std::int32_t** const plain[first_channel_ahead] = {&into.tokens, &into.targets, &into.positions,
+                                                     &into.decoder, &into.documents};
+  if (number < first_channel_ahead) return plain[number];
+  const int ahead = number - first_channel_ahead;
+  SequenceInputs::Ahead& each = into.ahead[static_cast<std::size_t>(ahead / 2)];
+  return ahead % 2 == 0 ? &each.tokens : &each.targets;
+}
+
 }  // namespace
 
 Inputs::Inputs(const Program& program, const Arena& memory, const InputShare& share,
@@ -68,9 +77,7 @@ void Inputs::read(const Instruction& instruction, std::int64_t first_sequence, L
   for (std::int64_t i = 0; i < own; ++i, to += width) {
     std::int32_t* whole = context == 1 ? to : sequence_.data();
     SequenceInputs into;
-    std::int32_t** const channels[input_channels] = {&into.tokens, &into.targets, &into.positions,
-                                                     &into.decoder, &into.documents};
-    *channels[instruction.channel] = whole;
+    *channel(into, instruction.channel) = whole;
     loader.read(first + i, into);
     for (int half = 0; half < 2 && context > 1; ++half)
       std::copy_n(whole + context_half_begin(context, share_.context_rank, width, half), width / 2,

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -56,6 +57,8 @@ struct StepResult {
   double loss_scale = 1;     // of this step; 1 where the loss is not scaled
   std::int64_t skipped = 0;  // steps without an update so far (fp16 overflows)
   bool was_skipped = false;  // this one
+  // Of multi-token prediction: the mean over its depths of their losses, unweighted.
+  std::optional<double> mtp_loss;
 };
 
 class Runtime {
@@ -181,6 +184,7 @@ class Runtime {
   ScaledStep* scaled_step() const;
   void update(const Instruction& instruction);
   StepResult look_at_result();
+  std::optional<double> mtp_loss() const;
   void choose_segments(int bucket, int piece);
   std::vector<ChoiceBias> choice_biases(int bucket) const;
 

@@ -35,7 +35,25 @@ StepResult Runtime::look_at_result() {
   if (!std::isfinite(loss)) fail_non_finite("loss");
   if (!std::isfinite(squared_norm) && !scales_loss()) fail_non_finite("gradient norm");
   if (scales_loss()) scale_ = HostView<ScaledStep>(backend_, scaled_step(), 1)->state;
-  return {loss / static_cast<double>(program_.targets_per_step), std::sqrt(squared_norm)};
+  StepResult result;
+  result.loss = loss / static_cast<double>(program_.targets_per_step);
+  result.grad_norm = std::sqrt(squared_norm);
+  result.mtp_loss = mtp_loss();
+  return result;
+}
+
+// The last tokens of a sequence have none so far on.
+std::optional<double> Runtime::mtp_loss() const {
+  const int id = program_.mtp_loss_buffer;
+  if (id < 0) return {};
+  const std::int64_t depths = program_.memory.buffers[static_cast<std::size_t>(id)].bytes /
+                              static_cast<std::int64_t>(sizeof(double));
+  HostView<const double> sums(backend_, static_cast<const double*>(memory_.buffer(id)), depths);
+  const double length = training_.sequence_length;
+  double mean = 0;
+  for (std::int64_t depth = 0; depth < depths; ++depth)
+    mean += sums.data()[depth] / (1 - static_cast<double>(depth + 1) / length);
+  return mean / static_cast<double>(depths * program_.targets_per_step);
 }
 
 void Runtime::choose_segments(int bucket, int piece) {

@@ -48,8 +48,8 @@ struct Attributes {
   // turn.
   double temperature = 0;
   int temperature_floor = 1;
-  double scale = 1;            // gradients: 1 / targets of the global batch
-  double factor = 1;           // scale, add_constant, mask_scores
+  double scale = 1;   // gradients: 1 / targets of the global batch
+  double factor = 1;  // scale, add_constant, mask_scores; losses: what their gradient is weighed by
   Dtype storage = Dtype::f32;  // log_softmax: type of the logits
   // cross_entropy, cross_entropy_stats: a kernel for each of its operations, in fp32. Priced, not
   // executed.

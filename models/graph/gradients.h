@@ -22,6 +22,8 @@ class Gradients {
 
   // For rules. dx is the gradient of x, made of dy, that of an output.
   double scale() const { return scale_; }
+  // Of a loss that counts `factor` times.
+  double scale_of(const Node& loss) const { return scale_ * loss.attributes.factor; }
   bool fuses_accumulation() const { return fuses_accumulation_; }
   // Whether a parameter that is trained influences the tensor.
   bool needs(int tensor) const { return needs_[static_cast<std::size_t>(tensor)] != 0; }

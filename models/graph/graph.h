@@ -128,6 +128,10 @@ struct Module {
 struct Unit {
   std::string path;       // `transformer.h.3`
   bool is_block = false;  // one of the repeated layers: what recomputation and sharding work on
+  // A block of multi-token prediction: behind those layers, always on the stage of the next unit.
+  bool predicts_ahead = false;
+
+  bool holds_layer() const { return is_block || predicts_ahead; }
 };
 
 // What is rounded to 8 bits as its largest elements of earlier steps say. The name is the same
@@ -135,6 +139,14 @@ struct Unit {
 struct RoundedTensor {
   std::string name;  // `model.layers.3.mlp.down_proj.weight`, or ... ` input`, ` gradient`
   int largest = -1;  // its tensor with that role
+};
+
+// Multi-token prediction: what the block of one depth reads and is to say, a token further on than
+// the depth before it. The main model's depth is 0.
+struct TokenAhead {
+  int tokens = -1;   // i32 [rows]: `depth` behind each; 0 where there is none
+  int targets = -1;  // i32 [rows]: the one behind that, or ignored_target
+  int loss = -1;     // f32 [rows]
 };
 
 // What a rank of the tensor group holds of the activations between modules.
@@ -158,7 +170,8 @@ struct Graph {
   int decoder_tokens = -1;  // i32 [rows]: what a decoder reads (seq2seq)
   int documents = -1;       // i32 [rows]: where each token's document begins (documents.h)
   int loss = -1;            // f32 [targets]
-  std::int64_t vocabulary = 0;  // unpadded
+  std::vector<TokenAhead> ahead;  // of depth 1, 2, ...
+  std::int64_t vocabulary = 0;    // unpadded
 
   int micro_batch = 1;
   int sequence_length = 1;  // tokens of a sequence that one rank holds

@@ -13,15 +13,18 @@ namespace meshwright {
 Graph GraphBuilder::build() {
   if (training_.packing) graph_.documents = input({rows_});
   int x = m_.reads_images() ? image_embeddings() : embeddings(graph_.tokens = input({rows_}));
-  for (int i = 0; i < m_.layers; ++i) x = block(x, i);
+  x = blocks(x);
   x = final_norm(x);
   if (m_.has_decoder()) x = decoder(x);
+  std::vector<int> ahead;
+  for (int depth = 1; depth <= training_.mtp_layers; ++depth)
+    ahead.push_back(predict_ahead(ahead.empty() ? x : ahead.back(), depth));
   if (m_.head == Head::qa)
     question_answering_head(x);
   else if (m_.classifies_text())
     classification_head(x);
   else
-    language_model_head(x);
+    language_model_head(x, ahead);
   return std::move(graph_);
 }
 
@@ -147,8 +150,15 @@ int GraphBuilder::decoder(int encoded) {
   stack_ = names_.decoder;
   encoded_ = encoded;
   int x = embeddings(graph_.decoder_tokens = input({rows_}));
-  for (int i = 0; i < m_.layers; ++i) x = block(x, i);
-  return final_norm(x);
+  return final_norm(blocks(x));
+}
+
+int GraphBuilder::blocks(int x) {
+  for (int i = 0; i < m_.layers; ++i) {
+    enter_block(in_stack(names_.block) + "." + std::to_string(i), i, false);
+    x = block(x);
+  }
+  return x;
 }
 
 int GraphBuilder::final_norm(int x) {
@@ -218,14 +228,51 @@ int GraphBuilder::positions(int x) {
   return apply(Op::add_position, path, inputs, a);
 }
 
-int GraphBuilder::block(int x, int index) {
-  const std::string path = in_stack(names_.block) + "." + std::to_string(index);
-  unit_ = graph_.add_unit(path, true);
+void GraphBuilder::enter_block(const std::string& path, int index, bool predicts_ahead) {
+  unit_ = graph_.add_unit(path, !predicts_ahead);
+  graph_.units.back().predicts_ahead = predicts_ahead;
   prefix_ = path + ".";
   block_ = index;
   window_ = m_.window_of(index);
   turns_ = m_.has_rotary(index);
   chunk_ = turns_ && m_.attention_chunk < sequence_ ? m_.attention_chunk : 0;
+}
+
+// The product with the two side by side is a sum of one with each: of the published matrix
+// [hidden, 2 * hidden] the first columns meet the tokens, the others what came before.
+int GraphBuilder::predict_ahead(int x, int depth) {
+  const std::string path(names_.block);
+  enter_block(path + "." + std::to_string(m_.layers + depth - 1), m_.layers - 1, true);
+  TokenAhead& ahead = graph_.ahead.emplace_back();
+  ahead.tokens = input({rows_});
+  ahead.targets = input({rows_});
+  Attributes a = attributes();
+  a.vocabulary = m_.vocabulary;
+  const std::string tokens = in_block("embed_tokens");
+  const int embedded = dropout(
+      scaled(apply(Op::embedding, tokens, {ahead.tokens, table_}, a), tokens, m_.embedding_scale),
+      tokens);
+  const auto projected = [&](int from, std::string_view norm_name, std::string_view name,
+                             std::int64_t first) {
+    return linear(norm(from, in_block(norm_name)),
+                  {.path = in_block(name),
+                   .in = m_.hidden,
+                   .out = m_.hidden,
+                   .bias = false,
+                   .weight_in_out = true,
+                   .part = PublishedPart{.whole = in_block("eh_proj"),
+                                         .group_rows = 2 * m_.hidden,
+                                         .first = first,
+                                         .transposed = true}});
+  };
+  const int of_token = projected(embedded, "enorm", "e_proj", 0);
+  const int of_before = projected(x, "hnorm", "h_proj", m_.hidden);
+  x = block(apply(Op::add, in_block("eh_proj"), {of_token, of_before}, attributes()));
+  return norm(x, in_block("shared_head.norm"));
+}
+
+int GraphBuilder::block(int x) {
+  const std::string path = prefix_.substr(0, prefix_.size() - 1);
   const auto add = [&](int a, int b) { return apply(Op::add, path, {a, b}, attributes()); };
   if (names_.post_norm) {
     x = norm(add(attention(x), x), in_block(names_.attention_norm));
@@ -313,10 +360,7 @@ int GraphBuilder::masked_transform(int x) {
   return norm(gelu(x, std::string(names_.head_dense)), std::string(names_.head_norm));
 }
 
-void GraphBuilder::language_model_head(int x) {
-  unit_ = graph_.add_unit(std::string(names_.head), false);
-  if (m_.head == Head::mlm) x = masked_transform(x);
-  if (m_.head == Head::label) x = chosen(x, 1, names_.head);  // the class token
+int GraphBuilder::logits(int x) {
   const std::string path(names_.head_decoder);
   const bool by_width = m_.tied_embeddings && names_.scaled_tied_head;
   x = scaled(x, path, by_width ? 1 / std::sqrt(static_cast<double>(m_.hidden)) : m_.logit_scale);
@@ -330,10 +374,32 @@ void GraphBuilder::language_model_head(int x) {
         parameter(std::string(names_.head_bias), {m_.vocabulary}, Initial::zeros, cut));
   Attributes a = attributes();
   a.vocabulary = m_.vocabulary;
-  const int logits = capped(apply(Op::linear, path, inputs, a), path, m_.logit_cap);
+  return capped(apply(Op::linear, path, inputs, a), path, m_.logit_cap);
+}
+
+int GraphBuilder::cross_entropy(int logits, int targets, double weight) {
+  Attributes a = attributes();
+  a.vocabulary = m_.vocabulary;
   a.loss_by_operations = !training_.cross_entropy_fusion;
-  graph_.targets = input({graph_.tensor(logits).type.shape[0]});
-  graph_.loss = apply(Op::cross_entropy, path, {logits, graph_.targets}, a);
+  a.factor = weight;
+  return apply(Op::cross_entropy, std::string(names_.head_decoder), {logits, targets}, a);
+}
+
+void GraphBuilder::language_model_head(int x, const std::vector<int>& ahead) {
+  unit_ = graph_.add_unit(std::string(names_.head), false);
+  if (m_.head == Head::mlm) x = masked_transform(x);
+  if (m_.head == Head::label) x = chosen(x, 1, names_.head);  // the class token
+  const int next = logits(x);
+  graph_.targets = input({graph_.tensor(next).type.shape[0]});
+  graph_.loss = cross_entropy(next, graph_.targets);
+  const double weight = training_.mtp_loss_weight.value_or(default_mtp_loss_weight);
+  for (std::size_t i = 0; i < ahead.size(); ++i) {
+    // A mean over the tokens that are there: the last ones of a sequence have none so far on.
+    const double there = 1 - static_cast<double>(i + 1) / sequence_;
+    TokenAhead& each = graph_.ahead[i];
+    each.loss = cross_entropy(logits(ahead[i]), each.targets,
+                              weight / static_cast<double>(ahead.size()) / there);
+  }
 }
 
 void GraphBuilder::question_answering_head(int x) {

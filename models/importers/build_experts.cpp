@@ -26,7 +26,7 @@ Attributes GraphBuilder::expert_attributes() const {
   a.groups_by_two = m_.groups_by_two;
   a.expert_weight_scale = m_.expert_weight_scale;
   a.swiglu_limit = m_.swiglu_limit;
-  const int blocks = m_.layers - static_cast<int>(m_.dense_blocks.size());
+  const int blocks = m_.layers - static_cast<int>(m_.dense_blocks.size()) + training_.mtp_layers;
   a.balance = m_.router_aux_loss_coef * targets / blocks;
   return a;
 }

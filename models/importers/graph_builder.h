@@ -123,7 +123,16 @@ class GraphBuilder {
   // The convolution whose stride is its width is a product with the patches.
   int image_embeddings();
   int positions(int x);
-  int block(int x, int index);
+  // Of the stack.
+  int blocks(int x);
+
+  // Begins the unit of the block at `path`, which is of the kind of the model's `index`-th.
+  void enter_block(const std::string& path, int index, bool predicts_ahead);
+  int block(int x);
+
+  // Multi-token prediction: of what depth - 1 made (0: the model) and the tokens `depth` further
+  // on. DeepSeek-V3, 2024, section 2.2.
+  int predict_ahead(int x, int depth);
 
   // Of the block; "": none.
   int norm_if(int x, std::string_view name) { return name.empty() ? x : norm(x, in_block(name)); }
@@ -211,7 +220,10 @@ class GraphBuilder {
 
   // What a masked model does before its decoder: only the positions that are asked for.
   int masked_transform(int x);
-  void language_model_head(int x);
+  int logits(int x);
+  int cross_entropy(int logits, int targets, double weight = 1);
+  // `ahead`: what multi-token prediction made, depth by depth.
+  void language_model_head(int x, const std::vector<int>& ahead);
 
   // Two logits per token: that the answer starts there, that it ends there.
   void question_answering_head(int x);

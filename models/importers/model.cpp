@@ -81,6 +81,8 @@ ModelSizes Model::sizes() const {
   sizes.has_decoder = has_decoder();
   sizes.reads_images = reads_images();
   sizes.can_pack = head == Head::lm && !has_decoder() && !reads_images() && !imported;
+  sizes.can_predict_ahead = sizes.can_pack && rms_norm && !learned_positions && !shares_layers() &&
+                            embedding_width() == hidden;
   return sizes;
 }
 

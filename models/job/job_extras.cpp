@@ -189,6 +189,10 @@ void check_documents(const Fields& fields, const Job& job, const DataFiles& data
                 "that");
   if (data.document_end && pairs)
     fields.fail("document_end", "is of files of tokens; every pair is a document: leave it out");
+  if (pairs && job.plan.training.mtp_layers > 0)
+    fields.fail("format",
+                "'pairs' with training.mtp_layers is not supported yet; use files of tokens, or "
+                "leave mtp_layers out");
   if (!job.plan.training.packing || pairs) return;
   if (!data.document_end)
     fields.fail("document_end",

@@ -266,6 +266,17 @@ Keys training_keys(Training& t) {
        "attention then has 2 / (n + 1) of the work of whole rows, as if a row were cut at n - 1 "
        "random places. Without `data` the rows that are made up are cut so. `train` says what "
        "this is of its data"},
+      {"mtp_layers", &t.mtp_layers, at_least_zero, if_set, "0: none",
+       "multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): so many blocks behind "
+       "the model's own, like its last one, of which the k-th reads what the one before it made "
+       "and the token k further on, and says the one behind that through the model's head. They "
+       "are on the stage of the head, which has a copy of the table of tokens then. Of decoders "
+       "with RMSNorms and without learned positions, `head` `lm`; at most 8. Not supported yet "
+       "with `packing`, `lora` and pairs. `eval` has the next token's loss alone"},
+      {"mtp_loss_weight", &t.mtp_loss_weight, by_reader(at_least_zero), plain, "0.1",
+       "of `mtp_layers`: by how much the mean of their losses is weighed that the steps add to the "
+       "model's own. Each is a mean over the tokens that are there (DeepSeek-V3: 0.3 of the first "
+       "two thirds of its tokens, then 0.1; Megatron-LM: `--mtp-loss-scaling-factor`)"},
       {"steps", &t.steps, at_least_one, plain, "", "optimizer steps; `--steps` overrides"},
       {"seed", &t.seed, by_reader(at_least_zero), plain, "", "initial values"},
       {"optimizer", choice("optimizer", optimizer_names(), t.optimizer), any, plain, "",

@@ -112,6 +112,10 @@ void keep_viewed(const Graph& graph, Boundaries& found) {
 
 Boundaries find_boundaries(const Graph& graph, const Plan& plan) {
   MESHWRIGHT_CHECK(plan.stage_of_unit.size() == graph.units.size(), "the plan is partitioned");
+  for (std::size_t u = 0; u + 1 < graph.units.size(); ++u)
+    MESHWRIGHT_CHECK(
+        !graph.units[u].predicts_ahead || plan.stage_of_unit[u] == plan.stage_of_unit.back(),
+        "multi-token prediction is on the stage of the head");
   Boundaries found;
   found.tensors.resize(graph.tensors.size());
   found.nodes.resize(static_cast<std::size_t>(plan.virtual_stage_count()));

@@ -94,6 +94,9 @@ void place_scalars(StageDraft& draft) {
   Program& program = draft.program;
   program.norm_buffer = add("squared_norm", MemoryClass::workspace, 8);
   program.loss_buffer = add("loss_sum", MemoryClass::workspace, 8);
+  if (!draft.graph.ahead.empty())
+    program.mtp_loss_buffer = add("mtp_loss_sums", MemoryClass::workspace,
+                                  static_cast<std::int64_t>(8 * draft.graph.ahead.size()));
   if (draft.plan.training.scales_loss()) {
     program.loss_scale_buffer = add("loss_scale", MemoryClass::workspace, 4);
     program.loss_scale_state_buffer = add("loss_scale_state", MemoryClass::workspace,

@@ -112,7 +112,7 @@ std::vector<char> matrices_of(const Graph& graph, const Plan& plan) {
       is_matrix[static_cast<std::size_t>(parameter)] = 1;
   };
   for (const Node& node : graph.nodes) {
-    if (!graph.units[static_cast<std::size_t>(graph.unit_of(node))].is_block) continue;
+    if (!graph.units[static_cast<std::size_t>(graph.unit_of(node))].holds_layer()) continue;
     const Fusion* fusion = node.attributes.fusion.get();
     if (fusion == nullptr && node.inputs.size() > 1) note(node.op, node.inputs[1]);
     if (fusion == nullptr) continue;

@@ -1,9 +1,10 @@
 #include "models/lower/forward_backward.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
+#include <vector>
 
+#include "models/core/error.h"
 #include "models/lower/body_builder.h"
 #include "models/lower/draft.h"
 #include "models/lower/instruction_of.h"
@@ -24,11 +25,22 @@ bool reads(const StageDraft& draft, int virtual_stage, int tensor) {
   });
 }
 
+// By their channels.
+std::vector<int> inputs_of(const Graph& graph) {
+  std::vector<int> inputs = {graph.tokens, graph.targets, graph.positions, graph.decoder_tokens,
+                             graph.documents};
+  MESHWRIGHT_CHECK(std::ssize(inputs) == first_channel_ahead, "every channel is listed");
+  for (const TokenAhead& each : graph.ahead) {
+    inputs.push_back(each.tokens);
+    inputs.push_back(each.targets);
+  }
+  return inputs;
+}
+
 void load_inputs(StageDraft& draft, BodyBuilder& body) {
   const Graph& graph = draft.graph;
-  const std::array<int, input_channels> inputs = {graph.tokens, graph.targets, graph.positions,
-                                                  graph.decoder_tokens, graph.documents};
-  for (int channel = 0; channel < input_channels; ++channel) {
+  const std::vector<int> inputs = inputs_of(graph);
+  for (int channel = 0; channel < static_cast<int>(inputs.size()); ++channel) {
     const int tensor = inputs[at(channel)];
     const int virtual_stage = draft.virtual_stage(body.chunk());
     if (tensor < 0 || !reads(draft, virtual_stage, tensor)) continue;
@@ -117,23 +129,31 @@ void write_nodes(StageDraft& draft, BodyBuilder& body) {
   if (position >= 0 && backward) finish_units(draft, body);
 }
 
-// Of the losses, the targets' and those that balance experts, the ones that this body makes.
+// Of the losses, the targets', those that balance experts and, apart, those of tokens further on,
+// the ones that this body makes.
 void sum_losses(StageDraft& draft, BodyBuilder& body) {
   const int virtual_stage = draft.virtual_stage(body.chunk());
-  std::vector<int> losses;
+  const Program& program = draft.program;
+  struct Summed {
+    int loss = -1, into = -1;
+    std::int64_t place = 0;
+  };
+  std::vector<Summed> losses;
   for (int index : draft.boundaries.nodes[at(virtual_stage)]) {
     const Node& node = draft.graph.nodes[at(index)];
     if (node.op == Op::route && node.phase == Phase::forward && has_balancing_loss(node.attributes))
-      losses.push_back(node.outputs[2]);
+      losses.push_back({node.outputs[2], program.loss_buffer});
   }
-  if (draft.graph.loss >= 0) losses.push_back(draft.graph.loss);
-  for (int loss : losses) {
+  if (draft.graph.loss >= 0) losses.push_back({draft.graph.loss, program.loss_buffer});
+  for (std::int64_t place = 0; const TokenAhead& each : draft.graph.ahead)
+    losses.push_back({each.loss, program.mtp_loss_buffer, place++});
+  for (const auto& [loss, into, place] : losses) {
     const TensorFlow& flow = draft.boundaries.tensors[at(loss)];
     if (flow.maker != virtual_stage || flow.made_in != body.body().kind) continue;
     Instruction sum;
     sum.op = Op::sum_loss;
     sum.inputs = {operand(draft, loss, virtual_stage)};
-    sum.outputs = {{draft.program.loss_buffer, 0, {Shape{1}, Dtype::f64}, GroupKind::none}};
+    sum.outputs = {{into, place * bytes_of(Dtype::f64), {Shape{1}, Dtype::f64}, GroupKind::none}};
     body.emit(std::move(sum));
   }
 }

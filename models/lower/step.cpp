@@ -40,11 +40,7 @@ Operand factor_sums(const Program& program) {
 }
 
 Operand choice_counts(const Program& program) {
-  const Buffer& buffer = program.memory.buffers[at(program.choice_counts_buffer)];
-  return {program.choice_counts_buffer,
-          0,
-          {Shape{buffer.bytes / bytes_of(Dtype::f64)}, Dtype::f64},
-          GroupKind::none};
+  return all_of(program, program.choice_counts_buffer, Dtype::f64);
 }
 
 // ||g||^2 of the part that this rank owns.
@@ -68,14 +64,18 @@ void sum_squares(const StageDraft& draft, BodyBuilder& body, int b) {
 // part counts it.
 void sum_norm_and_loss(const StageDraft& draft, BodyBuilder& body) {
   const auto sum_over = [&](GroupKind group, int buffer) {
-    emit_collective(draft.plan, body, all_reduce_in(group, scalar(buffer)));
+    emit_collective(draft.plan, body,
+                    all_reduce_in(group, all_of(draft.program, buffer, Dtype::f64)));
   };
   const Degrees& degrees = draft.degrees;
   const bool by_experts = degrees.expert > 1;
   if (by_experts || degrees.pipeline * degrees.tensor * degrees.shard > 1)
     sum_over(by_experts ? GroupKind::world : GroupKind::norm, draft.program.norm_buffer);
-  if (degrees.pipeline > 1) sum_over(GroupKind::pipeline, draft.program.loss_buffer);
-  if (degrees.rdp() > 1) sum_over(GroupKind::rdp, draft.program.loss_buffer);
+  for (const int losses : {draft.program.loss_buffer, draft.program.mtp_loss_buffer}) {
+    if (losses < 0) continue;
+    if (degrees.pipeline > 1) sum_over(GroupKind::pipeline, losses);
+    if (degrees.rdp() > 1) sum_over(GroupKind::rdp, losses);
+  }
 }
 
 // Of all tokens of the global batch: the ranks of a tensor group route the same ones. Whole
@@ -367,6 +367,8 @@ void write_begin(StageDraft& draft) {
   Instruction zero;
   zero.op = Op::zero;
   zero.outputs = {scalar(program.loss_buffer), scalar(program.norm_buffer)};
+  if (program.mtp_loss_buffer >= 0)
+    zero.outputs.push_back(all_of(program, program.mtp_loss_buffer, Dtype::f64));
   for (const BucketPlan& planned : draft.buckets)
     if (!planned.bucket.frozen) zero.outputs.push_back(planned.bucket.gradients);
   if (program.parameter_norms_buffer >= 0) zero.outputs.push_back(parameter_norms(program));

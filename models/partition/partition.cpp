@@ -115,12 +115,54 @@ std::vector<int> cut_unit_tree(const Graph& graph, const std::vector<double>& we
   return along_the_chain(part, parts);
 }
 
+// Multi-token prediction stays with the head: the table of tokens, which both its blocks and the
+// embedding read, is on the first and the last stage alone.
+struct Joined {
+  Graph graph;
+  std::vector<int> unit;  // of every unit, the one that it became a part of
+};
+
+Joined joined(const Graph& graph) {
+  Joined result{graph, {}};
+  result.graph.units.clear();
+  for (const Unit& unit : graph.units) {
+    result.unit.push_back(static_cast<int>(result.graph.units.size()));
+    if (!unit.predicts_ahead) result.graph.units.push_back(unit);
+  }
+  for (Module& module : result.graph.modules)
+    module.unit = result.unit[static_cast<std::size_t>(module.unit)];
+  return result;
+}
+
+bool predicts_ahead(const Graph& graph) {
+  return std::ranges::any_of(graph.units, &Unit::predicts_ahead);
+}
+
+std::vector<int> partition_joined(const Graph& graph, const Plan& plan,
+                                  std::span<const double> cost, std::span<const double> memory) {
+  const Joined parts = joined(graph);
+  std::vector<double> costs(parts.graph.units.size(), 0), memories = costs;
+  for (std::size_t u = 0; u < parts.unit.size(); ++u) {
+    costs[static_cast<std::size_t>(parts.unit[u])] += cost[u];
+    memories[static_cast<std::size_t>(parts.unit[u])] += memory[u];
+  }
+  Plan of_parts = plan;
+  if (plan.parallelism.names_every_unit)  // a saved one: with the stage of the head they go
+    for (const Unit& unit : graph.units)
+      if (unit.predicts_ahead) of_parts.parallelism.manual_stage.erase(unit.path);
+  const std::vector<int> stages = partition(parts.graph, of_parts, costs, memories);
+  std::vector<int> result;
+  for (int unit : parts.unit) result.push_back(stages[static_cast<std::size_t>(unit)]);
+  return result;
+}
+
 }  // namespace
 
 std::vector<int> partition(const Graph& graph, const Plan& plan, std::span<const double> cost,
                            std::span<const double> memory) {
   MESHWRIGHT_CHECK(cost.size() == graph.units.size() && memory.size() == graph.units.size(),
                    "one cost and one memory per unit");
+  if (predicts_ahead(graph)) return partition_joined(graph, plan, cost, memory);
   check_enough_units(graph, plan);
   const int parts = plan.virtual_stage_count();
   const Parallelism& p = plan.parallelism;

@@ -269,6 +269,7 @@ void StageMemoryCheck::check_scalars() const {
   constexpr int optional = -1;
   const int scale = program_.loss_scale_buffer, lamb = program_.parameter_norms_buffer;
   check_scalar(program_.loss_buffer, 8, "loss_buffer", 0);
+  check_scalar(program_.mtp_loss_buffer, 8, "mtp_loss_buffer", optional);
   check_scalar(program_.norm_buffer, 8, "norm_buffer", 0);
   const bool scales = settings_.training.scales_loss();
   check_scalar(scale, 4, "loss_scale_buffer", scales ? 0 : optional);

@@ -76,6 +76,8 @@ struct Lora {
   bool operator==(const Lora&) const = default;
 };
 
+inline constexpr double default_mtp_loss_weight = 0.1;  // Megatron-Core's mtp_loss_scaling_factor
+
 // With what only the compiler and the engine's set-up read.
 struct Training : StepSettings {
   Recompute recompute = Recompute::none;
@@ -103,6 +105,10 @@ struct Training : StepSettings {
   // none: one.
   bool packing = false;
   std::optional<double> documents_per_row;
+  // Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): blocks behind the model's
+  // own, of which the k-th says the token k further on; their losses' mean counts so much.
+  int mtp_layers = 0;
+  std::optional<double> mtp_loss_weight;  // none: default_mtp_loss_weight
   double dropout = 0;
   Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;
   bool fp8_experts = false;  // their products too
@@ -216,19 +222,20 @@ struct ModelSizes {
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
   std::int64_t vocabulary = 0;
   bool learned_positions = false;
-  int experts = 0;             // of every block; 0: none
-  bool dropless = false;       // their rows are as many as tokens chose them
-  bool choice_biases = false;  // routers have a bias for the choice alone
-  bool balances = false;       // a loss of each sequence makes their use even
-  int shared_ffn = 0;          // of experts for all tokens; 0: none
-  int dense_ffn = 0;           // of blocks without experts, beside others; 0: none
-  bool sinks = false;          // of attention
-  bool latent = false;         // keys and values of all heads come from one latent vector
-  int embedding = 0;           // width of the token table, where it is not the hidden size
-  bool shares_layers = false;  // all blocks have the same parameters
-  bool has_decoder = false;    // all blocks of a second stack read what the first one made
-  bool reads_images = false;   // a sequence is an image: as many tokens as there are positions
-  bool can_pack = true;        // it says the next token, and its layers are known
+  int experts = 0;                // of every block; 0: none
+  bool dropless = false;          // their rows are as many as tokens chose them
+  bool choice_biases = false;     // routers have a bias for the choice alone
+  bool balances = false;          // a loss of each sequence makes their use even
+  int shared_ffn = 0;             // of experts for all tokens; 0: none
+  int dense_ffn = 0;              // of blocks without experts, beside others; 0: none
+  bool sinks = false;             // of attention
+  bool latent = false;            // keys and values of all heads come from one latent vector
+  int embedding = 0;              // width of the token table, where it is not the hidden size
+  bool shares_layers = false;     // all blocks have the same parameters
+  bool has_decoder = false;       // all blocks of a second stack read what the first one made
+  bool reads_images = false;      // a sequence is an image: as many tokens as there are positions
+  bool can_pack = true;           // it says the next token, and its layers are known
+  bool can_predict_ahead = true;  // and its blocks read rows of RMSNorms, in places that they turn
 };
 
 // The one list of rules about a plan and the model it cuts. Throws InputError with "/json/pointer:

@@ -89,7 +89,10 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-constexpr int input_channels = 5;  // of load_input
+// Of load_input: 0 tokens, 1 targets, 2 positions, 3 what a decoder reads, 4 documents; from
+// first_channel_ahead on of each depth of multi-token prediction its tokens, then its targets.
+constexpr int first_channel_ahead = 5;
+constexpr int input_channels = first_channel_ahead + 2 * most_mtp_layers;
 
 // Which run of an instruction must have ended: an instruction of this task, or of the latest
 // earlier task that runs `body` (with the same slot or window as this task, or whatever slot). No
@@ -124,8 +127,7 @@ struct Instruction {
   int root = 0;        // broadcast, reduce: index in the group
   int peer = -1;       // send, recv: the other stage
   int peer_chunk = 0;  // and the chunk that it does so for
-  int channel = 0;     // send, recv: tells apart messages of one task; load_input: 0 tokens, 1
-                       // targets, 2 positions, 3 what a decoder reads, 4 documents
+  int channel = 0;     // send, recv: tells apart messages of one task; load_input: input_channels
   int bucket = -1;     // optimizer_step, sum_of_squares, bucket collectives, copies of states
   int piece = -1;      // optimizer_step, lamb_norms: of the bucket; -1: all of it
   int module = -1;     // index into Program::modules; -1: the step's end
@@ -249,6 +251,8 @@ struct Program {
   // Where the runtime finds its scalars: f64 [1] each; -1 on stages without a loss.
   int loss_buffer =
       -1;  // sum of losses of this rank's micro-batches, after step_end over the world
+  // The same of each depth of multi-token prediction, f64 [depths]; -1: there are none.
+  int mtp_loss_buffer = -1;
   int norm_buffer =
       -1;  // squared gradient norm (of the scaled loss), after step_end over the group
   // fp16: the scale of the next step's loss, f32 [1], and what moves it, f64 [loss_scale_state]. -1

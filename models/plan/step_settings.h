@@ -67,6 +67,8 @@ struct Adafactor {
   bool operator==(const Adafactor&) const = default;
 };
 
+constexpr int most_mtp_layers = 8;  // of multi-token prediction
+
 struct StepSettings {
   std::int64_t global_batch = 0;  // sequences
   int micro_batch = 1;            // sequences per replica at once

@@ -1,6 +1,7 @@
 // The rules about a plan and the model that it cuts, from the degrees outwards.
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "models/core/error.h"
@@ -387,6 +388,7 @@ void check_memory_of(const Plan& plan) {
        "master weights and moments in fp32"},
       {t.averages(), "no ema_decay"},
       {t.packing, "no packing"},
+      {t.mtp_layers > 0, "no multi-token prediction"},
       {t.attention != AttentionKernel::unfused, "attention 'unfused'"},
       {repeats || p.offload != Offload::none, "no recomputation and no offloading"}};
   for (const auto& [broken, needed] : rules)
@@ -531,6 +533,29 @@ void check_packing(const Training& t, const ModelSizes& model) {
            "ONNX); leave it out");
 }
 
+void check_tokens_ahead(const Training& t, const ModelSizes& model) {
+  constexpr std::string_view key = "training/mtp_layers", weight = "training/mtp_loss_weight";
+  if (t.mtp_layers < 0 || t.mtp_layers > most_mtp_layers)
+    refuse(key, fmt::format("{} is not in 0 to {}", t.mtp_layers, most_mtp_layers));
+  if (t.mtp_loss_weight && !(*t.mtp_loss_weight >= 0 && std::isfinite(*t.mtp_loss_weight)))
+    refuse(weight, fmt::format("{} must be 0 or more", *t.mtp_loss_weight));
+  if (t.mtp_layers == 0) {
+    if (t.mtp_loss_weight)
+      refuse(weight, "is of multi-token prediction; leave it out, or give mtp_layers");
+    return;
+  }
+  if (!model.can_predict_ahead)
+    refuse(key,
+           "multi-token prediction is of decoders with RMSNorms and without learned positions, "
+           "whose head says the next token; leave it out");
+  if (t.sequence_length <= t.mtp_layers)
+    refuse(key, fmt::format("the last of {} layers would predict no token of sequence_length {}; "
+                            "use fewer",
+                            t.mtp_layers, t.sequence_length));
+  if (t.packing) not_yet(key, "multi-token prediction with training.packing");
+  if (t.lora) not_yet(key, "multi-token prediction with training.lora");
+}
+
 void check_training(const Training& t, const ModelSizes& model) {
   at_least("training/sequence_length", t.sequence_length, 1);
   if (model.learned_positions && model.positions > 0 && t.sequence_length > model.positions)
@@ -552,6 +577,7 @@ void check_training(const Training& t, const ModelSizes& model) {
                        "leave it out, or use fp8",
                        name_of(t.precision)));
   check_packing(t, model);
+  check_tokens_ahead(t, model);
   check_layers_in_bf16(t, model);
   check_loss_scale(t);
   check_lora(t);

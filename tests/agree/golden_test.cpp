@@ -52,7 +52,11 @@ class GraphRunner {
         output_types.push_back(graph_.tensor(id).type);
         outputs.push_back(memory_[at(id)].data());
       }
-      backend_.run({node.op, node.attributes, input_types, output_types}, {inputs, outputs}, {});
+      const OpCall call{node.op, node.attributes, input_types, output_types};
+      std::vector<double> scratch(at(backend_.workspace_bytes(call) / 8 + 1));
+      OpContext context;
+      context.workspace = scratch.data();
+      backend_.run(call, {inputs, outputs}, context);
       backend_.wait();
     }
   }
@@ -72,6 +76,11 @@ void run_golden(GraphRunner& runner, const Graph& graph, const Golden& golden) {
   if (graph.documents >= 0) runner.set(graph.documents, golden.integers("documents"));
   if (graph.decoder_tokens >= 0)
     runner.set(graph.decoder_tokens, golden.integers("decoder_tokens"));
+  for (std::size_t i = 0; i < graph.ahead.size(); ++i) {
+    const std::string depth = std::to_string(i + 1);
+    runner.set(graph.ahead[i].tokens, golden.integers("ahead_tokens/" + depth));
+    runner.set(graph.ahead[i].targets, golden.integers("ahead_targets/" + depth));
+  }
   for (const Parameter& p : graph.parameters)
     runner.set(p.tensor, golden_of(golden, "weight/", p).values);
   runner.run();
@@ -116,6 +125,17 @@ void check_logits(const std::vector<float>& got, std::size_t width, const Golden
   CHECK(distance(unpadded, golden.values) < 2e-5);
 }
 
+// Of multi-token prediction: means over the targets that are there.
+void check_losses_ahead(const Golden& golden, const Graph& graph, const GraphRunner& runner) {
+  for (std::size_t i = 0; i < graph.ahead.size(); ++i) {
+    const std::string depth = std::to_string(i + 1);
+    double sum = 0, there = 0;
+    for (float each : runner.value(graph.ahead[i].loss)) sum += each;
+    for (float each : golden.tensor("ahead_targets/" + depth).values) there += each >= 0 ? 1 : 0;
+    CHECK(sum / there == Approx(golden.tensor("ahead_loss/" + depth).values[0]).epsilon(1e-5));
+  }
+}
+
 // Of the graph after all passes.
 void check_gradients(const Golden& golden, const Graph& graph) {
   const auto backend = make_cpu_backend(1);
@@ -128,6 +148,7 @@ void check_gradients(const Golden& golden, const Graph& graph) {
       for (float each : runner.value(node.outputs[2])) loss += each;
   loss /= static_cast<double>(runner.value(graph.loss).size());
   CHECK(loss == Approx(golden.tensor("loss").values[0]).epsilon(1e-5));
+  check_losses_ahead(golden, graph, runner);
   for (const Parameter& p : graph.parameters) {
     if (!p.trainable) continue;
     INFO(p.name);
@@ -150,6 +171,19 @@ void check_logits_of(const Golden& golden, const Graph& graph) {
   const int logits = logits_of(graph);
   check_logits(runner.value(logits), at(graph.tensor(logits).type.shape[1]),
                golden.tensor("logits"));
+}
+
+// Of the forward graph alone, of multi-token prediction.
+void check_logits_ahead(const Golden& golden, const Graph& graph) {
+  const auto backend = make_cpu_backend(1);
+  GraphRunner runner(graph, *backend);
+  run_golden(runner, graph, golden);
+  std::size_t depth = 0;
+  for (const TokenAhead& each : graph.ahead) {
+    const int logits = graph.nodes[at(graph.tensor(each.loss).producer)].inputs[0];
+    check_logits(runner.value(logits), at(graph.tensor(logits).type.shape[1]),
+                 golden.tensor("ahead_logits/" + std::to_string(++depth)));
+  }
 }
 
 }  // namespace
@@ -207,6 +241,31 @@ TEST_CASE("rows of several documents have the logits and gradients of transforme
       check_logits_of(golden, build_graph(model, plan.training));
       check_gradients(golden, run_passes(build_graph(model, plan.training), plan));
     }
+}
+
+// Blocks of transformers, put together as the paper and the published weights have them.
+TEST_CASE("multi-token prediction has the logits, losses and gradients of PyTorch",
+          "[agree][mtp]") {
+  for (const char* name : {"deepseek_v3-1", "llama-2"})
+    for (const CompilerLevel level :
+         {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full})
+      for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+        INFO(name << ", level " << static_cast<int>(level));
+        const Golden golden =
+            load_golden(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/mtp/" + name);
+        const Model model = load_model(golden.folder, "/");
+        Plan plan = plan_of(golden, model);
+        plan.training.mtp_layers = golden.has("ahead_loss/2") ? 2 : 1;
+        plan.training.mtp_loss_weight = 0.3;
+        plan.training.recompute = recompute;
+        plan.training.compiler = level;
+        plan.training.attention =
+            level == CompilerLevel::none ? AttentionKernel::unfused : AttentionKernel::flash2;
+        const Graph forward = build_graph(model, plan.training);
+        check_logits_of(golden, forward);
+        check_logits_ahead(golden, forward);
+        check_gradients(golden, run_passes(forward, plan));
+      }
 }
 
 TEST_CASE("logits, loss and gradients of adapters are those of peft", "[agree][lora]") {

@@ -13,6 +13,7 @@
 #include "exec/data/loader.h"
 #include "exec/data/mixture.h"
 #include "models/core/error.h"
+#include "models/graph/attributes.h"
 #include "models/job/job.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
@@ -232,6 +233,28 @@ TEST_CASE("a shuffled epoch is a permutation, another one each time", "[exec][da
   for (int i = 0; i < 3; ++i) {
     CHECK(tokens_at(loader, 99, 1)[0] == first[99]);
     CHECK(tokens_at(loader, 100, 1)[0] == second[0]);
+  }
+}
+
+TEST_CASE("the tokens ahead are those behind the targets, as far as a sequence goes", "[data]") {
+  LoaderOptions options;
+  options.sequence_length = 5;
+  options.vocabulary = 1000;
+  Loader loader(options);
+  std::vector<std::int32_t> tokens(5), targets(5), read(5), wanted(5);
+  for (std::int64_t position = 0; position < 3; ++position) {
+    loader.read(position, {tokens.data(), targets.data()});
+    std::vector<std::int32_t> text = tokens;
+    text.push_back(targets.back());
+    for (std::size_t depth = 1; depth <= 5; ++depth) {
+      SequenceInputs into;
+      into.ahead[depth - 1] = {read.data(), wanted.data()};
+      loader.read(position, into);
+      for (std::size_t i = 0; i < 5; ++i) {
+        CHECK(read[i] == (i + depth < 6 ? text[i + depth] : 0));
+        CHECK(wanted[i] == (i + depth + 1 < 6 ? text[i + depth + 1] : ignored_target));
+      }
+    }
   }
 }
 

@@ -96,6 +96,33 @@ TEST_CASE("imported and exported, a model has the bytes that transformers wrote"
   }
 }
 
+// The layer behind the model's own, with the names of DeepSeek's files: eh_proj in two parts here.
+TEST_CASE("weights of multi-token prediction are imported and exported to the same bytes",
+          "[safetensors][mtp]") {
+  const std::string stored = golden_root + "safetensors/deepseek_v3-mtp";
+  const Model model = load_model(stored, "/");
+  Training training;
+  training.sequence_length = 8;
+  std::map<std::string, Shape> shapes;
+  PublishedParts parts;
+  for (const int layers : {0, 1}) {
+    training.mtp_layers = layers;
+    for (const Parameter& parameter : build_graph(model, training).parameters) {
+      shapes[parameter.name] = parameter.global_shape;
+      if (parameter.part) parts[parameter.name] = *parameter.part;
+    }
+    const TestFolder folder;
+    const std::vector<std::string> unused =
+        import_weights(Safetensors(stored), shapes, {}, folder.path(), parts);
+    CHECK(unused.empty() == (layers == 1));
+    for (const std::string& name : unused) CHECK(name.starts_with("model.layers.3."));
+    export_weights(Checkpoint(step_folder(folder.path(), 0)), shapes,
+                   folder.path() + "/model.safetensors", parts);
+    CHECK((content_of(folder.path() + "/model.safetensors") ==
+           content_of(stored + "/model.safetensors")) == (layers == 1));
+  }
+}
+
 TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
   for (const std::string& folder : golden_folders()) {
     INFO(folder);

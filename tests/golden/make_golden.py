@@ -21,6 +21,10 @@ positions begin again there, and a mask of four dimensions hides the others.
 With adapters, tests/golden/lora/<name>/ beside it: the same with adapter_config.json, of transformers and peft (0.21);
 gradients of the adapters alone.
 
+With multi-token prediction, tests/golden/mtp/<name>/ beside it: of each depth `ahead_tokens/1` and
+`ahead_targets/1` [b,s] (0 and -1 where there is none), `ahead_logits/1` and `ahead_loss/1`; gradients of `loss` and
+MTP_WEIGHT times the mean of those. transformers leaves such layers out; their block is its own.
+
 Weights are drawn from a fixed seed, rounded to float32, and used in float64; the implementation
 itself drops to float32 in places (norms and rotations of Llama, softmax), so about 1e-6 is the
 accuracy of the values.
@@ -419,12 +423,15 @@ def balancing_loss(configuration, router_logits):
     return configuration.router_aux_loss_coef * sum(losses) / len(losses)
 
 
-def make_model(class_name, config, configuration, generator):
+def make_model(class_name, config, configuration, generator, extend=None):
+    """`extend` adds modules before the weights are drawn."""
     if configuration is None:
         keys = {key: value for key, value in config.items() if key != "model_type"}
         configuration = transformers.AutoConfig.for_model(config["model_type"], **keys)
     configuration._attn_implementation = configuration._experts_implementation = "eager"
     model = getattr(transformers, class_name)(configuration).double().eval()
+    if extend is not None:
+        extend(model)
     model.tie_weights()
     if config.get("feed_forward_proj") == "gated-gelu":  # published with a head of its own
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
@@ -599,6 +606,74 @@ def make_packed(root):
         print(f"{name} of packed rows: loss {loss.item():.6f}")
 
 
+# Models with blocks of multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2), how many, and
+# how much their losses count.
+AHEAD = (("deepseek_v3", 1), ("llama", 2))
+MTP_WEIGHT = 0.3
+
+
+def add_blocks_ahead(model, depths):
+    """Under the names that DeepSeek-V3 is published with; what runs the model takes its own alone."""
+    of_model, config = model.model, model.config
+    for depth in range(depths):
+        block = type(of_model.layers[-1])(config, config.num_hidden_layers - 1)
+        block.enorm, block.hnorm = (type(of_model.norm)(config.hidden_size, config.rms_norm_eps) for _ in range(2))
+        block.eh_proj = torch.nn.Linear(2 * config.hidden_size, config.hidden_size, bias=False)
+        block.shared_head = torch.nn.Module()
+        block.shared_head.norm = type(of_model.norm)(config.hidden_size, config.rms_norm_eps)
+        of_model.layers.append(block.double())
+
+
+def predict_ahead(model, block, hidden, tokens):
+    """What the block makes of the hidden states of the depth before it and of the tokens ahead."""
+    of_model, place = model.model, torch.arange(SEQUENCE)[None]
+    embedded = of_model.embed_tokens(tokens)
+    joined = block.eh_proj(torch.cat([block.enorm(embedded), block.hnorm(hidden)], dim=-1))
+    mask = torch.full((SEQUENCE, SEQUENCE), -1e30, dtype=torch.float64).triu(1)[None, None]
+    made = block(joined, attention_mask=mask, position_ids=place,
+                 position_embeddings=of_model.rotary_emb(joined, place))
+    return block.shared_head.norm(made[0] if isinstance(made, tuple) else made)
+
+
+def make_ahead(root):
+    for number, (name, depths) in enumerate(AHEAD):
+        class_name, config, configuration = MODELS[name]
+        generator = torch.Generator().manual_seed(5000 + number)
+        model = make_model(class_name, config, configuration, generator,
+                           lambda model: add_blocks_ahead(model, depths))
+        text = draw(VOCABULARY, (BATCH, SEQUENCE + 1), generator)
+        tokens, targets = text[:, :-1], text[:, 1:]
+        hidden = model.model(input_ids=tokens).last_hidden_state
+        logits = model.lm_head(hidden)
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
+        tensors = {"tokens": tokens, "targets": targets, "logits": logits.reshape(-1, VOCABULARY), "loss": loss}
+        total = loss
+        for depth in range(1, depths + 1):
+            there = SEQUENCE - depth  # rows with a token to predict
+            read = torch.zeros_like(tokens)
+            read[:, :there + 1] = text[:, depth:]
+            wanted = torch.full_like(tokens, -1)
+            wanted[:, :there] = text[:, depth + 1:]
+            hidden = predict_ahead(model, model.model.layers[config["num_hidden_layers"] + depth - 1], hidden, read)
+            logits = model.lm_head(hidden)
+            ahead = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), wanted.reshape(-1),
+                                                      ignore_index=-1)
+            total = total + MTP_WEIGHT / depths * ahead
+            tensors |= {f"ahead_tokens/{depth}": read, f"ahead_targets/{depth}": wanted,
+                        f"ahead_logits/{depth}": logits.reshape(-1, VOCABULARY), f"ahead_loss/{depth}": ahead}
+        total.backward()
+        parameters = sorted(model.named_parameters())
+        kinds = {"weight/": dict(parameters + choice_biases(model)),
+                 "gradient/": {key: each.grad for key, each in parameters} |
+                              {key: torch.zeros_like(each) for key, each in choice_biases(model)}}
+        for kind, values in kinds.items():
+            for key, value in values.items():
+                for published_name, tensor in published(class_name, key, value):
+                    tensors[kind + published_name] = tensor
+        write(root / f"{name}-{depths}", config, tensors)
+        print(f"{name} with {depths} blocks ahead: losses {loss.item():.6f} and {ahead.item():.6f}")
+
+
 def main():
     here = pathlib.Path(__file__).resolve().parent
     root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here / "transformers"
@@ -622,6 +697,7 @@ def main():
         print(f"{name}: loss {loss.item():.6f}")
     make_packed(root.parent / "packed")
     make_adapted(root.parent / "lora")
+    make_ahead(root.parent / "mtp")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     venv/bin/python tests/golden/make_safetensors.py [folder]
 
 (made with torch 2.15 and transformers 5.23). Writes tests/golden/safetensors/<name>/ with the same
-weights as tests/golden/transformers/<name>/.
+weights as tests/golden/transformers/<name>/; <name>-mtp those of tests/golden/mtp/<name>-1/.
 """
 
 import pathlib
@@ -30,6 +30,11 @@ def main():
         if name in NAMES:
             made.float().save_pretrained(root / name)
             (root / name / "generation_config.json").unlink(missing_ok=True)
+    name, depths = make_golden.AHEAD[0]
+    made = make_golden.make_model(*make_golden.MODELS[name], torch.Generator().manual_seed(5000),
+                                  lambda model: make_golden.add_blocks_ahead(model, depths))
+    made.float().save_pretrained(root / f"{name}-mtp")
+    (root / f"{name}-mtp" / "generation_config.json").unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

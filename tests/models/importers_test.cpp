@@ -111,6 +111,24 @@ TEST_CASE("parameter counts by arithmetic", "[models][importers]") {
   CHECK(parameter_count(graph_of(bloom)) == 559'214'592);
 }
 
+// The published files' 61st layer without its copies of the table and of the head: the paper's
+// block of 11,507,286,016 parameters, three norms of 7168, and a matrix of 7168 x 14336.
+TEST_CASE("a block of multi-token prediction has the parameters that were published",
+          "[models][importers]") {
+  const Model model = load_model("deepseek-v3", source);
+  Training training = training_of(2, 16);
+  training.mtp_layers = 1;
+  const Graph graph = build_graph(model, training);
+  CHECK(parameter_count(graph) - count("deepseek-v3") == 11'507'286'016 + 3 * 7168 + 7168 * 14336);
+  const Parameter& of_hidden = parameter(graph, "model.layers.61.h_proj.weight");
+  REQUIRE(of_hidden.part.has_value());
+  CHECK(of_hidden.part->whole == "model.layers.61.eh_proj.weight");
+  CHECK(shape_of_whole(*of_hidden.part, of_hidden.global_shape) == Shape{7168, 14336});
+  for (const char* name : {"enorm", "hnorm", "shared_head.norm", "mlp.gate"})
+    CHECK(parameter(graph, std::string("model.layers.61.") + name + ".weight").decay ==
+          (std::string(name) == "mlp.gate"));
+}
+
 // 12.88 G of Mixtral's parameters are active in a token. FLOPs: 6 for each of them that is in a
 // product (the token table is not), and 12 h for each pair of tokens and layer, the mask not taken
 // off (4 h forward, three times that with the gradients).

@@ -114,6 +114,7 @@ const std::map<std::string, json> rules = {{"training/recompute_modules", nullpt
                                            {"training/recompute_budget", nullptr},
                                            {"training/expert_imbalance", nullptr},
                                            {"training/documents_per_row", nullptr},
+                                           {"training/mtp_loss_weight", nullptr},
                                            {"training/predicted_positions", nullptr},
                                            {"training/loss_scale", nullptr},
                                            {"training/cuda_graph", nullptr},
@@ -231,9 +232,10 @@ TEST_CASE("each number and flag of the documentation is read, and comes back",
           "[models][job][docs]") {
   const std::set<std::string> elsewhere = {
       "training/predicted_positions",  // of another model
-      "training/recompute_budget",        "parallelism/expert",
-      "training/router_bias_update_rate", "training/expert_imbalance",
-      "training/documents_per_row"};  // with packing
+      "training/recompute_budget",    "parallelism/expert",      "training/router_bias_update_rate",
+      "training/expert_imbalance",
+      "training/documents_per_row",  // with packing
+      "training/mtp_layers",          "training/mtp_loss_weight"};
   int read_back = 0;
   for (const auto& [heading, section] : sections)
     for (const Row& row : rows_of(heading)) {

@@ -252,6 +252,36 @@ TEST_CASE("Llama-3.1 405B is cut as it was trained", "[models][partition]") {
   }
 }
 
+TEST_CASE("multi-token prediction is on the stage of the head however stages are cut",
+          "[models][partition]") {
+  Model model = load_model("llama-3-8b", ".");
+  model.layers = 6;
+  Plan plan;
+  plan.training.global_batch = 16;
+  plan.training.sequence_length = 64;
+  plan.training.mtp_layers = 2;
+  plan.parallelism.pipeline = 4;
+  const Graph graph = build_graph(model, plan.training);
+  REQUIRE(graph.units.size() == 11);  // embedding, 6 blocks, norm, 2 further blocks, head
+  std::vector<double> cost(11, 1);
+  cost[8] = cost[9] = 40;  // far more than a stage's share: they stay together all the same
+  plan.parallelism.manual_stage = {
+      {"model.embed_tokens", 0}, {"model.layers.2", 1}, {"model.layers.4", 2}, {"lm_head", 3}};
+  for (const Partitioner partitioner : {Partitioner::chain, Partitioner::tree, Partitioner::metis,
+                                        Partitioner::even, Partitioner::manual}) {
+    plan.parallelism.partitioner = partitioner;
+    const Stages part = partition(graph, plan, cost, cost);
+    CHECK(std::ranges::is_sorted(part));
+    for (std::size_t unit = 8; unit < 11; ++unit) CHECK(part[unit] == 3);
+    for (int stage = 0; stage < 4; ++stage) CHECK(std::ranges::count(part, stage) > 0);
+  }
+  // A saved partition names them.
+  for (std::size_t unit = 0; unit < 11; ++unit)
+    plan.parallelism.manual_stage[graph.units[unit].path] = unit < 8 ? int(unit) / 3 : 3;
+  plan.parallelism.names_every_unit = true;
+  CHECK(partition(graph, plan, cost, cost) == Stages{0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 3});
+}
+
 TEST_CASE("an even cut gives the last stages one block more", "[models][partition]") {
   // wte, blocks, ln_f, lm_head; 7 blocks on 3 stages: 2, 2, 3 (7 div 3 = 2, 7 mod 3 = 1)
   CHECK(cut_evenly(chain_graph(7), 3) == Stages{0, 0, 0, 1, 1, 2, 2, 2, 2, 2});

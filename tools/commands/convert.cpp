@@ -125,6 +125,13 @@ void export_adapter(const Checkpoint& from, const std::map<std::string, Shape>& 
       written, file, {});
 }
 
+nlohmann::json config_of(const Job& job) {
+  nlohmann::json config = huggingface_config(job.model);
+  if (const int layers = job.plan.training.mtp_layers; layers > 0)
+    config["num_nextn_predict_layers"] = layers;
+  return config;
+}
+
 void print(const Options& options, const nlohmann::json& value, const std::string& line) {
   if (options.json)
     print_json(value);
@@ -148,7 +155,7 @@ int run_export_weights(const Options& options) {
   const JobParameters parameters = parameters_of(job);
   const std::string config = options.adapter
                                  ? peft_config(*lora, parameters.adapters, parameters.trained_whole)
-                                 : json_text(huggingface_config(job.model));
+                                 : json_text(config_of(job));
   const auto [path, found] = newest_good(folder_of(job, options), parameters);
   if (options.ema && found.average() < 0)
     throw InputError(path +

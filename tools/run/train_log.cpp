@@ -142,8 +142,10 @@ void TrainLog::begin(int threads, const std::string& how_it_began) {
                show_seconds(prediction_.step_time_s).c_str(),
                show_bytes(static_cast<double>(prediction_.peak_memory_bytes)).c_str());
   if (!how_it_began.empty()) print_to(to_, "{}\n", how_it_began);
-  std::fprintf(to_, "%6s  %10s  %10s  %13s  %9s  %10s%s\n", "step", "loss", "grad norm",
-               "learning rate", "ms", "tokens/s", scales_loss() ? "  loss scale" : "");
+  const bool ahead = chosen_.compiled.plan.training.mtp_layers > 0;
+  std::fprintf(to_, "%6s  %10s  %10s  %13s  %9s  %10s%s%s\n", "step", "loss", "grad norm",
+               "learning rate", "ms", "tokens/s", ahead ? "    mtp loss" : "",
+               scales_loss() ? "  loss scale" : "");
   std::fflush(to_);
 }
 
@@ -154,6 +156,7 @@ void TrainLog::step(std::int64_t step, const StepResult& result, std::optional<d
   std::fprintf(to_, "%6lld  %10.5f  %10.4f  %13.3e  %9.1f  %10.0f", static_cast<long long>(step),
                result.loss, result.grad_norm, result.learning_rate, result.seconds * 1e3,
                tokens_per_s);
+  if (result.mtp_loss) std::fprintf(to_, "  %10.5f", *result.mtp_loss);
   if (scales_loss())
     std::fprintf(to_, "  %10.4g%s", result.loss_scale,
                  result.was_skipped ? "  skipped: gradients overflow" : "");
@@ -166,6 +169,7 @@ void TrainLog::step(std::int64_t step, const StepResult& result, std::optional<d
                                  {"learning_rate", result.learning_rate},
                                  {"step_time_s", result.seconds},
                                  {"tokens_per_s", tokens_per_s}};
+  if (result.mtp_loss) scalars.push_back({"mtp_loss", *result.mtp_loss});
   if (evaluation) scalars.push_back({"evaluation_loss", *evaluation});
   if (events_) write_or_give_up(events_, [&] { events_->add(step, scalars); });
   if (!lines_) return;

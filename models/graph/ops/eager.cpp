@@ -199,7 +199,7 @@ void differentiate_weigh_values(Gradients& g, const Node& node, int dy) {
 
 void differentiate_nll_loss(Gradients& g, const Node& node, int) {
   Node at = node;
-  at.attributes.scale = g.scale();
+  at.attributes.scale = g.scale_of(node);
   g.make_and_pass(Op::nll_loss_grad, at, {node.inputs[0], node.inputs[1]});
 }
 

@@ -64,7 +64,7 @@ void work_cross_entropy_grad(const OpCall& call, CompilerLevel level, Kernels& k
 // The loss's gradient needs no gradient; dlogits takes the place of the logits.
 void differentiate_from(Gradients& g, const Node& node, Op grad, int saved) {
   Node at = node;
-  at.attributes.scale = g.scale();
+  at.attributes.scale = g.scale_of(node);
   const int made = g.output(g.make(grad, at, {node.inputs[0], saved, node.inputs[1]}));
   g.replace(node.inputs[0], made);
   g.pass_on(node, node.inputs[0], made);

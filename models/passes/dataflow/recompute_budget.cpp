@@ -78,8 +78,14 @@ class Budget {
            is_read_backward_[at(place_of(node.outputs[0]))] != 0;
   }
 
+  bool is_loss(int place) const {
+    return place == graph_.loss || std::ranges::any_of(graph_.ahead, [&](const TokenAhead& each) {
+             return each.loss == place;
+           });
+  }
+
   bool is_local(int place) const {
-    return is_made_forward(place) && place != graph_.loss && readers_[at(place)].size() <= 1 &&
+    return is_made_forward(place) && !is_loss(place) && readers_[at(place)].size() <= 1 &&
            (readers_[at(place)].empty() ||
             *readers_[at(place)].begin() == graph_.unit_of(maker_of(place)));
   }

@@ -19,7 +19,7 @@ std::vector<char> chosen_units(const Graph& graph, double fraction) {
   std::vector<char> chosen(graph.units.size(), 0);
   int block = 0;
   for (std::size_t unit = 0; unit < graph.units.size(); ++unit) {
-    if (!graph.units[unit].is_block) continue;
+    if (!graph.units[unit].holds_layer()) continue;
     constexpr double rounding = 1e-9;
     chosen[unit] =
         std::floor((block + 1) * fraction + rounding) > std::floor(block * fraction + rounding);
@@ -79,7 +79,8 @@ std::size_t named_by(std::string_view pattern, std::string_view path) {
 [[noreturn]] void refuse(const Graph& graph, std::size_t index, const std::string& pattern) {
   std::vector<std::string> paths;
   for (const Module& module : graph.modules)
-    if (graph.units[static_cast<std::size_t>(module.unit)].is_block) paths.push_back(module.path);
+    if (graph.units[static_cast<std::size_t>(module.unit)].holds_layer())
+      paths.push_back(module.path);
   const std::string near = nearest(pattern, paths);
   throw InputError("/training/recompute_modules/" + std::to_string(index) + ": '" + pattern +
                    "' names no module of a block; " +
@@ -95,7 +96,7 @@ std::vector<int> groups_of_modules(const Graph& graph, const std::vector<std::st
   std::map<std::pair<int, std::string_view>, int> found;
   for (std::size_t m = 0; m < groups.size(); ++m) {
     const Module& module = graph.modules[m];
-    if (!graph.units[static_cast<std::size_t>(module.unit)].is_block) continue;
+    if (!graph.units[static_cast<std::size_t>(module.unit)].holds_layer()) continue;
     std::size_t shortest = 0;
     for (std::size_t p = 0; p < patterns.size(); ++p) {
       const std::size_t length = named_by(patterns[p], module.path);

@@ -48,12 +48,15 @@ Graph cleaned(Graph graph) {
   for (int* id : {&graph.tokens, &graph.targets, &graph.positions, &graph.decoder_tokens,
                   &graph.documents, &graph.loss})
     renumber(*id);
+  for (TokenAhead& each : graph.ahead)
+    for (int* id : {&each.tokens, &each.targets, &each.loss}) renumber(*id);
   graph.tensors = std::move(kept);
   return graph;
 }
 
 bool is_loss(const Graph& graph, int tensor) {
-  if (tensor == graph.loss) return true;
+  const auto is_ahead = [&](const TokenAhead& each) { return each.loss == tensor; };
+  if (tensor == graph.loss || std::ranges::any_of(graph.ahead, is_ahead)) return true;
   const int producer = graph.tensor(tensor).producer;
   if (producer < 0) return false;
   const Node& maker = graph.nodes[at(producer)];
@@ -67,6 +70,7 @@ std::vector<int> count_uses(const Graph& graph) {
     if (makes_balancing_loss(node)) ++uses[at(node.outputs[2])];
   }
   if (graph.loss >= 0) ++uses[at(graph.loss)];
+  for (const TokenAhead& each : graph.ahead) ++uses[at(each.loss)];
   for (const Tensor& tensor : graph.tensors)
     if (tensor.alias_of >= 0) ++uses[at(tensor.alias_of)];
   return uses;

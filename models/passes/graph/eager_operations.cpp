@@ -42,6 +42,7 @@ class EagerWriter {
       return true;
     }
     finish(Op::nll_loss, node, {add(Op::log_softmax, of_type, {node.inputs[0]}), node.inputs[1]});
+    out_.nodes.back().attributes.factor = node.attributes.factor;
     return true;
   }
 

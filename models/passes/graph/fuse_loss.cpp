@@ -156,7 +156,7 @@ Graph fuse_loss(Graph graph, const Plan& plan) {
         kept.push_back(graph.nodes[at(index)]);
     }
     graph.nodes = std::move(kept);
-    return cleaned(std::move(graph));
+    return fuse_loss(cleaned(std::move(graph)), plan);  // of tokens further on too
   }
   return graph;
 }

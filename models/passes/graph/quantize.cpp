@@ -146,7 +146,7 @@ class Quantizer {
     const auto& readers = readers_[at(node.outputs[0])];
     const bool routes = std::any_of(readers.begin(), readers.end(),
                                     [](const Node* reader) { return reader->op == Op::route; });
-    return old_.units[at(old_.unit_of(node))].is_block && !routes && divides(node.inputs[0]) &&
+    return old_.units[at(old_.unit_of(node))].holds_layer() && !routes && divides(node.inputs[0]) &&
            divides(node.inputs[1]);
   }
 

@@ -27,14 +27,17 @@ Graph split_context(Graph graph, const Plan& plan) {
   check_head(graph);
   graph.context_degree = degree;
   graph.sequence_length /= degree;
-  for (int input : {graph.tokens, graph.targets, graph.documents})
+  std::vector<int> inputs = {graph.tokens, graph.targets, graph.documents};
+  for (const TokenAhead& each : graph.ahead)
+    inputs.insert(inputs.end(), {each.tokens, each.targets});
+  for (int input : inputs)
     if (input >= 0) type_of(graph, input).shape[0] /= degree;
   for (Node& node : graph.nodes) {
     node.attributes.context_degree = degree;
     node.attributes.sequence_length = graph.sequence_length;
-    std::vector<TensorType> inputs, outputs;
-    for (int id : node.inputs) inputs.push_back(type_of(graph, id));
-    info(node.op).infer(node.attributes, inputs, outputs);
+    std::vector<TensorType> in, outputs;
+    for (int id : node.inputs) in.push_back(type_of(graph, id));
+    info(node.op).infer(node.attributes, in, outputs);
     for (int i = 0; i < node.outputs.size(); ++i)
       type_of(graph, node.outputs[i]) = outputs[static_cast<std::size_t>(i)];
   }

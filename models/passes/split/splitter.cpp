@@ -28,6 +28,8 @@ Splitter::Splitter(const Graph& whole, std::vector<Cut> cuts, int degree, bool o
 Graph Splitter::run() {
   for (const Node& node : whole_.nodes) split(node);
   out_.loss = local(whole_.loss);
+  for (std::size_t i = 0; i < out_.ahead.size(); ++i)
+    out_.ahead[i].loss = local(whole_.ahead[i].loss);
   return std::move(out_);
 }
 
@@ -58,6 +60,8 @@ void Splitter::copy_everything_but_nodes(Held held) {
   out_.positions = moved(whole_.positions);
   out_.decoder_tokens = moved(whole_.decoder_tokens);
   out_.documents = moved(whole_.documents);
+  for (TokenAhead& each : out_.ahead)
+    each.tokens = local(each.tokens), each.targets = local(each.targets);
 }
 
 int Splitter::add_cut(int parameter_index) {
