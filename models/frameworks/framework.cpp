@@ -66,6 +66,18 @@ constexpr Limit of_all[] = {
      [](Plan& p, const Model&) { p.training.gradient_clip_value = 0; }},
 };
 
+// Of all but Megatron's.
+constexpr Limit of_others = {"training.mtp_layers", "is written without multi-token prediction",
+                             [](const Plan& p, const Model&) { return p.training.mtp_layers == 0; },
+                             [](Plan& p, const Model&) {
+                               p.training.mtp_layers = 0;
+                               p.training.mtp_loss_weight.reset();
+                             }};
+
+bool is_megatron(Framework framework) {
+  return framework == Framework::megatron_lm || framework == Framework::megatron_bridge;
+}
+
 // Those of every framework, in the order of the enumerators.
 const std::vector<std::vector<Limit>>& limits() {
   static const std::vector<std::vector<Limit>> all = [] {
@@ -74,6 +86,7 @@ const std::vector<std::vector<Limit>>& limits() {
       if (rows[i].limits == nullptr) continue;
       lists[i].assign(rows[i].limits->limits.begin(), rows[i].limits->limits.end());
       lists[i].insert(lists[i].end(), std::begin(of_all), std::end(of_all));
+      if (!is_megatron(rows[i].framework)) lists[i].push_back(of_others);
     }
     return lists;
   }();

@@ -35,12 +35,10 @@ std::string expand(std::string_view text, std::size_t& at, bool inside) {
     }
     if (c == '(')
       piece = expand(text, at, true);
-    else if (c == 'E' || c == 't' || c == 'L' || c == '|')
+    else if (c == 'E' || c == 't' || c == 'm' || c == 'L' || c == '|')
       piece = c;
-    else if (c == 'm')
-      throw InputError("'m': layers of multi-token prediction are not built");
     else if (c != ',' && c != ' ')
-      throw InputError(std::string("'") + c + "' is none of E, t, L, | and *");
+      throw InputError(std::string("'") + c + "' is none of E, t, m, L, | and *");
     if (at < text.size() && text[at] == '*') {
       std::size_t number = 0, digits = 0;
       for (++at; at < text.size() && text[at] >= '0' && text[at] <= '9' && digits < 4;
@@ -83,6 +81,7 @@ std::vector<StageUnits> stages_of(const Plan& plan, const Model& model) {
   for (std::size_t u = 0; u < graph.units.size(); ++u) {
     StageUnits& stage = stages[static_cast<std::size_t>(stage_of_unit[u])];
     const std::string& path = graph.units[u].path;
+    if (graph.units[u].predicts_ahead) continue;
     if (is_block(path, names)) {
       ++stage.layers;
       after_blocks = true;
@@ -95,13 +94,13 @@ std::vector<StageUnits> stages_of(const Plan& plan, const Model& model) {
   return are_even(stages) ? std::vector<StageUnits>{} : stages;
 }
 
-std::string layout_text(const std::vector<StageUnits>& stages) {
+std::string layout_text(const std::vector<StageUnits>& stages, int mtp_layers) {
   std::string text;
   for (const StageUnits& stage : stages) {
     if (&stage != &stages.front()) text += '|';
     if (stage.embedding) text += 'E';
     text.append(static_cast<std::size_t>(stage.layers), 't');
-    if (stage.head) text += 'L';
+    if (stage.head) text.append(static_cast<std::size_t>(mtp_layers), 'm') += 'L';
   }
   return text;
 }
@@ -109,6 +108,8 @@ std::string layout_text(const std::vector<StageUnits>& stages) {
 std::vector<StageUnits> read_layout(std::string_view text) {
   std::size_t at = 0;
   const std::string all = expand(text, at, false);
+  if (const std::size_t last = all.rfind('|'); last != std::string::npos && all.find('m') < last)
+    throw InputError("'m': multi-token prediction is on the stage of the loss (L) here");
   std::vector<StageUnits> stages(1);
   for (const char c : all) {
     if (c == '|') stages.emplace_back();

@@ -25,8 +25,9 @@ struct StageUnits {
 std::vector<StageUnits> stages_of(const Plan& plan, const Model& model);
 
 // "Ettt|ttt|ttL" and back, as megatron.core.transformer.pipeline_parallel_layer_layout reads it:
-// `x*3` and `(tt|)*3` repeat, commas may stand between. Wrong: InputError without a place.
-std::string layout_text(const std::vector<StageUnits>& stages);
+// `x*3` and `(tt|)*3` repeat, commas may stand between; `m` is a layer of multi-token prediction,
+// which goes with the head. Wrong: InputError without a place.
+std::string layout_text(const std::vector<StageUnits>& stages, int mtp_layers = 0);
 std::vector<StageUnits> read_layout(std::string_view text);
 
 // The stage of the first unit of each stage, by its path, as parallelism.partition names them.

@@ -57,6 +57,8 @@ constexpr BridgeName bridge_rows[] = {
     {"model.deterministic_mode", "deterministic-mode", flag},
     {"model.gradient_accumulation_fusion", "no-gradient-accumulation-fusion", off_flag},
     {"model.cross_entropy_loss_fusion", "cross-entropy-loss-fusion", flag},
+    {"model.mtp_num_layers", "mtp-num-layers", same},
+    {"model.mtp_loss_scaling_factor", "mtp-loss-scaling-factor", same},
     {"model.hidden_dropout", "hidden-dropout", same},
     {"model.attention_dropout", "attention-dropout", same},
     {"comm_overlap.tp_comm_overlap", "tp-comm-overlap", flag},

@@ -54,6 +54,25 @@ Rule loss_rule() {
           }};
 }
 
+Rule tokens_ahead_rule() {
+  return {{"training.mtp_layers", "training.mtp_loss_weight"},
+          {"mtp-num-layers", "mtp-loss-scaling-factor"},
+          [](Settings& from, JobDraft& to) {
+            const std::int64_t layers = from.whole("mtp-num-layers").value_or(0);
+            const auto weight = from.number("mtp-loss-scaling-factor");
+            if (layers == 0) return;
+            to.set("training.mtp_layers", layers);
+            if (weight) to.set("training.mtp_loss_weight", *weight);
+          },
+          [](const JobValues& from, Settings& to) {
+            const Training& training = from.plan.training;
+            if (training.mtp_layers == 0) return;
+            to.add("mtp-num-layers", training.mtp_layers);
+            to.add("mtp-loss-scaling-factor",
+                   training.mtp_loss_weight.value_or(default_mtp_loss_weight));
+          }};
+}
+
 Rule steps_rule() {
   return {
       {"training.steps"},
@@ -553,6 +572,7 @@ const Rules& megatron_rules() {
       whole_rule("training.seed", "seed", 1234),
       off_rule("training.fuse_gradient_accumulation", "no-gradient-accumulation-fusion"),
       loss_rule(),
+      tokens_ahead_rule(),
       flag_rule("training.deterministic", "deterministic-mode"),
       graph_rule(),
   };

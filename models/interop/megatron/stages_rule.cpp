@@ -95,12 +95,13 @@ Rule megatron_stages_rule() {
             to.add("pipeline-model-parallel-size", p.pipeline);
             const std::vector<StageUnits> stages = stages_of(from.plan, from.model);
             if (!stages.empty())
-              to.add("pipeline-model-parallel-layout", layout_text(stages));
+              to.add("pipeline-model-parallel-layout",
+                     layout_text(stages, from.plan.training.mtp_layers));
             else if (p.virtual_stages > 1)
               to.add("num-virtual-stages-per-pipeline-rank", p.virtual_stages);
           },
-          "layouts: E embedding, t a layer, L the head with the loss; the final norm goes with "
-          "the last layer"};
+          "layouts: E embedding, t a layer, m a layer of multi-token prediction, L the head with "
+          "the loss; the final norm goes with the last layer"};
 }
 
 }  // namespace meshwright
