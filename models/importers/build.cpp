@@ -149,8 +149,7 @@ int GraphBuilder::dropout(int x, const std::string& module_path, int rows) {
 int GraphBuilder::decoder(int encoded) {
   stack_ = names_.decoder;
   encoded_ = encoded;
-  int x = embeddings(graph_.decoder_tokens = input({rows_}));
-  return final_norm(blocks(x));
+  return final_norm(blocks(embeddings(graph_.decoder_tokens = input({rows_}))));
 }
 
 int GraphBuilder::blocks(int x) {

@@ -153,6 +153,7 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
     t.packing = true;
     t.documents_per_row = 3;
   }
+  if (draw.rarely() && model.sizes().can_predict_ahead) t.mtp_layers = draw.of({1, 2});
 }
 
 bool is_legal(const Model& model, const Plan& plan) {

@@ -122,6 +122,23 @@ TEST_CASE_ON_RANKS("multi-token prediction with experts trains like one process"
   });
 }
 
+TEST_CASE("an evaluation has the next token's loss alone", "[agree][mtp]") {
+  const Model model = eight_blocks("llama");
+  for (const CompilerLevel level : {CompilerLevel::fused, CompilerLevel::full}) {
+    Plan plan = on_one_process(base_plan(model, {}));
+    plan.training.compiler = level;
+    SmallRun plain(model, plan);
+    const double expected = plain.runtime.evaluate(1000, plain.loader).mean();
+    ahead<2>(plan);
+    SmallRun run(model, plan), other(model, plan);
+    CHECK(run.runtime.evaluate(1000, run.loader).mean() == expected);
+    const StepResult after = run.step(1), alone = other.step(1);
+    CHECK(after.loss == alone.loss);
+    CHECK(after.mtp_loss.value() == alone.mtp_loss.value());
+    CHECK(run.hash() == other.hash());
+  }
+}
+
 // A weight of 0 leaves the model's own steps as they are; the block's parameters stay.
 TEST_CASE("without a weight multi-token prediction changes no step", "[agree][mtp]") {
   const Model model = eight_blocks("llama");

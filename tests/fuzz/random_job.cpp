@@ -297,6 +297,10 @@ json random_job(Random& random) {
     job["checkpoint"] = {{"folder", "saved"}, {"every_steps", draw.between(1, 1000)}};
   if (draw.chance(0.1))
     job["objective"] = {{"price", draw.word({"on_demand", "spot", "capacity_block"})}};
+  if (draw.chance(0.1)) {
+    job["training"]["mtp_layers"] = draw.between(1, 2);
+    if (draw.chance(0.5)) job["training"]["mtp_loss_weight"] = draw.real(0, 1);
+  }
   return job;
 }
 

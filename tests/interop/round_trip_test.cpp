@@ -38,10 +38,12 @@ struct Drawn {
 // Stages as a planner might find them: units in order, none empty.
 std::vector<int> random_stages(const Plan& plan, const Model& model, fuzz::Random& random) {
   const int parts = plan.virtual_stage_count();
-  const auto units = build_graph(model, plan.training).units.size();
+  const std::vector<Unit> all = build_graph(model, plan.training).units;
+  const std::size_t units = all.size();
   std::vector<int> cuts(static_cast<std::size_t>(parts), 0);
   std::vector<std::size_t> places;
-  for (std::size_t i = 1; i < units; ++i) places.push_back(i);
+  for (std::size_t i = 1; i < units; ++i)
+    if (!all[i - 1].predicts_ahead) places.push_back(i);
   std::shuffle(places.begin(), places.end(), random);
   places.resize(std::min<std::size_t>(places.size(), static_cast<std::size_t>(parts - 1)));
   std::sort(places.begin(), places.end());
