@@ -62,9 +62,7 @@ constexpr Limit own[] = {
      [](const Plan& p, const Model&) { return !p.training.fp8_gathers; },
      [](Plan& p, const Model&) { p.training.fp8_gathers = false; }},
     {"parallelism.context_exchange", "exchanges heads (Ulysses: all_to_all)",
-     [](const Plan& p, const Model&) {
-       return p.parallelism.context == 1 || p.parallelism.exchanges_heads();
-     },
+     [](const Plan& p, const Model&) { return p.parallelism.attends_to_whole_sequences(); },
      [](Plan& p, const Model& m) {
        const int ranks = p.parallelism.tensor * p.parallelism.context;
        p.parallelism.context_exchange = ContextExchange::all_to_all;

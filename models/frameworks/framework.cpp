@@ -176,6 +176,11 @@ std::vector<std::string> frameworks_that_run(const Plan& plan, const Model& mode
   return names;
 }
 
+void settle_context_exchange(Parallelism& p) {
+  if (p.context == 1) p.context_exchange = ContextExchange::p2p;
+  if (!p.has_two_exchanges()) p.context_heads = 0;
+}
+
 bool same_placement(const Parallelism& parallelism, std::string_view one, std::string_view other) {
   return order_of(parallelism, one) == order_of(parallelism, other);
 }

@@ -69,5 +69,7 @@ extern const FrameworkLimits megatron_lm_limits, megatron_bridge_limits, torchti
 // Of use to several: whether two orders of ranks are the same one, since a degree of 1 has no
 // place.
 bool same_placement(const Parallelism& parallelism, std::string_view one, std::string_view other);
+// What has no effect is as it is by default.
+void settle_context_exchange(Parallelism& parallelism);
 
 }  // namespace meshwright

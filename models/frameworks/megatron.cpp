@@ -293,7 +293,7 @@ void settle_as_megatron(Plan& plan, const Model& model) {
   if (p.reduce_bucket_bytes == 0 && once) p.reduce_bucket_bytes = usual_bucket_bytes(plan);
   if (p.shard == p.data * p.context || p.zero_stage == 0) p.shard = 1;
   p.overlap_tensor = p.tensor > 1;
-  if (p.context == 1) p.context_exchange = ContextExchange::p2p;
+  settle_context_exchange(p);
   if (p.expert == 1) p.overlap_expert = false;
   p.pipeline_scatter_gather = p.tensor == 1 || p.sequence_parallel;
   p.memory_weight = 0;  // of the search for stages, which the plan names

@@ -100,7 +100,7 @@ void settle_as_pytorch(Plan& plan, const Model& model) {
   settle_sharding(plan);
   Parallelism& p = plan.parallelism;
   if (same_placement(p, p.placement, "PDT")) p.placement = "PDT";
-  if (p.context == 1) p.context_exchange = ContextExchange::p2p;
+  settle_context_exchange(p);
   if (p.expert == 1) p.overlap_expert = false;
   if (p.tensor == 1) {
     p.overlap_tensor = false;

@@ -227,7 +227,7 @@ void settle_as_smp(Plan& plan, const Model&) {
     p.tensor_layout = TensorLayout::megatron;
     p.tensor_chunks = 1;
   }
-  if (p.context == 1) p.context_exchange = ContextExchange::p2p;
+  settle_context_exchange(p);
   if (p.expert == 1) p.overlap_expert = false;
   if (p.pipeline > 1) return;
   plan.training.fuse_gradient_accumulation = false;  // there is one micro-batch

@@ -33,8 +33,8 @@ struct Attributes {
   int tensor_degree = 1;    // ranks over which a vocabulary-parallel or communication op works
   int context_degree = 1;   // ranks that share each sequence; sequence_length is what one holds
   int ring_step = 0;        // context_attention: whose keys and values; -1: those of all ranks
-  int head_parts = 1;  // attention: ranks of the context group, each of which has so many `heads`
-                       // of whole sequences
+  int head_parts = 1;       // attention: neighbours of the context group, each of which has so many
+                            // `heads` of the tokens of all of them
   // context operations: keys and values travel as often as there are queries' heads, sums are in
   // fp32, and kernels of their own add to them, as in PyTorch. Priced, not executed.
   bool context_of_pytorch = false;

@@ -13,10 +13,15 @@ namespace meshwright {
 // Sinks are in a softmax once: where its sum over the keys of all ranks begins.
 inline bool adds_sinks(const Attributes& a) { return a.sinks && a.ring_step <= 0; }
 
-// The first of an attention's heads among those of its rank of the tensor group, which the ranks of
-// the context group may share.
+// An attention's heads may be shared out over `head_parts` neighbours of a context group, whose
+// tokens then make up one part of the sequence: neighbours' chunks are neighbours, so rank r's part
+// is that of rank r / head_parts among as many ranks as have parts (context_degree).
+constexpr int rank_of_part(const Attributes& a, int context_rank) {
+  return context_rank / a.head_parts;
+}
+// The first of the heads among those of the rank's tensor group.
 constexpr std::int64_t first_own_head(const Attributes& a, int context_rank) {
-  return a.head_parts == 1 ? 0 : std::int64_t{context_rank} * a.heads;
+  return std::int64_t{context_rank % a.head_parts} * a.heads;
 }
 // The same among those of the model.
 constexpr std::int64_t first_head_of(const Attributes& a, int tensor_rank, int context_rank) {

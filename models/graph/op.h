@@ -64,9 +64,9 @@ enum class Op : std::uint8_t {
   context_attention,  // q or qkv, kv, (y, saved; or, at the first step, sinks) -> y, saved: adds
                       // what attending to the kv of the rank `ring_step` before gives (of all, < 0)
                       // to what earlier steps gave
-  // or each has some heads of whole sequences
-  context_exchange,   // [C*rows,n] -> part j to rank j of the context group, from which part j
-                      // comes; its own gradient
+  // or each has some heads of the sequences of all, or of C neighbours
+  context_exchange,   // [C*rows,n] -> part j to rank j of those that exchange heads, from which
+                      // part j comes; its own gradient
   parts_to_sequence,  // [C*rows,n], the tokens of rank 0, of rank 1, ... -> in the order of the
                       // sequences (context.h); gradient: sequence_to_parts
   sequence_to_parts,  // the inverse; gradient: parts_to_sequence

@@ -72,6 +72,20 @@ std::optional<std::int64_t> Settings::whole(std::string_view name) {
   return static_cast<std::int64_t>(*value);
 }
 
+std::vector<std::int64_t> Settings::wholes(std::string_view name) {
+  const Setting* setting = read(name);
+  if (setting == nullptr) return {};
+  const json list = setting->value.is_array() ? setting->value : json::array({setting->value});
+  std::vector<std::int64_t> found;
+  for (const json& each : list) {
+    const std::optional<double> value = number_of(each);
+    if (!value || *value != std::floor(*value) || std::abs(*value) > 9e15)
+      wrong_type(*setting, "a list of whole numbers");
+    found.push_back(static_cast<std::int64_t>(*value));
+  }
+  return found;
+}
+
 std::optional<double> Settings::number(std::string_view name) {
   const Setting* setting = read(name);
   if (setting == nullptr) return {};

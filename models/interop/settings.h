@@ -40,6 +40,7 @@ class Settings {
   // The same as a value; a wrong type is an InputError with the place. A string that holds a number
   // or a truth value ("8", "1e-4", "true") is taken as one.
   std::optional<std::int64_t> whole(std::string_view name);
+  std::vector<std::int64_t> wholes(std::string_view name);  // a list, or one; none: empty
   std::optional<double> number(std::string_view name);
   std::optional<bool> flag(std::string_view name);
   std::optional<std::string> word(std::string_view name);

@@ -11,6 +11,7 @@
 #include "models/job/sections.h"
 #include "models/partition/partition.h"
 #include "models/passes/pass.h"
+#include "models/plan/context_rules.h"
 
 namespace meshwright {
 
@@ -160,6 +161,17 @@ void settle_degrees(Plan& plan, int ranks, bool data_from_rest) {
   }
 }
 
+// Where the job leaves it open.
+void settle_context_heads(Plan& plan, const Model& model, int ranks_per_host) {
+  Parallelism& p = plan.parallelism;
+  if (p.has_two_exchanges() && p.context_heads == 0)
+    p.context_heads = default_context_heads(p, model.sizes(), ranks_per_host);
+}
+
+int ranks_per_host(const Job& job, const MachineFacts& machine) {
+  return job.cluster.processes_per_host > 0 ? job.cluster.processes_per_host : machine.gpus;
+}
+
 // The modules that the job names are the model's.
 void check_partition(const Plan& plan, const Model& model) {
   const Partitioner partitioner = plan.parallelism.partitioner;
@@ -178,6 +190,7 @@ Plan settle_plan(const Job& job, int ranks, const MachineFacts& machine) {
   check_precision(training.precision, machine);
   check_attention(training.attention, machine);
   settle_degrees(plan, ranks, job.is_auto("parallelism.data"));
+  settle_context_heads(plan, job.model, ranks_per_host(job, machine));
   verify(plan, job.model.sizes());
   check_passes_off(plan.training);
   check_partition(plan, job.model);
@@ -202,6 +215,7 @@ void check_open_job(const Job& job) {
   const bool needs_16_bits =
       plan.training.loss_scale || plan.training.memory_of != MemoryOf::engine;
   if (job.is_auto("training.precision") && needs_16_bits) plan.training.precision = Precision::fp16;
+  settle_context_heads(plan, job.model, 1);
   verify(plan, job.model.sizes());
   check_passes_off(plan.training);
 }

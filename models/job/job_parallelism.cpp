@@ -110,7 +110,10 @@ void warn_about_effects(const Fields& fields, Job& job) {
        "no effect while offload is optimizer"},
       {p.context_exchange != ContextExchange::p2p && p.context == 1 &&
            !job.is_auto("parallelism.context"),
-       "context_exchange", "no effect while context is 1"}};
+       "context_exchange", "no effect while context is 1"},
+      {p.context_heads > 0 && p.context_exchange != ContextExchange::a2a_p2p &&
+           !job.is_auto("parallelism.context_exchange"),
+       "context_heads", "no effect while context_exchange is not 'a2a+p2p'"}};
   for (const auto& [is_given, key, text] : warnings)
     if (is_given) warn(job, fields, key, text);
   if (p.offload == Offload::activations) warn_about_offload(fields, "offload", job);
@@ -157,7 +160,7 @@ Keys parallelism_keys(Parallelism& p) {
       {"context", &p.context, degree, may_be_auto, "",
        "ranks that share every sequence. 2 × context divides sequence_length: rank i holds chunks "
        "i and 2·context−1−i of 2·context, so that causal masks give all ranks equal work. Needs a "
-       "causal model's own head (`lm`) and, unless heads are exchanged, `flash` or `flash2` "
+       "causal model's own head (`lm`) and, but for `all_to_all`, `flash` or `flash2` "
        "attention; gradients and sharded states are those of data × context ranks. *auto* takes "
        "chunks of 128 tokens or more"},
       {"context_exchange", choice("context exchange", context_exchange_names(), p.context_exchange),
@@ -165,8 +168,15 @@ Keys parallelism_keys(Parallelism& p) {
        "`p2p`: keys and values go around the ring of the context group, beside the attention to "
        "those that are there (again in the backward, with their gradients). `all_gather`: all at "
        "once. `all_to_all` (DeepSpeed-Ulysses): each rank gets some heads of whole sequences, and "
-       "gives their outputs back; tensor × context divides heads and kv_heads. `parallelism` "
-       "`\"auto\"` leaves it"},
+       "gives their outputs back; tensor × context divides heads and kv_heads. `a2a+p2p`: first "
+       "neighbours exchange heads, then keys and values of these go around the rings that are "
+       "left (`context_heads`): rings over hosts, exchanges inside. `parallelism` `\"auto\"` "
+       "leaves it; *auto* tries `a2a+p2p` where a context group is larger than a host"},
+      {"context_heads", &p.context_heads, by_reader(Range{.low = 2}), if_set,
+       "0: the most that lie on a host",
+       "`a2a+p2p`: neighbours of a context group that exchange heads; their ranks at one place "
+       "are a ring of context ÷ context_heads. Divides context, and leaves rings of 2 or more; "
+       "tensor × context_heads divides heads and kv_heads"},
       {"expert", &p.expert, degree, may_be_auto, "",
        "consecutive ranks that share the [experts](#experts); divides data and `experts`; `shard` "
        "divides data ÷ expert, or exceeds it"},

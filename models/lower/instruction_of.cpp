@@ -33,6 +33,10 @@ constexpr Ranks ranks_of[] = {{GroupKind::none, Stream::compute},
                               {GroupKind::context, Stream::context_comm},
                               {GroupKind::expert, Stream::expert_comm}};
 
+GroupKind group_in_context(const Degrees& degrees, Communication::What what) {
+  return what == Communication::What::exchange ? degrees.heads_group() : degrees.ring_group();
+}
+
 }  // namespace
 
 Instruction instruction_of(StageDraft& draft, const Node& node, int virtual_stage) {
@@ -58,7 +62,9 @@ Instruction instruction_of(StageDraft& draft, const Node& node, int virtual_stag
   const Ranks& ranks = ranks_of[static_cast<std::size_t>(communication.over)];
   instruction.kind = kinds[static_cast<std::size_t>(communication.what)];
   instruction.stream = ranks.stream;
-  instruction.group = ranks.group;
+  instruction.group = communication.over == Communication::Over::context
+                          ? group_in_context(draft.degrees, communication.what)
+                          : ranks.group;
   instruction.maximum = communication.what == Communication::What::maximum;
   return instruction;
 }

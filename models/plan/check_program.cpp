@@ -21,6 +21,8 @@ void check_settings(const JobSettings& settings, const Place& place) {
   (degrees / "tensor").in_range(d.tensor, 1, most_copies);
   (degrees / "data").in_range(d.data, 1, most_copies);
   (degrees / "context").in_range(d.context, 1, most_copies);
+  (degrees / "context_heads").in_range(d.context_heads, 1, d.context);
+  (degrees / "context_heads").demand(d.context % d.context_heads == 0, "does not divide context");
   const std::int64_t rdp = std::int64_t{d.data} * d.context;
   degrees.demand(rdp <= most_copies && rdp * d.tensor <= most_copies &&
                      rdp * d.tensor * d.pipeline <= most_copies,

@@ -17,6 +17,8 @@ enum class Span : std::uint8_t {
   chunk_shard,  // the consecutive chunk of `shard` that the rank is in
   every_shard,  // the same place in each of those chunks
   chunk_context,
+  chunk_context_heads,  // of a context group, and ...
+  every_context_heads,  // ... the same place in each of those
   chunk_expert,
   every_expert,        // the same place in each of those chunks, ...
   chunk_expert_shard,  // ... of them a consecutive chunk of `expert_shard`, ...
@@ -39,6 +41,8 @@ constexpr std::array<GroupRow, group_kind_count> group_rows = {{
     {GroupKind::shard, "shard", Span::own, Span::own, Span::chunk_shard},
     {GroupKind::replica, "replica", Span::own, Span::own, Span::every_shard},
     {GroupKind::context, "context", Span::own, Span::own, Span::chunk_context},
+    {GroupKind::context_heads, "context_heads", Span::own, Span::own, Span::chunk_context_heads},
+    {GroupKind::context_ring, "context_ring", Span::own, Span::own, Span::every_context_heads},
     {GroupKind::expert, "expert", Span::own, Span::own, Span::chunk_expert},
     {GroupKind::expert_rdp, "expert_rdp", Span::own, Span::own, Span::every_expert},
     {GroupKind::expert_shard, "expert_shard", Span::own, Span::own, Span::chunk_expert_shard},
@@ -87,6 +91,11 @@ Range range_of(Span span, int own, int size, const Degrees& degrees) {
       return {own % degrees.shard, size / degrees.shard, degrees.shard};
     case Span::chunk_context:
       return chunk_of(own, degrees.context);
+    case Span::chunk_context_heads:
+      return chunk_of(own, degrees.context_heads);
+    case Span::every_context_heads:
+      return {own / degrees.context * degrees.context + own % degrees.context_heads,
+              degrees.context / degrees.context_heads, degrees.context_heads};
     case Span::chunk_expert:
       return chunk_of(own, degrees.expert);
     case Span::every_expert:
@@ -119,10 +128,12 @@ Mesh::Mesh(Degrees degrees, std::string_view placement) : degrees_(degrees) {
     throw InputError("/parallelism/placement: unknown placement '" + std::string(placement) +
                      "'; known: " + list_of(known, "and"));
   for (const int degree : {degrees.pipeline, degrees.tensor, degrees.data, degrees.context,
-                           degrees.shard, degrees.expert})
+                           degrees.shard, degrees.expert, degrees.context_heads})
     MESHWRIGHT_CHECK(degree >= 1, "degrees are verified before a mesh is made");
   MESHWRIGHT_CHECK(degrees.rdp() % degrees.shard == 0 && degrees.rdp() % degrees.expert == 0,
                    "shard and expert divide data * context");
+  MESHWRIGHT_CHECK(degrees.context % degrees.context_heads == 0,
+                   "ranks that exchange heads are a part of a context group");
   const std::string_view order = order_of_axes(placement);
   int stride = 1;
   for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {

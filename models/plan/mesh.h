@@ -20,7 +20,11 @@ enum class GroupKind : std::uint8_t {
   shard,     // consecutive members of rdp that share one copy of the sharded states
   replica,   // same shard index over the shard groups of an rdp group
   context,   // CP: parts of one sequence
-  expert,    // EP: consecutive members of rdp that share the experts
+  // Where a context group works on two levels: neighbours in it that exchange heads; the same place
+  // in each of those, around which keys and values go.
+  context_heads,
+  context_ring,
+  expert,  // EP: consecutive members of rdp that share the experts
   // Of the ranks that have the same experts: all of an rdp group; those that share one copy of the
   // sharded states; the same shard index over those.
   expert_rdp,
@@ -30,17 +34,27 @@ enum class GroupKind : std::uint8_t {
   world,
   embedding  // the first and last stage at one (data, tensor) coordinate: tied embeddings
 };
-constexpr int group_kind_count = 16;
+constexpr int group_kind_count = 18;
 std::string_view name_of(GroupKind kind);
 
 struct Degrees {
   int pipeline = 1, tensor = 1, data = 1, context = 1;
   int shard = 1, expert = 1;  // each divides data * context
+  // Neighbours of a context group that exchange heads, while others of it go around rings; 1: all
+  // of the group does the same. Divides context.
+  int context_heads = 1;
   int ranks() const { return pipeline * tensor * data * context; }
   int rdp() const { return data * context; }
   int expert_rdp() const { return rdp() / expert; }
   // Ranks that share one copy of what is sharded of an expert.
   int expert_shard() const { return shard < expert_rdp() ? shard : expert_rdp(); }
+  // In which heads are exchanged; around which keys and values go, or are gathered.
+  GroupKind heads_group() const {
+    return context_heads > 1 ? GroupKind::context_heads : GroupKind::context;
+  }
+  GroupKind ring_group() const {
+    return context_heads > 1 ? GroupKind::context_ring : GroupKind::context;
+  }
   bool operator==(const Degrees&) const = default;
 };
 

@@ -43,7 +43,7 @@ const std::vector<std::string>& tensor_layout_names() {
 }
 
 const std::vector<std::string>& context_exchange_names() {
-  static const std::vector<std::string> names = {"p2p", "all_gather", "all_to_all"};
+  static const std::vector<std::string> names = {"p2p", "all_gather", "all_to_all", "a2a+p2p"};
   return names;
 }
 

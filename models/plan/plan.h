@@ -48,7 +48,9 @@ enum class Offload : std::uint8_t {
 enum class ContextExchange : std::uint8_t {
   p2p,         // keys and values go around the ring (models/passes/split/ring_attention.h)
   all_gather,  // keys and values, all at once
-  all_to_all  // each rank gets some heads of whole sequences (models/passes/split/exchange_heads.h)
+  all_to_all,  // each rank gets some heads of whole sequences
+               // (models/passes/split/exchange_heads.h)
+  a2a_p2p      // neighbours exchange heads, and keys and values of these go around rings
 };
 
 // When the gradients of a micro-batch are summed over the replicas.
@@ -146,6 +148,7 @@ struct Parallelism {
   TensorLayout tensor_layout = TensorLayout::megatron;
   bool tensor_batch_own = false;
   ContextExchange context_exchange = ContextExchange::p2p;
+  int context_heads = 0;  // a2a_p2p: neighbours that exchange heads; 0: as many as lie on a host
   // Context attention as compiled PyTorch has it (ring_attention.h). No key: what runs here goes
   // around the ring with the keys' own heads.
   bool context_of_pytorch = false;
@@ -163,13 +166,26 @@ struct Parallelism {
   int horizon() const {
     return offload_horizon > 0 ? offload_horizon : offload == Offload::layers ? 2 : 4;
   }
-  Degrees degrees() const { return {pipeline, tensor, data, context, shard, expert}; }
+  Degrees degrees() const {
+    Degrees d{pipeline, tensor, data, context, shard, expert};
+    if (has_two_exchanges()) d.context_heads = context_heads;
+    return d;
+  }
   StageLayout stage_layout() const {
     return {pipeline, virtual_stages, schedule_info(schedule).stage_shape};
   }
-  bool exchanges_heads() const {
-    return context > 1 && context_exchange == ContextExchange::all_to_all;
+  bool has_two_exchanges() const {
+    return context > 1 && context_exchange == ContextExchange::a2a_p2p;
   }
+  // Ranks of a context group among which heads are exchanged.
+  int ranks_of_heads() const {
+    return has_two_exchanges()                               ? context_heads
+           : context_exchange == ContextExchange::all_to_all ? context
+                                                             : 1;
+  }
+  bool exchanges_heads() const { return ranks_of_heads() > 1; }
+  // Of some heads or of all: no other rank has a part of what attention reads.
+  bool attends_to_whole_sequences() const { return ranks_of_heads() == context; }
   bool operator==(const Parallelism&) const = default;
 };
 
@@ -253,7 +269,7 @@ const std::vector<std::string>& optimizer_names();
 const std::vector<std::string>& master_weights_names();  // fp32 remainders none
 const std::vector<std::string>& attention_names();
 const std::vector<std::string>& tensor_layout_names();     // megatron speed memory
-const std::vector<std::string>& context_exchange_names();  // p2p all_gather all_to_all
+const std::vector<std::string>& context_exchange_names();  // p2p all_gather all_to_all a2a+p2p
 const std::vector<std::string>& offload_names();           // none activations layers optimizer
 const std::vector<std::string>& reduce_gradients_names();  // default each last
 const std::vector<std::string>& compiler_names();

@@ -69,9 +69,10 @@ struct FieldsOf<StepSettings> {
 template <>
 struct FieldsOf<Degrees> {
   using D = Degrees;
-  static constexpr auto list = std::tuple(
-      Field{"pipeline", &D::pipeline}, Field{"tensor", &D::tensor}, Field{"data", &D::data},
-      Field{"context", &D::context}, Field{"shard", &D::shard}, Field{"expert", &D::expert});
+  static constexpr auto list =
+      std::tuple(Field{"pipeline", &D::pipeline}, Field{"tensor", &D::tensor},
+                 Field{"data", &D::data}, Field{"context", &D::context}, Field{"shard", &D::shard},
+                 Field{"expert", &D::expert}, Field{"context_heads", &D::context_heads});
 };
 
 template <>

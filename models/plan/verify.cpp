@@ -4,8 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "models/core/error.h"
+#include "models/plan/context_rules.h"
 #include "models/plan/plan.h"
+#include "models/plan/refuse.h"
 #include "models/plan/units_to_cut.h"
 
 namespace meshwright {
@@ -13,19 +14,6 @@ namespace meshwright {
 namespace {
 
 constexpr int largest_degree = 1'000'000;
-
-[[noreturn]] void refuse(std::string_view key, const std::string& problem) {
-  throw InputError(fmt::format("/{}: {}", key, problem));
-}
-
-[[noreturn]] void refuse(std::string_view key, const std::string& statement,
-                         const std::vector<std::int64_t>& choices) {
-  throw WrongChoice(fmt::format("/{}: {}", key, statement), choices);
-}
-
-[[noreturn]] void not_yet(std::string_view key, const std::string& what) {
-  throw NotSupportedYet(fmt::format("/{}: {} is not supported yet", key, what));
-}
 
 void at_least(std::string_view key, std::int64_t value, std::int64_t least) {
   if (value < least) refuse(key, fmt::format("{} is too small; use {} or more", value, least));
@@ -104,45 +92,6 @@ void check_tensor(const Plan& plan, const ModelSizes& model) {
            "'memory' gives each rank columns of an embedding, and patches of images have none; use "
            "'megatron' or 'speed'");
   check_tensor_shares(plan);
-}
-
-void check_exchanged_heads(const Plan& plan, const ModelSizes& model) {
-  const int tensor = plan.parallelism.tensor, context = plan.parallelism.context;
-  const int common = std::gcd(model.heads, model.kv_heads);
-  if (common % (tensor * context) == 0) return;
-  if (common % tensor != 0) return;  // check_tensor says so
-  refuse("parallelism/context_exchange",
-         fmt::format("'all_to_all' gives each of {} ranks some of the heads of a tensor rank: {} "
-                     "of queries and {} of keys and values; use 'p2p' or 'all_gather', or context ",
-                     context, model.heads / tensor, model.kv_heads / tensor),
-         divisors_of(common / tensor));
-}
-
-// Each rank holds two chunks of a sequence (models/graph/context.h), and merges what it attends to
-// by log-sum-exps.
-void check_context(const Plan& plan, const ModelSizes& model) {
-  const int context = plan.parallelism.context, length = plan.training.sequence_length;
-  if (context == 1) return;
-  if (model.has_decoder)
-    refuse("parallelism/context",
-           fmt::format("{} ranks would share each sequence, and a decoder attends to the encoder's "
-                       "whole one; use 1",
-                       context));
-  if (model.reads_images)
-    refuse("parallelism/context",
-           fmt::format("{} ranks would share each sequence, and an image is read as a whole; use 1",
-                       context));
-  if (length % (2 * context) != 0)
-    refuse("parallelism/context",
-           fmt::format("sequence_length {} does not divide into 2 x context {} = {} chunks; use a "
-                       "multiple of {}, or context ",
-                       length, context, 2 * context, 2 * context),
-           divisors_of(length % 2 == 0 ? length / 2 : 1));
-  if (plan.parallelism.exchanges_heads()) return check_exchanged_heads(plan, model);
-  if (plan.training.attention == AttentionKernel::unfused)
-    refuse("training/attention",
-           "'unfused' keeps whole score matrices, which parallelism.context cuts; use 'flash' or "
-           "'flash2', or context 1");
 }
 
 void check_batch(const Plan& plan) {
@@ -618,6 +567,10 @@ void check_adafactor(const Plan& plan, const ModelSizes& model) {
             "other than 'fp32' with optimizer 'adafactor', which keeps few,");
 }
 
+const std::string& context_exchange_word(const Parallelism& p) {
+  return context_exchange_names()[static_cast<std::size_t>(p.context_exchange)];
+}
+
 // Legal, but this version cannot do it.
 void check_supported(const Plan& plan, const ModelSizes& model) {
   const Training& t = plan.training;
@@ -626,7 +579,8 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   if (t.packing && p.tensor > 1 && p.tensor_batch_own)
     not_yet("parallelism/tensor_batch", "'own' with training.packing");
   if (t.packing && p.exchanges_heads())
-    not_yet("parallelism/context_exchange", "'all_to_all' with training.packing");
+    not_yet("parallelism/context_exchange",
+            fmt::format("'{}' with training.packing", context_exchange_word(p)));
   if (t.lora && quantizes(t.precision))
     not_yet("training/lora", fmt::format("adapters in precision {}", name_of(t.precision)));
   if (p.offloads_activations() && schedule.splits_backwards)
@@ -654,10 +608,9 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
             "lamb of a model with experts, each of which has a trust ratio of its own,");
   if (model.latent && p.tensor > 1 && p.tensor_layout == TensorLayout::memory)
     not_yet("parallelism/tensor_layout", "'memory' of latent attention");
-  if (model.latent && p.context > 1 && !p.exchanges_heads())
+  if (model.latent && !p.attends_to_whole_sequences())
     not_yet("parallelism/context_exchange",
-            fmt::format("'{}' of latent attention (all_to_all is)",
-                        context_exchange_names()[static_cast<std::size_t>(p.context_exchange)]));
+            fmt::format("'{}' of latent attention (all_to_all is)", context_exchange_word(p)));
   if (model.experts > 0 && p.tensor > 1 && t.optimizer == OptimizerKind::muon)
     not_yet("training/optimizer", "muon of experts that a tensor group cuts");
   if (t.optimizer == OptimizerKind::muon && plan.shard_group() > 1 && !p.shard_whole)

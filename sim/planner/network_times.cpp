@@ -22,11 +22,16 @@ NetworkTimes::Axis NetworkTimes::axis(const Candidate& candidate, GroupKind grou
               : order[i] == 'T' ? candidate.tensor
                                 : candidate.replicas();
   }
-  if (is_tensor) return {group, stride, candidate.tensor, 1, 1};
+  if (is_tensor) return {group, stride, candidate.tensor};
   const bool by_experts = group == GroupKind::expert || group == GroupKind::expert_rdp ||
                           group == GroupKind::expert_shard || group == GroupKind::expert_replica;
-  return {group, stride, candidate.replicas(),
-          group == GroupKind::context ? candidate.context : candidate.shards(),
+  const bool in_context = group == GroupKind::context || group == GroupKind::context_heads ||
+                          group == GroupKind::context_ring;
+  return {group,
+          stride,
+          candidate.replicas(),
+          in_context ? candidate.context : candidate.shards(),
+          in_context ? candidate.context_heads : 1,
           by_experts ? candidate.expert : 1};
 }
 
@@ -69,7 +74,7 @@ double NetworkTimes::per_byte(const Candidate& candidate, GroupKind group, Colle
 }
 
 double NetworkTimes::shift(const Candidate& candidate, double bytes) {
-  const Axis lies = axis(candidate, GroupKind::context);
+  const Axis lies = axis(candidate, candidate.degrees().ring_group());
   return shift_times_.get({lies, bytes}, [&] {
     std::vector<std::pair<int, int>> pairs;
     for (const std::vector<int>& group : groups(candidate, lies))

@@ -22,8 +22,8 @@ class NetworkTimes {
   struct Axis {
     GroupKind group = GroupKind::tensor;
     int stride = 1, size = 1;
-    int chunk = 1;   // of ranks beside each other: of context, of shards
-    int expert = 1;  // degree, where groups go by it
+    int chunk = 1;              // of ranks beside each other: of context, of shards
+    int heads = 1, expert = 1;  // degrees, where groups go by them
     auto operator<=>(const Axis&) const = default;
   };
   static Axis axis(const Candidate& candidate, GroupKind group);
@@ -31,7 +31,7 @@ class NetworkTimes {
   // Of all groups of a kind at once.
   double collective(const Candidate& candidate, GroupKind group, CollectiveKind kind, double bytes);
   double per_byte(const Candidate& candidate, GroupKind group, CollectiveKind kind);
-  // Every member of the context groups sends to the next one of its group.
+  // Every member of the context groups sends to the next one of its ring.
   double shift(const Candidate& candidate, double bytes);
 
   struct Boundary {

@@ -306,6 +306,7 @@ Profiles::Key Profiles::key_of(const Candidate& candidate, Recompute recompute) 
   return {candidate.tensor,
           candidate.context,
           candidate.context_exchange,
+          candidate.context_heads,
           candidate.micro_batch,
           recompute,
           offloaded_activations(candidate),

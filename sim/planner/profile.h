@@ -120,7 +120,7 @@ class Profiles {
   std::size_t count() const { return profiles_.size() + kept_.size() + stages_.size(); }
 
  private:
-  using Key = std::tuple<int, int, ContextExchange, int, Recompute, Offload, bool, int,
+  using Key = std::tuple<int, int, ContextExchange, int, int, Recompute, Offload, bool, int,
                          CompilerLevel, bool, int>;
   static Key key_of(const Candidate& candidate, Recompute recompute);
   Plan plan_of(const Candidate& candidate, Recompute recompute) const;

@@ -6,6 +6,7 @@
 
 #include "models/core/error.h"
 #include "models/frameworks/following.h"
+#include "models/plan/context_rules.h"
 #include "models/plan/units_to_cut.h"
 
 namespace meshwright {
@@ -59,8 +60,12 @@ Candidate chosen_with(Candidate candidate, const Kernels& kernels) {
 
 class Enumerator {
  public:
-  Enumerator(const Job& job, const Plan& base, int ranks)
-      : job_(job), base_(base), ranks_(ranks), sizes_(job.model.sizes()) {}
+  Enumerator(const Job& job, const Plan& base, int ranks, int ranks_per_host)
+      : job_(job),
+        base_(base),
+        ranks_(ranks),
+        ranks_per_host_(ranks_per_host > 0 ? ranks_per_host : ranks),
+        sizes_(job.model.sizes()) {}
 
   Space run() {
     const Parallelism& p = base_.parallelism;
@@ -77,8 +82,9 @@ class Enumerator {
           shape.tensor = tensor;
           shape.context = context;
           shape.data = static_cast<int>(ranks_ / model);
-          for (const ContextExchange exchange : exchanges(context)) {
+          for (const ContextExchange exchange : exchanges(shape)) {
             shape.context_exchange = exchange;
+            shape.context_heads = context_heads(shape);
             split(shape);
           }
         }
@@ -116,13 +122,31 @@ class Enumerator {
            base_.parallelism.context_exchange == ContextExchange::all_to_all;
   }
 
-  std::vector<ContextExchange> exchanges(int context) const {
+  std::vector<ContextExchange> exchanges(const Candidate& shape) const {
     const ContextExchange given = base_.parallelism.context_exchange;
-    if (context == 1) return {given};
+    if (shape.context == 1) return {given};
     std::vector<ContextExchange> all = {ContextExchange::all_to_all};
     if (!attends_to_whole_sequences())
       all = {ContextExchange::p2p, ContextExchange::all_gather, ContextExchange::all_to_all};
+    const bool spans_hosts = shape.tensor * shape.context > ranks_per_host_;
+    if (!attends_to_whole_sequences() && spans_hosts && neighbours_on_host(shape) > 1)
+      all.push_back(ContextExchange::a2a_p2p);
     return choices(job_, "parallelism.context_exchange", given, std::move(all));
+  }
+
+  // That exchange heads, placed as close as ranks can be; 0: none can.
+  int neighbours_on_host(const Candidate& shape) const {
+    Parallelism close;
+    close.tensor = shape.tensor;
+    close.context = shape.context;
+    return default_context_heads(close, sizes_, ranks_per_host_);
+  }
+
+  // Those of the job, where it says so; 1: nothing is exchanged on two levels.
+  int context_heads(const Candidate& shape) const {
+    if (shape.context == 1 || shape.context_exchange != ContextExchange::a2a_p2p) return 1;
+    const int given = base_.parallelism.context_heads;
+    return given > 0 ? given : neighbours_on_host(shape);
   }
 
   bool tensor_divides(int tensor) const {
@@ -137,11 +161,13 @@ class Enumerator {
     if (!job_.is_auto("parallelism.data") && shape.data != base_.parallelism.data) return;
     if (!tensor_divides(shape.tensor))
       return reject("tensor does not divide heads, hidden and ffn");
-    const bool exchanges_heads =
-        shape.context > 1 && shape.context_exchange == ContextExchange::all_to_all;
-    if (exchanges_heads && base_.training.packing)
+    const Parallelism p = to_plan(shape, base_).parallelism;
+    if (p.exchanges_heads() && base_.training.packing)
       return reject("heads of packed rows are not exchanged");
-    if (exchanges_heads &&
+    if (p.has_two_exchanges() &&
+        std::ranges::count(choices_of_context_heads(p, sizes_), shape.context_heads) == 0)
+      return reject("context_heads does not divide context, or the heads that it exchanges");
+    if (p.exchanges_heads() && p.attends_to_whole_sequences() &&
         std::gcd(sizes_.heads, sizes_.kv_heads) % (shape.tensor * shape.context) != 0)
       return reject("tensor x context does not divide the heads that all_to_all exchanges");
     if (shape.pipeline > 1 && shape.pipeline > units_to_cut(sizes_.layers))
@@ -520,7 +546,7 @@ class Enumerator {
 
   const Job& job_;
   const Plan& base_;
-  int ranks_;
+  int ranks_, ranks_per_host_;
   ModelSizes sizes_;
   Space space_;
 };
@@ -581,8 +607,8 @@ std::vector<Candidate> Space::candidates() const {
   return all;
 }
 
-Space enumerate(const Job& job, const Plan& base, int ranks) {
-  return Enumerator(job, base, ranks).run();
+Space enumerate(const Job& job, const Plan& base, int ranks, int ranks_per_host) {
+  return Enumerator(job, base, ranks, ranks_per_host).run();
 }
 
 namespace {
@@ -632,6 +658,7 @@ Plan to_plan(const Candidate& candidate, const Plan& base) {
   p.data = candidate.data;
   p.context = candidate.context;
   p.context_exchange = candidate.context_exchange;
+  if (candidate.context_heads > 1) p.context_heads = candidate.context_heads;
   p.expert = candidate.expert;
   p.shard = candidate.shard;
   p.virtual_stages = candidate.virtual_stages;

@@ -18,6 +18,7 @@ namespace meshwright {
 struct Candidate {
   int pipeline = 1, tensor = 1, context = 1, data = 1, expert = 1;
   ContextExchange context_exchange = ContextExchange::p2p;
+  int context_heads = 1;  // above 1: neighbours that exchange heads, of a2a_p2p
   int micro_batch = 1;
   int virtual_stages = 1;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
@@ -37,7 +38,9 @@ struct Candidate {
   int replicas() const { return data * context; }
   // Ranks that share one copy of what is sharded.
   int shards() const { return zero_stage == 0 ? 1 : shard > 1 ? shard : replicas(); }
-  Degrees degrees() const { return {pipeline, tensor, data, context, shards(), expert}; }
+  Degrees degrees() const {
+    return {pipeline, tensor, data, context, shards(), expert, context_heads};
+  }
   StageLayout stage_layout() const {
     return {pipeline, virtual_stages, schedule_info(schedule).stage_shape};
   }
@@ -94,8 +97,9 @@ struct Space {
   std::vector<Candidate> candidates() const;  // all legal ones, of a space that is small
 };
 
-// `base`: the job's plan with precision and attention settled for the machine.
-Space enumerate(const Job& job, const Plan& base, int ranks);
+// `base`: the job's plan with precision and attention settled for the machine. Context groups are
+// cut into two levels where they are larger than a host; `ranks_per_host` 0: there is one host.
+Space enumerate(const Job& job, const Plan& base, int ranks, int ranks_per_host = 0);
 
 // The job's plan with precision and attention as this machine takes them by default.
 Plan base_plan(const Job& job, const MachineFacts& machine);

@@ -24,6 +24,8 @@ constexpr std::array<std::string_view, group_kind_count> exposed_causes = {
     "exposed sharding",
     "exposed all-reduce of shards",
     "exposed context communication",
+    "exposed exchange of heads",
+    "exposed ring of context groups",
     "exposed expert communication",
     "exposed all-reduce of experts",
     "exposed sharding of experts",

@@ -93,6 +93,7 @@ void draw_parallelism(Draw& draw, bool experts, Plan& plan) {
     if (p.context > 1)
       p.context_exchange =
           draw.of({ContextExchange::p2p, ContextExchange::all_gather, ContextExchange::all_to_all});
+    if (p.context == 4 && draw.of({false, true})) two_exchanges(plan);
   }
   if (draw.rarely()) nothing_overlaps(plan);
   if (draw.rarely())

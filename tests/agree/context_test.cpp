@@ -48,6 +48,15 @@ constexpr Variant context_variants[] = {
     {{2, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, zero_bubble>},
     {{2, 1, 1, 4, 0, 2, 2}, heads_exchanged},
     {{1, 1, 2, 4, 1, 1, 2}, heads_exchanged},
+    {{1, 1, 1, 4, 0, 1, 4}, two_exchanges},
+    {{1, 1, 1, 4, 0, 1, 4}, all_of<two_exchanges, drops>},
+    {{1, 1, 1, 4, 0, 1, 4}, all_of<two_exchanges, eager>},
+    {{1, 1, 1, 4, 0, 1, 4}, all_of<two_exchanges, pruned>},
+    {{1, 1, 1, 4, 0, 1, 4}, all_of<two_exchanges, selective>},
+    {{1, 1, 1, 4, 0, 1, 4}, all_of<two_exchanges, full, pruned>},
+    {{1, 1, 1, 4, 0, 1, 4}, all_of<two_exchanges, budget<60>, pruned>},
+    {{1, 1, 1, 4, 3, 1, 4}, two_exchanges},
+    {{1, 1, 1, 4, 2, 1, 4}, all_of<two_exchanges, in_pairs>},
 };
 
 Plan ring(const Model& model, const World& world) {
@@ -76,6 +85,20 @@ TEST_CASE_ON_RANKS("ALiBi, packed heads and grouped queries see places in the se
     check_plan(model, plan, world);
     if (model.kv_heads % world.size() != 0) continue;
     heads_exchanged(plan);
+    check_plan(model, plan, world);
+  }
+}
+
+// Ranks 2 and 3 exchange heads of the sequence's middle, ranks 0 and 1 of its ends.
+TEST_CASE_ON_RANKS("pairs that exchange heads see places in the sequence", "[agree][mpi]") {
+  World& world = test_world();
+  if (world.size() != 4) return;
+  for (const char* family : {"bloom", "mpt", "llama"}) {
+    Model model = small_model(family);
+    if (family == std::string("llama")) model.kv_heads = 2;
+    Plan plan = ring(model, world);
+    two_exchanges(plan);
+    INFO(family);
     check_plan(model, plan, world);
   }
 }

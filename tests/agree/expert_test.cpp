@@ -107,6 +107,8 @@ constexpr Variant context_variants[] = {
     {{2, 1, 1, 4, 0, 1, 2}, heads_exchanged},
     {{1, 1, 2, 4, 0, 1, 2}, all_of<heads_exchanged, experts<2>>},
     {{1, 2, 1, 4, 0, 1, 2}, all_of<heads_exchanged, rows>},
+    {{1, 1, 1, 4, 0, 1, 4}, all_of<two_exchanges, drops>},
+    {{1, 1, 1, 4, 3, 1, 4}, all_of<two_exchanges, experts<2>, full>},
 };
 
 // visit(plan), of as many ranks as there are; by SGD. Other ones for each model, unless all are
@@ -123,8 +125,8 @@ void for_expert_variants(const Model& model, const Visit& visit,
     plan.training.optimizer = OptimizerKind::sgd;
     variant.change(plan);
     const Parallelism& p = plan.parallelism;
-    if (p.exchanges_heads() && model.kv_heads % (p.tensor * p.context) != 0) continue;
-    if (model.kv_lora_rank > 0 && p.context > 1 && !p.exchanges_heads()) continue;
+    if (model.kv_heads % (p.tensor * p.ranks_of_heads()) != 0) continue;
+    if (model.kv_lora_rank > 0 && !p.attends_to_whole_sequences()) continue;
     INFO(describe(plan));
     visit(plan);
   }

@@ -136,7 +136,9 @@ constexpr Variant exchanged[] = {{{1, 1, 1, 4, 0, 1, 2}, heads_exchanged},
                                  {{1, 1, 1, 4, 3, 1, 2}, all_of<heads_exchanged, drops>},
                                  {{2, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, selective>},
                                  {{1, 2, 1, 4, 0, 1, 2}, all_of<heads_exchanged, rows>},
-                                 {{1, 1, 1, 4, 0, 1, 4}, heads_exchanged}};
+                                 {{1, 1, 1, 4, 0, 1, 4}, heads_exchanged},
+                                 {{1, 1, 1, 4, 0, 1, 4}, two_exchanges},
+                                 {{1, 1, 1, 4, 3, 1, 4}, all_of<two_exchanges, drops, full>}};
 
 constexpr SmallDegrees cases[] = {
     {1, 1, 2},       {1, 2, 1},       {2, 1, 1},       {1, 1, 2, 2, 1}, {1, 1, 2, 2, 2},
@@ -192,9 +194,10 @@ TEST_CASE_ON_RANKS("decoders whose heads are exchanged train alike", "[agree][mp
     for (const Variant& variant : exchanged) {
       if (ranks_of(variant.degrees) != world.size()) continue;
       const Model model = golden_model(name);
-      if (model.kv_heads % (variant.degrees.tensor * variant.degrees.context) != 0) continue;
       Plan plan = plan_of(model, variant.degrees);
       variant.change(plan);
+      const Parallelism& p = plan.parallelism;
+      if (model.kv_heads % (p.tensor * p.ranks_of_heads()) != 0) continue;
       INFO(name << " " << describe(plan));
       check_plan(model, plan, world);
       ++trained;

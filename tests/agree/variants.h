@@ -42,6 +42,11 @@ inline void gathers(Plan& plan) { plan.parallelism.context_exchange = ContextExc
 inline void heads_exchanged(Plan& plan) {
   plan.parallelism.context_exchange = ContextExchange::all_to_all;
 }
+// Two neighbours exchange heads, and what they have goes around a ring.
+inline void two_exchanges(Plan& plan) {
+  plan.parallelism.context_exchange = ContextExchange::a2a_p2p;
+  plan.parallelism.context_heads = 2;
+}
 inline void own_batches(Plan& plan) { plan.parallelism.tensor_batch_own = true; }
 template <TensorLayout layout>
 void layout_of(Plan& plan) {

@@ -164,9 +164,11 @@ TEST_CASE("CUDA attention refuses heads that no kernel has registers for", "[exe
 
 namespace {
 
-// Both operations of one step of a ring, or of all steps at once, from random operands.
+// Both operations of one step of a ring, or of all steps at once, from random operands; of the last
+// of the neighbours that share out the heads.
 void check_context(Attributes a, int rank, bool continues, Dtype dtype) {
-  a.heads = a.alibi_heads = 2;
+  a.heads = 2;
+  a.alibi_heads = a.heads * a.head_parts;
   a.kv_heads = 1;
   const std::int64_t rows = std::int64_t{a.micro_batch} * a.sequence_length;
   const std::int64_t kv_rows = a.ring_step < 0 ? a.context_degree * rows : rows;
@@ -178,8 +180,9 @@ void check_context(Attributes a, int rank, bool continues, Dtype dtype) {
   TableBackend tables;
   const auto cpu = make_cpu_backend(1);
   Runner runner(tables, dtype), statistics(tables, Dtype::f32), reference(*cpu, Dtype::f64);
-  runner.context_rank = reference.context_rank = rank;
-  const OpTensor sinks = runner.random({{a.heads}}, 7);
+  runner.context_rank = reference.context_rank = rank * a.head_parts + a.head_parts - 1;
+  const Shape all_heads{std::int64_t{a.heads} * a.head_parts};
+  const OpTensor sinks = runner.random({all_heads}, 7);
   OpTensor documents = runner.random({{rows}, a.sequence_length, true}, 8);
   for (std::int64_t row = 0; row < rows && a.documents; ++row)
     documents.set(
@@ -211,7 +214,7 @@ void check_context(Attributes a, int rank, bool continues, Dtype dtype) {
   if (first) inputs.push_back(sinks);
   if (a.documents) inputs.push_back(documents);
   both(Op::context_attention_grad, inputs,
-       first ? std::vector<Shape>{q, kv, {a.heads}} : std::vector<Shape>{q, kv});
+       first ? std::vector<Shape>{q, kv, all_heads} : std::vector<Shape>{q, kv});
   CHECK(tables.ran.size() == 2);
 }
 
@@ -240,6 +243,7 @@ TEST_CASE("CUDA attention of a context group agrees at every step", "[exec][cuda
     a.dropout_key = 3;
     a.documents = causal && half != 66;
     a.sinks = extras && a.packing == separate;
+    a.head_parts = half == 68 ? 2 : 1;
     for (a.ring_step = -1; a.ring_step < a.context_degree; ++a.ring_step) {
       INFO(name_of(dtype) << ", causal " << causal << ", half " << half << ", rank " << rank
                           << ", step " << a.ring_step << ", extras " << extras);

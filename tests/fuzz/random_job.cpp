@@ -174,7 +174,8 @@ json draw_parallelism(Draw& draw, const json& model, int ranks) {
   p["tensor"] = tensor;
   if (context > 1) {
     p["context"] = context;
-    p["context_exchange"] = draw.word({"p2p", "all_gather", "all_to_all"});
+    p["context_exchange"] = draw.word({"p2p", "all_gather", "all_to_all", "a2a+p2p"});
+    if (p["context_exchange"] == "a2a+p2p" && draw.chance(0.5)) p["context_heads"] = 2;
   }
   p["data"] = data;
   if (model["family"] == "mixtral" && draw.chance(0.6))

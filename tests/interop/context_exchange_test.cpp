@@ -30,11 +30,32 @@ TEST_CASE("Megatron-LM's a2a exchanges heads, and comes back", "[interop]") {
   CHECK(exchange("--cp-comm-type all_gather")["context_exchange"] == "all_gather");
   CHECK(exchange("--cp-comm-type a2a")["context_exchange"] == "all_to_all");
   CHECK(message_of([&] {
-          exchange("--cp-comm-type a2a+p2p");
-        }).ends_with("'a2a+p2p' is not built; p2p, all_gather and a2a are"));
+          exchange("--cp-comm-type a2a p2p");
+        }).ends_with("'a2a and p2p' is not built; p2p, all_gather, a2a and a2a+p2p are"));
   const json job = imported(Framework::megatron_lm, "run.sh", arguments + "--cp-comm-type a2a");
   const std::string text = exported_text(job, Framework::megatron_lm, 1, "arguments.txt");
   CHECK(text.find("--cp-comm-type a2a") != std::string::npos);
+}
+
+TEST_CASE("Megatron-LM's a2a+p2p has two sizes, and comes back", "[interop]") {
+  const auto levels = [](const std::string& words) {
+    return imported(Framework::megatron_lm, "run.sh",
+                    arguments + "--cp-comm-type a2a+p2p " + words);
+  };
+  const std::string sizes = "--hierarchical-context-parallel-sizes ";
+  const json job = levels(sizes + "2 2");
+  CHECK(job["parallelism"]["context_exchange"] == "a2a+p2p");
+  CHECK(job["parallelism"]["context_heads"] == 2);
+  const std::string text = exported_text(job, Framework::megatron_lm, 1, "arguments.txt");
+  CHECK(text.find("--cp-comm-type a2a+p2p") != std::string::npos);
+  CHECK(text.find(sizes + "2 2") != std::string::npos);
+  // One level is one exchange.
+  CHECK(levels(sizes + "4 1")["parallelism"]["context_exchange"] == "all_to_all");
+  CHECK(levels(sizes + "1 4")["parallelism"]["context_exchange"] == "p2p");
+  for (const std::string& wrong : {std::string(), sizes + "4", sizes + "2 4", sizes + "-2 -2"}) {
+    INFO(wrong);
+    CHECK(message_of([&] { levels(wrong); }).find("needs two sizes") != std::string::npos);
+  }
 }
 
 TEST_CASE("Megatron-Bridge's cp_comm_type is the same", "[interop]") {
@@ -43,6 +64,14 @@ TEST_CASE("Megatron-Bridge's cp_comm_type is the same", "[interop]") {
                             "  cp_comm_type: a2a\ntrain:\n  micro_batch_size: 1\n"
                             "  global_batch_size: 16\nmixed_precision: bf16_mixed\n");
   CHECK(job["parallelism"]["context_exchange"] == "all_to_all");
+  const json both = imported(Framework::megatron_bridge, "a.yaml",
+                             "model:\n  seq_length: 4096\n  context_parallel_size: 4\n"
+                             "  cp_comm_type: a2a+p2p\n"
+                             "  hierarchical_context_parallel_sizes: [2, 2]\n"
+                             "train:\n  micro_batch_size: 1\n"
+                             "  global_batch_size: 16\nmixed_precision: bf16_mixed\n");
+  CHECK(both["parallelism"]["context_exchange"] == "a2a+p2p");
+  CHECK(both["parallelism"]["context_heads"] == 2);
 }
 
 TEST_CASE("a plan is near what exchanges heads where these divide", "[interop]") {

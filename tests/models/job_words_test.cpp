@@ -150,7 +150,7 @@ bool is_nothing(const json& value) {
 // The words of `a b c` in a type cell; none where it is no list of words.
 std::vector<std::string> words_of(const std::string& type) {
   std::smatch list;
-  if (!std::regex_search(type, list, std::regex("`([A-Za-z0-9_]+( [A-Za-z0-9_]+)+)`"))) return {};
+  if (!std::regex_search(type, list, std::regex("`([A-Za-z0-9_+]+( [A-Za-z0-9_+]+)+)`"))) return {};
   return split(list[1], " ");
 }
 
@@ -288,12 +288,15 @@ TEST_CASE("a number outside its range is refused by its key", "[models][job][doc
 
 TEST_CASE("a key without effect is warned of once", "[models][job]") {
   json job = base_job();
-  job["parallelism"].merge_patch(
-      {{"context_exchange", "all_gather"}, {"offload_horizon", 3}, {"max_live_parameters", 9}});
+  job["parallelism"].merge_patch({{"context_exchange", "all_gather"},
+                                  {"offload_horizon", 3},
+                                  {"max_live_parameters", 9},
+                                  {"context_heads", 2}});
   const std::vector<std::string> expected = {
       "job.json: /parallelism/max_live_parameters: no effect below zero_stage 3",
       "job.json: /parallelism/offload_horizon: no effect while offload is none",
-      "job.json: /parallelism/context_exchange: no effect while context is 1"};
+      "job.json: /parallelism/context_exchange: no effect while context is 1",
+      "job.json: /parallelism/context_heads: no effect while context_exchange is not 'a2a+p2p'"};
   CHECK(read(job).warnings == expected);
 }
 
@@ -384,6 +387,7 @@ TEST_CASE("each word means what it says", "[models][job][docs]") {
   CHECK(cut("tensor_batch", "own").tensor_batch_own);
   CHECK(cut("context_exchange", "all_gather").context_exchange == ContextExchange::all_gather);
   CHECK(cut("context_exchange", "all_to_all").context_exchange == ContextExchange::all_to_all);
+  CHECK(cut("context_exchange", "a2a+p2p").context_exchange == ContextExchange::a2a_p2p);
   CHECK(cut("shard_layout", "whole").shard_whole);
   CHECK(cut("overlap", {"gradients"}).overlap_gradients);
   CHECK_FALSE(cut("overlap", {"gradients"}).overlap_parameters);

@@ -30,21 +30,13 @@ Degrees degrees(int pipeline, int tensor, int data) {
   return d;
 }
 
-const std::vector<GroupKind> every_kind = {GroupKind::none,
-                                           GroupKind::tensor,
-                                           GroupKind::pipeline,
-                                           GroupKind::rdp,
-                                           GroupKind::dp,
-                                           GroupKind::mp,
-                                           GroupKind::shard,
-                                           GroupKind::replica,
-                                           GroupKind::context,
-                                           GroupKind::expert,
-                                           GroupKind::expert_rdp,
-                                           GroupKind::expert_shard,
-                                           GroupKind::expert_replica,
-                                           GroupKind::norm,
-                                           GroupKind::world};
+const std::vector<GroupKind> every_kind = {
+    GroupKind::none,          GroupKind::tensor,       GroupKind::pipeline,
+    GroupKind::rdp,           GroupKind::dp,           GroupKind::mp,
+    GroupKind::shard,         GroupKind::replica,      GroupKind::context,
+    GroupKind::context_heads, GroupKind::context_ring, GroupKind::expert,
+    GroupKind::expert_rdp,    GroupKind::expert_shard, GroupKind::expert_replica,
+    GroupKind::norm,          GroupKind::world};
 
 }  // namespace
 
@@ -110,6 +102,22 @@ TEST_CASE("context is the fastest part of rdp, experts are chunks of it", "[mode
   const Mesh mesh(d, "DPT");  // rank = rdp * 2 + tensor; rdp = data * 2 + context
   CHECK(mesh.groups(GroupKind::context) == Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}});
   CHECK(mesh.groups(GroupKind::expert) == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}});
+}
+
+TEST_CASE("neighbours in context exchange heads, rings go over them", "[models][mesh]") {
+  Degrees d = degrees(1, 2, 2);
+  d.context = 4;
+  CHECK(d.heads_group() == GroupKind::context);
+  CHECK(d.ring_group() == GroupKind::context);
+  d.context_heads = 2;
+  CHECK(d.heads_group() == GroupKind::context_heads);
+  CHECK(d.ring_group() == GroupKind::context_ring);
+  const Mesh mesh(d, "DPT");  // rank = rdp * 2 + tensor; rdp = data * 4 + context
+  CHECK(mesh.groups(GroupKind::context_heads) ==
+        Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}});
+  CHECK(mesh.groups(GroupKind::context_ring) ==
+        Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}});
+  CHECK(mesh.index_in(GroupKind::context_ring, 6) == 1);
 }
 
 TEST_CASE("ranks with the same experts have shard groups of their own", "[models][mesh]") {

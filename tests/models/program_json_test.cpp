@@ -113,6 +113,10 @@ TEST_CASE("Programs with owners, experts, parts of sequences and offloading are 
     parts.parallelism.context_exchange = exchange;
     check_through_json(gpt, parts);
   }
+  Plan pairs = small_plan(gpt, {.data = 2, .context = 4});
+  pairs.parallelism.context_exchange = ContextExchange::a2a_p2p;
+  pairs.parallelism.context_heads = 2;
+  check_through_json(gpt, pairs);
   check_through_json(gpt, offloading_plan(gpt, {.pipeline = 2}, Offload::activations, 2));
   check_through_json(gpt, offloading_plan(gpt, {.micro_batches = 6}, Offload::layers, 2));
   check_through_json(gpt, offloading_plan(gpt, {.data = 2}, Offload::optimizer, 0));

@@ -4,6 +4,7 @@
 #include "models/graph/op_table.h"
 #include "sim/collectives/select.h"
 #include "sim/collectives/timing.h"
+#include "sim/predict/breakdown.h"
 #include "sim/replay/replay.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"
@@ -60,11 +61,13 @@ ReplayResult replay_of(const Compiled& compiled, const Cluster& cluster, bool fo
 TEST_CASE("each rank of a context group has its share of attention and activations", "[context]") {
   const Compiled whole = compiled_for(long_model(), long_sequences(1), of_ranks(1));
   for (const int context : {2, 4, 8})
-    for (const ContextExchange exchange :
-         {ContextExchange::p2p, ContextExchange::all_gather, ContextExchange::all_to_all}) {
+    for (const ContextExchange exchange : {ContextExchange::p2p, ContextExchange::all_gather,
+                                           ContextExchange::all_to_all, ContextExchange::a2a_p2p}) {
       INFO("context " << context << " exchange " << static_cast<int>(exchange));
       Plan plan = long_sequences(context);
       plan.parallelism.context_exchange = exchange;
+      if (exchange == ContextExchange::a2a_p2p && context == 2) continue;
+      if (exchange == ContextExchange::a2a_p2p) plan.parallelism.context_heads = 2;
       const Compiled part = compiled_for(long_model(), plan, of_ranks(context));
       CHECK(attention_flops(part.graph) == Approx(attention_flops(whole.graph) / context));
       CHECK(model_flops(part.graph) == Approx(model_flops(whole.graph) / context));
@@ -72,7 +75,7 @@ TEST_CASE("each rank of a context group has its share of attention and activatio
       double kept = static_cast<double>(whole.stages[0].memory.slots[0].stride) / context;
       // What attention made of some heads and all tokens, beside the same of all heads and some
       // tokens: two layers in fp16.
-      if (exchange == ContextExchange::all_to_all) kept += 2.0 * 16384 / context * 2048 * 2;
+      if (plan.parallelism.exchanges_heads()) kept += 2.0 * 16384 / context * 2048 * 2;
       CHECK(static_cast<double>(part.stages[0].memory.slots[0].stride) ==
             Approx(kept).epsilon(1e-3));
     }
@@ -102,6 +105,82 @@ TEST_CASE("heads are exchanged there and back in both directions, and waited for
                   .value;
   const Prediction prediction = predict(exchanged, four);
   CHECK(prediction.exposed_communication_s >= waited * 0.999);
+}
+
+namespace {
+
+// Bytes that context groups exchange in a step between ranks of different hosts.
+double sent_to_other_hosts(const std::vector<Program>& stages, const Cluster& cluster) {
+  const Program& program = stages[0];
+  const Mesh mesh = program.settings->mesh();
+  double bytes = 0;
+  for (const Task& task : program.tasks)
+    for (const Instruction& each : program.bodies[static_cast<std::size_t>(task.body)].instructions)
+      for (const std::vector<int>& group : mesh.groups(each.group)) {
+        const bool exchanges = each.kind == InstructionKind::all_to_all;
+        if (!exchanges && each.kind != InstructionKind::ring_shift) break;
+        const auto ranks = group.size();
+        const auto sent = static_cast<double>(each.inputs[0].type.bytes());
+        for (std::size_t from = 0; from < ranks; ++from)
+          for (std::size_t to = 0; to < ranks; ++to) {
+            if (cluster.host_of(group[from]) == cluster.host_of(group[to])) continue;
+            if (exchanges) bytes += sent / static_cast<double>(ranks);
+            if (!exchanges && to == (from + 1) % ranks) bytes += sent;
+          }
+      }
+  return bytes;
+}
+
+Plan on_two_hosts(ContextExchange exchange, int heads = 0) {
+  Plan plan = long_sequences(16);
+  plan.parallelism.context_exchange = exchange;
+  plan.parallelism.context_heads = heads;
+  return plan;
+}
+
+}  // namespace
+
+// 16 ranks, each with 1024 tokens of 2048 numbers in fp16, eight on a host; two layers and eight
+// micro-batches. A ring of all sends keys and values (2 x 2048 for each token) over two of its 16
+// links between hosts, 15 times forward, and with their gradients 31 times backward. An exchange of
+// all sends in either direction queries, keys, values and outputs (4 x 2048), a 16th to each of the
+// eight ranks of the other host. Exchanges inside a host leave eight rings of two: each rank sends
+// as many keys and values once forward and three times backward.
+TEST_CASE("two exchanges send less between hosts than a ring of all", "[context]") {
+  const Cluster cluster{load_machine("p4d.24xlarge"), 2, 8, {}, {}};
+  const auto sent = [&](const Plan& plan) {
+    const Compiled compiled = compiled_for(long_model(), plan, cluster);
+    verify(compiled.stages);
+    return sent_to_other_hosts(compiled.stages, cluster);
+  };
+  const double width = 2.0 * 1024 * 2048 * 2 * 8;  // of all tokens' one vector, in a step
+  CHECK(sent(on_two_hosts(ContextExchange::p2p)) == 2 * (15 + 31) * 2 * width);
+  CHECK(sent(on_two_hosts(ContextExchange::all_to_all)) == 2 * 16 * 8 * 4 * width / 16);
+  CHECK(sent(on_two_hosts(ContextExchange::a2a_p2p, 8)) == 16 * (1 + 3) * 2 * width);
+  CHECK(sent(on_two_hosts(ContextExchange::a2a_p2p, 2)) == 2 * 2 * (7 + 15) * 2 * width);
+}
+
+TEST_CASE("two exchanges are as fast as both parts, each in its own groups", "[context]") {
+  const Cluster cluster{load_machine("p4d.24xlarge"), 2, 8, {}, {}};
+  const auto predicted = [&](const Plan& plan) {
+    return predict(compiled_for(long_model(), plan, cluster), cluster);
+  };
+  const Prediction both = predicted(on_two_hosts(ContextExchange::a2a_p2p, 8));
+  CHECK(both.step_time_s < predicted(on_two_hosts(ContextExchange::p2p)).step_time_s);
+  const auto waited = [&](GroupKind group) {
+    return breakdown(both).front().exposed_s[static_cast<std::size_t>(group)];
+  };
+  CHECK(waited(GroupKind::context) == 0);
+  // Exchanges of all there is between neighbours: queries, keys and values together, outputs alone.
+  const Topology topology(cluster);
+  Groups hosts(2);
+  for (int rank = 0; rank < 16; ++rank) hosts[static_cast<std::size_t>(rank / 8)].push_back(rank);
+  double exchanged = 0;
+  for (const double columns : {3 * 2048.0, 2048.0})
+    exchanged +=
+        collective_time(topology, CollectiveKind::all_to_all, {1024 * columns * 2}, hosts).value;
+  CHECK(waited(GroupKind::context_heads) >= 8 * 2 * 2 * exchanged * 0.999);
+  CHECK(waited(GroupKind::context_heads) <= 8 * 2 * 2 * exchanged * 1.1);
 }
 
 TEST_CASE("attention of packed rows has the work of their documents", "[context]") {
@@ -182,7 +261,8 @@ TEST_CASE("replays with context groups hold together", "[context][replay]") {
                              Degrees{1, 2, 4, 1, 2, p2p}, Degrees{2, 2, 2, 1, 1, all_gather},
                              Degrees{2, 1, 2, 2, 1, p2p, ScheduleKind::zero_bubble},
                              Degrees{1, 1, 4, 2, 3, all_to_all}, Degrees{2, 2, 2, 1, 1, all_to_all},
-                             Degrees{2, 1, 2, 2, 1, all_to_all, ScheduleKind::zero_bubble}}) {
+                             Degrees{2, 1, 2, 2, 1, all_to_all, ScheduleKind::zero_bubble},
+                             Degrees{1, 1, 8, 1, 3, a2a_p2p}, Degrees{2, 1, 4, 1, 1, a2a_p2p}}) {
       const Cluster cluster = machine.cluster();
       Plan plan;
       plan.training.micro_batch = 2;
@@ -192,6 +272,7 @@ TEST_CASE("replays with context groups hold together", "[context][replay]") {
       p.pipeline = d.pipeline, p.tensor = d.tensor, p.context = d.context, p.data = d.data;
       p.zero_stage = d.zero;
       p.context_exchange = d.exchange;
+      if (d.exchange == a2a_p2p) p.context_heads = 2;
       p.schedule = d.schedule;
       INFO(machine.name << " p" << p.pipeline << " t" << p.tensor << " c" << p.context);
       const Compiled compiled = compiled_for(small_model(), plan, cluster);

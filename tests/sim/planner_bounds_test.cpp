@@ -56,6 +56,31 @@ TEST_CASE("the bounds are below steps that the optimizer fills") {
   }
 }
 
+TEST_CASE("context groups over hosts may exchange heads inside, within the bounds") {
+  json value = job_json(small_model(2, 8), "p4d.24xlarge", 2, 4);
+  value["model"]["positions"] = 8192;
+  value["training"]["sequence_length"] = 8192;
+  value["training"]["recompute"] = GENERATE("none", "full");
+  value["cluster"]["host_launch_us"] = 0.001;
+  value["parallelism"] = {{"context", "auto"}, {"context_exchange", "auto"}, {"tensor", "auto"}};
+  const Job job = read(value);
+  const Cluster cluster = make_cluster(job.cluster, "p4d.24xlarge", 2);
+  const Plan base = base_plan(job, machine_facts("p4d.24xlarge"));
+  BoundMaker bounds(job.model, base, cluster);
+  std::set<std::tuple<int, int, int>> levels;  // tensor, context, context_heads
+  for (const Candidate& candidate : enumerate(job, base, 16, 8).candidates()) {
+    if (candidate.context_exchange != ContextExchange::a2a_p2p) continue;
+    levels.emplace(candidate.tensor, candidate.context, candidate.context_heads);
+    const Compiled compiled = compiled_for(job.model, to_plan(candidate, base), cluster);
+    INFO(to_json(compiled.plan).dump());
+    CHECK(bounds.time(candidate).step_time_s <= predict(compiled, cluster).step_time_s);
+  }
+  // Eight neighbours on a host, less by the tensor ranks between them.
+  CHECK(levels == std::set<std::tuple<int, int, int>>{{1, 16, 8}, {2, 8, 4}, {4, 4, 2}});
+  for (const Candidate& candidate : enumerate(job, base, 8, 8).candidates())
+    CHECK(candidate.context_exchange != ContextExchange::a2a_p2p);
+}
+
 TEST_CASE("the bounds know what waiting for the slowest rank costs") {
   json value = job_json("gpt2", "p4d.24xlarge", 1, 64);
   value["training"]["sequence_length"] = 512;

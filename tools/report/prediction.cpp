@@ -85,8 +85,9 @@ const std::string& offload_word(const Parallelism& p) {
 
 std::string exchange_text(const Parallelism& p, std::string_view space) {
   if (p.context_exchange == ContextExchange::p2p) return {};
-  return fmt::format("{}{}", space,
-                     context_exchange_names()[static_cast<std::size_t>(p.context_exchange)]);
+  const std::string& word = context_exchange_names()[static_cast<std::size_t>(p.context_exchange)];
+  if (p.has_two_exchanges()) return fmt::format("{}{}/{}", space, word, p.context_heads);
+  return fmt::format("{}{}", space, word);
 }
 
 // What is not as usual for the ZeRO stage.

@@ -197,8 +197,7 @@ struct ContextRows {
       HeadInput<T> in(a, block.heads, batch, head, k.context);
       in.documents = documents_of(k, batch);
       for (int key_half = 0; key_half < 2; ++key_half) {
-        const KeyHalf keys =
-            key_half_of(a, k.context.context_rank, half, block.source, key_half, i0 + rows);
+        const KeyHalf keys = key_half_of(a, blocks.rank, half, block.source, key_half, i0 + rows);
         for (std::int64_t j0 = keys.begin; j0 < keys.end; j0 += tile_length) {
           const Tile tile = keys.tile(i0, rows, j0);
           if (in.hides(tile)) continue;
@@ -208,7 +207,7 @@ struct ContextRows {
       }
     }
     HeadInput<T> in(a, blocks[0].heads, batch, head, k.context);
-    if (adds_sinks(a)) in.sink = k.in<T>(2) + head;
+    if (adds_sinks(a)) in.sink = k.in<T>(2) + first_own_head(a, k.context.context_rank) + head;
     finish_rows(in, i0, rows, running, out, log_sums);
   }
 };
@@ -246,7 +245,7 @@ template <typename T>
 void context_attention(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t s = a.sequence_length, y_row = std::int64_t{a.heads} * a.head_dim;
-  const ContextBlocks<T> blocks{a, k.in<T>(0), k.in<T>(1), k.context.context_rank};
+  const ContextBlocks<T> blocks{a, k.in<T>(0), k.in<T>(1), rank_of_part(a, k.context.context_rank)};
   const bool continues = inputs_but_documents(k.call) == 4;
   parallel_for(
       k.pool, std::int64_t{a.micro_batch} * a.heads, 1, [&](std::int64_t task, std::int64_t) {

@@ -281,8 +281,8 @@ void context_head_gradient(const KernelCall& k, const HeadInput<T>& in, const He
     for (int key_half = 0; key_half < 2; ++key_half)
       for (std::int64_t i = 0; i < length; i += tile_length) {
         const std::int64_t i0 = half * length + i, rows = std::min(tile_length, length - i);
-        const KeyHalf keys =
-            key_half_of(in.a, k.context.context_rank, half, source, key_half, i0 + rows);
+        const KeyHalf keys = key_half_of(in.a, rank_of_part(in.a, k.context.context_rank), half,
+                                         source, key_half, i0 + rows);
         for (std::int64_t j0 = keys.begin; j0 < keys.end; j0 += tile_length) {
           const Tile tile = keys.tile(i0, rows, j0);
           if (!in.hides(tile)) tile_gradient(in, tile, g, {}, tiles);
@@ -299,7 +299,7 @@ void context_attention_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t s = a.sequence_length, q_row = std::int64_t{a.heads} * a.head_dim;
   const std::int64_t group = a.heads / a.kv_heads, half = std::int64_t{a.kv_heads} * a.head_dim;
-  const ContextBlocks<T> blocks{a, k.in<T>(0), k.in<T>(1), k.context.context_rank};
+  const ContextBlocks<T> blocks{a, k.in<T>(0), k.in<T>(1), rank_of_part(a, k.context.context_rank)};
   T* const dq = k.out<T>(0);
   T* const dkv = k.out<T>(1);
   std::fill_n(dkv, k.out_shape(1).elements(), T(0));

@@ -182,7 +182,8 @@ void infer_context_attention(const Attributes& a, In in, Out& out) {
   require(in[1].shape[1] == travelling_width(a), "keys and values of all their heads");
   require(in[0].shape[0] == std::int64_t{a.micro_batch} * a.sequence_length, "whole shares");
   require(a.attention != AttentionKernel::unfused, "parts are merged by their log-sum-exp");
-  require(!adds_sinks(a) || (in.size() == 3 && in[2].shape == Shape{a.heads}),
+  require(!adds_sinks(a) ||
+              (in.size() == 3 && in[2].shape == Shape{std::int64_t{a.head_parts} * a.heads}),
           "sinks follow the keys and values of the first step");
   out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
   out.push_back(saved_by_attention(a, in[0].dtype));

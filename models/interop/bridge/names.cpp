@@ -44,6 +44,7 @@ constexpr BridgeName bridge_rows[] = {
     {"model.account_for_loss_in_pipeline_split", "account-for-loss-in-pipeline-split", flag},
     {"model.context_parallel_size", "context-parallel-size", same},
     {"model.cp_comm_type", "cp-comm-type", same},
+    {"model.hierarchical_context_parallel_sizes", "hierarchical-context-parallel-sizes", same},
     {"model.expert_model_parallel_size", "expert-model-parallel-size", same},
     {"model.sequence_parallel", "sequence-parallel", flag},
     {"model.recompute_granularity", "recompute-granularity", same},

@@ -251,7 +251,6 @@ constexpr WithoutMeaning rows[] = {
     {"model.ep_overlap_early_attn_memory_release", memory},
     {"model.expert_tensor_parallel_size", "the whole tensor group cuts experts here"},
     {"model.overlap_moe_expert_parallel_comm", experts},
-    {"model.hierarchical_context_parallel_sizes", "context ranks are one ring here"},
     {"model.microbatch_group_size_per_vp_stage",
      "groups have as many micro-batches as stages here"},
     {"model.num_micro_batches_with_partial_activation_checkpoints", unused},

@@ -179,7 +179,6 @@ constexpr WithoutMeaning rows[] = {
     {"distribute-saved-activations", "activations are kept whole here"},
     {"no-weight-decay-*", "matrices alone decay here"},
     {"expert-tensor-parallel-size", "the whole tensor group cuts experts here"},
-    {"hierarchical-context-parallel-sizes", "context ranks are one ring here"},
     {"use-tokenizer-model-from-checkpoint-args", data},
     {"adlr-autoresume*", start},
     {"DDP-impl", kernels},

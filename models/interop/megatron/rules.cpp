@@ -510,26 +510,50 @@ Rule graph_rule() {
           }};
 }
 
+// Of a context group's two levels: ranks that exchange heads, and ranks of the rings over them.
+void read_levels(Settings& from, JobDraft& to, std::int64_t context) {
+  constexpr std::string_view name = "hierarchical-context-parallel-sizes";
+  const std::vector<std::int64_t> sizes = from.wholes(name);
+  const bool is_pair = sizes.size() == 2 && std::min(sizes[0], sizes[1]) > 0;
+  if (!is_pair || sizes[0] > context || sizes[0] * sizes[1] != context)
+    from.fail(name,
+              "'a2a+p2p' needs two sizes, of exchanges of heads and of rings, whose product "
+              "is the " +
+                  std::to_string(context) + " context ranks");
+  const bool rings = sizes[1] > 1, exchanges = sizes[0] > 1;
+  to.set("parallelism.context_exchange", !rings ? "all_to_all" : !exchanges ? "p2p" : "a2a+p2p");
+  if (rings && exchanges) to.set("parallelism.context_heads", sizes[0]);
+}
+
 Rule context_rule() {
-  return {
-      {"parallelism.context_exchange"},
-      {"cp-comm-type"},
-      [](Settings& from, JobDraft& to) {
-        const auto words = from.words("cp-comm-type");
-        if (words.empty()) return;
-        const bool exchanges_heads = words[0] == "a2a";
-        if (words.size() > 1 || !(exchanges_heads || words[0] == "p2p" || words[0] == "all_gather"))
-          from.fail("cp-comm-type",
-                    "'" + list_of(words, "and") + "' is not built; p2p, all_gather and a2a are");
-        if (to.value<int>("parallelism.context", 1) > 1)
-          to.set("parallelism.context_exchange", exchanges_heads ? "all_to_all" : words[0]);
-      },
-      [](const JobValues& from, Settings& to) {
-        if (from.plan.parallelism.exchanges_heads())
-          to.add("cp-comm-type", "a2a");
-        else if (from.plan.parallelism.context > 1)
-          to.add("cp-comm-type", from["parallelism.context_exchange"]);
-      }};
+  return {{"parallelism.context_exchange", "parallelism.context_heads"},
+          {"cp-comm-type", "hierarchical-context-parallel-sizes"},
+          [](Settings& from, JobDraft& to) {
+            const auto words = from.words("cp-comm-type");
+            const auto context = to.value<std::int64_t>("parallelism.context", 1);
+            if (words.size() == 1 && words[0] == "a2a+p2p" && context > 1)
+              return read_levels(from, to, context);
+            from.read("hierarchical-context-parallel-sizes");  // of a2a+p2p alone
+            if (words.empty()) return;
+            const bool exchanges_heads = words[0] == "a2a";
+            if (words.size() > 1 || !(exchanges_heads || words[0] == "p2p" ||
+                                      words[0] == "all_gather" || words[0] == "a2a+p2p"))
+              from.fail("cp-comm-type", "'" + list_of(words, "and") +
+                                            "' is not built; p2p, all_gather, a2a and a2a+p2p are");
+            if (context > 1)
+              to.set("parallelism.context_exchange", exchanges_heads ? "all_to_all" : words[0]);
+          },
+          [](const JobValues& from, Settings& to) {
+            const Parallelism& p = from.plan.parallelism;
+            if (p.context == 1) return;
+            if (p.context_exchange == ContextExchange::all_to_all)
+              to.add("cp-comm-type", "a2a");
+            else
+              to.add("cp-comm-type", from["parallelism.context_exchange"]);
+            if (p.has_two_exchanges())
+              to.add("hierarchical-context-parallel-sizes",
+                     json::array({p.context_heads, p.context / p.context_heads}));
+          }};
 }
 
 }  // namespace

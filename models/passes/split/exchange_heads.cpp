@@ -47,7 +47,7 @@ class HeadExchanger {
   Attributes moving(const Node& node) const {
     const Attributes& a = node.attributes;
     Attributes result = a;
-    result.tensor_degree = degree_;
+    result.tensor_degree = result.context_degree = degree_;
     if (a.packing == Packing::concatenated)
       result.segments = {std::int64_t{a.heads} * a.head_dim, std::int64_t{a.kv_heads} * a.head_dim,
                          std::int64_t{a.kv_heads} * a.head_dim};
@@ -83,7 +83,7 @@ class HeadExchanger {
     a.kv_heads /= degree_;
     a.head_parts = degree_;
     a.sequence_length *= degree_;
-    a.context_degree = 1;
+    a.context_degree /= degree_;
     return a;
   }
 
@@ -96,7 +96,7 @@ class HeadExchanger {
 
 Graph exchange_heads(Graph graph, const Plan& plan) {
   if (!plan.parallelism.exchanges_heads()) return graph;
-  return HeadExchanger(graph, plan.parallelism.context).run();
+  return HeadExchanger(graph, plan.parallelism.ranks_of_heads()).run();
 }
 
 }  // namespace meshwright

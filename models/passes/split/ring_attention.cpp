@@ -158,7 +158,7 @@ class RingWriter {
 }  // namespace
 
 Graph ring_attention(Graph graph, const Plan& plan) {
-  if (plan.parallelism.context == 1 || plan.parallelism.exchanges_heads()) return graph;
+  if (plan.parallelism.attends_to_whole_sequences()) return graph;
   return RingWriter(graph, plan.parallelism).run();
 }
 

@@ -2,6 +2,8 @@
 // ring of the group (Liu et al., "Ring Attention with Blockwise Transformers", 2023), or are
 // gathered from all. Each step adds to a softmax whose sums are kept as their logarithm. In the
 // backward pass the gradients of keys and values travel along with them and come home in the end.
+// Where heads were exchanged among neighbours before (exchange_heads.h), rings are of every so
+// many-th rank.
 //
 // PyTorch's (torch/distributed/tensor/experimental/_attention.py) repeats keys and values to all
 // heads of queries, as attention without groups needs them, and gathers those; blocks are merged in

@@ -53,7 +53,7 @@ inline AttentionShape context_shape_of(const KernelCall& k) {
   shape.halves = 2;
   shape.length = a.sequence_length / 2;
   shape.degree = a.context_degree;
-  shape.rank = k.context.context_rank;
+  shape.rank = rank_of_part(a, k.context.context_rank);
   shape.one_source = a.ring_step >= 0;
   shape.sources = shape.one_source ? 1 : a.context_degree;
   shape.first_step = shape.one_source ? a.ring_step : 0;
