@@ -59,6 +59,9 @@ struct StepResult {
   bool was_skipped = false;  // this one
   // Of multi-token prediction: the mean over its depths of their losses, unweighted.
   std::optional<double> mtp_loss;
+  // Where it is measured: by how much the fullest rank of an expert group, or with `expert` 1 the
+  // fullest expert, has more tokens than their mean; the mean over the layers. At least 1.
+  std::optional<double> expert_load;
 };
 
 class Runtime {
@@ -185,6 +188,7 @@ class Runtime {
   void update(const Instruction& instruction);
   StepResult look_at_result();
   std::optional<double> mtp_loss() const;
+  std::optional<double> expert_load() const;
   void choose_segments(int bucket, int piece);
   std::vector<ChoiceBias> choice_biases(int bucket) const;
 

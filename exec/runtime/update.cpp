@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "exec/optimizer/bucket_state.h"
 #include "exec/optimizer/remainders.h"
@@ -39,6 +40,7 @@ StepResult Runtime::look_at_result() {
   result.loss = loss / static_cast<double>(program_.targets_per_step);
   result.grad_norm = std::sqrt(squared_norm);
   result.mtp_loss = mtp_loss();
+  result.expert_load = expert_load();
   return result;
 }
 
@@ -54,6 +56,30 @@ std::optional<double> Runtime::mtp_loss() const {
   for (std::int64_t depth = 0; depth < depths; ++depth)
     mean += sums.data()[depth] / (1 - static_cast<double>(depth + 1) / length);
   return mean / static_cast<double>(depths * program_.targets_per_step);
+}
+
+std::optional<double> Runtime::expert_load() const {
+  const std::int64_t routers = program_.counted_routers;
+  if (routers == 0) return {};
+  const int id = program_.choice_counts_buffer;
+  const std::int64_t all = program_.memory.buffers[static_cast<std::size_t>(id)].bytes /
+                           static_cast<std::int64_t>(sizeof(double));
+  const HostView<const double> counts(backend_, static_cast<const double*>(memory_.buffer(id)),
+                                      all);
+  const std::int64_t experts = all / routers;
+  const std::int64_t parts = mesh_.degrees().expert > 1 ? mesh_.degrees().expert : experts;
+  double loads = 0;
+  for (std::int64_t router = 0; router < routers; ++router) {
+    double fullest = 0, sum = 0;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const double* begin = counts.data() + router * experts + part * (experts / parts);
+      const double own = std::accumulate(begin, begin + experts / parts, 0.0);
+      fullest = std::max(fullest, own);
+      sum += own;
+    }
+    loads += sum > 0 ? fullest * static_cast<double>(parts) / sum : 1;
+  }
+  return loads / static_cast<double>(routers);
 }
 
 void Runtime::choose_segments(int bucket, int piece) {

@@ -389,6 +389,12 @@ Keys training_keys(Training& t) {
        "times the mean of tokens, in each layer, and all wait for it; at most `expert`. Of models "
        "with `expert_dropless`, whose products work on as many rows as there are; what ranks "
        "exchange is planned (`expert_rank_capacity_factor`), whatever comes. A run is what it is"},
+      {"measure_expert_load", &t.measure_expert_load, any, plain, "",
+       "`train` counts how many tokens choose each expert and says, of every step, how many times "
+       "the mean the rank of an expert group gets whose experts are chosen most, as a mean over "
+       "the layers (`expert_load`): what `expert_imbalance` of a prediction is meant to be. With "
+       "`expert` 1 it is the most chosen expert against the mean of all. Of the global batch; "
+       "tokens that found no room count"},
       {"loss_scale",
        code(loss_scale_type(), {}, read_loss_scale, [&t] { return loss_scale_json(t); }), any,
        plain, "",

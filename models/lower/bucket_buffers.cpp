@@ -152,19 +152,25 @@ void place_largest(StageDraft& draft) {
                                         graph.tensor(tensors[i]).type, GroupKind::none};
 }
 
-// Of the layers of this stage whose routers have a bias for the choice.
+// Of the layers of this stage whose routers have a bias that moves; or, where loads are measured,
+// of all layers, so that what all stages counted can be added.
 void place_choice_counts(StageDraft& draft) {
-  if (draft.plan.training.router_bias_update_rate == 0) return;
+  const Training& training = draft.plan.training;
+  const bool moves = training.router_bias_update_rate > 0;
+  if (!moves && !training.measure_expert_load) return;
   Program& program = draft.program;
   std::int64_t all = 0;
-  for (int chunk = 0; chunk < draft.chunks(); ++chunk)
-    for (int index : draft.boundaries.nodes[at(draft.virtual_stage(chunk))]) {
-      const Node& node = draft.graph.nodes[at(index)];
-      if (node.op != Op::route || node.phase != Phase::forward || node.inputs.size() < 2) continue;
-      const int member = draft.member_of[at(draft.graph.tensor(node.inputs[1]).parameter)];
-      program.parameters[at(member)].first_count = all;
-      all += node.attributes.experts;
-    }
+  for (const Node& node : draft.graph.nodes) {
+    if (node.op != Op::route || node.phase != Phase::forward) continue;
+    const int member = moves && node.inputs.size() > 1
+                           ? draft.member_of[at(draft.graph.tensor(node.inputs[1]).parameter)]
+                           : -1;
+    if (!training.measure_expert_load && member < 0) continue;
+    if (member >= 0) program.parameters[at(member)].first_count = all;
+    draft.first_count[node.module] = all;
+    all += node.attributes.experts;
+    if (training.measure_expert_load) ++program.counted_routers;
+  }
   if (all > 0)
     program.choice_counts_buffer = add_buffer(draft, "choice_counts", MemoryClass::workspace,
                                               Region::persistent, all * bytes_of(Dtype::f64));

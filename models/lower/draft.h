@@ -44,6 +44,8 @@ struct StageDraft {
   std::vector<std::int64_t> slot_bytes;  // chunk -> what a micro-batch needs of a slot
   SlotPools pools;
   std::vector<Instruction> of_step;  // what is made of parameters when a step begins
+  // Module of a router whose choices are counted -> where in the counts its own begin.
+  std::map<int, std::int64_t> first_count;
 
   bool works_by_units() const { return zero_stage == 3 || reduces_each; }
   int chunks() const { return program.layout.chunks; }

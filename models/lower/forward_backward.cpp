@@ -78,14 +78,12 @@ int write_node(StageDraft& draft, BodyBuilder& body, const Node& node) {
   return index;
 }
 
-// What chooses experts with a bias that moves: the choices are counted where they are made, not
-// where they are made again.
+// The choices of experts are counted where they are made, not where they are made again.
 void count_choices(StageDraft& draft, BodyBuilder& body, const Node& node) {
-  if (draft.program.choice_counts_buffer < 0 || node.op != Op::route ||
-      node.phase != Phase::forward || node.inputs.size() < 2)
-    return;
+  if (node.op != Op::route || node.phase != Phase::forward) return;
+  const auto first = draft.first_count.find(node.module);
+  if (first == draft.first_count.end()) return;
   const int virtual_stage = draft.virtual_stage(body.chunk());
-  const int member = draft.member_of[at(draft.graph.tensor(node.inputs[1]).parameter)];
   Instruction count;
   count.op = Op::count_choices;
   count.module = node.module;
@@ -93,9 +91,8 @@ void count_choices(StageDraft& draft, BodyBuilder& body, const Node& node) {
   count.inputs = {operand(draft, node.outputs[1], virtual_stage)};
   if (is_dropless(node.attributes))
     count.inputs.push_back(operand(draft, node.outputs[3], virtual_stage));
-  const std::int64_t first = draft.program.parameters[at(member)].first_count;
   count.outputs = {{draft.program.choice_counts_buffer,
-                    first * bytes_of(Dtype::f64),
+                    first->second * bytes_of(Dtype::f64),
                     {Shape{node.attributes.experts}, Dtype::f64},
                     GroupKind::none}};
   body.emit(std::move(count));

@@ -81,8 +81,13 @@ void sum_norm_and_loss(const StageDraft& draft, BodyBuilder& body) {
 // Of all tokens of the global batch: the ranks of a tensor group route the same ones. Whole
 // numbers, so any order of adding gives the same.
 void sum_choice_counts(const StageDraft& draft, BodyBuilder& body) {
-  if (draft.program.choice_counts_buffer < 0 || draft.degrees.rdp() == 1) return;
-  emit_collective(draft.plan, body, all_reduce_in(GroupKind::rdp, choice_counts(draft.program)));
+  const Program& program = draft.program;
+  if (program.choice_counts_buffer < 0) return;
+  const auto sum_over = [&](GroupKind group) {
+    emit_collective(draft.plan, body, all_reduce_in(group, choice_counts(program)));
+  };
+  if (draft.degrees.rdp() > 1) sum_over(GroupKind::rdp);
+  if (draft.degrees.pipeline > 1 && program.counted_routers > 0) sum_over(GroupKind::pipeline);
 }
 
 // What the next step's loss is multiplied by, and whether this step is skipped: optimizer_step

@@ -76,6 +76,7 @@ class StageMemoryCheck {
   void check_scalar(int buffer, std::int64_t bytes, std::string_view key, int least) const;
   void check_scalars() const;
   void check_factors() const;
+  void check_counted_routers() const;
 
   const Program& program_;
   const MemoryPlan& memory_;

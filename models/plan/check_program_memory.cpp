@@ -288,9 +288,21 @@ void StageMemoryCheck::check_scalars() const {
     if (member.first_count >= 0)
       counts = std::max(counts, member.first_count + member.parameter.shape.elements());
   check_scalar(program_.choice_counts_buffer, 8 * counts, "choice_counts_buffer",
-               counts > 0 ? 0 : optional);
+               counts > 0 || program_.counted_routers > 0 ? 0 : optional);
+  check_counted_routers();
   check_factors();
   (place_ / "targets_per_step").in_range(program_.targets_per_step, 1, most_bytes);
+}
+
+// Of each as many counts, and of each rank of an expert group.
+void StageMemoryCheck::check_counted_routers() const {
+  const Place place = place_ / "counted_routers";
+  place.in_range(program_.counted_routers, 0, most_bytes / 8);
+  if (program_.counted_routers == 0) return;
+  const std::int64_t of_each = std::int64_t{8} * program_.counted_routers;
+  const std::int64_t bytes = memory_.buffers[at(program_.choice_counts_buffer)].bytes;
+  place.demand(bytes % (of_each * settings_.degrees.expert) == 0,
+               "does not divide the choice_counts_buffer");
 }
 
 }  // namespace meshwright

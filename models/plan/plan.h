@@ -118,6 +118,7 @@ struct Training : StepSettings {
   // Of dropless experts that ranks share, for predictions: by so much more than the mean the
   // fullest rank gets. None: as much.
   std::optional<double> expert_imbalance;
+  bool measure_expert_load = false;  // what that is in a run: StepResult::expert_load
   // Blocks at the beginning and at the end of a stack that multiply 16 bits all the same.
   int first_layers_in_bf16 = 0, last_layers_in_bf16 = 0;
   bool has_layers_in_bf16() const { return first_layers_in_bf16 + last_layers_in_bf16 > 0; }

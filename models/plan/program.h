@@ -272,6 +272,9 @@ struct Program {
   // f64: how many tokens of a step chose each expert of each layer of this stage whose router's
   // bias moves with the choices; after step_end of the global batch. -1: there is none.
   int choice_counts_buffer = -1;
+  // Training::measure_expert_load: it is of so many routers instead, all that the model has, one
+  // after the other. Else 0.
+  int counted_routers = 0;
   // adafactor: f32, means of squared gradients of the rows and columns of matrices, as all ranks
   // have them; f64, as many: this step's sums, then what gradients are multiplied by. -1 otherwise.
   int factors_buffer = -1, factor_sums_buffer = -1;

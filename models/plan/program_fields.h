@@ -308,7 +308,7 @@ struct FieldsOf<Program> {
       Field{"parameter_norms_buffer", &P::parameter_norms_buffer}, Field{"rounded", &P::rounded},
       Field{"largest_buffer", &P::largest_buffer}, Field{"history_buffer", &P::history_buffer},
       Field{"choice_counts_buffer", &P::choice_counts_buffer},
-      Field{"factors_buffer", &P::factors_buffer},
+      Field{"counted_routers", &P::counted_routers}, Field{"factors_buffer", &P::factors_buffer},
       Field{"factor_sums_buffer", &P::factor_sums_buffer},
       Field{"targets_per_step", &P::targets_per_step});
 };

@@ -182,6 +182,8 @@ void check_experts(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
   check_router_biases(plan.training, model);
   check_expert_imbalance(plan.training, model);
+  if (plan.training.measure_expert_load && model.experts == 0)
+    refuse("training/measure_expert_load", "the model has no experts; leave it out");
   if (model.experts > 0 && p.tensor > 1 && p.tensor_layout != TensorLayout::megatron)
     refuse("parallelism/tensor_layout", "experts are cut by layout 'megatron' alone; use it");
   if (model.experts > 0 && p.context > 1 && (!model.dropless || model.balances))

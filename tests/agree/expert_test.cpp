@@ -337,6 +337,36 @@ std::vector<double> choices_of(const Attributes& a, const std::int32_t* slots) {
   return counts;
 }
 
+// From the counts of one process: the fullest of `parts` of each layer's experts against the mean.
+double load_of(const std::vector<std::vector<double>>& layers, int parts) {
+  double loads = 0;
+  for (const std::vector<double>& counts : layers) {
+    std::vector<double> of_parts(static_cast<std::size_t>(parts));
+    for (std::size_t e = 0; e < counts.size(); ++e)
+      of_parts[e * of_parts.size() / counts.size()] += counts[e];
+    double sum = 0;
+    for (const double part : of_parts) sum += part;
+    loads += *std::ranges::max_element(of_parts) * parts / sum;
+  }
+  return loads / static_cast<double>(layers.size());
+}
+
+// Of a step in one micro-batch, so that its slots lie where it left them.
+std::vector<std::vector<double>> choices_on_one_process(const Model& model, Plan plan) {
+  plan = on_one_process(plan);
+  plan.training.micro_batch = static_cast<int>(plan.training.global_batch);
+  SmallRun run(model, plan);
+  run.step(1);
+  std::vector<std::vector<double>> layers;
+  for (const Body& body : run.runtime.program().bodies)
+    for (const Instruction& each : body.instructions)
+      if (each.kind == InstructionKind::compute && each.op == Op::count_choices)
+        layers.push_back(choices_of(
+            each.attributes,
+            static_cast<const std::int32_t*>(run.runtime.memory().address(each.inputs[0], 0))));
+  return layers;
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -372,6 +402,28 @@ TEST_CASE(
     }
   CHECK(layers == 3);  // the first block is dense
   CHECK(moved > 4);
+}
+
+TEST_CASE_ON_RANKS("the load of experts is that of all tokens however the model is cut",
+                   "[agree][mpi]") {
+  World& world = test_world();
+  for (const char* name : {"mixtral", "glm4_moe"}) {
+    const Model model = with_four_layers(name);
+    INFO(name);
+    for_expert_variants(model, [&](Plan plan) {
+      name_modules(model, plan);
+      plan.training.measure_expert_load = true;
+      const auto layers = choices_on_one_process(model, plan);
+      REQUIRE(std::ssize(layers) == (model.dense_blocks.empty() ? 4 : 3));
+      const int degree = plan.parallelism.expert;
+      const double expected = load_of(layers, degree > 1 ? degree : model.experts);
+      SmallRun run(model, plan, world);
+      const StepResult result = run.step(1);
+      REQUIRE(result.expert_load);
+      CHECK(*result.expert_load == Approx(expected).epsilon(1e-12));
+      CHECK(expected > 1);
+    });
+  }
 }
 
 TEST_CASE_ON_RANKS("moving biases of routers are the same however the model is cut",

@@ -143,9 +143,10 @@ void TrainLog::begin(int threads, const std::string& how_it_began) {
                show_bytes(static_cast<double>(prediction_.peak_memory_bytes)).c_str());
   if (!how_it_began.empty()) print_to(to_, "{}\n", how_it_began);
   const bool ahead = chosen_.compiled.plan.training.mtp_layers > 0;
-  std::fprintf(to_, "%6s  %10s  %10s  %13s  %9s  %10s%s%s\n", "step", "loss", "grad norm",
+  const bool measures = chosen_.compiled.plan.training.measure_expert_load;
+  std::fprintf(to_, "%6s  %10s  %10s  %13s  %9s  %10s%s%s%s\n", "step", "loss", "grad norm",
                "learning rate", "ms", "tokens/s", ahead ? "    mtp loss" : "",
-               scales_loss() ? "  loss scale" : "");
+               measures ? "  expert load" : "", scales_loss() ? "  loss scale" : "");
   std::fflush(to_);
 }
 
@@ -157,6 +158,7 @@ void TrainLog::step(std::int64_t step, const StepResult& result, std::optional<d
                result.loss, result.grad_norm, result.learning_rate, result.seconds * 1e3,
                tokens_per_s);
   if (result.mtp_loss) std::fprintf(to_, "  %10.5f", *result.mtp_loss);
+  if (result.expert_load) std::fprintf(to_, "  %11.4f", *result.expert_load);
   if (scales_loss())
     std::fprintf(to_, "  %10.4g%s", result.loss_scale,
                  result.was_skipped ? "  skipped: gradients overflow" : "");
@@ -170,6 +172,7 @@ void TrainLog::step(std::int64_t step, const StepResult& result, std::optional<d
                                  {"step_time_s", result.seconds},
                                  {"tokens_per_s", tokens_per_s}};
   if (result.mtp_loss) scalars.push_back({"mtp_loss", *result.mtp_loss});
+  if (result.expert_load) scalars.push_back({"expert_load", *result.expert_load});
   if (evaluation) scalars.push_back({"evaluation_loss", *evaluation});
   if (events_) write_or_give_up(events_, [&] { events_->add(step, scalars); });
   if (!lines_) return;
