@@ -188,9 +188,11 @@ TEST_CASE_ON_RANKS("experts of GLM, DeepSeek and Llama 4 train like one process"
 }
 
 TEST_CASE_ON_RANKS("experts that a tensor group cuts train like one process", "[agree][mpi]") {
+  int turn = 0;
   for (const char* name : {"mixtral", "glm4_moe", "qwen3_moe", "olmoe", "qwen2_moe", "granitemoe",
                            "gpt_oss", "llama4", "deepseek_v2", "deepseek_v3"})
     for (const bool dropless : {false, true}) {
+      if (turn++ % 4 % one_in(3) != 0) continue;  // slots of one, rows of the next
       Model model = with_four_layers(name);
       model.experts = 4;
       if (!model.weighed_inputs) model.experts_per_token = 2;
@@ -454,7 +456,7 @@ TEST_CASE_ON_RANKS("moving biases of routers are the same however the model is c
     Model model = with_four_layers("glm4_moe");
     model.expert_dropless = dropless;
     INFO((dropless ? "dropless" : "slots"));
-    check(model, expert_variants);
+    if (!dropless || all_are_tried()) check(model, expert_variants);
     model.experts = 4;
     model.experts_per_token = 2;
     model.expert_groups = model.groups_per_token = 1;

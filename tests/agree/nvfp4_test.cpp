@@ -12,6 +12,7 @@
 #include "tests/agree/variants.h"
 #include "tests/exec/on_ranks.h"
 #include "tests/exec/small_run.h"
+#include "tests/one_in.h"
 
 using namespace meshwright;
 
@@ -71,7 +72,8 @@ TEST_CASE_ON_RANKS("nvfp4 trains alike under all degrees, and close to fp32", "[
             update_bound * u);
     }
     in_4_bits(plan);
-    const Trained got = train(model, plan, world), again = train(model, plan, world);
+    const Trained got = train(model, plan, world);
+    const Trained again = all_are_tried() ? train(model, plan, world) : got;
     CHECK(largest_difference(got, expected.in_nvfp4) <= loss_bound * u);
     CHECK(got.losses == again.losses);
     if (world.rank() != 0) return;

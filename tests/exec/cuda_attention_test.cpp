@@ -226,7 +226,7 @@ TEST_CASE("CUDA attention of a context group agrees at every step", "[exec][cuda
   // Tokens of a half: inside a block of four of dropout's random words, and in its bounds.
   const int half = GENERATE(3, 66, 68);
   const int rank = GENERATE(0, 2);
-  if (thinned && (dtype == Dtype::f32) != (rank == 0)) return;
+  if (thinned && ((dtype == Dtype::f32) != (rank == 0) || (half == 66) == causal)) return;
   Attributes a;
   a.micro_batch = half > 3 ? 1 : 2;
   a.sequence_length = 2 * half;

@@ -10,6 +10,7 @@
 #include "models/graph/op_table.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
+#include "tests/one_in.h"
 
 using namespace meshwright;
 
@@ -123,7 +124,9 @@ TEST_CASE("no gradient is added to what the last step has left", "[models][lower
     }
   };
   const Model gpt = small_model("gpt"), mixtral = small_model("mixtral");
-  for (const Plan& plan : small_plans(gpt)) check(gpt, plan);
+  int turn = 0;
+  for (const Plan& plan : small_plans(gpt))
+    if (turn++ % one_in(3) == 0) check(gpt, plan);
   for (const int pipeline : {1, 2})
     for (const int zero : {0, 1, 2, 3}) {
       Plan plan = small_plan(
