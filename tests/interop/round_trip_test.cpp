@@ -164,7 +164,10 @@ void check_round_trip(Framework framework, const Drawn& drawn, const std::string
         static_cast<double>(expected.experts) / expected.experts_per_token;
   CHECK(huggingface_config(model).dump(1) == huggingface_config(expected).dump(1));
   CHECK((model == expected));
-  if (!predicts) return;
+  // Whether a tensor group may cut blocks of moments is found when a plan is compiled.
+  const bool cuts_moments =
+      drawn.plan.training.moments == Dtype::block8 && drawn.plan.parallelism.tensor > 1;
+  if (!predicts || cuts_moments) return;
   const Machine machine = fuzz::load_machine_of_job(drawn.machine);
   const Prediction before =
       predicted(drawn.job, drawn.plan, make_cluster(drawn.job.cluster, machine, drawn.hosts));

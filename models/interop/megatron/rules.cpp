@@ -59,10 +59,11 @@ Rule tokens_ahead_rule() {
           {"mtp-num-layers", "mtp-loss-scaling-factor"},
           [](Settings& from, JobDraft& to) {
             const std::int64_t layers = from.whole("mtp-num-layers").value_or(0);
-            const auto weight = from.number("mtp-loss-scaling-factor");
+            const double weight =
+                from.number("mtp-loss-scaling-factor").value_or(default_mtp_loss_weight);
             if (layers == 0) return;
             to.set("training.mtp_layers", layers);
-            if (weight) to.set("training.mtp_loss_weight", *weight);
+            if (weight != default_mtp_loss_weight) to.set("training.mtp_loss_weight", weight);
           },
           [](const JobValues& from, Settings& to) {
             const Training& training = from.plan.training;
