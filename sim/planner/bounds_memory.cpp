@@ -181,12 +181,14 @@ double BoundMaker::any_partition_memory(const Candidate& candidate) {
                   differ ? (all_states + kept_by_blocks(candidate, false)) / turns : 0);
 }
 
-// Like the units of Work: kinds of blocks that are cut into stages of their own.
+// Like the units of Work: kinds of blocks that are cut into stages of their own. Multi-token
+// prediction is a unit that stays with the head.
 bool BoundMaker::knows_partition(const Candidate& candidate) const {
   const Parallelism& p = base_.parallelism;
   return candidate.pipeline > 1 && !model_.has_decoder() && !model_.shares_layers() &&
          model_.layers >= 3 && p.partitioner == Partitioner::chain && p.memory_weight == 0 &&
-         !base_.training.recompute_budget && base_.training.recompute_modules.empty() &&
+         base_.training.mtp_layers == 0 && !base_.training.recompute_budget &&
+         base_.training.recompute_modules.empty() &&
          (candidate.recompute == Recompute::none || candidate.recompute == Recompute::selective ||
           candidate.recompute == Recompute::full);
 }
