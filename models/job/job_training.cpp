@@ -389,6 +389,12 @@ Keys training_keys(Training& t) {
        "times the mean of tokens, in each layer, and all wait for it; at most `expert`. Of models "
        "with `expert_dropless`, whose products work on as many rows as there are; what ranks "
        "exchange is planned (`expert_rank_capacity_factor`), whatever comes. A run is what it is"},
+      {"expert_skew", &t.expert_skew, amount, if_set, "0: equal use",
+       "for predictions, instead of `expert_imbalance` (both: an error): tokens choose experts by "
+       "Zipf's law. Of a layer's experts in the order of their popularity the r-th is chosen in "
+       "proportion to r to the power of -`expert_skew`; which these are is drawn from `seed`, for "
+       "each of 64 layers, and the fullest rank has what it has in their mean. So it is worse "
+       "where each rank has few experts. Of models with `expert_dropless`"},
       {"measure_expert_load", &t.measure_expert_load, any, plain, "",
        "`train` counts how many tokens choose each expert and says, of every step, how many times "
        "the mean the rank of an expert group gets whose experts are chosen most, as a mean over "

@@ -118,6 +118,7 @@ struct Training : StepSettings {
   // Of dropless experts that ranks share, for predictions: by so much more than the mean the
   // fullest rank gets. None: as much.
   std::optional<double> expert_imbalance;
+  double expert_skew = 0;            // instead: of the choices (models/graph/expert_skew.h)
   bool measure_expert_load = false;  // what that is in a run: StepResult::expert_load
   // Blocks at the beginning and at the end of a stack that multiply 16 bits all the same.
   int first_layers_in_bf16 = 0, last_layers_in_bf16 = 0;

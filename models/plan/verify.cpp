@@ -167,6 +167,18 @@ void check_router_biases(const Training& t, const ModelSizes& model) {
            "use 'fp32' or 'remainders', or leave it out");
 }
 
+void check_expert_skew(const Training& t, const ModelSizes& model) {
+  constexpr std::string_view key = "training/expert_skew";
+  if (t.expert_skew == 0) return;
+  if (!(t.expert_skew >= 0 && std::isfinite(t.expert_skew)))
+    refuse(key, fmt::format("{} must be 0 or more", t.expert_skew));
+  if (t.expert_imbalance) refuse(key, "expert_imbalance says it too; use one of them");
+  if (!model.dropless)
+    refuse(key,
+           "goes with experts whose rows are counted; experts with slots work on all of them, full "
+           "or empty; leave it out, or use a model with expert_dropless");
+}
+
 void check_expert_imbalance(const Training& t, const ModelSizes& model) {
   constexpr std::string_view key = "training/expert_imbalance";
   if (!t.expert_imbalance) return;
@@ -182,6 +194,7 @@ void check_experts(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
   check_router_biases(plan.training, model);
   check_expert_imbalance(plan.training, model);
+  check_expert_skew(plan.training, model);
   if (plan.training.measure_expert_load && model.experts == 0)
     refuse("training/measure_expert_load", "the model has no experts; leave it out");
   if (model.experts > 0 && p.tensor > 1 && p.tensor_layout != TensorLayout::megatron)

@@ -302,6 +302,12 @@ json random_job(Random& random) {
     job["training"]["mtp_layers"] = draw.between(1, 2);
     if (draw.chance(0.5)) job["training"]["mtp_loss_weight"] = draw.real(0, 1);
   }
+  json& training = job["training"];
+  if (job["model"].value("family", "") == "mixtral" && draw.chance(0.2))
+    training["measure_expert_load"] = true;
+  if (job["model"].value("expert_dropless", false) && !training.contains("expert_imbalance") &&
+      draw.chance(0.3))
+    training["expert_skew"] = draw.real(0, 2);
   return job;
 }
 

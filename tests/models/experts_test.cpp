@@ -1,5 +1,6 @@
 // How a model with experts is cut: exchanges in the graph, groups of the buckets, shares of memory.
 #include "models/graph/experts.h"
+#include "models/graph/expert_skew.h"
 
 #include <map>
 #include <set>
@@ -315,4 +316,48 @@ TEST_CASE("the fullest of the ranks that share experts multiplies more rows", "[
   CHECK(flops(1, 1.5) == flops(1, 1));      // one rank has all
   model.expert_rank_capacity_factor = 1.25;
   CHECK(flops(2, 1.5) == Approx(1.25 * equal));  // no rows for more
+}
+
+TEST_CASE("popular experts have the shares of Zipf's law, and at most every token",
+          "[models][experts]") {
+  using Shares = std::vector<double>;
+  const auto near = [](const Shares& found, const Shares& expected) {
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == Approx(expected[i]));
+  };
+  near(zipf_shares(4, 2, 0), {0.25, 0.25, 0.25, 0.25});
+  near(zipf_shares(4, 2, 1), {12.0 / 25, 6.0 / 25, 4.0 / 25, 3.0 / 25});
+  // 1, 1/8, 1/27, 1/64: the first has half of the choices, one of each token's two.
+  const double rest = 1.0 / 8 + 1.0 / 27 + 1.0 / 64;
+  near(zipf_shares(4, 2, 3), {0.5, 0.5 / 8 / rest, 0.5 / 27 / rest, 0.5 / 64 / rest});
+  near(zipf_shares(3, 3, 2), {1.0 / 3, 1.0 / 3, 1.0 / 3});
+  near(zipf_shares(2, 1, 1e6), {1, 0});
+}
+
+TEST_CASE("the fullest part of experts has the more the fewer it has", "[models][experts]") {
+  CHECK(fullest_part(4, 2, 4, 1, 7) == Approx(48.0 / 25));  // however they lie
+  CHECK(fullest_part(4, 2, 1, 1, 7) == Approx(1));
+  CHECK(fullest_part(4, 2, 2, 0, 7) == Approx(1));
+  // Beside the first is any of the others: 18, 16 or 15 of 25.
+  CHECK(fullest_part(4, 2, 2, 1, 7) == Approx((36 + 32 + 30) / 75.0).epsilon(0.03));
+  CHECK(fullest_part(64, 8, 8, 0.5, 1) == fullest_part(64, 8, 8, 0.5, 1));
+  CHECK(fullest_part(64, 8, 8, 0.5, 1) != fullest_part(64, 8, 8, 0.5, 2));
+  CHECK(fullest_part(64, 8, 8, 0.5, 1) < fullest_part(64, 8, 32, 0.5, 1));
+  CHECK(fullest_part(64, 8, 8, 0.5, 1) < fullest_part(64, 8, 8, 1, 1));
+}
+
+TEST_CASE("the fullest rank has the rows that a skew of choices gives it", "[models][experts]") {
+  Model model = small_model("mixtral");
+  model.expert_dropless = true;
+  Plan plan = plan_of(model, 2, {1, 1, 2});
+  plan.training.expert_skew = 1;
+  plan.training.seed = 3;
+  int products = 0;
+  for (const Node& node : graph_of(model, plan).nodes) {
+    if (node.op != Op::expert_linear) continue;
+    CHECK(node.attributes.expert_imbalance ==
+          fullest_part(model.experts, model.experts_per_token, 2, 1, 3));
+    ++products;
+  }
+  CHECK(products > 0);
 }

@@ -236,6 +236,7 @@ TEST_CASE("each number and flag of the documentation is read, and comes back",
                                            "training/router_bias_update_rate",
                                            "training/expert_imbalance",
                                            "training/measure_expert_load",
+                                           "training/expert_skew",
                                            "training/documents_per_row",  // with packing
                                            "training/mtp_layers",
                                            "training/mtp_loss_weight"};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/graph/expert_skew.h"
 #include "models/graph/experts.h"
 #include "models/graph/op_table.h"
 
@@ -12,10 +13,7 @@ namespace {
 class ExpertSplitter {
  public:
   ExpertSplitter(const Graph& whole, const Plan& plan)
-      : whole_(whole),
-        out_(whole),
-        degree_(plan.parallelism.expert),
-        imbalance_(std::min<double>(plan.training.expert_imbalance.value_or(1), degree_)) {}
+      : whole_(whole), out_(whole), training_(plan.training), degree_(plan.parallelism.expert) {}
 
   Graph run() {
     for (Parameter& parameter : out_.parameters)
@@ -43,12 +41,19 @@ class ExpertSplitter {
     out_.tensors[static_cast<std::size_t>(parameter.tensor)].type.shape = parameter.shape;
   }
   // Dropless, what ranks exchange has a bound.
-  void plan_rows(Attributes& a) const {
+  void plan_rows(Attributes& a) {
     const std::int64_t choices =
         std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token;
     a.expert_rows = dropless_rows(a.expert_rank_factor, choices, degree_);
     a.expert_parts = degree_;
+    if (imbalance_ == 0) imbalance_ = imbalance(a);
     a.expert_imbalance = imbalance_;
+  }
+  double imbalance(const Attributes& a) const {
+    if (training_.expert_skew > 0)
+      return fullest_part(a.experts, a.experts_per_token, degree_, training_.expert_skew,
+                          training_.seed);
+    return std::min<double>(training_.expert_imbalance.value_or(1), degree_);
   }
   int exchanged_counts(const Node& node) {
     int& counts = exchanged(node.inputs[2]);
@@ -76,8 +81,9 @@ class ExpertSplitter {
 
   const Graph& whole_;
   Graph out_;
+  const Training& training_;
   int degree_;
-  double imbalance_;
+  double imbalance_ = 0;        // 0: not known yet; all layers have as many experts
   std::vector<int> exchanged_;  // what is dispatched -> what came of it
 };
 
