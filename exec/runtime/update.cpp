@@ -64,8 +64,7 @@ std::optional<double> Runtime::expert_load() const {
   const int id = program_.choice_counts_buffer;
   const std::int64_t all = program_.memory.buffers[static_cast<std::size_t>(id)].bytes /
                            static_cast<std::int64_t>(sizeof(double));
-  const HostView<const double> counts(backend_, static_cast<const double*>(memory_.buffer(id)),
-                                      all);
+  HostView<const double> counts(backend_, static_cast<const double*>(memory_.buffer(id)), all);
   const std::int64_t experts = all / routers;
   const std::int64_t parts = mesh_.degrees().expert > 1 ? mesh_.degrees().expert : experts;
   double loads = 0;

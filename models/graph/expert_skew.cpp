@@ -24,8 +24,10 @@ std::vector<double> zipf_shares(int experts, int chosen, double skew) {
   for (std::size_t first = 0; first < shares.size(); ++first) {
     const double sum =
         std::accumulate(shares.begin() + static_cast<std::ptrdiff_t>(first), shares.end(), 0.0);
-    if (shares[first] * left <= most * sum) {
-      for (std::size_t i = first; i < shares.size(); ++i) shares[i] *= left / sum;
+    if (sum == 0 || shares[first] * left <= most * sum) {
+      for (std::size_t i = first; i < shares.size(); ++i)
+        shares[i] =
+            sum > 0 ? shares[i] * left / sum : left / static_cast<double>(shares.size() - first);
       break;
     }
     shares[first] = most;

@@ -1,6 +1,6 @@
 // How unevenly tokens choose experts, for predictions. Choices follow Zipf's law: of the experts in
-// the order of their popularity, the r-th is chosen in proportion to r^-skew, but at most by every
-// token once. Which experts are popular is drawn for each layer.
+// the order of their popularity, the r-th is chosen in proportion to r^-skew, but by each token at
+// most once. Which experts are popular is drawn for each layer.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,8 @@ Attributes GraphBuilder::expert_attributes() const {
   a.groups_by_two = m_.groups_by_two;
   a.expert_weight_scale = m_.expert_weight_scale;
   a.swiglu_limit = m_.swiglu_limit;
-  const int blocks = m_.layers - static_cast<int>(m_.dense_blocks.size()) + training_.mtp_layers;
+  const int ahead = m_.has_experts(m_.layers - 1) ? training_.mtp_layers : 0;
+  const int blocks = m_.layers - static_cast<int>(m_.dense_blocks.size()) + ahead;
   a.balance = m_.router_aux_loss_coef * targets / blocks;
   return a;
 }

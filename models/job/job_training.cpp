@@ -268,15 +268,15 @@ Keys training_keys(Training& t) {
        "this is of its data"},
       {"mtp_layers", &t.mtp_layers, at_least_zero, if_set, "0: none",
        "multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): so many blocks behind "
-       "the model's own, like its last one, of which the k-th reads what the one before it made "
-       "and the token k further on, and says the one behind that through the model's head. They "
-       "are on the stage of the head, which has a copy of the table of tokens then. Of decoders "
+       "the model's own, like its last one; the k-th reads what the one before it made and the "
+       "token k further on, and predicts the one behind it through the model's head. They are on "
+       "the stage of the head, which then has a copy of the table of tokens. Of decoders "
        "with RMSNorms and without learned positions, `head` `lm`; at most 8. Not supported yet "
        "with `packing`, `lora` and pairs. `eval` has the next token's loss alone"},
       {"mtp_loss_weight", &t.mtp_loss_weight, by_reader(at_least_zero), plain, "0.1",
-       "of `mtp_layers`: by how much the mean of their losses is weighed that the steps add to the "
-       "model's own. Each is a mean over the tokens that are there (DeepSeek-V3: 0.3 of the first "
-       "two thirds of its tokens, then 0.1; Megatron-LM: `--mtp-loss-scaling-factor`)"},
+       "of `mtp_layers`: the weight of the mean of their losses, which is added to the model's "
+       "own. Each is a mean over the tokens that are there (DeepSeek-V3: 0.3 in the first two "
+       "thirds of its tokens, then 0.1; Megatron-LM: `--mtp-loss-scaling-factor`)"},
       {"steps", &t.steps, at_least_one, plain, "", "optimizer steps; `--steps` overrides"},
       {"seed", &t.seed, by_reader(at_least_zero), plain, "", "initial values"},
       {"optimizer", choice("optimizer", optimizer_names(), t.optimizer), any, plain, "",
@@ -392,9 +392,9 @@ Keys training_keys(Training& t) {
       {"expert_skew", &t.expert_skew, amount, if_set, "0: equal use",
        "for predictions, instead of `expert_imbalance` (both: an error): tokens choose experts by "
        "Zipf's law. Of a layer's experts in the order of their popularity the r-th is chosen in "
-       "proportion to r to the power of -`expert_skew`; which these are is drawn from `seed`, for "
-       "each of 64 layers, and the fullest rank has what it has in their mean. So it is worse "
-       "where each rank has few experts. Of models with `expert_dropless`"},
+       "proportion to r to the power of -`expert_skew`. Which experts are popular is drawn from "
+       "`seed` for each of 64 layers; the fullest rank gets the mean over these. The fewer experts "
+       "a rank has, the more that is. Of models with `expert_dropless`"},
       {"measure_expert_load", &t.measure_expert_load, any, plain, "",
        "`train` counts how many tokens choose each expert and says, of every step, how many times "
        "the mean the rank of an expert group gets whose experts are chosen most, as a mean over "

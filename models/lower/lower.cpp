@@ -36,7 +36,8 @@ StageDraft begin_stage(const Graph& graph, const Plan& plan, const DeviceFacts& 
                    .offloads = {},
                    .slot_bytes = {},
                    .pools = {},
-                   .of_step = {}};
+                   .of_step = {},
+                   .first_count = {}};
   draft.program.stage = stage;
   draft.program.layout = parallelism.stage_layout();
   draft.program.micro_batches = plan.micro_batches();

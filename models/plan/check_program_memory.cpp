@@ -301,8 +301,9 @@ void StageMemoryCheck::check_counted_routers() const {
   if (program_.counted_routers == 0) return;
   const std::int64_t of_each = std::int64_t{8} * program_.counted_routers;
   const std::int64_t bytes = memory_.buffers[at(program_.choice_counts_buffer)].bytes;
-  place.demand(bytes % (of_each * settings_.degrees.expert) == 0,
-               "does not divide the choice_counts_buffer");
+  place.demand(bytes > 0 && bytes % (of_each * settings_.degrees.expert) == 0,
+               "choice_counts_buffer needs as many counts for each, and for each rank of an expert "
+               "group");
 }
 
 }  // namespace meshwright

@@ -38,12 +38,13 @@ void check_context_heads(const Parallelism& p, const ModelSizes& model) {
   if (std::ranges::count(choices, p.context_heads) > 0) return;
   if (choices.empty())
     refuse("parallelism/context_exchange",
-           fmt::format("'a2a+p2p' cuts {} context ranks into rings of two or more whose ranks are "
-                       "two or more, which share out {}; use 'p2p', 'all_gather' or 'all_to_all'",
-                       p.context, heads_of_rank(p, model)));
+           fmt::format("'a2a+p2p' needs two or more neighbours that share out {}, and two or more "
+                       "of them around each ring; {} context ranks allow none; use 'p2p', "
+                       "'all_gather' or 'all_to_all'",
+                       heads_of_rank(p, model), p.context));
   refuse("parallelism/context_heads",
-         fmt::format("{} of {} context ranks do not share out {}, and leave rings of two or more; "
-                     "use ",
+         fmt::format("{} neighbours do not cut {} context ranks into rings of two or more, or do "
+                     "not share out {}; use ",
                      p.context_heads, p.context, heads_of_rank(p, model)),
          choices);
 }

@@ -73,7 +73,7 @@ struct KindTimes {
 struct Work {
   std::vector<KindTimes> kinds;  // of blocks (profile.h); the first has the other units
   double fraction = 1;           // of the blocks: `repeated`
-  const std::vector<UnitTimes>& units() const { return kinds.front().repeated; }
+  const std::vector<UnitTimes>& units() const { return kinds.front().kept; }
   bool shares_layers = false;
   int layers = 1;
   double seconds = 0, compute = 0, context = 0, backward = 0;

@@ -222,7 +222,11 @@ Model all_alike(Model model, BlockKind kind) {
 }  // namespace
 
 BlockKinds kinds_of_blocks(const Model& model, const Training& training) {
-  BlockKinds found{{BlockKind{}}, {}};
+  // What is beside blocks is in the first kind: multi-token prediction, which is like the last one.
+  BlockKind first;
+  first.dense =
+      training.mtp_layers > 0 && model.experts > 0 && !model.has_experts(model.layers - 1);
+  BlockKinds found{{first}, {}};
   for (int block = 0; block < model.layers; ++block) {
     const BlockKind kind{training.is_in_bf16(block, model.layers),
                          model.experts > 0 && !model.has_experts(block)};

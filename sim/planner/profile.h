@@ -91,7 +91,7 @@ struct BlockKind {
   bool operator==(const BlockKind&) const = default;
 };
 
-// The kinds that a model has under a plan, the usual one first.
+// The kinds that a model has under a plan. The first has the units beside blocks.
 struct BlockKinds {
   std::vector<BlockKind> kinds;
   std::vector<std::size_t> of_block;

@@ -658,7 +658,7 @@ Plan to_plan(const Candidate& candidate, const Plan& base) {
   p.data = candidate.data;
   p.context = candidate.context;
   p.context_exchange = candidate.context_exchange;
-  if (candidate.context_heads > 1) p.context_heads = candidate.context_heads;
+  p.context_heads = candidate.context_heads > 1 ? candidate.context_heads : 0;
   p.expert = candidate.expert;
   p.shard = candidate.shard;
   p.virtual_stages = candidate.virtual_stages;

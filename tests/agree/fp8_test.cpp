@@ -113,11 +113,9 @@ TEST_CASE_ON_RANKS("fp8 trains alike under all degrees, and close to fp32", "[ag
     }
     plan.training.precision = Precision::fp8;
     const Trained got = train(model, plan, world);
-    const Trained again = all_are_tried() ? train(model, plan, world) : got;
     CHECK(largest_difference(got, expected.in_fp8) <= loss_bound * u);
-    CHECK(got.losses == again.losses);
+    if (all_are_tried()) CHECK(train(model, plan, world) == got);
     if (world.rank() != 0) return;
-    CHECK(got.hash == again.hash);
     CHECK(difference_of_updates(got, expected.in_fp8, expected.begin) <= update_bound * u);
   });
 }

@@ -332,6 +332,7 @@ TEST_CASE("popular experts have the shares of Zipf's law, and at most every toke
   near(zipf_shares(4, 2, 3), {0.5, 0.5 / 8 / rest, 0.5 / 27 / rest, 0.5 / 64 / rest});
   near(zipf_shares(3, 3, 2), {1.0 / 3, 1.0 / 3, 1.0 / 3});
   near(zipf_shares(2, 1, 1e6), {1, 0});
+  near(zipf_shares(4, 2, 1e6), {0.5, 0.5 / 3, 0.5 / 3, 0.5 / 3});  // no power is left of the others
 }
 
 TEST_CASE("the fullest part of experts has the more the fewer it has", "[models][experts]") {
@@ -344,6 +345,7 @@ TEST_CASE("the fullest part of experts has the more the fewer it has", "[models]
   CHECK(fullest_part(64, 8, 8, 0.5, 1) != fullest_part(64, 8, 8, 0.5, 2));
   CHECK(fullest_part(64, 8, 8, 0.5, 1) < fullest_part(64, 8, 32, 0.5, 1));
   CHECK(fullest_part(64, 8, 8, 0.5, 1) < fullest_part(64, 8, 8, 1, 1));
+  CHECK(fullest_part(64, 8, 8, 1000, 1) >= 1);
 }
 
 TEST_CASE("the fullest rank has the rows that a skew of choices gives it", "[models][experts]") {

@@ -113,6 +113,23 @@ TEST_CASE("the bounds know what waiting for the slowest rank costs") {
   CHECK(cut > 0);
 }
 
+TEST_CASE("the bounds hold with multi-token prediction, whose blocks repeat their work or not") {
+  const json model = {
+      {"family", "llama"}, {"hidden", 256}, {"layers", 4}, {"heads", 4}, {"vocab", 1000}};
+  json value = job_json(model, "p3.16xlarge", 1, 32);
+  value["training"]["mtp_layers"] = 1;
+  value["training"]["recompute"] = "auto";
+  value["training"]["recompute_fraction"] = "auto";
+  Planned planned(value, "p3.16xlarge", 1);
+  REQUIRE(planned.candidates.size() > 100);
+  int mixed = 0;
+  for (std::size_t i = 0; i < planned.candidates.size(); i += 17 * thinned) {
+    planned.check_bounds(planned.candidates[i]);
+    mixed += planned.candidates[i].recompute_fraction < 1;
+  }
+  CHECK(mixed > 0);
+}
+
 TEST_CASE("the bounds hold where the optimizer's states wait on the host") {
   json value = job_json(small_model(8, 4), "p3.16xlarge", 1, 32);
   value["training"]["precision"] = "fp16";

@@ -516,7 +516,7 @@ void read_levels(Settings& from, JobDraft& to, std::int64_t context) {
   constexpr std::string_view name = "hierarchical-context-parallel-sizes";
   const std::vector<std::int64_t> sizes = from.wholes(name);
   const bool is_pair = sizes.size() == 2 && std::min(sizes[0], sizes[1]) > 0;
-  if (!is_pair || sizes[0] > context || sizes[0] * sizes[1] != context)
+  if (!is_pair || context % sizes[0] != 0 || context / sizes[0] != sizes[1])
     from.fail(name,
               "'a2a+p2p' needs two sizes, of exchanges of heads and of rings, whose product "
               "is the " +
