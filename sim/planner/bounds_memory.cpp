@@ -181,14 +181,12 @@ double BoundMaker::any_partition_memory(const Candidate& candidate) {
                   differ ? (all_states + kept_by_blocks(candidate, false)) / turns : 0);
 }
 
-// Like the units of Work: kinds of blocks that are cut into stages of their own. Multi-token
-// prediction is a unit that stays with the head.
+// Like the units of Work: kinds of blocks that are cut into stages of their own.
 bool BoundMaker::knows_partition(const Candidate& candidate) const {
   const Parallelism& p = base_.parallelism;
   return candidate.pipeline > 1 && !model_.has_decoder() && !model_.shares_layers() &&
          model_.layers >= 3 && p.partitioner == Partitioner::chain && p.memory_weight == 0 &&
-         base_.training.mtp_layers == 0 && !base_.training.recompute_budget &&
-         base_.training.recompute_modules.empty() &&
+         !base_.training.recompute_budget && base_.training.recompute_modules.empty() &&
          (candidate.recompute == Recompute::none || candidate.recompute == Recompute::selective ||
           candidate.recompute == Recompute::full);
 }
@@ -199,13 +197,19 @@ const BoundMaker::Cut& BoundMaker::partition(const Candidate& candidate) {
   const int parts = candidate.pipeline * candidate.virtual_stages;
   return measured_->partitions.get({&of_units, parts}, [&] {
     std::vector<double> costs = of_units;
+    // Blocks of multi-token prediction stay with the head, the last unit, which is behind them.
+    for (int i = 0; i < base_.training.mtp_layers; ++i) {
+      const double ahead = costs.back();
+      costs.pop_back();
+      costs.back() += ahead;
+    }
     const double sum = std::accumulate(costs.begin(), costs.end(), 0.0);
     for (double& cost : costs) cost /= sum;  // as the partitioner does
     const std::vector<int> part = cut_chain(costs, parts);
     Cut begins;
     for (std::size_t unit = 0; unit < part.size(); ++unit)
       if (unit == 0 || part[unit] != part[unit - 1]) begins.push_back(unit);
-    begins.push_back(part.size());
+    begins.push_back(of_units.size());
     return begins;
   });
 }
