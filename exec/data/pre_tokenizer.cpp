@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "exec/data/charsmap.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -20,15 +19,7 @@ void replace_all(std::string& text, const std::string& what, const std::string& 
     text.replace(at, what.size(), with);
 }
 
-bool is_given(Fields& fields, const char* key) {
-  return fields.has(key) && !fields.raw(key).is_null();
-}
-
 std::string type_of(Fields& step) { return step.required<std::string>("type"); }
-
-// Text may become longer (a blank of one byte is often a sign of three), but steps that repeat it
-// must not make it endless.
-constexpr std::size_t longest_insert = 256, most_growth = 64, always_allowed = 1 << 16;  // bytes
 
 std::size_t bytes_of(const std::vector<std::string>& words) {
   std::size_t bytes = 0;
@@ -36,93 +27,14 @@ std::size_t bytes_of(const std::vector<std::string>& words) {
   return bytes;
 }
 
-// What a step puts into the text.
-std::string insert_of(Fields& step, const char* key) {
-  const auto text = step.required<std::string>(key);
-  if (text.size() > longest_insert)
-    step.fail(key, "is longer than " + std::to_string(longest_insert) + " bytes");
-  return text;
-}
-
-// {"String": "..."} or {"Regex": "..."}
-std::string expression_of(Fields& step) {
-  Fields pattern = step.object("pattern");
-  if (pattern.has("Regex")) return pattern.required<std::string>("Regex");
-  return Pattern::quoted(pattern.required<std::string>("String"));
-}
-
 }  // namespace
 
 PreTokenizer::PreTokenizer(Fields tokenizer) : where_(tokenizer.where()) {
-  if (is_given(tokenizer, "normalizer")) add_normalizer(tokenizer.object("normalizer"));
-  if (is_given(tokenizer, "pre_tokenizer")) add_step(tokenizer.object("pre_tokenizer"));
-}
-
-void PreTokenizer::add_normalizer(Fields step) {
-  const std::string type = type_of(step);
-  adds_blanks_ = true;
-  if (type == "Sequence") {
-    for (const Fields& part : step.objects("normalizers")) add_normalizer(part);
-  } else if (type == "Prepend") {
-    const std::string text = insert_of(step, "prepend");
-    steps_.push_back([text](Words words, Start start) {
-      if (start == Start::within) return words;
-      for (std::string& word : words) word.insert(0, text);
-      return words;
-    });
-  } else if (type == "Replace") {
-    replace(Pattern(expression_of(step), step.where() + ": " + step.pointer()),
-            insert_of(step, "content"));
-  } else if (type == "Precompiled") {
-    const CharacterMap map(step.required<std::string>("precompiled_charsmap"),
-                           step.where() + ": " + step.pointer() + "/precompiled_charsmap");
-    steps_.push_back([map](Words words, Start) {
-      for (std::string& word : words) word = map.normalized(word);
-      return words;
-    });
-  } else if (type == "BertNormalizer") {
-    add_bert_normalizer(step);
-  } else {
-    step.fail("type", "'" + type +
-                          "' is not supported; known: Sequence, Prepend, Replace, Precompiled and "
-                          "BertNormalizer");
-  }
-}
-
-void PreTokenizer::replace(Pattern pattern, std::string with) {
-  change(std::move(pattern), [with = std::move(with)](std::string_view) { return with; });
-}
-
-void PreTokenizer::change(Pattern pattern, std::function<std::string(std::string_view)> with) {
-  steps_.push_back([pattern = std::move(pattern), with = std::move(with)](Words words, Start) {
-    for (std::string& word : words) {
-      std::string replaced;
-      pattern.split(word, [&](std::string_view piece, bool matched) {
-        matched ? replaced += with(piece) : replaced += piece;
-      });
-      word = std::move(replaced);
-    }
-    return words;
-  });
-}
-
-// Of cased models. Control characters go, blanks become one kind, and Chinese characters are words.
-void PreTokenizer::add_bert_normalizer(Fields& step) {
-  const bool lowercase = step.optional<bool>("lowercase", true);
-  const bool strips = is_given(step, "strip_accents") && step.required<bool>("strip_accents");
-  if (lowercase || strips)
-    step.fail(lowercase ? "lowercase" : "strip_accents",
-              "is not supported; use the tokenizer of a cased model");
-  const auto pattern = [&](const char* expression) { return Pattern(expression, step.where()); };
-  if (step.optional<bool>("clean_text", true)) {
-    replace(pattern(R"((?![\t\n\r])[\p{C}\x{FFFD}])"), "");
-    replace(pattern(R"(\s)"), " ");
-  }
-  if (step.optional<bool>("handle_chinese_chars", true))
-    change(
-        pattern(R"([\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F})"
-                R"(\x{2B740}-\x{2B81F}\x{2B920}-\x{2CEAF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}])"),
-        [](std::string_view character) { return ' ' + std::string(character) + ' '; });
+  const auto given = [&](const char* key) {
+    return tokenizer.has(key) && !tokenizer.raw(key).is_null();
+  };
+  if (given("normalizer")) normalizer_ = Normalizer(tokenizer.object("normalizer"));
+  if (given("pre_tokenizer")) add_step(tokenizer.object("pre_tokenizer"));
 }
 
 void PreTokenizer::add_step(Fields step) {
@@ -142,13 +54,16 @@ void PreTokenizer::add_step(Fields step) {
     add_metaspace(step);
   } else if (type == "WhitespaceSplit") {
     cut(Pattern(R"(\s+)", step.where()), false, true);
+  } else if (type == "Whitespace") {
+    const std::string letters = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D})";
+    cut(Pattern("[" + letters + "]+|[^\\s" + letters + "]+", step.where()), true, false);
   } else if (type == "BertPreTokenizer") {
     cut(Pattern(R"(\s+)", step.where()), false, true);
     cut(Pattern(R"([!-/:-@\[-`{-~]|\p{P})", step.where()), true, true);
   } else {
     step.fail("type", "'" + type +
                           "' is not supported; known: Sequence, ByteLevel, Split, Digits, "
-                          "Metaspace, WhitespaceSplit and BertPreTokenizer");
+                          "Metaspace, WhitespaceSplit, Whitespace and BertPreTokenizer");
   }
 }
 
@@ -189,7 +104,7 @@ void PreTokenizer::add_split(Fields& step) {
 // Blanks become a visible sign, and every word begins with one (SentencePiece).
 void PreTokenizer::add_metaspace(Fields& step) {
   const std::string sign =
-      step.has("replacement") ? insert_of(step, "replacement") : "\xE2\x96\x81";
+      step.has("replacement") ? inserted_text(step, "replacement") : "\xE2\x96\x81";
   const bool prefix = step.optional<bool>("add_prefix_space", true);
   const std::string scheme =
       step.optional<std::string>("prepend_scheme", prefix ? "always" : "never");
@@ -213,12 +128,11 @@ void PreTokenizer::add_metaspace(Fields& step) {
 }
 
 PreTokenizer::Words PreTokenizer::words(std::string_view text, Start start) const {
-  Words words{std::string(text)};
+  Words words{normalizer_.normalized(std::string(text), start)};
+  if (words[0].empty()) return {};
   for (const Step& step : steps_) {
     words = step(std::move(words), start);
-    if (bytes_of(words) > most_growth * text.size() + always_allowed)
-      throw InputError(where_ + ": its normalizer and pre_tokenizer make more than " +
-                       std::to_string(most_growth) + " bytes of one; is a step repeated?");
+    check_growth(text.size(), bytes_of(words), where_);
   }
   return words;
 }

@@ -58,8 +58,9 @@ std::string refusal(const std::string& path) {
 }  // namespace
 
 TEST_CASE("tokens are those of Hugging Face's tokenizers", "[data]") {
-  for (const char* name : {"gpt2", "llama3", "llama2", "metaspace", "digits", "unigram",
-                           "unigram_bytes", "wordpiece"}) {
+  for (const char* name :
+       {"gpt2", "llama3", "llama2", "metaspace", "digits", "unigram", "unigram_bytes", "wordpiece",
+        "uncased", "composed", "plain_letters", "words"}) {
     Tokenizer tokenizer(golden_folder + name + ".json");
     const auto rows = nlohmann::json::parse(read_file(golden_folder + name + ".tokens.json"));
     CHECK(rows.size() > 20);
@@ -89,9 +90,9 @@ TEST_CASE("merging with a queue is merging the best pair again and again", "[dat
 
 TEST_CASE("a long text is cut where nothing changes", "[data]") {
   std::mt19937 random(3);
-  const std::vector<std::string> pieces = {"light", " the", "\n", " ",  "\r\n",  ".",
-                                           "\n\n",  "7",    "é",  "\t", "\u00a0"};
-  for (const char* name : {"gpt2", "llama3"}) {
+  const std::vector<std::string> pieces = {"light", " the", "\n", " ",      "\r\n", ".",     "\n\n",
+                                           "7",     "é",    "\t", "\u00a0", "e",    "\u0301"};
+  for (const char* name : {"gpt2", "llama3", "composed"}) {
     Tokenizer tokenizer(golden_folder + name + ".json");
     std::string text;
     while (text.size() < (5 << 19)) text += pieces[random() % pieces.size()];
@@ -137,17 +138,15 @@ TEST_CASE("what a tokenizer.json has and we have not is refused in words", "[dat
   };
   CHECK(with("/model/type", "Unigram") ==
         ": /model/type: 'Unigram' works on characters; ByteLevel is for BPE");
-  CHECK(with("/normalizer", {{"type", "NFC"}}) ==
-        ": /normalizer/type: 'NFC' is not supported; known: Sequence, Prepend, Replace, "
-        "Precompiled and BertNormalizer");
-  CHECK(with("/normalizer", {{"type", "BertNormalizer"}}) ==
-        ": /normalizer/lowercase: is not supported; use the tokenizer of a cased model");
+  CHECK(with("/normalizer", {{"type", "Nmt"}}) ==
+        ": /normalizer/type: 'Nmt' is not supported; known: Sequence, NFC, NFD, NFKC, NFKD, "
+        "Lowercase, StripAccents, Strip, Prepend, Replace, Precompiled and BertNormalizer");
   for (const char* none : {"", "AAAA", "BAAAAAAA", "!!!!"})
     CHECK(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", none}}) ==
           ": /normalizer/precompiled_charsmap: is no precompiled character map of SentencePiece, "
           "or is truncated");
-  CHECK(with("/pre_tokenizer", {{"type", "Whitespace"}})
-            .starts_with(": /pre_tokenizer/type: 'Whitespace' is not supported; known: "));
+  CHECK(with("/pre_tokenizer", {{"type", "UnicodeScripts"}})
+            .starts_with(": /pre_tokenizer/type: 'UnicodeScripts' is not supported; known: "));
   CHECK(with("/model/merges/0", "onepart") == ": /model/merges: element 0 is not a pair of tokens");
   CHECK(with("/model/merges/0", {"Ġ", "nowhere"}) ==
         ": /model/merges: 'nowhere' is not in the vocabulary");

@@ -1,6 +1,6 @@
 """Golden tokens of small tokenizers from an independent implementation: Hugging Face tokenizers.
 
-    python3 -m venv venv && venv/bin/pip install tokenizers sentencepiece
+    python3 -m venv venv && venv/bin/pip install tokenizers sentencepiece protobuf
     venv/bin/python tests/golden/make_tokenizer_golden.py [folder]
 
 (made with tokenizers 0.23 and sentencepiece 0.2). Trains byte-pair, unigram and WordPiece tokenizers on a few lines and writes
@@ -135,13 +135,60 @@ def wordpiece():
     return tokenizer
 
 
+def uncased():
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=40))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.train_from_iterator(TRAINING, trainers.WordPieceTrainer(
+        vocab_size=300, special_tokens=["[PAD]", "[UNK]", "[MASK]"], show_progress=False))
+    tokenizer.add_special_tokens([END])
+    return tokenizer
+
+
+def composed():
+    """As Qwen's: NFC before byte-level pairs."""
+    tokenizer = llama3()
+    tokenizer.normalizer = normalizers.NFC()
+    return tokenizer
+
+
+def plain_letters():
+    """As ALBERT's, without its character map."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Sequence([
+        normalizers.Strip(), normalizers.Replace("``", '"'), normalizers.NFKD(), normalizers.StripAccents(),
+        normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.train_from_iterator(TRAINING, trainers.UnigramTrainer(
+        vocab_size=160, special_tokens=["<unk>"], unk_token="<unk>", show_progress=False))
+    tokenizer.add_special_tokens([END])
+    return tokenizer
+
+
+def words():
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.NFD(), normalizers.Strip(left=False)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.train_from_iterator(TRAINING, trainers.BpeTrainer(
+        vocab_size=200, special_tokens=["<unk>"], show_progress=False))
+    tokenizer.add_special_tokens([END])
+    return tokenizer
+
+
+# Letters that change when they become small, lose their accents or are composed.
+LETTERS = ["AND God SAID, Café NAÏVE", "İstanbul ΟΔΥΣΣΕΥΣ STRASSE straße ǅ ﬁ ﷺ Å \u212B", "e\u0301 \u00e9 o\u0308\u0323 "
+           "\u1e0b\u0323 \u0344 \u0915\u093f\u0928\u093c \uac00\ub098 \u1100\u1161 ⃝\u20dd", "  LIGHT  ", "ПРИВЕТ Мир Йод ё",
+           "snake_case a\u200db 3x٣ –“quoted”…", "``And``"]
+
+
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1
                           else pathlib.Path(__file__).parent / "tokenizers")
     folder.mkdir(parents=True, exist_ok=True)
     made = {"gpt2": gpt2(), "llama3": llama3(), "llama2": sentencepiece(False),
             "metaspace": sentencepiece(True), "digits": digits(),
-            "unigram": unigram(False), "unigram_bytes": unigram(True), "wordpiece": wordpiece()}
+            "unigram": unigram(False), "unigram_bytes": unigram(True), "wordpiece": wordpiece(),
+            "uncased": uncased(), "composed": composed(), "plain_letters": plain_letters(), "words": words()}
     for name, tokenizer in made.items():
         # The trainer makes the 256 byte tokens special too; published files do not.
         made_file = json.loads(tokenizer.to_str())
@@ -150,8 +197,9 @@ def main():
         path = folder / f"{name}.json"
         path.write_text(json.dumps(made_file, ensure_ascii=False) + "\n")
         tokenizer = Tokenizer.from_file(str(path))
+        letters = LETTERS if name in ("uncased", "composed", "plain_letters", "words") else []
         rows = [{"text": text, "tokens": tokenizer.encode(text, add_special_tokens=False).ids}
-                for text in TEXTS + ["\n".join(TRAINING[:4])]]
+                for text in TEXTS + letters + ["\n".join(TRAINING[:4])]]
         (folder / f"{name}.tokens.json").write_text(json.dumps(rows, ensure_ascii=False) + "\n")
 
 
