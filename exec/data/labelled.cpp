@@ -62,12 +62,6 @@ void LabelledReader::add(LabelledFile& file, const std::string& line) {
   if (tokens.empty()) throw InputError("/text: has no token");
   check_in_vocabulary(tokens, text_.vocabulary);
   const std::int64_t count = std::ssize(tokens);
-  if (count < text_.length && !text_.pads)
-    throw InputError(fmt::format(
-        "its text has {} tokens for {} of sequence_length, and an encoder would attend to the "
-        "padding: that is not supported yet; use a shorter sequence_length, longer texts, or a "
-        "decoder",
-        count, text_.length));
   file.longest_ = std::max(file.longest_, count);
   if (count > text_.length) {
     ++file.cut_;

@@ -13,10 +13,10 @@ namespace meshwright {
 class Tokenizer;
 
 struct LabelledText {
-  std::string tokenizer;    // a tokenizer.json; empty: every byte is a token
-  std::int64_t length = 0;  // tokens of a row: longer texts are cut there
+  std::string tokenizer;  // a tokenizer.json; empty: every byte is a token
+  // Tokens of a row: longer texts are cut there, shorter ones padded with token 0.
+  std::int64_t length = 0;
   std::int64_t vocabulary = 0, classes = 0;
-  bool pads = false;  // shorter texts are padded with token 0; else they are refused
 };
 
 class LabelledFile {

@@ -118,8 +118,7 @@ void Loader::open_labelled() {
   LabelledReader reader({.tokenizer = options_.text.tokenizer,
                          .length = options_.sequence_length,
                          .vocabulary = options_.vocabulary,
-                         .classes = options_.classes,
-                         .pads = options_.label_of_last});
+                         .classes = options_.classes});
   for (const std::string& path : options_.files) {
     labelled_.push_back(reader.read(path));
     sequences_ += labelled_.back().size();
@@ -186,7 +185,6 @@ void Loader::tokens_ahead(const SequenceInputs& into) const {
 void Loader::fill_window(std::int64_t position) {
   if (options_.files.empty()) {
     synthetic(position);
-    text_tokens_ = options_.sequence_length;
   } else {
     const auto [file, in_file] = place_of(sequence_at(position));
     if (!pairs_.empty())
@@ -249,7 +247,7 @@ void Loader::read(std::int64_t position, const SequenceInputs& into) {
       copy(window_.end() - 1, window_.end(), into.targets);
       if (into.positions != nullptr)
         *into.positions = options_.label_of_last ? static_cast<std::int32_t>(text_tokens_ - 1) : 0;
-      return;
+      return hide_padding(into.documents);
     case Targets::pair:;  // above
   }
 }
@@ -306,6 +304,21 @@ void Loader::synthetic(std::int64_t position) {
       window_[at] = static_cast<std::int32_t>(bits[lane] * end >> 32);
     }
   }
+  text_tokens_ = options_.sequence_length;
+  if (options_.pixels > 0 || options_.classes == 0) return;
+  const auto length = static_cast<std::uint64_t>(options_.sequence_length);
+  const PhiloxCounter bits =
+      PhiloxStream(options_.seed, "lengths").block(static_cast<std::uint64_t>(position));
+  text_tokens_ = 1 + static_cast<std::int64_t>(bits[0] * length >> 32);
+  std::fill(window_.begin() + text_tokens_, window_.end() - 1, 0);
+}
+
+// A text is a document, and each token of its padding one of its own (PackedRow::pad).
+void Loader::hide_padding(std::int32_t* documents) const {
+  if (documents == nullptr) return;
+  std::fill_n(documents, text_tokens_, 0);
+  std::iota(documents + text_tokens_, documents + options_.sequence_length,
+            static_cast<std::int32_t>(text_tokens_));
 }
 
 // Fisher and Yates' shuffle with the numbers of (data seed, epoch).

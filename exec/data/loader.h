@@ -59,8 +59,8 @@ struct LoaderOptions {
   std::int32_t document_end = -1;
   double documents_per_row = 1;
   std::int64_t global_batch = 1;  // rows of a step, which are balanced
-  // Of labelled texts. Their class is said by the last token (decoders), or by the first of rows
-  // without padding (encoders).
+  // Of labelled texts. Their class is said by the last token (decoders), or by the first
+  // (encoders).
   std::int64_t classes = 0;
   bool label_of_last = false;
 };
@@ -125,6 +125,7 @@ class Loader {
   // A sequence's file, and which one it is there.
   std::pair<std::size_t, std::int64_t> place_of(std::int64_t sequence) const;
   void synthetic(std::int64_t position);
+  void hide_padding(std::int32_t* documents) const;
   void mask(std::int64_t position);
   void answer(std::int64_t position, std::int32_t* first_and_last) const;
   std::int64_t sequence_at(std::int64_t position);

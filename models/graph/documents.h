@@ -1,8 +1,9 @@
 // Packed sequences: a row of sequence_length tokens holds several documents, one behind the other.
 // Where they begin is data, not shape: an i32 tensor [rows] has of each token the place in its
-// sequence at which its document begins. Under a causal mask that is all there is to know: a query
-// at place i of a document that begins at b sees the keys at b to i, and stands at position i - b.
-// What fills a sequence up is a document of its own, without targets.
+// sequence at which its document begins. A query at place i of a document that begins at b stands
+// at position i - b. It sees the keys of its document: under a causal mask those at b to i, else
+// all whose documents begin at b too. What fills a sequence up is a document of its own, without
+// targets.
 #pragma once
 
 #include <cstddef>

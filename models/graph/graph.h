@@ -178,7 +178,8 @@ struct Graph {
   int tensor_degree = 1;
   int context_degree = 1;
   Held held = Held::whole;
-  int input_parts = 1;  // own batches: a rank reads this part of the micro-batch's sequences
+  // Own batches: a rank reads this part of the micro-batch's sequences, of `documents` all.
+  int input_parts = 1;
   Precision precision = Precision::fp32;
   CompilerLevel compiler = CompilerLevel::fused;
 

@@ -11,7 +11,7 @@
 namespace meshwright {
 
 Graph GraphBuilder::build() {
-  if (training_.packing) graph_.documents = input({rows_});
+  if (training_.packing || m_.hides_padding()) graph_.documents = input({rows_});
   int x = m_.reads_images() ? image_embeddings() : embeddings(graph_.tokens = input({rows_}));
   x = blocks(x);
   x = final_norm(x);
@@ -223,7 +223,7 @@ int GraphBuilder::positions(int x) {
   const std::int64_t length = std::int64_t{m_.positions} + m_.position_offset;
   const int table = parameter(path + ".weight", {length, m_.embedding_width()}, Initial::normal);
   TensorIds inputs{x, table};
-  tell_documents(inputs, a);
+  if (training_.packing) tell_documents(inputs, a);
   return apply(Op::add_position, path, inputs, a);
 }
 

@@ -176,6 +176,8 @@ struct Model {
   bool is_causal() const {
     return family != Family::bert && family != Family::vit && !has_decoder();
   }
+  // Texts are padded to rows, and tokens would see the padding behind them.
+  bool hides_padding() const { return classifies_text() && !is_causal(); }
   int embedding_width() const { return embedding > 0 ? embedding : hidden; }
   bool shares_layers() const;  // all blocks have the same parameters
   int window_of(int block) const {

@@ -52,7 +52,7 @@ void load_inputs(StageDraft& draft, BodyBuilder& body) {
     Instruction load;
     load.kind = InstructionKind::load_input;
     load.channel = channel;
-    if (graph.input_parts > 1) load.group = GroupKind::tensor;
+    if (graph.input_parts > 1 && tensor != graph.documents) load.group = GroupKind::tensor;
     load.outputs = {place};
     body.emit(std::move(load));
   }

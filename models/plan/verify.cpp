@@ -591,8 +591,6 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   const Training& t = plan.training;
   const Parallelism& p = plan.parallelism;
   const ScheduleInfo& schedule = schedule_info(p.schedule);
-  if (t.packing && p.tensor > 1 && p.tensor_batch_own)
-    not_yet("parallelism/tensor_batch", "'own' with training.packing");
   if (t.packing && p.exchanges_heads())
     not_yet("parallelism/context_exchange",
             fmt::format("'{}' with training.packing", context_exchange_word(p)));

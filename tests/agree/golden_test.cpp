@@ -104,7 +104,7 @@ Plan plan_of(const Golden& golden, const Model& model) {
   plan.training.global_batch = tokens[0];
   plan.training.sequence_length =
       model.reads_images() ? model.positions : static_cast<int>(tokens[1]);
-  plan.training.packing = golden.has("documents");
+  plan.training.packing = golden.has("documents") && !model.hides_padding();
   if (golden.has("positions"))
     plan.training.predicted_positions = static_cast<int>(golden.tensor("positions").shape[1]);
   return plan;

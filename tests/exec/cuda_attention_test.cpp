@@ -99,6 +99,12 @@ TEST_CASE("CUDA attention agrees inside documents", "[exec][cuda]") {
   Attributes a;
   a.documents = true;
   check_attention(attention_case(shapes, a), dtype);
+  AttentionShapes both_sides = shapes;
+  both_sides.causal = false;
+  check_attention(attention_case(both_sides, a), dtype);
+  a.attention = AttentionKernel::unfused;
+  check_attention(attention_case(both_sides, a), dtype);
+  a.attention = AttentionKernel::flash2;
   a.alibi = true;
   a.chunk = 45;
   a.dropout = 0.25;

@@ -34,6 +34,13 @@ TEST_CASE("scores of a rank's heads are masked, biased and dropped as the whole 
   const Shape all{batch * heads, length, length};
   const OpTensor scores = both.random({all}, 1);
   both.run(Op::mask_scores, a, {&scores}, {all});
+  const OpTensor documents = both.runner.random({{batch * length}, length, true}, 4);
+  for (const bool causal : {true, false}) {
+    Attributes packed = a;
+    packed.documents = true;
+    packed.causal = causal;
+    both.run(Op::mask_scores, packed, {&scores, &documents}, {all});
+  }
   both.run(Op::add_alibi, a, {&scores}, {all});
   const auto dropped = both.run(Op::drop_probabilities, a, {&scores}, {all});
   both.run(Op::drop_probabilities_grad, a, {&scores}, {all});

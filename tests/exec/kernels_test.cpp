@@ -161,7 +161,7 @@ TEST_CASE("a chunk hides the tokens of those before it", "[exec][backends]") {
   }
 }
 
-TEST_CASE("a document hides the tokens of those before it", "[exec][backends]") {
+TEST_CASE("a document hides the tokens of others", "[exec][backends]") {
   const auto backend = make_cpu_backend(1);
   Runner runner(*backend, Dtype::f64);
   Attributes a;
@@ -171,8 +171,9 @@ TEST_CASE("a document hides the tokens of those before it", "[exec][backends]") 
   a.scaled_scores = false;
   a.documents = true;
   a.attention = GENERATE(AttentionKernel::unfused, AttentionKernel::flash2);
-  a.chunk = GENERATE(0, 2);
-  a.window = GENERATE(0, 3);
+  a.causal = GENERATE(true, false);
+  a.chunk = a.causal ? GENERATE(0, 2) : 0;
+  a.window = a.causal ? GENERATE(0, 3) : 0;
   const std::vector<double> keys = {3, 1, 2, 0, 1, 2, 2, 0, 1, 3},
                             values_of = {10, 20, 40, 80, 160, 1, 2, 4, 8, 16},
                             begins = {0, 0, 2, 2, 2, 0, 1, 1, 1, 4};
@@ -185,10 +186,11 @@ TEST_CASE("a document hides the tokens of those before it", "[exec][backends]") 
   for (int row = 0; row < 10; ++row) {
     const int place = row % 5, begin = static_cast<int>(begins[static_cast<std::size_t>(row)]);
     double sum = 0, weighed = 0;
-    for (int key = begin; key <= place; ++key) {
+    for (int key = begin; key <= (a.causal ? place : 4); ++key) {
+      const auto i = static_cast<std::size_t>(row - place + key);
+      if (begins[i] != begin) continue;
       if (a.window > 0 && key <= place - a.window) continue;
       if (a.chunk > 0 && (key - begin) / a.chunk != (place - begin) / a.chunk) continue;
-      const auto i = static_cast<std::size_t>(row - place + key);
       sum += std::exp(keys[i]);
       weighed += std::exp(keys[i]) * values_of[i];
     }
@@ -284,6 +286,25 @@ TEST_CASE("masked scores are those of later keys", "[exec][backends]") {
   const OpTensor scores = tensor_of({2, 2, 2}, Dtype::f32, {1, 2, 3, 4, 5, 6, 7, 8});
   CHECK(values(runner.run(Op::mask_scores, a, {&scores}, {scores.type.shape})[0]) ==
         std::vector<double>{1, -9, 3, 4, 5, -9, 7, 8});
+}
+
+TEST_CASE("masked scores are those of other documents", "[exec][backends]") {
+  const auto backend = make_cpu_backend(2);
+  Runner runner(*backend, Dtype::f32);
+  Attributes a;
+  a.heads = 1;
+  a.factor = -9;
+  a.documents = true;
+  const OpTensor scores = tensor_of({2, 3, 3}, Dtype::f32, std::vector<double>(18, 1.0)),
+                 documents = tensor_of({6}, Dtype::i32, {0, 0, 2, 0, 1, 1});
+  const auto masked = [&] {
+    return values(runner.run(Op::mask_scores, a, {&scores, &documents}, {scores.type.shape})[0]);
+  };
+  CHECK(masked() == std::vector<double>{1, -9, -9, 1, 1, -9, -9, -9, 1,  //
+                                        1, -9, -9, -9, 1, -9, -9, 1, 1});
+  a.causal = false;
+  CHECK(masked() == std::vector<double>{1, 1, -9, 1, 1, -9, -9, -9, 1,  //
+                                        1, -9, -9, -9, 1, 1, -9, 1, 1});
 }
 
 TEST_CASE("the gradient of a loss may take the place of the logits", "[exec][backends]") {

@@ -44,8 +44,8 @@ Read read_text(Loader& loader, std::int64_t sequence) {
   return read;
 }
 
-std::string refusal(const std::vector<std::string>& files, bool label_of_last = true) {
-  return message_of([&] { Loader(of_texts(files, label_of_last)); });
+std::string refusal(const std::vector<std::string>& files) {
+  return message_of([&] { Loader(of_texts(files)); });
 }
 
 }  // namespace
@@ -68,15 +68,20 @@ TEST_CASE("of a text the last token says the class, padded or cut", "[exec][data
                                  ": 1 of 2 texts are longer than 6 tokens (sequence_length) and "
                                  "are cut there (the longest has 8)"});
 
-  Loader first(of_texts({two}, false));
-  CHECK(read_text(first, 0) == Read{"so, so", 1, 0});
+  Loader first(of_texts({one}, false));
+  CHECK(read_text(first, 0) == Read{"good..", 2, 0});
+  std::vector<std::int32_t> documents(6, -1);
+  first.read(0, {.documents = documents.data()});
+  CHECK(documents == std::vector<std::int32_t>{0, 0, 0, 0, 4, 5});  // padding is hidden
+  first.read(1, {.documents = documents.data()});
+  CHECK(documents == std::vector<std::int32_t>(6, 0));
 }
 
 TEST_CASE("labelled texts that cannot be learned", "[exec][data]") {
   const TestFolder folder;
-  const auto wrong = [&](const std::string& line, bool label_of_last = true) {
+  const auto wrong = [&](const std::string& line) {
     const std::string path = folder.file("bad", "{\"text\": \"enough\", \"label\": 0}\n" + line);
-    const std::string message = refusal({path}, label_of_last);
+    const std::string message = refusal({path});
     REQUIRE(message.starts_with(path + ":2: "));
     return message.substr(path.size() + 4);
   };
@@ -88,23 +93,22 @@ TEST_CASE("labelled texts that cannot be learned", "[exec][data]") {
   for (const char* label : {"3", "-1", "1.5", "\"1\"", "null", "99999999999"})
     CHECK(wrong(std::string("{\"text\": \"a\", \"label\": ") + label + "}") ==
           std::string("/label: ") + label + " is not one of the model's 3 classes; use 0 to 2");
-  CHECK(wrong("{\"text\": \"short\", \"label\": 1}", false) ==
-        "its text has 5 tokens for 6 of sequence_length, and an encoder would attend to the "
-        "padding: that is not supported yet; use a shorter sequence_length, longer texts, or a "
-        "decoder");
   const std::string blank = folder.file("blank", "\n\n");
   CHECK(refusal({blank}) == blank + ": has no line with a text and its label");
 }
 
 TEST_CASE("random texts have classes of the model's", "[exec][data]") {
   Loader loader(of_texts({}));
-  std::set<int> labels, tokens;
+  std::set<int> labels, tokens, lengths;
   for (int k = 0; k < 64; ++k) {
     const Read read = read_text(loader, k);
     labels.insert(read.label);
     for (const char token : read.text) tokens.insert(token);
-    CHECK(read.position == 5);
+    lengths.insert(read.position + 1);
+    CHECK(read.text.substr(static_cast<std::size_t>(read.position) + 1) ==
+          std::string(static_cast<std::size_t>(5 - read.position), '.'));
   }
   CHECK(labels == std::set{0, 1, 2});
+  CHECK(lengths == std::set{1, 2, 3, 4, 5, 6});
   CHECK(tokens.size() > 100);
 }

@@ -270,7 +270,9 @@ void add_attention_cases(std::vector<Case>& cases, int batch, int length, int he
     a.alibi = true;
     cases.push_back(attention_case(a));
     a.chunk = 0;
-    a.alibi = false;
+    a.alibi = a.causal = false;
+    cases.push_back(attention_case(a));
+    a.causal = true;
   }
   a.documents = false;
   a.dropout = 0.25;

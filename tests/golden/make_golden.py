@@ -15,6 +15,7 @@ Tensors: `tokens` [b,s] (of images the pixels), `targets` [b,s] (or [b,p] masked
 targets, and the experts' balancing loss), `weight/<name>` and `gradient/<name>` of every parameter. Token ids, targets and positions
 are whole numbers stored as floats.
 
+Of padded texts of encoders `documents` [b,s] hides the padding: 0 in the text, its own place in each token behind it.
 Of rows that hold several documents, tests/golden/packed/<name>/ beside it: `documents` [b,s] has where each token's begins;
 positions begin again there, and a mask of four dimensions hides the others.
 
@@ -475,18 +476,22 @@ def run_images(model, generator):
 
 
 def run_classes(model, tokens, generator):
-    """As `run`, for classes of texts. Where the model knows padding, that of the second row."""
+    """As `run`, for classes of texts; the second row is padded. Encoders are told of it by a mask."""
     config, first = model.config, model.config.model_type not in ("gpt2", "llama")
     tokens = tokens.clone()
     positions = torch.full((BATCH, 1), 0 if first else SEQUENCE - 1)
+    there = SEQUENCE - PREDICTED
+    tokens[1, there:] = config.pad_token_id
     if not first:
-        tokens[1, SEQUENCE - PREDICTED:] = config.pad_token_id
         positions[1] -= PREDICTED
     labels = torch.randint(0, config.num_labels, (BATCH,), generator=generator)
-    logits = model(input_ids=tokens).logits
+    mask, documents = torch.ones_like(tokens), torch.zeros_like(tokens)
+    mask[1, there:] = 0
+    documents[1, there:] = torch.arange(there, SEQUENCE)
+    logits = model(input_ids=tokens, attention_mask=mask).logits if first else model(input_ids=tokens).logits
     loss = torch.nn.functional.cross_entropy(logits, labels)
     return {"tokens": tokens, "targets": labels.reshape(BATCH, 1), "positions": positions,
-            "logits": logits, "loss": loss}, loss
+            "logits": logits, "loss": loss} | ({"documents": documents} if first else {}), loss
 
 
 def run(class_name, model, generator):

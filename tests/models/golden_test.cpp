@@ -34,6 +34,7 @@ class Interpreter {
     load(graph.tokens, golden.tensor("tokens"));
     load(graph.targets, golden.tensor("targets"));
     if (graph.positions >= 0) load(graph.positions, golden.tensor("positions"));
+    if (graph.documents >= 0) load(graph.documents, golden.tensor("documents"));
     if (graph.decoder_tokens >= 0) load(graph.decoder_tokens, golden.tensor("decoder_tokens"));
     for (const Parameter& p : graph.parameters) load(p.tensor, golden_of(golden, "weight/", p));
   }
@@ -473,6 +474,8 @@ class Interpreter {
         if (a.chunk > 0) first = r - (r - begin) % at(a.chunk);
         double sum = a.sinks ? std::exp(in(node, 3).values[h]) : 0;
         for (std::size_t k = first; k <= last; ++k) {
+          if (a.documents && value(graph_.documents).values[k] != value(graph_.documents).values[r])
+            continue;
           double score = 0;
           for (std::size_t i = 0; i < width; ++i)
             score += vector_of(node, 0, r, h)[i] * vector_of(node, 1, k, kv)[i];

@@ -167,8 +167,10 @@ void mask_scores(const KernelCall& k) {
   const T* x = k.in<T>(0);
   T* y = k.out<T>(0);
   for_each_row(k, k.in_shape(0)[0] * s, keys, [=, &a](std::int64_t r) {
-    const std::int64_t end = std::min(r % s + 1, keys);
-    const std::int64_t text = documents == nullptr ? 0 : documents[r / (s * a.heads) * s + r % s];
+    const std::int32_t* own = documents == nullptr ? nullptr : documents + r / (s * a.heads) * s;
+    const std::int64_t text = own == nullptr ? 0 : own[r % s];
+    const std::int64_t end =
+        a.causal ? std::min(r % s + 1, keys) : std::upper_bound(own, own + s, text) - own;
     const std::int64_t begin = text + first_seen(a, r % s - text);
     std::fill(y + r * keys, y + r * keys + begin, masked);
     std::copy(x + r * keys + begin, x + r * keys + end, y + r * keys + begin);

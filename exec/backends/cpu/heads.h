@@ -152,7 +152,7 @@ struct HeadInput {
         for (std::int64_t j = 0; j < t.columns; ++j)
           scores[i * scores_row + j] += slope * static_cast<T>(t.j0 + j - t.i0 - i - t.ahead());
     }
-    if (a.window > 0 || a.chunk > 0 || documents != nullptr) hide_before(t, scores, scores_row);
+    if (a.window > 0 || a.chunk > 0 || documents != nullptr) hide(t, scores, scores_row);
   }
 
   // Of the queries from row i0 on, the first column of a tile that a whole sequence's have to see.
@@ -178,14 +178,20 @@ struct HeadInput {
     }
   }
 
-  // A finite score, so that a row of a tile may have nothing else: what follows outweighs it.
-  void hide_before(const Tile& t, T* scores, std::int64_t scores_row) const {
+  // Keys before those that a query sees; and, where no causal mask does it, those of later
+  // documents. A finite score, so that a row of a tile may have nothing else: what follows
+  // outweighs it.
+  void hide(const Tile& t, T* scores, std::int64_t scores_row) const {
     constexpr T hidden = T(-1e30);
     for (std::int64_t i = 0; i < t.rows; ++i) {
       const std::int64_t place = t.i0 + i + t.query_shift, to_column = t.key_shift + t.j0;
       const std::int64_t begin = documents == nullptr ? 0 : documents[t.i0 + i];
       const std::int64_t first = begin + first_seen(a, place - begin) - to_column;
       std::fill_n(scores + i * scores_row, std::clamp<std::int64_t>(first, 0, t.columns), hidden);
+      if (a.causal || documents == nullptr) continue;
+      const std::int32_t* const keys = documents + t.j0;
+      const std::int64_t end = std::upper_bound(keys, keys + t.columns, begin) - keys;
+      std::fill(scores + i * scores_row + end, scores + i * scores_row + t.columns, hidden);
     }
   }
 };

@@ -118,7 +118,7 @@ class EagerWriter {
     }
     if (a.alibi) scores = add(Op::add_alibi, node, {scores});
     if (a.relative_buckets > 0) scores = add(Op::add_relative_bias, node, {scores, node.inputs[3]});
-    if (a.causal) {
+    if (a.causal || a.documents) {
       TensorIds masked{scores};
       if (a.documents) masked.push_back(node.inputs[node.inputs.size() - 1]);
       scores = add(Op::mask_scores, node, masked, masked_score());

@@ -49,7 +49,7 @@ void Splitter::copy_everything_but_nodes(Held held) {
     TensorType type = tensor.type;
     if (tensor.role == Role::input) {
       MESHWRIGHT_CHECK(type.shape[0] % out_.input_parts == 0, "verify(plan) checked the shares");
-      type.shape[0] /= out_.input_parts;
+      if (static_cast<int>(i) != whole_.documents) type.shape[0] /= out_.input_parts;
       id_[i] = out_.add_tensor(type, Role::input);
     }
     if (tensor.role == Role::parameter) id_[i] = add_cut(tensor.parameter);
@@ -102,7 +102,7 @@ void Splitter::add_like(const Node& node, TensorIds inputs, const Attributes& at
 }
 
 int Splitter::whole_input(const Node& at, int tensor) {
-  if (!own_batch_) return local(tensor);
+  if (!own_batch_ || tensor == whole_.documents) return local(tensor);
   int& cached = whole_input_[static_cast<std::size_t>(tensor)];
   if (cached < 0) cached = communicate(Op::sequence_gather, at, local(tensor));
   return cached;

@@ -67,8 +67,9 @@ class Score {
     constexpr float hidden = -1e30f;
     if (window_ > 0 && distance <= -window_) return hidden;
     if (documents_ != nullptr) {
+      const bool later = !shape_.causal && documents_[min(place + distance, last_)] > place;
       place -= documents_[min(place, last_)];
-      if (distance < -place) return hidden;
+      if (later || distance < -place) return hidden;
     }
     return chunk_ > 0 && distance < -(place % chunk_) ? hidden : score;
   }

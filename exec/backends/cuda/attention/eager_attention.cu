@@ -124,29 +124,34 @@ struct MaskScores {
   ScoreRows rows;
   float masked;
   int window, chunk;
+  bool causal;
   const int* documents;  // null: a sequence is one
   struct Seen {
-    int first, query;
+    int first, last;
   };
   __device__ Seen of_row(long long row) const {
     const int query = rows.query(row);
-    const int begin =
-        documents == nullptr ? 0 : documents[rows.sequence(row) * rows.length + query];
+    const int* const own =
+        documents == nullptr ? nullptr : documents + rows.sequence(row) * rows.length;
+    const int begin = own == nullptr ? 0 : own[query];
     int first = window > 0 ? max(begin, query - window + 1) : begin;
     if (chunk > 0) first = max(first, begin + (query - begin) / chunk * chunk);
-    return {first, query};
+    int last = query;
+    while (!causal && last + 1 < rows.length && own[last + 1] == begin) ++last;
+    return {first, last};
   }
   template <int n>
   __device__ void apply(const Seen& seen, int key, float (&x)[n]) const {
 #pragma unroll
     for (int j = 0; j < n; ++j)
-      if (key + j > seen.query || key + j < seen.first) x[j] = masked;
+      if (key + j > seen.last || key + j < seen.first) x[j] = masked;
   }
 };
 
 void mask_scores(const KernelCall& k) {
-  const MaskScores f{ScoreRows(k), static_cast<float>(k.attributes().factor), k.attributes().window,
-                     k.attributes().chunk, k.documents()};
+  const MaskScores f{ScoreRows(k),          static_cast<float>(k.attributes().factor),
+                     k.attributes().window, k.attributes().chunk,
+                     k.attributes().causal, k.documents()};
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) { map_rows(k, f, k.in<T>(0)); });
 }
 
