@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "exec/checkpoint/scaled_weights.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
 
@@ -154,15 +155,36 @@ void Safetensors::open(const std::string& path) {
   sources_.push_back({std::move(file), begin});
 }
 
+// Few bits and their scales become one tensor.
+void Safetensors::join_scales() {
+  for (const std::string& name : names()) {
+    const std::string scales = name + "_scale_inv";
+    if (name.ends_with("_blocks"))
+      join_mxfp4(name);
+    else if (auto found = places_.extract(scales); !found.empty())
+      scales_[name] = found.mapped();
+  }
+}
+
+void Safetensors::join_mxfp4(const std::string& blocks) {
+  const std::string name = blocks.substr(0, blocks.rfind('_')), scales = name + "_scales";
+  const std::vector<std::int64_t> shape = places_.at(blocks).tensor.shape;
+  if (!places_.contains(scales) || places_.contains(name) || shape.size() != 4 || shape[3] != 16 ||
+      places_.at(scales).tensor.shape != std::vector(shape.begin(), shape.end() - 1) ||
+      places_.at(scales).tensor.dtype != "U8" || places_.at(blocks).tensor.dtype != "U8")
+    return;
+  scales_[name] = places_.extract(scales).mapped();
+  Place& joined = places_[name] = places_.extract(blocks).mapped();
+  joined.tensor.dtype = "MXFP4";
+  joined.tensor.shape = {shape[0], 32 * shape[2], shape[1]};
+}
+
 Safetensors::Safetensors(const std::string& path) {
   namespace fs = std::filesystem;
-  if (!fs::is_directory(path)) {
-    open(path);
-    return;
-  }
   const std::string single = path + "/model.safetensors", index = single + ".index.json";
-  if (fs::exists(single)) {
-    open(single);
+  if (!fs::is_directory(path) || fs::exists(single)) {
+    open(fs::is_directory(path) ? single : path);
+    join_scales();
     return;
   }
   if (!fs::exists(index))
@@ -177,6 +199,7 @@ Safetensors::Safetensors(const std::string& path) {
     files.insert(file);
   }
   for (const std::string& file : files) open(path + "/" + file);
+  join_scales();
 }
 
 std::string Safetensors::find(const std::string& name) const {
@@ -204,15 +227,41 @@ std::vector<float> Safetensors::read(const std::string& stored_name, const Shape
     throw InputError(fmt::format("{}: {} is {}, the job's model has it as {}", source.file.path(),
                                  stored_name, nlohmann::json(place.tensor.shape).dump(),
                                  nlohmann::json(wanted).dump()));
+  if (const auto scales = scales_.find(stored_name); scales != scales_.end())
+    return read_scaled(stored_name, place, scales->second);
   if (type == nullptr || type->value == nullptr)
-    throw InputError(fmt::format("{}: {} is of type {}; known: F32, F16, BF16 and F64",
-                                 source.file.path(), stored_name, place.tensor.dtype));
-  const std::string bytes = source.file.read(source.data_begin + place.tensor.begin,
-                                             place.tensor.end - place.tensor.begin);
+    throw InputError(fmt::format(
+        "{}: {} is of type {}; known: F32, F16, BF16 and F64, F8_E4M3 with scales beside it "
+        "(..._scale_inv), and MXFP4 (..._blocks and ..._scales)",
+        source.file.path(), stored_name, place.tensor.dtype));
+  const std::string bytes = bytes_of(place);
   const auto each = static_cast<std::size_t>(type->bytes);
   std::vector<float> values(bytes.size() / each);  // the header's check: as many as the shape says
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = type->value(bytes.data() + i * each);
   return values;
+}
+
+std::string Safetensors::bytes_of(const Place& place) const {
+  const Source& source = sources_[place.source];
+  return source.file.read(source.data_begin + place.tensor.begin,
+                          place.tensor.end - place.tensor.begin);
+}
+
+std::vector<float> Safetensors::read_scaled(const std::string& name, const Place& place,
+                                            const Place& scales) const {
+  const std::vector<std::int64_t>& shape = place.tensor.shape;
+  if (place.tensor.dtype == "MXFP4")
+    return from_mxfp4(bytes_of(place), bytes_of(scales), shape[0], shape[2], shape[1] / 32);
+  std::vector<std::int64_t> blocks;
+  for (const std::int64_t size : shape) blocks.push_back((size + fp8_block - 1) / fp8_block);
+  if (place.tensor.dtype != "F8_E4M3" || shape.size() != 2 || scales.tensor.dtype != "F32" ||
+      scales.tensor.shape != blocks)
+    throw InputError(fmt::format(
+        "{}: {} is {} of {} with scales {} of {}; known: matrices in F8_E4M3 with a scale in F32 "
+        "for each {} x {} of their elements",
+        sources_[place.source].file.path(), name, nlohmann::json(shape).dump(), place.tensor.dtype,
+        nlohmann::json(scales.tensor.shape).dump(), scales.tensor.dtype, fp8_block, fp8_block));
+  return from_fp8_blocks(bytes_of(place), bytes_of(scales), shape[0], shape[1]);
 }
 
 std::vector<std::string> Safetensors::names() const {

@@ -33,7 +33,8 @@ class Safetensors {
   // As published; also without the first part of the name ("transformer."), and in the older
   // spellings of some. Empty: not there.
   std::string find(const std::string& name) const;
-  // fp32, from F32, F16, BF16 or F64; a wrong shape is an InputError.
+  // fp32, from F32, F16, BF16 or F64, or from few bits with scales beside them (scaled_weights.h),
+  // which have the name of what they stand for. A wrong shape is an InputError.
   std::vector<float> read(const std::string& stored_name, const Shape& shape) const;
   std::vector<std::string> names() const;
 
@@ -47,9 +48,15 @@ class Safetensors {
     StoredTensor tensor;
   };
   void open(const std::string& path);
+  void join_scales();
+  void join_mxfp4(const std::string& blocks);
+  std::string bytes_of(const Place& place) const;
+  std::vector<float> read_scaled(const std::string& name, const Place& place,
+                                 const Place& scales) const;
 
   std::vector<Source> sources_;
   std::map<std::string, Place> places_;
+  std::map<std::string, Place> scales_;  // by the name of what they scale
 };
 
 // Everything before the data of a file that holds these fp32 tensors one after another, by name.

@@ -7,6 +7,7 @@
 
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/huggingface.h"
+#include "exec/core/eight_bits.h"
 #include "models/core/error.h"
 #include "models/graph/experts.h"
 #include "models/importers/huggingface_config.h"
@@ -250,6 +251,48 @@ TEST_CASE("types, older names and several files", "[safetensors]") {
   CHECK(message_of([&] {
           Safetensors other(folder.path());
         }).find("/weight_map/w: is not the name of a file") != std::string::npos);
+}
+
+TEST_CASE("experts in MXFP4 are what transformers makes of them", "[safetensors]") {
+  const Safetensors stored(golden_root + "safetensors/mxfp4.safetensors");
+  CHECK(stored.names() == std::vector<std::string>{"experts.gate_up_proj", "wide"});
+  const Shape shape{2, 96, 6};
+  CHECK(stored.read("experts.gate_up_proj", shape) == stored.read("wide", shape));
+  CHECK(message_of([&] {
+          stored.read("experts.gate_up_proj", Shape{2, 6, 96});
+        }).ends_with("experts.gate_up_proj is [2,96,6], the job's model has it as [2,6,96]"));
+}
+
+TEST_CASE("FP8 matrices have a scale for each block of 128 x 128", "[safetensors]") {
+  const TestFolder folder;
+  constexpr std::int64_t rows = 130, columns = 300;
+  const float scale[] = {1, 0.5F, 3, -2, 0.125F, 7};
+  std::string numbers;
+  std::vector<float> expected;
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t column = 0; column < columns; ++column) {
+      const auto bits = static_cast<std::uint8_t>((7 * row + column) % 127);
+      numbers += static_cast<char>(bits);
+      expected.push_back(reference_value(bits, Dtype::e4m3) * scale[row / 128 * 3 + column / 128]);
+    }
+  const std::string scales(reinterpret_cast<const char*>(scale), sizeof scale);
+  const auto file = [&](const std::string& shape_of_scales) {
+    return folder.file(
+        "fp8.safetensors",
+        file_of(R"({"m.weight":{"dtype":"F8_E4M3","shape":[130,300],"data_offsets":[0,39000]},)"
+                R"("m.weight_scale_inv":{"dtype":"F32","shape":)" +
+                    shape_of_scales + R"(,"data_offsets":[39000,39024]}})",
+                numbers + scales));
+  };
+  const Safetensors stored(file("[2,3]"));
+  CHECK(stored.names() == std::vector<std::string>{"m.weight"});
+  CHECK(stored.read("m.weight", Shape{rows, columns}) == expected);
+  const Safetensors otherwise(file("[3,2]"));
+  CHECK(message_of([&] {
+          otherwise.read("m.weight", Shape{rows, columns});
+        })
+            .ends_with("m.weight is [130,300] of F8_E4M3 with scales [3,2] of F32; known: matrices "
+                       "in F8_E4M3 with a scale in F32 for each 128 x 128 of their elements"));
 }
 
 TEST_CASE("hostile safetensors headers are refused with their place", "[safetensors]") {

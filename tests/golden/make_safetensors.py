@@ -4,13 +4,16 @@
     venv/bin/python tests/golden/make_safetensors.py [folder]
 
 (made with torch 2.15 and transformers 5.23). Writes tests/golden/safetensors/<name>/ with the same
-weights as tests/golden/transformers/<name>/; <name>-mtp those of tests/golden/mtp/<name>-1/.
+weights as tests/golden/transformers/<name>/; <name>-mtp those of tests/golden/mtp/<name>-1/. And
+mxfp4.safetensors: random experts as gpt-oss is published, and in fp32 what transformers makes of them.
 """
 
 import pathlib
 import sys
 
 import torch
+from safetensors.torch import save_file
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 import make_golden
 
@@ -35,6 +38,11 @@ def main():
                                   lambda model: make_golden.add_blocks_ahead(model, depths))
     made.float().save_pretrained(root / f"{name}-mtp")
     (root / f"{name}-mtp" / "generation_config.json").unlink(missing_ok=True)
+    generator = torch.Generator().manual_seed(6000)
+    blocks = torch.randint(0, 256, (2, 6, 3, 16), generator=generator, dtype=torch.uint8)
+    scales = torch.randint(100, 150, (2, 6, 3), generator=generator, dtype=torch.uint8)
+    save_file({"experts.gate_up_proj_blocks": blocks, "experts.gate_up_proj_scales": scales,
+               "wide": convert_moe_packed_tensors(blocks, scales).float()}, root / "mxfp4.safetensors")
 
 
 if __name__ == "__main__":
