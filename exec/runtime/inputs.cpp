@@ -65,7 +65,8 @@ void Inputs::load(int task, int instruction, std::int64_t first_sequence, Loader
 }
 
 // The ranks of a tensor group read a share of the sequences each, those of a context group a share
-// of each sequence.
+// of each sequence. Neighbours that exchange heads read the same of documents: the share of all of
+// them, which is that of as few larger ranks.
 void Inputs::read(const Instruction& instruction, std::int64_t first_sequence, Loader& loader,
                   std::int32_t* to) {
   const bool shared_out = instruction.group == GroupKind::tensor;
@@ -73,14 +74,16 @@ void Inputs::read(const Instruction& instruction, std::int64_t first_sequence, L
       shared_out ? share_.micro_batch / share_.tensor_size : share_.micro_batch;
   const std::int64_t first = first_sequence + (shared_out ? share_.tensor_rank * own : 0);
   const std::int64_t width = instruction.outputs[0].type.shape.elements() / own;
-  const int context = share_.context_size;
+  const auto parts = static_cast<int>(std::ssize(sequence_) / width);
+  const int context = share_.context_size == 1 ? 1 : parts;
+  const int rank = share_.context_rank / (share_.context_size / context);
   for (std::int64_t i = 0; i < own; ++i, to += width) {
     std::int32_t* whole = context == 1 ? to : sequence_.data();
     SequenceInputs into;
     *channel(into, instruction.channel) = whole;
     loader.read(first + i, into);
     for (int half = 0; half < 2 && context > 1; ++half)
-      std::copy_n(whole + context_half_begin(context, share_.context_rank, width, half), width / 2,
+      std::copy_n(whole + context_half_begin(context, rank, width, half), width / 2,
                   to + half * (width / 2));
   }
 }

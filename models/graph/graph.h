@@ -169,7 +169,9 @@ struct Graph {
   int positions = -1;       // i32 [b,predicted] (mlm), or [b,1] (label)
   int decoder_tokens = -1;  // i32 [rows]: what a decoder reads (seq2seq)
   int documents = -1;       // i32 [rows]: where each token's document begins (documents.h)
-  int loss = -1;            // f32 [targets]
+  // The same of all tokens of which attention has some heads here: where heads are exchanged.
+  int exchanged_documents = -1;
+  int loss = -1;                  // f32 [targets]
   std::vector<TokenAhead> ahead;  // of depth 1, 2, ...
   std::int64_t vocabulary = 0;    // unpadded
 

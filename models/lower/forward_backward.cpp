@@ -25,23 +25,27 @@ bool reads(const StageDraft& draft, int virtual_stage, int tensor) {
   });
 }
 
-// By their channels.
-std::vector<int> inputs_of(const Graph& graph) {
-  std::vector<int> inputs = {graph.tokens, graph.targets, graph.positions, graph.decoder_tokens,
-                             graph.documents};
+struct Input {
+  int channel, tensor;
+};
+
+std::vector<Input> inputs_of(const Graph& graph) {
+  constexpr int documents = 4;
+  std::vector<Input> inputs;
+  for (int tensor :
+       {graph.tokens, graph.targets, graph.positions, graph.decoder_tokens, graph.documents})
+    inputs.push_back({static_cast<int>(inputs.size()), tensor});
   MESHWRIGHT_CHECK(std::ssize(inputs) == first_channel_ahead, "every channel is listed");
-  for (const TokenAhead& each : graph.ahead) {
-    inputs.push_back(each.tokens);
-    inputs.push_back(each.targets);
-  }
+  for (const TokenAhead& each : graph.ahead)
+    for (int tensor : {each.tokens, each.targets})
+      inputs.push_back({static_cast<int>(inputs.size()), tensor});
+  inputs.push_back({documents, graph.exchanged_documents});
   return inputs;
 }
 
 void load_inputs(StageDraft& draft, BodyBuilder& body) {
   const Graph& graph = draft.graph;
-  const std::vector<int> inputs = inputs_of(graph);
-  for (int channel = 0; channel < static_cast<int>(inputs.size()); ++channel) {
-    const int tensor = inputs[at(channel)];
+  for (const auto [channel, tensor] : inputs_of(graph)) {
     const int virtual_stage = draft.virtual_stage(body.chunk());
     if (tensor < 0 || !reads(draft, virtual_stage, tensor)) continue;
     const TensorType& type = graph.tensor(tensor).type;
@@ -52,7 +56,8 @@ void load_inputs(StageDraft& draft, BodyBuilder& body) {
     Instruction load;
     load.kind = InstructionKind::load_input;
     load.channel = channel;
-    if (graph.input_parts > 1 && tensor != graph.documents) load.group = GroupKind::tensor;
+    const bool is_documents = tensor == graph.documents || tensor == graph.exchanged_documents;
+    if (graph.input_parts > 1 && !is_documents) load.group = GroupKind::tensor;
     load.outputs = {place};
     body.emit(std::move(load));
   }

@@ -591,9 +591,6 @@ void check_supported(const Plan& plan, const ModelSizes& model) {
   const Training& t = plan.training;
   const Parallelism& p = plan.parallelism;
   const ScheduleInfo& schedule = schedule_info(p.schedule);
-  if (t.packing && p.exchanges_heads())
-    not_yet("parallelism/context_exchange",
-            fmt::format("'{}' with training.packing", context_exchange_word(p)));
   if (t.lora && quantizes(t.precision))
     not_yet("training/lora", fmt::format("adapters in precision {}", name_of(t.precision)));
   if (p.offloads_activations() && schedule.splits_backwards)

@@ -162,8 +162,6 @@ class Enumerator {
     if (!tensor_divides(shape.tensor))
       return reject("tensor does not divide heads, hidden and ffn");
     const Parallelism p = to_plan(shape, base_).parallelism;
-    if (p.exchanges_heads() && base_.training.packing)
-      return reject("heads of packed rows are not exchanged");
     if (p.has_two_exchanges() &&
         std::ranges::count(choices_of_context_heads(p, sizes_), shape.context_heads) == 0)
       return reject("context_heads does not divide context, or the heads that it exchanges");

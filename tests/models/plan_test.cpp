@@ -276,12 +276,6 @@ TEST_CASE("rows are packed where that says what is meant", "[models][plan]") {
         "apart; leave it out, or use that");
   CHECK(refused(CHANGE(t.packing = true, t.documents_per_row = 0.5))
             .starts_with("/training/documents_per_row: 0.5 is not in 1 to sequence_length"));
-  CHECK(refused(CHANGE(t.packing = true, p.context = 2,
-                       p.context_exchange = ContextExchange::all_to_all))
-            .ends_with("'all_to_all' with training.packing is not supported yet"));
-  CHECK(refused(CHANGE(t.packing = true, t.sequence_length = 1024, p.context = 4,
-                       p.context_exchange = ContextExchange::a2a_p2p, p.context_heads = 2))
-            .ends_with("'a2a+p2p' with training.packing is not supported yet"));
   CHECK(refused(CHANGE(t.packing = true, t.documents_per_row = 8)).empty());
 }
 

@@ -46,7 +46,7 @@ Graph cleaned(Graph graph) {
   }
   for (RoundedTensor& rounded : graph.rounded) renumber(rounded.largest);
   for (int* id : {&graph.tokens, &graph.targets, &graph.positions, &graph.decoder_tokens,
-                  &graph.documents, &graph.loss})
+                  &graph.documents, &graph.exchanged_documents, &graph.loss})
     renumber(*id);
   for (TokenAhead& each : graph.ahead)
     for (int* id : {&each.tokens, &each.targets, &each.loss}) renumber(*id);

@@ -63,6 +63,7 @@ class HeadExchanger {
     for (int& id : inputs) id = add(Op::context_exchange, node, id, parts);
     for (int& id : inputs) id = add(Op::parts_to_sequence, node, id, parts);
     for (int i = sent; i < node.inputs.size(); ++i) inputs.push_back(node.inputs[i]);
+    if (node.attributes.documents) inputs[inputs.size() - 1] = documents();
 
     const int attention =
         out_.add(Op::attention, node.module, inputs, of_some_heads(node.attributes));
@@ -73,6 +74,15 @@ class HeadExchanger {
     y = add(Op::context_exchange, node, y, whole);
     add(Op::parts_to_columns, node, y, whole);
     make_as(0, node.outputs[0]);
+  }
+
+  int documents() {
+    if (out_.exchanged_documents < 0) {
+      TensorType type = old_.tensor(old_.documents).type;
+      type.shape[0] *= degree_;
+      out_.exchanged_documents = out_.add_tensor(type, Role::input);
+    }
+    return out_.exchanged_documents;
   }
 
   Attributes of_some_heads(Attributes a) const {
