@@ -63,6 +63,7 @@ struct FileOption {
   std::string Options::*value;
   const char* help;
   const char* command = nullptr;  // the only one that it is of
+  const char* type = "FILE";
 };
 
 constexpr FileOption file_options[] = {
@@ -89,10 +90,12 @@ constexpr FileOption file_options[] = {
     {"timeline", &Options::timeline, "write what the page's timeline draws, as JSON"},
     {"log-json", &Options::log_json, "write one JSON line per step"},
     {"hostfile", &Options::hostfile, "the hosts for mpirun"},
-    {"to", &Options::to, "the folder to write"},
+    {"to", &Options::to, "the folder to write", nullptr, "FOLDER"},
     {"checkpoint", &Options::checkpoint,
-     "the checkpoint, or a folder of them (the newest good one); the job's folder without it"},
-    {"dump", &Options::dump, "write the graph after each pass, and the Programs, into this folder"},
+     "the checkpoint, or a folder of them (the newest good one); the job's folder without it",
+     nullptr, "FOLDER"},
+    {"dump", &Options::dump, "write the graph after each pass, and the Programs, into this folder",
+     nullptr, "FOLDER"},
     {"output", &Options::output, "the file to write"},
     {"tokenizer", &Options::tokenizer,
      "a Hugging Face tokenizer.json (BPE, Unigram, WordPiece); bytes without it"},
@@ -193,7 +196,7 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
         option.command != nullptr && std::string_view(option.command) != command.name;
     if (!takes(command, option.name) || is_of_another || !said.insert(option.name).second) continue;
     app.add_option(std::string("--") + option.name, o.*option.value, option.help)
-        ->type_name("FILE");
+        ->type_name(option.type);
   }
   for (const CountOption& option : count_options)
     if (takes(command, option.name))

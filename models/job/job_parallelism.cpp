@@ -207,7 +207,8 @@ Keys parallelism_keys(Parallelism& p) {
        "gathers the weights beside the next step's forward (Megatron's `--overlap-param-gather`)"},
       {"active_microbatches", &p.active_microbatches, by_reader(at_least_one), if_set,
        "the schedule's own",
-       "bound of `1f1b`; refused for `gpipe` below its micro-batches; `interleaved` takes groups "
+       "how many of a stage may be in flight; refused for `gpipe` below its micro-batches; "
+       "`interleaved` takes groups "
        "one after another below 2 × pipeline"},
       {"overlap",
        code("list of {}", communications, read_overlap, [&p] { return overlap_json(p); }), any,

@@ -58,6 +58,8 @@ class Generator {
     plan_.parallelism.context = in_ring_ ? 2 : 1;
     if (draw_.one_in(2)) plan_.parallelism.context_exchange = ContextExchange::all_gather;
     if (draw_.one_in(4)) plan_.parallelism.schedule = ScheduleKind::zero_bubble;
+    plan_.parallelism.tensor = 2;  // whose group operations are drawn too
+    plan_.parallelism.overlap_tensor = true;
   }
 
   void draw_recomputation() {
