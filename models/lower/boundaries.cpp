@@ -10,10 +10,9 @@ namespace meshwright {
 namespace {
 
 void note_parameter(Boundaries& found, int parameter, int stage) {
-  const auto p = static_cast<std::size_t>(parameter);
-  if (found.first_user[p] < 0) found.first_user[p] = stage;
-  found.first_user[p] = std::min(found.first_user[p], stage);
-  found.last_user[p] = std::max(found.last_user[p], stage);
+  std::vector<int>& users = found.users[static_cast<std::size_t>(parameter)];
+  const auto place = std::ranges::lower_bound(users, stage);
+  if (place == users.end() || *place != stage) users.insert(place, stage);
 }
 
 // The body of every node. Where the schedule splits backwards, a node belongs to the weights body
@@ -119,8 +118,7 @@ Boundaries find_boundaries(const Graph& graph, const Plan& plan) {
   Boundaries found;
   found.tensors.resize(graph.tensors.size());
   found.nodes.resize(static_cast<std::size_t>(plan.virtual_stage_count()));
-  found.first_user.assign(graph.parameters.size(), -1);
-  found.last_user.assign(graph.parameters.size(), -1);
+  found.users.resize(graph.parameters.size());
   found.reduced_into.assign(graph.tensors.size(), -1);
   std::vector<int> stages;
   for (const Node& node : graph.nodes)

@@ -24,10 +24,10 @@ struct TensorFlow {
 
 struct Boundaries {
   std::vector<TensorFlow> tensors;
-  std::vector<std::vector<int>> nodes;     // per virtual stage: its nodes in graph order
-  std::vector<Body::Kind> body;            // per node: forward, backward or weights
-  std::vector<int> first_user, last_user;  // per parameter: the virtual stages that use it
-  std::vector<int> reduced_into;  // per tensor: what an in-place all-reduce makes of it, -1
+  std::vector<std::vector<int>> nodes;  // per virtual stage: its nodes in graph order
+  std::vector<Body::Kind> body;         // per node: forward, backward or weights
+  std::vector<std::vector<int>> users;  // per parameter: the virtual stages that use it, ascending
+  std::vector<int> reduced_into;        // per tensor: what an in-place all-reduce makes of it, -1
 };
 
 Boundaries find_boundaries(const Graph& graph, const Plan& plan);

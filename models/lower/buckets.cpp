@@ -17,6 +17,8 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+constexpr int no_node = -1;
+
 // A parameter of this stage and the last node that adds to its gradient here; of one that is not
 // trained, the first that reads it.
 struct Candidate {
@@ -83,10 +85,33 @@ std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Bounda
   return order;
 }
 
-// Those that are trained first.
+// Which stages have copies of a parameter (BucketClass::tied).
+GroupKind tied_over(const Plan& plan, const Boundaries& boundaries, int parameter) {
+  const StageLayout layout = plan.parallelism.stage_layout();
+  const std::vector<int>& users = boundaries.users[static_cast<std::size_t>(parameter)];
+  if (users.empty()) return GroupKind::none;
+  const auto is_on = [&](int stage) {
+    return [&layout, stage](int user) { return layout.stage_of(user) == stage; };
+  };
+  if (std::ranges::all_of(users, is_on(layout.stage_of(users.front())))) return GroupKind::none;
+  const int last = plan.parallelism.pipeline - 1;
+  const bool at_ends =
+      std::ranges::all_of(users, [&](int user) { return is_on(0)(user) || is_on(last)(user); });
+  return at_ends ? GroupKind::embedding : GroupKind::pipeline;
+}
+
+// Those that are trained first; before them, in no node, those of which this stage has a copy
+// because others use them.
 std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
                                   const Boundaries& boundaries, int stage) {
-  std::vector<Candidate> all = trained(graph, plan, boundaries, stage);
+  const std::vector<Candidate> used = trained(graph, plan, boundaries, stage);
+  std::vector<Candidate> all;
+  for (int p = 0; p < static_cast<int>(graph.parameters.size()); ++p)
+    if (graph.parameters[static_cast<std::size_t>(p)].trainable &&
+        tied_over(plan, boundaries, p) == GroupKind::pipeline &&
+        std::ranges::find(used, p, &Candidate::parameter) == used.end())
+      all.push_back({p, 0, false, no_node, shared_unit});
+  all.insert(all.end(), used.begin(), used.end());
   const std::vector<Candidate> others = frozen(graph, plan, boundaries, stage);
   all.insert(all.end(), others.begin(), others.end());
   return all;
@@ -160,27 +185,29 @@ class Filler {
 
  private:
   BucketClass class_of(int parameter) const {
-    const auto p = static_cast<std::size_t>(parameter);
-    const StageLayout layout = plan_.parallelism.stage_layout();
-    return {
-        graph_.parameters[p].partial_over_tensor && graph_.parameters[p].trainable,
-        layout.stage_of(boundaries_.first_user[p]) != layout.stage_of(boundaries_.last_user[p])};
+    const Parameter& p = graph_.parameters[static_cast<std::size_t>(parameter)];
+    return {p.partial_over_tensor && p.trainable, tied_over(plan_, boundaries_, parameter)};
   }
 
   const Parameter& parameter_of(const Candidate& candidate) const {
     return graph_.parameters[static_cast<std::size_t>(candidate.parameter)];
   }
 
-  // Both stages of tied parameters put them into the same buckets, in whatever order their
-  // gradients are complete: among themselves they are in the order of the graph.
+  // All stages of tied parameters put them into the same buckets, in whatever order their
+  // gradients are complete: among themselves they are in the order of the groups and of the graph.
   void order_tied(std::vector<Candidate>& all) const {
+    const auto is_tied = [this](const Candidate& each) {
+      return class_of(each.parameter).is_tied();
+    };
+    const auto key = [this](const Candidate& each) {
+      return std::pair(class_of(each.parameter).tied, each.parameter);
+    };
     std::vector<Candidate> tied;
-    for (const Candidate& candidate : all)
-      if (class_of(candidate.parameter).tied) tied.push_back(candidate);
-    std::ranges::sort(tied, {}, &Candidate::parameter);
+    std::ranges::copy_if(all, std::back_inserter(tied), is_tied);
+    std::ranges::sort(tied, {}, key);
     auto next = tied.begin();
     for (Candidate& candidate : all)
-      if (class_of(candidate.parameter).tied) candidate = *next++;
+      if (is_tied(candidate)) candidate = *next++;
   }
 
   std::vector<Owner> owners_of(const std::vector<Candidate>& all) const {
@@ -192,7 +219,7 @@ class Filler {
       if (!parameter.trainable) break;  // they come last
       items.push_back({parameter.shape.elements(),
                        parameter.is_cut || plan_.parallelism.tensor == 1,
-                       class_of(candidate.parameter).tied});
+                       class_of(candidate.parameter).is_tied()});
     }
     std::ranges::copy(share_out(items, plan_.degrees().rdp(), plan_.parallelism.tensor),
                       owners.begin());
@@ -231,7 +258,7 @@ class Filler {
           open.bucket.factored == wanted.bucket.factored && open.is_rounded == wanted.is_rounded &&
           (!open.bucket.matrices || open.is_cut == wanted.is_cut);
       // How many units use a tied parameter may differ from stage to stage: each has its own.
-      if (!alike || (wanted.cls.tied && wanted.unit != no_unit)) continue;
+      if (!alike || (wanted.cls.is_tied() && wanted.unit != no_unit)) continue;
       if (is_full(open)) break;
       return i;
     }
@@ -247,7 +274,10 @@ class Filler {
     wanted.chunk = candidate.chunk;
     wanted.zero = zero_stage_of(plan_, parameter);
     wanted.reduced_each = is_reduced_each(candidate);
-    if (wanted.zero == 3 || wanted.reduced_each) wanted.unit = candidate.unit;
+    if (wanted.zero == 3 || wanted.reduced_each)
+      wanted.unit = candidate.unit;
+    else if (cls.is_tied())
+      wanted.chunk = 0;  // stages have the same buckets, whichever chunks use what is in them
     wanted.bucket.owner = owner;
     wanted.bucket.of_experts = of_experts(candidate);
     wanted.bucket.frozen = !parameter.trainable;
@@ -261,13 +291,13 @@ class Filler {
     BucketPlan& into = buckets_[index];
     StageParameter member{parameter, candidate.chunk, static_cast<int>(index), into.bucket.elements,
                           false};
-    const int first_user = boundaries_.first_user[static_cast<std::size_t>(candidate.parameter)];
+    const int first_user = boundaries_.users[static_cast<std::size_t>(candidate.parameter)].front();
     member.copy_of_tied =
-        cls.tied && plan_.parallelism.stage_layout().stage_of(first_user) != program_.stage;
+        cls.is_tied() && plan_.parallelism.stage_layout().stage_of(first_user) != program_.stage;
     into.bucket.parameters.push_back(static_cast<int>(program_.parameters.size()));
     into.bucket.elements += round_up(parameter.shape.elements(), alignment_);
     into.ready_node = !parameter.trainable ? -1
-                      : cls.tied           ? std::max(into.ready_node, candidate.node)
+                      : cls.is_tied()      ? std::max(into.ready_node, candidate.node)
                                            : candidate.node;
     program_.parameters.push_back(std::move(member));
   }

@@ -13,7 +13,11 @@ namespace meshwright {
 // How gradients are reduced, beside over the data-parallel ranks.
 struct BucketClass {
   bool partial = false;  // first summed over the tensor group (sequence parallelism)
-  bool tied = false;     // last over the first and last stage (tied embeddings, shared layers)
+  // Last over stages that have copies: none; `embedding`, the first and the last (tied embeddings);
+  // `pipeline`, all of them, those too that do not use it (tables of relative positions, layers
+  // that are one, a table that the decoder shares too).
+  GroupKind tied = GroupKind::none;
+  bool is_tied() const { return tied != GroupKind::none; }
   bool operator==(const BucketClass&) const = default;
 };
 

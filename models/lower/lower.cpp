@@ -6,6 +6,7 @@
 #include "models/lower/forward_backward.h"
 #include "models/lower/memory.h"
 #include "models/lower/moment_blocks.h"
+#include "models/lower/relay.h"
 #include "models/lower/rounded_weights.h"
 #include "models/lower/shared_slots.h"
 #include "models/lower/slot_lifetimes.h"
@@ -100,7 +101,8 @@ JobSettings settings_of(const Plan& plan) {
 
 }  // namespace
 
-std::vector<Program> lower(const Graph& graph, const Plan& plan, const DeviceFacts& device) {
+std::vector<Program> lower(const Graph& partitioned, const Plan& plan, const DeviceFacts& device) {
+  const Graph graph = relay(partitioned, plan);
   check_blocks(graph, plan);
   const Boundaries boundaries = find_boundaries(graph, plan);
   TensorPlaces places{

@@ -47,7 +47,7 @@ void reduce_what_is_ready(StageDraft& draft, BodyBuilder& body, int node) {
     if (planned.ready_node != node) continue;
     if (planned.reduced_each) {
       if (planned.unit != shared_unit) reduce_unit_bucket(draft, body, b);
-    } else if (overlap && !planned.cls.tied) {
+    } else if (overlap && !planned.cls.is_tied()) {
       planned.reduced_in = body.number();
       planned.reduced_by = reduce_bucket(draft, body, b, When::last_micro_batch);
     }
@@ -66,10 +66,10 @@ void finish_reduction(const StageDraft& draft, BodyBuilder& body, int b) {
     const bool copies = planned.bucket.sharded && replicas_of(draft.degrees, planned.bucket) > 1;
     if (planned.cls.partial) all_reduce(GroupKind::tensor);
     if (copies) all_reduce(planned.bucket.replica());
-  } else if (planned.cls.tied || !draft.plan.parallelism.overlap_gradients) {
+  } else if (planned.cls.is_tied() || !draft.plan.parallelism.overlap_gradients) {
     reduce_bucket(draft, body, b, When::always);
   }
-  if (planned.cls.tied) all_reduce(GroupKind::embedding);
+  if (planned.cls.is_tied()) all_reduce(planned.cls.tied);
 }
 
 }  // namespace meshwright

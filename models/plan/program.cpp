@@ -37,8 +37,9 @@ bool runs(When when, const Task& task) {
 }
 
 bool concerns(const Program& program, const Instruction& instruction, const Owner& rank) {
-  const bool alone = instruction.group == GroupKind::none ||
-                     instruction.group == GroupKind::embedding;  // one data-parallel index
+  const bool alone = instruction.group == GroupKind::none ||  // one data-parallel index
+                     instruction.group == GroupKind::embedding ||
+                     instruction.group == GroupKind::pipeline;
   if (instruction.bucket < 0 || !alone) return true;
   return program.buckets[at(instruction.bucket)].owner.includes(rank);
 }

@@ -256,20 +256,15 @@ void check_schedule(const Plan& plan, const ModelSizes& model) {
                        "embedding and a head; use at most {} chunks",
                        p.pipeline, p.virtual_stages, chunks, model.layers,
                        units_to_cut(model.layers)));
-  // What stages share is summed over the first and the last of them.
-  if (model.shares_layers && chunks > 2)
+  // Every stage then has copies of what blocks share, those too that it does not use.
+  if ((model.has_decoder || model.shares_layers) && p.pipeline > 2 &&
+      (p.zero_stage == 3 || plan.reduces_each_micro_batch()))
     refuse(
-        "parallelism/pipeline",
-        fmt::format("{} x virtual_stages {} = {} chunks would have copies of the parameters that "
-                    "all layers of this model share, which two can; use at most 2 chunks",
-                    p.pipeline, p.virtual_stages, chunks));
-  // Stages pass activations on to the next one only.
-  if (model.has_decoder && chunks > 2)
-    refuse(
-        "parallelism/pipeline",
-        fmt::format("{} x virtual_stages {} = {} chunks, but every block of the decoder reads what "
-                    "the encoder made, which is passed on once; use at most 2 chunks",
-                    p.pipeline, p.virtual_stages, chunks));
+        "parallelism/zero_stage",
+        fmt::format("{} reduces gradients in every micro-batch, and all {} stages have copies of "
+                    "parameters that blocks of this model share, which are reduced once a step; "
+                    "use at most 2 stages, or zero_stage 0 to 2 with reduce_gradients 'last'",
+                    p.zero_stage, p.pipeline));
   if (schedule.in_groups && p.pipeline > 1 && micro_batches % p.pipeline != 0)
     refuse("parallelism/schedule",
            fmt::format("'{}' needs micro-batches in multiples of pipeline {}, found {} "

@@ -39,6 +39,9 @@ constexpr Variant shared_layers[] = {{{1, 2, 1}, layout_of<TensorLayout::speed>}
                                      {{2, 1, 2, 4, 1}, whole_parameters},
                                      {{2, 2, 1}, layout_of<TensorLayout::memory>},
                                      {{2, 2, 1}, all_of<rows, lamb>},
+                                     {{4, 1, 1}, zero_bubble},
+                                     {{4, 1, 1}, full},
+                                     {{2, 1, 2, 4, 1, 2}, nothing},
                                      {{1, 1, 4, 1, 3}, in_pairs}};
 
 // Patches that ranks of a tensor group have whole, rows that they share.
@@ -52,6 +55,15 @@ template <int unit, int units = 11>
 void cut_before(Plan& plan) {
   plan.stage_of_unit.assign(units, 1);
   std::fill_n(plan.stage_of_unit.begin(), unit, 0);
+}
+
+// Four stages, of which the second begins with `second`, and so on.
+template <int units, int second, int third, int fourth>
+void cut_in_four(Plan& plan) {
+  plan.stage_of_unit.assign(units, 3);
+  std::fill_n(plan.stage_of_unit.begin(), fourth, 2);
+  std::fill_n(plan.stage_of_unit.begin(), third, 1);
+  std::fill_n(plan.stage_of_unit.begin(), second, 0);
 }
 
 // Units of a decoder's model: an embedding, four blocks, another embedding (5), four blocks, a
@@ -70,6 +82,14 @@ constexpr Variant decoders[] = {{{2, 1, 1}, cut_before<3>},
                                 {{2, 2, 1}, all_of<rows, full, cut_before<8>>},
                                 {{2, 2, 1}, all_of<layout_of<TensorLayout::memory>, cut_before<8>>},
                                 {{2, 1, 1}, all_of<cut_before<8>, full, offloads>},
+                                {{4, 1, 1}, cut_in_four<11, 3, 5, 8>},
+                                {{4, 1, 1}, all_of<cut_in_four<11, 2, 4, 9>, zero_bubble>},
+                                {{4, 1, 1}, all_of<cut_in_four<11, 1, 7, 9>, gpipe, full>},
+                                {{4, 1, 1}, all_of<cut_in_four<11, 6, 7, 8>, drops>},
+                                {{2, 1, 2, 4, 1, 2}, cut_in_four<11, 3, 5, 8>},
+                                {{2, 1, 1, 4, 0, 2}, all_of<cut_in_four<11, 4, 6, 9>, full>},
+                                {{2, 1, 1, 4, 0, 2}, all_of<cut_in_four<11, 3, 5, 8>, dualpipe_v>},
+                                {{2, 1, 1, 4, 0, 3}, nothing},
                                 {{1, 1, 2}, all_of<full, offloads>},
                                 {{2, 1, 2, 4, 3}, cut_before<8>},
                                 {{1, 1, 4, 1, 3}, in_pairs}};
@@ -106,6 +126,13 @@ constexpr Variant relative_positions[] = {
     {{2, 1, 2, 4, 3}, all_of<t5_before<2>, large_buckets>},
     {{2, 1, 2, 4, 2}, t5_before<10>},
     {{2, 1, 2, 4, 1}, all_of<t5_before<9>, pruned>},
+    {{4, 1, 1}, cut_in_four<13, 3, 6, 9>},
+    {{4, 1, 1}, all_of<cut_in_four<13, 1, 3, 10>, pruned, drops>},
+    {{4, 1, 1}, all_of<cut_in_four<13, 4, 8, 12>, eager, unfused>},
+    {{2, 1, 2, 4, 2, 2}, cut_in_four<13, 3, 6, 9>},
+    {{2, 1, 1, 4, 0, 2}, all_of<cut_in_four<13, 3, 7, 9>, zero_bubble_v>},
+    {{2, 1, 1, 4, 0, 2}, cut_in_four<13, 4, 8, 11>},
+    {{2, 1, 2, 4, 1, 3}, pruned},
     {{1, 1, 4, 1, 3}, in_pairs}};
 
 // A product of two branches of the MLP; a head that is not tied.

@@ -497,6 +497,47 @@ TEST_CASE("a tied embedding on two stages is two copies with a reduction of thei
   CHECK(reductions == 2);
 }
 
+TEST_CASE("what more than the end stages share is on all, and summed over the pipeline",
+          "[models][lower]") {
+  const Model model = small_model("seq2seq");  // one table for both stacks and the head
+  Plan plan = small_plan(model, {.pipeline = 4, .micro_batches = 4});
+  plan.stage_of_unit = {0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 3};  // the decoder begins on stage 2
+  int copies = 0, owners = 0;
+  for (const Program& program : lower_small(model, plan)) {
+    int reductions = 0;
+    for (const StageParameter& member : program.parameters)
+      if (member.parameter.name == "model.shared.weight")
+        (member.copy_of_tied ? copies : owners) += 1;
+    for (const Instruction& instruction : program.bodies.back().instructions) {
+      CHECK(instruction.group != GroupKind::embedding);
+      reductions += instruction.group == GroupKind::pipeline && instruction.bucket >= 0;
+    }
+    CHECK(reductions == 1);
+  }
+  CHECK(owners == 1);
+  CHECK(copies == 3);
+}
+
+TEST_CASE("what the encoder made goes from stage to stage of the decoder", "[models][lower]") {
+  const Model model = small_model("seq2seq");
+  Plan plan = small_plan(model, {.pipeline = 4, .micro_batches = 4});
+  plan.stage_of_unit = {0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3};
+  const std::vector<Program> stages = lower_small(model, plan);
+  const auto messages = [&](std::size_t stage, InstructionKind kind) {
+    int found = 0;
+    for (const Body& body : stages[stage].bodies)
+      if (body.kind == Body::Kind::forward)
+        for (const Instruction& instruction : body.instructions) found += instruction.kind == kind;
+    return found;
+  };
+  CHECK(messages(0, InstructionKind::send) == 1);  // what the encoder made
+  CHECK(messages(1, InstructionKind::recv) == 1);
+  CHECK(messages(1, InstructionKind::send) == 2);  // that and the block's own
+  CHECK(messages(2, InstructionKind::recv) == 2);
+  CHECK(messages(2, InstructionKind::send) == 2);
+  CHECK(messages(3, InstructionKind::recv) == 2);
+}
+
 TEST_CASE("buffers of any size begin where the one before has ended, aligned", "[models][lower]") {
   for (std::int64_t bytes = 1; bytes <= 2 * arena_alignment + 1; ++bytes) {
     std::vector<Buffer> buffers(2);
