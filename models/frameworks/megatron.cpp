@@ -16,20 +16,34 @@ bool is_dense_first(const Plan& plan) { return plan.parallelism.zero_stage <= 1;
 
 std::int64_t gradient_bytes(const Plan& plan) { return bytes_of(plan.training.gradient_reduce); }
 
+// YaRN's numbers that have no argument are those of megatron.core's MLATransformerConfig.
+bool has_scores_of_megatron(const Model& m) {
+  constexpr double original = 4096, low = 1, high = 32;
+  return m.rotary_yarn ? m.rotary_original == original && m.rotary_low == low &&
+                             m.rotary_high == high && m.rotary_truncate
+                       : m.rotary_factor == 1;
+}
+
 // Transformer blocks as megatron.core has them, pre-norm and one branch after the other, of which
 // model_rule.cpp knows the arguments.
 bool has_blocks_of_megatron(const Model& m) {
   if (m.head != Head::lm || m.parallel_residual || m.alibi || m.local_window > 0 ||
-      m.embedding_width() != m.hidden || m.rotary_interleaved || m.attention_bias != m.biases)
+      m.embedding_width() != m.hidden || m.attention_bias != m.biases)
     return false;
   switch (m.architecture) {
     case Architecture::gpt2:
       return !m.gated_ffn && !m.rms_norm && m.learned_positions && m.biases && m.gelu_tanh;
     case Architecture::gpt_neox:
-      return !m.gated_ffn && !m.rms_norm && m.biases && m.kv_heads == m.heads && !m.gelu_tanh;
+      return !m.gated_ffn && !m.rms_norm && m.biases && m.kv_heads == m.heads && !m.gelu_tanh &&
+             !m.rotary_interleaved;
     case Architecture::llama:
     case Architecture::mixtral:
-      return m.gated_ffn && m.rms_norm && m.rotary_dim == m.head_dim;
+    case Architecture::qwen3:
+    case Architecture::qwen3_moe:
+      return m.gated_ffn && m.rms_norm && m.rotary_dim == m.head_dim && !m.rotary_interleaved;
+    case Architecture::deepseek_v2:  // its rotary pairs are neighbours in both
+    case Architecture::deepseek_v3:
+      return m.experts > 0 && has_scores_of_megatron(m);
     default:
       return false;
   }
@@ -46,7 +60,8 @@ int most_in_bf16(const Plan& plan, const Model& model) {
 
 constexpr Limit rows[] = {
     {"model",
-     "has the blocks of GPT-2, Llama and Mixtral, and GPT-NeoX's one branch after the other",
+     "has the blocks of GPT-2, Llama, Mixtral, Qwen3 and DeepSeek, and GPT-NeoX's one branch after "
+     "the other",
      [](const Plan&, const Model& m) { return has_blocks_of_megatron(m); }, nullptr},
     {"parallelism.schedule", "has 1f1b and interleaved",
      [](const Plan& p, const Model&) {

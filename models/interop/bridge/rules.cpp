@@ -18,8 +18,6 @@ struct Refused {
 
 const std::vector<Refused>& refused() {
   static const std::vector<Refused> rows = {
-      {"model.moe_shared_expert_intermediate_size", 0, "shared experts are not built"},
-      {"model.moe_layer_freq", 1, "models with experts in some layers only are not built"},
       {"model.window_size", json::array({-1, -1}), "attention in a window is not built here"},
       {"model.softmax_type", "vanilla", "attention with a learned sink is not built"},
       {"model.qk_l2_norm", false, "norms of queries and keys are not built"},

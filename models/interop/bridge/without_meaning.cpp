@@ -204,7 +204,6 @@ constexpr WithoutMeaning rows[] = {
     {"model.normalize_attention_scores", kernels},
     {"model.scale_positional_embedding", "changes angles, not costs"},
     {"model.rope_scaling*", "changes angles, not costs"},
-    {"model.rotary_scaling_factor", "changes angles, not costs"},
     {"model.rotary_compress", "changes angles, not costs"},
     {"model.yarn_*", "changes angles, not costs"},
     {"model.seq_len_interpolation_factor", "changes angles, not costs"},

@@ -4,6 +4,7 @@
 
 #include "models/core/error.h"
 #include "models/interop/megatron/megatron.h"
+#include "models/interop/megatron/newer_models.h"
 
 namespace meshwright {
 
@@ -76,10 +77,11 @@ void add_experts(Settings& from, std::int64_t experts, json& model) {
   model["num_local_experts"] = experts;
   model["num_experts_per_tok"] = from.whole("moe-router-topk").value_or(2);
   if (const auto width = from.whole("moe-ffn-hidden-size")) model["intermediate_size"] = *width;
-  if (const auto factor = from.number("moe-expert-capacity-factor"))
-    model["expert_capacity_factor"] = *factor;
-  else
-    model["expert_dropless"] = true;
+  check_plain_experts(from);
+  if (const Setting* some = from.read("moe-layer-freq");
+      some != nullptr && some->value != 1 && some->value != "1")
+    from.fail("moe-layer-freq", "layers without experts are built with --qk-layernorm only");
+  read_places(from, model);
   const double loss = from.number("moe-aux-loss-coeff").value_or(0);
   model["router_aux_loss_coef"] = loss;
   model["output_router_logits"] = loss > 0;
@@ -102,8 +104,7 @@ void read_sized_model(Settings& from, JobDraft& to) {
   const json given = to.value("model");
   if (given.is_string() || (given.is_object() && given.contains("model_type"))) {
     for (const std::string& name : megatron_model_rule().settings) from.read(name);
-    for (const char* name : {"multi-latent-attention", "squared-relu", "qk-layernorm",
-                             "layernorm-epsilon", "apply-layernorm-1p"})
+    for (const char* name : {"squared-relu", "layernorm-epsilon", "apply-layernorm-1p"})
       from.read(name);
     if (!given.is_object()) return;
     if (const auto layers = from.whole("num-layers"))
@@ -130,9 +131,12 @@ void read_sized_model(Settings& from, JobDraft& to) {
   const Sizes s = read_sizes(from, gated);
   refuse(from, "squared-relu", "squared ReLU is not built in models of Megatron's yet");
   refuse(from, "apply-layernorm-1p", "norms whose weights start at 0 are not built");
-  refuse(from, "multi-latent-attention", "multi-head latent attention is not built");
-  refuse(from, "qk-layernorm",
-         "norms of queries and keys are not built in models of Megatron's yet");
+  const bool is_llama = positions == "rope" && rms && gated && rotary_share == 1;
+  for (const char* name : {"multi-latent-attention", "qk-layernorm"})
+    if (!is_llama)
+      refuse(from, name,
+             "is built with --position-embedding-type rope, --normalization RMSNorm and --swiglu "
+             "only");
   json model;
   if (positions == "learned_absolute" && !rms && !gated && !no_bias) {
     model = gpt2_config(s, epsilon, tied);
@@ -143,22 +147,25 @@ void read_sized_model(Settings& from, JobDraft& to) {
     model["rotary_pct"] = rotary_share;
     model["rotary_emb_base"] = rotary_base;
     model["use_parallel_residual"] = false;
-  } else if (positions == "rope" && rms && gated && rotary_share == 1) {
+  } else if (is_llama) {
     model = sized_config("llama", s, tied);
     model["num_key_value_heads"] = s.groups;
     model["rms_norm_eps"] = epsilon;
     model["rope_theta"] = rotary_base;
     if (head_width) model["head_dim"] = *head_width;
-    const std::optional<std::int64_t> experts = from.whole("num-experts");
-    if (experts && *experts > 0) {
-      add_experts(from, *experts, model);
+    const std::int64_t experts = from.whole("num-experts").value_or(0);
+    const bool latent = from.flag("multi-latent-attention").value_or(false);
+    const bool norms = from.flag("qk-layernorm").value_or(false);
+    if (latent || norms) {
+      if (!no_bias || qkv_bias) model["attention_bias"] = true;
+      latent ? read_latent_attention(from, experts, model) : read_qwen3(from, experts, model);
+    } else if (experts > 0) {
+      add_experts(from, experts, model);
+    } else if (no_bias && qkv_bias) {
+      model["model_type"] = "qwen2";
     } else {
-      if (no_bias && qkv_bias) {
-        model["model_type"] = "qwen2";
-      } else {
-        model["attention_bias"] = !no_bias;
-        model["mlp_bias"] = !no_bias;
-      }
+      model["attention_bias"] = !no_bias;
+      model["mlp_bias"] = !no_bias;
     }
   } else {
     from.fail("position-embedding-type",
@@ -208,8 +215,9 @@ void write_sized_model(const JobValues& from, Settings& to) {
     to.add("group-query-attention", true);
     to.add("num-query-groups", m.kv_heads);
   }
-  if (m.head_dim > 0 && m.head_dim * m.heads != m.hidden) to.add("kv-channels", m.head_dim);
-  to.add("ffn-hidden-size", m.ffn);
+  if (m.head_dim > 0 && m.head_dim * m.heads != m.hidden && m.kv_lora_rank == 0)
+    to.add("kv-channels", m.head_dim);
+  to.add("ffn-hidden-size", m.dense_ffn > 0 ? m.dense_ffn : m.ffn);
   to.add("max-position-embeddings",
          m.positions > 0 ? m.positions : from.plan.training.sequence_length);
   to.add("normalization", m.rms_norm ? "RMSNorm" : "LayerNorm");
@@ -221,13 +229,14 @@ void write_sized_model(const JobValues& from, Settings& to) {
       to.add("rotary-base", static_cast<std::int64_t>(m.rotary_base));
     else
       to.add("rotary-base", m.rotary_base);
-    if (m.rotary_dim != m.head_dim)
+    if (m.rotary_dim != m.head_dim && m.kv_lora_rank == 0)
       to.add("rotary-percent", static_cast<double>(m.rotary_dim) / m.head_dim);
   }
   if (m.gated_ffn) to.add("swiglu", true);
   if (!m.biases) to.add("disable-bias-linear", true);
   if (!m.tied_embeddings) to.add("untie-embeddings-and-output-weights", true);
   if (m.experts > 0) write_experts(m, to);
+  write_newer_model(m, to);
   to.add("make-vocab-size-divisible-by", 128);
   // Runs at once, on tokens of its own; a real run names its tokenizer and data here.
   to.add("tokenizer-type", "NullTokenizer");
@@ -238,35 +247,37 @@ void write_sized_model(const JobValues& from, Settings& to) {
 }  // namespace
 
 Rule megatron_model_rule() {
-  return {{"model"},
-          {"num-layers",
-           "hidden-size",
-           "num-attention-heads",
-           "group-query-attention",
-           "num-query-groups",
-           "kv-channels",
-           "ffn-hidden-size",
-           "max-position-embeddings",
-           "normalization",
-           "norm-epsilon",
-           "position-embedding-type",
-           "rotary-base",
-           "rotary-percent",
-           "swiglu",
-           "disable-bias-linear",
-           "add-qkv-bias",
-           "untie-embeddings-and-output-weights",
-           "num-experts",
-           "moe-router-topk",
-           "moe-ffn-hidden-size",
-           "moe-expert-capacity-factor",
-           "moe-aux-loss-coeff",
-           "tokenizer-type",
-           "vocab-size"},
-          read_sized_model,
-          write_sized_model,
-          "the model of transformers' that has the same parameters; the vocabulary is padded to "
-          "128 x tensor by both"};
+  Rule rule{{"model"},
+            {"num-layers",
+             "hidden-size",
+             "num-attention-heads",
+             "group-query-attention",
+             "num-query-groups",
+             "kv-channels",
+             "ffn-hidden-size",
+             "max-position-embeddings",
+             "normalization",
+             "norm-epsilon",
+             "position-embedding-type",
+             "rotary-base",
+             "rotary-percent",
+             "swiglu",
+             "disable-bias-linear",
+             "add-qkv-bias",
+             "untie-embeddings-and-output-weights",
+             "num-experts",
+             "moe-router-topk",
+             "moe-ffn-hidden-size",
+             "moe-expert-capacity-factor",
+             "moe-aux-loss-coeff",
+             "tokenizer-type",
+             "vocab-size"},
+            read_sized_model,
+            write_sized_model,
+            "the model of transformers' that has the same parameters; the vocabulary is padded to "
+            "128 x tensor by both"};
+  for (std::string& name : settings_of_newer_models()) rule.settings.push_back(std::move(name));
+  return rule;
 }
 
 }  // namespace meshwright
