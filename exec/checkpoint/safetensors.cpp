@@ -158,11 +158,14 @@ void Safetensors::open(const std::string& path) {
 // Few bits and their scales become one tensor.
 void Safetensors::join_scales() {
   for (const std::string& name : names()) {
-    const std::string scales = name + "_scale_inv";
-    if (name.ends_with("_blocks"))
+    const auto place = places_.find(name);
+    if (place == places_.end()) continue;  // scales of one before
+    if (place->second.tensor.dtype == "F8_E4M3") {
+      if (auto found = places_.extract(name + "_scale_inv"); !found.empty())
+        scales_[name] = found.mapped();
+    } else if (name.ends_with("_blocks")) {
       join_mxfp4(name);
-    else if (auto found = places_.extract(scales); !found.empty())
-      scales_[name] = found.mapped();
+    }
   }
 }
 
@@ -170,6 +173,7 @@ void Safetensors::join_mxfp4(const std::string& blocks) {
   const std::string name = blocks.substr(0, blocks.rfind('_')), scales = name + "_scales";
   const std::vector<std::int64_t> shape = places_.at(blocks).tensor.shape;
   if (!places_.contains(scales) || places_.contains(name) || shape.size() != 4 || shape[3] != 16 ||
+      std::ranges::find(shape, 0) != shape.end() ||
       places_.at(scales).tensor.shape != std::vector(shape.begin(), shape.end() - 1) ||
       places_.at(scales).tensor.dtype != "U8" || places_.at(blocks).tensor.dtype != "U8")
     return;

@@ -49,6 +49,8 @@ CharacterMap::CharacterMap(std::string_view base64, const std::string& where)
     throw InputError(where + ": is no precompiled character map of SentencePiece, or is truncated");
   for (std::size_t at = 4; at < 4 + trie; at += 4) units_.push_back(little_endian_32(bytes + at));
   texts_ = blob->substr(4 + trie);
+  if (valid_utf8(texts_) < texts_.size())
+    throw InputError(where + ": maps characters to what is not UTF-8 text");
 }
 
 const char* CharacterMap::find(std::string_view text) const {
@@ -61,7 +63,9 @@ const char* CharacterMap::find(std::string_view text) const {
     place ^= offset_of(unit);
     if (!has_value(unit)) continue;
     if (place >= units_.size() || value_of(units_[place]) >= texts_.size()) return nullptr;
-    return texts_.c_str() + value_of(units_[place]);
+    const char* const value = texts_.c_str() + value_of(units_[place]);
+    const bool is_within = (static_cast<unsigned char>(*value) & 0xC0) == 0x80;  // a character
+    return is_within ? nullptr : value;
   }
   return nullptr;
 }

@@ -109,7 +109,8 @@ void Normalizer::change(Pattern pattern, std::function<std::string(std::string_v
 void Normalizer::add_strip(Fields& step) {
   lines_are_apart_ = false;
   if (step.optional<bool>("strip_left", true)) replace(Pattern(R"(\A\s+)", step.where()), "");
-  if (step.optional<bool>("strip_right", true)) replace(Pattern(R"(\s+\z)", step.where()), "");
+  if (step.optional<bool>("strip_right", true))
+    replace(Pattern(R"((?<!\s)\s+\z)", step.where()), "");
 }
 
 // Control characters go, blanks become one kind, Chinese characters are words, and in uncased

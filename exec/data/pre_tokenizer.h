@@ -24,6 +24,7 @@ class PreTokenizer {
   // business. InputError when steps blow the text up.
   Words words(std::string_view text, Start start) const;
   bool byte_level() const { return byte_level_; }
+  const Normalizer& normalizer() const { return normalizer_; }
   // No word goes on from a line into the next one's first sign, and none begins with a blank that
   // the text has not: a text may be cut there. True of the byte-level tokenizers.
   bool lines_are_apart() const {

@@ -28,6 +28,11 @@ void Tokenizer::read_added(Fields& tokenizer) {
     if (number < 0) token.fail("id", "must be 0 or more");
     if (token.optional<bool>("single_word", false))
       token.fail("single_word", "is not supported; use false");
+    // Such a token is looked for in normalized text: as it is, where that leaves it alone.
+    if (token.optional<bool>("normalized", false) &&
+        words_->normalizer().normalized(text, Start::within) != text)
+      token.fail("normalized", "true is not supported for '" + text +
+                                   "', which the normalizer changes; use false");
     const bool left = token.optional<bool>("lstrip", false);
     const bool right = token.optional<bool>("rstrip", false);
     added_[text] = number;

@@ -196,8 +196,8 @@ class Filler {
   // All stages of tied parameters put them into the same buckets, in whatever order their
   // gradients are complete: among themselves they are in the order of the groups and of the graph.
   void order_tied(std::vector<Candidate>& all) const {
-    const auto is_tied = [this](const Candidate& each) {
-      return class_of(each.parameter).is_tied();
+    const auto is_tied = [this](const Candidate& each) {  // and reduced
+      return class_of(each.parameter).is_tied() && parameter_of(each).trainable;
     };
     const auto key = [this](const Candidate& each) {
       return std::pair(class_of(each.parameter).tied, each.parameter);

@@ -30,12 +30,12 @@ struct Input {
 };
 
 std::vector<Input> inputs_of(const Graph& graph) {
-  constexpr int documents = 4;
   std::vector<Input> inputs;
   for (int tensor :
        {graph.tokens, graph.targets, graph.positions, graph.decoder_tokens, graph.documents})
     inputs.push_back({static_cast<int>(inputs.size()), tensor});
   MESHWRIGHT_CHECK(std::ssize(inputs) == first_channel_ahead, "every channel is listed");
+  const int documents = inputs.back().channel;
   for (const TokenAhead& each : graph.ahead)
     for (int tensor : {each.tokens, each.targets})
       inputs.push_back({static_cast<int>(inputs.size()), tensor});

@@ -102,7 +102,8 @@ JobSettings settings_of(const Plan& plan) {
 }  // namespace
 
 std::vector<Program> lower(const Graph& partitioned, const Plan& plan, const DeviceFacts& device) {
-  const Graph graph = relay(partitioned, plan);
+  const std::optional<Graph> relayed = relay(partitioned, plan);
+  const Graph& graph = relayed ? *relayed : partitioned;
   check_blocks(graph, plan);
   const Boundaries boundaries = find_boundaries(graph, plan);
   TensorPlaces places{

@@ -2,6 +2,8 @@
 // every block of a decoder needs what the encoder made.
 #pragma once
 
+#include <optional>
+
 #include "models/graph/graph.h"
 #include "models/plan/plan.h"
 
@@ -11,6 +13,7 @@ namespace meshwright {
 // gradients to the same or the one before: each stage between copies what came from its
 // neighbour to where its messages leave (a `scale` by 1), and nodes read the one that comes to
 // them.
-Graph relay(Graph graph, const Plan& plan);
+// None: it is so already.
+std::optional<Graph> relay(const Graph& graph, const Plan& plan);
 
 }  // namespace meshwright

@@ -250,21 +250,26 @@ void check_schedule(const Plan& plan, const ModelSizes& model) {
                        p.virtual_stages));
   const std::int64_t chunks = static_cast<std::int64_t>(p.pipeline) * p.virtual_stages;
   // The embedding and the head may have a chunk of their own.
-  if (chunks > 1 && chunks > units_to_cut(model.layers))
+  if (chunks > 1 && chunks > units_to_cut(model))
     refuse("parallelism/pipeline",
-           fmt::format("{} x virtual_stages {} = {} chunks, but the model has {} layers, an "
-                       "embedding and a head; use at most {} chunks",
-                       p.pipeline, p.virtual_stages, chunks, model.layers,
-                       units_to_cut(model.layers)));
+           fmt::format("{} x virtual_stages {} = {} chunks, but the model has {} layers, {} and a "
+                       "head; use at most {} chunks",
+                       p.pipeline, p.virtual_stages, chunks, layers_to_cut(model),
+                       model.has_decoder ? "two embeddings" : "an embedding", units_to_cut(model)));
   // Every stage then has copies of what blocks share, those too that it does not use.
-  if ((model.has_decoder || model.shares_layers) && p.pipeline > 2 &&
-      (p.zero_stage == 3 || plan.reduces_each_micro_batch()))
-    refuse(
-        "parallelism/zero_stage",
-        fmt::format("{} reduces gradients in every micro-batch, and all {} stages have copies of "
-                    "parameters that blocks of this model share, which are reduced once a step; "
-                    "use at most 2 stages, or zero_stage 0 to 2 with reduce_gradients 'last'",
-                    p.zero_stage, p.pipeline));
+  if ((model.has_decoder || model.shares_layers) && p.pipeline > 2) {
+    const std::string copies = fmt::format(
+        "all {} stages have copies of parameters that blocks of this model share", p.pipeline);
+    if (p.zero_stage == 3)
+      refuse("parallelism/zero_stage", "3 gathers parameters unit by unit, and " + copies +
+                                           "; use zero_stage 0 to 2, or at most 2 stages");
+    if (plan.reduces_each_micro_batch())
+      refuse("parallelism/reduce_gradients",
+             fmt::format("zero_stage {} with {} micro-batches reduces gradients in each of them, "
+                         "and {}, which are reduced once a step; use {}, or at most 2 stages",
+                         p.zero_stage, micro_batches, copies,
+                         micro_batches > 1 ? "'last'" : "zero_stage 0 or 1"));
+  }
   if (schedule.in_groups && p.pipeline > 1 && micro_batches % p.pipeline != 0)
     refuse("parallelism/schedule",
            fmt::format("'{}' needs micro-batches in multiples of pipeline {}, found {} "

@@ -168,7 +168,7 @@ class Enumerator {
     if (p.exchanges_heads() && p.attends_to_whole_sequences() &&
         std::gcd(sizes_.heads, sizes_.kv_heads) % (shape.tensor * shape.context) != 0)
       return reject("tensor x context does not divide the heads that all_to_all exchanges");
-    if (shape.pipeline > 1 && shape.pipeline > units_to_cut(sizes_.layers))
+    if (shape.pipeline > 1 && shape.pipeline > units_to_cut(sizes_))
       return reject("more stages than layers, embedding and head");
     if (batch % shape.data != 0) return reject("data does not divide the global batch");
     const std::int64_t per_replica = batch / shape.data;
@@ -322,7 +322,7 @@ class Enumerator {
   // be alone.
   std::vector<int> chunks_of(const ScheduleInfo& schedule, int pipeline) const {
     const bool free_chunks = job_.is_auto("parallelism.virtual_stages");
-    const int units = units_to_cut(sizes_.layers);
+    const int units = units_to_cut(sizes_);
     std::vector<int> found;
     if (pipeline == 1) return found;
     for (int chunks = schedule.least_chunks;

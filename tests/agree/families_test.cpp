@@ -90,6 +90,7 @@ constexpr Variant decoders[] = {{{2, 1, 1}, cut_before<3>},
                                 {{2, 1, 1, 4, 0, 2}, all_of<cut_in_four<11, 4, 6, 9>, full>},
                                 {{2, 1, 1, 4, 0, 2}, all_of<cut_in_four<11, 3, 5, 8>, dualpipe_v>},
                                 {{2, 1, 1, 4, 0, 3}, nothing},
+                                {{4, 1, 1, 4, 0, 2}, nothing},
                                 {{1, 1, 2}, all_of<full, offloads>},
                                 {{2, 1, 2, 4, 3}, cut_before<8>},
                                 {{1, 1, 4, 1, 3}, in_pairs}};
@@ -133,6 +134,7 @@ constexpr Variant relative_positions[] = {
     {{2, 1, 1, 4, 0, 2}, all_of<cut_in_four<13, 3, 7, 9>, zero_bubble_v>},
     {{2, 1, 1, 4, 0, 2}, cut_in_four<13, 4, 8, 11>},
     {{2, 1, 2, 4, 1, 3}, pruned},
+    {{4, 1, 1, 4, 0, 2}, full},
     {{1, 1, 4, 1, 3}, in_pairs}};
 
 // A product of two branches of the MLP; a head that is not tied.

@@ -263,6 +263,21 @@ TEST_CASE("experts in MXFP4 are what transformers makes of them", "[safetensors]
         }).ends_with("experts.gate_up_proj is [2,96,6], the job's model has it as [2,6,96]"));
 }
 
+TEST_CASE("what is beside other tensors by the names of scales is a tensor", "[safetensors]") {
+  const TestFolder folder;
+  const auto names = [&](const std::string& header, std::size_t bytes) {
+    return Safetensors(folder.file("s.safetensors", file_of(header, std::string(bytes, '\0'))))
+        .names();
+  };
+  CHECK(names(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+              R"("a_scale_inv":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+              8) == std::vector<std::string>{"a", "a_scale_inv"});
+  CHECK(names(R"({"a_blocks":{"dtype":"U8","shape":[0,1,1152921504606846976,16],)"
+              R"("data_offsets":[0,0]},"a_scales":{"dtype":"U8",)"
+              R"("shape":[0,1,1152921504606846976],"data_offsets":[0,0]}})",
+              0) == std::vector<std::string>{"a_blocks", "a_scales"});
+}
+
 TEST_CASE("FP8 matrices have a scale for each block of 128 x 128", "[safetensors]") {
   const TestFolder folder;
   constexpr std::int64_t rows = 130, columns = 300;

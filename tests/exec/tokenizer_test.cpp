@@ -145,6 +145,8 @@ TEST_CASE("what a tokenizer.json has and we have not is refused in words", "[dat
     CHECK(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", none}}) ==
           ": /normalizer/precompiled_charsmap: is no precompiled character map of SentencePiece, "
           "or is truncated");
+  CHECK(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "BAAAAAAAAAD/"}}) ==
+        ": /normalizer/precompiled_charsmap: maps characters to what is not UTF-8 text");
   CHECK(with("/pre_tokenizer", {{"type", "UnicodeScripts"}})
             .starts_with(": /pre_tokenizer/type: 'UnicodeScripts' is not supported; known: "));
   CHECK(with("/model/merges/0", "onepart") == ": /model/merges: element 0 is not a pair of tokens");
@@ -157,6 +159,20 @@ TEST_CASE("what a tokenizer.json has and we have not is refused in words", "[dat
         ": /model/dropout: would make tokens depend on chance; use null");
   CHECK(with("/normalizer", {{"type", "Prepend"}, {"prepend", std::string(257, 'a')}}) ==
         ": /normalizer/prepend: is longer than 256 bytes");
+}
+
+TEST_CASE("an added token that the normalizer changes is refused", "[data]") {
+  const TestFolder folder;
+  auto file = nlohmann::json::parse(read_file(golden_folder + "uncased.json"));
+  auto& token = file["added_tokens"].back();
+  token["content"] = "<END>";
+  CHECK(refusal(folder.file("apart.json", file.dump())).empty());  // found in the text as it is
+  token["normalized"] = true;
+  CHECK(refusal(folder.file("t.json", file.dump()))
+            .ends_with("/normalized: true is not supported for '<END>', which the normalizer "
+                       "changes; use false"));
+  token["content"] = "<end>";
+  CHECK(refusal(folder.file("same.json", file.dump())).empty());
 }
 
 TEST_CASE("steps that make a text endless are refused", "[data]") {

@@ -518,6 +518,27 @@ TEST_CASE("what more than the end stages share is on all, and summed over the pi
   CHECK(copies == 3);
 }
 
+TEST_CASE("stages without blocks reduce what blocks share with the same owners",
+          "[models][lower]") {
+  Model model = load_model(MESHWRIGHT_SOURCE_DIR "/tests/golden/transformers/albert", "/");
+  model.layers = 2;
+  Plan plan = small_plan(model, {.pipeline = 4, .data = 2, .zero_stage = 1});
+  plan.training.lora = Lora{4, 8, 0, {"all-linear"}};
+  plan.parallelism.shard_whole = true;
+  plan.stage_of_unit = {0, 1, 2, 3};  // adapters are on the two in the middle
+  std::vector<std::vector<std::pair<int, std::int64_t>>> reduced;
+  for (const Program& program : lower_small(model, plan)) {
+    reduced.emplace_back();
+    for (const Instruction& instruction : program.bodies.back().instructions)
+      if (instruction.group == GroupKind::pipeline && instruction.bucket >= 0) {
+        const Bucket& bucket = program.buckets[static_cast<std::size_t>(instruction.bucket)];
+        reduced.back().emplace_back(bucket.owner.rdp, bucket.elements);
+      }
+    CHECK(reduced.back() == reduced.front());
+  }
+  CHECK_FALSE(reduced.front().empty());
+}
+
 TEST_CASE("what the encoder made goes from stage to stage of the decoder", "[models][lower]") {
   const Model model = small_model("seq2seq");
   Plan plan = small_plan(model, {.pipeline = 4, .micro_batches = 4});
@@ -536,6 +557,12 @@ TEST_CASE("what the encoder made goes from stage to stage of the decoder", "[mod
   CHECK(messages(2, InstructionKind::recv) == 2);
   CHECK(messages(2, InstructionKind::send) == 2);
   CHECK(messages(3, InstructionKind::recv) == 2);
+  int gradients = 0;
+  for (const Body& body : stages[2].bodies)
+    if (body.kind == Body::Kind::backward)
+      for (const Instruction& instruction : body.instructions)
+        gradients += instruction.kind == InstructionKind::send;
+  CHECK(gradients == 2);  // one sum for the encoder, whatever the blocks
 }
 
 TEST_CASE("buffers of any size begin where the one before has ended, aligned", "[models][lower]") {

@@ -178,6 +178,7 @@ void infer_context_pack(const Attributes& a, In in, Out& out) {
 
 void infer_context_attention(const Attributes& a, In in, Out& out) {
   in = take_documents(a, in);
+  require(a.causal || !a.documents, "where keys are another rank's, a causal mask tells documents");
   require(in[1].shape[1] == travelling_width(a), "keys and values of all their heads");
   require(in[0].shape[0] == std::int64_t{a.micro_batch} * a.sequence_length, "whole shares");
   require(a.attention != AttentionKernel::unfused, "parts are merged by their log-sum-exp");

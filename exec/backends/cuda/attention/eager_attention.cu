@@ -136,8 +136,11 @@ struct MaskScores {
     const int begin = own == nullptr ? 0 : own[query];
     int first = window > 0 ? max(begin, query - window + 1) : begin;
     if (chunk > 0) first = max(first, begin + (query - begin) / chunk * chunk);
-    int last = query;
-    while (!causal && last + 1 < rows.length && own[last + 1] == begin) ++last;
+    int last = query, end = causal ? query + 1 : rows.length;  // of later documents, ascending
+    while (last + 1 < end) {
+      const int middle = (last + end) / 2;
+      (own[middle] == begin ? last : end) = middle;
+    }
     return {first, last};
   }
   template <int n>
