@@ -344,7 +344,7 @@ class Generator {
     a.attention =
         draw_.of({AttentionKernel::unfused, AttentionKernel::flash, AttentionKernel::flash2});
     if (in_ring_ && a.attention == AttentionKernel::unfused) a.attention = AttentionKernel::flash;
-    a.causal = draw_.one_in(2);
+    a.causal = draw_.one_in(2) || (in_ring_ && graph_.documents >= 0);
     a.window = a.causal && draw_.one_in(3) ? draw_.between(1, 12) : 0;
     a.chunk = a.causal && draw_.one_in(3) ? draw_.between(1, 12) : 0;
     a.alibi = draw_.one_in(4);
