@@ -125,22 +125,12 @@ def unigram(fallback):
     return tokenizer
 
 
-def wordpiece():
+def wordpiece(lowercase=False, vocabulary=260):
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=40))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.train_from_iterator(TRAINING, trainers.WordPieceTrainer(
-        vocab_size=260, special_tokens=["[PAD]", "[UNK]", "[MASK]"], show_progress=False))
-    tokenizer.add_special_tokens([END])
-    return tokenizer
-
-
-def uncased():
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=40))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.train_from_iterator(TRAINING, trainers.WordPieceTrainer(
-        vocab_size=300, special_tokens=["[PAD]", "[UNK]", "[MASK]"], show_progress=False))
+        vocab_size=vocabulary, special_tokens=["[PAD]", "[UNK]", "[MASK]"], show_progress=False))
     tokenizer.add_special_tokens([END])
     return tokenizer
 
@@ -188,7 +178,7 @@ def main():
     made = {"gpt2": gpt2(), "llama3": llama3(), "llama2": sentencepiece(False),
             "metaspace": sentencepiece(True), "digits": digits(),
             "unigram": unigram(False), "unigram_bytes": unigram(True), "wordpiece": wordpiece(),
-            "uncased": uncased(), "composed": composed(), "plain_letters": plain_letters(), "words": words()}
+            "uncased": wordpiece(lowercase=True, vocabulary=300), "composed": composed(), "plain_letters": plain_letters(), "words": words()}
     for name, tokenizer in made.items():
         # The trainer makes the 256 byte tokens special too; published files do not.
         made_file = json.loads(tokenizer.to_str())
