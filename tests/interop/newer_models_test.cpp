@@ -85,6 +85,19 @@ TEST_CASE("layers without experts are a pattern of Megatron-LM's", "[interop]") 
                     "and 1 for 4 layers") != std::string::npos);
 }
 
+TEST_CASE("all of Mixtral's layers have experts, however that is said", "[interop]") {
+  const auto model = [](const std::string& pattern) {
+    std::string text = blocks + small + "--num-experts 4 --moe-layer-freq " + pattern;
+    text.erase(text.find("--qk-layernorm"), std::string("--qk-layernorm").size());
+    return import_texts({{"run.sh", text}}, cluster, Framework::megatron_lm).job["model"];
+  };
+  for (const char* all : {"1", "[1,1,1,1]", "'([1]*4)'"})
+    CHECK(model(all)["model_type"] == "mixtral");
+  CHECK(message_of([&] { model("2"); })
+            .ends_with("--moe-layer-freq: layers without experts are built with --qk-layernorm or "
+                       "latent attention only"));
+}
+
 TEST_CASE("blocks of Megatron-LM's that are not built are refused by their setting", "[interop]") {
   const auto ends = [](const std::string& words, const std::string& message) {
     CHECK(refusal(words).ends_with(message));

@@ -78,9 +78,9 @@ void add_experts(Settings& from, std::int64_t experts, json& model) {
   model["num_experts_per_tok"] = from.whole("moe-router-topk").value_or(2);
   if (const auto width = from.whole("moe-ffn-hidden-size")) model["intermediate_size"] = *width;
   check_plain_experts(from);
-  if (const Setting* some = from.read("moe-layer-freq");
-      some != nullptr && some->value != 1 && some->value != "1")
-    from.fail("moe-layer-freq", "layers without experts are built with --qk-layernorm only");
+  if (!dense_layers(from, model["num_hidden_layers"]).empty())
+    from.fail("moe-layer-freq",
+              "layers without experts are built with --qk-layernorm or latent attention only");
   read_places(from, model);
   const double loss = from.number("moe-aux-loss-coeff").value_or(0);
   model["router_aux_loss_coef"] = loss;

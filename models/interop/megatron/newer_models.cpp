@@ -106,36 +106,6 @@ class LayerPattern {
   int depth_ = 0;
 };
 
-// The layers without experts.
-std::vector<int> dense_layers(Settings& from, std::int64_t layers) {
-  const Setting* setting = from.read(frequency);
-  std::vector<int> dense;
-  if (setting == nullptr) return dense;
-  const auto fail = [&] {
-    from.fail(frequency, fmt::format("{} is neither a number, of which layer in so many has "
-                                     "experts, nor a list of 0 and 1 for {} layers",
-                                     setting->value.dump(), layers));
-  };
-  std::vector<int> has(static_cast<std::size_t>(layers), 0);
-  const json& value = setting->value;
-  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  int every = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), every);
-  if (error == std::errc() && end == text.data() + text.size()) {
-    if (every < 1) fail();
-    for (std::size_t i = 0; i < has.size(); i += static_cast<std::size_t>(every)) has[i] = 1;
-  } else {
-    const std::optional<std::vector<int>> pattern = LayerPattern(text).read();
-    if (!pattern || std::ssize(*pattern) != layers ||
-        std::ranges::any_of(*pattern, [](int each) { return each > 1; }))
-      fail();
-    has = *pattern;
-  }
-  for (std::size_t i = 0; i < has.size(); ++i)
-    if (has[i] == 0) dense.push_back(static_cast<int>(i));
-  return dense;
-}
-
 std::string pattern_of(const Model& model) {
   std::string text;
   for (int first = 0; first < model.layers;) {
@@ -165,6 +135,35 @@ bool is_of_qwen3(const Model& m) {
 }
 
 }  // namespace
+
+std::vector<int> dense_layers(Settings& from, std::int64_t layers) {
+  const Setting* setting = from.read(frequency);
+  std::vector<int> dense;
+  if (setting == nullptr) return dense;
+  const auto fail = [&] {
+    from.fail(frequency, fmt::format("{} is neither a number, of which layer in so many has "
+                                     "experts, nor a list of 0 and 1 for {} layers",
+                                     setting->value.dump(), layers));
+  };
+  std::vector<int> has(static_cast<std::size_t>(layers), 0);
+  const json& value = setting->value;
+  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  int every = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), every);
+  if (error == std::errc() && end == text.data() + text.size()) {
+    if (every < 1) fail();
+    for (std::size_t i = 0; i < has.size(); i += static_cast<std::size_t>(every)) has[i] = 1;
+  } else {
+    const std::optional<std::vector<int>> pattern = LayerPattern(text).read();
+    if (!pattern || std::ssize(*pattern) != layers ||
+        std::ranges::any_of(*pattern, [](int each) { return each > 1; }))
+      fail();
+    has = *pattern;
+  }
+  for (std::size_t i = 0; i < has.size(); ++i)
+    if (has[i] == 0) dense.push_back(static_cast<int>(i));
+  return dense;
+}
 
 void read_places(Settings& from, json& model) {
   if (const auto factor = from.number("moe-expert-capacity-factor"))

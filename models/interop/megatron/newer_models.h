@@ -2,7 +2,10 @@
 // experts with shared ones beside them and in some layers only.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "models/importers/model.h"
 #include "models/interop/settings.h"
@@ -15,6 +18,9 @@ void read_qwen3(Settings& from, std::int64_t experts, nlohmann::json& model);
 void read_latent_attention(Settings& from, std::int64_t experts, nlohmann::json& model);
 // Experts that all layers have, and that are alone: those of Mixtral.
 void check_plain_experts(Settings& from);
+// Those that --moe-layer-freq leaves without experts: a number, or a pattern as in
+// "([0]*3+[1]*58)".
+std::vector<int> dense_layers(Settings& from, std::int64_t layers);
 // Places of experts, or none: expert_capacity_factor or expert_dropless.
 void read_places(Settings& from, nlohmann::json& model);
 
