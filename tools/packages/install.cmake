@@ -31,7 +31,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/scenarios/quickstart-plan.json
 install(FILES ${PROJECT_SOURCE_DIR}/scenarios/models/llama-2-7b/config.json
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/models/llama-2-7b COMPONENT program)
 
-if(MESHWRIGHT_SELF_CONTAINED)
+if(static_libraries)  # whose names mean nothing elsewhere
   return()
 endif()
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/meshwright)
