@@ -213,7 +213,13 @@ bool Fields::is_array(std::string_view key) {
 }
 
 const json& Fields::find(std::string_view key, const char* expected) {
-  if (!has(key)) fail(key, "missing; it is required (" + std::string(expected) + ")");
+  if (!has(key)) {
+    std::string problem = "missing; it is required (" + std::string(expected) + ")";
+    for (const auto& [found, value] : value_->items())
+      if (!known_.contains(found) && !nearest(found, {std::string(key)}).empty())
+        problem += "; is '" + found + "' meant for it?";
+    fail(key, problem);
+  }
   return value_->at(std::string(key));
 }
 

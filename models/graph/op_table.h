@@ -122,8 +122,8 @@ struct OpInfo {
   WidenRule widening = {};
   // What it makes of one element of each input, for devices that compile their kernels: of each
   // output an expression in C where $i is the element of input i, $factor the attribute and $gelu
-  // gelu_tanh or gelu_erf, whose slopes are $gelu_slope. The functions are those of
-  // exec/backends/cuda/fused/fused_prelude.cpp.in.
+  // gelu_tanh or gelu_erf, whose slopes are $gelu_slope. It may call CUDA's functions of fp32
+  // numbers and those of exec/backends/cuda/device/prelude.cuh.
   std::array<std::string_view, 2> elements{};
   bool in_place = false;  // element i of the first output needs element i of the operands only, and
                           // is written last

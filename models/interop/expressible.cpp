@@ -55,11 +55,13 @@ void check_expressible(Framework framework, const Plan& plan, const Model& model
     problem += value + ": ";
   problem += std::string(name_of(framework)) + " " + std::string(broken->why);
   const std::optional<Plan> near = nearest_plan(framework, plan, model);
-  throw InputError(problem + "; " +
-                   (near
-                        ? "the nearest plan that it can run has " + differences(run, *near)
-                        : "no plan near this one can be run there; look for one with `plan --for " +
-                              std::string(name_of(framework)) + "`"));
+  if (near)
+    throw InputError(problem + "; the nearest plan that it can run has " + differences(run, *near));
+  throw InputError(problem + (broken->key == "model"
+                                  ? "; no plan of this model can be run there"
+                                  : "; no plan near this one can be run there; look for one with "
+                                    "`plan --for " +
+                                        std::string(name_of(framework)) + "`"));
 }
 
 namespace {

@@ -138,29 +138,11 @@ KernelKind kind_of_op(Op op) {
     case Op::nll_loss:
     case Op::nll_loss_grad:
       return KernelKind::softmax;
-    case Op::add_position:
-    case Op::add_row:
-    case Op::add_bias:
     case Op::rope:
     case Op::rope_grad:
-    case Op::gelu:
-    case Op::gelu_grad:
-    case Op::relu:
-    case Op::relu_grad:
-    case Op::squared_relu:
-    case Op::squared_relu_grad:
-    case Op::tanh:
-    case Op::tanh_grad:
-    case Op::swiglu:
-    case Op::swiglu_grad:
-    case Op::add:
-    case Op::dropout:
-    case Op::dropout_grad:
-    case Op::scale:
     case Op::add_constant:
     case Op::cube:
     case Op::cube_grad:
-    case Op::multiply:
     case Op::silu:
     case Op::silu_grad:
     case Op::inverse_root:
@@ -183,8 +165,10 @@ KernelKind kind_of_op(Op op) {
     case Op::drop_probabilities_grad:
       return KernelKind::elementwise;
     default:
-      return KernelKind::other;
+      break;
   }
+  const OpInfo& row = info(op);
+  return row.in_place || !row.elements[0].empty() ? KernelKind::elementwise : KernelKind::other;
 }
 
 // A fused kernel is named after what it normalizes or takes the softmax of.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/huggingface.h"
@@ -213,6 +214,40 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
     CHECK(back.router_aux_loss_coef == model.router_aux_loss_coef);
     CHECK(back.architecture == model.architecture);
   }
+}
+
+// Of every family, as the message that refuses another word lists them.
+std::vector<std::string> activations_in(const std::string& message) {
+  std::vector<std::string> words;
+  const std::regex word("[a-z_0-9]+");
+  std::string known = message.substr(message.find("known: ") + 7);
+  for (std::sregex_iterator found(known.begin(), known.end(), word), end; found != end; ++found)
+    if (found->str() != "and") words.push_back(found->str());
+  return words;
+}
+
+TEST_CASE("a written config.json has the activation that was read", "[safetensors]") {
+  int tried = 0;
+  for (const std::string& folder : golden_folders()) {
+    const Model model = load_model(folder, "/");
+    if (model.architecture == Architecture::mpt || model.architecture == Architecture::bloom)
+      continue;
+    nlohmann::json config = huggingface_config(model);
+    for (const char* key :
+         {"hidden_act", "hidden_activation", "activation_function", "activation"}) {
+      if (!config.contains(key)) continue;
+      config[key] = "sine";
+      const std::string message = message_of([&] { read_huggingface(Fields(config, "config")); });
+      for (const std::string& word : activations_in(message)) {
+        INFO(folder << ": " << word);
+        config[key] = word;
+        const Model read = read_huggingface(Fields(config, "config"));
+        CHECK(read_huggingface(Fields(huggingface_config(read), "written")) == read);
+        ++tried;
+      }
+    }
+  }
+  CHECK(tried > 80);
 }
 
 TEST_CASE("types, older names and several files", "[safetensors]") {

@@ -33,7 +33,9 @@ TEST_CASE("a strict reader says where, what is wrong and what would be right", "
   CHECK(error_of(R"({"count": 8})") == "");
   CHECK(error_of(R"({"count": 8.0, "rate": 2})") == "");
   CHECK(error_of(R"({"count": 8.5})") == "job.json: /count: expected an integer, found 8.5");
-  CHECK(error_of(R"({"cuont": 8})") == "job.json: /count: missing; it is required (an integer)");
+  CHECK(error_of(R"({"rate": 8})") == "job.json: /count: missing; it is required (an integer)");
+  CHECK(error_of(R"({"cuont": 8})") ==
+        "job.json: /count: missing; it is required (an integer); is 'cuont' meant for it?");
   CHECK(error_of(R"({"count": 8, "rat": 1})") ==
         "job.json: /rat: unknown key; did you mean 'rate'?");
   CHECK(error_of(R"({"count": 8, "count": 9})") ==
