@@ -66,7 +66,8 @@ const ScheduleInfo& dualpipe_v_schedule() {
       .most_chunks = 2,
       .splits_backwards = true,
       .stage_shape = StageShape::vee,
-      .order = dualpipe_v};
+      .order = dualpipe_v,
+      .in_flight = vee_in_flight};
   return row;
 }
 

@@ -14,6 +14,12 @@ int round_size(PipelineShape shape) {
   return std::min(shape.active_microbatches, shape.micro_batches);
 }
 
+int in_flight(PipelineShape shape, int /*stage*/) { return round_size(shape); }
+
+int fills(PipelineShape shape) {
+  return (shape.micro_batches + round_size(shape) - 1) / round_size(shape);
+}
+
 }  // namespace
 
 StageOrder gpipe(PipelineShape shape, int /*stage*/) {
@@ -33,7 +39,9 @@ const ScheduleInfo& gpipe_schedule() {
                                     .name = "gpipe",
                                     .summary = "all forwards, then all backwards",
                                     .forwards_all = true,
-                                    .order = gpipe};
+                                    .order = gpipe,
+                                    .in_flight = in_flight,
+                                    .fills = fills};
   return row;
 }
 

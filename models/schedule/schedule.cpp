@@ -1,6 +1,6 @@
 #include "models/schedule/schedule.h"
 
-#include <iterator>
+#include <algorithm>
 
 #include "models/core/error.h"
 
@@ -17,6 +17,11 @@ std::span<const ScheduleInfo> schedule_kinds() {
     return made;
   }();
   return rows;
+}
+
+int as_many_as_stages_left(PipelineShape shape, int stage) {
+  const int most = std::min(shape.micro_batches, shape.stages - stage);
+  return shape.active_microbatches > 0 ? std::min(most, shape.active_microbatches) : most;
 }
 
 const ScheduleInfo& schedule_info(ScheduleKind kind) {

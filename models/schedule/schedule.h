@@ -33,6 +33,13 @@ struct ScheduledTask {
 };
 using StageOrder = std::vector<ScheduledTask>;
 
+// Micro-batches whose activations a stage holds at once, at least (of several chunks, as many as
+// make up whole ones): here as many as stages are left, itself too, where there are so many and the
+// bound allows it.
+int as_many_as_stages_left(PipelineShape shape, int stage);
+// How often the pipeline fills and drains in a step.
+inline int once(PipelineShape /*shape*/) { return 1; }
+
 struct ScheduleInfo {
   static constexpr int any = std::numeric_limits<int>::max();
   ScheduleKind kind = {};
@@ -43,9 +50,12 @@ struct ScheduleInfo {
   int most_chunks = 1;            // that a job may ask for; from 2 on chunks take turns
   bool in_groups = false;         // micro-batches come in multiples of the stages
   bool splits_backwards = false;  // the gradients of weights are tasks of their own
-  bool forwards_all = false;      // before the first backward: stages hold all micro-batches
+  bool forwards_all = false;      // before the first backward, whatever bound a job asks for
   StageShape stage_shape = StageShape::loop;
   StageOrder (*order)(PipelineShape shape, int stage) = nullptr;
+  // Of `order`, for the planner, which cannot look at the orders of a million candidates.
+  int (*in_flight)(PipelineShape shape, int stage) = as_many_as_stages_left;
+  int (*fills)(PipelineShape shape) = once;
 };
 
 std::span<const ScheduleInfo> schedule_kinds();

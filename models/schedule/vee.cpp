@@ -6,6 +6,20 @@
 
 namespace meshwright {
 
+namespace {
+
+int round_size(PipelineShape shape) {
+  const bool bound = shape.active_microbatches > 0 && shape.active_microbatches < 2 * shape.stages;
+  return bound ? std::min(shape.active_microbatches, shape.micro_batches) : shape.micro_batches;
+}
+
+}  // namespace
+
+int vee_in_flight(PipelineShape shape, int stage) {
+  const int round = round_size(shape), pairs = std::min(round + 1 + stage, 2 * round);
+  return std::min(shape.stages - stage, std::max(1, pairs / 2));
+}
+
 StageOrder vee_order(PipelineShape shape, int stage, VeeRound write_round) {
   StageOrder order;
   if (shape.chunks == 1) {
@@ -16,8 +30,7 @@ StageOrder vee_order(PipelineShape shape, int stage, VeeRound write_round) {
     return order;
   }
   MESHWRIGHT_CHECK(shape.chunks == 2, "there and back takes two chunks of each stage");
-  const bool bound = shape.active_microbatches > 0 && shape.active_microbatches < 2 * shape.stages;
-  const int round = bound ? shape.active_microbatches : shape.micro_batches;
+  const int round = round_size(shape);
   for (int first = 0; first < shape.micro_batches; first += round) {
     const int end = std::min(first + round, shape.micro_batches);
     VeeWriter write(first, end, order);

@@ -47,5 +47,7 @@ using VeeRound = void (*)(int stages, int stage, int micro_batches, VeeWriter& w
 // no round exceeds, leaves rounds of so many, one after another. One stage alone, which has one
 // chunk, takes each micro-batch by itself.
 StageOrder vee_order(PipelineShape shape, int stage, VeeRound write_round);
+// Of both chunks, while no backward has come as far as the stage.
+int vee_in_flight(PipelineShape shape, int stage);
 
 }  // namespace meshwright

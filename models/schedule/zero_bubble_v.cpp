@@ -55,7 +55,8 @@ const ScheduleInfo& zero_bubble_v_schedule() {
       .most_chunks = 2,
       .splits_backwards = true,
       .stage_shape = StageShape::vee,
-      .order = zero_bubble_v};
+      .order = zero_bubble_v,
+      .in_flight = vee_in_flight};
   return row;
 }
 

@@ -24,6 +24,11 @@ int BoundMaker::micro_batches(const Candidate& candidate) const {
                           (std::int64_t{candidate.data} * candidate.micro_batch));
 }
 
+PipelineShape BoundMaker::pipeline_shape(const Candidate& candidate) const {
+  return {candidate.pipeline, candidate.virtual_stages, micro_batches(candidate),
+          base_.parallelism.active_microbatches};
+}
+
 bool BoundMaker::reduces_each(const Candidate& candidate) const {
   return to_plan(candidate, base_).reduces_each_micro_batch();
 }
@@ -154,8 +159,9 @@ Bounds BoundMaker::time_of_any_partition(const Candidate& candidate) {
 Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
   const Work& all = work(candidate);
   const PerParameter& cost = per_parameter(candidate);
-  const bool splits = schedule_info(candidate.schedule).splits_backwards;
-  const bool interleaves = schedule_info(candidate.schedule).most_chunks > 1;
+  const ScheduleInfo& schedule = schedule_info(candidate.schedule);
+  const bool splits = schedule.splits_backwards, interleaves = schedule.most_chunks > 1;
+  const double fills = schedule.fills(pipeline_shape(candidate));
   const Chain& sums = chain(all, splits);
   const double batches = micro_batches(candidate);
   const double hidden = candidate.virtual_stages * all.last_collectives;
@@ -203,7 +209,7 @@ Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
     streams = std::max(streams, stream);
     const double ramp = interleaves && splits ? interleaved_ramp
                         : interleaves         ? std::max(fill + drain, interleaved_ramp)
-                                              : fill + drain;
+                                              : fills * (fill + drain);
     const double likely = std::max(ramp, gathered) + batches * (own + context) + exposed +
                           held.after() + std::max(0.0, reduced);
     // One micro-batch passes all stages, and about half of its backwards is weight gradients.

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "models/core/index.h"
+#include "models/schedule/schedule.h"
 #include "models/schedule/slot_pools.h"
 #include "sim/planner/network_times.h"
 #include "sim/planner/per_parameter.h"
@@ -145,6 +146,7 @@ class BoundMaker {
   };
   Kept kept_bytes(const Candidate& candidate);
   int micro_batches(const Candidate& candidate) const;
+  PipelineShape pipeline_shape(const Candidate& candidate) const;
   ParameterBytes bytes_per_parameter(const Candidate& candidate) const;
   bool reduces_each(const Candidate& candidate) const;  // gradients, in every micro-batch
   // Of what is gathered and reduced unit by unit, per parameter of a block, on a stage one of whose

@@ -110,10 +110,7 @@ double BoundMaker::fixed_bytes() const {
 }
 
 int BoundMaker::in_flight(const Candidate& candidate, int stage) const {
-  const int count = micro_batches(candidate), bound = base_.parallelism.active_microbatches;
-  const int own =
-      schedule_info(candidate.schedule).forwards_all ? count : candidate.pipeline - stage;
-  return std::min({count, own, bound > 0 ? bound : own});
+  return schedule_info(candidate.schedule).in_flight(pipeline_shape(candidate), stage);
 }
 
 MemoryBounds BoundMaker::memory(const Candidate& candidate) {
@@ -215,17 +212,16 @@ const BoundMaker::Cut& BoundMaker::partition(const Candidate& candidate) {
 }
 
 const std::vector<std::vector<InFlight>>& BoundMaker::fullest(const Candidate& candidate) {
-  int batches = micro_batches(candidate);
-  const int bound = base_.parallelism.active_microbatches;
-  if (!schedule_info(candidate.schedule).forwards_all)
-    batches = std::min(batches, steady_micro_batches_per_stage * candidate.pipeline);
-  const std::tuple key{candidate.schedule, candidate.pipeline, candidate.virtual_stages, batches};
+  const ScheduleInfo& schedule = schedule_info(candidate.schedule);
+  PipelineShape shape = pipeline_shape(candidate), steady = shape;
+  steady.micro_batches =
+      std::min(shape.micro_batches, steady_micro_batches_per_stage * candidate.pipeline);
+  if (schedule.in_flight(steady, 0) == schedule.in_flight(shape, 0)) shape = steady;
+  const std::tuple key{candidate.schedule, shape.stages, shape.chunks, shape.micro_batches};
   return measured_->fullest.get(key, [&] {
-    const PipelineShape shape{candidate.pipeline, candidate.virtual_stages, batches, bound};
     std::vector<std::vector<InFlight>> times;
     for (int stage = 0; stage < candidate.pipeline; ++stage)
-      times.push_back(fullest_times(schedule_info(candidate.schedule).order(shape, stage),
-                                    candidate.virtual_stages));
+      times.push_back(fullest_times(schedule.order(shape, stage), shape.chunks));
     return times;
   });
 }

@@ -12,13 +12,11 @@ namespace meshwright {
 
 // Those of the last pipeline that was asked for: plans of a kind come one after the other.
 const std::vector<StageOrder>& BoundMaker::orders(const Candidate& candidate) {
-  const int batches = micro_batches(candidate);
-  const std::tuple key{candidate.schedule, candidate.pipeline, candidate.virtual_stages, batches};
+  const PipelineShape shape = pipeline_shape(candidate);
+  const std::tuple key{candidate.schedule, shape.stages, shape.chunks, shape.micro_batches};
   if (orders_of_ == key && !orders_.empty()) return orders_;
   orders_of_ = key;
   orders_.clear();
-  const PipelineShape shape{candidate.pipeline, candidate.virtual_stages, batches,
-                            base_.parallelism.active_microbatches};
   for (int stage = 0; stage < candidate.pipeline; ++stage)
     orders_.push_back(schedule_info(candidate.schedule).order(shape, stage));
   return orders_;

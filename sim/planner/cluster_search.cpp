@@ -241,14 +241,12 @@ void ClusterSearch::leave(const Entry& entry) {
 
 // The same plan needs no less memory with larger micro-batches, while as many are in flight.
 bool ClusterSearch::known_not_to_fit(const Candidate& candidate) {
-  if (schedule_info(candidate.schedule).forwards_all ||
-      surveyor_.bounds().micro_batches(candidate) < candidate.pipeline)
-    return false;
   return std::any_of(too_large_.begin(), too_large_.end(), [&](const Candidate& large) {
     Candidate smaller = candidate;
     smaller.micro_batch = large.micro_batch;
     smaller.placement = large.placement;
     return large == smaller && large.micro_batch <= candidate.micro_batch &&
+           surveyor_.bounds().in_flight(large, 0) <= surveyor_.bounds().in_flight(candidate, 0) &&
            surveyor_.bounds().reduces_each(large) == surveyor_.bounds().reduces_each(candidate);
   });
 }

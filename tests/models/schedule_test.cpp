@@ -55,6 +55,27 @@ InFlight walk(const StageOrder& order, PipelineShape shape, bool splits) {
   return result;
 }
 
+// Most pairs at once of which no backward has begun.
+int most_forwarded(const StageOrder& order) {
+  int pairs = 0, most = 0;
+  for (const ScheduledTask& task : order) {
+    if (task.kind == TaskKind::forward) ++pairs;
+    if (task.kind == TaskKind::backward) --pairs;
+    most = std::max(most, pairs);
+  }
+  return most;
+}
+
+// How often a stage holds nothing any more.
+int times_drained(const StageOrder& order, bool splits) {
+  int pairs = 0, times = 0;
+  for (const ScheduledTask& task : order) {
+    if (task.kind == TaskKind::forward) ++pairs;
+    if (task.kind == (splits ? TaskKind::weights : TaskKind::backward) && --pairs == 0) ++times;
+  }
+  return times;
+}
+
 struct Times {
   int forward = 1, backward = 1;  // of one chunk
   int weights = 0;                // a task of its own where the schedule splits backwards
@@ -187,6 +208,24 @@ TEST_CASE("every schedule forwards and backwards each micro-batch once, within i
       if (shape.active_microbatches > 0 && most.micro_batches > shape.active_microbatches)
         CHECK(most.micro_batches <= shape.active_microbatches);
     }
+  });
+}
+
+TEST_CASE("what a row tells the planner is true of the order", "[models][schedule]") {
+  for_every_schedule([](const ScheduleInfo& info, PipelineShape shape) {
+    INFO(name(info, shape));
+    const bool simple = shape.active_microbatches == 0 && info.most_chunks == 1;
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      const int held = most_forwarded(info.order(shape, stage));
+      const int told = shape.chunks * info.in_flight(shape, stage);
+      if (held < told || (simple && !info.splits_backwards && held != told)) {
+        INFO("stage " << stage);
+        CHECK(held == told);
+      }
+    }
+    if (!simple || shape.stages == 1) return;
+    const int drained = times_drained(info.order(shape, 0), info.splits_backwards);
+    if (drained != info.fills(shape)) CHECK(drained == info.fills(shape));
   });
 }
 
