@@ -112,7 +112,8 @@ Keys objective_keys(Objective& objective) {
        "`deadline_s` allow, and the table says how many"},
       {"tokens", &objective.tokens, positive, plain, "training.steps", "of the whole job"},
       {"deadline_s", &objective.deadline_s, positive, plain, "",
-       "plans that take longer are rejected"},
+       "plans that take longer are rejected; the fastest is still the best one, unless `minimize` "
+       "says otherwise (`--by` looks for the cheapest)"},
       {"budget_usd", &objective.budget_usd, positive, plain, "",
        "plans that cost more are rejected"},
       {"price", choice("kind of price", price_kind_names(), objective.price.kind), any, plain, "",

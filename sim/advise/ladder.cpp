@@ -224,10 +224,13 @@ std::string what_breaks(const Rung& smaller, const Rung& larger) {
     const double grown = share(larger, i) - share(smaller, i);
     if (grown > growth) growth = grown, most = i;
   }
+  const std::string before = percent(smaller.efficiency), after = percent(larger.efficiency);
+  if (before == after)
+    return fmt::format("from {} to {} GPUs efficiency stays at {} %", smaller.gpus(), larger.gpus(),
+                       after);
   std::string text =
       fmt::format("from {} to {} GPUs efficiency {} from {} to {} %", smaller.gpus(), larger.gpus(),
-                  larger.efficiency < smaller.efficiency ? "falls" : "goes",
-                  percent(smaller.efficiency), percent(larger.efficiency));
+                  larger.efficiency < smaller.efficiency ? "falls" : "goes", before, after);
   if (growth > 0)
     text += fmt::format(": {} grows from {} to {} % of the step", smaller.parts.parts[most].cause,
                         percent(share(smaller, most)), percent(share(larger, most)));

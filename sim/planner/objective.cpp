@@ -1,6 +1,7 @@
 #include "sim/planner/objective.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "models/core/error.h"
@@ -88,6 +89,12 @@ StepLimit longest_step(const Objective& objective, const Training& training,
 
 bool has_length(const Job& job) {
   return job.has_steps || job.objective.tokens || job.objective.minimize == Minimize::tokens;
+}
+
+int WholeJob::steps(const Training& training) const {
+  const double in_step = static_cast<double>(training.global_batch) * training.sequence_length;
+  constexpr double most = std::numeric_limits<int>::max();
+  return static_cast<int>(std::clamp(std::ceil(tokens / in_step), 1.0, most));
 }
 
 WholeJob whole_job(const Objective& objective, const Training& training, const Cluster& cluster,

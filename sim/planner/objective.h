@@ -35,7 +35,8 @@ bool has_length(const Job& job);
 // allow where tokens are what counts.
 struct WholeJob {
   double tokens = 0, time_s = 0;
-  std::optional<Bill> bill;  // none: no price
+  std::optional<Bill> bill;                   // none: no price
+  int steps(const Training& training) const;  // of which the last may have tokens to spare
 };
 WholeJob whole_job(const Objective& objective, const Training& training, const Cluster& cluster,
                    double step_time_s);

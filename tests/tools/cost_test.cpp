@@ -125,3 +125,25 @@ TEST_CASE("a run in capacity blocks pays for whole ones, and plans keep a budget
   CHECK(code(paid * 1.001) == 0);
   CHECK(code(paid * 0.999) == 3);
 }
+
+TEST_CASE("objective.tokens says how many steps are exported and advised", "[tools]") {
+  const auto has = [](const std::string& text, const std::string& words) {
+    INFO(text << " has not: " << words);
+    CHECK(text.find(words) != std::string::npos);
+  };
+  // A step has 64 x 4096 tokens.
+  const std::string to_megatron =
+      "export " + source + "/scenarios/quickstart-plan.json --for megatron-lm --json" +
+      " --set cluster.machine=p4d.24xlarge --set cluster.count=1 --set training.micro_batch=1" +
+      " --set training.recompute=full --set 'parallelism={\"data\": 8, \"zero_stage\": 1}'";
+  const json exported = answer_of(to_megatron + " --set objective.tokens=1000000");
+  has(exported["contents"].dump(), "--train-iters 4");
+  CHECK(exported["warnings"].dump().find("training.steps") == std::string::npos);
+  has(answer_of(to_megatron)["warnings"].dump(), "one step is written");
+  // Here it has 8 x 16.
+  const std::string job = "advise " + source + "/tests/tools/no_steps.json --profile " + source +
+                          "/tests/tools/local.json --set objective.tokens=1000";
+  has(run(job).out,
+      " --set training.steps=8 --write planned.json && meshwright train planned.json"
+      " --profile ");
+}

@@ -41,17 +41,19 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
+std::string asked_profile(const Options& options) {
+  return options.profile.empty() ? "" : " --profile " + quoted(options.profile);
+}
+
 // The job as this command was asked about it.
 std::string asked(const Options& options) {
   std::string text = quoted(options.operands.front());
   for (const std::string& set : options.set) text += " --set " + quoted(set);
-  const std::pair<const char*, const std::string&> files[] = {{" --by ", options.by},
-                                                              {" --budget ", options.budget},
-                                                              {" --prices ", options.prices},
-                                                              {" --profile ", options.profile}};
+  const std::pair<const char*, const std::string&> files[] = {
+      {" --by ", options.by}, {" --budget ", options.budget}, {" --prices ", options.prices}};
   for (const auto& [name, value] : files)
     if (!value.empty()) text += name + quoted(value);
-  return text;
+  return text + asked_profile(options);
 }
 
 int run_advise(const Options& options) {
@@ -59,7 +61,7 @@ int run_advise(const Options& options) {
   check_writable("--write", options.write, options.operands);
   const LadderOptions how = ladder_options(options);
   warn_of_prices(job, how.search.load);
-  const Advice advice = advice_of(job, how, asked(options));
+  const Advice advice = advice_of(job, how, asked(options), asked_profile(options));
   if (options.json)
     print_json(advice_json(job, advice, options.today));
   else

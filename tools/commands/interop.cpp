@@ -12,6 +12,7 @@
 #include "models/interop/export.h"
 #include "models/interop/import.h"
 #include "sim/planner/clusters.h"
+#include "sim/planner/objective.h"
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
 #include "tools/job/machines.h"
@@ -154,6 +155,21 @@ void write_files(const std::string& folder, const std::vector<ExportedFile>& fil
   }
 }
 
+// As many as objective.tokens takes, where the job says no steps.
+void settle_steps(const Job& job, const Chosen& chosen, Plan& plan,
+                  std::vector<std::string>& warnings) {
+  if (job.has_steps) return;
+  if (!has_length(job)) {
+    warnings.emplace_back(
+        "one step is written, as the job does not say how many; give training.steps or "
+        "objective.tokens");
+    return;
+  }
+  const WholeJob whole = whole_job(job.objective, plan.training, chosen.cluster,
+                                   predict_chosen(job, chosen).step_time_s);
+  plan.training.steps = whole.steps(plan.training);
+}
+
 int run_export(const Options& options) {
   if (options.framework.empty()) {
     if (options.format.empty() && options.launchers.empty()) return run_export_weights(options);
@@ -167,8 +183,12 @@ int run_export(const Options& options) {
   const MachineLoader load = machine_loader(options);
   const Chosen chosen = choose_plan(job, load, search_watch(options));
   const int ranks = chosen.cluster.ranks();
-  const Exported exported = export_plan(job, chosen.compiled.plan, chosen.machine, chosen.count,
-                                        ranks / chosen.count, framework, options.launchers);
+  Plan plan = chosen.compiled.plan;
+  std::vector<std::string> warnings;
+  settle_steps(job, chosen, plan, warnings);
+  Exported exported = export_plan(job, plan, chosen.machine, chosen.count, ranks / chosen.count,
+                                  framework, options.launchers);
+  exported.warnings.insert(exported.warnings.end(), warnings.begin(), warnings.end());
   if (!options.to.empty()) write_files(options.to, exported.files);
   const Prediction prediction = predict_chosen(job, chosen);
   json names = json::array(), contents = json::object();

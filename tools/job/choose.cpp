@@ -83,6 +83,22 @@ Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeli
   }
 }
 
+// "; for own there is a price (objective.price)": of the other kinds, for all of the machines.
+std::string other_kinds(const std::vector<Machine>& machines, const std::string& region) {
+  std::vector<std::string> kinds;
+  for (std::size_t i = 0; i < price_kind_names().size(); ++i) {
+    const PriceChoice choice{static_cast<PriceKind>(i), region};
+    if (std::ranges::all_of(machines, [&](const Machine& machine) {
+          Cluster cluster;
+          cluster.machine = machine;
+          return usd_per_hour(cluster, choice).has_value();
+        }))
+      kinds.push_back(price_kind_names()[i]);
+  }
+  return kinds.empty() ? ""
+                       : "; for " + list_of(kinds, "and") + " there is a price (objective.price)";
+}
+
 void warn_of_prices(const Job& job, const MachineLoader& load) {
   const Objective& objective = job.objective;
   const bool ranks_by_usd =
@@ -90,20 +106,24 @@ void warn_of_prices(const Job& job, const MachineLoader& load) {
   if (!ranks_by_usd && !objective.budget_usd) return;
   const std::vector<std::string> machines = machines_of(job.cluster);
   std::vector<std::string> without;
+  std::vector<Machine> loaded;
   for (const std::string& name : machines) {
     Cluster cluster;
     cluster.machine = load(name);
-    if (!usd_per_hour(cluster, objective.price)) without.push_back(name);
+    if (usd_per_hour(cluster, objective.price)) continue;
+    without.push_back(name);
+    loaded.push_back(cluster.machine);
   }
   if (without.empty()) return;
   const bool all = without.size() == machines.size();
   const std::string& region = objective.price.region;
-  print_to(stderr, "warning: {}: /objective: {} {} no {} price{}: {}\n", job.file,
+  print_to(stderr, "warning: {}: /objective: {} {} no {} price{}: {}{}\n", job.file,
            list_of(without, "and"), without.size() == 1 ? "has" : "have",
            words_of(objective.price.kind), region.empty() ? "" : " in " + region,
            objective.budget_usd ? "no plan on it keeps budget_usd"
            : all                ? "plans are ranked by step time, not by money"
-                                : "its plans come last");
+                                : "its plans come last",
+           other_kinds(loaded, region));
 }
 
 Chosen choose_plan(const Job& job, const MachineLoader& load, const SearchWatch& watch) {

@@ -217,25 +217,34 @@ std::string rent_text(const Rung& rung) {
   return text + ".\n";
 }
 
-std::string command_text(const std::string& asked, const Rung& rung) {
+// With what the job lacks, or fixes for another number of ranks.
+std::string command_text(const Job& job, const std::string& asked, const std::string& profile,
+                         const Rung& rung) {
+  const Plan& plan = rung.best->plan;
   std::string set =
       fmt::format("--set cluster.machine={} --set cluster.count={}", rung.machine, rung.hosts);
   if (rung.processes_per_host != rung.gpus_per_host)
     set += fmt::format(" --set cluster.processes_per_host={}", rung.processes_per_host);
   for (const std::string& key : rung.opened) set += fmt::format(" --set {}=auto", key);
-  return fmt::format("meshwright plan {} {} --write planned.json && meshwright train planned.json",
-                     asked, set);
+  if (!job.is_auto("parallelism.data") && job.plan.parallelism.data != plan.parallelism.data)
+    set += " --set parallelism.data=auto";
+  if (!job.has_steps && rung.whole)
+    set += fmt::format(" --set training.steps={}", rung.whole->steps(plan.training));
+  return fmt::format(
+      "meshwright plan {} {} --write planned.json && meshwright train planned.json{}", asked, set,
+      profile);
 }
 
 }  // namespace
 
-Advice advice_of(const Job& job, const LadderOptions& options, const std::string& asked) {
+Advice advice_of(const Job& job, const LadderOptions& options, const std::string& asked,
+                 const std::string& profile) {
   Advice advice;
   advice.ladders = ladders(job, options);
   advice.best = best_of(advice.ladders, job.objective);
   if (advice.best != nullptr) {
     advice.run = run_of(job, *advice.best->chosen());
-    advice.command = command_text(asked, *advice.best->chosen());
+    advice.command = command_text(job, asked, profile, *advice.best->chosen());
   }
   return advice;
 }

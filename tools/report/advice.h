@@ -19,8 +19,10 @@ struct Advice {
   std::string command;           // that plans and runs it
 };
 
-// `asked`: the job's file and options, as a command line has them. `today` as Options::today.
-Advice advice_of(const Job& job, const LadderOptions& options, const std::string& asked);
+// `asked`: the job's file and options, as a command line has them; `profile`: " --profile FILE" or
+// nothing, for `train`. `today` as Options::today.
+Advice advice_of(const Job& job, const LadderOptions& options, const std::string& asked,
+                 const std::string& profile);
 nlohmann::json advice_json(const Job& job, const Advice& advice, int today);
 std::string advice_text(const Job& job, const Advice& advice);
 

@@ -275,7 +275,7 @@ void add_prediction(HtmlPage& page, const Model& model, const Compiled& compiled
       {"step time", show_seconds(p.step_time_s)},
       {"its range", p.interval
                         ? fmt::format("{} to {} with 80 % probability, by {} published steps on "
-                                      "this kind of machine",
+                                      "this kind of GPU",
                                       show_seconds(p.interval->low_s),
                                       show_seconds(p.interval->high_s), p.interval->rows)
                         : fmt::format("profile: {}; no error is known", name_of(p.calibration))},

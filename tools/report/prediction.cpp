@@ -334,7 +334,7 @@ std::string prediction_text(const Model& model, const Compiled& compiled, const 
       p.interval
           ? fmt::format(
                 "         {} to {} with 80 % probability, by {} published steps on this kind of "
-                "machine\n",
+                "GPU\n",
                 show_seconds(p.interval->low_s), show_seconds(p.interval->high_s), p.interval->rows)
           : fmt::format("         profile: {}; no error is known\n", name_of(p.calibration));
   text += fmt::format("         bubble {}   exposed communication {}\n",
