@@ -194,8 +194,9 @@ std::string load_text(const GroupLoad& load) {
     return seconds < 1 ? fmt::format("{:.3g} ms", 1e3 * seconds) : fmt::format("{:.3g} s", seconds);
   };
   return fmt::format(
-      ", as {:.3g} GB per GPU take {} over {} at {:.3g} GB/s, and only {} of them "
-      "hide",
+      ", as {:.3g} GB per GPU take {} (the slowest link on their way: {}, {:.3g} GB/s), and only "
+      "{} "
+      "of them hide",
       load.bytes / 1e9, text(load.needed), load.link == "network" ? "the network" : load.link,
       load.link_bytes_per_s / 1e9, text(std::max(SimTime{0}, load.needed - load.exposed)));
 }

@@ -62,8 +62,8 @@ const Ladder* best_of(const std::vector<Ladder>& ladders, const Objective& objec
 
 // Of two rungs with plans: the cause that most of the loss of efficiency is due to, in a sentence
 // ("from 16 to 32 GPUs efficiency falls from 91 to 74 %: exposed all-reduce of gradients grows from
-// 4 to 18 % of the step, as 2.6 GB per GPU take 52 ms over the network at 12.5 GB/s, and only 38 ms
-// of them hide").
+// 4 to 18 % of the step, as 2.6 GB per GPU take 52 ms (the slowest link on their way: the
+// network, 12.5 GB/s), and only 38 ms of them hide").
 std::string what_breaks(const Rung& smaller, const Rung& larger);
 
 }  // namespace meshwright
