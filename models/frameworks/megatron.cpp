@@ -61,8 +61,7 @@ int most_in_bf16(const Plan& plan, const Model& model) {
 constexpr Limit rows[] = {
     {"model",
      "has the blocks of GPT-2 with the tanh form of GELU, GPT-NeoX's with the erf form and one "
-     "branch "
-     "after the other, and those of Llama, Mixtral, Qwen3 and DeepSeek",
+     "branch after the other, and those of Llama, Mixtral, Qwen3 and DeepSeek",
      [](const Plan&, const Model& m) { return has_blocks_of_megatron(m); }, nullptr},
     {"parallelism.schedule", "has 1f1b and interleaved",
      [](const Plan& p, const Model&) {

@@ -147,3 +147,21 @@ TEST_CASE("objective.tokens says how many steps are exported and advised", "[too
       " --set training.steps=8 --write planned.json && meshwright train planned.json"
       " --profile ");
 }
+
+TEST_CASE("a machine without a price of the asked kind names the kinds that it has", "[tools]") {
+  const TestFolder folder;
+  const std::string prices = folder.path() + "/prices.json";
+  std::ofstream(prices)
+      << R"({"format": 1, "prices": [{"machine": "local", "kind": "own", "capital_usd": 1000,
+      "years": 4, "power_kw": 0.5, "usd_per_kwh": 0.1, "as_of": "2026-11-02", "source": "test"}]})";
+  const std::string plan = "plan " + source + "/tests/tools/tiny.json --profile " + source +
+                           "/tests/tools/local.json --set objective.minimize=usd --prices " +
+                           prices;
+  const std::string warning =
+      "local has no on demand price: plans are ranked by step time, not by "
+      "money; for own there is a price (objective.price)";
+  CHECK(run(plan, "&1").out.find(warning) != std::string::npos);
+  const Answer own = run(plan + " --set objective.price=own", "&1");
+  CHECK(own.code == 0);
+  CHECK(own.out.find("has no") == std::string::npos);
+}

@@ -156,7 +156,7 @@ void write_files(const std::string& folder, const std::vector<ExportedFile>& fil
 }
 
 // As many as objective.tokens takes, where the job says no steps.
-void settle_steps(const Job& job, const Chosen& chosen, Plan& plan,
+void settle_steps(const Job& job, const Cluster& cluster, double step_time_s, Plan& plan,
                   std::vector<std::string>& warnings) {
   if (job.has_steps) return;
   if (!has_length(job)) {
@@ -165,8 +165,7 @@ void settle_steps(const Job& job, const Chosen& chosen, Plan& plan,
         "objective.tokens");
     return;
   }
-  const WholeJob whole = whole_job(job.objective, plan.training, chosen.cluster,
-                                   predict_chosen(job, chosen).step_time_s);
+  const WholeJob whole = whole_job(job.objective, plan.training, cluster, step_time_s);
   plan.training.steps = whole.steps(plan.training);
 }
 
@@ -183,14 +182,14 @@ int run_export(const Options& options) {
   const MachineLoader load = machine_loader(options);
   const Chosen chosen = choose_plan(job, load, search_watch(options));
   const int ranks = chosen.cluster.ranks();
+  const Prediction prediction = predict_chosen(job, chosen);
   Plan plan = chosen.compiled.plan;
   std::vector<std::string> warnings;
-  settle_steps(job, chosen, plan, warnings);
+  settle_steps(job, chosen.cluster, prediction.step_time_s, plan, warnings);
   Exported exported = export_plan(job, plan, chosen.machine, chosen.count, ranks / chosen.count,
                                   framework, options.launchers);
   exported.warnings.insert(exported.warnings.end(), warnings.begin(), warnings.end());
   if (!options.to.empty()) write_files(options.to, exported.files);
-  const Prediction prediction = predict_chosen(job, chosen);
   json names = json::array(), contents = json::object();
   for (const ExportedFile& file : exported.files) {
     names.push_back(options.to.empty() ? file.name : options.to + "/" + file.name);
