@@ -29,7 +29,7 @@ bool BlockField::is_set() const {
   return true;
 }
 
-Limits limits_of(Bound bound, std::string_view key) {
+NumberRange limits_of(Bound bound, std::string_view key) {
   switch (bound) {
     case Bound::positive:
       return {key.ends_with("_per_s") ? least_rate : least_number, most_number};

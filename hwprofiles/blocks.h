@@ -27,13 +27,13 @@ enum class Bound : std::uint8_t {
   at_least_zero
 };
 
-struct Limits {
+struct NumberRange {
   double low = 0, high = 0;
 };
 // Far beyond any hardware on both sides, and near enough that a step's time stays a number.
 constexpr double least_number = 1e-12, most_number = 1e21;
 // A share must not exceed 1 either, and what is `below_one` not reach it.
-Limits limits_of(Bound bound, std::string_view key);
+NumberRange limits_of(Bound bound, std::string_view key);
 constexpr int most_of_a_count = 1'000'000;
 // Of one machine: the largest NVLink domain that was announced (NVL576).
 constexpr int most_gpus = 576;

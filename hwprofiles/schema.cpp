@@ -11,7 +11,7 @@ using nlohmann::json;
 namespace {
 
 json number_within(Bound bound, std::string_view key) {
-  const Limits limits = limits_of(bound, key);
+  const NumberRange limits = limits_of(bound, key);
   json type = {{"type", "number"}, {"minimum", limits.low}, {"maximum", limits.high}};
   if (bound == Bound::share) type["maximum"] = 1;
   if (bound == Bound::below_one) {

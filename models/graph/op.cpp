@@ -15,9 +15,9 @@ constexpr auto operations = static_cast<std::size_t>(Op::count_);
 // One row per operation, in the order of the enumerators.
 std::array<OpInfo, operations> collect() {
   std::array<OpInfo, operations> table{};
-  for (Family* family : {activation_ops, attention_ops, bookkeeping_ops, communication_ops,
-                         eager_ops, elementwise_ops, embedding_ops, experts_ops, loss_ops, norm_ops,
-                         product_ops, quantized_ops})
+  for (OpFamily* family : {activation_ops, attention_ops, bookkeeping_ops, communication_ops,
+                           eager_ops, elementwise_ops, embedding_ops, experts_ops, loss_ops,
+                           norm_ops, product_ops, quantized_ops})
     for (const OpInfo& row : family()) {
       OpInfo& place = table[static_cast<std::size_t>(row.op)];
       MESHWRIGHT_CHECK(place.name.empty(), "an operation has one row");

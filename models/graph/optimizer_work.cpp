@@ -7,7 +7,7 @@ namespace {
 
 // The kernels of torch.optim over fp32 arrays (exec/optimizer/eager_optimizer.cpp), by the
 // bytes that they move for each element.
-void eager_optimizer_kernels(Kernels& kernels, const OptimizerWork& work, double working) {
+void eager_optimizer_kernels(KernelList& kernels, const OptimizerWork& work, double working) {
   const double n = static_cast<double>(work.elements);
   const double g = static_cast<double>(bytes_of(work.gradients));
   const auto pass = [&](double bytes_of_element) { memory_kernel(kernels, n * bytes_of_element); };
@@ -28,7 +28,7 @@ void eager_optimizer_kernels(Kernels& kernels, const OptimizerWork& work, double
 // Reads the gradient; reads and writes the moments, the master and the average; writes the weight,
 // which it also reads where there is no whole master: one kernel, but of fp32 states in an eager
 // framework.
-void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, Kernels& kernels) {
+void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, KernelList& kernels) {
   const double n = static_cast<double>(work.elements);
   const double weight = static_cast<double>(bytes_of(work.weights));
   if (level == CompilerLevel::none && !work.moments_are_ready && !is_in_blocks(work.moment))

@@ -2,11 +2,11 @@
 
 namespace meshwright {
 
-Collective all_reduce_in(GroupKind group, const Operand& in_place, int bucket) {
+CollectiveCall all_reduce_in(GroupKind group, const Operand& in_place, int bucket) {
   return {InstructionKind::all_reduce, group, in_place, in_place, bucket};
 }
 
-void emit_collective(const Plan& plan, BodyBuilder& body, const Collective& collective) {
+void emit_collective(const Plan& plan, BodyBuilder& body, const CollectiveCall& collective) {
   Instruction instruction;
   instruction.kind = collective.kind;
   instruction.stream = Stream::shard_comm;

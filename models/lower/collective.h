@@ -6,7 +6,7 @@
 
 namespace meshwright {
 
-struct Collective {
+struct CollectiveCall {
   InstructionKind kind = InstructionKind::all_reduce;
   GroupKind group = GroupKind::none;
   Operand input, output;
@@ -16,8 +16,8 @@ struct Collective {
   bool maximum = false;
 };
 
-Collective all_reduce_in(GroupKind group, const Operand& in_place, int bucket = -1);
+CollectiveCall all_reduce_in(GroupKind group, const Operand& in_place, int bucket = -1);
 
-void emit_collective(const Plan& plan, BodyBuilder& body, const Collective& collective);
+void emit_collective(const Plan& plan, BodyBuilder& body, const CollectiveCall& collective);
 
 }  // namespace meshwright

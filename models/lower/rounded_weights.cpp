@@ -88,7 +88,7 @@ void round_own_weights(const StageDraft& draft, BodyBuilder& step_begin) {
     const auto first = std::ranges::find_if(draft.buckets, [&](const BucketPlan& planned) {
       return planned.is_rounded && planned.bucket.shard() == group;
     });
-    Collective of_all = all_reduce_in(group, values(first->largest, 0, count));
+    CollectiveCall of_all = all_reduce_in(group, values(first->largest, 0, count));
     of_all.maximum = true;
     emit_collective(draft.plan, step_begin, of_all);
   }

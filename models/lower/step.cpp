@@ -114,7 +114,7 @@ void update_largest(const StageDraft& draft, BodyBuilder& body) {
   for (const auto& [group, ranks] : {std::pair{GroupKind::tensor, draft.degrees.tensor},
                                      std::pair{GroupKind::rdp, draft.degrees.rdp()}}) {
     if (ranks == 1) continue;
-    Collective of_all = all_reduce_in(group, largest);
+    CollectiveCall of_all = all_reduce_in(group, largest);
     of_all.maximum = true;
     emit_collective(draft.plan, body, of_all);
   }

@@ -14,101 +14,101 @@
 
 namespace meshwright {
 
-using Words = std::vector<std::string>;
+using EnumWords = std::vector<std::string>;
 
 // name_of() of the first `count` enumerators.
 template <class Enum>
-Words named(int count) {
-  Words words;
+EnumWords named(int count) {
+  EnumWords words;
   for (int i = 0; i < count; ++i) words.emplace_back(name_of(static_cast<Enum>(i)));
   return words;
 }
 
 template <class Enum>
-Words words_of();
+EnumWords words_of();
 template <>
-inline Words words_of<Dtype>() {
+inline EnumWords words_of<Dtype>() {
   return {"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32", "i16", "e2m1", "block8", "block8u"};
 }
 template <>
-inline Words words_of<Precision>() {
+inline EnumWords words_of<Precision>() {
   return named<Precision>(6);
 }
 template <>
-inline Words words_of<AttentionKernel>() {
+inline EnumWords words_of<AttentionKernel>() {
   return attention_names();
 }
 template <>
-inline Words words_of<CompilerLevel>() {
+inline EnumWords words_of<CompilerLevel>() {
   return compiler_names();
 }
 template <>
-inline Words words_of<OptimizerKind>() {
+inline EnumWords words_of<OptimizerKind>() {
   return optimizer_names();
 }
 template <>
-inline Words words_of<MasterWeights>() {
+inline EnumWords words_of<MasterWeights>() {
   return master_weights_names();
 }
 template <>
-inline Words words_of<LearningRateSchedule>() {
+inline EnumWords words_of<LearningRateSchedule>() {
   return learning_rate_schedule_names();
 }
 template <>
-inline Words words_of<StageShape>() {
+inline EnumWords words_of<StageShape>() {
   return {"loop", "vee"};
 }
 template <>
-inline Words words_of<Initial>() {
+inline EnumWords words_of<Initial>() {
   return {"normal", "residual_normal", "ones", "zeros", "kaiming_uniform"};
 }
 template <>
-inline Words words_of<GroupKind>() {
+inline EnumWords words_of<GroupKind>() {
   return named<GroupKind>(group_kind_count);
 }
 template <>
-inline Words words_of<Packing>() {
+inline EnumWords words_of<Packing>() {
   return {"separate", "concatenated", "per_head"};
 }
 template <>
-inline Words words_of<Fusion::Loop>() {
+inline EnumWords words_of<Fusion::Loop>() {
   return {"blocks", "long_blocks", "product_first", "products"};
 }
 template <>
-inline Words words_of<Wait::Relation>() {
+inline EnumWords words_of<Wait::Relation>() {
   return {"same_task", "latest_with_slot", "latest_with_window", "latest", "previous_task"};
 }
 template <>
-inline Words words_of<InstructionKind>() {
+inline EnumWords words_of<InstructionKind>() {
   return named<InstructionKind>(static_cast<int>(InstructionKind::optimizer_step) + 1);
 }
 template <>
-inline Words words_of<Stream>() {
+inline EnumWords words_of<Stream>() {
   return named<Stream>(stream_count);
 }
 template <>
-inline Words words_of<When>() {
+inline EnumWords words_of<When>() {
   return {"always", "first_micro_batch", "last_micro_batch", "offloaded"};
 }
 template <>
-inline Words words_of<Phase>() {
+inline EnumWords words_of<Phase>() {
   return {"forward", "recompute", "backward"};
 }
 template <>
-inline Words words_of<Body::Kind>() {
+inline EnumWords words_of<Body::Kind>() {
   return {"forward", "backward", "weights", "step_begin", "step_end", "load"};
 }
 template <>
-inline Words words_of<MemoryClass>() {
+inline EnumWords words_of<MemoryClass>() {
   return named<MemoryClass>(memory_class_count);
 }
 template <>
-inline Words words_of<Region>() {
+inline EnumWords words_of<Region>() {
   return {"persistent", "slot", "task", "window", "host", "owned"};
 }
 template <>
-inline Words words_of<Op>() {
-  Words words;
+inline EnumWords words_of<Op>() {
+  EnumWords words;
   for (const OpInfo& row : op_table()) words.emplace_back(row.name);
   return words;
 }
@@ -117,8 +117,8 @@ template <class T>
 concept IsEnum = std::is_enum_v<T>;
 
 template <class Enum>
-const Words& known_words() {
-  static const Words words = words_of<Enum>();
+const EnumWords& known_words() {
+  static const EnumWords words = words_of<Enum>();
   return words;
 }
 

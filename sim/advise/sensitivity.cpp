@@ -141,17 +141,17 @@ Predicted predicted(const Case& all) {
       prediction.interval, prediction.step_time_s};
 }
 
-double number_of(const WholeJob& whole, Answer answer) {
-  return answer == Answer::usd      ? whole.bill->usd
-         : answer == Answer::tokens ? whole.tokens
-                                    : whole.time_s;
+double number_of(const WholeJob& whole, AnswerUnit answer) {
+  return answer == AnswerUnit::usd      ? whole.bill->usd
+         : answer == AnswerUnit::tokens ? whole.tokens
+                                        : whole.time_s;
 }
 
-Answer answer_of(const Objective& objective, const WholeJob& base) {
-  if (objective.minimize == Minimize::tokens) return Answer::tokens;
+AnswerUnit answer_of(const Objective& objective, const WholeJob& base) {
+  if (objective.minimize == Minimize::tokens) return AnswerUnit::tokens;
   const bool money =
       objective.minimize == Minimize::usd || objective.minimize == Minimize::usd_per_token;
-  return money && base.bill ? Answer::usd : Answer::seconds;
+  return money && base.bill ? AnswerUnit::usd : AnswerUnit::seconds;
 }
 
 class Changer {

@@ -13,7 +13,7 @@ namespace meshwright {
 
 // What the objective asks for: dollars, tokens, or seconds; seconds too where dollars are asked for
 // and the machine has no price.
-enum class Answer : std::uint8_t { usd, tokens, seconds };
+enum class AnswerUnit : std::uint8_t { usd, tokens, seconds };
 
 struct Swing {
   struct End {
@@ -29,7 +29,7 @@ struct Swing {
 };
 
 struct Sensitivity {
-  Answer answer = Answer::usd;
+  AnswerUnit answer = AnswerUnit::usd;
   WholeJob base;
   std::vector<Swing> swings;  // the widest first
 };

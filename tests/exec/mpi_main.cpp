@@ -12,7 +12,7 @@ namespace meshwright {
 
 static World* world_of_processes = nullptr;
 
-void run_on_ranks(void (*work)(), Messages messages) {
+void run_on_ranks(void (*work)(), RankMessages messages) {
   if (world_of_processes != nullptr) return work();
   for (const int ranks : {1, 2, 4}) run_in_turn(ranks, work, messages);
 }

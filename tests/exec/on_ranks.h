@@ -8,7 +8,7 @@
 
 namespace meshwright {
 
-void run_on_ranks(void (*work)(), Messages messages = Messages::met);
+void run_on_ranks(void (*work)(), RankMessages messages = RankMessages::met);
 
 }  // namespace meshwright
 

@@ -51,7 +51,8 @@ struct Meeting {
 
 class Ranks {
  public:
-  Ranks(int count, const std::function<void()>& work, Messages how) : messages(how), work_(work) {
+  Ranks(int count, const std::function<void()>& work, RankMessages how)
+      : messages(how), work_(work) {
     for (int rank = 0; rank < count; ++rank) ranks_.emplace_back(*this, rank);
   }
 
@@ -93,7 +94,7 @@ class Ranks {
   }
 
   World& world() { return current_->world; }
-  const Messages messages;  // how they travel
+  const RankMessages messages;  // how they travel
   static Ranks& running() { return *running_; }
 
  private:
@@ -287,7 +288,7 @@ class TurnsCommunicator : public Communicator {
       ranks_.moved();
       return last_;
     }
-    if (ranks_.messages == Messages::buffered && message.sent != nullptr) {
+    if (ranks_.messages == RankMessages::buffered && message.sent != nullptr) {
       const char* sent = static_cast<const char*>(message.sent);
       message.buffer.assign(sent, sent + message.bytes);
       message.sent = message.buffer.data();
@@ -313,7 +314,7 @@ std::unique_ptr<Communicator> Ranks::TurnsWorld::group(GroupKind kind, std::span
 
 }  // namespace
 
-void run_in_turn(int ranks, const std::function<void()>& work, Messages messages) {
+void run_in_turn(int ranks, const std::function<void()>& work, RankMessages messages) {
   Ranks(ranks, work, messages).run();
 }
 

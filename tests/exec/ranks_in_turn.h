@@ -13,8 +13,9 @@ namespace meshwright {
 // when all are done. What the first rank to fail threw is thrown; so is a RunError where all wait
 // for each other, or meet in collectives that differ. A message is sent when it is received, or at
 // once where the world has buffers for it.
-enum class Messages { met, buffered };
-void run_in_turn(int ranks, const std::function<void()>& work, Messages messages = Messages::met);
+enum class RankMessages { met, buffered };
+void run_in_turn(int ranks, const std::function<void()>& work,
+                 RankMessages messages = RankMessages::met);
 
 World& world_in_turn();  // of the rank whose turn it is
 

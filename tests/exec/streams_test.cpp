@@ -122,13 +122,13 @@ TEST_CASE("neighbouring gradients are one operation in the norm", "[exec][stream
 // A stream goes on when its message has been sent, and the order of what talks to other ranks is
 // one for all streams: as on NCCL, this needs messages that leave before they are received.
 TEST_CASE("late streams and memory of its own change no bit", "[exec][streams][mpi]") {
-  run_on_ranks(compare_far_and_near, Messages::buffered);
+  run_on_ranks(compare_far_and_near, RankMessages::buffered);
 }
 
 TEST_CASE("what context groups exchange late changes no bit", "[exec][streams][mpi]") {
-  run_on_ranks(compare_context_groups, Messages::buffered);
+  run_on_ranks(compare_context_groups, RankMessages::buffered);
 }
 
 TEST_CASE("states that come late change no bit", "[exec][streams][mpi]") {
-  run_on_ranks(compare_states_that_move, Messages::buffered);
+  run_on_ranks(compare_states_that_move, RankMessages::buffered);
 }

@@ -40,7 +40,7 @@ const Swing& swing(const Sensitivity& all, const std::string& input) {
 
 TEST_CASE("each input moves the answer in its direction, the widest first", "[advise]") {
   const Sensitivity all = of(job_json("step_time"));
-  CHECK(all.answer == Answer::seconds);
+  CHECK(all.answer == AnswerUnit::seconds);
   const double base = all.base.time_s;
   CHECK(all.swings.size() >= 10);
   for (const char* faster : {"GPU arithmetic", "GPU memory bandwidth", "network bandwidth"}) {
@@ -74,7 +74,7 @@ TEST_CASE("links inside a host move the answer of one host, the network does not
 
 TEST_CASE("where money counts the price moves the answer in proportion", "[advise]") {
   const Sensitivity all = of(job_json("usd"));
-  CHECK(all.answer == Answer::usd);
+  CHECK(all.answer == AnswerUnit::usd);
   const Swing& price = swing(all, "price of a host");
   CHECK(price.low.number == Approx(0.8 * price.base));
   CHECK(price.high.number == Approx(1.2 * price.base));

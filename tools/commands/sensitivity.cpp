@@ -23,10 +23,10 @@ using nlohmann::json;
 
 constexpr std::string_view names[] = {"usd", "tokens", "time_s"};
 
-std::string show(double number, Answer answer) {
-  return answer == Answer::usd      ? show_usd(number)
-         : answer == Answer::tokens ? show_count(number) + " tokens"
-                                    : show_duration(number);
+std::string show(double number, AnswerUnit answer) {
+  return answer == AnswerUnit::usd      ? show_usd(number)
+         : answer == AnswerUnit::tokens ? show_count(number) + " tokens"
+                                        : show_duration(number);
 }
 
 json end_json(const Swing::End& end) {

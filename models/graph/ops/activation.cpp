@@ -7,47 +7,47 @@ namespace meshwright {
 
 namespace {
 
-void work_gelu(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_gelu(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_unary(call, level, kernels);
   kernels.back().gelus = static_cast<double>(call.outputs[0].shape.elements());
 }
 
-void work_swiglu(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_swiglu(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 3 * bytes(call.inputs[0]));
 }
 
 // An eager framework squares in a kernel of its own.
-void work_squared_relu(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_squared_relu(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_unary(call, level, kernels);
   if (level == CompilerLevel::none) work_unary(call, level, kernels);
 }
 
-void work_squared_relu_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_squared_relu_grad(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_elementwise(call, level, kernels);
   if (level == CompilerLevel::none) work_elementwise(call, level, kernels);
 }
 
 // The same tanh or erf, and the derivative of what it is in.
-void work_gelu_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_gelu_grad(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   constexpr double longer = 1.4;
   work_elementwise(call, level, kernels);
   kernels.back().gelus = longer * static_cast<double>(call.outputs[0].shape.elements());
 }
 
-void work_swiglu_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_swiglu_grad(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 5 * bytes(call.inputs[0]));
 }
 
 // An eager framework clamps both, multiplies by alpha, takes the sigmoid, adds 1 and multiplies
 // twice: a kernel each; in the backward as many again, and what autograd adds up.
-void work_clamped_swiglu(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_clamped_swiglu(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_elementwise(call, level, kernels);
   constexpr int more = 6;
   for (int i = 0; i < more && level == CompilerLevel::none; ++i)
     memory_kernel(kernels, 2 * bytes(call.inputs[0]));
 }
 
-void work_clamped_swiglu_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_clamped_swiglu_grad(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_elementwise(call, level, kernels);
   constexpr int more = 8;
   for (int i = 0; i < more && level == CompilerLevel::none; ++i)

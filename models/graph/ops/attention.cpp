@@ -40,7 +40,7 @@ std::int64_t keys_of(const OpCall& call) {
 
 // Dropout of probabilities in memory is a kernel of its own, with a mask of one byte each, except
 // for the training compiler, which makes the mask inside softmax.
-void drop_probabilities(Kernels& kernels, const OpCall& call, CompilerLevel level) {
+void drop_probabilities(KernelList& kernels, const OpCall& call, CompilerLevel level) {
   const Attributes& a = call.attributes;
   if (a.dropout == 0 || level == CompilerLevel::full) return;
   memory_kernel(kernels, score_bytes(a, 2 * element_size(call.inputs[0]) + 1));
@@ -57,7 +57,7 @@ bool has_fused_softmax(const OpCall& call) {
 
 // What it does not take goes through the framework's kernels, in fp32: converted, scaled, masked,
 // softmax, converted back. `bytes` are moved per score by the fused kernel.
-void softmax_of_scores(Kernels& kernels, const OpCall& call, CompilerLevel level, double bytes) {
+void softmax_of_scores(KernelList& kernels, const OpCall& call, CompilerLevel level, double bytes) {
   const Attributes& a = call.attributes;
   const bool is_half = element_size(call.inputs[0]) == 2;
   if (level != CompilerLevel::fused || !is_half || has_fused_softmax(call)) {
@@ -74,7 +74,7 @@ void softmax_of_scores(Kernels& kernels, const OpCall& call, CompilerLevel level
 
 // An eager framework divides all scores by their cap, takes the tanh and multiplies again, a kernel
 // each; so in the backward. The training compiler does it inside softmax.
-void cap_scores(Kernels& kernels, const OpCall& call, CompilerLevel level) {
+void cap_scores(KernelList& kernels, const OpCall& call, CompilerLevel level) {
   if (call.attributes.score_cap == 0 || level == CompilerLevel::full) return;
   for (int kernel = 0; kernel < 3; ++kernel)
     memory_kernel(kernels, score_bytes(call.attributes, 2 * element_size(call.inputs[0])));
@@ -83,7 +83,7 @@ void cap_scores(Kernels& kernels, const OpCall& call, CompilerLevel level) {
 // One kernel for the whole: a causal one skips what the mask hides, other documents' too. The
 // tokens of context-parallel ranks are dealt out such that the mask hides half of every step
 // (context.h).
-void fused_attention(Kernels& kernels, const OpCall& call, double whole_flops) {
+void fused_attention(KernelList& kernels, const OpCall& call, double whole_flops) {
   const Attributes& a = call.attributes;
   const double met = a.causal ? 0.5 * a.document_share : 1.0;
   kernels.push_back({Kernel::Kind::attention, a.sequence_length, keys_of(call), a.head_dim,
@@ -156,7 +156,7 @@ void differentiate_concat_heads(Gradients& g, const Node& node, int dy) {
   for (int i = 0; i < 2; ++i) g.pass_on(node, node.inputs[i], g.output(grad, i));
 }
 
-void work_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_attention(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const Attributes& a = call.attributes;
   const double size = element_size(call.inputs[0]);
   if (a.attention != AttentionKernel::unfused) {
@@ -194,7 +194,7 @@ void infer_context_attention(const Attributes& a, In in, Out& out) {
 // result is rounded (_SDPAMerger in torch/distributed/tensor/experimental/_attention.py).
 constexpr double block_bytes = 2, sum_bytes = 4;
 
-void work_context_attention(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_context_attention(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const Attributes& a = call.attributes;
   work_attention(call, level, kernels);
   if (!a.context_of_pytorch) return;
@@ -212,7 +212,7 @@ void infer_attention_grad(const Attributes& a, In in, Out& out) {
 
 // Unfused: dV, dP, then softmax's gradient, then dQ, dK. Flash recomputes the scores: five
 // products.
-void work_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_attention_grad(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const Attributes& a = call.attributes;
   const double size = element_size(call.inputs[0]);
   if (a.attention != AttentionKernel::unfused) {
@@ -243,7 +243,7 @@ void infer_context_attention_grad(const Attributes& a, In in, Out& out) {
                                      : in[1]);
 }
 
-void work_context_attention_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_context_attention_grad(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_attention_grad(call, level, kernels);
   if (!call.attributes.context_of_pytorch) return;
   for (const TensorType& sum : call.outputs)

@@ -19,7 +19,7 @@ double outside_traffic(const Fusion& fusion) {
 
 // The kernels of a step on so many rows.
 void append_step(const Fusion& fusion, const FusedStep& step, std::int64_t rows,
-                 CompilerLevel level, Kernels& kernels) {
+                 CompilerLevel level, KernelList& kernels) {
   std::vector<TensorType> inputs, outputs;
   for (int id : step.inputs) inputs.push_back(fusion.of_block(id, rows));
   for (int id : step.outputs) outputs.push_back(fusion.of_block(id, rows));
@@ -40,7 +40,7 @@ double epilogue_traffic(const Fusion& fusion, double of_product) {
 // Products of one input, or into one output or of one output's parts, side by side: as one of all
 // columns, or of the whole depth. Those with one weight: as one of all rows.
 Kernel side_by_side(const Fusion& fusion, CompilerLevel level) {
-  Kernels each;
+  KernelList each;
   for (const FusedStep& step : fusion.steps) append_step(fusion, step, fusion.rows, level, each);
   Kernel all = each.front();
   const FusedStep &first = fusion.steps.front(), &last = fusion.steps.back();
@@ -66,7 +66,7 @@ void infer_fused(const Attributes& a, In in, Out& out) {
 
 // One kernel that reads what comes in and writes what goes out. Long blocks: the kernels of every
 // step, once for each block.
-void work_fused(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_fused(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const Fusion& fusion = *call.attributes.fusion;
   switch (fusion.loop) {
     case Fusion::Loop::blocks:
@@ -89,17 +89,17 @@ void work_fused(const OpCall& call, CompilerLevel level, Kernels& kernels) {
   }
 }
 
-void work_update_largest(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_update_largest(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 2 * bytes_of_all(call.outputs));
 }
 
 // Gradients once for the rows, and once for the columns.
-void work_adafactor_sums(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_adafactor_sums(const OpCall& call, CompilerLevel, KernelList& kernels) {
   for (int i = 0; i < 2; ++i) memory_kernel(kernels, bytes(call.inputs[0]));
 }
 
 // The counts, and as many biases with their masters.
-void work_update_choice_biases(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_update_choice_biases(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 3 * bytes(call.inputs[0]));
 }
 

@@ -13,7 +13,7 @@ double wide_bytes(const TensorType& type) {
 }
 
 // The kernel that makes such a copy, or the 16-bit one of it.
-void cast(Kernels& kernels, const TensorType& type) {
+void cast(KernelList& kernels, const TensorType& type) {
   if (element_size(type) < 4) memory_kernel(kernels, bytes(type) + wide_bytes(type));
 }
 
@@ -26,7 +26,7 @@ void infer_column_of_rows(const Attributes&, In in, Out& out) {
 }
 
 // A framework squares in one kernel and takes the mean in another.
-void work_mean_of_squares(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_mean_of_squares(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const double x = wide_bytes(call.inputs[0]);
   cast(kernels, call.inputs[0]);
   memory_kernel(kernels, 2 * x);
@@ -39,7 +39,7 @@ void infer_scale_rows(const Attributes&, In in, Out& out) {
 }
 
 // In fp32, but where the factors are the weights of experts.
-void work_scale_rows(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_scale_rows(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   if (call.attributes.experts > 0) return work_elementwise(call, level, kernels);
   memory_kernel(kernels, 2 * wide_bytes(call.inputs[0]));
   cast(kernels, call.outputs[0]);
@@ -51,7 +51,7 @@ void infer_scale_columns(const Attributes&, In in, Out& out) {
 }
 
 // A half is negated; the halves are concatenated.
-void work_rotate_half(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_rotate_half(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const double x = bytes(call.inputs[0]);
   memory_kernel(kernels, x);
   memory_kernel(kernels, 2 * x);
@@ -81,7 +81,7 @@ void infer_scores(const Attributes& a, In in, Out& out) {
   out.push_back({Shape{in[0].shape[0], in[0].shape[1], in[1].shape[1]}, in[0].dtype});
 }
 
-void work_scores(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_scores(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const Shape &q = call.inputs[0].shape, &k = call.inputs[1].shape;
   batched_gemm(kernels, q[0], {q[1], k[1], q[2]}, element_size(call.inputs[0]));
 }
@@ -91,7 +91,7 @@ void infer_weigh_values(const Attributes& a, In in, Out& out) {
                  in[0].dtype});
 }
 
-void work_weigh(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_weigh(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const Shape &w = call.inputs[0].shape, &x = call.inputs[1].shape;
   batched_gemm(kernels, w[0], {w[1], x[2], w[2]}, element_size(call.inputs[0]));
 }
@@ -100,7 +100,7 @@ void infer_log_softmax(const Attributes&, In in, Out& out) {
   out.push_back({in[0].shape, Dtype::f32});
 }
 
-void work_log_softmax(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_log_softmax(const OpCall& call, CompilerLevel, KernelList& kernels) {
   cast(kernels, call.inputs[0]);
   memory_kernel(kernels, 2 * wide_bytes(call.inputs[0]));
 }
@@ -111,7 +111,7 @@ void infer_nll_loss(const Attributes&, In in, Out& out) {
 }
 
 // Reads one element of each row.
-void work_nll_loss(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_nll_loss(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 3 * bytes(call.outputs[0]));
 }
 
@@ -121,22 +121,22 @@ void infer_add_relative_bias(const Attributes& a, In in, Out& out) {
 }
 
 // Reads the scores and the bias of one sequence, which an eager framework has in memory.
-void work_add_relative_bias(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_add_relative_bias(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, bytes(call.inputs[0]) * (2 + 1.0 / call.attributes.micro_batch));
 }
 
-void work_mean_of_squares_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_mean_of_squares_grad(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 2 * wide_bytes(call.inputs[0]));
 }
 
 // The product of all elements, then the sums of its rows; or of its columns.
-void work_row_dots(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_row_dots(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const double x = wide_bytes(call.inputs[0]);
   memory_kernel(kernels, 3 * x);
   memory_kernel(kernels, x);
 }
 
-void work_scale_columns_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_scale_columns_grad(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const double x = bytes(call.inputs[0]);
   memory_kernel(kernels, 3 * x);
   memory_kernel(kernels, x);
@@ -151,7 +151,7 @@ void infer_log_softmax_grad(const Attributes& a, In in, Out& out) {
   out.push_back({in[0].shape, a.storage});
 }
 
-void work_log_softmax_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_log_softmax_grad(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 3 * wide_bytes(call.inputs[0]));
   cast(kernels, call.outputs[0]);
 }

@@ -22,14 +22,14 @@ void infer_add_position(const Attributes& a, In in, Out& out) {
   out.push_back(in[0]);
 }
 
-void work_embedding(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_embedding(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const double traffic = 2 * bytes(call.outputs[0]);
   memory_kernel(kernels, traffic);
   if (call.attributes.vocabulary_parallel && level != CompilerLevel::full)
     memory_kernel(kernels, traffic);  // other ranks' rows are set to zero afterwards
 }
 
-void work_add_row(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_add_row(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 2 * bytes(call.outputs[0]));
 }
 
@@ -51,7 +51,7 @@ void infer_prepend_row(const Attributes& a, In in, Out& out) {
 }
 
 // The touched rows are read and written; dy is read.
-void work_embedding_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_embedding_grad(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, bytes(call.inputs[1]) * (1 + 8 / element_size(call.inputs[1])));
 }
 

@@ -14,7 +14,7 @@ std::int64_t all_slots(const Attributes& a) {
 }
 
 // One kernel for all experts of this rank.
-void expert_products(Kernels& kernels, const OpCall& call, const Shape& mnk, double traffic) {
+void expert_products(KernelList& kernels, const OpCall& call, const Shape& mnk, double traffic) {
   const double flops = 2.0 * call.attributes.experts * static_cast<double>(mnk.elements());
   kernels.push_back(
       {Kernel::Kind::gemm, mnk[0], mnk[1], mnk[2], call.attributes.experts, flops, traffic});
@@ -61,7 +61,7 @@ void infer_route(const Attributes& a, In in, Out& out) {
 
 // Softmax, the choice and the places of tokens in their experts' slots: eager frameworks run a
 // kernel each, and one that sorts.
-void work_route(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_route(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const double logits = 4.0 * static_cast<double>(call.inputs[0].shape.elements());
   const int launches = level == CompilerLevel::none ? 5 : level == CompilerLevel::fused ? 2 : 1;
   for (int i = 0; i < launches; ++i) memory_kernel(kernels, 2 * logits);
@@ -82,7 +82,7 @@ void infer_expert_linear(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], weight[a.weight_in_out ? 2 : 1], made_type(a, in[0])));
 }
 
-void work_expert_linear(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_expert_linear(const OpCall& call, CompilerLevel, KernelList& kernels) {
   expert_products(kernels, call,
                   {slots_of_expert(call), call.outputs[0].shape[1], call.inputs[0].shape[1]},
                   bytes_of_all(call.inputs) + bytes(call.outputs[0]));
@@ -105,7 +105,7 @@ void differentiate_add_expert_bias(Gradients& g, const Node& node, int dy) {
   g.pass_on(node, node.inputs[0], dy);
 }
 
-void work_count_choices(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_count_choices(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, bytes(call.inputs[0]) + 2 * bytes(call.outputs[0]));
 }
 
@@ -114,7 +114,7 @@ void infer_combine(const Attributes&, In in, Out& out) {
 }
 
 // Every token reads its slots.
-void work_combine(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_combine(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, bytes(call.outputs[0]) * (1 + call.attributes.experts_per_token));
 }
 
@@ -126,12 +126,12 @@ void infer_expert_linear_grad_input(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], in[1].shape[a.weight_in_out ? 1 : 2], made_type(a, in[0])));
 }
 
-void work_expert_linear_grad_input(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_expert_linear_grad_input(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_expert_linear(call, level, kernels);
 }
 
 // As linear_grad_weight.
-void work_expert_linear_grad_weight(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_expert_linear_grad_weight(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const TensorType &x = call.inputs[0], &dy = call.inputs[1], &sum = call.outputs[0];
   const bool separate = call.attributes.accumulate_separately;
   const double elements = static_cast<double>(sum.shape.elements());
@@ -178,13 +178,13 @@ void infer_gate_rows(const Attributes&, In in, Out& out) {
 }
 
 // An eager framework has the sigmoid in a kernel of its own.
-void work_gate_rows(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_gate_rows(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_elementwise(call, level, kernels);
   if (level == CompilerLevel::none) memory_kernel(kernels, 2 * bytes(call.inputs[1]));
 }
 
 // There: the gradients of both factors, the sum of a row, and that of the sigmoid.
-void work_gate_rows_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_gate_rows_grad(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_elementwise(call, level, kernels);
   if (level != CompilerLevel::none) return;
   memory_kernel(kernels, 3 * bytes(call.inputs[0]));

@@ -7,8 +7,8 @@
 
 namespace meshwright {
 
-using Family = std::span<const OpInfo>();
-Family activation_ops, attention_ops, bookkeeping_ops, communication_ops, eager_ops,
+using OpFamily = std::span<const OpInfo>();
+OpFamily activation_ops, attention_ops, bookkeeping_ops, communication_ops, eager_ops,
     elementwise_ops, embedding_ops, experts_ops, loss_ops, norm_ops, product_ops, quantized_ops;
 
 }  // namespace meshwright

@@ -9,7 +9,7 @@
 
 namespace meshwright {
 
-using Kernels = std::vector<Kernel>;
+using KernelList = std::vector<Kernel>;
 
 inline double bytes_of_all(std::span<const TensorType> types) {
   double sum = 0;
@@ -19,23 +19,24 @@ inline double bytes_of_all(std::span<const TensorType> types) {
 
 inline double bytes(const TensorType& type) { return static_cast<double>(type.bytes()); }
 
-inline void memory_kernel(Kernels& kernels, double traffic) {
+inline void memory_kernel(KernelList& kernels, double traffic) {
   kernels.push_back({Kernel::Kind::memory, 0, 0, 0, 1, 0, traffic});
 }
 
-inline void joining_traffic(Kernels& kernels, double traffic) {
+inline void joining_traffic(KernelList& kernels, double traffic) {
   memory_kernel(kernels, traffic);
   kernels.back().joins_neighbour = true;
 }
 
 // batch * [m,k] * [k,n] of elements of `size` bytes.
-inline void gemm(Kernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, double traffic) {
+inline void gemm(KernelList& kernels, std::int64_t m, std::int64_t n, std::int64_t k,
+                 double traffic) {
   const double flops =
       2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   kernels.push_back({Kernel::Kind::gemm, m, n, k, 1, flops, traffic});
 }
 
-inline void batched_gemm(Kernels& kernels, std::int64_t batch, const Shape& mnk, double size) {
+inline void batched_gemm(KernelList& kernels, std::int64_t batch, const Shape& mnk, double size) {
   const double m = static_cast<double>(mnk[0]), n = static_cast<double>(mnk[1]),
                k = static_cast<double>(mnk[2]), count = static_cast<double>(batch);
   kernels.push_back({Kernel::Kind::batched_gemm, mnk[0], mnk[1], mnk[2], batch,

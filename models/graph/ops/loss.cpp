@@ -15,14 +15,14 @@ void infer_cross_entropy(const Attributes&, In in, Out& out) {
 
 // Megatron-LM's vocab_parallel_cross_entropy: logits are cast to fp32, then it takes their maximum
 // off in place, writes exponents, adds them up, and divides them in place.
-void work_loss_by_operations(const TensorType& logits, Kernels& kernels) {
+void work_loss_by_operations(const TensorType& logits, KernelList& kernels) {
   const double wide = 4.0 * static_cast<double>(logits.shape.elements());
   if (element_size(logits) < 4) memory_kernel(kernels, bytes(logits) + wide);
   for (const double passes : {1, 2, 2, 1, 2}) memory_kernel(kernels, passes * wide);
 }
 
 // Logits are cast to fp32 first, except by the compiler's fused loss.
-void work_cross_entropy(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_cross_entropy(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   if (call.attributes.loss_by_operations && level == CompilerLevel::fused)
     return work_loss_by_operations(call.inputs[0], kernels);
   const double logits = bytes(call.inputs[0]);
@@ -50,7 +50,7 @@ void infer_span_loss(const Attributes&, In in, Out& out) {
   out.push_back(column(in[1].shape.elements(), Dtype::f32));
 }
 
-void work_cross_entropy_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_cross_entropy_grad(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const double logits = bytes(call.inputs[0]);
   if (level == CompilerLevel::full) {
     memory_kernel(kernels, 2 * logits);

@@ -28,7 +28,7 @@ void infer_head_norm(const Attributes& a, In in, Out& out) {
 }
 
 // An eager framework squares, takes the means, and multiplies by their roots and by the weight.
-void work_head_norm(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_head_norm(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const double x = bytes(call.inputs[0]);
   memory_kernel(kernels, 2 * x);
   if (level != CompilerLevel::none) return;
@@ -41,7 +41,7 @@ void infer_norm_stats(const Attributes&, In in, Out& out) {
   out.push_back(matrix(2, in[0].shape[0], Dtype::f32));
 }
 
-void work_norm_stats(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_norm_stats(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, bytes(call.inputs[0]));
 }
 
@@ -54,19 +54,19 @@ void infer_norm_parts(const Attributes& a, In in, Out& out) {
 }
 
 // dx from x and dy; then the sums over rows for weight and bias, where these are trained.
-void work_norm_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_norm_grad(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const double x = bytes(call.inputs[0]);
   memory_kernel(kernels, 3 * x);
   if (call.outputs.size() > 1) memory_kernel(kernels, 2 * x);
 }
 
 // The sums of the rows; then those of the columns, for weight and bias.
-void work_norm_parts_sums(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_norm_parts_sums(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 2 * bytes(call.inputs[0]));
   if (call.outputs.size() > 1) memory_kernel(kernels, 2 * bytes(call.inputs[0]));
 }
 
-void work_norm_parts_grad(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_norm_parts_grad(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 3 * bytes(call.inputs[0]));
 }
 

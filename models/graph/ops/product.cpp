@@ -17,7 +17,7 @@ std::int64_t as_frameworks_pad(std::int64_t columns, const OpCall& call, Compile
 }
 
 // `m`, `n`, `k`, and the bytes that it moves.
-void product_kernel(Kernels& kernels, const OpCall& call, const Shape& mnk, double traffic) {
+void product_kernel(KernelList& kernels, const OpCall& call, const Shape& mnk, double traffic) {
   gemm(kernels, mnk[0], mnk[1], mnk[2], traffic);
   kernels.back().quantized = has_quantized_factors(call);
 }
@@ -29,14 +29,14 @@ void infer_linear(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], weight[a.weight_in_out ? 1 : 0], made_type(a, in[0])));
 }
 
-void work_linear(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_linear(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const std::int64_t columns = as_frameworks_pad(call.outputs[0].shape[1], call, level);
   product_kernel(kernels, call, {call.inputs[0].shape[0], columns, call.inputs[0].shape[1]},
                  bytes_of_all(call.inputs) + bytes(call.outputs[0]));
 }
 
 // Hand-fused kernels add the bias of a row-cut product together with the residual that follows.
-void work_add_bias(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_add_bias(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   if (level == CompilerLevel::none) memory_kernel(kernels, 2 * bytes(call.inputs[0]));
 }
 
@@ -44,7 +44,7 @@ void infer_linear_grad_input(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], in[1].shape[a.weight_in_out ? 0 : 1], made_type(a, in[0])));
 }
 
-void work_linear_grad_input(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_linear_grad_input(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const std::int64_t columns = as_frameworks_pad(call.inputs[0].shape[1], call, level);
   product_kernel(kernels, call, {call.inputs[0].shape[0], call.outputs[0].shape[1], columns},
                  bytes_of_all(call.inputs) + bytes(call.outputs[0]));
@@ -52,7 +52,7 @@ void work_linear_grad_input(const OpCall& call, CompilerLevel level, Kernels& ke
 
 // The product reads and writes the fp32 sum; or makes a gradient in the storage type that one more
 // kernel adds.
-void work_linear_grad_weight(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_linear_grad_weight(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const TensorType &x = call.inputs[0], &dy = call.inputs[1];
   const int width = call.attributes.factors_transposed ? 0 : 1;
   const std::int64_t in = x.shape[width], depth = x.shape[1 - width];

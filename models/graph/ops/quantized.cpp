@@ -41,12 +41,12 @@ void infer_transpose(const Attributes& a, In in, Out& out) {
   out.push_back({transposed(a, in[0].shape), in[0].dtype});
 }
 
-void work_amax(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_amax(const OpCall& call, CompilerLevel, KernelList& kernels) {
   if (!call.attributes.joins_maker) memory_kernel(kernels, bytes(call.inputs[0]));
 }
 
 // Joined: its maker writes the bits instead of what this would read.
-void work_quantize(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_quantize(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const double read = bytes(call.inputs[0]), written = bytes_of_all(call.outputs);
   if (call.attributes.joins_maker)
     joining_traffic(kernels, std::max(0.0, written - read));

@@ -19,35 +19,35 @@ void same_as_both(const Attributes&, In in, Out& out) {
   out.push_back(in[0]);
 }
 
-void work_nothing(const OpCall&, CompilerLevel, Kernels&) {}
+void work_nothing(const OpCall&, CompilerLevel, KernelList&) {}
 
-void work_unary(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_unary(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 2 * bytes(call.inputs[0]));
 }
 
-void work_elementwise(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_elementwise(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, bytes_of_all(call.inputs) + bytes_of_all(call.outputs));
 }
 
-void work_rewrite(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_rewrite(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 2 * bytes_of_all(call.outputs));
 }
 
-void work_column_sum(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_column_sum(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, bytes(call.inputs[0]) + bytes_of_all(call.outputs));
 }
 
-void work_write(const OpCall& call, CompilerLevel, Kernels& kernels) {
+void work_write(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, bytes_of_all(call.outputs));
 }
 
-void work_dropout(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_dropout(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const double mask = static_cast<double>(call.inputs[0].shape.elements());
   if (level == CompilerLevel::none) memory_kernel(kernels, 2 * bytes(call.inputs[0]) + mask);
   if (level == CompilerLevel::fused) joining_traffic(kernels, mask);
 }
 
-void work_dropout_grad(const OpCall& call, CompilerLevel level, Kernels& kernels) {
+void work_dropout_grad(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const double mask = static_cast<double>(call.inputs[0].shape.elements());
   const double read = level == CompilerLevel::full ? 0 : mask;
   memory_kernel(kernels, 2 * bytes(call.inputs[0]) + read);

@@ -30,18 +30,18 @@ void first_and_second(const Attributes&, In in, Out& out);
 void nothing(const Attributes&, In, Out&);  // parameter gradients only
 
 // Kernels.
-using Work = void(const OpCall&, CompilerLevel, Kernels&);
-Work work_nothing;
-Work work_unary;        // reads and writes what the first input has
-Work work_elementwise;  // reads all inputs, writes all outputs
-Work work_rewrite;      // reads as many bytes as it writes
-Work work_column_sum;   // reads the first input, writes the sums
-Work work_write;        // writes the outputs
+using WorkRule = void(const OpCall&, CompilerLevel, KernelList&);
+WorkRule work_nothing;
+WorkRule work_unary;        // reads and writes what the first input has
+WorkRule work_elementwise;  // reads all inputs, writes all outputs
+WorkRule work_rewrite;      // reads as many bytes as it writes
+WorkRule work_column_sum;   // reads the first input, writes the sums
+WorkRule work_write;        // writes the outputs
 // An eager framework writes a mask of one byte per element. A fused one adds it to the kernel that
 // sums the bias and the residual, whose other traffic is counted there; the training compiler makes
 // the mask again instead of keeping it.
-Work work_dropout;
-Work work_dropout_grad;  // neither bias nor residual have a gradient kernel that it could join
+WorkRule work_dropout;
+WorkRule work_dropout_grad;  // neither bias nor residual have a gradient kernel that it could join
 
 // Gradients.
 inline void dx_is_dy(Gradients& g, const Node& node, int dy) {

@@ -63,7 +63,7 @@ Starter starter_of(const Launch& launch) {
   return Starter::plain;
 }
 
-Words start_on_host(const Launch& launch, const Place& place) {
+Words start_on_host(const Launch& launch, const HostExpressions& place) {
   Words words;
   for (const std::string& word : launch.starter) words.push_back(shell_word(word));
   const std::string hosts = std::to_string(launch.hosts);

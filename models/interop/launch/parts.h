@@ -17,12 +17,12 @@ enum class Starter : std::uint8_t { torchrun, accelerate, deepspeed, plain };
 Starter starter_of(const Launch& launch);
 
 // How a host knows its place, as expressions of the shell: "\"$SLURM_NODEID\"".
-struct Place {
+struct HostExpressions {
   std::string rank, address, port;
 };
 // The starter with what it is told of the hosts, in the words of the shell (quoted as they stand).
 // torchrun is not among them: it meets at an endpoint.
-Words start_on_host(const Launch& launch, const Place& place);
+Words start_on_host(const Launch& launch, const HostExpressions& place);
 // The program and its arguments, quoted.
 Words quoted_words(const Launch& launch);
 

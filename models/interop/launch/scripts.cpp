@@ -16,7 +16,7 @@ void append(Words& words, const Words& more) {
 }
 
 // Runs in each host's own shell, whose variables are another host's neighbours'.
-Words in_shell_of_host(const Launch& launch, const Place& place) {
+Words in_shell_of_host(const Launch& launch, const HostExpressions& place) {
   std::string inner = "exec";
   for (const std::string& word : start_on_host(launch, place)) inner += " " + word;
   return {"bash", "-c", shell_word(inner + " \"$@\""), launch.starter.front()};
