@@ -1,12 +1,11 @@
 // The writing half of load.h.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "hwprofiles/blocks.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
+#include "models/core/output_file.h"
 
 namespace meshwright {
 
@@ -132,13 +131,10 @@ Json profile_of(Machine machine) {
 std::string text_of(const Machine& machine) { return profile_of(machine).dump(2) + "\n"; }
 
 void write_machine(const Machine& machine, const std::string& path) {
-  std::error_code error;
-  const auto folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  std::ofstream file(path);
-  file << text_of(machine);
-  file.flush();
-  if (!file) throw RunError(path + ": cannot be written");
+  const std::string text = text_of(machine);
+  OutputFile file(path);
+  file.write(text);
+  file.finish();
 }
 
 }  // namespace meshwright

@@ -2,49 +2,44 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include "models/core/error.h"
+#include "models/core/output_file.h"
 
 namespace meshwright {
+
+namespace {
+
+OutputPlace checked_place(const std::string& where, const std::string& path) try {
+  return output_place(path);
+} catch (const InputError& error) {
+  throw InputError(where + " " + error.what());
+}
+
+}  // namespace
 
 void check_writable(const std::string& where, const std::string& path,
                     std::span<const std::string> inputs) {
   if (path.empty()) return;
-  namespace fs = std::filesystem;
+  if (checked_place(where, path).kind != OutputPlace::Kind::file) return;
   std::error_code error;
   for (const std::string& input : inputs)
-    if (fs::equivalent(path, input, error))
+    if (std::filesystem::equivalent(path, input, error))
       throw InputError(where + " " + path + ": is what this command reads; name another file");
-  if (fs::is_directory(path, error))
-    throw InputError(where + " " + path + ": is a folder; name a file in it");
-  fs::path folder = fs::path(path).parent_path();
-  while (!folder.empty() && !fs::exists(folder, error)) folder = folder.parent_path();
-  if (folder.empty()) folder = ".";
-  if (!fs::is_directory(folder, error) || access(folder.c_str(), W_OK | X_OK) != 0)
-    throw InputError(where + " " + path + ": nothing can be written in " + folder.string());
+}
+
+void check_named(const std::string& where, const std::string& path) {
+  if (path.empty() || checked_place(where, path).descriptor <= STDERR_FILENO) return;
+  throw InputError(where + " " + path +
+                   ": is open in this process, but one of several ranks writes it; name a file, or "
+                   "a pipe that mkfifo made");
 }
 
 void write_file(const std::string& path, std::string_view content) {
-  const std::filesystem::path place(path);
-  std::error_code error;
-  if (place.has_parent_path()) std::filesystem::create_directories(place.parent_path(), error);
-  const std::string part = path + ".part";
-  {
-    std::ofstream file(part, std::ios::binary);
-    file.write(content.data(), static_cast<std::streamsize>(content.size()));
-    file.flush();
-    if (!file) {
-      std::remove(part.c_str());
-      throw RunError(path + ": cannot be written");
-    }
-  }
-  std::filesystem::rename(part, place, error);
-  if (!error) return;
-  std::remove(part.c_str());
-  throw RunError(path + ": cannot be written: " + error.message());
+  OutputFile file(path);
+  file.write(content);
+  file.finish();
 }
 
 }  // namespace meshwright

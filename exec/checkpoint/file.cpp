@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "exec/core/open_file.h"
 #include "models/core/error.h"
+#include "models/core/open_file.h"
 
 namespace meshwright {
 
@@ -28,9 +28,13 @@ void check(bool good, const std::string& path, const char* what) {
 File::File(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
 
 File File::create(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  // A link could lead out of the folder, and a pipe would be waited for.
+  constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  const int descriptor = ::open(path.c_str(), flags, 0644);
   check(descriptor >= 0, path, "cannot be created");
-  return {path, descriptor};
+  File file(path, descriptor);
+  file.size();
+  return file;
 }
 
 File File::open(const std::string& path) {

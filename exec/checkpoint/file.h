@@ -11,7 +11,7 @@ namespace meshwright {
 
 class File {
  public:
-  static File create(const std::string& path);  // empty, whatever was there
+  static File create(const std::string& path);  // empty; a link is not followed
   static File open(const std::string& path);    // for reading
   File(File&& other) noexcept;
   File& operator=(File&& other) = delete;

@@ -132,7 +132,7 @@ FolderLock::FolderLock(const std::string& folder) {
   } catch (const RunError& error) {
     refuse(error.what());
   }
-  descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
   if (descriptor_ < 0) refuse(path + ": " + std::strerror(errno));
   if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
     const std::string own = std::to_string(getpid()) + "\n";

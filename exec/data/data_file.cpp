@@ -7,9 +7,9 @@
 #include <cstring>
 #include <utility>
 
-#include "exec/core/open_file.h"
 #include "exec/data/containers.h"
 #include "models/core/error.h"
+#include "models/core/open_file.h"
 
 namespace meshwright {
 

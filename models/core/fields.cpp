@@ -1,14 +1,21 @@
 #include "models/core/fields.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
+#include <cstring>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "models/core/data_files.h"
 #include "models/core/error.h"
+#include "models/core/open_file.h"
 
 namespace meshwright {
 
@@ -178,10 +185,36 @@ constexpr const char* wanted<std::string> = "a string";
 template <class T>
 constexpr const char* wanted<std::vector<T>> = "a list";
 
-// What this process was given, a pipe too: it has an end. A pipe with a name of its own may have
-// nobody who writes it.
-bool names_open_file(const std::string& path) {
-  return path == "/dev/stdin" || path.starts_with("/dev/fd/") || path.starts_with("/proc/");
+struct Closing {
+  int descriptor;
+  ~Closing() { close(descriptor); }
+};
+
+// Reads until the end, since some files say no size, or a wrong one: pipes, devices.
+std::string read_to_end(int descriptor, const std::string& path) {
+  std::string content;
+  std::vector<char> block(std::size_t{1} << 16);
+  for (;;) {
+    const ssize_t count = ::read(descriptor, block.data(), block.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw InputError(path + ": cannot be read: " + std::strerror(errno));
+    if (count == 0) return content;
+    content.append(block.data(), static_cast<std::size_t>(count));
+    if (content.size() > max_file_bytes)
+      throw InputError(path + ": more than " + std::to_string(max_file_bytes >> 20) +
+                       " MiB are too many for a text file");
+  }
+}
+
+// A pipe gives its text once, but some commands read a job more than once. So the text is kept
+// under the pipe's device and inode, which no later pipe shares.
+std::string read_pipe_once(int descriptor, const std::string& path, const struct stat& status) {
+  static std::mutex mutex;
+  static std::map<std::pair<dev_t, ino_t>, std::string> texts;
+  const std::lock_guard lock(mutex);
+  const std::pair key{status.st_dev, status.st_ino};
+  if (const auto found = texts.find(key); found != texts.end()) return found->second;
+  return texts[key] = read_to_end(descriptor, path);
 }
 
 }  // namespace
@@ -308,24 +341,17 @@ json parse_json(const std::string& text, const std::string& where) {
 std::string read_file(const std::string& path) {
   if (const auto text = built_in_file(path)) return std::string(*text);
   if (auto text = given_file(path)) return *std::move(text);
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) throw InputError(path + ": no such file");
-  if (std::filesystem::is_directory(path, error))
-    throw InputError(path + ": is a folder; name a file in it");
-  if (!std::filesystem::is_regular_file(path, error) && !names_open_file(path))
-    throw InputError(path + ": is not a regular file; name one, or /dev/stdin");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw InputError(path + ": cannot be opened for reading");
-  // Some files say no size, or a wrong one: pipes, devices.
-  std::string content;
-  std::vector<char> block(std::size_t{1} << 16);
-  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
-    content.append(block.data(), static_cast<std::size_t>(file.gcount()));
-    if (content.size() > max_file_bytes)
-      throw InputError(path + ": more than " + std::to_string(max_file_bytes >> 20) +
-                       " MiB are too many for a text file");
-  }
-  return content;
+  check_readable(path);
+  const int descriptor = open_to_read(path);
+  if (descriptor < 0)
+    throw InputError(path + ": cannot be opened for reading: " + std::strerror(errno));
+  const Closing closing{descriptor};
+  struct stat status {};
+  fstat(descriptor, &status);
+  // Whoever gave this process an open pipe may take a while to write it.
+  if (!S_ISREG(status.st_mode)) fcntl(descriptor, F_SETFL, O_RDONLY);
+  return S_ISFIFO(status.st_mode) ? read_pipe_once(descriptor, path, status)
+                                  : read_to_end(descriptor, path);
 }
 
 Fields read_json_file(const std::string& path) { return {parse_json(read_file(path), path), path}; }

@@ -7,6 +7,7 @@
 
 #include "models/core/error.h"
 #include "models/core/index.h"
+#include "models/core/open_file.h"
 #include "models/plan/timeline.h"
 
 namespace meshwright {
@@ -27,8 +28,9 @@ class Reader {
       : path_(path), stages_(stages), stage_of_rank_(stage_of_rank) {}
 
   Timeline read() {
+    check_readable(path_);
     std::ifstream file(path_);
-    if (!file) throw InputError(path_ + ": no such trace");
+    if (!file) throw InputError(path_ + ": cannot be opened for reading");
     const json trace = json::parse(file, nullptr, false);
     if (!trace.is_object() || !trace.contains("traceEvents") || !trace["traceEvents"].is_array())
       throw InputError(path_ +

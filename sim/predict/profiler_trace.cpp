@@ -11,6 +11,7 @@
 #include <set>
 
 #include "models/core/error.h"
+#include "models/core/open_file.h"
 
 namespace meshwright {
 
@@ -46,8 +47,10 @@ class ProfilerReader {
   std::optional<ProfilerTrace> read() {
     if (std::filesystem::is_directory(path_))
       throw InputError(path_ + ": is a folder; give a trace of one rank in it");
+    if (!std::filesystem::exists(path_)) throw InputError(path_ + ": no such trace");
+    check_readable(path_);
     std::ifstream file(path_, std::ios::binary);
-    if (!file) throw InputError(path_ + ": no such trace");
+    if (!file) throw InputError(path_ + ": cannot be opened for reading");
     if (file.peek() == std::ifstream::traits_type::eof()) throw InputError(path_ + ": is empty");
     if (file.peek() == 0x1f)  // gzip's first byte
       throw InputError(path_ + ": is compressed; unpack it first: gunzip " + path_);

@@ -1,5 +1,6 @@
 // `export-weights JOB --to FOLDER` and `import-weights JOB --from FOLDER`: checkpoints to and from
 // what Hugging Face's transformers loads and saves.
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -11,6 +12,7 @@
 #include "exec/checkpoint/resume.h"
 #include "exec/runtime/initial.h"
 #include "models/core/error.h"
+#include "models/core/output_file.h"
 #include "models/importers/architecture.h"
 #include "models/importers/huggingface_config.h"
 #include "models/passes/graph/add_adapters.h"
@@ -94,6 +96,8 @@ void check_all(const Checkpoint& found, const JobParameters& parameters) {
 // One checkpoint, or the newest good one of a run's folder.
 std::pair<std::string, Checkpoint> newest_good(const std::string& folder,
                                                const JobParameters& parameters) {
+  if (fs::exists(folder) && !fs::is_directory(folder))
+    throw InputError(folder + ": is not a folder; name a checkpoint, or the folder of a run");
   std::vector<StepFolder> steps = step_folders(folder);
   const bool is_one = path_exists(folder + "/manifest.json");
   if (is_one) steps = {{0, folder}};
@@ -148,7 +152,7 @@ int run_export_weights(const Options& options) {
   if (options.adapter && !lora)
     throw InputError(job.file + ": has no training.lora; leave --adapter out");
   const std::string file = options.to + (options.adapter ? adapter_file : "/model.safetensors");
-  if (fs::exists(file))
+  if (fs::exists(fs::symlink_status(file)))
     throw InputError("--to " + options.to + ": holds " +
                      (options.adapter ? "an adapter" : "a model") + "; name another folder");
   check_writable("--to", file);
@@ -166,7 +170,8 @@ int run_export_weights(const Options& options) {
       options.adapter ? parameters.of_adapters() : parameters.of_model();
   make_folder(options.to);
   write_file(options.to + (options.adapter ? adapter_config_file : "/config.json"), config);
-  const std::string part = file + ".part";
+  PartName part_name(options.to);
+  const std::string& part = part_name.path();
   if (options.adapter) {
     export_adapter(found, written, part, state);
   } else if (!lora) {
@@ -178,7 +183,8 @@ int run_export_weights(const Options& options) {
                    found.manifest().seed, job.model.layers, state},
                   written, part, parameters.parts);
   }
-  rename_path(part, file);
+  if (const int why = part_name.rename_to(file); why != 0)
+    throw RunError(file + ": cannot be written: " + std::strerror(why));
   const std::int64_t step = found.manifest().step;
   print(options,
         {{"checkpoint", path},

@@ -143,7 +143,7 @@ int run_import(const Options& options) {
 
 void write_files(const std::string& folder, const std::vector<ExportedFile>& files) {
   for (const ExportedFile& file : files)
-    if (fs::exists(fs::path(folder) / file.name))
+    if (fs::exists(fs::symlink_status(fs::path(folder) / file.name)))
       throw InputError("--to " + folder + ": holds " + file.name + " already; name another folder");
   check_writable("--to", folder + "/" + files.front().name);
   fs::create_directories(folder);

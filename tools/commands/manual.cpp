@@ -15,6 +15,24 @@ namespace meshwright {
 
 namespace {
 
+// How models/core/output_file.h and models/core/open_file.h treat what an option names.
+struct NamedFile {
+  const char* name;
+  const char* treatment;
+};
+constexpr NamedFile named_files[] = {
+    {"a new or a regular file to write",
+     "written under a new name in the same folder, `.meshwright-*.part`, and renamed; until then, "
+     "and after a fault, the old file stays. A replaced file keeps its permissions; another hard "
+     "link to it keeps the old content; a read-only file is refused"},
+    {"a link to write", "it stays, and the file to which it leads is written, or made"},
+    {"a pipe or a device to write, `/dev/stdout`, `>(COMMAND)`",
+     "written through; a named pipe without a reader is an error after ten seconds"},
+    {"a folder, a socket or a disk to write", "refused"},
+    {"a file to read",
+     "a regular file, `/dev/stdin` or `<(COMMAND)`; pipes with a name, devices, folders and "
+     "sockets are refused"}};
+
 std::string call_of(const Command& command) {
   std::string text = command.name;
   if (*command.operand != '\0') text += std::string(" ") + command.operand;
@@ -73,6 +91,9 @@ void print_man() {
   page += ".SH EXIT STATUS\n";
   for (const ExitCodeMeaning& code : exit_code_meanings)
     page += ".TP\n.B " + std::to_string(code.code) + "\n" + roff(code.meaning) + "\n";
+  page += ".SH FILES\n";
+  for (const NamedFile& file : named_files)
+    page += ".TP\n" + roff(file.name) + "\n" + roff(file.treatment) + "\n";
   page += ".SH ENVIRONMENT\n";
   for (const Variable& variable : variables_read)
     page += ".TP\n.B " + roff(variable.name) + "\n" + roff(variable.meaning) + "\n";
@@ -114,6 +135,9 @@ void print_markdown() {
   page += "\n## Exit codes\n\n| code | means |\n|---|---|\n";
   for (const ExitCodeMeaning& code : exit_code_meanings)
     page += "| " + std::to_string(code.code) + " | " + code.meaning + " |\n";
+  page += "\n## Files\n\n| what is named | what is done |\n|---|---|\n";
+  for (const NamedFile& file : named_files)
+    page += std::string("| ") + file.name + " | " + file.treatment + " |\n";
   page += "\n## Environment\n\n| variable | means |\n|---|---|\n";
   for (const Variable& variable : variables_read)
     page += std::string("| `") + variable.name + "` | " + variable.meaning + " |\n";

@@ -10,6 +10,7 @@
 #include "exec/data/tokenizer.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/open_file.h"
 #include "tools/commands/commands.h"
 #include "tools/report/print_json.h"
 #include "tools/write_file.h"
@@ -47,6 +48,7 @@ struct Documents {
 
 // Line by line: such files are larger than memory. Blank lines are no documents.
 void add_lines(const std::string& path, Documents& documents) {
+  check_readable(path);
   std::ifstream file(path);
   if (!file) throw InputError(path + ": cannot be read");
   std::string line;

@@ -20,7 +20,9 @@
 #include "tools/print.h"
 #include "tools/run/hosts.h"
 #include "tools/run/settle.h"
+#include "tools/run/train_log.h"
 #include "tools/run/train_rank.h"
+#include "tools/write_file.h"
 
 namespace meshwright {
 
@@ -132,6 +134,9 @@ int launch_ranks(const Options& options, const Run& run) {
     throw InputError(
         "train: this build of meshwright trains in one process; for several, use the Debian "
         "package or a build from source with MPI");
+  check_named("--trace", options.trace);
+  check_named("--report", options.report);
+  check_named("--log-json", log_file(options, run.job));
   hold_stop_signals();
   const int ranks = run.chosen.cluster.ranks();
   allow_open_files(ranks);

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "hwprofiles/prices.h"
 #include "models/core/error.h"
+#include "models/core/fields.h"
 #include "models/frameworks/framework.h"
 
 namespace meshwright {
@@ -29,8 +29,10 @@ class Said {
  public:
   explicit Said(const Options& options) : set_(options.set) {
     if (options.operands.size() != 1) return;
-    std::ifstream file(options.operands.front());
-    job_ = nlohmann::json::parse(file, nullptr, false, true);
+    try {
+      job_ = nlohmann::json::parse(read_file(options.operands.front()), nullptr, false, true);
+    } catch (const InputError&) {  // said by who reads the job itself
+    }
   }
   bool operator()(const std::string& section, const std::string& key) const {
     for (const std::string& each : set_)

@@ -38,6 +38,8 @@ void write_chakra(const std::string& prefix, const Timeline& timeline,
                   const std::vector<Program>& stages, const std::vector<int>& stand_ins) {
   std::map<int, std::vector<TimelineEntry>> entries;
   for (const TimelineEntry& entry : timeline.entries) entries[entry.rank].push_back(entry);
+  for (std::size_t rank = 0; rank < stand_ins.size(); ++rank)
+    check_writable("--trace", chakra_file(prefix, static_cast<int>(rank)));
   for (std::size_t rank = 0; rank < stand_ins.size(); ++rank) {
     const auto number = static_cast<int>(rank);
     write_file(chakra_file(prefix, number), to_chakra(entries[stand_ins[rank]], number, stages));

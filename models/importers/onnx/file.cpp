@@ -10,6 +10,7 @@
 
 #include <onnx.pb.h>
 #include "models/core/error.h"
+#include "models/core/open_file.h"
 
 namespace meshwright {
 
@@ -317,8 +318,8 @@ const OnnxDims* OnnxNode::integers(std::string_view attribute) const {
 }
 
 OnnxFile read_onnx_file(const std::string& path) {
+  check_readable(path);
   std::error_code error;
-  if (!fs::exists(path, error)) throw InputError(path + ": no such file");
   const auto size = fs::file_size(path, error);
   if (error) throw InputError(path + ": is no file that can be read");
   if (size > static_cast<std::uintmax_t>(std::numeric_limits<int>::max()))

@@ -1,9 +1,7 @@
 #include "exec/backends/cuda/device/kernel_cache.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -16,6 +14,7 @@
 
 #include "exec/core/sha256.h"
 #include "models/core/error.h"
+#include "models/core/output_file.h"
 
 namespace meshwright::cuda {
 
@@ -48,6 +47,8 @@ struct Found {
 };
 
 Found kernel_at(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return {fs::exists(path, error), {}};
   std::ifstream in(path, std::ios::binary);
   if (!in) return {};
   std::ostringstream content;
@@ -102,24 +103,20 @@ std::string KernelCache::get(const KernelKey& key, const std::function<std::stri
 
 // Where the file is there by now it stays, unless it `replaces` a damaged one.
 bool KernelCache::store(const std::string& path, const std::string& content, bool replaces) const {
-  static std::atomic<int> number = 0;
-  const std::string part =
-      path + '.' + std::to_string(getpid()) + '-' + std::to_string(number++) + ".part";
-  std::error_code error, ignored;
-  {
-    std::ofstream out(part, std::ios::binary);
-    out << content;
-    out.close();
-    if (!out) {
-      fs::remove(part, ignored);
-      return false;
-    }
+  std::error_code error;
+  if (!fs::is_directory(folder_, error)) return false;  // somebody took it away
+  const PartName part(folder_);
+  try {
+    OutputFile out(part.path());
+    out.write(content);
+    out.finish();
+  } catch (const std::exception&) {
+    return false;
   }
-  if (!replaces) fs::create_hard_link(part, path, error);
+  if (!replaces) fs::create_hard_link(part.path(), path, error);
   // A file system without links, too.
-  if (replaces || (error && error != std::errc::file_exists)) fs::rename(part, path, error);
+  if (replaces || (error && error != std::errc::file_exists)) fs::rename(part.path(), path, error);
   const bool stored = !error || error == std::errc::file_exists;
-  fs::remove(part, ignored);
   if (stored) remove_oldest(path);
   return stored;
 }
