@@ -1,5 +1,8 @@
 // `serve`: its answers are those of the commands, and whatever a client does, it goes on.
 #include <httplib.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -321,6 +324,92 @@ TEST_CASE("requests that are no questions of this page get a clear answer", "[se
   CHECK(status(request_of(served, "GET /")) == 200);
 }
 
+TEST_CASE("a request whose end is doubtful is refused, and its connection ends", "[serve]") {
+  const Served served;
+  const std::string job = settled_job().dump(), length = std::to_string(job.size());
+  const auto answer = [&](const std::string& headers, const std::string& body) {
+    // raw_answer() comes back when the server has closed the connection.
+    return raw_answer(served.port(),
+                      request_of(served, "POST /api/simulate",
+                                 "Content-Type: application/json\r\n" + headers, body));
+  };
+  CHECK(status_of(answer("Content-Length: " + length + "\r\n", job)) == 200);
+  const std::string smuggled = job + request_of(served, "GET /api");
+  for (const std::string& headers :
+       {"Content-Length: " + length + "\r\nContent-Length: 4\r\n",
+        "Content-Length: " + length + "\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: " + length + "\r\nTransfer-Encoding: chunked, identity\r\n",
+        std::string("Transfer-Encoding: chunked, identity\r\n"),
+        "Content-Length: +" + length + "\r\n", "Content-Length : " + length + "\r\n",
+        "X: y\r\n Content-Length: " + length + "\r\n", "X: y\rContent-Length: " + length + "\r\n",
+        "Content-Length: " + length + "\n"}) {
+    const std::string raw = answer(headers, smuggled);
+    CAPTURE(headers, raw);
+    CHECK(status_of(raw) == 400);
+    CHECK(has(raw, "\r\nConnection: close\r\n"));
+    const std::size_t body = raw.find("\r\n\r\n") + 4;
+    CHECK(json::parse(raw.substr(body))["error"]["status"] == 400);  // and nothing after it
+  }
+}
+
+TEST_CASE("a part of an answer is not given", "[serve]") {
+  const Served served;
+  const httplib::Headers part = {{"Range", "bytes=0-9"}};
+  const std::string job = settled_job().dump();
+  CHECK(without_times(post(served, "/api/simulate", job, part).body) ==
+        without_times(post(served, "/api/simulate", job).body));
+  auto client = client_of(served);
+  const auto page = client.Get("/", part);
+  REQUIRE(page);
+  CHECK(page->status == 200);
+  CHECK(page->body == get(served, "/").body);
+  CHECK(post(served, "/api/simulate", job, {{"Range", "bytes=99999999-"}}).status == 200);
+}
+
+TEST_CASE("a port has one server, and the next can have it at once", "[serve]") {
+  auto first = std::make_unique<Served>();
+  const std::string port = std::to_string(first->port());
+  const TestFolder folder;
+  const auto refusal = [&](const std::string& host) {
+    // The time ends what listens although it must not.
+    const Answer answer = run_line(
+        "timeout 60 '" MESHWRIGHT_PROGRAM "' serve --port " + port + " --host '" + host + "'",
+        folder.file("errors"));
+    CAPTURE(host, answer.out);
+    CHECK(answer.code == 2);
+    CHECK(answer.out.empty());
+    return content_of(folder.file("errors"));
+  };
+  const auto taken = [&](const std::string& address) {
+    return "error: serve: port " + port + " of " + address +
+           " is taken, perhaps by another serve; --port N takes another one, --port 0 any that is "
+           "free\n";
+  };
+  CHECK(refusal("127.0.0.1") == taken("127.0.0.1"));
+  CHECK(refusal("localhost") == taken("127.0.0.1"));
+  CHECK(refusal("0.0.0.0") == taken("0.0.0.0"));
+  CHECK(refusal("192.0.2.1") ==
+        "error: serve: 192.0.2.1 is not an address of this computer; --host 127.0.0.1 is one\n");
+  CHECK(has(refusal("no such host"), "error: --host 'no such host': no address is known"));
+  CHECK(has(refusal(""), "error: --host '': no address is known"));
+  const bool has_ipv6 =
+      std::filesystem::exists("/proc/net/if_inet6") && !content_of("/proc/net/if_inet6").empty();
+  if (has_ipv6)
+    CHECK(refusal("::") == taken("[::]"));
+  else
+    WARN("skipped: this computer has no IPv6");
+  CHECK(get(*first, "/").status == 200);
+  // The server has ended that connection, so the system keeps it for a while.
+  CHECK(first->end() == 0);
+  for (const std::string host : {"127.0.0.1", "0.0.0.0", "::1", "::"}) {
+    if (host.find(':') != std::string::npos && !has_ipv6) continue;
+    const Served again("--port " + port + " --host " + host);
+    CHECK(refusal(host) == taken(host.find(':') == std::string::npos ? host : "[" + host + "]"));
+    if (host == "::") CHECK(refusal("127.0.0.1") == taken("127.0.0.1"));
+    if (host.find("::1") == std::string::npos) CHECK(get(again, "/").status == 200);
+  }
+}
+
 TEST_CASE("names by which the server may be called", "[serve]") {
   using meshwright::ServedAddress;
   const ServedAddress own("127.0.0.1", 8080), named("planner.example", 80), any("0.0.0.0", 8080);
@@ -366,6 +455,87 @@ TEST_CASE("when as many wait as may, others are told to come again", "[serve]") 
   CHECK(told.status == 429);
   CHECK(has(told.body, "try again"));
   CHECK(get(served, "/").status == 200);
+}
+
+// A question whose answer comes in lines: that it has a place is said at once.
+class Asked {
+ public:
+  explicit Asked(const Served& served)
+      : socket_(connected(served.port())),
+        request_(
+            post_of(served, "Accept: application/x-ndjson\r\n", meshwright::long_job().dump())) {
+    send_all(socket_, request_);
+    while (got_.find("\r\n") == std::string::npos) REQUIRE(receive());
+  }
+  ~Asked() { close(socket_); }
+  Asked(const Asked&) = delete;
+  Asked& operator=(const Asked&) = delete;
+
+  int status() const { return status_of(got_); }
+  bool searches() const { return got_.find("\"progress\"") != std::string::npos; }
+  void wait_for_its_turn() {
+    while (!searches()) REQUIRE(receive());
+  }
+  void look() {  // at what came by now
+    while (receive(MSG_DONTWAIT)) {
+    }
+  }
+
+ private:
+  bool receive(int flags = 0) {
+    char some[4096];
+    const ssize_t n = recv(socket_, some, sizeof some, flags);
+    if (n > 0) got_.append(some, static_cast<std::size_t>(n));
+    return n > 0;
+  }
+
+  int socket_;
+  std::string request_, got_;
+};
+
+TEST_CASE("on one core one search runs and four wait, in the order in which they came", "[serve]") {
+  cpu_set_t all, one;
+  REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+  CPU_ZERO(&one);
+  for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++core)
+    if (CPU_ISSET(core, &all)) CPU_SET(core, &one);
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  const Served served;
+  sched_setaffinity(0, sizeof all, &all);
+  std::vector<std::unique_ptr<Asked>> asked;
+  for (int i = 0; i < 5; ++i) {
+    asked.push_back(std::make_unique<Asked>(served));
+    CHECK(asked.back()->status() == 200);
+  }
+  CHECK(Asked(served).status() == 429);
+  asked[0]->wait_for_its_turn();
+  CHECK(served.searches() == 1);
+  asked[0].reset();
+  asked[1]->wait_for_its_turn();
+  const Asked last(served);
+  CHECK(last.status() == 200);
+  CHECK(Asked(served).status() == 429);
+  CHECK(served.searches() == 1);
+  for (int i = 2; i < 5; ++i) {
+    asked[i]->look();
+    CHECK_FALSE(asked[i]->searches());
+  }
+  asked[2].reset();  // before its turn
+  asked[1].reset();
+  asked[3]->wait_for_its_turn();
+  asked[4]->look();
+  CHECK_FALSE(asked[4]->searches());
+}
+
+TEST_CASE("a page does not wait for clients that do not end their requests", "[serve]") {
+  const Served served;
+  std::vector<int> slow;
+  for (int i = 0; i < 200; ++i) {
+    slow.push_back(connected(served.port()));
+    send_all(slow.back(), "POST /api/plan HTTP/1.1\r\nHost: ");
+  }
+  CHECK(get(served, "/").status == 200);
+  for (const int each : slow) close(each);
 }
 
 TEST_CASE("asked to stop, the server ends what it has begun and itself", "[serve]") {

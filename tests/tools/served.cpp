@@ -24,24 +24,31 @@ std::string words_of_file(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::string raw_answer(int port, const std::string& request) {
+int connected(int port) {
   const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<std::uint16_t>(port));
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  std::string answer;
-  if (connect(connection, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) {
-    for (std::size_t sent = 0; sent < request.size();) {
-      const ssize_t n =
-          send(connection, request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
-      if (n <= 0) break;
-      sent += static_cast<std::size_t>(n);
-    }
-    char some[4096];
-    for (ssize_t n; (n = recv(connection, some, sizeof some, 0)) > 0;)
-      answer.append(some, static_cast<std::size_t>(n));
+  REQUIRE(connect(connection, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+  return connection;
+}
+
+void send_all(int connection, const std::string& request) {
+  for (std::size_t sent = 0; sent < request.size();) {
+    const ssize_t n = send(connection, request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
+    if (n <= 0) break;  // the answer says why
+    sent += static_cast<std::size_t>(n);
   }
+}
+
+std::string raw_answer(int port, const std::string& request) {
+  const int connection = connected(port);
+  send_all(connection, request);
+  std::string answer;
+  char some[4096];
+  for (ssize_t n; (n = recv(connection, some, sizeof some, 0)) > 0;)
+    answer.append(some, static_cast<std::size_t>(n));
   close(connection);
   return answer;
 }
@@ -53,7 +60,9 @@ int status_of(const std::string& raw) {
 Served::Served(const std::string& options) {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
-  const std::string line = "exec '" MESHWRIGHT_PROGRAM "' serve --port 0 " + options;
+  const std::string line =
+      "exec '" MESHWRIGHT_PROGRAM "' serve " +
+      std::string(options.find("--port") == std::string::npos ? "--port 0 " : "") + options;
   process_ = fork();
   if (process_ == 0) {
     dup2(ends[1], 1);

@@ -7,6 +7,9 @@
 
 // The whole answer to what is sent as it is; `half_closes`: the sending side is closed after it.
 std::string raw_answer(int port, const std::string& request);
+// A connection to a server on this computer, and a request on it.
+int connected(int port);
+void send_all(int connection, const std::string& request);
 int status_of(const std::string& raw);
 
 class Served {

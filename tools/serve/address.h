@@ -26,4 +26,12 @@ class ServedAddress {
   std::vector<std::string> names_;  // in lower case, IPv6 in brackets
 };
 
+// Returns the one address at which a server of `host` listens, as digits: the first IPv4 address of
+// a name, otherwise its first IPv6 address, so that two servers of one name meet at one address.
+// Empty if there is none.
+std::string address_of(const std::string& host);
+
+// Returns why no server can listen at `address`, in words: the port is taken, for example.
+std::string why_not_at(const std::string& address, int port);
+
 }  // namespace meshwright

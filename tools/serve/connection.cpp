@@ -6,51 +6,80 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "tools/serve/limits.h"
+#include "tools/serve/request_head.h"
 
 namespace meshwright {
 
-Connection::Connection(int socket, int stopping)
-    : socket_(socket), stopping_(stopping), read_until_(Clock::now() + to_send_request) {}
+Connection::Connection(int socket, int stopping, Crowd& crowd, std::chrono::seconds to_send)
+    : socket_(socket),
+      stopping_(stopping),
+      guest_(crowd, socket),
+      read_until_(Clock::now() + to_send) {}
 
 // False when it takes too long, or the server stops.
 bool Connection::wait(short events, Clock::time_point until) const {
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
-    if (left <= 0) return false;
-    pollfd fds[] = {{socket_, events, 0}, {stopping_, POLLIN, 0}};
-    const int ready = poll(fds, 2, static_cast<int>(left));
-    if (ready < 0 && errno == EINTR) continue;
-    return ready > 0 && fds[1].revents == 0;
+  pollfd fds[] = {{socket_, events, 0}, {stopping_, POLLIN, 0}};
+  int ready = Clock::now() < until ? poll(fds, 2, 0) : -1;
+  if (ready == 0) {
+    guest_.set_waiting(true);
+    do {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+      ready = left > 0 ? poll(fds, 2, static_cast<int>(left)) : 0;
+    } while (ready < 0 && errno == EINTR);
+    guest_.set_waiting(false);
   }
+  return ready > 0 && fds[1].revents == 0;
 }
 
-bool Connection::is_readable() const { return next_ < end_ || wait(POLLIN, read_until_); }
+ssize_t Connection::receive() {
+  if (!wait(POLLIN, read_until_)) return -1;
+  const ssize_t got = recv(socket_, held_.data(), held_.size(), 0);
+  if (got <= 0) return got;
+  next_ = 0;
+  end_ = static_cast<std::size_t>(got);
+  return got;
+}
+
+bool Connection::read_head() {
+  for (int ends_of_lines = 0; ends_of_lines < 2;) {
+    if (next_ == end_ && receive() <= 0) return false;
+    const char c = held_[next_++];
+    head_ += c;
+    if (head_.size() > most_header_bytes) return false;
+    if (c == '\n')
+      ++ends_of_lines;
+    else if (c != '\r')
+      ends_of_lines = 0;
+  }
+  if (fault().empty()) head_ = without_ranges(head_);
+  return true;
+}
+
+std::string Connection::fault() const { return fault_of_head(head_); }
+
+bool Connection::is_readable() const {
+  return head_read_ < head_.size() || next_ < end_ || wait(POLLIN, read_until_);
+}
 
 bool Connection::is_writable() const { return wait(POLLOUT, Clock::now() + to_take_answer); }
 
 ssize_t Connection::read(char* to, std::size_t size) {
-  if (next_ == end_) {
-    if (!wait(POLLIN, read_until_)) return -1;
-    const ssize_t got = recv(socket_, held_.data(), held_.size(), 0);
-    if (got <= 0) return got;
-    next_ = 0;
-    end_ = static_cast<std::size_t>(got);
+  if (head_read_ < head_.size()) {
+    size = head_.copy(to, size, head_read_);
+    head_read_ += size;
+    return static_cast<ssize_t>(size);
   }
+  if (next_ == end_)
+    if (const ssize_t got = receive(); got <= 0) return got;
   size = std::min(size, end_ - next_);
   std::copy_n(held_.data() + next_, size, to);
   next_ += size;
-  for (std::size_t i = 0; i < size && ends_of_lines_ < 2; ++i) {
-    if (++header_bytes_ > most_header_bytes) return -1;
-    if (to[i] == '\n')
-      ++ends_of_lines_;
-    else if (to[i] != '\r')
-      ends_of_lines_ = 0;
-  }
   return static_cast<ssize_t>(size);
 }
 
 ssize_t Connection::write(const char* from, std::size_t size) {
+  if (!answers_) guest_.begin_answer();
+  answers_ = true;
   std::size_t written = 0;
   while (written < size) {
     if (!is_writable()) return -1;

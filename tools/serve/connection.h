@@ -1,5 +1,6 @@
-// One client's connection as the HTTP library reads and writes it: the request has to come within a
-// time, its header has a size, and a client that takes none of its answer is given up.
+// One client's connection as the HTTP library reads and writes it. The request has to come within a
+// time, its head has a size and can be read in one way only, and a client that takes none of its
+// answer is given up.
 #pragma once
 
 #include <httplib.h>
@@ -8,14 +9,19 @@
 #include <chrono>
 #include <string>
 
+#include "tools/serve/crowd.h"
+#include "tools/serve/limits.h"
+
 namespace meshwright {
 
 class Connection : public httplib::Stream {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `stopping` becomes readable when the server stops.
-  Connection(int socket, int stopping);
+  // `stopping` becomes readable when the server stops. `to_send` is the time from now to the
+  // request's last byte.
+  Connection(int socket, int stopping, Crowd& crowd,
+             std::chrono::seconds to_send = to_send_request);
 
   bool is_readable() const override;
   bool is_writable() const override;
@@ -26,19 +32,27 @@ class Connection : public httplib::Stream {
   socket_t socket() const override { return socket_; }
 
   int stopping() const { return stopping_; }
+
+  // Reads the head, which read() gives again without its ranges. False when it does not come, or is
+  // too long: then nobody is there to be answered. The server calls it first.
+  bool read_head();
+  std::string fault() const;  // of the head: why it must not be read; empty if it may
   // Ends the answer, and waits a little for the client to end: closing before all it sent is read
   // would take the answer from it.
   void finish();
 
  private:
   bool wait(short events, Clock::time_point until) const;
+  ssize_t receive();  // more into held_
 
   int socket_, stopping_;
+  mutable Crowd::Guest guest_;
   Clock::time_point read_until_;
+  std::string head_;
+  std::size_t head_read_ = 0;  // bytes of it that read() gave
   std::array<char, 16384> held_;
   std::size_t next_ = 0, end_ = 0;
-  std::size_t header_bytes_ = 0;
-  int ends_of_lines_ = 0;  // two: the header has ended
+  bool answers_ = false;  // the answer has begun
 };
 
 }  // namespace meshwright

@@ -17,8 +17,11 @@ inline constexpr std::chrono::seconds to_take_answer{10};
 inline constexpr std::size_t most_unread_bytes = 64'000'000;
 inline constexpr std::chrono::seconds to_send_rest{5};
 
-// More than may search and wait: whoever comes then is still answered.
+// More than may search and wait. Whoever comes then is answered still, in the place of a client
+// that lets the server wait (crowd.h): for the moments that this takes there are a few more
+// threads.
 inline constexpr int most_connections = 64;
+inline constexpr int more_threads = 8;
 // Each search uses all cores; as many run at once as there are cores, but no more than these.
 inline constexpr int most_running = 8;
 // Of one search, once it has begun.

@@ -2,17 +2,23 @@
 
 #include <fcntl.h>
 #include <httplib.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <iterator>
 #include <thread>
 
 #include "models/core/error.h"
 #include "tools/print.h"
 #include "tools/serve/address.h"
+#include "tools/serve/answer.h"
 #include "tools/serve/connection.h"
+#include "tools/serve/crowd.h"
 #include "tools/serve/limits.h"
 #include "tools/serve/router.h"
 
@@ -20,13 +26,23 @@ namespace meshwright {
 
 namespace {
 
-// Readable from the moment on that the server shall stop.
+// Readable from the moment on that the server shall stop: SIGINT or SIGTERM came, or stop() was
+// called. A handler, since libraries have threads that block no signal: one of these would get it,
+// and the process would end as if nobody had waited for the signal.
 class StopPipe {
  public:
   StopPipe() {
-    if (pipe2(ends_, O_CLOEXEC) != 0) throw RunError("no pipe can be opened");
+    if (pipe2(ends_, O_CLOEXEC | O_NONBLOCK) != 0) throw RunError("no pipe can be opened");
+    written_on_signal = ends_[1];
+    struct sigaction action {};
+    action.sa_handler = [](int) { write_byte(written_on_signal); };
+    action.sa_flags = SA_RESTART;
+    for (std::size_t i = 0; i < std::size(signals); ++i)
+      sigaction(signals[i], &action, &before_[i]);
   }
   ~StopPipe() {
+    for (std::size_t i = 0; i < std::size(signals); ++i)
+      sigaction(signals[i], &before_[i], nullptr);
     close(ends_[0]);
     close(ends_[1]);
   }
@@ -34,21 +50,50 @@ class StopPipe {
   StopPipe& operator=(const StopPipe&) = delete;
 
   int readable() const { return ends_[0]; }
-  void stop() const {
-    const char byte = 0;
-    while (write(ends_[1], &byte, 1) < 0 && errno == EINTR) {
+  void stop() const { write_byte(ends_[1]); }
+  void wait() const {
+    pollfd asked{ends_[0], POLLIN, 0};
+    while (poll(&asked, 1, -1) < 0 && errno == EINTR) {
     }
   }
 
  private:
+  static constexpr int signals[] = {SIGINT, SIGTERM};
+  static inline volatile sig_atomic_t written_on_signal = -1;
+
+  // In a handler too. A full pipe is readable already.
+  static void write_byte(int to) {
+    const int before = errno;
+    const char byte = 0;
+    while (write(to, &byte, 1) < 0 && errno == EINTR) {
+    }
+    errno = before;
+  }
+
   int ends_[2] = {};
+  struct sigaction before_[std::size(signals)] = {};
 };
+
+// Of requests that the HTTP library does not see.
+void answer_error(Connection& connection, const std::string& reason, const Answer& answer) {
+  const std::string text = fmt::format(
+      "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
+      "Connection: close\r\n\r\n{}",
+      answer.status, reason, answer.text.size(), answer.text);
+  connection.write(text.data(), text.size());
+}
 
 // One request a connection, each on a thread of its own.
 class PageServer : public httplib::Server {
  public:
   PageServer(int stopping) : stopping_(stopping) {
-    new_task_queue = [] { return new httplib::ThreadPool(most_connections); };
+    new_task_queue = [] { return new httplib::ThreadPool(most_connections + more_threads); };
+    // The library would let several servers share a port (SO_REUSEPORT), and each would get some of
+    // the requests. This option alone lets a server start again where one has just ended.
+    set_socket_options([](socket_t socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
   }
 
   void listen_to_many() { ::listen(svr_sock_, most_connections); }
@@ -57,43 +102,43 @@ class PageServer : public httplib::Server {
   bool process_and_close_socket(socket_t socket) override {
     bool answered = false;
     {
-      Connection connection(socket, stopping_);
+      Connection connection(socket, stopping_, crowd_);
       const ThisConnection here(connection);
-      bool closed = false;
-      answered = process_request(connection, true, closed, nullptr);
+      answered = answer_on(connection);
       connection.finish();
     }
     close(socket);
     return answered;
   }
 
+  bool answer_on(Connection& connection) {
+    if (!connection.read_head()) return false;
+    if (const std::string fault = connection.fault(); !fault.empty()) {
+      answer_error(connection, "Bad Request", error_answer(400, fault));
+      return true;
+    }
+    bool closed = false;
+    return process_request(connection, true, closed, nullptr);
+  }
+
   int stopping_;
+  Crowd crowd_{most_connections};
 };
 
-// Waits for them on a thread, so that whatever is under way is ended in order.
-sigset_t hold_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
-}
-
 int listen_at(httplib::Server& server, const Serving& serving) {
-  const int port = serving.port == 0 ? server.bind_to_any_port(serving.host)
-                   : server.bind_to_port(serving.host, serving.port) ? serving.port
-                                                                     : -1;
+  const std::string address = address_of(serving.host);
+  if (address.empty())
+    throw InputError(fmt::format("--host '{}': no address is known by this name", serving.host));
+  const int port = serving.port == 0                            ? server.bind_to_any_port(address)
+                   : server.bind_to_port(address, serving.port) ? serving.port
+                                                                : -1;
   if (port > 0) return port;
-  throw InputError(fmt::format(
-      "serve: cannot listen at {} port {}; is it taken, or not this computer's? --port 0 takes any "
-      "free one",
-      serving.host, serving.port));
+  throw InputError(fmt::format("serve: {}", why_not_at(address, serving.port)));
 }
 
 }  // namespace
 
 void serve(const Serving& serving) {
-  const sigset_t signals = hold_signals();
   const StopPipe stopping;
   PageServer server(stopping.readable());
   const int port = listen_at(server, serving);
@@ -103,15 +148,16 @@ void serve(const Serving& serving) {
   print_to(stdout, "meshwright listens at {} (Ctrl-C ends it)\n",
            ServedAddress(serving.host, port).url());
   std::fflush(stdout);
+  std::atomic<bool> has_ended = false;
   std::jthread waiting([&] {
-    int signal = 0;
-    sigwait(&signals, &signal);
-    stopping.stop();
-    while (!server.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    stopping.wait();
+    while (!server.is_running() && !has_ended)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     server.stop();
   });
   const bool was_listening = server.listen_after_bind();
-  kill(getpid(), SIGTERM);  // where it failed by itself, the thread still waits
+  has_ended = true;
+  stopping.stop();  // where it failed by itself, the thread still waits
   if (!was_listening) throw RunError("serve: listening failed");
 }
 
