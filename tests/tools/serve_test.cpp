@@ -300,6 +300,10 @@ TEST_CASE("requests that are no questions of this page get a clear answer", "[se
   CHECK(status(post_of(served, "Origin: http://" + served.host() + "\r\n", job)) == 200);
   for (const std::string origin : {"http://evil.example", "null", "https://127.0.0.1"})
     CHECK(status(post_of(served, "Origin: " + origin + "\r\n", job)) == 403);
+  // Two origins are no origin, also when the first one is this page's.
+  const std::string own = "Origin: http://" + served.host() + "\r\n";
+  CHECK(status(post_of(served, own + own, job)) == 403);
+  CHECK(status(post_of(served, own + "Origin: http://evil.example\r\n", job)) == 403);
   // A form of another page can send this.
   CHECK(status(request_of(served, "POST /api/plan",
                           "Content-Type: text/plain\r\nContent-Length: 2\r\n", "{}")) == 415);
@@ -420,6 +424,8 @@ TEST_CASE("names by which the server may be called", "[serve]") {
   CHECK(!own.is_host(""));
   CHECK(named.is_host("planner.example"));
   CHECK(named.is_origin("http://planner.example:80"));
+  CHECK_FALSE(named.is_host(":80"));
+  CHECK_FALSE(named.is_host(""));
   CHECK(!named.is_origin("https://planner.example"));
   // Names are what others can have point here, addresses are not.
   CHECK(any.is_host("192.168.1.2:8080"));

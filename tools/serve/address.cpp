@@ -71,6 +71,7 @@ ServedAddress::ServedAddress(std::string host, int port)
 }
 
 bool ServedAddress::is_name(std::string_view name) const {
+  if (name.empty()) return false;  // a computer whose name is not known has an empty one
   const std::string own = lower(name);
   return std::ranges::find(names_, own) != names_.end() || (is_any_ && is_numeric(own));
 }
