@@ -87,11 +87,10 @@ std::string post_of(const Served& served, const std::string& more, const std::st
                     body);
 }
 
-bool becomes(const std::function<bool()>& is_so, std::chrono::milliseconds within) {
-  for (auto left = within; left > 0ms; left -= 10ms) {
-    if (is_so()) return true;
-    std::this_thread::sleep_for(10ms);
-  }
+// Waits until it is so, on a computer as busy as it may be. The two minutes are for a server that
+// hangs.
+bool becomes(const std::function<bool()>& is_so) {
+  for (int i = 0; i < 12'000 && !is_so(); ++i) std::this_thread::sleep_for(10ms);
   return is_so();
 }
 
@@ -100,18 +99,24 @@ class Waiting {
  public:
   Waiting(const Served& served, const std::string& body)
       : client_(std::make_shared<httplib::Client>("127.0.0.1", served.port())),
-        thread_([client = client_, body] {
-          client->set_read_timeout(60);
-          client->Post("/api/plan", body, "application/json");
+        thread_([client = client_, status = status_, body] {
+          client->set_read_timeout(600);
+          const auto result = client->Post("/api/plan", body, "application/json");
+          *status = result ? result->status : 0;
         }) {}
-  ~Waiting() { leave(); }
-  void leave() {
+  ~Waiting() {
     client_->stop();
     if (thread_.joinable()) thread_.join();
+  }
+  // Waits for the end of the connection; 0: it ended without an answer.
+  int status() {
+    thread_.join();
+    return *status_;
   }
 
  private:
   std::shared_ptr<httplib::Client> client_;
+  std::shared_ptr<int> status_ = std::make_shared<int>(0);
   std::thread thread_;
 };
 
@@ -424,8 +429,8 @@ TEST_CASE("names by which the server may be called", "[serve]") {
   CHECK(!own.is_host(""));
   CHECK(named.is_host("planner.example"));
   CHECK(named.is_origin("http://planner.example:80"));
-  CHECK_FALSE(named.is_host(":80"));
-  CHECK_FALSE(named.is_host(""));
+  CHECK_FALSE(ServedAddress("", 80).is_host(":80"));  // where the computer's name is not known
+  CHECK_FALSE(ServedAddress("", 80).is_host(""));
   CHECK(!named.is_origin("https://planner.example"));
   // Names are what others can have point here, addresses are not.
   CHECK(any.is_host("192.168.1.2:8080"));
@@ -438,9 +443,9 @@ TEST_CASE("a client that goes away ends its search", "[serve]") {
   const Served served;
   {
     Waiting client(served, meshwright::long_job().dump());
-    REQUIRE(becomes([&] { return served.searches() == 1; }, 10s));
+    REQUIRE(becomes([&] { return served.searches() == 1; }));
   }
-  CHECK(becomes([&] { return served.searches() == 0; }, 3s));
+  CHECK(becomes([&] { return served.searches() == 0; }));
   CHECK(post(served, "/api/simulate", settled_job().dump()).status == 200);
 }
 
@@ -449,10 +454,10 @@ TEST_CASE("when as many wait as may, others are told to come again", "[serve]") 
   constexpr int most_places = 40;  // on however many cores
   std::vector<std::unique_ptr<Waiting>> clients;
   Told told;
-  for (int i = 0; i < most_places && told.status != 429; ++i) {
+  for (int i = 0; i < most_places; ++i)
     clients.push_back(std::make_unique<Waiting>(served, meshwright::long_job().dump()));
-    std::this_thread::sleep_for(20ms);
-    // One that waits is left alone: only what is refused answers at once.
+  // Until all of them have their places. A question that gets one itself leaves it again.
+  for (int i = 0; i < 600 && told.status != 429; ++i) {
     auto client = client_of(served);
     client.set_read_timeout(0, 200'000);
     if (const auto result = client.Post("/api/plan", small_job.dump(), "application/json"))
@@ -547,10 +552,9 @@ TEST_CASE("a page does not wait for clients that do not end their requests", "[s
 TEST_CASE("asked to stop, the server ends what it has begun and itself", "[serve]") {
   Served served;
   Waiting client(served, meshwright::long_job().dump());
-  REQUIRE(becomes([&] { return served.searches() == 1; }, 10s));
-  const auto begin = std::chrono::steady_clock::now();
+  REQUIRE(becomes([&] { return served.searches() == 1; }));
   CHECK(served.end() == 0);
-  CHECK(std::chrono::steady_clock::now() - begin < 5s);
+  CHECK(client.status() != 200);  // the search was ended, not waited for
 }
 
 // While others send nothing, or a byte now and then.
@@ -618,5 +622,5 @@ TEST_CASE("fifty clients leave nothing behind", "[serve]") {
   std::printf("%d answers, then %d in %d s; resident %.1f MiB, then %.1f MiB\n", first, later,
               static_cast<int>(lasts.count()), before, after);
   CHECK(after < before + 16);
-  CHECK(becomes([&] { return served.searches() == 0; }, 3s));
+  CHECK(becomes([&] { return served.searches() == 0; }));
 }
