@@ -31,8 +31,15 @@ constexpr int most_links = 40;  // as many as Linux follows
 constexpr std::chrono::seconds for_a_reader{10};
 constexpr mode_t permissions = 0777;
 
-// Returns the descriptor that a path such as /proc/self/fd/1 names. /dev/stdout and /dev/fd lead
-// there.
+// Returns whether a path names what a process has open, as /proc/self/fd/1 does. /dev/stdout and
+// /dev/fd lead there.
+bool is_of_process(const fs::path& path) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(path.parent_path(), error);
+  return !error && folder.filename() == "fd" && folder.string().starts_with("/proc/");
+}
+
+// Returns the descriptor that such a path names, if the process is this one.
 std::optional<int> own_descriptor(const fs::path& path) {
   std::error_code error;
   const std::string name = path.filename().string();
@@ -42,6 +49,18 @@ std::optional<int> own_descriptor(const fs::path& path) {
   const fs::path folder = fs::canonical(path.parent_path(), error);
   if (error || folder != fs::canonical("/proc/self/fd", error)) return std::nullopt;
   return number;
+}
+
+// In a folder that all may write to, as /tmp, others could have put a link under a name that they
+// foresaw. Linux can be set to follow no such link (protected_symlinks); this is its rule.
+bool is_planted(const fs::path& link) {
+  struct stat own {
+  }, folder{};
+  if (lstat(link.c_str(), &own) != 0 || stat((link.parent_path() / ".").c_str(), &folder) != 0)
+    return false;
+  constexpr mode_t shared = S_ISVTX | S_IWOTH;
+  return (folder.st_mode & shared) == shared && own.st_uid != geteuid() &&
+         own.st_uid != folder.st_uid;
 }
 
 fs::path folder_of(const fs::path& path) {
@@ -146,6 +165,12 @@ OutputPlace output_place(const std::string& path) {
     if (const auto descriptor = own_descriptor(place))
       return place_of_descriptor(path, *descriptor);
     if (!fs::is_symlink(fs::symlink_status(place, error))) break;
+    if (is_of_process(place) && S_ISREG(status.st_mode))
+      throw InputError(path + ": is open in another process; name the file itself");
+    if (is_planted(place))
+      throw InputError(path +
+                       ": is a link of somebody else in a folder that all may write to; "
+                       "name another file");
     place = place.parent_path() / fs::read_symlink(place, error);
   }
   if (is_there)

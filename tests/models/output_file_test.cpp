@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -126,6 +127,49 @@ TEST_CASE("a link stays, and the file to which it leads is replaced", "[models][
   fs::create_symlink("below", folder.file("folder"));
   CHECK(refusal(folder.file("folder")) == "is a folder; name a file in it");
   CHECK(fs::directory_iterator(folder.file("below")) != fs::directory_iterator());
+}
+
+TEST_CASE("a link that others put into a shared folder is not followed", "[models][output]") {
+  const TestFolder folder;
+  folder.file("victim", "kept");
+  fs::create_directory(folder.file("shared"));
+  REQUIRE(chmod(folder.file("shared").c_str(), 01777) == 0);
+  const std::string link = folder.file("shared/report");
+  fs::create_symlink("../victim", link);
+  write(link, "own");
+  CHECK(content_of(folder.file("victim")) == "own");
+  constexpr uid_t somebody = 65534;
+  if (geteuid() == somebody || lchown(link.c_str(), somebody, somebody) != 0) {
+    WARN("skipped: no link can be given away here");
+    return;
+  }
+  const std::string refused = refusal(link);
+  CHECK((refused ==
+             "is a link of somebody else in a folder that all may write to; name another file" ||
+         refused == "cannot be written: Permission denied"));  // the system's own rule
+  CHECK(content_of(folder.file("victim")) == "own");
+}
+
+TEST_CASE("what another process has open is not replaced", "[models][output]") {
+  const TestFolder folder;
+  folder.file("file", "kept");
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int file = open(folder.file("file").c_str(), O_RDWR);
+    if (::write(ends[1], &file, sizeof file) > 0) pause();
+    _exit(0);
+  }
+  int file = -1;
+  REQUIRE(read(ends[0], &file, sizeof file) == sizeof file);
+  const std::string name = "/proc/" + std::to_string(child) + "/fd/" + std::to_string(file);
+  CHECK(refusal(name) == "is open in another process; name the file itself");
+  CHECK(content_of(folder.file("file")) == "kept");
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST_CASE("another name of a replaced file keeps what it had", "[models][output]") {

@@ -25,7 +25,10 @@ constexpr NamedFile named_files[] = {
      "written under a new name in the same folder, `.meshwright-*.part`, and renamed; until then, "
      "and after a fault, the old file stays. A replaced file keeps its permissions; another hard "
      "link to it keeps the old content; a read-only file is refused"},
-    {"a link to write", "it stays, and the file to which it leads is written, or made"},
+    {"a link to write",
+     "it stays, and the file to which it leads is written, or made; another user's link in a "
+     "folder "
+     "that all may write to is refused"},
     {"a pipe or a device to write, `/dev/stdout`, `>(COMMAND)`",
      "written through; a named pipe without a reader is an error after ten seconds"},
     {"a folder, a socket or a disk to write", "refused"},

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "models/core/error.h"
+#include "models/core/open_file.h"
 #include "tools/commands/commands.h"
 
 namespace meshwright {
@@ -12,7 +13,10 @@ namespace {
 
 void hand_on(const char* option, const std::string& path, std::vector<std::string>& words) {
   if (path.empty()) return;
-  if (!std::filesystem::exists(path)) throw InputError(path + ": no such file");
+  check_readable(path);
+  if (names_open_file(path))
+    throw InputError(std::string(option) + " " + path +
+                     ": every question reads it anew, so it must have a name of its own");
   words.insert(words.end(), {option, std::filesystem::absolute(path).string()});
 }
 

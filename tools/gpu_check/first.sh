@@ -78,6 +78,8 @@ fi
 [ -n "$build" ] || refuse "--build: name an unpacked tools/gpu_check/pack, or a build folder"
 [ -n "$out" ] || refuse "--out: name a folder, or set OUT"
 mkdir -p "$out" "$cache" 2>/dev/null || refuse "$out or $cache cannot be made"
+# The usual folder has a name that anybody can foresee, and what is in it is run.
+[ -O "$cache" ] || refuse "--cache: $cache belongs to somebody else; name another folder"
 work=$(cd "$out" && pwd) cache=$(cd "$cache" && pwd)
 ends=$((SECONDS + seconds_of_phase[$phase]))
 mapfile -t rows < <(rows_of_phase "$phase" | tr ' ' '\n')

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -12,7 +13,6 @@
 
 #include "tools/engine.h"
 #include "tools/measure/ranks.h"
-#include "tools/write_file.h"
 
 namespace meshwright {
 
@@ -141,7 +141,7 @@ int run_as_measured_gpu_rank(const Options& options) {
                                  {"pair_bandwidth_bytes_per_s", rates.pair_bandwidth_bytes_per_s},
                                  {"copy_bandwidth_bytes_per_s", rates.copy_bandwidth_bytes_per_s},
                                  {"communicator_bytes", rates.communicator_bytes}};
-  write_file(options.rank_result, result.dump() + "\n");
+  std::ofstream(options.rank_result) << result.dump() << "\n";
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -14,7 +15,6 @@
 #include "exec/launch/run_folder.h"
 #include "hwprofiles/cores.h"
 #include "models/core/fields.h"
-#include "tools/write_file.h"
 
 namespace meshwright {
 
@@ -106,7 +106,7 @@ int run_as_measured_rank(const Options& options) {
       {"latency_s", small / rounds},
       {"bandwidth_bytes_per_s", moved / std::max(large - small, 1e-9)},
       {"copy_bandwidth_bytes_per_s", moved / std::max(gather + scatter - small, 1e-9)}};
-  write_file(options.rank_result, result.dump() + "\n");
+  std::ofstream(options.rank_result) << result.dump() << "\n";
   return 0;
 }
 
