@@ -186,6 +186,12 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
     app.add_option("--set", o.set, "override a key of the job by its dotted path; repeatable")
         ->type_name("KEY=VALUE")
         ->allow_extra_args(false);
+  if (takes(command, "allow-changed"))
+    app.add_option("--allow-changed", o.allow_changed,
+                   "go on although the checkpoint has another value of this key (or of keys of "
+                   "this section) of the job or its model; repeatable")
+        ->type_name("KEY")
+        ->allow_extra_args(false);
   for (const TextOption& option : text_options)
     if (takes(command, option.name))
       app.add_option(std::string("--") + option.name, o.*option.value, option.help)

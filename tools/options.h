@@ -50,10 +50,12 @@ struct Options {
   bool adapter = false;                // export: the adapter alone
   bool ema = false;                    // export: the average of the weights
   bool resume = false;                 // train: from the newest checkpoint
-  std::string trace_steps;             // train: which steps the trace holds
-  std::string trace_format;            // how: chrome (where empty) or chakra
-  bool check_collectives = false;      // train
-  bool no_hash = false;                // train: without parameters_sha256
+  std::vector<std::string> allow_changed;  // train, export-weights: keys that may differ from the
+                                           // checkpoint's
+  std::string trace_steps;                 // train: which steps the trace holds
+  std::string trace_format;                // how: chrome (where empty) or chakra
+  bool check_collectives = false;          // train
+  bool no_hash = false;                    // train: without parameters_sha256
   std::optional<int> steps;
   std::optional<int> ranks;             // calibrate: processes measured together
   std::optional<int> top;               // plan: plans shown

@@ -111,6 +111,25 @@ std::string commit(const std::string& folder, const Manifest& manifest, int keep
   }
 }
 
+bool began_with_imported_weights(const std::string& folder) {
+  if (path_exists(folder + "/" + std::string(import_mark))) return true;
+  return std::ranges::any_of(step_folders(folder), [](const StepFolder& each) {
+    if (each.step == 0) return true;
+    try {
+      const Manifest manifest = read_manifest(each.path);
+      return manifest.imported || !manifest.base.empty();
+    } catch (const InputError&) {
+      return false;  // it is damaged
+    }
+  });
+}
+
+void mark_as_imported(const std::string& folder) {
+  make_folder(folder);
+  File::create(folder + "/" + std::string(import_mark)).sync();
+  sync_folder(folder);
+}
+
 void remove_part_folders(const std::string& folder) {
   std::vector<fs::path> left;
   std::error_code error;

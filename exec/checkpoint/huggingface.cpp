@@ -118,6 +118,7 @@ std::vector<std::string> import_weights(const Safetensors& from,
   const std::vector<std::string> stored = from.names();
   std::set<std::string> unused(stored.begin(), stored.end());
   Manifest manifest = about;
+  manifest.imported = true;
   manifest.states = state_names(false, false, false);
   const std::string part = part_folder(folder, manifest.step);
   make_folder(part);
@@ -130,6 +131,7 @@ std::vector<std::string> import_weights(const Safetensors& from,
                    : read_published(from, name, shape, part_named(parts, name), unused));
   }
   shards.flush();
+  mark_as_imported(folder);
   commit(folder, manifest, 1);
   return {unused.begin(), unused.end()};
 }

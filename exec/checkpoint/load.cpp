@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exec/core/crc32c.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -39,6 +40,15 @@ Checkpoint::Checkpoint(const std::string& folder)
 
 void Checkpoint::check_shard(std::size_t index) const {
   check_data(shards_[index].file, shards_[index].header);
+}
+
+std::uint32_t Checkpoint::checksum_of(const std::set<std::string>& parameters) const {
+  std::string text;
+  for (const std::string& name : parameters)
+    if (const auto found = places_.find(name); found != places_.end())
+      for (const Place& place : found->second)
+        for (const std::uint32_t checksum : piece(place).checksums) text += hex8(checksum);
+  return crc32c(text);
 }
 
 std::vector<std::string> Checkpoint::names() const {

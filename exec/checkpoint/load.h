@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ class Checkpoint {
 
   // Compares a shard's data with their checksums: reads all of it.
   void check_shard(std::size_t index) const;
+
+  // Returns one checksum of the data of these parameters, from the headers alone. Checkpoints with
+  // the same data in the same pieces have the same.
+  std::uint32_t checksum_of(const std::set<std::string>& parameters) const;
 
   // Each of these parameters is there in its shape, every element once, and no other parameter.
   void check_holds(const std::map<std::string, Shape>& parameters) const;

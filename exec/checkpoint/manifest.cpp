@@ -40,12 +40,18 @@ std::string name_of_file(Fields& fields, std::string_view key, const char* where
   return name;
 }
 
+std::uint32_t checksum(Fields& fields, std::string_view key) {
+  std::uint32_t value = 0;
+  if (!parse_hex8(fields.required<std::string>(key), value))
+    fields.fail(key, "expected eight hexadecimal digits");
+  return value;
+}
+
 Manifest::ShardEntry parse_shard(Fields& fields) {
   Manifest::ShardEntry entry;
   entry.name = name_of_file(fields, "name", "in");
   entry.bytes = count(fields, "bytes");
-  if (!parse_hex8(fields.required<std::string>("header_crc32c"), entry.header_checksum))
-    fields.fail("header_crc32c", "expected eight hexadecimal digits");
+  entry.header_checksum = checksum(fields, "header_crc32c");
   fields.done();
   return entry;
 }
@@ -89,6 +95,8 @@ std::string encode(const Manifest& manifest) {
                           {"states", manifest.states},
                           {"shards", shards}};
   if (!manifest.base.empty()) value["base"] = manifest.base;
+  if (manifest.base_checksum != 0) value["base_crc32c"] = hex8(manifest.base_checksum);
+  if (manifest.imported) value["imported"] = true;
   if (manifest.best_step >= 0)
     value["best"] = {{"step", manifest.best_step}, {"evaluation_loss", manifest.best_loss}};
   const std::string text = value.dump(1) + "\n";
@@ -131,6 +139,8 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   }
   manifest.states = fields.required<std::vector<std::string>>("states");
   if (fields.has("base")) manifest.base = name_of_file(fields, "base", "beside");
+  if (fields.has("base_crc32c")) manifest.base_checksum = checksum(fields, "base_crc32c");
+  manifest.imported = fields.optional<bool>("imported", false);
   if (fields.has("best")) {
     Fields best = fields.object("best");
     manifest.best_step = count(best, "step");

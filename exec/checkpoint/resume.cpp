@@ -47,8 +47,15 @@ void check_optimizer(const Checkpoint& found, const std::string& path, const std
 }
 
 // A sound checkpoint of another training is not passed over: the run would begin anew in its place.
-void check_same_training(const Checkpoint& found, const std::string& path,
+void check_same_training(const Checkpoint& found, const Checkpoint* base, const std::string& path,
                          const ResumeOptions& options, Runtime& runtime, Communicator& all) {
+  const std::string other_job = damage_found(
+      [&] {
+        if (options.check_job) options.check_job(found.manifest(), path + "/manifest.json");
+        if (base != nullptr) check_base(found.manifest(), *base, options.folder, options.frozen);
+      },
+      make_readable(path), all);
+  if (!other_job.empty()) throw InputError(other_job);
   const std::string complaint = damage_found(
       [&] {
         const StepSettings& training = runtime.program().settings->training;
@@ -59,6 +66,18 @@ void check_same_training(const Checkpoint& found, const std::string& path,
       make_readable(path), all);
   if (!complaint.empty())
     throw InputError(complaint + "; continue it with its own job, or name another folder");
+}
+
+// What rank 0 finds in the folder, on all ranks.
+bool found_by_first(const std::function<bool()>& look, Communicator& all) {
+  std::int64_t found = 0;
+  damage_found(
+      [&] {
+        if (all.rank() == 0) found = look() ? 1 : 0;
+      },
+      "make it readable, or name another folder", all);
+  all.broadcast(&found, sizeof found, 0);
+  return found != 0;
 }
 
 // Rank 0 knows which steps have a folder.
@@ -129,9 +148,18 @@ bool holds_any(const Checkpoint& checkpoint, const std::set<std::string>& frozen
 
 std::optional<Checkpoint> base_of(const Checkpoint& checkpoint, const std::string& folder,
                                   const std::set<std::string>& frozen) {
-  const std::string& base = checkpoint.manifest().base;
-  if (base.empty() || frozen.empty() || holds_any(checkpoint, frozen)) return std::nullopt;
-  return Checkpoint(folder + "/" + base);
+  const Manifest& manifest = checkpoint.manifest();
+  if (manifest.base.empty() || frozen.empty() || holds_any(checkpoint, frozen)) return std::nullopt;
+  return Checkpoint(folder + "/" + manifest.base);
+}
+
+void check_base(const Manifest& manifest, const Checkpoint& base, const std::string& folder,
+                const std::set<std::string>& frozen) {
+  if (manifest.base_checksum == 0 || manifest.base_checksum == base.checksum_of(frozen)) return;
+  throw InputError(folder + "/" + manifest.base +
+                   "/manifest.json: /shards: are other weights than " +
+                   "those that the adapters of step " + std::to_string(manifest.step) +
+                   " were trained on; bring those back, or import these into another folder");
 }
 
 std::map<std::string, Shape> held_by(const Checkpoint& checkpoint,
@@ -182,6 +210,8 @@ void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base
 std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, Communicator& all,
                                const std::function<void(const std::string&)>& say) {
   bool changed = false;
+  const bool imported =
+      found_by_first([&] { return began_with_imported_weights(options.folder); }, all);
   for (const StepFolder& step : steps_of_all(options.folder, all)) {
     std::optional<Checkpoint> found, base;
     const auto check_shards = [&](const Checkpoint& of) {
@@ -198,7 +228,7 @@ std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, C
         },
         make_readable(step.path), all);
     if (complaint.empty()) {
-      check_same_training(*found, step.path, options, runtime, all);
+      check_same_training(*found, base ? &*base : nullptr, step.path, options, runtime, all);
       changed = true;
       complaint = damage_found([&] { load(*found, runtime, base ? &*base : nullptr); },
                                make_readable(step.path), all);
@@ -212,14 +242,23 @@ std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, C
                                   : ": holds an average of the weights, which goes no further: the "
                                     "job has no training.ema_decay"));
       Manifest manifest = found->manifest();
-      if (holds_any(*found, options.frozen))
+      if (holds_any(*found, options.frozen)) {
         manifest.base = step.path.substr(step.path.rfind('/') + 1);
+        manifest.base_checksum = found->checksum_of(options.frozen);
+      }
+      manifest.imported = imported;
       return manifest;
     }
     if (all.rank() == 0) say(complaint + "; this checkpoint is passed over");
   }
   if (changed)
     throw RunError(options.folder + ": no checkpoint could be read to its end; see above");
+  if (imported)
+    throw InputError(
+        options.folder +
+        ": the run began with imported weights, and none of its checkpoints is good" +
+        (options.frozen.empty() ? "" : " together with the weights that its adapters belong to") +
+        "; bring them back from a copy, or import the weights again into another folder");
   return std::nullopt;
 }
 

@@ -26,6 +26,11 @@ bool holds_any(const Checkpoint& checkpoint, const std::set<std::string>& frozen
 std::optional<Checkpoint> base_of(const Checkpoint& checkpoint, const std::string& folder,
                                   const std::set<std::string>& frozen);
 
+// Throws InputError if `base` holds other weights than those that the adapters of `manifest` were
+// trained on. `folder` holds both.
+void check_base(const Manifest& manifest, const Checkpoint& base, const std::string& folder,
+                const std::set<std::string>& frozen);
+
 // What a checkpoint has to hold: all parameters, or those that are trained.
 std::map<std::string, Shape> held_by(const Checkpoint& checkpoint,
                                      std::map<std::string, Shape> parameters,
@@ -42,14 +47,17 @@ struct ResumeOptions {
   std::string optimizer;                    // of the job
   std::map<std::string, Shape> parameters;  // of the job's model
   std::set<std::string> frozen = {};        // those that are not trained
+  // Throws an InputError that begins with `where` if the manifest is that of another job. Null: no
+  // job is refused. Every rank calls it with the same manifest.
+  std::function<void(const Manifest&, const std::string& where)> check_job = nullptr;
 };
 
 // Every rank calls it; they share the reading that finds damage and agree on one checkpoint. `say`
 // is called on rank 0 with a line for each damaged one that is passed over, and where an average
-// begins or ends. None: nothing was
-// changed. InputError on all ranks where the newest sound one is of another model or optimizer,
-// RunError where one cannot be read: it may be sound, and the run would go on without it. `base` of
-// what is returned is that of the run's next checkpoints.
+// begins or ends. None: nothing was changed. InputError on all ranks where the newest sound one is
+// of another model, optimizer or job, or where none is sound and the run began with imported
+// weights. RunError where one cannot be read: it may be sound, and the run would go on without it.
+// `base`, its checksum and `imported` of what is returned are those of the run's next checkpoints.
 std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, Communicator& all,
                                const std::function<void(const std::string&)>& say);
 

@@ -35,7 +35,7 @@ Model read_file_named(const fs::path& path) {
 
 }  // namespace
 
-std::string zoo_folder() { return std::string(built_in) + "models/zoo"; }
+std::string zoo_folder() { return std::string(built_in).append("models/zoo"); }
 
 std::vector<std::string> zoo_names(const std::string& zoo) {
   return json_names(zoo).value_or(std::vector<std::string>());

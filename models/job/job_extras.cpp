@@ -299,7 +299,8 @@ Keys data_keys(DataFiles& data) {
        any, plain, "",
        "the loss on files that are held out, in the same `format`, every so many steps and after "
        "the last one: the mean over the first `batches` global batches, always the same, without "
-       "dropout. Training is not changed by a bit"}};
+       "dropout. Sequences behind the last whole batch are left out, and `train` says how many. "
+       "Training is not changed by a bit"}};
 }
 
 void read_data(Fields fields, Job& job) {

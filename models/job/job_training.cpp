@@ -331,13 +331,17 @@ Keys training_keys(Training& t) {
        "whole parameter and which moment it is: degrees, buckets and `offload` do not change it, "
        "and a run that is resumed goes on to the same bits"},
       {"learning_rate", &t.learning_rate, amount, plain, "", "the highest of the schedule"},
-      {"warmup_steps", &t.warmup_steps, at_least_zero, plain, "", "linear"},
+      {"warmup_steps", &t.warmup_steps, at_least_zero, plain, "",
+       "w: before step w, step s has s / w of `learning_rate`; 0 is as 1"},
       {"learning_rate_schedule",
        choice("learning rate schedule", learning_rate_schedule_names(), t.learning_rate_schedule),
        any, plain, "",
-       "after the warm-up: `linear` and `cosine` fall to 0 at the end of `steps`; "
-       "`warmup_stable_decay` stays, and falls linearly in the last `decay_steps`; `inverse_sqrt` "
-       "falls with the root of warmup_steps / step"},
+       "what share of `learning_rate` a step has after the warm-up. In step s of T = `steps`, "
+       "counted from 1, with w = `warmup_steps` or 1 and d = (s - w) / (T - w + 1): `linear` has "
+       "1 - d, `cosine` (1 + cos(π d)) / 2. Both are 1 in step w and would be 0 in step T + 1, so "
+       "the last step still learns. `warmup_stable_decay` stays at 1, and falls as `linear` with "
+       "w = T - `decay_steps`; `inverse_sqrt` has the root of w / s. The schedules of transformers "
+       "are one step later: 0 in step 1, 1 in step w + 1, with T - w under the fraction"},
       {"decay_steps", &t.decay_steps, at_least_zero, if_set, "a tenth of `steps`",
        "of `warmup_stable_decay`: the last steps, in which the rate falls"},
       {"weight_decay", &t.weight_decay, amount, plain, "", "matrices only"},
@@ -360,7 +364,8 @@ Keys training_keys(Training& t) {
        "after each step becomes `ema_decay` times itself and the rest times the masters (without "
        "masters: the weights before they are rounded). 4 bytes for each parameter that is trained, "
        "sharded as the masters are. Checkpoints keep it, `export-weights --ema` writes it; a run "
-       "that goes on from a checkpoint without one begins it there. A step that is skipped changes "
+       "that goes on from imported weights, or from a checkpoint without one (`--allow-changed "
+       "training.ema_decay`), begins it there. A step that is skipped changes "
        "nothing. Not supported yet with `router_bias_update_rate`"},
       {"lora", code(lora_type(), {}, read_lora, [&t] { return lora_json(t); }), any, plain, "",
        "low-rank adapters: beside each linear layer that `target_modules` names, W x becomes W x + "

@@ -2,8 +2,10 @@
 #include "exec/checkpoint/adapters.h"
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/resume.h"
 #include "models/core/index.h"
 #include "models/passes/graph/add_adapters.h"
@@ -83,6 +85,82 @@ TEST_CASE("what adapters are trained beside stays in the first checkpoint", "[ex
   CHECK(found->step == 3);
   CHECK(found->base == "step-00000000");
   CHECK(again.hash() == run.hash());
+}
+
+// Whatever is lost or damaged, and wherever it is still said how the run began.
+TEST_CASE("a run that began with imported weights never begins anew", "[exec][lora]") {
+  namespace fs = std::filesystem;
+  const TestFolder folder;
+  const Plan plan = adapting_plan();
+  SavingRun from(plan), run(plan);
+  save_as_base(folder.path(), from.parameters(), from);
+  const std::string mark = folder.file(std::string(import_mark));
+  CHECK(fs::exists(mark));
+  CHECK(read_manifest(step_folder(folder.path(), 0)).imported);
+  const std::optional<Manifest> begun = run.resume_from(folder.path());
+  REQUIRE(begun);
+  CHECK(begun->imported);
+  CHECK(begun->base_checksum != 0);
+  {
+    Saver saver(folder.path(), 1, run.runtime, *run.all,
+                [](const std::string& line) { FAIL(line); });
+    run.step(1);
+    Manifest about = run.about(1);
+    about.base = begun->base;
+    about.base_checksum = begun->base_checksum;
+    about.imported = begun->imported;
+    saver.save(about);
+    REQUIRE(saver.finish());
+  }
+  const auto refusal = [&] {
+    SavingRun again(plan);
+    return message_of([&] { again.resume_from(folder.path()); });
+  };
+  const std::string beginning =
+      ": the run began with imported weights, and none of its "
+      "checkpoints is good";
+  fs::remove_all(step_folder(folder.path(), 0));
+  CHECK(refusal().starts_with(folder.path() + beginning));
+  fs::remove(mark);
+  CHECK(began_with_imported_weights(folder.path()));
+  CHECK(refusal().starts_with(folder.path() + beginning));
+  // Only the mark is left, only a folder of step 0 without a manifest, nothing.
+  fs::remove_all(step_folder(folder.path(), 1));
+  CHECK(!began_with_imported_weights(folder.path()));
+  CHECK(refusal().empty());
+  fs::create_directory(step_folder(folder.path(), 0));
+  CHECK(refusal().starts_with(folder.path() + beginning));
+  fs::remove(step_folder(folder.path(), 0));
+  mark_as_imported(folder.path());
+  CHECK(refusal().starts_with(folder.path() + beginning));
+}
+
+TEST_CASE("adapters are refused beside other weights than those they were trained on",
+          "[exec][lora]") {
+  const TestFolder folder;
+  const Plan plan = adapting_plan();
+  Plan other_plan = plan;
+  other_plan.training.seed = 5;
+  SavingRun from(plan), other(other_plan), run(plan);
+  save_as_base(folder.path(), from.parameters(), from);
+  const std::optional<Manifest> begun = run.resume_from(folder.path());
+  REQUIRE(begun);
+  const std::set<std::string> frozen = frozen_of(run.stages);
+  Manifest trained = run.about(1);
+  trained.base = begun->base;
+  trained.base_checksum = begun->base_checksum;
+  const auto refusal = [&](SavingRun& weights) {
+    const TestFolder beside;
+    save_as_base(beside.path(), weights.parameters(), weights);
+    return message_of([&] {
+      check_base(trained, Checkpoint(step_folder(beside.path(), 0)), beside.path(), frozen);
+    });
+  };
+  CHECK(refusal(from).empty());
+  CHECK(refusal(other).find("/step-00000000/manifest.json: /shards: are other weights than those "
+                            "that the adapters of step 1 were trained on") != std::string::npos);
+  trained.base_checksum = 0;  // an older version did not say
+  CHECK(refusal(other).empty());
 }
 
 TEST_CASE("a base has the name of a folder beside", "[exec][lora]") {

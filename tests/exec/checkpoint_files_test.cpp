@@ -253,6 +253,9 @@ TEST_CASE("hostile manifests are refused with their place", "[checkpoint]") {
   manifest.run = "r";
   manifest.numbers["loss_scale"] = 65536;
   manifest.made_with["training.global_batch"] = "8";
+  manifest.base = "step-00000000";
+  manifest.base_checksum = 0x89abcdef;
+  manifest.imported = true;
   manifest.states = {"weights"};
   manifest.shards = {{"rank-00000.shard", 12, 34}};
   const std::string good = encode(manifest);
@@ -260,6 +263,8 @@ TEST_CASE("hostile manifests are refused with their place", "[checkpoint]") {
   CHECK(back.shards[0].header_checksum == 34);
   CHECK(back.numbers.at("loss_scale") == 65536);
   CHECK(back.made_with == manifest.made_with);
+  CHECK(back.base_checksum == manifest.base_checksum);
+  CHECK(back.imported);
   for (std::size_t cut = 0; cut < good.size(); ++cut)
     CHECK(message_of([&] { parse_manifest(good.substr(0, cut), "m"); }).find("m: ") == 0);
   const auto with_sum = [](std::string json) {

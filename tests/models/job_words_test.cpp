@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "models/job/identity.h"
 #include "models/job/job.h"
 #include "models/job/keys.h"
 #include "models/schedule/schedule.h"
@@ -69,6 +70,10 @@ std::string with_tables(std::string page) {
     REQUIRE((from != std::string::npos && to != std::string::npos));
     page.replace(from + begin.size(), to - from - begin.size(), key_table(section.keys));
   }
+  const std::string begin = "<!-- what may change: begin -->\n";
+  const std::size_t from = page.find(begin), to = page.find("<!-- what may change: end -->\n");
+  REQUIRE((from != std::string::npos && to != std::string::npos));
+  page.replace(from + begin.size(), to - from - begin.size(), change_table());
   return page;
 }
 

@@ -68,6 +68,32 @@ TEST_CASE("profiles of 0.1 are accepted, prices too", "[tools][json]") {
   }
 }
 
+// It says neither what model it is of nor some of how it was trained: one line says so.
+TEST_CASE("a checkpoint that says less than today's is accepted with a warning", "[tools]") {
+  const TestFolder folder;
+  fs::copy(saved + "checkpoint", folder.file("checkpoint"), fs::copy_options::recursive);
+  fs::copy(saved + "train.json", folder.file("train.json"));
+  const std::string job = folder.file("train.json") + " --profile " + saved +
+                          "profiles/local.json --set parallelism={} --set "
+                          "cluster.processes_per_host=1";
+  const std::string begin = "warning: " + folder.file("train.json") +
+                            ": the checkpoint is of an older version, which did not save ";
+  const Answer exported = run("export-weights " + job + " --to " + folder.file("exported"), "&1");
+  CHECK(exported.code == 0);
+  CHECK(
+      exported.out.starts_with(begin + "its model and training.lora; the job's values are used\n"));
+  const Answer changed = run("train " + job + " --resume --set training.beta1=0.8", "&1");
+  CHECK(changed.code == 2);
+  CHECK(changed.out.find("/made_with: training.beta1 was 0.9, the job's is 0.8; use what it was") !=
+        std::string::npos);
+  const Answer resumed = run("train " + job + " --resume", "&1");
+  CHECK(resumed.code == 0);
+  const std::size_t line = resumed.out.find(begin + "data.document_end, data.end_token, ");
+  REQUIRE(line != std::string::npos);
+  CHECK(resumed.out.find("its model, ", line) < resumed.out.find("training.ema_decay, ", line));
+  CHECK(resumed.out.find("warning: ", line + 1) == std::string::npos);
+}
+
 // Two ranks saved it, one goes on: the loss is that of 0.1 but for the order of sums.
 TEST_CASE("a run that 0.1 saved goes on, under other degrees too", "[tools][json]") {
   const TestFolder folder;

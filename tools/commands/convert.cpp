@@ -15,6 +15,7 @@
 #include "models/core/output_file.h"
 #include "models/importers/architecture.h"
 #include "models/importers/huggingface_config.h"
+#include "models/job/identity.h"
 #include "models/passes/graph/add_adapters.h"
 #include "tools/commands/commands.h"
 #include "tools/job/machines.h"
@@ -88,27 +89,55 @@ std::string folder_of(const Job& job, const Options& options) {
   throw InputError(job.file + ": has no checkpoint.folder; name one with --checkpoint");
 }
 
-void check_all(const Checkpoint& found, const JobParameters& parameters) {
-  found.check_holds(held_by(found, parameters.shapes, parameters.frozen));
+void check_data(const Checkpoint& found) {
   for (std::size_t i = 0; i < found.shards(); ++i) found.check_shard(i);
 }
 
-// One checkpoint, or the newest good one of a run's folder.
-std::pair<std::string, Checkpoint> newest_good(const std::string& folder,
-                                               const JobParameters& parameters) {
+struct SoundCheckpoint {
+  std::string path;
+  Checkpoint found;
+  std::optional<Checkpoint> base;  // what is not trained, where `found` has not got it
+};
+
+SoundCheckpoint read_sound(const std::string& path, const std::set<std::string>& frozen) {
+  SoundCheckpoint sound{path, Checkpoint(path), std::nullopt};
+  check_data(sound.found);
+  sound.base = base_of(sound.found, fs::path(path).parent_path().string(), frozen);
+  if (sound.base) check_data(*sound.base);
+  return sound;
+}
+
+// One checkpoint, or the newest good one of a run's folder. InputError where that is of another
+// job.
+SoundCheckpoint newest_good(const std::string& folder, const Job& job,
+                            const JobParameters& parameters,
+                            const std::vector<std::string>& allowed) {
   if (fs::exists(folder) && !fs::is_directory(folder))
     throw InputError(folder + ": is not a folder; name a checkpoint, or the folder of a run");
   std::vector<StepFolder> steps = step_folders(folder);
   const bool is_one = path_exists(folder + "/manifest.json");
   if (is_one) steps = {{0, folder}};
-  for (const StepFolder& step : steps) try {
-      Checkpoint found(step.path);
-      check_all(found, parameters);
-      return {step.path, std::move(found)};
+  const auto is_good = [&](const auto& check) {
+    try {
+      check();
+      return true;
     } catch (const InputError& error) {
       if (is_one) throw;
       std::fprintf(stderr, "%s; this checkpoint is passed over\n", error.what());
+      return false;
     }
+  };
+  for (const StepFolder& step : steps) {
+    std::optional<SoundCheckpoint> sound;
+    if (!is_good([&] { sound.emplace(read_sound(step.path, parameters.frozen)); })) continue;
+    const Checkpoint& found = sound->found;
+    if (sound->base)
+      check_base(found.manifest(), *sound->base, fs::path(step.path).parent_path().string(),
+                 parameters.frozen);
+    check_same_weights(found.manifest(), step.path + "/manifest.json", job, allowed);
+    if (is_good([&] { found.check_holds(held_by(found, parameters.shapes, parameters.frozen)); }))
+      return std::move(*sound);
+  }
   throw InputError(folder + ": holds no good checkpoint");
 }
 
@@ -147,6 +176,7 @@ void print(const Options& options, const nlohmann::json& value, const std::strin
 
 int run_export_weights(const Options& options) {
   const Job job = read_job_of(options);
+  check_allowed_changes(options.allow_changed);
   const std::optional<Lora>& lora = job.plan.training.lora;
   if (options.to.empty()) throw InputError(options.command + ": --to names the folder to write");
   if (options.adapter && !lora)
@@ -160,7 +190,8 @@ int run_export_weights(const Options& options) {
   const std::string config = options.adapter
                                  ? peft_config(*lora, parameters.adapters, parameters.trained_whole)
                                  : json_text(config_of(job));
-  const auto [path, found] = newest_good(folder_of(job, options), parameters);
+  const auto [path, found, base] =
+      newest_good(folder_of(job, options), job, parameters, options.allow_changed);
   if (options.ema && found.average() < 0)
     throw InputError(path +
                      "/manifest.json: holds no average of the weights, which runs with "
@@ -177,8 +208,6 @@ int run_export_weights(const Options& options) {
   } else if (!lora) {
     export_weights(found, written, part, parameters.parts, state);
   } else {
-    const std::string run = fs::path(path).parent_path().string();
-    const std::optional<Checkpoint> base = base_of(found, run, parameters.frozen);
     export_merged({found, base ? &*base : nullptr, parameters.whole, parameters.adapters,
                    found.manifest().seed, job.model.layers, state},
                   written, part, parameters.parts);
@@ -266,7 +295,7 @@ int run_import_weights(const Options& options) {
     throw InputError(job.file +
                      ": /checkpoint: is missing; the weights become the first checkpoint "
                      "of its folder");
-  check_checkpoint_folder(job, false);
+  check_checkpoint_folder(job, false, true);
   const JobParameters all = parameters_of(job);
   const std::map<std::string, Shape>& parameters = all.shapes;
   const Safetensors from(source);
@@ -275,7 +304,7 @@ int run_import_weights(const Options& options) {
   std::erase_if(head, [&](const auto& each) { return made.contains(each.first); });
   made.insert(head.begin(), head.end());
   const FolderLock lock(job.checkpoint->folder);
-  check_checkpoint_folder(job, false);
+  check_checkpoint_folder(job, false, true);
   std::vector<std::string> unused;
   try {
     unused = import_weights(from, parameters, first_manifest(job), job.checkpoint->folder,
@@ -306,7 +335,7 @@ const Command export_weights_command = {
     "JOB",
     job_help,
     "write a checkpoint as what transformers' from_pretrained loads",
-    "json set profile checkpoint to adapter ema",
+    "json set profile checkpoint to adapter ema allow-changed",
     run_export_weights,
     "Writes config.json and model.safetensors of the newest good checkpoint, or of that which "
     "--checkpoint names. Of a job with `training.lora` the adapters are added to the weights; with "

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "exec/checkpoint/folder.h"
 #include "exec/launch/memory_file.h"
 #include "exec/launch/mpirun.h"
 #include "exec/launch/restarts.h"
@@ -39,6 +40,7 @@ std::vector<std::string> rank_command(const Options& options) {
   };
   if (options.json) command.emplace_back("--json");
   if (options.resume) command.emplace_back("--resume");
+  for (const std::string& key : options.allow_changed) add("--allow-changed", key);
   if (options.check_collectives) command.emplace_back("--check-collectives");
   if (options.no_hash) command.emplace_back("--no-hash");
   if (options.deadline) add("--deadline", std::to_string(*options.deadline));
@@ -157,8 +159,11 @@ int launch_ranks(const Options& options, const Run& run) {
   supervision.own_network = !launch.remote && launch.extra.empty() &&
                             run.chosen.cluster.machine.gpu.kind == DeviceKind::cpu;
   const bool saves = run.job.checkpoint.has_value();
+  const bool imported = saves && began_with_imported_weights(run.job.checkpoint->folder);
   const auto start = [&](int restarts) {
     Options own = options;
+    // Whoever removed the folder meanwhile does not make the run begin anew.
+    if (restarts > 0 && imported) mark_as_imported(run.job.checkpoint->folder);
     own.resume = options.resume || (restarts > 0 && saves);
     return run_mpirun(mpirun_command(launch, rank_command(own)), supervision);
   };
@@ -192,7 +197,7 @@ const Command train_command = {
     job_help,
     "run the job on this computer, under its plan",
     "json set profile trace trace-steps trace-format report steps "
-    "resume log-json hostfile deadline "
+    "resume allow-changed log-json hostfile deadline "
     "check-collectives no-hash allow-mpi-options restarts as-rank",
     run_train,
     "Starts the ranks with mpirun, prints a line per step, and at the end predicted beside "

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "exec/checkpoint/common_folder.h"
 #include "exec/checkpoint/resume.h"
 #include "models/core/error.h"
+#include "models/job/identity.h"
 #include "tools/print.h"
 #include "tools/write_file.h"
 
@@ -30,69 +30,35 @@ std::string degrees_of(const Plan& plan) {
       p.virtual_stages, p.zero_stage, plan.shard_group());
 }
 
-// What makes it another training where it changes. Degrees, micro-batches, recomputation and the
-// like make the same one; another model or optimizer is refused.
-constexpr const char* settings[] = {"training.global_batch",
-                                    "training.sequence_length",
-                                    "training.predicted_positions",
-                                    "training.packing",
-                                    "training.mtp_loss_weight",
-                                    "training.precision",
-                                    "training.loss_scale",
-                                    "training.seed",
-                                    "training.learning_rate",
-                                    "training.warmup_steps",
-                                    "training.learning_rate_schedule",
-                                    "training.decay_steps",
-                                    "training.weight_decay",
-                                    "training.adafactor",
-                                    "training.momentum",
-                                    "training.beta1",
-                                    "training.beta2",
-                                    "training.epsilon",
-                                    "training.gradient_clip",
-                                    "training.gradient_clip_value",
-                                    "training.dropout",
-                                    "training.lora",
-                                    "data.files",
-                                    "data.format",
-                                    "data.tokenizer",
-                                    "data.template",
-                                    "data.end_token",
-                                    "data.weights",
-                                    "data.shuffle",
-                                    "data.seed",
-                                    "data.mask_token",
-                                    "data.document_end"};
-
-std::map<std::string, std::string> settings_of(const Job& job, const Plan& plan) {
-  const nlohmann::json all = to_json(job, plan, "", 0);
-  std::map<std::string, std::string> values;
-  const auto take = [&](const std::string& key) {
-    const std::size_t dot = key.find('.');
-    const nlohmann::json::json_pointer place("/" + key.substr(0, dot) + "/" + key.substr(dot + 1));
-    values[key] = all.contains(place) ? all.at(place).dump() : "not given";
-  };
-  for (const char* key : settings) take(key);
-  // A constant learning rate does not know where the run ends.
-  if (plan.training.learning_rate_schedule != LearningRateSchedule::constant)
-    take("training.steps");
-  return values;
+// Weights alone say nothing of how they were trained.
+Identity to_compare(const Manifest& manifest, const Job& job, const Plan& plan) {
+  return manifest.optimizer.empty() ? identity_of_weights(job) : identity_of(job, plan);
 }
 
-// "training.beta1 0.9 to 0.8, ..."; empty: nothing.
-std::string changes(const std::map<std::string, std::string>& before,
-                    const std::map<std::string, std::string>& now) {
-  constexpr std::size_t longest = 40;
-  std::string text;
-  for (const auto& [key, value] : before) {
-    const auto found = now.find(key);
-    if (found == now.end() || found->second == value) continue;
-    text += (text.empty() ? "" : ", ") + key;
-    if (value.size() <= longest && found->second.size() <= longest)
-      text += " " + value + " to " + found->second;
+void refuse(const IdentityChanges& changes, const std::string& where) {
+  if (!changes.refused.empty()) throw InputError(where + ": /made_with: " + changes.refused);
+}
+
+// "its model, training.ema_decay and data.evaluation.files": all values that describe a model are
+// one.
+std::string list_of_unknown(const std::vector<std::string>& keys) {
+  std::vector<std::string> words;
+  for (const std::string& key : keys) {
+    const std::string word = key.starts_with("model.") ? "its model" : key;
+    if (words.empty() || words.back() != word) words.push_back(word);
   }
-  return text;
+  return list_of(words, "and");
+}
+
+void warn_of(const IdentityChanges& changes, const std::string& file) {
+  if (!changes.allowed.empty())
+    say(fmt::format("warning: {}: changed since the checkpoint: {}; the job's values are used",
+                    file, changes.allowed));
+  if (!changes.unknown.empty())
+    say(
+        fmt::format("warning: {}: the checkpoint is of an older version, which did not save {}; "
+                    "the job's values are used",
+                    file, list_of_unknown(changes.unknown)));
 }
 
 std::string new_identity() {
@@ -102,7 +68,15 @@ std::string new_identity() {
 
 }  // namespace
 
-void check_checkpoint_folder(const Job& job, bool resume) {
+void check_same_weights(const Manifest& manifest, const std::string& where, const Job& job,
+                        const std::vector<std::string>& allowed) {
+  const IdentityChanges changes =
+      changes_between(manifest.made_with, identity_of_weights(job), allowed);
+  refuse(changes, where);
+  warn_of(changes, job.file);
+}
+
+void check_checkpoint_folder(const Job& job, bool resume, bool imports) {
   if (!job.checkpoint) {
     if (resume)
       throw InputError(job.file +
@@ -118,6 +92,11 @@ void check_checkpoint_folder(const Job& job, bool resume) {
         fmt::format("{}: /checkpoint/folder: {} holds a run (step {}); continue it "
                     "with --resume, or name another folder",
                     job.file, folder, steps.front().step));
+  if (!resume && !imports && began_with_imported_weights(folder))
+    throw InputError(fmt::format(
+        "{}: /checkpoint/folder: {} is of a run that began with imported weights, and holds none "
+        "of its checkpoints; import the weights again, or name another folder",
+        job.file, folder));
 }
 
 Manifest first_manifest(const Job& job) {
@@ -125,6 +104,7 @@ Manifest first_manifest(const Job& job) {
   manifest.run = new_identity();
   manifest.model = job.model.name;
   manifest.seed = job.plan.training.seed;
+  manifest.made_with = identity_of_weights(job);
   return manifest;
 }
 
@@ -145,23 +125,30 @@ std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Commun
   return lock;
 }
 
-RunCheckpoints::RunCheckpoints(const Job& job, const Chosen& chosen, bool resume, Runtime& runtime,
-                               Communicator& all)
+RunCheckpoints::RunCheckpoints(const Job& job, const Chosen& chosen, const Options& options,
+                               Runtime& runtime, Communicator& all)
     : job_(job), plan_(chosen.compiled.plan) {
   if (!job.checkpoint) return;
-  if (resume) this->resume(chosen, runtime, all);
+  if (options.resume) resume(chosen, options.allow_changed, runtime, all);
   if (begin_.run.empty()) begin_.run = new_identity();
   begin_.optimizer = optimizer_of(plan_);
   begin_.model = job.model.name;
   begin_.seed = plan_.training.seed;
   begin_.degrees = degrees_of(plan_);
-  begin_.made_with = settings_of(job_, plan_);
+  begin_.made_with = identity_of(job_, plan_);
   saver_.emplace(job.checkpoint->folder, job.checkpoint->keep, runtime, all, say);
 }
 
-void RunCheckpoints::resume(const Chosen& chosen, Runtime& runtime, Communicator& all) {
+void RunCheckpoints::resume(const Chosen& chosen, const std::vector<std::string>& allowed,
+                            Runtime& runtime, Communicator& all) {
+  const auto changes_since = [&](const Manifest& manifest) {
+    return changes_between(manifest.made_with, to_compare(manifest, job_, plan_), allowed);
+  };
   const ResumeOptions options{job_.checkpoint->folder, optimizer_of(plan_),
-                              shapes_of(chosen.compiled.stages), frozen_of(chosen.compiled.stages)};
+                              shapes_of(chosen.compiled.stages), frozen_of(chosen.compiled.stages),
+                              [&](const Manifest& manifest, const std::string& where) {
+                                refuse(changes_since(manifest), where);
+                              }};
   const std::optional<Manifest> found = meshwright::resume(options, runtime, all, say);
   if (!found) {
     how_it_began_ =
@@ -171,10 +158,9 @@ void RunCheckpoints::resume(const Chosen& chosen, Runtime& runtime, Communicator
   begin_ = *found;
   how_it_began_ = fmt::format("resumed after step {}, {} sequences", found->step, found->position);
   if (!found->degrees.empty()) how_it_began_ += "; saved as " + found->degrees;
-  const std::string changed = changes(found->made_with, settings_of(job_, plan_));
-  if (all.rank() == 0 && !changed.empty())
-    say(fmt::format("warning: {}: changed since the checkpoint: {}; the run goes on with the job's",
-                    job_.file, changed));
+  if (all.rank() != 0) return;
+  warn_of(changes_since(*found), job_.file);
+  if (found->imported) mark_as_imported(options.folder);  // the mark may be lost
 }
 
 std::int64_t RunCheckpoints::position(std::int64_t step) const {

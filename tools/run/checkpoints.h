@@ -4,29 +4,38 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/saver.h"
 #include "models/job/job.h"
 #include "tools/job/choose.h"
+#include "tools/options.h"
 
 namespace meshwright {
 
 // Refuses a --resume without checkpoints in the job, and a folder that holds a run without
-// --resume. InputError.
-void check_checkpoint_folder(const Job& job, bool resume);
+// --resume; unless weights are about to be imported, also one in which a run began with imported
+// weights. InputError.
+void check_checkpoint_folder(const Job& job, bool resume, bool imports = false);
 
 // Of a run of this job that has done nothing yet.
 Manifest first_manifest(const Job& job);
+
+// Refuses to read weights as those of another model than that they were trained in. `where` names
+// the manifest, `allowed` are the words of --allow-changed. InputError.
+void check_same_weights(const Manifest& manifest, const std::string& where, const Job& job,
+                        const std::vector<std::string>& allowed);
 
 // Rank 0 takes the lock of the job's checkpoint folder; every rank calls it. InputError on all.
 std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Communicator& all);
 
 class RunCheckpoints {
  public:
-  // With `resume`, continues from the newest good checkpoint. A job without checkpoints has none of
-  // this and begins at step 1. Every rank calls each of these at the same place.
-  RunCheckpoints(const Job& job, const Chosen& chosen, bool resume, Runtime& runtime,
+  // With --resume, continues from the newest good checkpoint; --allow-changed says what of the job
+  // may differ from it. A job without checkpoints has none of this and begins at step 1. Every rank
+  // calls each of these at the same place.
+  RunCheckpoints(const Job& job, const Chosen& chosen, const Options& options, Runtime& runtime,
                  Communicator& all);
 
   std::int64_t steps_done() const { return begin_.step; }  // before this run
@@ -44,7 +53,8 @@ class RunCheckpoints {
   bool finish();  // whether the last save, if there was any, is complete
 
  private:
-  void resume(const Chosen& chosen, Runtime& runtime, Communicator& all);
+  void resume(const Chosen& chosen, const std::vector<std::string>& allowed, Runtime& runtime,
+              Communicator& all);
 
   const Job& job_;
   const Plan& plan_;

@@ -9,6 +9,7 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "models/graph/documents.h"
+#include "models/job/identity.h"
 #include "sim/predict/target.h"
 #include "tools/job/dump_passes.h"
 #include "tools/job/job_file.h"
@@ -65,13 +66,39 @@ void settle_documents(Job& job, Loader& loader) {
   const std::optional<double> share = loader.document_share();
   if (documents || !share) return;
   documents = documents_of_share(*share);
+  const int length = job.plan.training.sequence_length;
+  if (*documents > length)
+    throw InputError(fmt::format(
+        "{}: /data/{}: documents of {} have fewer than two tokens in the mean, so there is next to "
+        "nothing to predict from; {}, or leave training.packing out",
+        job.file, job.data->document_end ? "document_end" : "files",
+        list_of(job.data->files, "and"),
+        job.data->document_end
+            ? fmt::format("token {} ends them: name another", *job.data->document_end)
+            : "use longer pairs"));
   print_to(stderr, "training.documents_per_row: {:.3g}, of {}\n", *documents,
            list_of(job.data->files, "and"));
+}
+
+// A batch that is not whole has no place on the ranks, so the last sequences may be left out.
+void say_evaluated(const Job& job, const Loader& held_out) {
+  const std::int64_t batch = job.plan.training.global_batch, all = held_out.sequences();
+  const std::int64_t evaluated = evaluation_batches(job, held_out) * batch;
+  if (job.data->evaluation->batches > 0 || evaluated == all) return;
+  print_to(stderr,
+           "data.evaluation: {} of {} sequences, whole batches of {} (training.global_batch); the "
+           "last {} left out\n",
+           evaluated, all, batch,
+           all - evaluated == 1 ? "one is" : fmt::format("{} are", all - evaluated));
 }
 
 void check_can_start(Job& job, const Options& options) {
   check_mpi_options(job, options);
   check_runs_here(job, options);
+  check_allowed_changes(options.allow_changed);
+  if (!options.allow_changed.empty() && !options.resume)
+    throw InputError(
+        "--allow-changed: goes with --resume, which compares the job with a checkpoint");
   check_checkpoint_folder(job, options.resume);
   if (!job.has_steps)
     throw InputError(job.file +
@@ -100,7 +127,7 @@ void check_can_start(Job& job, const Options& options) {
   if (!evaluates(job)) return;
   const Loader held_out(evaluation_options(job));
   warn_of_files(held_out);
-  evaluation_batches(job, held_out);
+  say_evaluated(job, held_out);
 }
 
 void check_fits(const Run& run) {

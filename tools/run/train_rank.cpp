@@ -270,7 +270,7 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   Runtime runtime(chosen.compiled.stages, on_device, *engine.backend,
                   {threads, job.model.layers, !options.trace.empty()});
   if (*weights) set_weights(**weights, runtime);
-  RunCheckpoints checkpoints(job, chosen, options.resume, runtime, *all);
+  RunCheckpoints checkpoints(job, chosen, options, runtime, *all);
   Timeline predicted;
   const Prediction prediction = predict(
       chosen.compiled, chosen.cluster,
