@@ -2,6 +2,7 @@
 // matrices beside whole ones.
 #include "exec/optimizer/adafactor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -114,6 +115,52 @@ TEST_CASE("adafactor steps as transformers and torch.optim do", "[exec][optimize
       }
     }
   }
+}
+
+// With a gradient of zero nothing but the decay moves the weights, and the average follows them.
+TEST_CASE("adafactor decays matrices by the rate, and averages what is left", "[exec][optimizer]") {
+  StepSettings training;
+  training.optimizer = OptimizerKind::adafactor;
+  training.learning_rate = 0.5;
+  training.weight_decay = 0.25;
+  training.ema_decay = 0.75;
+  training.adafactor.decay_rate = -0.8;
+  ThreadPool pool(2);
+  for (const bool decays : {true, false})
+    for (const bool relative : {true, false}) {
+      training.adafactor.relative_step = relative;
+      Held held = whole_parameter(3, 2000);  // more than a tile
+      std::vector<float> average(held.weights.size());
+      for (std::size_t i = 0; i < average.size(); ++i) average[i] = std::sin(static_cast<float>(i));
+      std::vector<double> weights(held.weights.begin(), held.weights.end());
+      std::vector<double> means(average.begin(), average.end());
+      for (int number = 1; number <= 9; ++number) {
+        const OptimizerScalars scalars{number, training.learning_rate, 1};
+        std::fill(held.sums.begin(), held.sums.end(), 0.0);
+        std::fill(held.norms.begin(), held.norms.end(), 0.0);
+        OptimizerSegment segment{0, std::ssize(held.weights), decays, held.norms.data()};
+        segment.adafactor = &held.about;
+        segment.factors = held.factors.data();
+        segment.factor_sums = held.sums.data();
+        OptimizerState state{held.weights.data(), held.gradients.data(), nullptr,
+                             held.second.data()};
+        state.average = average.data();
+        const std::span<const OptimizerSegment> one(&segment, 1);
+        adafactor_sums(training, scalars, one, state, pool);
+        adafactor_norms(training, scalars, one, state, pool);
+        optimizer_step(training, scalars, one, state, pool);
+        const double rate = relative ? std::min(0.5, 1 / std::sqrt(double(number))) : 0.5;
+        double apart = 0;
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+          if (decays) weights[i] *= 1 - rate * 0.25;
+          means[i] = 0.75 * means[i] + 0.25 * weights[i];
+          apart = std::max(
+              {apart, std::abs(held.weights[i] - weights[i]), std::abs(average[i] - means[i])});
+        }
+        INFO("decays " << decays << " relative " << relative << " step " << number);
+        REQUIRE(apart < 1e-5);
+      }
+    }
 }
 
 // By rows, by columns in two segments, and by neighbouring elements, as ranks hold them.

@@ -216,6 +216,57 @@ TEST_CASE("merged weights are W + alpha / rank B A, whichever way they are store
   }
 }
 
+// After one step from x the average is halfway between x and what the step made.
+TEST_CASE("averages of adapters are merged with the weights that are not trained", "[exec][lora]") {
+  const TestFolder folder, merged_weights, merged_averages;
+  const Model model = small_model("gpt");
+  Plan plan = saving_plan(model);
+  plan.training.lora = Lora{2, 6, 0, {"c_attn"}};
+  plan.training.ema_decay = 0.5;
+  SavingRun run(plan, model);
+  const Values before = run.parameters();
+  run.step(1);
+  run.save(folder.path(), 1);
+  const Values after = run.parameters();
+  const Checkpoint saved(step_folder(folder.path(), 1));
+  REQUIRE(saved.average() > 0);
+  Plan one;
+  one.training = plan.training;
+  const Graph graph = add_adapters(build_graph(model, one.training), one);
+  AdaptedWeights weights{
+      saved,       nullptr, {}, adapters_of(graph, *plan.training.lora), plan.training.seed,
+      model.layers};
+  for (const Parameter& parameter : graph.parameters) weights.whole[parameter.name] = parameter;
+  AdaptedWeights averages = weights;
+  averages.state = saved.average();
+  for (const Parameter& parameter : graph.parameters) {
+    INFO(parameter.name);
+    const std::vector<float>&x = before.at(parameter.name), &y = after.at(parameter.name),
+          mean = averages.plain(parameter.name);
+    REQUIRE(mean.size() == x.size());
+    for (std::size_t i = 0; i < x.size(); ++i)
+      REQUIRE(mean[i] == Approx((double(x[i]) + y[i]) / 2).margin(1e-7));
+  }
+  for (const Adapter& each : averages.adapters) {
+    const std::vector<float> merged = averages.merged(each.weight),
+                             last = weights.merged(each.weight), w = averages.plain(each.weight);
+    const std::vector<float>&b0 = before.at(each.second), &b1 = after.at(each.second),
+          &a0 = before.at(each.first), &a1 = after.at(each.first);
+    const std::size_t in = a0.size() / 2, out = b0.size() / 2;
+    double apart = 0;
+    for (std::size_t o = 0; o < out; ++o)
+      for (std::size_t i = 0; i < in; ++i) {
+        double change = 0;
+        for (std::size_t r = 0; r < 2; ++r)
+          change += (double(b0[2 * o + r]) + b1[2 * o + r]) / 2 *
+                    ((double(a0[r * in + i]) + a1[r * in + i]) / 2);
+        REQUIRE(merged[i * out + o] == Approx(w[i * out + o] + 3 * change).margin(1e-7));
+        apart = std::max<double>(apart, std::abs(merged[i * out + o] - last[i * out + o]));
+      }
+    CHECK(apart > 1e-4);
+  }
+}
+
 TEST_CASE("peft's config says what the job says", "[exec][lora]") {
   const Lora lora{4, 8, 0.1, {"q_proj", "v_proj"}};
   const auto config = nlohmann::json::parse(peft_config(lora, {}));

@@ -325,6 +325,42 @@ TEST_CASE("the plan's partitioner, whichever, gives stages along the chain",
         }
 }
 
+// Both cuts of three units balance them; METIS takes that which sends less. A tensor that a block's
+// norm and its residual sum both read is sent once.
+TEST_CASE("a tensor that a unit reads twice is sent to it once", "[models][partition]") {
+  const auto stages_of = [](std::int64_t first, std::int64_t second, int reads_of_first,
+                            int reads_of_second) {
+    Graph graph;
+    for (int unit = 0; unit < 3; ++unit) {
+      graph.units.push_back({"h." + std::to_string(unit), true});
+      graph.modules.push_back({graph.units.back().path, unit});
+    }
+    const auto add = [&](int unit, int read, int times, std::int64_t sent) {
+      for (int i = 0; i < times; ++i) {
+        Node node;
+        node.op = Op::add;
+        node.module = unit;
+        if (read >= 0) node.inputs = {read};
+        node.outputs = {static_cast<int>(graph.tensors.size())};
+        Tensor tensor;
+        tensor.type.shape = {i == 0 ? sent : 1};
+        tensor.producer = static_cast<int>(graph.nodes.size());
+        graph.nodes.push_back(node);
+        graph.tensors.push_back(tensor);
+      }
+    };
+    add(0, -1, 1, first);
+    add(1, 0, reads_of_first, second);
+    add(2, 1, reads_of_second, 1);
+    const std::vector<double> cost = {4, 1, 4};
+    return partition(graph, plan_of(Partitioner::metis, 2), cost, cost);
+  };
+  CHECK(stages_of(3000, 2000, 1, 1) == Stages{0, 0, 1});
+  CHECK(stages_of(2000, 3000, 1, 1) == Stages{0, 1, 1});
+  CHECK(stages_of(3000, 2000, 1, 2) == Stages{0, 0, 1});
+  CHECK(stages_of(2000, 3000, 2, 1) == Stages{0, 1, 1});
+}
+
 TEST_CASE("memory_weight mixes time and memory", "[models][partition]") {
   const Graph graph = chain_graph(1);  // wte h.0 ln_f lm_head
   const std::vector<double> cost = {1, 1, 1, 5}, memory = {50, 10, 10, 10};

@@ -90,6 +90,25 @@ TEST_CASE("the best interval beats every other", "[goodput]") {
   }
 }
 
+TEST_CASE("a run of adapters saves these alone, so its checkpoints cost less", "[goodput]") {
+  Plan plan;
+  plan.training.micro_batch = 2;
+  plan.training.sequence_length = 128;
+  plan.parallelism.data = 8;
+  plan.training.global_batch = 16;
+  Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
+  cluster.failures = sudden_failures(1e5, 300);
+  const Goodput whole =
+      goodput_of(compiled_for(small_model(), plan, cluster), cluster, 10, 1).value();
+  plan.training.lora = Lora{4, 8, 0, {"c_attn"}};
+  const Compiled compiled = compiled_for(small_model(), plan, cluster);
+  const Goodput adapters = goodput_of(compiled, cluster, 10, 1).value();
+  // A is 4 x 256 and B 768 x 4, in each of six layers: 12 bytes an element, 1 GB/s.
+  CHECK(adapters.checkpoint_write_s == Approx(12 * 6 * 4 * (256 + 768) / 1e9));
+  CHECK(adapters.checkpoint_write_s < whole.checkpoint_write_s / 50);
+  CHECK(adapters.share > whole.share);
+}
+
 TEST_CASE("goodput of a plan: more hosts fail more often, none without failures", "[goodput]") {
   Plan plan;
   plan.training.micro_batch = 2;

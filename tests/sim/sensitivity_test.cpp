@@ -72,6 +72,29 @@ TEST_CASE("links inside a host move the answer of one host, the network does not
   CHECK(swing(all, "network bandwidth").width() == 0);
 }
 
+// What a job says of its hosts goes before the machine's profile, so that is what is varied.
+TEST_CASE("a job's own network and launch time move the answer", "[advise]") {
+  const auto job = [](double gbps, double latency_us, double launch_us) {
+    json value = job_json("step_time");
+    value["parallelism"] = {{"data", 16}};
+    value["cluster"]["network"] = {{"nics", 1}, {"gbps_per_nic", gbps}, {"latency_us", latency_us}};
+    value["cluster"]["host_launch_us"] = launch_us;
+    return of(value);
+  };
+  const Sensitivity all = job(5, 200, 50);
+  const auto changed = [&](double gbps, double latency_us, double launch_us) {
+    return Approx(job(gbps, latency_us, launch_us).base.time_s).epsilon(1e-9);
+  };
+  CHECK(swing(all, "network bandwidth").high.number == changed(6, 200, 50));
+  CHECK(swing(all, "network bandwidth").low.number == changed(4, 200, 50));
+  CHECK(swing(all, "network latency").high.number > 1.0001 * all.base.time_s);
+  CHECK(swing(all, "network latency").low.number < 0.9999 * all.base.time_s);
+  CHECK(swing(all, "launch time of a kernel").high.number == changed(5, 200, 100));
+  CHECK(swing(all, "launch time of a kernel").low.number == changed(5, 200, 25));
+  for (const char* input : {"network bandwidth", "launch time of a kernel"})
+    CHECK(swing(all, input).width() > 1e-3 * all.base.time_s);
+}
+
 TEST_CASE("where money counts the price moves the answer in proportion", "[advise]") {
   const Sensitivity all = of(job_json("usd"));
   CHECK(all.answer == AnswerUnit::usd);

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -327,6 +329,46 @@ TEST_CASE("a fit finds the constants with which measurements were made", "[valid
   CHECK(error(fit_constants(std::span(&evidence, 1), {})) < 0.01);
 }
 
+// Before its first step a fit's cost is the sum of the rows' losses, each times its weight: 24 for
+// the source, shared out among its rows. A row alone has all of it, and so shows its loss.
+TEST_CASE("layouts of one question over several hosts count up to twice in a fit", "[validate]") {
+  const auto row_of = [](int hosts, int micro_batch, int layers, double time) {
+    StepRow row;
+    row.id = "row";
+    row.job = fmt::format(
+        R"({{"model": {{"family": "gpt", "hidden": 256, "heads": 4, "positions": 128, "vocab": 1024,
+            "layers": {}}}, "training": {{"global_batch": 64, "micro_batch": {},
+            "sequence_length": 128, "precision": "fp16"}},
+            "cluster": {{"machine": "dgx-a100-80gb", "count": {}, "processes_per_host": 2}}}})",
+        layers, micro_batch, hosts);
+    row.step_time_s = time;
+    return row;
+  };
+  const auto cost_of = [](const std::vector<StepRow>& rows) {
+    Evidence evidence;
+    evidence.source = "made";
+    evidence.steps = rows;
+    FitOptions options;
+    options.iterations = 1;
+    double first = 0;
+    options.progress = [&](int, double cost) { first = cost; };
+    fit_constants(std::span(&evidence, 1), options);
+    return first;
+  };
+  for (const int hosts : {1, 2}) {
+    INFO("hosts " << hosts);
+    const StepRow a = row_of(hosts, 1, 2, 1), b = row_of(hosts, 2, 2, 2),
+                  c = row_of(hosts, 4, 2, 5), other = row_of(hosts, 1, 3, 3);
+    const double loss_a = cost_of({a}) / 24, loss_b = cost_of({b}) / 24, loss_c = cost_of({c}) / 24,
+                 loss_other = cost_of({other}) / 24;
+    const double two = hosts == 1 ? 1 : 2 - 1.0 / 2, three = hosts == 1 ? 1 : 2 - 1.0 / 3;
+    CHECK(cost_of({a, b}) == Approx(24.0 / 2 * two * (loss_a + loss_b)));
+    CHECK(cost_of({a, b, c}) == Approx(24.0 / 3 * three * (loss_a + loss_b + loss_c)));
+    CHECK(cost_of({a, other}) == Approx(24.0 / 2 * (loss_a + loss_other)));
+    CHECK(cost_of({a, other, b}) == Approx(24.0 / 3 * (two * (loss_a + loss_b) + loss_other)));
+  }
+}
+
 TEST_CASE("plans of one question are ordered, those of others are not compared", "[validate]") {
   std::vector<ScoredStep> steps;
   const auto add = [&](const char* question, double predicted, double measured) {
@@ -345,6 +387,52 @@ TEST_CASE("plans of one question are ordered, those of others are not compared",
   const ErrorSummary summary = summarise("made", steps);
   CHECK(*summary.pairs_in_order == Approx(2.0 / 3));
   CHECK(*summary.regret == Approx(1));  // the one predicted to be fastest takes twice as long
+}
+
+TEST_CASE("plans that are predicted or measured alike are not in order", "[validate]") {
+  const auto summary_of = [](std::initializer_list<std::pair<double, double>> times) {
+    std::vector<ScoredStep> steps;
+    for (const auto& [predicted, measured] : times) {
+      ScoredStep step;
+      step.source = step.question = "made";
+      step.plan = std::to_string(steps.size());
+      step.predicted_step_time_s = predicted;
+      step.measured_step_time_s = measured;
+      step.predicted_mfu = 0.5;
+      steps.push_back(step);
+    }
+    return summarise("made", steps);
+  };
+  // 1 and 2 are predicted alike: that pair is not in order, the two others are.
+  CHECK(*summary_of({{1, 1}, {1, 2}, {2, 3}}).pairs_in_order == Approx(2.0 / 3));
+  // 1 and 2 are measured alike: nobody can say which should be first, so there are two pairs.
+  CHECK(*summary_of({{1, 2}, {2, 2}, {3, 3}}).pairs_in_order == Approx(1));
+  CHECK(*summary_of({{2, 2}, {1, 2}, {3, 1}}).pairs_in_order == Approx(0));
+  // All predicted alike: the first one is chosen, and it took 3 where 1 was possible.
+  const ErrorSummary alike = summary_of({{1, 3}, {1, 1}, {1, 2}});
+  CHECK(*alike.pairs_in_order == Approx(0));
+  CHECK(*alike.regret == Approx(2));
+  // All measured alike: there is no order.
+  CHECK(!summary_of({{1, 2}, {2, 2}, {3, 2}}).pairs_in_order);
+  // Two plans are too few to choose from.
+  CHECK(!summary_of({{1, 1}, {2, 2}}).pairs_in_order);
+}
+
+TEST_CASE("each efficiency is of its own times on one GPU", "[validate]") {
+  const auto pair_of = [](double predicted_on_one, double measured_on_one) {
+    std::vector<ScoredStep> steps(2);
+    steps[0].ranks = 1, steps[0].sequences = 4;
+    steps[0].predicted_step_time_s = predicted_on_one;
+    steps[0].measured_step_time_s = measured_on_one;
+    steps[1].ranks = 8, steps[1].sequences = 32;
+    steps[1].predicted_step_time_s = 2.5, steps[1].measured_step_time_s = 4;
+    return scaling_pairs(steps).at(0);
+  };
+  CHECK(pair_of(2, 3).predicted == Approx(0.8));  // 32 / 2.5 against 8 times 4 / 2
+  CHECK(pair_of(2, 3).measured == Approx(0.75));
+  CHECK(pair_of(2, 2).predicted == Approx(0.8));
+  CHECK(pair_of(2, 2).measured == Approx(0.5));
+  CHECK(pair_of(2, 3).difference() == Approx(0.05));
 }
 
 TEST_CASE("scaling efficiency pairs steps that differ in their number of GPUs alone",
