@@ -13,6 +13,7 @@
 #include "models/core/data_files.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/quote.h"
 
 namespace meshwright {
 
@@ -258,6 +259,8 @@ Machine read_machine(Fields own) {
   Fields& profile = parts.fields;
   Machine machine;
   machine.name = profile.required<std::string>("name");
+  if (!is_one_line(machine.name))
+    profile.fail("name", "holds a control character; use one line of text");
   machine.aliases = profile.optional<std::vector<std::string>>("aliases", {});
   machine.gpus = count(profile, "gpus", 1);
   if (machine.gpus > most_gpus)

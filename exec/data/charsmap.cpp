@@ -5,6 +5,7 @@
 #include "exec/data/data_file.h"
 #include "exec/data/subwords.h"
 #include "models/core/error.h"
+#include "models/core/utf8.h"
 
 namespace meshwright {
 

@@ -8,9 +8,6 @@
 
 namespace meshwright {
 
-// The byte at which `text` stops being UTF-8; its size when all of it is.
-std::size_t valid_utf8(std::string_view text);
-
 class Pattern {
  public:
   // InputError, beginning with `where`, for an expression that is none.

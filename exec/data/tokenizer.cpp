@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/core/utf8.h"
 
 namespace meshwright {
 

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/core/quote.h"
+#include "models/core/utf8.h"
 #include "models/job/distribution.h"
 #include "models/job/sections.h"
 #include "models/partition/partition.h"
@@ -251,6 +253,17 @@ void leave_out_unknown_memory(Job& job) {
     job.plan.training.attention = AttentionKernel::unfused;
 }
 
+// A file may have any name; that of a job is one line of text.
+std::string name_of_job(Fields& fields, const std::string& file) {
+  if (fields.has("name")) {
+    const auto name = fields.required<std::string>("name");
+    if (!is_one_line(name)) fields.fail("name", "holds a control character; use one line of text");
+    return name;
+  }
+  const std::string name = as_utf8(std::filesystem::path(file).stem().string());
+  return is_one_line(name) ? name : plain_name(name);
+}
+
 void read_small_sections(Fields& fields, Job& job) {
   if (fields.has("objective")) read_objective(fields.object("objective"), job);
   if (fields.has("faults")) read_faults(fields.object("faults"), job);
@@ -337,7 +350,7 @@ Job read_whole_job(const json& value, const std::string& file, const std::string
   Job job;
   job.file = file;
   job.folder = folder;
-  job.name = fields.optional<std::string>("name", std::filesystem::path(file).stem().string());
+  job.name = name_of_job(fields, file);
   read_model_section(fields, job);
   read_training(fields.object("training"), job);
   settle_predicted_positions(job);

@@ -10,7 +10,11 @@
 
 namespace meshwright {
 
+// The system would take such a path for a shorter one.
 std::string resolve(const Job& job, const std::string& path) {
+  if (path.find('\0') != std::string::npos)
+    throw InputError(job.file + ": the path '" + path +
+                     "' holds a character of number 0, which no path has; leave it out");
   return (std::filesystem::path(job.folder) / path).lexically_normal().string();
 }
 

@@ -11,6 +11,7 @@
 #include "exec/data/tokens.h"
 #include "exec/data/unigram.h"
 #include "models/core/error.h"
+#include "models/core/utf8.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/test_folder.h"

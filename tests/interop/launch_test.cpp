@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "models/core/error.h"
+#include "models/core/quote.h"
 #include "models/interop/launch/launch.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
@@ -18,7 +19,8 @@ Launch two_hosts() {
   launch.machine = "p4d.24xlarge";
   launch.hosts = 2;
   launch.gpus_per_host = 8;
-  launch.words = {"train.py", "--lr", "0.1", "--note", "it's $HOME", "--root", "$PWD"};
+  launch.words = {
+      "train.py", "--lr", "0.1", "--note", "it's $HOME", "--root", LaunchWord::expression("$PWD")};
   launch.environment = {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}};
   return launch;
 }
@@ -42,7 +44,7 @@ bool has(const std::string& text, std::string_view part) {
 TEST_CASE("a Slurm script starts torchrun once on every host", "[interop]") {
   CHECK(text_of("slurm", two_hosts()) ==
         "#!/bin/bash\n"
-        "#SBATCH --job-name='My job_7'\n"
+        "#SBATCH --job-name=my-job-7\n"
         "#SBATCH --nodes=2\n"
         "#SBATCH --gpus-per-node=8\n"
         "#SBATCH --ntasks-per-node=1\n"

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "models/core/quote.h"
 #include "tools/report/assets.h"
 #include "tools/report/prediction.h"
 
@@ -32,23 +33,6 @@ constexpr Meaning meanings[] = {
     {"goodput", "share of the time that goes into steps that count, where hosts fail"},
     {"$/h, $/M tokens", "US dollars: of all hosts for an hour; for a million tokens"},
     {"pareto", "no other plan is both faster and cheaper"}};
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (char c : text) {
-    if (c == '&')
-      safe += "&amp;";
-    else if (c == '<')
-      safe += "&lt;";
-    else if (c == '>')
-      safe += "&gt;";
-    else if (c == '"')
-      safe += "&quot;";
-    else
-      safe += c;
-  }
-  return safe;
-}
 
 // The picture's coordinates: a frame with room for numbers on the left and below.
 struct Frame {
@@ -115,22 +99,22 @@ HtmlPage::HtmlPage(const std::string& title)
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
           "<title>{0}</title>\n<style>\n{1}</style>\n</head>\n<body>\n<main>\n<h1>{0}</h1>\n"
           "<section class=\"card\">\n",
-          escaped(title), *asset("style.css"))) {}
+          html_text(title), *asset("style.css"))) {}
 
 void HtmlPage::heading(const std::string& text) {
   if (!body_.ends_with("<section class=\"card\">\n"))
     body_ += "</section>\n<section class=\"card\">\n";
-  body_ += "<h2>" + escaped(text) + "</h2>\n";
+  body_ += "<h2>" + html_text(text) + "</h2>\n";
 }
 
 void HtmlPage::facts(const std::vector<Fact>& facts) {
   body_ += "<dl class=\"facts\">\n";
   for (const Fact& fact : facts)
-    body_ += "<dt>" + escaped(fact.name) + "</dt><dd>" + escaped(fact.value) + "</dd>\n";
+    body_ += "<dt>" + html_text(fact.name) + "</dt><dd>" + html_text(fact.value) + "</dd>\n";
   body_ += "</dl>\n";
 }
 
-void HtmlPage::paragraph(const std::string& text) { body_ += "<p>" + escaped(text) + "</p>\n"; }
+void HtmlPage::paragraph(const std::string& text) { body_ += "<p>" + html_text(text) + "</p>\n"; }
 
 void HtmlPage::table(const Table& table) {
   const std::vector<std::string>& head = table.rows().front();
@@ -144,7 +128,7 @@ void HtmlPage::table(const Table& table) {
     const char* cell = is_head ? "th" : "td";
     body_ += is_head ? "<thead><tr>" : "<tr>";
     for (std::size_t i = 0; i < row.size(); ++i)
-      body_ += fmt::format("<{0}{1}>{2}</{0}>", cell, classes[i], escaped(row[i]));
+      body_ += fmt::format("<{0}{1}>{2}</{0}>", cell, classes[i], html_text(row[i]));
     body_ += is_head ? "</tr></thead>\n<tbody>\n" : "</tr>\n";
   }
   body_ += "</tbody></table></div>\n";
@@ -164,8 +148,8 @@ void HtmlPage::curve(const std::string& caption, const StepValues& of_steps) {
       "<figure><svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}<polyline "
       "fill=\"none\" stroke=\"#1f6feb\" stroke-width=\"2\" points=\"{}\"/></svg>\n"
       "<figcaption>{}</figcaption></figure>\n",
-      Frame::width, Frame::height, escaped(caption), axes(frame, of_steps.first(), of_steps.last()),
-      points, escaped(caption));
+      Frame::width, Frame::height, html_text(caption),
+      axes(frame, of_steps.first(), of_steps.last()), points, html_text(caption));
 }
 
 void HtmlPage::bars(const std::string& caption, const std::vector<std::string>& parts,
@@ -179,14 +163,14 @@ void HtmlPage::bars(const std::string& caption, const std::vector<std::string>& 
   for (std::size_t row = 0; row < bars.size(); ++row) {
     const double y = height * static_cast<double>(row);
     text += fmt::format("<text x=\"0\" y=\"{}\" font-size=\"12\">{}</text>\n", y + 16,
-                        escaped(bars[row].label));
+                        html_text(bars[row].label));
     double x = Frame::left;
     for (std::size_t part = 0; part < parts.size(); ++part) {
       const double width = (Frame::right - Frame::left) * bars[row].parts[part] / longest;
       text += fmt::format(
           "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" "
           "fill=\"{}\"><title>{}</title></rect>\n",
-          x, y + 2, width, height - 4, colour_of(part), escaped(parts[part]));
+          x, y + 2, width, height - 4, colour_of(part), html_text(parts[part]));
       x += width;
     }
   }
@@ -224,7 +208,7 @@ void HtmlPage::areas(const std::string& caption, const std::vector<std::string>&
       top += fmt::format("{:.0f},{:.1f} ", x, frame.y(below[i]));
     }
     text += fmt::format("<polygon points=\"{}{}\" fill=\"{}\"><title>{}</title></polygon>\n", top,
-                        bottom, colour_of(part), escaped(parts[part]));
+                        bottom, colour_of(part), html_text(parts[part]));
   }
   for (const double share : {0.0, 1.0})
     text +=
@@ -241,12 +225,12 @@ void HtmlPage::figure(const std::string& caption, const std::vector<std::string>
   std::string keys;
   for (std::size_t part = 0; part < parts.size(); ++part)
     keys += fmt::format("<span class=\"key\"><i style=\"background:{}\"></i>{}</span> ",
-                        colour_of(part), escaped(parts[part]));
+                        colour_of(part), html_text(parts[part]));
   body_ += fmt::format(
       "<figure><div class=\"keys\">{}</div><svg viewBox=\"0 0 {} {}\" role=\"img\" "
       "aria-label=\"{}\">\n{}</svg>\n"
       "<figcaption>{}</figcaption></figure>\n",
-      keys, Frame::width, height, escaped(caption), drawing, escaped(caption));
+      keys, Frame::width, height, html_text(caption), drawing, html_text(caption));
 }
 
 std::string HtmlPage::text() const {

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "models/core/index.h"
+#include "models/core/quote.h"
 #include "tools/report/assets.h"
 
 namespace meshwright {
@@ -143,10 +144,6 @@ std::string timeline_data(const Timeline& timeline, const std::vector<Program>& 
 }
 
 std::string timeline_view(const Timeline& timeline, const std::vector<Program>& stages) {
-  std::string text = timeline_data(timeline, stages);
-  // "</script>" in a name would end the element.
-  for (std::size_t found = 0; (found = text.find("</", found)) != std::string::npos; found += 3)
-    text.replace(found, 2, "<\\/");
   return fmt::format(
       "<figure id=\"timeline\"></figure>\n"
       "<script type=\"application/json\" id=\"timeline-data\">{}</script>\n"
@@ -154,7 +151,7 @@ std::string timeline_view(const Timeline& timeline, const std::vector<Program>& 
       "timeline(document.getElementById('timeline'),\n"
       "         JSON.parse(document.getElementById('timeline-data').textContent));\n"
       "</script>\n",
-      text, *asset("timeline.js"));
+      json_in_html(timeline_data(timeline, stages)), *asset("timeline.js"));
 }
 
 }  // namespace meshwright

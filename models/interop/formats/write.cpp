@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "models/core/error.h"
+#include "models/core/quote.h"
 #include "models/interop/formats/text.h"
 
 namespace meshwright {
@@ -37,26 +38,14 @@ std::string text_of_number(const ordered_json& value) {
   return text;
 }
 
-// A list on one line; words in double quotes, whose escapes JSON, TOML and YAML share.
+// A list on one line.
 std::string text_of_value(const ordered_json& value) {
+  if (value.is_string()) return double_quoted(value.get<std::string>());
   if (value.is_number()) return text_of_number(value);
   if (!value.is_array()) return value.dump();
   std::string text;
   for (const ordered_json& each : value) text += (text.empty() ? "" : ", ") + text_of_value(each);
   return "[" + text + "]";
-}
-
-bool is_plain_word(const std::string& text) {
-  static const std::string taken[] = {"true", "false", "yes", "no",  "on", "off",
-                                      "null", "y",     "n",   "nan", "inf"};
-  std::string lower = text;
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) &&
-         std::find(std::begin(taken), std::end(taken), lower) == std::end(taken) &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) {
-           return std::isalnum(c) || c == '_' || c == '-' || c == '.' || c == '/';
-         });
 }
 
 void add_yaml(const ordered_json& object, const std::string& indent, std::string& text) {
@@ -67,8 +56,9 @@ void add_yaml(const ordered_json& object, const std::string& indent, std::string
       add_yaml(value, indent + "  ", text);
       continue;
     }
-    const bool is_plain = value.is_string() && is_plain_word(value.get<std::string>());
-    text += " " + (is_plain ? value.get<std::string>() : text_of_value(value)) + "\n";
+    text += " " +
+            (value.is_string() ? yaml_string(value.get<std::string>()) : text_of_value(value)) +
+            "\n";
   }
 }
 

@@ -153,7 +153,7 @@ Launch launch(const JobValues& job, const Settings&) {
   Launch launch = launch_of(job);
   launch.words = {job.model.experts > 0 ? "examples/mixtral/mixtral_pretrain.py"
                                         : "examples/llama/llama_pretrain.py",
-                  "--config-path", "$PWD", "--config-name", "recipe.yaml"};
+                  "--config-path", LaunchWord::expression("$PWD"), "--config-name", "recipe.yaml"};
   return launch;
 }
 

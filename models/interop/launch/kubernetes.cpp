@@ -2,51 +2,33 @@
 // Training Operator (kubeflow.org/v1). Both give every container PET_* variables, which torchrun
 // reads as its own arguments.
 #include <fmt/format.h>
-#include <cctype>
-#include <nlohmann/json.hpp>
 
+#include "models/core/quote.h"
 #include "models/interop/launch/parts.h"
 
 namespace meshwright {
 
 namespace {
 
-// A scalar as YAML and JSON both read it.
-std::string scalar(const std::string& text) { return nlohmann::json(text).dump(); }
-
-// RFC 1123: small letters, digits and dashes, 63 at most; pods' names come after it.
-std::string object_name(const std::string& name) {
-  constexpr std::size_t most = 50;
+// The kubelet puts variables in place of $(NAME), and takes $$ for $.
+std::string literal(const std::string& text) {
   std::string result;
-  for (const char c : name) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0;
-    if (plain)
-      result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    else if (!result.empty() && result.back() != '-')
-      result += '-';
-    if (result.size() == most) break;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char next = at + 1 < text.size() ? text[at + 1] : ' ';
+    if (text[at] == '$' && (next == '$' || next == '(')) result += '$';
+    result += text[at];
   }
-  while (!result.empty() && result.back() == '-') result.pop_back();
-  if (result.empty() || std::isdigit(static_cast<unsigned char>(result.front())) != 0)
-    result.insert(0, "train-");
   return result;
-}
-
-// The kubelet puts variables in place of $(NAME).
-std::string literal(std::string word) {
-  for (std::size_t at = 0; (at = word.find("$(", at)) != std::string::npos; at += 3)
-    word.insert(at, "$");
-  return word;
 }
 
 // What runs in a container. Only words that a shell has to see go through one.
 Words container_command(const Launch& launch) {
   bool needs_shell = starter_of(launch) != Starter::torchrun;
-  for (const std::string& word : launch.words) needs_shell |= word.starts_with('$');
+  for (const LaunchWord& word : launch.words) needs_shell |= word.is_expression;
   Words words;
   if (!needs_shell) {
     words = {"torchrun"};
-    for (const std::string& word : launch.words) words.push_back(literal(word));
+    for (const LaunchWord& word : launch.words) words.push_back(literal(word.text));
     return words;
   }
   std::string line;
@@ -79,9 +61,9 @@ class Lines {
 void add_command(Lines& lines, int depth, const Launch& launch) {
   const Words words = container_command(launch);
   lines.add(depth, "command:");
-  lines.add(depth, "- " + scalar(words.front()));
+  lines.add(depth, "- " + double_quoted(words.front()));
   lines.add(depth, "args:");
-  for (std::size_t i = 1; i < words.size(); ++i) lines.add(depth, "- " + scalar(words[i]));
+  for (std::size_t i = 1; i < words.size(); ++i) lines.add(depth, "- " + double_quoted(words[i]));
 }
 
 void add_environment(Lines& lines, int depth, const Launch& launch) {
@@ -93,7 +75,7 @@ void add_environment(Lines& lines, int depth, const Launch& launch) {
   lines.add(depth, "env:");
   for (const auto& [name, value] : environment) {
     lines.add(depth, "- name: " + name);
-    lines.add(depth, "  value: " + scalar(value));
+    lines.add(depth, "  value: " + double_quoted(literal(value)));
   }
 }
 
@@ -109,7 +91,7 @@ void add_resources(Lines& lines, int depth, const Launch& launch) {
 void add_node_selector(Lines& lines, int depth, const Launch& launch) {
   if (!is_aws_machine(launch.machine)) return;
   lines.add(depth, "nodeSelector:");
-  lines.add(depth, "  node.kubernetes.io/instance-type: " + launch.machine);
+  lines.add(depth, "  node.kubernetes.io/instance-type: " + yaml_string(launch.machine));
 }
 
 void add_shared_memory(Lines& lines, int depth) {
@@ -133,7 +115,7 @@ void add_head(Lines& lines, const Launch& launch, const char* version, const cha
   lines.add(0, std::string("apiVersion: ") + version);
   lines.add(0, std::string("kind: ") + kind);
   lines.add(0, "metadata:");
-  lines.add(1, "name: " + object_name(launch.name));
+  lines.add(1, "name: " + yaml_string(plain_name(launch.name)));
   lines.add(0, "spec:");
 }
 
@@ -146,7 +128,7 @@ void add_replicas(Lines& lines, const Launch& launch, const char* role, int repl
   add_node_selector(lines, 5, launch);
   lines.add(5, "containers:");
   lines.add(5, "- name: pytorch");
-  lines.add(6, "image: " + scalar(image));
+  lines.add(6, "image: " + double_quoted(image));
   add_command(lines, 6, launch);
   add_environment(lines, 6, launch);
   lines.add(6, "resources:");
@@ -163,7 +145,7 @@ std::string train_job(const Launch& launch) {
   lines.add(1, "runtimeRef:");
   lines.add(2, "name: torch-distributed");
   lines.add(1, "trainer:");
-  lines.add(2, "image: " + scalar(image));
+  lines.add(2, "image: " + double_quoted(image));
   lines.add(2, fmt::format("numNodes: {}", launch.hosts));
   lines.add(2, fmt::format("numProcPerNode: {}", launch.gpus_per_host));
   add_command(lines, 2, launch);

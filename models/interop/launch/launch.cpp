@@ -5,6 +5,7 @@
 
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/quote.h"
 #include "models/interop/launch/parts.h"
 
 namespace meshwright {
@@ -25,11 +26,6 @@ constexpr std::array<Launcher, 5> launchers = {{
     {"kubernetes", "pytorch_job.yaml", pytorch_job, false},
 }};
 
-bool is_plain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::string_view("-_./:=,+@%^").find(c) != std::string_view::npos;
-}
-
 }  // namespace
 
 const std::vector<std::string>& launcher_names() {
@@ -47,13 +43,6 @@ std::vector<LaunchFile> launch_files(std::string_view launcher, const Launch& la
   for (const Launcher& each : launchers)
     if (launcher == each.name) files.push_back({each.file, each.text(launch), each.is_program});
   return files;
-}
-
-std::string shell_word(std::string_view word) {
-  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return std::string(word);
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 Starter starter_of(const Launch& launch) {
@@ -85,8 +74,8 @@ Words start_on_host(const Launch& launch, const HostExpressions& place) {
 
 Words quoted_words(const Launch& launch) {
   Words words;
-  for (const std::string& word : launch.words)
-    words.push_back(word.starts_with('$') ? "\"" + word + "\"" : shell_word(word));
+  for (const LaunchWord& word : launch.words)
+    words.push_back(word.is_expression ? "\"" + word.text + "\"" : shell_word(word.text));
   return words;
 }
 

@@ -1,4 +1,5 @@
 // Scripts for Slurm, for torchrun by hand and for Open MPI.
+#include "models/core/quote.h"
 #include "models/interop/launch/parts.h"
 
 namespace meshwright {
@@ -40,7 +41,7 @@ bool is_torchrun(const Launch& launch) { return starter_of(launch) == Starter::t
 std::string slurm_script(const Launch& launch) {
   const std::string hosts = std::to_string(launch.hosts);
   std::string text = head_of_script(
-      launch, "#SBATCH --job-name=" + shell_word(launch.name) + "\n#SBATCH --nodes=" + hosts +
+      launch, "#SBATCH --job-name=" + plain_name(launch.name) + "\n#SBATCH --nodes=" + hosts +
                   "\n#SBATCH --gpus-per-node=" + std::to_string(launch.gpus_per_host) +
                   "\n#SBATCH --ntasks-per-node=1\n#SBATCH --exclusive\n");
   text +=
@@ -77,7 +78,7 @@ std::string torchrun_script(const Launch& launch) {
     } else {
       text += ": \"${RDZV_ENDPOINT:?is not set; give HOST:" + std::string(port) +
               " of one of the hosts, the same on all}\"\n";
-      append(words, {"--rdzv-id", shell_word(launch.name), "--rdzv-backend", "c10d",
+      append(words, {shell_word("--rdzv-id=" + launch.name), "--rdzv-backend", "c10d",
                      "--rdzv-endpoint", "\"$RDZV_ENDPOINT\""});
     }
   } else {

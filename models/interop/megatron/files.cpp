@@ -1,4 +1,5 @@
 // Megatron-LM as a target: its settings file is the list of arguments.
+#include "models/core/quote.h"
 #include "models/interop/megatron/megatron.h"
 #include "models/interop/target.h"
 
@@ -209,7 +210,7 @@ std::vector<ExportedFile> files(const JobValues&, const Settings& settings) {
 Launch launch(const JobValues& job, const Settings& settings) {
   Launch launch = launch_of(job);
   launch.words = {"pretrain_gpt.py"};
-  for (const std::string& word : words_of_arguments(settings)) launch.words.push_back(word);
+  for (const std::string& word : words_of_arguments(settings)) launch.words.emplace_back(word);
   const Parallelism& p = job.plan.parallelism;
   if (p.zero_stage <= 1 && (p.tensor > 1 || p.context > 1))
     launch.environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "1";

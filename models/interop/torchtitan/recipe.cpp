@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/core/quote.h"
 #include "models/interop/target.h"
 #include "models/interop/torchtitan/torchtitan.h"
 
@@ -20,6 +21,7 @@ std::string literal(const json& value) {
   if (value.is_boolean()) return value == true ? "True" : "False";
   if (value.is_null()) return "None";
   if (value.is_number_float() && std::isinf(value.get<double>())) return "float(\"inf\")";
+  if (value.is_string()) return double_quoted(value.get<std::string>());
   if (!value.is_array()) return value.dump();
   std::string text;
   for (const json& each : value) text += (text.empty() ? "" : ", ") + literal(each);
