@@ -5,6 +5,7 @@
 #include <span>
 
 #include "models/core/error.h"
+#include "models/core/printable.h"
 #include "models/job/distribution.h"
 #include "models/job/mpi_settings.h"
 
@@ -142,6 +143,7 @@ std::vector<std::string> read_mpi_options(Fields& fields, std::string_view key,
     fields.fail(key,
                 "holds a quote or another sign of the shell, and nothing goes through one; "
                 "write plain words");
+  if (printable(text) != text) fields.fail(key, "holds a control character; write plain words");
   const std::vector<std::string> words = split(text);
   for (std::size_t i = 0; i < words.size();) {
     const Option& option = known_option(fields, key, words[i]);

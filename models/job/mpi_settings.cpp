@@ -56,9 +56,9 @@ constexpr std::array<std::string_view, 9> variable_families = {
 
 // Within the families: what has one of these in its name reads, writes, loads or runs what it names
 // (NCCL_NET_PLUGIN, FI_PROVIDER_PATH, OMP_TOOL_LIBRARIES, coll_tuned_dynamic_rules_filename).
-constexpr std::array<std::string_view, 12> naming = {"FILE", "PATH",   "PLUGIN",  "LIB",
-                                                     "DIR",  "AGENT",  "COMMAND", "PROGRAM",
-                                                     "TOOL", "SCRIPT", "DUMP",    "LOAD"};
+constexpr std::array<std::string_view, 14> naming = {
+    "FILE",    "PATH", "PLUGIN", "LIB",  "DIR",  "AGENT",    "COMMAND",
+    "PROGRAM", "TOOL", "SCRIPT", "DUMP", "LOAD", "TIMELINE", "AUTOTUNE_LOG"};
 
 bool contains(std::span<const std::string_view> list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();

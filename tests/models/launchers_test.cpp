@@ -51,6 +51,7 @@ TEST_CASE("custom_mpi_options is split into known words", "[models][distribution
   CHECK(with("-np 4") != "");
   CHECK(with("--verbos").ends_with("did you mean '--verbose'?"));
   CHECK(with("-x A=$(id)").find("shell") != std::string::npos);
+  CHECK(with("-x NCCL_ALGO=a\x01").ends_with("holds a control character; write plain words"));
 }
 
 TEST_CASE("a job file may set a closed list of parameters and variables",
@@ -68,6 +69,7 @@ TEST_CASE("a job file may set a closed list of parameters and variables",
         "-x NCCL_DEBUG=WARN -x NCCL_ALGO=Ring -x NCCL_BUFFSIZE=8388608 -x OMP_NUM_THREADS=4",
         "-x FI_EFA_USE_DEVICE_RDMA=1 -x FI_PROVIDER=efa -x RDMAV_FORK_SAFE=1",
         "-x SMP_DISABLE_D2D=1 -x SMP_NCCL_THROTTLE_LIMIT=1 --mca btl_base_verbose 30",
+        "-x HOROVOD_HIERARCHICAL_ALLREDUCE=1 -x FI_LOG_LEVEL=warn",
         "-x LD_LIBRARY_PATH -x PATH"}) {  // handed on, not set
     CAPTURE(options);
     CHECK(unlisted(options) == Words{});
@@ -76,10 +78,10 @@ TEST_CASE("a job file may set a closed list of parameters and variables",
   CHECK(unlisted("-x LD_PRELOAD=/tmp/x.so") == Words{"variable LD_PRELOAD"});
   CHECK(unlisted("--mca plm_rsh_agent /tmp/x -gmca mca_base_component_path /tmp/y") ==
         Words{"MCA parameter plm_rsh_agent", "MCA parameter mca_base_component_path"});
-  for (const char* name :
-       {"PATH", "LD_LIBRARY_PATH", "NCCL_NET_PLUGIN", "NCCL_DEBUG_FILE", "NCCL_TUNER_PLUGIN",
-        "NCCL_TOPO_DUMP_FILE", "FI_PROVIDER_PATH", "OMP_TOOL_LIBRARIES", "CUDA_INJECTION64_PATH",
-        "OMPI_MCA_plm_rsh_agent", "RDMAV_DRIVERS", "BASH_ENV"})
+  for (const char* name : {"PATH", "LD_LIBRARY_PATH", "NCCL_NET_PLUGIN", "NCCL_DEBUG_FILE",
+                           "NCCL_TUNER_PLUGIN", "NCCL_TOPO_DUMP_FILE", "FI_PROVIDER_PATH",
+                           "OMP_TOOL_LIBRARIES", "CUDA_INJECTION64_PATH", "OMPI_MCA_plm_rsh_agent",
+                           "RDMAV_DRIVERS", "BASH_ENV", "HOROVOD_TIMELINE", "HOROVOD_AUTOTUNE_LOG"})
     CHECK(unlisted(std::string("-x ") + name + "=y") == Words{std::string("variable ") + name});
   for (const char* name :
        {"plm", "orte_launch_agent", "mca_base_env_list", "mca_base_verbose", "mca_base_param_files",
