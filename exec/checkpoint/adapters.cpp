@@ -129,8 +129,13 @@ void check_peft_config(const std::string& file, const Lora& lora) {
   };
   need("r", lora.rank, "rank");
   need("lora_alpha", lora.alpha, "alpha");
-  for (const std::string_view key : {"use_dora", "use_rslora"})
-    if (fields.optional<bool>(key, false)) fields.fail(key, "is not supported yet");
+  if (const auto type = fields.optional<std::string>("peft_type", "LORA"); type != "LORA")
+    fields.fail("peft_type", fmt::format("'{}' is not supported yet; use 'LORA'", type));
+  for (const std::string_view key : {"use_dora", "use_rslora", "lora_bias"})
+    if (fields.optional<bool>(key, false)) fields.fail(key, "is not supported yet; use false");
+  for (const std::string_view key : {"rank_pattern", "alpha_pattern"})
+    if (fields.has(key) && !fields.raw(key).empty())
+      fields.fail(key, "modules that differ are not supported yet; leave it empty");
   if (fields.optional<std::string>("bias", "none") != "none")
     fields.fail("bias", "trained biases are not supported yet; use 'none'");
 }

@@ -286,3 +286,53 @@ TEST_CASE("peft's config says what the job says", "[exec][lora]") {
           check_peft_config(golden, Lora{4, 7.5, 0, {"q_proj"}});
         }).find("/r: 3 differs from the job's training.lora.rank, 4") != std::string::npos);
 }
+
+TEST_CASE("keys of a peft file that no job here has are refused, each in its words",
+          "[exec][lora]") {
+  const TestFolder folder;
+  const nlohmann::json plain = {{"r", 3}, {"lora_alpha", 7.5}};
+  const auto said = [&](const nlohmann::json& config) {
+    const std::string file = folder.file("adapter_config.json", config.dump());
+    const std::string message = message_of([&] {
+      check_peft_config(file, Lora{3, 7.5, 0, {"q"}});
+    });
+    return message.empty() ? message : message.substr(file.size());
+  };
+  CHECK(said(plain) == "");
+  struct Row {
+    const char* key;
+    nlohmann::json harmless, refused;
+    const char* message;
+  };
+  const Row rows[] = {
+      {"r", 3, 4, ": /r: 4 differs from the job's training.lora.rank, 3"},
+      {"lora_alpha", 7.5, 8, ": /lora_alpha: 8 differs from the job's training.lora.alpha, 7.5"},
+      {"peft_type", "LORA", "LOHA", ": /peft_type: 'LOHA' is not supported yet; use 'LORA'"},
+      {"use_dora", false, true, ": /use_dora: is not supported yet; use false"},
+      {"use_rslora", false, true, ": /use_rslora: is not supported yet; use false"},
+      {"lora_bias", false, true, ": /lora_bias: is not supported yet; use false"},
+      {"bias", "none", "all", ": /bias: trained biases are not supported yet; use 'none'"},
+      {"rank_pattern",
+       nlohmann::json::object(),
+       {{"q", 2}},
+       ": /rank_pattern: modules that differ are not supported yet; leave it empty"},
+      {"alpha_pattern",
+       nullptr,
+       {{"q", 2}},
+       ": /alpha_pattern: modules that differ are not supported yet; leave it empty"},
+      {"lora_dropout", 0.1, nullptr, ""},
+      {"target_modules", {"a"}, nullptr, ""}};
+  for (const Row& row : rows) {
+    INFO(row.key);
+    nlohmann::json config = plain;
+    config[row.key] = row.harmless;
+    CHECK(said(config) == "");
+    config[row.key] = row.refused;
+    CHECK(said(config) == row.message);
+  }
+  for (const char* key : {"r", "lora_alpha"}) {
+    nlohmann::json config = plain;
+    config.erase(key);
+    CHECK(said(config) == std::string(": /") + key + ": missing; it is required (a number)");
+  }
+}
