@@ -53,6 +53,50 @@ void check_settings(const JobSettings& settings, const Place& place) {
   (training / "ema_decay").demand(step.ema_decay >= 0 && step.ema_decay < 1, "is not in [0, 1)");
 }
 
+// Whole numbers of operations and the least that each may be: kernels count by them, and divide by
+// those that are at least 1.
+struct LeastAttribute {
+  std::string_view name;
+  int Attributes::*member;
+  int least;
+};
+constexpr LeastAttribute least_attributes[] = {
+    {"micro_batch", &Attributes::micro_batch, 1},
+    {"sequence_length", &Attributes::sequence_length, 1},
+    {"heads", &Attributes::heads, 0},
+    {"kv_heads", &Attributes::kv_heads, 0},
+    {"head_dim", &Attributes::head_dim, 0},
+    {"rotary_dim", &Attributes::rotary_dim, 0},
+    {"position_offset", &Attributes::position_offset, 0},
+    {"tensor_degree", &Attributes::tensor_degree, 1},
+    {"context_degree", &Attributes::context_degree, 1},
+    {"ring_step", &Attributes::ring_step, -1},
+    {"head_parts", &Attributes::head_parts, 1},
+    {"rotary_original", &Attributes::rotary_original, 0},
+    {"temperature_floor", &Attributes::temperature_floor, 1},
+    {"alibi_heads", &Attributes::alibi_heads, 0},
+    {"relative_buckets", &Attributes::relative_buckets, 0},
+    {"relative_distance", &Attributes::relative_distance, 0},
+    {"score_width", &Attributes::score_width, 0},
+    {"value_dim", &Attributes::value_dim, 0},
+    {"window", &Attributes::window, 0},
+    {"chunk", &Attributes::chunk, 0},
+    {"experts", &Attributes::experts, 0},
+    {"experts_per_token", &Attributes::experts_per_token, 0},
+    {"expert_groups", &Attributes::expert_groups, 1},
+    {"groups_per_token", &Attributes::groups_per_token, 1},
+    {"expert_capacity", &Attributes::expert_capacity, 0},
+    {"expert_parts", &Attributes::expert_parts, 0},
+    {"patch_size", &Attributes::patch_size, 0},
+    {"channels", &Attributes::channels, 0},
+    {"matrices", &Attributes::matrices, 1}};
+
+void check_attributes(const Attributes& attributes, const Place& place) {
+  constexpr std::int64_t most = 1 << 30;
+  for (const LeastAttribute& each : least_attributes)
+    (place / each.name).in_range(attributes.*each.member, each.least, most);
+}
+
 // What a stage does.
 class StageCheck {
  public:
@@ -100,6 +144,7 @@ class StageCheck {
       (own / "module").names(instruction.module, program_.modules->size(), "module", -1);
       (own / "bucket").names(instruction.bucket, program_.buckets.size(), "bucket", -1);
       if (instruction.peer >= 0) (own / "peer").names(instruction.peer, at(stages_), "stage");
+      check_attributes(instruction.attributes, own / "attributes");
       check_kind(instruction, body, own);
       check_overwrites(instruction, own / "overwrites");
     }
@@ -187,6 +232,7 @@ class StageCheck {
     for (std::size_t i = 0; i < fusion->steps.size(); ++i) {
       const FusedStep& step = fusion->steps[i];
       const Place here = own / "steps" / i;
+      check_attributes(step.attributes, here / "attributes");
       check_count(step.op, "inputs", info(step.op).takes, at(step.inputs.size()), here);
       check_count(step.op, "outputs", info(step.op).makes, at(step.outputs.size()), here);
       for (const TensorIds* ids : {&step.inputs, &step.outputs})

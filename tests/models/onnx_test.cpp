@@ -218,6 +218,22 @@ TEST_CASE("what a graph has that is not known is named with its node", "[models]
                 "the output is not [batch, sequence, vocabulary] as a linear layer makes it; "));
 }
 
+TEST_CASE("names of an ONNX file that are no text are refused", "[models][onnx]") {
+  const std::string end = " 'a\xef\xbf\xbd' is not UTF-8; export the model again";
+  OnnxWriter node = begun_onnx();
+  node.node("Relu", "a\xff", {"x"}, {"logits"});
+  CHECK(refusal_of(node.file()) == "the name of node" + end);
+  OnnxWriter operation = begun_onnx();
+  operation.node("a\xff", "b", {"x"}, {"logits"});
+  CHECK(refusal_of(operation.file()) == "the operation" + end);
+  OnnxWriter weight = begun_onnx();
+  weight.weight("a\xff", {2});
+  CHECK(refusal_of(weight.file()) == "the name of initializer" + end);
+  OnnxWriter input = begun_onnx();
+  input.input("a\xff", {"batch"});
+  CHECK(refusal_of(input.file()) == "the name of input" + end);
+}
+
 TEST_CASE("a graph that is not connected is refused", "[models][onnx]") {
   OnnxWriter cycle = begun_onnx();
   cycle.node("Add", "/a", {"x", "z"}, {"y"});

@@ -259,3 +259,31 @@ TEST_CASE("Programs that would wait for each other are refused", "[models][progr
   std::swap(tasks[1], tasks[2]);  // forward and backward
   CHECK(refusal_of(value).starts_with("job.json: /stages: deadlock: stage 0 "));
 }
+
+// Kernels count by attributes, and divide by some.
+TEST_CASE("an attribute that no operation can have is refused with its place",
+          "[models][program]") {
+  const std::string before = "job.json: /stages/0/bodies/0/instructions/0/attributes/";
+  json value = smallest();
+  json& attributes = value["stages"][0]["bodies"][0]["instructions"][0]["attributes"];
+  const auto refused = [&](const char* name, std::int64_t number) {
+    attributes = {{name, number}};
+    return refusal_of(value);
+  };
+  for (const char* name :
+       {"micro_batch", "sequence_length", "tensor_degree", "context_degree", "head_parts",
+        "temperature_floor", "expert_groups", "groups_per_token", "matrices"}) {
+    for (const int number : {0, -1})
+      CHECK(refused(name, number) == before + name + ": " + std::to_string(number) +
+                                         " is out of range; use 1 to 1073741824");
+    CHECK(refused(name, 1) == "");
+  }
+  for (const char* name : {"heads", "kv_heads", "head_dim", "rotary_dim", "window", "chunk",
+                           "experts", "experts_per_token", "expert_capacity", "expert_parts"}) {
+    CHECK(refused(name, -1) == before + name + ": -1 is out of range; use 0 to 1073741824");
+    CHECK(refused(name, 0) == "");
+  }
+  CHECK(refused("ring_step", -1) == "");
+  CHECK(refused("heads", 2147483647) ==
+        before + "heads: 2147483647 is out of range; use 0 to 1073741824");
+}

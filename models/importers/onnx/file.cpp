@@ -11,6 +11,7 @@
 #include <onnx.pb.h>
 #include "models/core/error.h"
 #include "models/core/open_file.h"
+#include "models/core/utf8.h"
 
 namespace meshwright {
 
@@ -85,6 +86,12 @@ class OnnxReader {
  private:
   [[noreturn]] void fail(const std::string& what) const {
     throw InputError(file_.path + ": " + what);
+  }
+
+  // Protobuf takes any bytes for a string; what is written of a model is text.
+  void check_text(const std::string& text, const char* what) const {
+    if (valid_utf8(text) < text.size())
+      fail(std::string(what) + " '" + as_utf8(text) + "' is not UTF-8; export the model again");
   }
 
   void read_opset() {
@@ -202,6 +209,7 @@ class OnnxReader {
   }
 
   void add_weight(onnx_file::TensorProto& from) {
+    check_text(from.name(), "the name of initializer");
     const std::string what = "initializer " + from.name();
     const int index = static_cast<int>(file_.weights.size());
     if (from.name().empty() || !file_.weight_of.emplace(from.name(), index).second)
@@ -212,6 +220,7 @@ class OnnxReader {
   void add_input(const onnx_file::ValueInfoProto& from) {
     OnnxInput input;
     input.name = from.name();
+    check_text(input.name, "the name of input");
     const std::string what = "input " + input.name;
     if (!from.type().has_tensor_type()) fail(what + ": is no tensor");
     const auto& type = from.type().tensor_type();
@@ -229,11 +238,14 @@ class OnnxReader {
     node.name = from.name().empty()
                     ? node.op + " (number " + std::to_string(file_.nodes.size()) + ")"
                     : from.name();
+    check_text(node.op, "the operation");
+    check_text(node.name, "the name of node");
     const std::string what = "node " + node.name;
     if (!from.domain().empty() && from.domain() != "ai.onnx")
       fail(what + ": operation " + node.op + " is of the domain " + from.domain() +
            "; export without operators of a runtime's own");
     node.module = module_of(from);
+    check_text(node.module, "the module");
     node.inputs.assign(from.input().begin(), from.input().end());
     node.outputs.assign(from.output().begin(), from.output().end());
     for (auto& attribute : *from.mutable_attribute()) {
