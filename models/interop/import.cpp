@@ -1,6 +1,7 @@
 #include "models/interop/import.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "models/core/error.h"
 #include "models/interop/formats/formats.h"
@@ -94,11 +95,23 @@ void explain_rest(const InteropTarget& target, const Settings& from, bool allow_
 std::optional<int> ranks_of(const json& job, const MachineLookup& lookup) {
   if (!job.contains("cluster") || !job["cluster"].is_object()) return std::nullopt;
   const json& cluster = job["cluster"];
-  const int hosts = cluster.value("count", 1);
-  if (cluster.contains("processes_per_host"))
-    return hosts * cluster["processes_per_host"].get<int>();
-  if (!cluster.contains("machine") || !cluster["machine"].is_string()) return std::nullopt;
-  return hosts * lookup(cluster["machine"].get<std::string>()).gpus;
+  const auto count = [&](const char* key) -> double {
+    return cluster.contains(key) && cluster[key].is_number() ? cluster[key].get<double>() : 0;
+  };
+  const double hosts = cluster.contains("count") ? count("count") : 1;
+  double each = count("processes_per_host");
+  if (!cluster.contains("processes_per_host")) {
+    if (!cluster.contains("machine") || !cluster["machine"].is_string()) return std::nullopt;
+    try {
+      each = lookup(cluster["machine"].get<std::string>()).gpus;
+    } catch (const InputError&) {  // the reader of jobs says so, and of "auto" nothing is wrong
+      return std::nullopt;
+    }
+  }
+  // What is no number of ranks, the reader of jobs refuses in the end.
+  const double ranks = hosts * each;
+  const bool is_count = ranks >= 1 && ranks <= std::numeric_limits<int>::max();
+  return is_count ? std::optional(static_cast<int>(ranks)) : std::nullopt;
 }
 
 // The reader of jobs names a key; the user knows the setting that it came from.
@@ -149,6 +162,7 @@ Imported import_from(ReadFiles files, const ImportOptions& options, const Machin
   draft.override_with(options.overrides);
   if (target.translate != nullptr)
     files.settings = target.translate(std::move(files.settings), draft);
+  files.settings.is_of(files.first_file);
   apply_rules(target.rules(), files.settings, draft, imported.settings);
   explain_rest(target, files.settings, options.allow_unknown, imported.settings);
   draft.override_with(options.overrides);

@@ -17,11 +17,14 @@ class JobDraft {
   void set(std::string_view key, nlohmann::json value);
   bool has(std::string_view key) const;
   nlohmann::json value(std::string_view key) const;  // null: not set
-  template <class T>
-  T value(std::string_view key, T fallback) const {
-    const nlohmann::json found = value(key);
-    return found.is_null() ? fallback : found.get<T>();
-  }
+  // For what follows from a key. Where --set says a value of another kind, the reader of jobs
+  // refuses it in the end, and until then it says nothing.
+  double number(std::string_view key, double fallback) const;
+  std::string word(std::string_view key, std::string fallback) const;
+  // The same of a number of things: at least 1 where the key is set.
+  std::int64_t count(std::string_view key, std::int64_t fallback = 1) const;
+  // Layers of the model's config.json; 0: unknown.
+  std::int64_t model_layers() const;
   const nlohmann::json& job() const { return job_; }
   // `--set` texts KEY=VALUE; what they set keeps no origin.
   void override_with(const std::vector<std::string>& overrides);
@@ -46,6 +49,7 @@ class JobDraft {
   std::string origin_of_pointer(std::string pointer) const;
 
  private:
+  const nlohmann::json* find(std::string_view key) const;  // null: not set
   nlohmann::json job_ = nlohmann::json::object();
   std::function<std::optional<int>(const nlohmann::json&)> ranks_;
   std::vector<std::string> remarks_;

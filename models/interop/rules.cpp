@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/interop/amounts.h"
 
 namespace meshwright {
 
@@ -95,7 +96,7 @@ Rule scaled_rule(std::string key, std::string setting, double factor) {
       std::move(key), std::move(setting), nullptr,
       [factor](Settings& from, const std::string& name) {
         const std::optional<double> value = from.number(name);
-        return value ? json(static_cast<std::int64_t>(*value / factor)) : json(nullptr);
+        return value ? json(amount_of(*value / factor)) : json(nullptr);
       },
       [factor](const json& value) {
         if (value.is_null()) return value;

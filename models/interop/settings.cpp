@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "models/core/error.h"
 
@@ -70,6 +71,15 @@ std::optional<std::int64_t> Settings::whole(std::string_view name) {
   if (!value || *value != std::floor(*value) || std::abs(*value) > 9e15)
     wrong_type(*setting, "a whole number");
   return static_cast<std::int64_t>(*value);
+}
+
+std::optional<std::int64_t> Settings::count(std::string_view name, std::int64_t least) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  const std::optional<std::int64_t> value = whole(name);
+  if (value && (*value < least || *value > most))
+    fail(name, std::to_string(*value) + " is out of range; use " + std::to_string(least) + " to " +
+                   std::to_string(most));
+  return value;
 }
 
 std::vector<std::int64_t> Settings::wholes(std::string_view name) {
@@ -156,7 +166,8 @@ std::string Settings::where(const Setting& setting) const {
 void Settings::fail(std::string_view name, const std::string& problem) const {
   for (const Setting& each : all_)
     if (same_name(each.name, name)) throw InputError(where(each) + problem);
-  throw InputError(spelled(std::string(name)) + ": " + problem);
+  throw InputError((file_.empty() ? "" : file_ + ": ") + spelled(std::string(name)) + ": " +
+                   problem);
 }
 
 void Settings::wrong_type(const Setting& setting, std::string_view expected) const {

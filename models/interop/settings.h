@@ -40,6 +40,9 @@ class Settings {
   // The same as a value; a wrong type is an InputError with the place. A string that holds a number
   // or a truth value ("8", "1e-4", "true") is taken as one.
   std::optional<std::int64_t> whole(std::string_view name);
+  // Of things that there are: a whole number from `least` to 2^31 - 1, another one is an
+  // InputError.
+  std::optional<std::int64_t> count(std::string_view name, std::int64_t least = 1);
   std::vector<std::int64_t> wholes(std::string_view name);  // a list, or one; none: empty
   std::optional<double> number(std::string_view name);
   std::optional<bool> flag(std::string_view name);
@@ -53,6 +56,8 @@ class Settings {
   std::string where(const Setting& setting) const;
   // As the file has it: "--bf16", "torchrun --nnodes", "#SBATCH --nodes", "NCCL_DEBUG".
   std::string spelled(const std::string& name) const;
+  // Messages about what is missing name this file.
+  void is_of(std::string file) { file_ = std::move(file); }
   // Messages name it so: where settings were translated from another framework's names.
   void show_as(const std::string& name, std::string shown);
   // InputError at that setting, or, where it is missing, about it.
@@ -60,7 +65,7 @@ class Settings {
 
  private:
   [[noreturn]] void wrong_type(const Setting& setting, std::string_view expected) const;
-  std::string before_;
+  std::string before_, file_;
   std::map<std::string, std::string, std::less<>> shown_;  // by name
   std::vector<Setting> all_;
   std::function<void(const Setting&)> listener_;

@@ -1,4 +1,5 @@
 // torchtitan's settings to a job and back, in exact words.
+#include "models/interop/torchtitan/torchtitan.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/interop/read_text.h"
@@ -112,7 +113,8 @@ TEST_CASE("what torchtitan's settings must not say is refused with its line", "[
         "a.toml:5: parallelism.tensor_paralel_degree: unknown setting of torchtitan; did you mean "
         "'parallelism.tensor_parallel_degree'? --allow-unknown lists it instead");
   CHECK(refused_settings(model + "[parallelism]\ntensor_parallel_degree = 3\n") ==
-        "parallelism.data_parallel_shard_degree: 16 ranks are no multiple of the other degrees, 3");
+        "a.toml: parallelism.data_parallel_shard_degree: 16 ranks are no multiple of the other "
+        "degrees, 3");
   CHECK(refused_settings("[model]\nflavor = \"9B\"\n") ==
         "a.toml:2: model.flavor: 'llama3 9B': its sizes are not known here; give its config.json "
         "beside this file, or --set model=NAME");

@@ -3,6 +3,7 @@
 
 #include "models/core/error.h"
 #include "models/interop/accelerate/accelerate.h"
+#include "models/interop/amounts.h"
 #include "models/interop/deepspeed/deepspeed.h"
 
 namespace meshwright {
@@ -26,10 +27,9 @@ std::string kind_of(Settings& from) {
 void read_cluster(Settings& from, JobDraft& to) {
   from.word("compute_environment", {"LOCAL_MACHINE"});
   const std::string kind = kind_of(from);
-  const std::int64_t hosts = from.whole("num_machines").value_or(1);
+  const std::int64_t hosts = from.count("num_machines").value_or(1);
   std::optional<std::int64_t> processes = from.whole("num_processes");
   if (kind == "FALSE" || kind == "NO") processes = hosts;  // one process; YAML's no is false
-  if (hosts < 1) from.fail("num_machines", std::to_string(hosts) + " is no number of hosts");
   to.set("cluster.count", hosts);
   if (!processes || *processes < 1) return;
   if (*processes % hosts != 0)
@@ -117,11 +117,7 @@ struct ParallelSizes {
 
 ParallelSizes read_degrees(Settings& from, JobDraft& to) {
   const auto degree = [&](const char* name, const char* plain) {
-    const auto value = from.whole(from.has(name) ? name : plain);
-    if (value && *value < 1)
-      from.fail(from.has(name) ? name : plain,
-                std::to_string(*value) + " is no degree; use 1 or more");
-    return value;
+    return from.count(from.has(name) ? name : plain);
   };
   ParallelSizes all;
   all.replicate = degree("parallelism_config.parallelism_config_dp_replicate_size",
@@ -189,8 +185,8 @@ void read_fsdp(Settings& from, JobDraft& to, const ParallelSizes& degrees) {
   to.set("parallelism.reshard_after_forward",
          word == "SHARD_GRAD_OP" || word == "HYBRID_SHARD_ZERO2" ? "never" : "always");
   if (degrees.replicate > 1 && degrees.shard > 0)
-    to.set("parallelism.shard", degrees.shard * degrees.context);
-  const std::int64_t hosts = to.value<std::int64_t>("cluster.count", 1);
+    to.set("parallelism.shard", product({degrees.shard, degrees.context}));
+  const std::int64_t hosts = to.count("cluster.count");
   if (!word.starts_with("HYBRID") || hosts == 1) return;
   if (const auto ranks = to.ranks())  // inside hosts
     to.set("parallelism.shard", *ranks / hosts);
@@ -207,7 +203,7 @@ void read_deepspeed_plugin(Settings& from, JobDraft& to) {
   if (const auto clip = from.number("deepspeed_config.gradient_clipping"))
     to.set("training.gradient_clip", *clip);
   const std::int64_t bytes =
-      to.value<std::string>("training.gradient_reduce_precision", "fp32") == "fp32" ? 4 : 2;
+      to.word("training.gradient_reduce_precision", "fp32") == "fp32" ? 4 : 2;
   to.set("parallelism.zero_stage", stage);
   to.set("parallelism.reduce_gradients", stage >= 2 ? "each" : "last");
   to.set("parallelism.reduce_bucket_bytes", deepspeed_bucket_elements * bytes);
@@ -229,7 +225,7 @@ void read_megatron_plugin(Settings& from, JobDraft& to) {
   to.set("parallelism.context", whole("context_parallel_size").value_or(1));
   to.set("parallelism.expert", whole("expert_model_parallel_size").value_or(1));
   to.set("parallelism.sequence_parallel",
-         flag("sequence_parallelism") && to.value<int>("parallelism.tensor", 1) > 1);
+         flag("sequence_parallelism") && to.count("parallelism.tensor") > 1);
   to.set("parallelism.zero_stage", flag("use_distributed_optimizer") ? 1 : 0);
   to.set("parallelism.reduce_gradients", "last");
   to.set("training.recompute", flag("recompute_activations") ? "selective" : "none");
@@ -252,7 +248,8 @@ void read_sharding(Settings& from, JobDraft& to) {
   if (kind == "FSDP") return read_fsdp(from, to, degrees);
   to.set("parallelism.zero_stage", 0);
   if (replicas_of_draft(to) != 1)
-    to.set("parallelism.reduce_bucket_bytes", bucket.value_or(ddp_bucket_mebibytes) * mebibyte);
+    to.set("parallelism.reduce_bucket_bytes",
+           product({bucket.value_or(ddp_bucket_mebibytes), mebibyte}));
 }
 
 void write_sharding(const JobValues& from, Settings& to) {
@@ -343,12 +340,12 @@ Rule recompute_rule() {
 
 void read_batch(Settings& from, JobDraft& to) {
   const std::int64_t data = replicas_of_draft(to);
-  const auto rounds = from.whole("deepspeed_config.gradient_accumulation_steps");
-  const auto pieces = from.whole("megatron_lm_config.megatron_lm_num_micro_batches");
+  const auto rounds = from.count("deepspeed_config.gradient_accumulation_steps");
+  const auto pieces = from.count("megatron_lm_config.megatron_lm_num_micro_batches");
   read_trainer_batch(from, to, data);
-  const std::int64_t micro = to.value<std::int64_t>("training.micro_batch", 0);
+  const std::int64_t micro = to.count("training.micro_batch", 0);
   if (micro > 0 && data > 0 && !to.has("training.global_batch") && (rounds || pieces))
-    to.set("training.global_batch", micro * data * rounds.value_or(pieces.value_or(1)));
+    to.set("training.global_batch", product({micro, data, rounds.value_or(pieces.value_or(1))}));
 }
 
 Rule batch_rule() {

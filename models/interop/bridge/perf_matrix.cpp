@@ -5,6 +5,7 @@
 #include <set>
 
 #include "models/core/error.h"
+#include "models/interop/amounts.h"
 #include "models/interop/bridge/bridge.h"
 
 namespace meshwright {
@@ -113,18 +114,18 @@ Settings choose_from_matrix(const Settings& settings, const JobDraft& given) {
     gpus.insert(cell_of(each.name).gpu);
   }
   if (gpus.empty()) return settings;
-  const std::string gpu =
-      choose(gpus, gpu_of(given.value<std::string>("cluster.machine", "")), place, "a GPU",
-             "give --set cluster.machine, a machine that has it");
+  const std::string gpu = choose(gpus, gpu_of(given.word("cluster.machine", "")), place, "a GPU",
+                                 "give --set cluster.machine, a machine that has it");
   std::set<std::string> counts, kinds;
   for (const Setting& each : settings.all())
     if (const Cell cell = cell_of(each.name.starts_with(matrix) ? each.name : std::string(matrix));
         cell.gpu == gpu)
       counts.insert(cell.count);
-  const int hosts = given.value<int>("cluster.count", 0);
-  const std::string count =
-      choose(counts, hosts > 0 && counts.size() > 1 ? "num_gpus_" + std::to_string(hosts * 8) : "",
-             place, "a number of GPUs", "give --set cluster.count");
+  const std::int64_t hosts = given.count("cluster.count", 0);
+  const std::string count = choose(
+      counts,
+      hosts > 0 && counts.size() > 1 ? "num_gpus_" + std::to_string(product({hosts, 8})) : "",
+      place, "a number of GPUs", "give --set cluster.count");
   for (const Setting& each : settings.all())
     if (each.name.starts_with(matrix))
       if (const Cell cell = cell_of(each.name);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/interop/amounts.h"
 #include "models/interop/bridge/bridge.h"
 
 namespace meshwright {
@@ -73,7 +74,7 @@ void say_nemo_model(Translation& file) {
       const std::string factor =
           text.substr(before.size(), text.size() - before.size() - after.size());
       if (factor.find_first_not_of("0123456789") == std::string::npos && factor.size() < 4)
-        file.say("ffn-hidden-size", hidden->value.get<std::int64_t>() * std::stoll(factor),
+        file.say("ffn-hidden-size", amount_of(hidden->value.get<double>() * std::stod(factor)),
                  {"model.ffn_hidden_size"});
     }
   }
@@ -101,8 +102,8 @@ void say_nemo_optimizer(Translation& file) {
   if (const Setting* size = file.find(bucket); size != nullptr && size->value.is_number()) {
     const Setting* sync = file.find("model.optim.grad_sync_dtype");
     const double bytes = sync != nullptr && sync->value == "bf16" ? 2 : 4;
-    file.say("ddp-bucket-size",
-             static_cast<std::int64_t>(size->value.get<double>() * 1024 * 1024 / bytes), {bucket});
+    file.say("ddp-bucket-size", amount_of(size->value.get<double>() * 1024 * 1024 / bytes),
+             {bucket});
   }
   if (const Setting* schedule = file.find("model.optim.sched.name"); schedule != nullptr) {
     const std::string word = schedule->value.is_string() ? schedule->value.get<std::string>() : "";

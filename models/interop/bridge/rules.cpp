@@ -58,11 +58,7 @@ Rule offload_rule() {
             const bool on = from.flag("model.cpu_offloading").value_or(false);
             const std::int64_t moved = from.whole("model.cpu_offloading_num_layers").value_or(0);
             if (!on || moved < 1) return;
-            const json model = to.value("model");
-            std::int64_t layers = 0;
-            for (const char* key : {"num_hidden_layers", "n_layer"})
-              if (model.is_object() && model.contains(key) && model[key].is_number_integer())
-                layers = model[key].get<std::int64_t>();
+            const std::int64_t layers = to.model_layers();
             to.set("parallelism.offload", "layers");
             if (layers > 0)
               to.set("parallelism.offload_horizon", std::max<std::int64_t>(2, layers - moved));

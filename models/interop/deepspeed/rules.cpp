@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/core/error.h"
+#include "models/interop/amounts.h"
 #include "models/interop/deepspeed/deepspeed.h"
 
 namespace meshwright {
@@ -21,6 +22,9 @@ bool says(Settings& from, const char* name) {
 
 std::optional<std::int64_t> whole(Settings& from, const char* name) {
   return says(from, name) ? from.whole(name) : std::nullopt;
+}
+std::optional<std::int64_t> count(Settings& from, const char* name) {
+  return says(from, name) ? from.count(name) : std::nullopt;
 }
 std::optional<double> number(Settings& from, const char* name) {
   return says(from, name) ? from.number(name) : std::nullopt;
@@ -165,7 +169,7 @@ Rule degrees_rule() {
 
 // Of elements, in the type that gradients are sent in.
 std::int64_t bytes_of_gradient(const JobDraft& to) {
-  return to.value<std::string>("training.gradient_reduce_precision", "fp32") == "fp32" ? 4 : 2;
+  return to.word("training.gradient_reduce_precision", "fp32") == "fp32" ? 4 : 2;
 }
 
 void read_zero(Settings& from, JobDraft& to) {
@@ -179,15 +183,16 @@ void read_zero(Settings& from, JobDraft& to) {
   const auto part = whole(from, "zero_optimization.mics_shard_size");
   to.set("parallelism.zero_stage", stage);
   to.set("parallelism.reduce_gradients", stage >= 2 ? "each" : "last");
-  to.set("parallelism.reduce_bucket_bytes",
-         (stage == 0 ? deepspeed_bucket_elements : bucket.value_or(deepspeed_bucket_elements)) *
-             bytes_of_gradient(to));
+  to.set(
+      "parallelism.reduce_bucket_bytes",
+      product({stage == 0 ? deepspeed_bucket_elements : bucket.value_or(deepspeed_bucket_elements),
+               bytes_of_gradient(to)}));
   json overlapped = json::array();
-  const bool is_alone = replicas_of_draft(to) == 1 && to.value<int>("parallelism.context", 1) == 1;
+  const bool is_alone = replicas_of_draft(to) == 1 && to.count("parallelism.context") == 1;
   if (is_alone || (stage > 0 && overlap.value_or(stage == 3))) overlapped.push_back("gradients");
   if (is_alone || stage == 3) overlapped.push_back("parameters");
   if (flag(from, "tensor_parallel.tp_overlap_comm").value_or(false) &&
-      to.value<int>("parallelism.tensor", 1) > 1)
+      to.count("parallelism.tensor") > 1)
     overlapped.push_back("tensor");
   to.set("parallelism.overlap", std::move(overlapped));
   if (stage != 3) return;
@@ -230,15 +235,15 @@ Rule zero_rule() {
 
 void read_batch(Settings& from, JobDraft& to) {
   const std::int64_t data = replicas_of_draft(to);
-  const auto rounds = whole(from, "gradient_accumulation_steps");
+  const auto rounds = count(from, "gradient_accumulation_steps");
   const bool is_open = from.has("gradient_accumulation_steps") && !rounds;
   if (!is_open) read_trainer_batch(from, to, has_trainer(from) ? data : 0);
-  const auto all = whole(from, "train_batch_size");
-  const auto micro = whole(from, "train_micro_batch_size_per_gpu");
+  const auto all = count(from, "train_batch_size");
+  const auto micro = count(from, "train_micro_batch_size_per_gpu");
   if (micro) to.set("training.micro_batch", *micro);
   if (all) to.set("training.global_batch", *all);
   if (all && !micro && data > 0 && !to.has("training.micro_batch")) {
-    const std::int64_t once = data * rounds.value_or(1);
+    const std::int64_t once = product({data, rounds.value_or(1)});
     if (*all % once != 0)
       from.fail("train_batch_size", std::to_string(*all) + " is no multiple of " +
                                         std::to_string(data) +
@@ -246,17 +251,18 @@ void read_batch(Settings& from, JobDraft& to) {
                                         std::to_string(rounds.value_or(1)));
     to.set("training.micro_batch", *all / once);
   }
-  if (all && micro && rounds && *micro * *rounds > 0 && *all % (*micro * *rounds) != 0)
+  if (all && micro && rounds && *all % product({*micro, *rounds}) != 0)
     from.fail("train_batch_size", std::to_string(*all) + " is no multiple of micro-batches of " +
                                       std::to_string(*micro) + " x gradient_accumulation_steps " +
                                       std::to_string(*rounds));
-  if (all && micro && rounds && data > 0 && *all != *micro * *rounds * data)
-    from.fail("train_batch_size", std::to_string(*all) + " is not train_micro_batch_size_per_gpu " +
-                                      std::to_string(*micro) + " x gradient_accumulation_steps " +
-                                      std::to_string(*rounds) + " x " + std::to_string(data) +
-                                      " replicas = " + std::to_string(*micro * *rounds * data));
+  if (all && micro && rounds && data > 0 && *all != product({*micro, *rounds, data}))
+    from.fail("train_batch_size",
+              std::to_string(*all) + " is not train_micro_batch_size_per_gpu " +
+                  std::to_string(*micro) + " x gradient_accumulation_steps " +
+                  std::to_string(*rounds) + " x " + std::to_string(data) +
+                  " replicas = " + std::to_string(product({*micro, *rounds, data})));
   if (!all && micro && data > 0 && (rounds || !from.has("gradient_accumulation_steps")))
-    to.set("training.global_batch", *micro * rounds.value_or(1) * data);
+    to.set("training.global_batch", product({*micro, rounds.value_or(1), data}));
 }
 
 Rule batch_rule() {
@@ -313,7 +319,7 @@ void read_optimizer(Settings& from, JobDraft& to) {
     to.set("training.gradient_clip",
            clip.value_or(from.has("gradient_clipping") && !to.has("training.gradient_clip")
                              ? 1.0
-                             : to.value<double>("training.gradient_clip", 1.0)));
+                             : to.number("training.gradient_clip", 1.0)));
 }
 
 Rule optimizer_rule() {

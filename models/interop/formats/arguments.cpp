@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/core/error.h"
+#include "models/core/utf8.h"
 #include "models/interop/formats/formats.h"
 #include "models/interop/formats/shell_words.h"
 
@@ -313,10 +314,28 @@ class Script {
 
 }  // namespace
 
+namespace {
+
+bool is_text(const json& value) {
+  if (value.is_array()) return std::all_of(value.begin(), value.end(), is_text);
+  const std::string text = value.is_string() ? value.get<std::string>() : std::string();
+  return valid_utf8(text) == text.size();
+}
+
+}  // namespace
+
+// Comments may be in another encoding; what is a setting is UTF-8.
 Settings read_arguments(const std::string& text, const std::string& file) {
   if (text.find('\0') != std::string::npos)
-    throw InputError(file + ": holds a byte of 0: it is no text");
-  return Script(text, file).run();
+    throw InputError(file + ": holds a byte of 0: it is no text in UTF-8");
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  const std::string script =
+      text.starts_with(byte_order_mark) ? text.substr(byte_order_mark.size()) : text;
+  Settings settings = Script(script, file).run();
+  for (const Setting& each : settings.all())
+    if (!is_text(each.name) || !is_text(each.value))
+      throw InputError(each.place + ": holds a byte that is not UTF-8; write the file as UTF-8");
+  return settings;
 }
 
 }  // namespace meshwright

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/interop/amounts.h"
 #include "models/interop/huggingface/trainer.h"
 
 namespace meshwright {
@@ -50,11 +51,11 @@ void read_steps(Settings& from, JobDraft& to) {
     to.set("training.steps", *steps);
   const auto warmup = from.number("warmup_steps");
   const auto ratio = from.number("warmup_ratio");
-  const double steps = to.value<double>("training.steps", 1);
+  const double steps = to.number("training.steps", 1);
   if (warmup && *warmup >= 1)
-    to.set("training.warmup_steps", static_cast<std::int64_t>(*warmup));
+    to.set("training.warmup_steps", amount_of(*warmup));
   else if (const double share = ratio.value_or(warmup.value_or(0)); share > 0)
-    to.set("training.warmup_steps", static_cast<std::int64_t>(share * steps));
+    to.set("training.warmup_steps", amount_of(share * steps));
   const auto type = from.word("lr_scheduler_type");
   if (type && *type != schedule_word(*type) && *type != "constant_with_warmup")
     to.remark("lr_scheduler_type " + *type + ": the rate falls linearly here");
@@ -76,11 +77,11 @@ bool has_trainer(const Settings& settings) {
 }
 
 std::int64_t replicas_of_draft(const JobDraft& job) {
-  const std::int64_t cut = job.value<std::int64_t>("parallelism.tensor", 1) *
-                           job.value<std::int64_t>("parallelism.pipeline", 1) *
-                           job.value<std::int64_t>("parallelism.context", 1);
+  const std::int64_t cut =
+      product({job.count("parallelism.tensor"), job.count("parallelism.pipeline"),
+               job.count("parallelism.context")});
   const std::optional<int> ranks = job.ranks();
-  return ranks && cut > 0 && *ranks % cut == 0 ? *ranks / cut : 0;
+  return ranks && *ranks % cut == 0 ? *ranks / cut : 0;
 }
 
 Rule launcher_rule() {
@@ -94,7 +95,7 @@ Rule launcher_rule() {
           std::move(all),
           [](Settings& from, JobDraft& to) {
             for (const std::string& name : hosts)
-              if (const auto count = from.whole(name)) to.set("cluster.count", *count);
+              if (const auto count = from.count(name)) to.set("cluster.count", *count);
             for (const std::string& name : processes)
               if (const auto count = from.whole(name); count && *count > 0)
                 to.set("cluster.processes_per_host", *count);
@@ -194,12 +195,12 @@ void write_trainer_optimizer(const JobValues& from, Settings& to) {
 }
 
 void read_trainer_batch(Settings& from, JobDraft& to, std::int64_t data) {
-  const auto micro = from.whole("per_device_train_batch_size");
-  const auto rounds = from.whole("gradient_accumulation_steps");
+  const auto micro = from.count("per_device_train_batch_size");
+  const auto rounds = from.count("gradient_accumulation_steps");
   if (micro) to.set("training.micro_batch", *micro);
-  const std::int64_t sequences = micro.value_or(to.value<std::int64_t>("training.micro_batch", 0));
+  const std::int64_t sequences = micro.value_or(to.count("training.micro_batch", 0));
   if (sequences > 0 && data > 0 && (micro || rounds))
-    to.set("training.global_batch", sequences * rounds.value_or(1) * data);
+    to.set("training.global_batch", product({sequences, rounds.value_or(1), data}));
 }
 
 void write_trainer_batch(const JobValues& from, Settings& to) {

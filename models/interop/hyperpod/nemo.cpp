@@ -18,7 +18,7 @@ std::optional<T> first_of(std::optional<T> one, std::optional<T> other) {
 }
 
 std::int64_t degree(Settings& from, const std::string& name) {
-  return first_of(from.whole("strategy." + name), from.whole("model." + name)).value_or(1);
+  return first_of(from.count("strategy." + name), from.count("model." + name)).value_or(1);
 }
 
 void read_nemo_batch(Settings& from, JobDraft& to) {
@@ -91,14 +91,14 @@ void read_nemo_sharding(Settings& from, JobDraft& to) {
   json overlap = json::array();
   if (gradients) overlap.push_back("gradients");
   if (parameters) overlap.push_back("parameters");
-  const std::int64_t model_ranks = to.value<std::int64_t>("parallelism.tensor", 1) *
-                                   to.value<std::int64_t>("parallelism.pipeline", 1);
-  if (to.value<std::int64_t>("parallelism.tensor", 1) > 1) overlap.push_back("tensor");
+  const std::int64_t model_ranks =
+      to.count("parallelism.tensor") * to.count("parallelism.pipeline");
+  if (to.count("parallelism.tensor") > 1) overlap.push_back("tensor");
   to.set("parallelism.overlap", std::move(overlap));
   const std::int64_t copies =
-      from.whole("strategy.num_distributed_optimizer_instances").value_or(1);
+      from.count("strategy.num_distributed_optimizer_instances").value_or(1);
   const std::optional<int> ranks = to.ranks();
-  if (!sharded || copies <= 1 || !ranks || model_ranks < 1) return;
+  if (!sharded || copies <= 1 || !ranks) return;
   const std::int64_t replicas = *ranks / model_ranks;
   if (replicas % copies != 0)
     from.fail("strategy.num_distributed_optimizer_instances",

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "models/interop/amounts.h"
 #include "models/interop/hyperpod/hyperpod.h"
 
 namespace meshwright {
@@ -14,10 +15,10 @@ namespace {
 
 // Hosts and ranks. A word as "auto" leaves it to the machine.
 void read_cluster(Settings& from, JobDraft& to) {
-  if (const auto hosts = from.whole("trainer.num_nodes")) to.set("cluster.count", *hosts);
+  if (const auto hosts = from.count("trainer.num_nodes")) to.set("cluster.count", *hosts);
   if (const Setting* devices = from.read("trainer.devices");
       devices != nullptr && devices->value != "auto" && devices->value != -1)
-    to.set("cluster.processes_per_host", *from.whole("trainer.devices"));
+    to.set("cluster.processes_per_host", *from.count("trainer.devices"));
   std::vector<std::string> machines = from.words("instance_types");
   if (const auto one = from.word("instance_type")) machines = {*one};
   if (machines.empty() || to.has("cluster.machine")) return;
@@ -70,9 +71,9 @@ Rule precision_rule() {
 
 void read_degrees(Settings& from, JobDraft& to) {
   if (is_nemo_recipe(from)) return;
-  const std::int64_t tensor = from.whole("model.tensor_model_parallel_degree").value_or(1);
-  const std::int64_t context = from.whole("model.context_parallel_degree").value_or(1);
-  const std::int64_t expert = from.whole("model.expert_model_parallel_degree").value_or(1);
+  const std::int64_t tensor = from.count("model.tensor_model_parallel_degree").value_or(1);
+  const std::int64_t context = from.count("model.context_parallel_degree").value_or(1);
+  const std::int64_t expert = from.count("model.expert_model_parallel_degree").value_or(1);
   to.set("parallelism.tensor", tensor);
   to.set("parallelism.context", context);
   to.set("parallelism.expert", expert);
@@ -86,15 +87,15 @@ void read_degrees(Settings& from, JobDraft& to) {
     to.set("parallelism.reshard_after_forward", "never");
   if (degree < 2 || strategy == "no_shard") return;
   const std::optional<int> ranks = to.ranks();
-  if (!ranks || tensor < 1 || expert < 1) return;
-  if (*ranks % (degree * tensor * expert) != 0)
+  if (!ranks) return;
+  if (*ranks % product({degree, tensor, expert}) != 0)
     from.fail("model.shard_degree", std::to_string(degree) + " x tensor " + std::to_string(tensor) +
                                         " x expert " + std::to_string(expert) +
                                         " does not divide the " + std::to_string(*ranks) +
                                         " ranks");
   // A full shard leaves the cut of experts out of the degree.
   const bool is_full = strategy == "full_shard" || strategy == "shard_grad_op";
-  if (degree * tensor * (is_full ? expert : 1) < *ranks) to.set("parallelism.shard", degree);
+  if (product({degree, tensor, is_full ? expert : 1}) < *ranks) to.set("parallelism.shard", degree);
 }
 
 void write_degrees(const JobValues& from, Settings& to) {
@@ -127,7 +128,7 @@ Rule batch_rule() {
           {"model.train_batch_size"},
           [](Settings& from, JobDraft& to) {
             if (is_nemo_recipe(from)) return;
-            const std::int64_t batch = from.whole("model.train_batch_size").value_or(2);
+            const std::int64_t batch = from.count("model.train_batch_size").value_or(2);
             to.set("training.micro_batch", batch);
             const std::optional<int> ranks = to.ranks();
             if (!ranks) {
@@ -137,9 +138,8 @@ Rule batch_rule() {
                         "the replicas are known");
             }
             const std::int64_t parts =
-                std::max<std::int64_t>(1, to.value<std::int64_t>("parallelism.tensor", 1) *
-                                              to.value<std::int64_t>("parallelism.context", 1));
-            to.set("training.global_batch", batch * (*ranks / parts));
+                to.count("parallelism.tensor") * to.count("parallelism.context");
+            to.set("training.global_batch", product({batch, *ranks / parts}));
           },
           [](const JobValues& from, Settings& to) {
             to.add("model.train_batch_size", from.plan.training.micro_batch);

@@ -17,7 +17,7 @@ struct Sizes {
 };
 
 std::int64_t needed(Settings& from, std::string_view name) {
-  const std::optional<std::int64_t> value = from.whole(name);
+  const std::optional<std::int64_t> value = from.count(name);
   if (!value) from.fail(name, "is missing; the model needs it");
   return *value;
 }
@@ -27,11 +27,11 @@ Sizes read_sizes(Settings& from, bool gated) {
   s.layers = needed(from, "num-layers");
   s.hidden = needed(from, "hidden-size");
   s.heads = needed(from, "num-attention-heads");
-  const std::int64_t groups = from.whole("num-query-groups").value_or(1);
+  const std::int64_t groups = from.count("num-query-groups").value_or(1);
   s.groups = from.flag("group-query-attention").value_or(false) ? groups : s.heads;
   // megatron/training/arguments.py: gated MLPs are 8/3 of the hidden size, rounded to 64.
   const std::int64_t usual = gated ? s.hidden * 8 / 3 / 64 * 64 : 4 * s.hidden;
-  s.ffn = from.whole("ffn-hidden-size").value_or(usual);
+  s.ffn = from.count("ffn-hidden-size").value_or(usual);
   s.positions =
       from.whole("max-position-embeddings").value_or(from.whole("seq-length").value_or(0));
   return s;
@@ -76,7 +76,7 @@ void add_experts(Settings& from, std::int64_t experts, json& model) {
   model["model_type"] = "mixtral";
   model["num_local_experts"] = experts;
   model["num_experts_per_tok"] = from.whole("moe-router-topk").value_or(2);
-  if (const auto width = from.whole("moe-ffn-hidden-size")) model["intermediate_size"] = *width;
+  if (const auto width = from.count("moe-ffn-hidden-size")) model["intermediate_size"] = *width;
   check_plain_experts(from);
   if (!dense_layers(from, model["num_hidden_layers"]).empty())
     from.fail("moe-layer-freq",
@@ -176,15 +176,10 @@ void read_sized_model(Settings& from, JobDraft& to) {
   }
   add_vocabulary(from, model);
   if (const json set = to.value("model.vocab_size"); !set.is_null()) model["vocab_size"] = set;
-  if (!model.contains("vocab_size")) {
-    if (model["model_type"] == "gpt2" || model["model_type"] == "gpt_neox")
-      from.fail("vocab-size",
-                "no setting says the size of the vocabulary; give it with --set "
-                "model.vocab_size=NUMBER");
-    to.remark(
-        "no setting says the size of the vocabulary; the model has the usual one of its "
-        "type unless --set model.vocab_size says another");
-  }
+  if (!model.contains("vocab_size"))
+    from.fail("vocab-size",
+              "no setting says the size of the vocabulary; give it with --set "
+              "model.vocab_size=NUMBER");
   to.set("model", std::move(model));
 }
 

@@ -122,7 +122,7 @@ void read_experts(Settings& from, std::int64_t experts, const char* key, json& m
   model[key] = experts;
   model["num_experts_per_tok"] = from.whole("moe-router-topk").value_or(2);
   model["moe_intermediate_size"] =
-      from.whole("moe-ffn-hidden-size").value_or(model["intermediate_size"]);
+      from.count("moe-ffn-hidden-size").value_or(model["intermediate_size"]);
   read_places(from, model);
 }
 
@@ -139,7 +139,8 @@ bool is_of_qwen3(const Model& m) {
 std::vector<int> dense_layers(Settings& from, std::int64_t layers) {
   const Setting* setting = from.read(frequency);
   std::vector<int> dense;
-  if (setting == nullptr) return dense;
+  constexpr std::int64_t most = 1 << 16;  // the reader of jobs refuses that many layers
+  if (setting == nullptr || layers > most) return dense;
   const auto fail = [&] {
     from.fail(frequency, fmt::format("{} is neither a number, of which layer in so many has "
                                      "experts, nor a list of 0 and 1 for {} layers",

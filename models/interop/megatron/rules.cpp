@@ -4,6 +4,7 @@
 
 #include "models/core/error.h"
 #include "models/frameworks/stages.h"
+#include "models/interop/amounts.h"
 #include "models/interop/megatron/megatron.h"
 
 namespace meshwright {
@@ -84,8 +85,7 @@ Rule steps_rule() {
           to.set("training.steps", *steps);
         else if (samples)
           to.set("training.steps",
-                 std::max<std::int64_t>(
-                     1, *samples / to.value<std::int64_t>("training.global_batch", 1)));
+                 std::max<std::int64_t>(1, *samples / to.count("training.global_batch")));
       },
       [](const JobValues& from, Settings& to) { to.add("train-iters", from["training.steps"]); }};
 }
@@ -100,11 +100,9 @@ Rule warmup_rule() {
             if (steps)
               to.set("training.warmup_steps", *steps);
             else if (samples)
-              to.set("training.warmup_steps",
-                     *samples / to.value<std::int64_t>("training.global_batch", 1));
+              to.set("training.warmup_steps", *samples / to.count("training.global_batch"));
             else if (share)
-              to.set("training.warmup_steps",
-                     static_cast<std::int64_t>(*share * to.value<double>("training.steps", 0)));
+              to.set("training.warmup_steps", amount_of(*share * to.number("training.steps", 0)));
           },
           [](const JobValues& from, Settings& to) {
             to.add("lr-warmup-iters", from["training.warmup_steps"]);
@@ -245,14 +243,9 @@ void read_recompute(Settings& from, JobDraft& to) {
     to.set("training.recompute",
            modules.empty() || others.size() < modules.size() ? "selective" : "none");
   } else if (method == "block") {
-    const json model = to.value("model");
-    const double all = model.is_object() && model.contains("num_hidden_layers")
-                           ? model["num_hidden_layers"].get<double>()
-                       : model.is_object() && model.contains("n_layer")
-                           ? model["n_layer"].get<double>()
-                           : 0;
-    const double stages = to.value<double>("parallelism.pipeline", 1) *
-                          to.value<double>("parallelism.virtual_stages", 1);
+    const auto all = static_cast<double>(to.model_layers());
+    const double stages = static_cast<double>(to.count("parallelism.pipeline")) *
+                          static_cast<double>(to.count("parallelism.virtual_stages"));
     if (all == 0)
       from.fail("recompute-method", "'block' needs the number of layers (--num-layers)");
     to.set("training.recompute", "full");
@@ -304,15 +297,15 @@ void read_sharding(Settings& from, JobDraft& to) {
   }
   to.set("parallelism.zero_stage", stage);
   to.set("parallelism.reduce_gradients", stage <= 1 ? "last" : "each");
-  const std::int64_t copies = from.whole("num-distributed-optimizer-instances").value_or(1);
+  const std::int64_t copies = from.count("num-distributed-optimizer-instances").value_or(1);
   if (copies <= 1) return;
   const std::optional<int> ranks = to.ranks();
   if (!ranks)
     from.fail("num-distributed-optimizer-instances",
               "needs the number of GPUs; give --set cluster.machine and cluster.count");
-  const std::int64_t model_ranks = to.value<std::int64_t>("parallelism.tensor", 1) *
-                                   to.value<std::int64_t>("parallelism.pipeline", 1);
-  const std::int64_t replicas = *ranks / std::max<std::int64_t>(1, model_ranks);
+  const std::int64_t model_ranks =
+      to.count("parallelism.tensor") * to.count("parallelism.pipeline");
+  const std::int64_t replicas = *ranks / model_ranks;
   if (replicas % copies != 0)
     from.fail("num-distributed-optimizer-instances", std::to_string(copies) + " does not divide " +
                                                          std::to_string(replicas) +
@@ -345,18 +338,16 @@ Rule bucket_rule() {
           {"ddp-bucket-size"},
           [](Settings& from, JobDraft& to) {
             const auto elements = from.whole("ddp-bucket-size");
-            if (to.value<int>("parallelism.zero_stage", 0) >= 2) return;
+            if (to.number("parallelism.zero_stage", 0) >= 2) return;
             const std::int64_t bytes =
                 to.value("training.gradient_reduce_precision") == "fp32" ? 4 : 2;
             if (elements) {
-              to.set("parallelism.reduce_bucket_bytes", *elements * bytes);
+              to.set("parallelism.reduce_bucket_bytes", product({*elements, bytes}));
               return;
             }
             // What megatron.core takes: 40 M elements, or 1 M for each rank that reduces.
-            const std::int64_t ranks =
-                to.ranks().value_or(1) /
-                std::max<std::int64_t>(1, to.value<std::int64_t>("parallelism.tensor", 1) *
-                                              to.value<std::int64_t>("parallelism.pipeline", 1));
+            const std::int64_t ranks = to.ranks().value_or(1) / (to.count("parallelism.tensor") *
+                                                                 to.count("parallelism.pipeline"));
             to.set("parallelism.reduce_bucket_bytes",
                    std::max<std::int64_t>(40'000'000, 1'000'000 * ranks) * bytes);
           },
@@ -376,7 +367,7 @@ Rule overlap_rule() {
             json overlap = json::array();
             if (from.flag("overlap-grad-reduce").value_or(false)) overlap.push_back("gradients");
             if (from.flag("overlap-param-gather").value_or(false)) overlap.push_back("parameters");
-            const int tensor = to.value<int>("parallelism.tensor", 1);
+            const std::int64_t tensor = to.count("parallelism.tensor");
             if (tensor > 1) overlap.push_back("tensor");
             if (from.flag("overlap-dispatch-backward-with-experts-wgrad").value_or(false))
               overlap.push_back("expert");
@@ -399,7 +390,7 @@ Rule scatter_rule() {
           {"sequence-parallel"},
           [](Settings& from, JobDraft& to) {
             const bool asked = from.flag("sequence-parallel").value_or(false);
-            const bool whole = to.value<int>("parallelism.tensor", 1) == 1;
+            const bool whole = to.count("parallelism.tensor") == 1;
             to.set("parallelism.sequence_parallel", asked && !whole);
             to.set("parallelism.pipeline_scatter_gather", asked || whole);
           },
@@ -531,7 +522,7 @@ Rule context_rule() {
           {"cp-comm-type", "hierarchical-context-parallel-sizes"},
           [](Settings& from, JobDraft& to) {
             const auto words = from.words("cp-comm-type");
-            const auto context = to.value<std::int64_t>("parallelism.context", 1);
+            const auto context = to.count("parallelism.context");
             if (words.size() == 1 && words[0] == "a2a+p2p" && context > 1)
               return read_levels(from, to, context);
             from.read("hierarchical-context-parallel-sizes");  // of a2a+p2p alone

@@ -1,5 +1,6 @@
 // The stages of Megatron-LM's pipelines: degrees, uneven layers, layouts (`Ettt|tttt|ttL`).
 #include "models/frameworks/stages.h"
+#include "models/interop/amounts.h"
 #include "models/interop/megatron/megatron.h"
 
 namespace meshwright {
@@ -8,32 +9,24 @@ using nlohmann::json;
 
 namespace {
 
-// Layers of a model in the draft; 0: unknown.
-std::int64_t layers_of(const JobDraft& job) {
-  const json model = job.value("model");
-  for (const char* key : {"num_hidden_layers", "n_layer"})
-    if (model.is_object() && model.contains(key)) return model[key].get<std::int64_t>();
-  return 0;
-}
-
 // Stages by the counts of layers on the first and the last one, or with the embedding and the loss
 // counted as layers.
 std::vector<StageUnits> uneven_stages(Settings& from, std::int64_t layers, std::int64_t parts) {
-  const auto first = from.whole("decoder-first-pipeline-num-layers");
-  const auto last = from.whole("decoder-last-pipeline-num-layers");
+  const auto first = from.count("decoder-first-pipeline-num-layers");
+  const auto last = from.count("decoder-last-pipeline-num-layers");
   const bool embedding = from.flag("account-for-embedding-in-pipeline-split").value_or(false);
   const bool loss = from.flag("account-for-loss-in-pipeline-split").value_or(false);
   if (layers == 0 || parts < 2 || !(first || last || embedding || loss)) return {};
-  std::vector<StageUnits> stages(static_cast<std::size_t>(parts));
-  std::int64_t open = parts - (first ? 1 : 0) - (last ? 1 : 0);
+  const std::int64_t open = parts - (first ? 1 : 0) - (last ? 1 : 0);
   const std::int64_t shared = layers - first.value_or(0) - last.value_or(0) + embedding + loss;
-  if (open < 1 || shared % open != 0)
+  if (open < 1 || shared < open || shared % open != 0)
     from.fail(first       ? "decoder-first-pipeline-num-layers"
               : last      ? "decoder-last-pipeline-num-layers"
               : embedding ? "account-for-embedding-in-pipeline-split"
                           : "account-for-loss-in-pipeline-split",
               std::to_string(shared) + " layers do not divide evenly over " + std::to_string(open) +
                   " stages");
+  std::vector<StageUnits> stages(static_cast<std::size_t>(parts));
   for (StageUnits& stage : stages) stage.layers = static_cast<int>(shared / open);
   stages.front().embedding = stages.back().head = true;
   if (first) stages.front().layers = static_cast<int>(*first);
@@ -44,27 +37,27 @@ std::vector<StageUnits> uneven_stages(Settings& from, std::int64_t layers, std::
 }
 
 void read_pipeline(Settings& from, JobDraft& to) {
-  const std::int64_t pipeline = from.whole("pipeline-model-parallel-size").value_or(1);
+  const std::int64_t pipeline = from.count("pipeline-model-parallel-size").value_or(1);
   to.set("parallelism.pipeline", pipeline);
-  const std::int64_t layers = layers_of(to);
+  const std::int64_t layers = to.model_layers();
   std::int64_t virtual_stages = 1;
-  if (const auto given = from.whole("num-virtual-stages-per-pipeline-rank"))
+  if (const auto given = from.count("num-virtual-stages-per-pipeline-rank"))
     virtual_stages = *given;
-  if (const auto each = from.whole("num-layers-per-virtual-pipeline-stage")) {
-    if (layers == 0 || *each < 1 || layers % (*each * pipeline) != 0)
+  if (const auto each = from.count("num-layers-per-virtual-pipeline-stage")) {
+    if (layers == 0 || layers % (*each * pipeline) != 0)
       from.fail("num-layers-per-virtual-pipeline-stage",
                 std::to_string(*each) + " layers do not cut " + std::to_string(layers) +
                     " into whole rounds of " + std::to_string(pipeline) + " stages");
     virtual_stages = layers / (*each * pipeline);
   }
-  std::vector<StageUnits> stages = uneven_stages(from, layers, pipeline * virtual_stages);
+  std::vector<StageUnits> stages = uneven_stages(from, layers, product({pipeline, virtual_stages}));
   if (const auto layout = from.word("pipeline-model-parallel-layout")) {
     try {
       stages = read_layout(*layout);
     } catch (const InputError& error) {
       from.fail("pipeline-model-parallel-layout", error.what());
     }
-    if (pipeline < 1 || stages.size() % static_cast<std::size_t>(pipeline) != 0)
+    if (stages.size() % static_cast<std::size_t>(pipeline) != 0)
       from.fail("pipeline-model-parallel-layout", std::to_string(stages.size()) +
                                                       " stages do not divide over " +
                                                       std::to_string(pipeline) + " pipeline ranks");
@@ -72,12 +65,9 @@ void read_pipeline(Settings& from, JobDraft& to) {
   }
   to.set("parallelism.virtual_stages", virtual_stages);
   to.set("parallelism.schedule", virtual_stages > 1 ? "interleaved" : "1f1b");
-  const json model = to.value("model");
-  to.set("parallelism.partition",
-         stages.empty() ? json("even")
-                        : partition_of(stages, model.is_object() && model.contains("model_type")
-                                                   ? model["model_type"].get<std::string>()
-                                                   : "llama"));
+  to.set("parallelism.partition", stages.empty()
+                                      ? json("even")
+                                      : partition_of(stages, to.word("model.model_type", "llama")));
 }
 
 }  // namespace

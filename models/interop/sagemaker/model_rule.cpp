@@ -56,8 +56,10 @@ void read_script_model(Settings& from, JobDraft& to) {
   from.number(argument("rope_theta"));
   if (to.has("model") || !s.layers || !s.hidden || !s.heads) {
     if (!to.has("model") && (name || other))
-      to.remark("the model is " + name.value_or(other.value_or("")) +
-                "; give its config.json, or --set model=NAME");
+      from.fail(argument(name ? "hf_model_name_or_path" : "model_name_or_path"),
+                "'" + name.value_or(other.value_or("")) +
+                    "': its sizes are not known here; give its config.json beside this file, or "
+                    "--set model=NAME");
     return;
   }
   const bool is_gpt = !type || *type == "gpt2";

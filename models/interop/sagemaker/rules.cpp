@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/core/error.h"
+#include "models/interop/amounts.h"
 #include "models/interop/sagemaker/sagemaker.h"
 
 namespace meshwright {
@@ -29,7 +30,7 @@ Rule instances_rule() {
                 to.set("cluster.machine", type->starts_with("ml.") ? type->substr(3) : *type);
               }
             for (const char* name : {"compute.instance_count", "instance_count"})
-              if (const auto count = from.whole(name)) to.set("cluster.count", *count);
+              if (const auto count = from.count(name)) to.set("cluster.count", *count);
           },
           [](const JobValues& from, Settings& to) {
             to.add("instance_type", is_of_aws(from.machine) ? "ml." + from.machine : from.machine);
@@ -48,24 +49,24 @@ std::optional<std::int64_t> readers_of(const JobDraft& job) {
   const bool shares =
       !is_version_1(job) ||
       job.value("distribution.smdistributed.modelparallel.parameters.prescaled_batch") == true;
-  return std::max<std::int64_t>(1, *ranks / (stages * context * (shares ? tensor : 1)));
+  return std::max<std::int64_t>(1, *ranks / product({stages, context, shares ? tensor : 1}));
 }
 
 void read_batch(Settings& from, JobDraft& to) {
   std::string name;
   for (const char* each : {"per_device_train_batch_size", "train_batch_size"})
     if (from.has(hyper(each))) name = hyper(each);
-  const std::int64_t parts = from.whole(hyper("gradient_accumulation_steps")).value_or(1);
+  const std::int64_t parts = from.count(hyper("gradient_accumulation_steps")).value_or(1);
   from.whole(hyper("per_device_train_batch_size"));
   if (name.empty()) return;
-  const std::int64_t batch = from.whole(name).value_or(1);
+  const std::int64_t batch = from.count(name).value_or(1);
   if (to.has("training.global_batch")) return;  // --set
   const std::optional<std::int64_t> readers = readers_of(to);
   if (!readers)
     from.fail(name,
               "counts sequences of a replica; give instance_type, or --set "
               "cluster.machine=NAME, so that the replicas are known");
-  to.set("training.global_batch", batch * parts * *readers);
+  to.set("training.global_batch", product({batch, parts, *readers}));
   if (!is_version_1(to)) to.set("training.micro_batch", batch);
 }
 
@@ -185,7 +186,7 @@ Rule warmup_rule() {
               to.set("training.warmup_steps", *steps);
             else if (share && to.has("training.steps"))
               to.set("training.warmup_steps",
-                     std::llround(*share * to.value<double>("training.steps", 0)));
+                     amount_of(std::round(*share * to.number("training.steps", 0))));
           },
           [](const JobValues& from, Settings& to) {
             to.add(hyper("warmup"), static_cast<double>(from.plan.training.warmup_steps) /

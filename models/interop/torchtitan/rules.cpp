@@ -6,6 +6,7 @@
 
 #include "models/core/error.h"
 #include "models/frameworks/stages.h"
+#include "models/interop/amounts.h"
 #include "models/interop/huggingface/trainer.h"
 #include "models/interop/torchtitan/torchtitan.h"
 
@@ -71,8 +72,7 @@ Rule sequence_rule() {
 }
 
 std::int64_t degree(Settings& from, const char* name, const char* key, JobDraft& to) {
-  const std::int64_t ranks = from.whole(name).value_or(1);
-  if (ranks < 1) from.fail(name, std::to_string(ranks) + " is no degree; use 1 or more");
+  const std::int64_t ranks = from.count(name).value_or(1);
   to.set(key, ranks);
   return ranks;
 }
@@ -82,9 +82,9 @@ std::optional<std::int64_t> read_shard(Settings& from, std::int64_t others, cons
   const char* const name = "parallelism.data_parallel_shard_degree";
   const std::int64_t shard = from.whole(name).value_or(-1);
   const std::optional<int> ranks = to.ranks();
-  if (shard >= 1 && ranks && shard * others != *ranks)
+  if (shard >= 1 && ranks && product({shard, others}) != *ranks)
     from.fail(name, std::to_string(shard) + " x the other degrees " + std::to_string(others) +
-                        " = " + std::to_string(shard * others) + ", but there are " +
+                        " = " + std::to_string(product({shard, others})) + ", but there are " +
                         std::to_string(*ranks) + " ranks; use -1, which takes what is left");
   if (shard >= 1) return shard;
   if (shard != -1) from.fail(name, std::to_string(shard) + " is no degree; use 1 or more, or -1");
@@ -96,7 +96,7 @@ std::optional<std::int64_t> read_shard(Settings& from, std::int64_t others, cons
 }
 
 void read_sharding(Settings& from, JobDraft& to) {
-  const std::int64_t copies = from.whole("parallelism.data_parallel_replicate_degree").value_or(1);
+  const std::int64_t copies = from.count("parallelism.data_parallel_replicate_degree").value_or(1);
   const std::int64_t tensor =
       degree(from, "parallelism.tensor_parallel_degree", "parallelism.tensor", to);
   const std::int64_t context =
@@ -105,7 +105,7 @@ void read_sharding(Settings& from, JobDraft& to) {
       degree(from, "parallelism.pipeline_parallel_degree", "parallelism.pipeline", to);
   const bool cuts_rows = from.flag("parallelism.enable_sequence_parallel").value_or(true);
   to.set("parallelism.sequence_parallel", tensor > 1 && cuts_rows);
-  const auto shard = read_shard(from, copies * tensor * context * stages, to);
+  const auto shard = read_shard(from, product({copies, tensor, context, stages}), to);
   const auto policy =
       from.word("parallelism.fsdp_reshard_after_forward", {"default", "always", "never"});
   if (!shard && copies > 1)
@@ -113,15 +113,15 @@ void read_sharding(Settings& from, JobDraft& to) {
               "how many ranks share parameters beside " + std::to_string(copies) +
                   " copies follows from the number of GPUs; give --set cluster.machine=NAME and "
                   "cluster.count, or the shard degree");
-  if (shard) to.set("parallelism.data", copies * *shard);
-  const bool alone = shard && copies * *shard * context == 1;
-  const bool sharded = !shard || *shard * context > 1;
+  if (shard) to.set("parallelism.data", product({copies, *shard}));
+  const bool alone = shard && product({copies, *shard, context}) == 1;
+  const bool sharded = !shard || product({*shard, context}) > 1;
   to.set("parallelism.zero_stage", sharded && !alone ? 3 : 0);
   to.set("parallelism.placement", "PDT");
   to.set("parallelism.reduce_gradients", alone || stages > 1 ? "last" : "each");
   if (!sharded && !alone) to.set("parallelism.reduce_bucket_bytes", torchtitan_ddp_bucket_bytes);
   if (!sharded) return;
-  if (copies > 1) to.set("parallelism.shard", *shard * context);
+  if (copies > 1) to.set("parallelism.shard", product({*shard, context}));
   to.set("parallelism.reshard_after_forward",
          policy == "never" || (policy != "always" && stages > 1) ? "never" : "always");
 }
@@ -153,7 +153,7 @@ Rule sharding_rule() {
 // What tokens are of sequences.
 std::int64_t sequences_in(Settings& from, const char* name, std::int64_t tokens,
                           const JobDraft& to) {
-  const std::int64_t length = to.value<std::int64_t>("training.sequence_length", 1);
+  const std::int64_t length = to.count("training.sequence_length");
   if (tokens % length != 0)
     from.fail(name, std::to_string(tokens) + " tokens are no whole sequences of " +
                         std::to_string(length));
@@ -161,29 +161,31 @@ std::int64_t sequences_in(Settings& from, const char* name, std::int64_t tokens,
 }
 
 void read_batch(Settings& from, JobDraft& to) {
-  std::optional<std::int64_t> local =
-      whole_of(from, "training.local_batch_size", "training.batch_size");
+  std::optional<std::int64_t> local = from.count("training.local_batch_size");
+  if (const auto old = from.count("training.batch_size"); !local) local = old;
   std::optional<std::int64_t> global = from.whole("training.global_batch_size");
   const std::int64_t in_stages =
       from.whole("parallelism.pipeline_parallel_microbatch_size").value_or(1);
   const std::int64_t pieces = from.whole("parallelism.num_pp_microbatches").value_or(0);
-  if (const auto tokens = from.whole("training.num_tokens_per_microbatch_per_dp_rank"))
+  if (const auto tokens = from.count("training.num_tokens_per_microbatch_per_dp_rank"))
     local = sequences_in(from, "training.num_tokens_per_microbatch_per_dp_rank", *tokens, to);
-  if (const auto tokens = from.whole("training.num_tokens_per_train_step"))
+  if (const auto tokens = from.count("training.num_tokens_per_train_step"))
     global = sequences_in(from, "training.num_tokens_per_train_step", *tokens, to);
   const std::int64_t sequences = local.value_or(8);
-  const bool has_stages = to.value<std::int64_t>("parallelism.pipeline", 1) > 1;
+  const bool has_stages = to.count("parallelism.pipeline") > 1;
   const std::int64_t micro = !has_stages  ? sequences
                              : pieces > 0 ? std::max<std::int64_t>(1, sequences / pieces)
                                           : in_stages;
   to.set("training.micro_batch", micro);
-  const std::int64_t data = to.value<std::int64_t>("parallelism.data", 0);
+  const std::int64_t data = to.count("parallelism.data", 0);
   if (!global || *global < 1)
-    global = data > 0 ? std::optional(sequences * data) : std::nullopt;  // else --set says it
+    global =
+        data > 0 ? std::optional(product({sequences, data})) : std::nullopt;  // else --set says it
   if (!global) return;
   to.set("training.global_batch", *global);
-  if (has_stages && data > 0 && *global > sequences * data)
-    to.remark("training.global_batch_size is " + std::to_string(*global / (sequences * data)) +
+  if (has_stages && data > 0 && *global > product({sequences, data}))
+    to.remark("training.global_batch_size is " +
+              std::to_string(*global / product({sequences, data})) +
               " rounds of the pipeline; here one round has all its micro-batches");
 }
 
@@ -214,7 +216,7 @@ Rule context_rule() {
         const auto way =
             from.word("parallelism.context_parallel_rotate_method", {"allgather", "alltoall"});
         const auto balance = from.word("parallelism.context_parallel_load_balancer");
-        if (to.value<int>("parallelism.context", 1) == 1) return;
+        if (to.count("parallelism.context") == 1) return;
         if (balance && *balance != "headtail")
           from.fail("parallelism.context_parallel_load_balancer",
                     "'" + *balance + "' is not built; headtail is");
@@ -256,10 +258,9 @@ void read_precision(Settings& from, JobDraft& to) {
       to.remark("model.converters " + name + ": experts multiply 16 bits here");
   }
   const bool in_replicas =
-      to.value<int>("parallelism.zero_stage", 3) == 3 || to.value<int>("parallelism.data", 1) > 1;
+      to.number("parallelism.zero_stage", 3) == 3 || to.count("parallelism.data") > 1;
   const bool mixes =
-      in_replicas ||
-      to.value<int>("parallelism.tensor", 1) * to.value<int>("parallelism.pipeline", 1) == 1;
+      in_replicas || to.count("parallelism.tensor") * to.count("parallelism.pipeline") == 1;
   to.set("training.precision", has_float8 || has_mx       ? "fp8"
                                : pure || (mixes && mixed) ? "bf16"
                                                           : "fp32");
@@ -267,7 +268,7 @@ void read_precision(Settings& from, JobDraft& to) {
   const bool in_8_bits =
       from.flag("quantize.linear.float8.enable_fsdp_float8_all_gather").value_or(false) ||
       from.flag("float8.enable_fsdp_float8_all_gather").value_or(false);
-  if (has_float8 && !has_mx && in_8_bits && to.value<int>("parallelism.zero_stage", 3) == 3)
+  if (has_float8 && !has_mx && in_8_bits && to.number("parallelism.zero_stage", 3) == 3)
     to.set("training.fp8_gathers", true);
   to.set("training.gradient_reduce_precision", reduces_bf16 ? "bf16" : "fp32");
   to.set("training.fuse_gradient_accumulation", false);
@@ -367,7 +368,7 @@ void read_compiler(Settings& from, JobDraft& to) {
   const bool in_pieces = from.flag("parallelism.enable_async_tensor_parallel").value_or(false) ||
                          from.flag("compile.enable_async_tensor_parallel").value_or(false);
   const bool compiles = on && of_model;
-  const int tensor = to.value<int>("parallelism.tensor", 1);
+  const std::int64_t tensor = to.count("parallelism.tensor");
   if (in_pieces && !compiles)
     from.fail(from.has("parallelism.enable_async_tensor_parallel")
                   ? "parallelism.enable_async_tensor_parallel"

@@ -29,12 +29,6 @@ std::vector<StageUnits> read_parts(const Settings& from, const Setting& parts) {
   return stages;
 }
 
-std::int64_t layers_of(const JobDraft& job) {
-  const json model = job.value("model");
-  const bool known = model.is_object() && model.contains("num_hidden_layers");
-  return known ? model["num_hidden_layers"].get<std::int64_t>() : 0;
-}
-
 // torchtitan/distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part(): the embedding and
 // the head count as layers; the first stages get what is left over.
 std::vector<StageUnits> usual_parts(Settings& from, std::int64_t parts, std::int64_t layers,
@@ -90,12 +84,12 @@ const ScheduleName* named(std::string_view word) {
 void read_stages(Settings& from, JobDraft& to) {
   const auto schedule = from.word("parallelism.pipeline_parallel_schedule");
   const std::int64_t first =
-      from.whole("parallelism.pipeline_parallel_first_stage_less_layers").value_or(1);
+      from.count("parallelism.pipeline_parallel_first_stage_less_layers", 0).value_or(1);
   const std::int64_t last =
-      from.whole("parallelism.pipeline_parallel_last_stage_less_layers").value_or(1);
-  const auto per_stage = from.whole("parallelism.pipeline_parallel_layers_per_stage");
+      from.count("parallelism.pipeline_parallel_last_stage_less_layers", 0).value_or(1);
+  const auto per_stage = from.count("parallelism.pipeline_parallel_layers_per_stage");
   const Setting* const given = from.read("parallelism.module_fqns_per_model_part");
-  const std::int64_t pipeline = to.value<std::int64_t>("parallelism.pipeline", 1);
+  const std::int64_t pipeline = to.count("parallelism.pipeline");
   if (pipeline == 1) {
     to.set("parallelism.partition", "even");
     return;
@@ -110,10 +104,9 @@ void read_stages(Settings& from, JobDraft& to) {
   to.set("parallelism.schedule", std::string(name->ours));
   if (given != nullptr && given->value.is_array())
     return set_parts(read_parts(from, *given), pipeline, from, to);
-  const std::int64_t layers = layers_of(to);
+  const std::int64_t layers = to.model_layers();
   std::int64_t parts = pipeline * name->parts;
-  if (per_stage && *per_stage > 0 && layers > 0)
-    parts = (layers + first + last + *per_stage - 1) / *per_stage;
+  if (per_stage && layers > 0) parts = (layers + first + last + *per_stage - 1) / *per_stage;
   if (layers > 0)
     return set_parts(usual_parts(from, parts, layers, first, last), pipeline, from, to);
   to.set("parallelism.virtual_stages", parts / pipeline);

@@ -1,0 +1,6 @@
+torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py \
+  --num-layers 12 --hidden-size 768 --num-attention-heads 12 \
+  --seq-length 1024 --max-position-embeddings 1024 --vocab-size 50257 \
+  --micro-batch-size 4 \
+  --global-batch-size 0 \
+  --train-samples 1000 --lr-warmup-samples 10 --bf16
