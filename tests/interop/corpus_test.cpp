@@ -63,6 +63,22 @@ TEST_CASE("published settings become the expected jobs", "[interop]") {
   CHECK(cases >= 16);
 }
 
+// tests/interop/minimal: settings that leave out all that they can, and what their framework does
+// then.
+TEST_CASE("settings that say next to nothing are the framework's defaults", "[interop]") {
+  int cases = 0;
+  for (const std::string& name : framework_names())
+    for (const SettingsCase& each :
+         settings_cases(MESHWRIGHT_SOURCE_DIR "/tests/interop/minimal/" + name, ".expected.json")) {
+      INFO(each.beside(""));
+      ++cases;
+      const Imported imported = import_case(each, framework_of(name), false);
+      CHECK(differences_of_jobs(json::parse(content_of(each.beside(".expected.json"))),
+                                imported.job) == "");
+    }
+  CHECK(cases >= 20);
+}
+
 TEST_CASE("published settings are recognized by themselves", "[interop]") {
   for (const std::string& name : framework_names()) {
     const std::string folder = corpus + "/" + name;

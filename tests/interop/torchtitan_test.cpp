@@ -272,3 +272,37 @@ TEST_CASE("an export says what torchtitan 0.3 does another way", "[interop]") {
         std::vector<std::string>{"meshwright_recipe.py: torchtitan 0.3 recomputes all blocks; the "
                                  "plan a part of them"});
 }
+
+TEST_CASE("each thing that torchtitan 0.3 does another way has its words", "[interop]") {
+  const auto said = [](const auto& change) {
+    Plan plan;
+    plan.parallelism.zero_stage = 3;
+    change(plan);
+    std::string text;
+    for (const std::string& each : torchtitan_recipe_differences(plan)) text += each + "\n";
+    return text;
+  };
+  CHECK(said([](Plan&) {}) == "");
+  CHECK(said([](Plan& plan) {
+          plan.parallelism.zero_stage = 0;
+          plan.parallelism.data = 2;
+        }) == "torchtitan 0.3 reduces gradients block by block; the plan has buckets\n");
+  CHECK(said([](Plan& plan) {
+          plan.parallelism.context = 2;
+          plan.parallelism.context_exchange = ContextExchange::p2p;
+        }) == "torchtitan 0.3 gathers keys and values; the plan sends them around a ring\n");
+  CHECK(said([](Plan& plan) {
+          plan.parallelism.context = 2;
+          plan.parallelism.context_exchange = ContextExchange::all_gather;
+        }) == "");
+  CHECK(said([](Plan& plan) { plan.training.recompute_fraction = 0.5; }) ==
+        "torchtitan 0.3 recomputes all blocks; the plan a part of them\n");
+  CHECK(said([](Plan& plan) { plan.training.precision = Precision::fp8; }) ==
+        "torchtitan 0.3 scales 8 bits row by row; the plan has one scale for a tensor\n");
+  CHECK(said([](Plan& plan) {
+          plan.training.precision = Precision::fp8;
+          plan.training.fp8_recipe = Fp8Recipe::mxfp8;
+        }) == "");
+  CHECK(said([](Plan& plan) { plan.training.fp8_gathers = true; }) ==
+        "torchtitan 0.3 gathers weights in 16 bits then; the plan in 8\n");
+}
