@@ -1,0 +1,128 @@
+// The pictures and tables of a page, from numbers that are known: where each lies in the frame of
+// 70 to 790 across and 10 to 270 down.
+#include "tests/catch.h"
+#include "tools/report/html.h"
+
+using namespace meshwright;
+
+namespace {
+
+std::string part_of(const HtmlPage& page, const std::string& begin, const std::string& end) {
+  const std::string text = page.text();
+  const std::size_t from = text.find(begin);
+  REQUIRE(from != std::string::npos);
+  return text.substr(from, text.find(end, from) + end.size() - from);
+}
+
+}  // namespace
+
+TEST_CASE("text of a page is escaped", "[tools][report]") {
+  HtmlPage page("a<b");
+  page.heading("c>d");
+  page.paragraph("\"e\" & f");
+  page.facts({{"g&", "h<"}});
+  CHECK(part_of(page, "<title>", "</title>") == "<title>a&lt;b</title>");
+  CHECK(part_of(page, "<h1>", "</h1>") == "<h1>a&lt;b</h1>");
+  CHECK(part_of(page, "<h2>", "</dl>") ==
+        "<h2>c&gt;d</h2>\n<p>&quot;e&quot; &amp; f</p>\n<dl class=\"facts\">\n"
+        "<dt>g&amp;</dt><dd>h&lt;</dd>\n</dl>");
+}
+
+TEST_CASE("a heading begins a card, except the first of a page", "[tools][report]") {
+  HtmlPage page("t");
+  page.heading("one");
+  page.heading("two");
+  CHECK(part_of(page, "<h2>", "two</h2>") ==
+        "<h2>one</h2>\n</section>\n<section class=\"card\">\n<h2>two</h2>");
+}
+
+TEST_CASE("a table's first row is its head, and columns of words are marked", "[tools][report]") {
+  HtmlPage page("t");
+  Table table({"plan", "step"});
+  table.add({"p1", "2 ms"});
+  page.table(table);
+  CHECK(part_of(page, "<table>", "</table>") ==
+        "<table>\n<thead><tr><th class=\"text\">plan</th><th>step</th></tr></thead>\n<tbody>\n"
+        "<tr><td class=\"text\">p1</td><td>2 ms</td></tr>\n</tbody></table>");
+}
+
+TEST_CASE("a curve fills its frame, and what is not finite has no point", "[tools][report]") {
+  HtmlPage page("t");
+  StepValues values;
+  values.add(11, 4);
+  values.add(12, 8);
+  values.add(13, std::numeric_limits<double>::infinity());
+  values.add(14, 5);
+  values.add(15, 6);
+  page.curve("loss", values);
+  // Five points over 720, from 4 (at 270) to 8 (at 10): 65 for each 1.
+  CHECK(part_of(page, "points=\"", "\"/>") ==
+        "points=\"70.0,270.0 250.0,10.0 610.0,205.0 790.0,140.0 \"/>");
+  const std::string text = page.text();
+  for (const char* label :
+       {"y=\"274.0\" font-size=\"12\" text-anchor=\"end\">4</text>",
+        "y=\"209.0\" font-size=\"12\" text-anchor=\"end\">5</text>",
+        "y=\"14.0\" font-size=\"12\" text-anchor=\"end\">8</text>",
+        "<text x=\"70.0\" y=\"288\" font-size=\"12\" text-anchor=\"start\">11</text>",
+        "<text x=\"790.0\" y=\"288\" font-size=\"12\" text-anchor=\"end\">15</text>"}) {
+    CAPTURE(label);
+    CHECK(text.find(label) != std::string::npos);
+  }
+  HtmlPage flat("t");
+  StepValues one;
+  one.add(3, 7);
+  flat.curve("loss", one);  // from 7 to 8
+  CHECK(part_of(flat, "points=\"", "\"/>") == "points=\"70.0,270.0 \"/>");
+  HtmlPage empty("t");
+  empty.curve("no picture", StepValues());
+  CHECK(empty.text().find("no picture") == std::string::npos);
+}
+
+TEST_CASE("bars are in proportion to the longest, part beside part", "[tools][report]") {
+  HtmlPage page("t");
+  page.bars("caption", {"a", "b"}, {{"first", {1, 3}}, {"second", {2, 0}}});
+  // The longest, of 4, has 720: 180 for each 1.
+  CHECK(
+      part_of(page, "<svg", "</svg>") ==
+      "<svg viewBox=\"0 0 800 48\" role=\"img\" aria-label=\"caption\">\n"
+      "<text x=\"0\" y=\"16\" font-size=\"12\">first</text>\n"
+      "<rect x=\"70.00\" y=\"2\" width=\"180.00\" height=\"20\" fill=\"#4c78a8\"><title>a</title>"
+      "</rect>\n"
+      "<rect x=\"250.00\" y=\"2\" width=\"540.00\" height=\"20\" fill=\"#f58518\"><title>b</title>"
+      "</rect>\n"
+      "<text x=\"0\" y=\"40\" font-size=\"12\">second</text>\n"
+      "<rect x=\"70.00\" y=\"26\" width=\"360.00\" height=\"20\" fill=\"#4c78a8\"><title>a</title>"
+      "</rect>\n"
+      "<rect x=\"430.00\" y=\"26\" width=\"0.00\" height=\"20\" fill=\"#f58518\"><title>b</title>"
+      "</rect>\n</svg>");
+  HtmlPage empty("t");
+  empty.bars("no picture", {"a"}, {{"first", {0}}});
+  CHECK(empty.text().find("no picture") == std::string::npos);
+}
+
+TEST_CASE("areas lie on top of each other, and a pixel shows the highest of its points",
+          "[tools][report]") {
+  HtmlPage page("t");
+  // 720 columns for 10: the two points at the beginning are one column's, and the second is higher.
+  page.areas("caption", {"a", "b"}, {{0, {1, 1}}, {0.001, {2, 2}}, {5, {1, 0}}}, 10);
+  const std::string text = page.text();
+  // 4 is the highest, 65 for each 1. Below lies a: 2, and from the middle on 1; on it b: 2, then 0.
+  const std::string a = part_of(page, "<polygon", "<title>a");
+  CHECK(a.starts_with("<polygon points=\"70,140.0 71,140.0 "));
+  CHECK(a.find(" 428,140.0 429,205.0 ") != std::string::npos);
+  CHECK(a.find(" 789,205.0 789,270.0 788,270.0 ") != std::string::npos);
+  CHECK(a.find(" 71,270.0 70,270.0 \" fill=\"#4c78a8\">") != std::string::npos);
+  const std::string rest = text.substr(text.find("<title>a"));
+  CHECK(rest.find("<polygon points=\"70,10.0 71,10.0 ") != std::string::npos);
+  CHECK(rest.find(" 428,10.0 429,205.0 ") != std::string::npos);
+  CHECK(rest.find(" 71,140.0 70,140.0 \" fill=\"#f58518\"><title>b") != std::string::npos);
+  CHECK(text.find("<text x=\"70\" y=\"288\" font-size=\"12\" text-anchor=\"start\">0</text>") !=
+        std::string::npos);
+  CHECK(text.find("<text x=\"790\" y=\"288\" font-size=\"12\" text-anchor=\"end\">10</text>") !=
+        std::string::npos);
+  HtmlPage empty("t");
+  empty.areas("no picture", {"a"}, {{0, {1}}}, 0);
+  empty.areas("no picture", {"a"}, {{0, {0}}}, 1);
+  empty.areas("no picture", {"a"}, {}, 1);
+  CHECK(empty.text().find("no picture") == std::string::npos);
+}
