@@ -15,7 +15,7 @@ namespace meshwright {
 namespace {
 
 using nlohmann::json;
-using enum Change;
+using enum ChangeRule;
 
 // Of the model, what may change by word is what people do change between two phases of a training:
 // positions and windows for longer texts, how experts are chosen and balanced, and constants that
@@ -230,7 +230,7 @@ bool names(const std::vector<std::string>& words, std::string_view key) {
       words, [&](const std::string& word) { return key == word || key.starts_with(word + "."); });
 }
 
-Change change_of(std::string_view key) {
+ChangeRule change_of(std::string_view key) {
   const auto row = std::ranges::find(rows, key, &KeyChange::key);
   return row == std::end(rows) ? by_word : row->change;
 }
@@ -343,7 +343,7 @@ void check_allowed_changes(const std::vector<std::string>& allowed) {
 }
 
 std::string change_table() {
-  constexpr std::pair<Change, const char*> classes[] = {
+  constexpr std::pair<ChangeRule, const char*> classes[] = {
       {never, "never"}, {by_word, "with `--allow-changed KEY`"}, {freely, "freely"}};
   std::string table = "| changes | keys |\n|---|---|\n";
   for (const auto& [change, words] : classes) {

@@ -16,14 +16,14 @@
 namespace meshwright {
 
 // Whether a run may go on from a checkpoint that has another value of a key.
-enum class Change : std::uint8_t {
+enum class ChangeRule : std::uint8_t {
   never,    // what was trained would mean something else
   by_word,  // it is another training, which whoever starts it has to ask for (--allow-changed)
   freely    // the training is the same, or the same up to the order of sums
 };
 struct KeyChange {
   std::string_view key;  // "log.*": all keys of a section
-  Change change = Change::freely;
+  ChangeRule change = ChangeRule::freely;
 };
 // Returns a row for every key of the job file and every value that describes a model.
 std::span<const KeyChange> key_changes();

@@ -69,7 +69,7 @@ TEST_CASE("a checkpoint is compared by every key that does not change freely", "
   const Identity now = identity(base_job());
   for (const KeyChange& row : key_changes()) {
     INFO(row.key);
-    CHECK(now.contains(std::string(row.key)) == (row.change != Change::freely));
+    CHECK(now.contains(std::string(row.key)) == (row.change != ChangeRule::freely));
   }
   CHECK(now.at("model.heads") == "4");
   CHECK(now.at("training.global_batch") == "8");
