@@ -279,6 +279,27 @@ MadeParameters made_adapters(const Job& job, const JobParameters& parameters,
   return made;
 }
 
+// Weights have the names and shapes of the job's model, and may yet be those of one that computes
+// something else with them: a config.json beside them says so.
+void warn_of_other_model(const std::string& source, const Job& job) {
+  const std::string file = source + "/config.json";
+  if (!fs::is_regular_file(file)) return;
+  Job published = job;
+  try {
+    published.model = read_huggingface(read_json_file(file));
+  } catch (const InputError&) {
+    return;  // no model that a job could have
+  }
+  const Identity wanted = identity_of_weights(job);
+  std::vector<std::string> differences;
+  for (const auto& [key, value] : identity_of_weights(published))
+    if (wanted.at(key) != value)
+      differences.push_back(key + " " + value + " (the job's is " + wanted.at(key) + ")");
+  if (!differences.empty())
+    print_to(stderr, "warning: {}: has {}; the weights are used as the job's model says\n", file,
+             list_of(differences, "and"));
+}
+
 }  // namespace
 
 int run_import_weights(const Options& options) {
@@ -314,6 +335,7 @@ int run_import_weights(const Options& options) {
     const std::string what = error.what();
     throw InputError(what.starts_with("has no ") ? source + ": " + what : what);
   }
+  warn_of_other_model(source, job);
   for (const auto& [name, values] : head)
     print_to(stderr, "{} has no {}; it begins with random values\n", source, name);
   print(options,
