@@ -22,7 +22,7 @@ bool takes(const Command& command, const std::string& name) {
 // A whole number from 1 to `most`.
 CLI::Validator count_up_to(int most) {
   return {[most](std::string& text) -> std::string {
-            const bool digits = !text.empty() && text.size() < 10 &&
+            const bool digits = !text.empty() && text.size() <= 10 &&
                                 text.find_first_not_of("0123456789") == std::string::npos;
             if (digits && std::stol(text) >= 1 && std::stol(text) <= most) return "";
             return "expected a whole number from 1 to " + std::to_string(most) + ", found '" +
