@@ -1,0 +1,27 @@
+// The order in which a mixture takes its files, by a reference that looks for the furthest behind
+// in fractions.
+#include <numeric>
+#include <vector>
+
+#include "exec/data/mixture.h"
+#include "tests/catch.h"
+
+using namespace meshwright;
+
+namespace {
+
+std::vector<std::size_t> first_files(const std::vector<double>& weights, int count) {
+  const Mixture mixture(weights);
+  std::vector<std::size_t> files;
+  for (int position = 0; position < count; ++position) files.push_back(mixture.at(position).first);
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("of files that are equally far behind the first one is taken", "[exec][data]") {
+  using Files = std::vector<std::size_t>;
+  CHECK(first_files({1, 1}, 6) == Files{0, 1, 0, 1, 0, 1});
+  CHECK(first_files({1, 2, 1}, 8) == Files{1, 0, 2, 1, 1, 0, 2, 1});
+  CHECK(first_files({2, 1, 1}, 8) == Files{0, 1, 2, 0, 0, 1, 2, 0});
+}
