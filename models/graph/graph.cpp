@@ -16,10 +16,15 @@ const T& at(const std::vector<T>& items, int index) {
   return items[static_cast<std::size_t>(index)];
 }
 
-std::vector<TensorType> types_of(const Graph& graph, const TensorIds& ids) {
-  std::vector<TensorType> types;
+void list_types(const Graph& graph, const TensorIds& ids, std::vector<TensorType>& types) {
+  types.clear();
   types.reserve(static_cast<std::size_t>(ids.size()));
   for (int id : ids) types.push_back(graph.tensor(id).type);
+}
+
+std::vector<TensorType> types_of(const Graph& graph, const TensorIds& ids) {
+  std::vector<TensorType> types;
+  list_types(graph, ids, types);
   return types;
 }
 
@@ -39,7 +44,7 @@ int Graph::add(Op op, int module, TensorIds inputs, const Attributes& attributes
   const int index = static_cast<int>(nodes.size());
   for (const TensorType& type : outputs)
     node.outputs.push_back(add_tensor(type, Role::activation, index));
-  nodes.push_back(node);
+  nodes.push_back(std::move(node));
   return index;
 }
 
@@ -70,6 +75,7 @@ int Graph::add_unit(std::string path, bool is_block) {
 
 void verify(const Graph& graph, std::string_view after) {
   std::vector<char> ready(graph.tensors.size(), 0);
+  std::vector<TensorType> inputs, expected;  // of a node; here, so that their memory is reused
   for (std::size_t id = 0; id < graph.tensors.size(); ++id)
     ready[id] = graph.tensors[id].producer < 0;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -81,8 +87,9 @@ void verify(const Graph& graph, std::string_view after) {
                          info(node.op).makes.has(static_cast<std::size_t>(node.outputs.size())),
                      std::string(info(node.op).name) + " has as many operands as its row says, " +
                          "after " + std::string(after));
-    std::vector<TensorType> expected;
-    info(node.op).infer(node.attributes, types_of(graph, node.inputs), expected);
+    list_types(graph, node.inputs, inputs);
+    expected.clear();
+    info(node.op).infer(node.attributes, inputs, expected);
     MESHWRIGHT_CHECK(node.outputs.size() >= static_cast<int>(expected.size()),
                      "every inferred output exists, after " + std::string(after));
     for (int k = 0; k < node.outputs.size(); ++k) {

@@ -73,11 +73,12 @@ std::optional<Fused> fuse(const Graph& graph, std::span<const Node* const> membe
   place(roles.internal);
   for (std::size_t id = 0; id < made.fusion.operands.size(); ++id)
     if (made.fusion.cut[id]) made.fusion.rows = made.fusion.operands[id].shape[0];
+  made.fusion.steps.reserve(members.size());
   for (const Node* node : members) {
     FusedStep step{node->op, node->attributes, {}, {}};
     for (int id : node->inputs) step.inputs.push_back(number.at(id));
     for (int id : node->outputs) step.outputs.push_back(number.at(id));
-    made.fusion.steps.push_back(step);
+    made.fusion.steps.push_back(std::move(step));
   }
   made.node.op = Op::fused;
   made.node.phase = members.front()->phase;

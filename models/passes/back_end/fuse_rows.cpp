@@ -39,8 +39,10 @@ class Clusters {
     for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) add(i);
   }
 
-  Graph fused() && {
+  // The nodes of the fused graph, whose tensors are still those of the graph.
+  std::vector<Node> fused() const {
     std::vector<Node> nodes;
+    nodes.reserve(graph_.nodes.size());
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const int cluster = of_node_[i];
       if (cluster < 0) {
@@ -49,9 +51,7 @@ class Clusters {
         nodes.push_back(node_of(clusters_[at(cluster)]));
       }
     }
-    Graph fused = graph_;
-    fused.nodes = std::move(nodes);
-    return cleaned(std::move(fused));
+    return nodes;
   }
 
  private:
@@ -104,7 +104,7 @@ class Clusters {
     if (!made_before) return false;
     std::vector<int> larger = cluster;
     larger.push_back(static_cast<int>(&node - graph_.nodes.data()));
-    return fusion_of(larger).has_value();
+    return fuse_members(larger).has_value();
   }
 
   // The clusters of what makes the node's operands, and of what reads them too.
@@ -139,21 +139,24 @@ class Clusters {
     for (int id : node.inputs) readers_[at(id)].push_back(index);
   }
 
-  // One fused node; nothing where its blocks would be too large or its operands too many.
-  std::optional<Node> fusion_of(const std::vector<int>& cluster) const {
+  // Nothing where its blocks would be too large or its operands too many.
+  std::optional<Fused> fuse_members(const std::vector<int>& cluster) const {
     std::vector<const Node*> members;
+    members.reserve(cluster.size());
     for (int index : cluster) members.push_back(&graph_.nodes[at(index)]);
     std::optional<Fused> made = fuse(graph_, members, uses_);
     if (!made || (leads(*members.front()) && !lead_with_product(made->fusion))) return std::nullopt;
     made->fusion.block_rows = rows_per_block(made->fusion);
     if (made->fusion.block_rows == 0) return std::nullopt;
-    made->node.attributes.fusion = std::make_shared<const Fusion>(std::move(made->fusion));
-    return made->node;
+    return made;
   }
 
   // A cluster has grown only while it could be fused.
   Node node_of(const std::vector<int>& cluster) const {
-    return cluster.size() > 1 ? fusion_of(cluster).value() : graph_.nodes[at(cluster.front())];
+    if (cluster.size() == 1) return graph_.nodes[at(cluster.front())];
+    Fused made = fuse_members(cluster).value();
+    made.node.attributes.fusion = std::make_shared<const Fusion>(std::move(made.fusion));
+    return std::move(made.node);
   }
 
   const Graph& graph_;
@@ -166,6 +169,9 @@ class Clusters {
 
 }  // namespace
 
-Graph fuse_rows(Graph graph, const Plan&) { return Clusters(graph).fused(); }
+Graph fuse_rows(Graph graph, const Plan&) {
+  graph.nodes = Clusters(graph).fused();
+  return cleaned(std::move(graph));
+}
 
 }  // namespace meshwright

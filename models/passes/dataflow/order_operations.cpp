@@ -177,7 +177,7 @@ std::int64_t peak_of_order(const Graph& graph, int begin, int end) {
 
 Graph order_operations(Graph graph, const Plan&) {
   const std::vector<int> uses = count_uses(graph);
-  std::vector<Node> nodes;
+  std::vector<int> places;  // of the nodes, in the order found
   bool any = false;
   for (const Segment& segment : segments_of(graph)) {
     Order of_segment(graph, segment, uses);
@@ -187,9 +187,12 @@ Graph order_operations(Graph graph, const Plan&) {
       order = found;
       any = true;
     }
-    for (int i : order) nodes.push_back(graph.nodes[at(segment.begin + i)]);
+    for (int i : order) places.push_back(segment.begin + i);
   }
   if (!any) return graph;
+  std::vector<Node> nodes;
+  nodes.reserve(places.size());
+  for (int place : places) nodes.push_back(std::move(graph.nodes[at(place)]));
   graph.nodes = std::move(nodes);
   return cleaned(std::move(graph));
 }

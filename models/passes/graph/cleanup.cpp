@@ -54,6 +54,18 @@ Graph cleaned(Graph graph) {
   return graph;
 }
 
+Graph without(const std::vector<char>& dropped, Graph graph) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (dropped[i] != 0) continue;
+    if (kept != i) graph.nodes[kept] = std::move(graph.nodes[i]);
+    ++kept;
+  }
+  if (kept == graph.nodes.size()) return graph;
+  graph.nodes.erase(graph.nodes.begin() + static_cast<std::ptrdiff_t>(kept), graph.nodes.end());
+  return cleaned(std::move(graph));
+}
+
 bool is_loss(const Graph& graph, int tensor) {
   const auto is_ahead = [&](const TokenAhead& each) { return each.loss == tensor; };
   if (tensor == graph.loss || std::ranges::any_of(graph.ahead, is_ahead)) return true;
@@ -85,24 +97,21 @@ Graph without_reuse(Graph graph) {
 
 Graph remove_dead_code(Graph graph, const Plan&) {
   std::vector<int> uses = count_uses(graph);
-  std::vector<Node> kept;
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+  std::vector<char> is_dead(graph.nodes.size(), 0);
+  for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node* node = &graph.nodes[i];
     const bool needed = std::any_of(node->outputs.begin(), node->outputs.end(), [&](int id) {
       return uses[at(id)] > 0 || graph.tensor(id).role == Role::parameter_gradient;
     });
-    if (needed) {
-      kept.push_back(*node);
-      continue;
-    }
+    if (needed) continue;
+    is_dead[i] = 1;
     for (int id : node->inputs) --uses[at(id)];
     for (int id : node->outputs) {
       const int alias = graph.tensor(id).alias_of;
       if (alias >= 0) --uses[at(alias)];
     }
   }
-  if (kept.size() == graph.nodes.size()) return graph;
-  graph.nodes.assign(kept.rbegin(), kept.rend());
-  return cleaned(std::move(graph));
+  return without(is_dead, std::move(graph));
 }
 
 }  // namespace meshwright

@@ -11,6 +11,9 @@ namespace meshwright {
 // Numbers the producers again after nodes have moved, and drops activations that no node mentions.
 Graph cleaned(Graph graph);
 
+// Leaves out the nodes whose places are marked in `dropped`. Nobody may read what they make.
+Graph without(const std::vector<char>& dropped, Graph graph);
+
 // How often nodes read each tensor; the step reads the losses.
 std::vector<int> count_uses(const Graph& graph);
 

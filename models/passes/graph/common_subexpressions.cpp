@@ -36,9 +36,10 @@ Graph share_common_subexpressions(Graph graph, const Plan&) {
   std::vector<int> same_as(graph.tensors.size());
   for (std::size_t id = 0; id < same_as.size(); ++id) same_as[id] = static_cast<int>(id);
   using Key = std::tuple<Op, Phase, int, int>;   // operation, phase, unit, first input
-  std::map<Key, std::vector<std::size_t>> made;  // places in `kept`
-  std::vector<Node> kept;
-  for (Node node : graph.nodes) {
+  std::map<Key, std::vector<std::size_t>> made;  // nodes that stay
+  std::vector<char> is_shared(graph.nodes.size(), 0);
+  for (std::size_t place = 0; place < graph.nodes.size(); ++place) {
+    Node& node = graph.nodes[place];
     for (int& id : node.inputs) id = same_as[at(id)];
     const bool shares = is_pure(graph, node) && !node.inputs.empty() &&
                         std::none_of(node.outputs.begin(), node.outputs.end(),
@@ -46,20 +47,19 @@ Graph share_common_subexpressions(Graph graph, const Plan&) {
     if (shares) {
       auto& alike = made[{node.op, node.phase, graph.unit_of(node), node.inputs[0]}];
       const auto earlier = std::find_if(alike.begin(), alike.end(), [&](std::size_t i) {
-        return same_tensors(kept[i].inputs, node.inputs) && kept[i].attributes == node.attributes;
+        const Node& other = graph.nodes[i];
+        return same_tensors(other.inputs, node.inputs) && other.attributes == node.attributes;
       });
       if (earlier != alike.end()) {
         for (int i = 0; i < node.outputs.size(); ++i)
-          same_as[at(node.outputs[i])] = kept[*earlier].outputs[i];
+          same_as[at(node.outputs[i])] = graph.nodes[*earlier].outputs[i];
+        is_shared[place] = 1;
         continue;
       }
-      alike.push_back(kept.size());
+      alike.push_back(place);
     }
-    kept.push_back(node);
   }
-  if (kept.size() == graph.nodes.size()) return graph;
-  graph.nodes = std::move(kept);
-  return cleaned(std::move(graph));
+  return without(is_shared, std::move(graph));
 }
 
 }  // namespace meshwright

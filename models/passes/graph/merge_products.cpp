@@ -116,12 +116,14 @@ Graph merged(Graph graph, const std::vector<Group>& groups) {
     fusion.block_rows = fusion.rows;
     fused->node.attributes.fusion = std::make_shared<const Fusion>(std::move(fusion));
     for (int index : group.members) gone[at(index)] = 1;
-    made[group.place] = fused->node;
+    made[group.place] = std::move(fused->node);
   }
   std::vector<Node> nodes;
+  nodes.reserve(graph.nodes.size());
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
-    if (const auto node = made.find(i); node != made.end()) nodes.push_back(node->second);
-    if (!gone[at(i)]) nodes.push_back(graph.nodes[at(i)]);
+    if (const auto node = made.find(i); node != made.end())
+      nodes.push_back(std::move(node->second));
+    if (!gone[at(i)]) nodes.push_back(std::move(graph.nodes[at(i)]));
   }
   graph.nodes = std::move(nodes);
   return cleaned(std::move(graph));
@@ -131,9 +133,13 @@ Graph merged(Graph graph, const std::vector<Group>& groups) {
 
 Graph merge_products(Graph graph, const Plan&) {
   graph = without_reuse(std::move(graph));
-  graph = merged(graph, groups_of_one_input(graph, Op::linear, true));
-  graph = merged(graph, groups_of_one_sum(graph));
-  return merged(graph, groups_of_one_input(graph, Op::linear_grad_weight, false));
+  const auto merge = [&](const std::vector<Group>& groups) {
+    graph = merged(std::move(graph), groups);
+  };
+  merge(groups_of_one_input(graph, Op::linear, true));
+  merge(groups_of_one_sum(graph));
+  merge(groups_of_one_input(graph, Op::linear_grad_weight, false));
+  return graph;
 }
 
 }  // namespace meshwright
