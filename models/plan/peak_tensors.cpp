@@ -51,16 +51,20 @@ std::vector<int> slots_when_fullest(const Program& program, const std::vector<Bu
   const std::vector<std::vector<int>> times = slots_in_use(program);
   std::vector<int> slots(of_slot.size(), 0);
   if (times.empty()) return slots;
+  std::vector<std::int64_t> slot_bytes;  // of one micro-batch, by chunk
+  std::map<int, std::vector<int>> pools;
   for (int chunk = 0; chunk < static_cast<int>(slots.size()); ++chunk) {
-    const int pool = program.memory.pool_of(chunk);
+    slot_bytes.push_back(bytes_of(of_slot[at(chunk)]));
+    pools[program.memory.pool_of(chunk)].push_back(chunk);
+  }
+  for (const auto& [pool, chunks] : pools) {
     const auto held = [&](const std::vector<int>& time) {
       std::int64_t bytes = 0;
-      for (int each = pool; each < static_cast<int>(slots.size()); ++each)
-        if (program.memory.pool_of(each) == pool)
-          bytes += time[at(each)] * bytes_of(of_slot[at(each)]);
+      for (const int chunk : chunks) bytes += time[at(chunk)] * slot_bytes[at(chunk)];
       return bytes;
     };
-    slots[at(chunk)] = std::ranges::max(times, {}, held)[at(chunk)];
+    const std::vector<int>& fullest = *std::ranges::max_element(times, {}, held);
+    for (const int chunk : chunks) slots[at(chunk)] = fullest[at(chunk)];
   }
   return slots;
 }
