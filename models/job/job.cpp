@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <array>
 #include <cmath>
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "models/core/divisors.h"
 #include "models/core/error.h"
 #include "models/core/quote.h"
 #include "models/core/utf8.h"
@@ -183,6 +185,22 @@ void check_partition(const Plan& plan, const Model& model) {
   partition(graph, plan, alike, alike);
 }
 
+// Where the job leaves the micro-batch open, takes the smallest one that every rule allows. If
+// there is none, throws what a rule says about one sequence.
+void verify_micro_batch(Plan& plan, const Job& job) {
+  if (!job.is_auto("training.micro_batch")) return verify(plan, job.model.sizes());
+  std::exception_ptr about_one;
+  for (const int micro_batch : divisors(plan.training.global_batch)) {
+    plan.training.micro_batch = micro_batch;
+    try {
+      return verify(plan, job.model.sizes());
+    } catch (const InputError&) {
+      if (!about_one) about_one = std::current_exception();
+    }
+  }
+  std::rethrow_exception(about_one);
+}
+
 Plan settle_plan(const Job& job, int ranks, const MachineFacts& machine) {
   Plan plan = job.plan;
   Training& training = plan.training;
@@ -193,7 +211,7 @@ Plan settle_plan(const Job& job, int ranks, const MachineFacts& machine) {
   check_attention(training.attention, machine);
   settle_degrees(plan, ranks, job.is_auto("parallelism.data"));
   settle_context_heads(plan, job.model, ranks_per_host(job, machine));
-  verify(plan, job.model.sizes());
+  verify_micro_batch(plan, job);
   check_passes_off(plan.training);
   check_partition(plan, job.model);
   return plan;
@@ -217,6 +235,19 @@ void check_open_job(const Job& job) {
   const bool needs_16_bits =
       plan.training.loss_scale || plan.training.memory_of != MemoryOf::engine;
   if (job.is_auto("training.precision") && needs_16_bits) plan.training.precision = Precision::fp16;
+  // What is open takes the value that breaks the fewest rules. The open degrees decide how many
+  // micro-batches a step has: one is always few enough. If any micro-batch can be shared out among
+  // a tensor group, the largest can.
+  Training& training = plan.training;
+  if (job.is_auto("training.micro_batch"))
+    training.micro_batch = static_cast<int>(training.global_batch);
+  if (training.global_batch % training.micro_batch == 0)
+    training.global_batch = training.micro_batch;
+  if (p.shard_whole && job.is_auto("parallelism.zero_stage")) p.zero_stage = 1;
+  if (p.context > 1 && job.is_auto("parallelism.context_exchange"))
+    p.context_exchange = job.model.sizes().latent || training.attention == AttentionKernel::unfused
+                             ? ContextExchange::all_to_all
+                             : ContextExchange::p2p;
   settle_context_heads(plan, job.model, 1);
   verify(plan, job.model.sizes());
   check_passes_off(plan.training);

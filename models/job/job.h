@@ -124,8 +124,8 @@ Job read_job(const nlohmann::json& value, const std::string& file, const std::st
              const MachineLookup& lookup);
 
 // Fills in what follows once a cluster and its rank count are chosen: `data` from the rest when it
-// was not given, the default precision; then checks degrees against ranks and runs verify(plan,
-// model).
+// was not given, the default precision, and the smallest legal micro-batch where it is open; then
+// checks degrees against ranks and runs verify(plan, model).
 Plan settle(const Job& job, int ranks, const MachineFacts& machine);
 
 // Of a job that names no attention kernel, by the plan's precision and compiler level.

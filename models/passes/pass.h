@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "models/core/error.h"
 #include "models/graph/graph.h"
 #include "models/plan/device_facts.h"
 #include "models/plan/plan.h"
@@ -45,6 +46,14 @@ std::vector<Pass> passes_of(const Training& training);
 // Refuses names in training.passes_off that are no optional pass: InputError with the JSON pointer.
 void check_passes_off(const Training& training);
 
+// A tensor of a step is so large that its bytes could not be counted. No device could hold it, so
+// the planner takes it for a plan that does not fit.
+class ImmenseTensor : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+// Throws ImmenseTensor where a graph has a tensor of more than 1e15 bytes.
 Graph run_passes(Graph graph, const Plan& plan, const DeviceFacts& device = {},
                  const PassObserver& observe = {});
 

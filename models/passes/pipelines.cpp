@@ -122,7 +122,7 @@ void refuse_immense_tensors(const Graph& graph) {
     for (int i = 0; i < tensor.type.shape.rank; ++i)
       bytes *= static_cast<double>(tensor.type.shape[i]);
     if (bytes > most_bytes)
-      throw InputError(
+      throw ImmenseTensor(
           "/training: a tensor of the step would take more than 1e15 bytes; look at "
           "sequence_length, micro_batch and the sizes of the model");
   }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "models/plan/context_rules.h"
+#include "models/plan/micro_batch_limit.h"
 #include "models/plan/plan.h"
 #include "models/plan/refuse.h"
 #include "models/plan/units_to_cut.h"
@@ -99,15 +100,14 @@ void check_batch(const Plan& plan) {
   at_least("training/global_batch", t.global_batch, 1);
   at_least("training/micro_batch", t.micro_batch, 1);
   const std::int64_t once = static_cast<std::int64_t>(plan.parallelism.data) * t.micro_batch;
-  // Every micro-batch is a task of every stage, in the Program and in the simulation.
-  constexpr std::int64_t most = 16384;
-  if (t.global_batch % once == 0 && t.global_batch / once <= most) return;
+  if (t.global_batch % once == 0 && t.global_batch / once <= most_micro_batches) return;
   if (t.global_batch % once == 0)
     refuse("training/global_batch",
            fmt::format(
                "{} in micro-batches of {} on data {} are {} per step; at most {}: use a larger "
                "micro_batch or data",
-               t.global_batch, t.micro_batch, plan.parallelism.data, t.global_batch / once, most));
+               t.global_batch, t.micro_batch, plan.parallelism.data, t.global_batch / once,
+               most_micro_batches));
   // Such that it satisfies the schedule's rule too.
   const bool in_groups = schedule_info(plan.parallelism.schedule).in_groups;
   const std::int64_t unit = once * (in_groups ? plan.parallelism.pipeline : 1);

@@ -13,6 +13,7 @@ BoundMaker::BoundMaker(const Model& model, const Plan& base, const Cluster& clus
                        std::shared_ptr<Measured> measured)
     : model_(model),
       base_(base),
+      asked_(base),
       cluster_(cluster),
       cost_(cluster, base.training),
       measured_(std::move(measured)),
@@ -30,11 +31,13 @@ PipelineShape BoundMaker::pipeline_shape(const Candidate& candidate) const {
 }
 
 bool BoundMaker::reduces_each(const Candidate& candidate) const {
-  return to_plan(candidate, base_).reduces_each_micro_batch();
+  choose(candidate, asked_);
+  return asked_.reduces_each_micro_batch();
 }
 
 bool BoundMaker::gathers_once(const Candidate& candidate) const {
-  return to_plan(candidate, base_).gathers_once_a_step();
+  choose(candidate, asked_);
+  return asked_.gathers_once_a_step();
 }
 
 BoundMaker::Sent BoundMaker::sent(const Candidate& candidate) {

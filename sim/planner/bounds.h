@@ -223,6 +223,7 @@ class BoundMaker {
 
   const Model& model_;
   const Plan& base_;
+  mutable Plan asked_;  // the base with what a candidate chooses
   const Cluster& cluster_;
   CostModel cost_;
   std::shared_ptr<Measured> measured_;
@@ -236,6 +237,10 @@ class BoundMaker {
   // micro-batch, and whether parameters are kept gathered, for the step.
   std::map<std::tuple<NetworkTimes::Axis, int, int, CompilerLevel, bool, bool, bool>, PerParameter>
       per_parameter_;
+  // Of the candidate that was asked for last: its bounds ask several times.
+  Candidate last_work_of_, last_cost_of_;
+  const Work* last_work_ = nullptr;
+  const PerParameter* last_cost_ = nullptr;
   std::map<CompilerLevel, double> optimizer_s_;
   std::map<std::pair<const std::vector<InFlight>*, std::vector<double>>, double> slot_bytes_;
   struct PartsKey {

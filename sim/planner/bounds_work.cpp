@@ -112,6 +112,7 @@ ParameterTimes BoundMaker::times_of_each(const Candidate& candidate, const Share
 }
 
 const PerParameter& BoundMaker::per_parameter(const Candidate& candidate) {
+  if (last_cost_ != nullptr && candidate == last_cost_of_) return *last_cost_;
   const std::tuple key{network_.axis(candidate, GroupKind::shard),
                        candidate.expert,
                        candidate.zero_stage,
@@ -125,6 +126,8 @@ const PerParameter& BoundMaker::per_parameter(const Candidate& candidate) {
                 .emplace(key, PerParameter{times_of_each(candidate, sharers(candidate, false)),
                                            times_of_each(candidate, sharers(candidate, true))})
                 .first;
+  last_cost_of_ = candidate;
+  last_cost_ = &known->second;
   return known->second;
 }
 
@@ -279,6 +282,7 @@ Work BoundMaker::make_work(const Candidate& candidate) {
 
 // What is moved away costs no less time, and leaves an unknown part in memory.
 const Work& BoundMaker::work(const Candidate& asked) {
+  if (last_work_ != nullptr && asked == last_work_of_) return *last_work_;
   Candidate candidate = asked;
   candidate.offload = Offload::none;
   const bool mixed = is_mixed(candidate);
@@ -294,6 +298,8 @@ const Work& BoundMaker::work(const Candidate& asked) {
       candidate.expert > 1 ? network_.axis(candidate, GroupKind::expert).stride : 1};
   auto known = works_.find(key);
   if (known == works_.end()) known = works_.emplace(key, make_work(candidate)).first;
+  last_work_of_ = asked;
+  last_work_ = &known->second;
   return known->second;
 }
 

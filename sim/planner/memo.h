@@ -1,7 +1,8 @@
 // Values that are slow to find, each found once, by whichever thread asks first for it; others that
-// ask for it wait.
+// ask for it wait. Where finding one threw, all who ask for it get that exception.
 #pragma once
 
+#include <exception>
 #include <map>
 #include <mutex>
 
@@ -18,7 +19,14 @@ class Memo {
       const std::lock_guard lock(mutex_);
       slot = &slots_[key];
     }
-    std::call_once(slot->found, [&] { slot->value = make(); });
+    std::call_once(slot->found, [&] {
+      try {
+        slot->value = make();
+      } catch (...) {
+        slot->failure = std::current_exception();
+      }
+    });
+    if (slot->failure) std::rethrow_exception(slot->failure);
     return slot->value;
   }
   std::size_t size() const {
@@ -30,6 +38,7 @@ class Memo {
   struct Slot {
     std::once_flag found;
     Value value;
+    std::exception_ptr failure;
   };
   mutable std::mutex mutex_;
   std::map<Key, Slot> slots_;

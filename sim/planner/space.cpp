@@ -4,9 +4,11 @@
 #include <initializer_list>
 #include <numeric>
 
+#include "models/core/divisors.h"
 #include "models/core/error.h"
 #include "models/frameworks/following.h"
 #include "models/plan/context_rules.h"
+#include "models/plan/micro_batch_limit.h"
 #include "models/plan/units_to_cut.h"
 
 namespace meshwright {
@@ -17,17 +19,6 @@ namespace {
 template <class T>
 std::vector<T> choices(const Job& job, std::string_view key, T given, std::vector<T> all) {
   return job.is_auto(key) ? std::move(all) : std::vector<T>{given};
-}
-
-std::vector<int> divisors(std::int64_t number) {
-  std::vector<int> found;
-  for (std::int64_t d = 1; d * d <= number; ++d) {
-    if (number % d != 0) continue;
-    found.push_back(static_cast<int>(d));
-    if (d * d != number) found.push_back(static_cast<int>(number / d));
-  }
-  std::sort(found.begin(), found.end());
-  return found;
 }
 
 // Words that outlive the job.
@@ -58,6 +49,9 @@ Candidate chosen_with(Candidate candidate, const Kernels& kernels) {
   return candidate;
 }
 
+const std::string too_many_micro_batches =
+    "more than " + std::to_string(most_micro_batches) + " micro-batches in a step";
+
 class Enumerator {
  public:
   Enumerator(const Job& job, const Plan& base, int ranks, int ranks_per_host)
@@ -65,7 +59,8 @@ class Enumerator {
         base_(base),
         ranks_(ranks),
         ranks_per_host_(ranks_per_host > 0 ? ranks_per_host : ranks),
-        sizes_(job.model.sizes()) {}
+        sizes_(job.model.sizes()),
+        asked_(base) {}
 
   Space run() {
     const Parallelism& p = base_.parallelism;
@@ -178,6 +173,10 @@ class Enumerator {
         reject("data x micro_batch does not divide the global batch");
         continue;
       }
+      if (per_replica / micro_batch > most_micro_batches) {
+        reject(too_many_micro_batches);
+        continue;
+      }
       shape.micro_batch = micro_batch;
       for (const int expert :
            choices(job_, "parallelism.expert", base_.parallelism.expert,
@@ -198,6 +197,15 @@ class Enumerator {
     });
   }
 
+  // A candidate of the branch with which each list of choices is tried: what is not chosen yet
+  // breaks no rule by itself.
+  Candidate plain_with(const Candidate& shape, const Kernels& kernels) const {
+    Candidate plain = chosen_with(shape, kernels);
+    plain.sequence_parallel = false;
+    if (base_.parallelism.shard_whole) plain.zero_stage = 1;
+    return plain;
+  }
+
   void branch_out(const Candidate& shape, int micro_batches) {
     Branch branch;
     branch.shape = shape;
@@ -213,8 +221,7 @@ class Enumerator {
     const auto without = [&](const auto& list) {
       return list.empty() ? 0 : all() / std::ssize(list);
     };
-    Candidate plain = chosen_with(shape, kernels.front());
-    plain.sequence_parallel = false;
+    const Candidate plain = plain_with(shape, kernels.front());
     for (const std::string& broken : {rule_against(plain), against_shape(plain)})
       if (!broken.empty()) return reject(broken, all());
     keep_legal(kernels, without(kernels), [&](const Kernels& each) -> std::string {
@@ -250,8 +257,7 @@ class Enumerator {
 
   // Finds the pairs that are against a rule.
   void add(Branch branch) {
-    Candidate plain = chosen_with(branch.shape, branch.kernels.front());
-    plain.sequence_parallel = false;
+    const Candidate plain = plain_with(branch.shape, branch.kernels.front());
     const std::int64_t per_pair = std::ssize(branch.kernels) * std::ssize(branch.placements);
     const bool chosen = job_.is_auto("parallelism.schedule") || job_.is_auto("parallelism.offload");
     for (const PipelineCut& cut : branch.cuts) {
@@ -483,9 +489,9 @@ class Enumerator {
   // Empty: it is legal. What is legal but not supported is turned away where the planner chose it,
   // and an error where the job asks for it.
   std::string rule_against(const Candidate& candidate, bool chosen = false) const {
-    const Plan plan = to_plan(candidate, base_);
+    choose(candidate, asked_);
     try {
-      verify(plan, sizes_);
+      verify(asked_, sizes_);
     } catch (const NotSupportedYet& error) {
       if (!chosen) throw NotSupportedYet(job_.file + ": " + error.what());
       return error.what();
@@ -547,6 +553,7 @@ class Enumerator {
   int ranks_, ranks_per_host_;
   ModelSizes sizes_;
   Space space_;
+  mutable Plan asked_;  // the base with what a candidate chooses
 };
 
 }  // namespace
@@ -630,9 +637,9 @@ Dtype narrowest_gradients(const Job& job, const Plan& base) {
 }  // namespace
 
 Plan base_plan(const Job& job, const MachineFacts& machine) {
-  Job alone = job;  // one rank, so that nothing but the machine's defaults is decided
+  Job alone = job;  // one rank and sequence: nothing but the machine's defaults is decided
   alone.plan.parallelism = Parallelism{};
-  alone.plan.training.micro_batch = 1;
+  alone.plan.training.global_batch = alone.plan.training.micro_batch = 1;
   const Plan settled = settle(alone, 1, machine);
   Plan base = job.plan;
   base.training.precision = settled.training.precision;
@@ -648,8 +655,7 @@ Plan base_plan(const Job& job, const MachineFacts& machine) {
   return base;
 }
 
-Plan to_plan(const Candidate& candidate, const Plan& base) {
-  Plan plan = base;
+void choose(const Candidate& candidate, Plan& plan) {
   Parallelism& p = plan.parallelism;
   p.pipeline = candidate.pipeline;
   p.tensor = candidate.tensor;
@@ -674,6 +680,11 @@ Plan to_plan(const Candidate& candidate, const Plan& base) {
   t.recompute_fraction = candidate.recompute_fraction;
   t.compiler = candidate.compiler;
   t.attention = candidate.attention;
+}
+
+Plan to_plan(const Candidate& candidate, const Plan& base) {
+  Plan plan = base;
+  choose(candidate, plan);
   return plan;
 }
 

@@ -108,5 +108,8 @@ Candidate chosen_with(Candidate candidate, const PipelineCut& cut);
 Candidate chosen_with(Candidate candidate, const Sharding& sharding);
 
 Plan to_plan(const Candidate& candidate, const Plan& base);
+// Writes what a candidate chooses into a plan of the job. Callers that ask about many candidates
+// keep one plan, for a copy of a plan takes longer than most of what is asked of it.
+void choose(const Candidate& candidate, Plan& plan);
 
 }  // namespace meshwright

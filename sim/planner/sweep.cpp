@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "models/passes/pass.h"
 #include "models/schedule/schedule.h"
 
 namespace meshwright {
@@ -58,15 +59,35 @@ class Sweep {
         Candidate candidate = branch_.with(kernels, branch_.savings[saving]);
         for (std::size_t place = 0; place < branch_.placements.size(); ++place) {
           candidate.placement = branch_.placements[place];
-          const Work& work = bounds_.work(candidate);
-          const auto& costs = costs_of(candidate, place);
-          for (std::size_t cut = 0; cut < cuts_.size(); ++cut)
-            if (branch_.saves(cut, saving)) shardings(candidate, work, costs, cut);
+          const Work* work = work_of(candidate);
+          for (std::size_t cut = 0; cut < cuts_.size(); ++cut) {
+            if (!branch_.saves(cut, saving)) continue;
+            if (work == nullptr)
+              lose(Loss::memory, cut);
+            else
+              shardings(candidate, *work, costs_of(candidate, place), cut);
+          }
         }
       }
   }
 
  private:
+  // Null where a micro-batch is so large that nothing could hold its tensors.
+  const Work* work_of(const Candidate& candidate) {
+    try {
+      return &bounds_.work(candidate);
+    } catch (const ImmenseTensor&) {
+      return nullptr;
+    }
+  }
+
+  // Turns away a cut with all shardings.
+  void lose(Loss loss, std::size_t cut) {
+    std::int64_t& lost = swept_.lost[static_cast<std::size_t>(loss)];
+    for (std::size_t i = 0; i < branch_.shardings.size(); ++i)
+      lost += branch_.takes(cut, i) ? 1 : 0;
+  }
+
   // Of each sharding.
   const std::vector<PerParameter>& costs_of(Candidate candidate, std::size_t place) {
     const auto level = static_cast<std::size_t>(candidate.compiler);
@@ -110,11 +131,7 @@ class Sweep {
                  std::size_t index) {
     const CutFactors& cut = cuts_[index];
     const double least = least_time(work, cut, true);
-    if (least > limits_.step_time_s) {
-      std::int64_t& lost = swept_.lost[static_cast<std::size_t>(reason(work, cut))];
-      for (std::size_t i = 0; i < costs.size(); ++i) lost += branch_.takes(index, i) ? 1 : 0;
-      return;
-    }
+    if (least > limits_.step_time_s) return lose(reason(work, cut), index);
     const double left = limits_.memory_bytes - bounds_.fixed_bytes();
     const std::vector<ParameterBytes>& per_parameter =
         candidate.offload == Offload::optimizer ? bytes_without_states_ : bytes_per_parameter_;

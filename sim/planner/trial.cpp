@@ -37,6 +37,7 @@ std::optional<TrialMaker::Built> TrialMaker::build(const Candidate& candidate, T
   try {
     Job decided = job_;
     decided.plan = to_plan(candidate, base_);
+    decided.autos.erase("training.micro_batch");
     const Framework framework = job_.objective.framework;
     const Plan plan = with_what_follows(
         framework, as_run_by(framework, settle(decided, cluster_.ranks(), facts_), job_.model),

@@ -224,3 +224,68 @@ TEST_CASE("under any memory limit the search finds the best plan that fits", "[p
     }
   }
 }
+
+TEST_CASE("any global batch is planned; what has too many micro-batches is no candidate",
+          "[planner]") {
+  for (const int batch : {1, 7, 16384, 65536, 99991, 1 << 20, 10'000'000, 2'147'483'647}) {
+    INFO("batch " << batch);
+    json value = job_json(small_model(2, 4), "p4d.24xlarge", 1, batch);
+    const SearchResult result = search(read(value), few);
+    std::int64_t accounted = result.candidates_simulated, of_limit = 0;
+    for (const Rejection& rejection : result.rejected) {
+      accounted += rejection.count;
+      if (rejection.reason == "more than 16384 micro-batches in a step") of_limit = rejection.count;
+      CHECK(rejection.reason.find("global_batch") == std::string::npos);
+    }
+    CHECK(accounted == result.candidates_enumerated);
+    CHECK((of_limit > 0) == (batch > 16384));
+    // All sequences of a large prime would be one micro-batch, which fits nowhere.
+    CHECK(result.plans.empty() == (batch == 99991 || batch == 2'147'483'647));
+    for (const RankedPlan& plan : result.plans) CHECK(plan.plan.micro_batches() <= 16384);
+  }
+}
+
+TEST_CASE("an open micro-batch is one that the rules allow, not always one sequence", "[planner]") {
+  const auto settled = [](int batch, const json& parallelism) {
+    json value = job_json(small_model(2, 4), "p4d.24xlarge", 1, batch);
+    value["parallelism"] = parallelism;
+    const Job job = read(value);
+    return settle(job, 8, machine_facts("p4d.24xlarge")).training.micro_batch;
+  };
+  CHECK(settled(64, {{"data", 8}}) == 1);
+  CHECK(settled(1 << 20, {{"data", 8}}) == 8);  // 131,072 sequences of each in 16,384
+  CHECK(settled(64, {{"tensor", 4}, {"tensor_batch", "own"}}) == 4);
+  const auto open = [](json parallelism, int batch, int sequence) {
+    json value = job_json(small_model(2, 4), "p4d.24xlarge", 1, batch);
+    value["training"]["sequence_length"] = sequence;
+    parallelism["pipeline"] = "auto";
+    value["parallelism"] = std::move(parallelism);
+    return search(read(value), few).plans.size();
+  };
+  CHECK(open({{"tensor", 4}, {"tensor_batch", "own"}}, 64, 128) > 0);
+  CHECK(open({{"tensor", 2}, {"sequence_parallel", true}}, 64, 127) > 0);
+  CHECK(open({{"shard_layout", "whole"}, {"zero_stage", "auto"}}, 64, 128) > 0);
+}
+
+TEST_CASE("plans that are predicted exactly alike stay in the order of the space", "[planner]") {
+  json value = job_json(small_model(4, 4), "p4d.24xlarge", 1, 16);
+  value["training"]["micro_batch"] = 1;
+  value["parallelism"] = {
+      {"pipeline", 2}, {"tensor", 2}, {"data", 2}, {"schedule", "gpipe"}, {"placement", "auto"}};
+  const Planned planned(value, "p4d.24xlarge", 1);
+  const SearchResult result = search(planned.job);
+  std::vector<std::size_t> places;
+  std::size_t equal = 0;
+  for (const RankedPlan& plan : result.plans) {
+    const auto found = std::ranges::find(planned.candidates, plan.plan.parallelism.placement,
+                                         &Candidate::placement);
+    places.push_back(static_cast<std::size_t>(found - planned.candidates.begin()));
+    if (places.size() == 1) continue;
+    const RankedPlan& before = result.plans[places.size() - 2];
+    if (before.prediction.step_time != plan.prediction.step_time) continue;
+    CHECK(places[places.size() - 2] < places.back());
+    ++equal;
+  }
+  REQUIRE(result.plans.size() > 2);
+  CHECK(equal > 0);
+}

@@ -1,0 +1,22 @@
+// The divisors of a batch or of a number of ranks.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace meshwright {
+
+// Returns the divisors of `number` in ascending order. Readers of jobs limit `number` to 31 bits.
+inline std::vector<int> divisors(std::int64_t number) {
+  std::vector<int> found;
+  for (std::int64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    found.push_back(static_cast<int>(d));
+    if (d * d != number) found.push_back(static_cast<int>(number / d));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace meshwright
