@@ -11,6 +11,7 @@ namespace meshwright {
 namespace {
 
 constexpr int most_hosts = 1'000'000, most_nics = 1024;
+constexpr std::size_t most_counts = 1000;  // each is a search of its own
 
 std::string without_ml(std::string machine) {
   return machine.starts_with("ml.") ? machine.substr(3) : machine;
@@ -38,6 +39,9 @@ void read_counts(Fields& fields, std::string_view key, Job& job) {
   if (fields.is_array(key)) {
     cluster.counts = fields.required<std::vector<int>>(key);
     if (cluster.counts.empty()) fields.fail(key, "the list is empty; name a count");
+    if (cluster.counts.size() > most_counts)
+      fields.fail(key, fmt::format("{} counts are too many to search; name at most {}",
+                                   cluster.counts.size(), most_counts));
     if (cluster.counts.size() > 1) job.autos.insert("cluster.count");
   } else if (fields.is_string(key) && fields.required<std::string>(key) == "auto") {
     cluster.counts.clear();
