@@ -190,6 +190,85 @@ TEST_CASE("each spare stands in for one host until another one comes", "[risk]")
   CHECK(before < 0.01);
 }
 
+TEST_CASE("one failure takes its detection, a host asked for with the notice, and a restart",
+          "[risk]") {
+  ClusterFailures failures;
+  failures.restart_s = 300;
+  failures.replacement_s = 900;
+  failures.stall_s = 5;
+  failures.write_s = 20;
+  const double per_s = 1e-5;
+  const auto outage_s = [&](FailureSource source) {
+    source.per_s = per_s;
+    failures.sources = {source};
+    const FailureModel model = failure_model(failures);
+    return model.restart_s / model.mean_time_between_failures_s / per_s;
+  };
+  using enum FailureCause;
+  // Without a notice: 40 + 900 + 300. With one of 120 s the host comes 780 s after the failure, and
+  // the checkpoint of 5 + 20 s is written in time.
+  CHECK(outage_s({hardware, 0, 0, 40, true}) == Approx(1240));
+  CHECK(outage_s({preemption, 0, 120, 0, true}) == Approx(780 + 300 + 25));
+  CHECK(outage_s({preemption, 0, 24, 0, true}) == Approx(876 + 300));  // too short to write
+  CHECK(outage_s({maintenance, 0, 3600, 0, true}) == Approx(300 + 25));
+  CHECK(outage_s({hang, 0, 0, 600, false}) == Approx(600 + 300));
+  failures.spares = 1;
+  CHECK(outage_s({hardware, 0, 0, 40, true}) == Approx(340));
+  CHECK(outage_s({preemption, 0, 120, 0, true}) == Approx(300 + 25));
+}
+
+// Failures are so rare that none falls into the outage of another.
+TEST_CASE("a played run waits for each lost host what its notice leaves of the replacement",
+          "[risk]") {
+  RunModel model = sudden(1e6, 100, 1, 0);
+  model.steps = 1e6;  // 5e6 s
+  model.every_steps = 1000;
+  model.failures.replacement_s = 900;
+  FailureSource& source = model.failures.sources.front();
+  std::int64_t failures = 0;
+  for (int number = 0; number < 20; ++number)
+    for (const double notice_s : {0.0, 600.0, 2000.0}) {
+      source.notice_s = notice_s;
+      source.detection_s = 50;
+      const PlayedRun run = play_run(model, 1, number);
+      const auto count = static_cast<double>(run.failures);
+      // The detection hides 50 s of the wait.
+      CHECK(run.waiting_s == Approx(count * std::max(0.0, 900 - notice_s - 50)));
+      CHECK(run.restarts_s == Approx(count * (50 + 100)));
+      failures += run.failures;
+    }
+  CHECK(failures > 200);
+}
+
+TEST_CASE("in a played run spares are used up one by one, and come again", "[risk]") {
+  RunModel model = sudden(1e6, 100, 1, 0);
+  model.steps = 4e5;  // 2e6 s
+  model.every_steps = 1000;
+  int with_spares = 0, short_of_one = 0;
+  for (int number = 0; number < 60; ++number) {
+    const auto played = [&](int spares, double replacement_s) {
+      model.failures.spares = spares;
+      model.failures.replacement_s = replacement_s;
+      return play_run(model, 2, number);
+    };
+    const auto waiting_s = [&](int spares, double replacement_s) {
+      return played(spares, replacement_s).waiting_s;
+    };
+    const int lost = static_cast<int>(played(0, 0).failures);
+    if (lost < 1 || lost > 4) continue;
+    constexpr double short_s = 10, long_s = 2.1e6;  // longer than the run
+    CHECK(waiting_s(lost, long_s) == 0);
+    CHECK(waiting_s(0, short_s) == Approx(lost * short_s));
+    CHECK(waiting_s(1, short_s) == 0);  // the next one is there long before it is needed
+    ++with_spares;
+    if (lost == 1) continue;
+    CHECK(waiting_s(lost - 1, long_s) > 0);
+    ++short_of_one;
+  }
+  CHECK(with_spares > 20);
+  CHECK(short_of_one > 10);
+}
+
 TEST_CASE("the same seed gives the same bytes, whatever the number of threads", "[risk]") {
   const RunModel model = llama_3(20);
   const RunRisk one = risk_of(model, {.runs = 333, .seed = 5});
