@@ -2,7 +2,10 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
+#include <system_error>
 
+#include "exec/launch/stop.h"
 #include "models/core/error.h"
 #include "tools/command_line.h"
 #include "tools/commands/commands.h"
@@ -37,6 +40,15 @@ int main(int argc, char** argv) {
     return no_plan_fits;
   } catch (const RunError& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
+    return run_failed;
+  } catch (const StopRequested& request) {
+    std::fprintf(stderr, "%s\n", request.what());
+    return stopped;
+  } catch (const std::bad_alloc&) {
+    std::fputs("error: the system has no more memory\n", stderr);
+    return run_failed;
+  } catch (const std::system_error& error) {  // of a file, or a thread that cannot be started
+    print_to(stderr, "error: {}\n", error.what());
     return run_failed;
   } catch (const std::exception& error) {
     print_to(stderr, "internal error: {}\n", error.what());

@@ -170,7 +170,8 @@ constexpr CountOption count_options[] = {
     {"top", &Options::top, 1'000'000, "how many plans to show (10)"},
     {"ranks", &Options::ranks, 64, "processes that are measured together"},
     {"deadline", &Options::deadline, 1'000'000,
-     "seconds that a wait for other ranks may take (600)"},
+     "seconds that a wait for other ranks or hosts may take (120; 600 while one of them loads, "
+     "compiles or saves)"},
     {"time-limit", &Options::time_limit, 1'000'000, "seconds that a call may take (600)"},
     {"restarts", &Options::restarts, 1'000'000, "start again so often after a fault"},
 };

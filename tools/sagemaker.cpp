@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "exec/launch/hosts.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
 
@@ -20,6 +21,12 @@ std::vector<std::string> hosts_of(const std::string& text) {
       if (host.is_string()) hosts.push_back(host.get<std::string>());
   if (hosts.empty() || hosts.size() != value.size())
     throw InputError("SM_HOSTS: expected a list of names, found " + text);
+  for (auto host = hosts.begin(); host != hosts.end(); ++host) {
+    if (!is_host_name(*host))
+      throw InputError("SM_HOSTS: '" + *host + "' is no name or address of a host");
+    if (std::find(hosts.begin(), host, *host) != host)
+      throw InputError("SM_HOSTS: '" + *host + "' is named twice");
+  }
   return hosts;
 }
 

@@ -96,6 +96,9 @@ class World {
   // theirs.
   virtual std::int64_t resident_bytes_of_others() const = 0;
 
+  // How long waits for other ranks may take from now on, in the groups that this world made too.
+  virtual void set_deadline([[maybe_unused]] double seconds) {}
+
   // For a run that has failed: leaves at once, without waiting for the other ranks (whoever started
   // them stops them).
   [[noreturn]] virtual void abandon(int exit_code) = 0;

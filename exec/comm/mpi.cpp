@@ -47,7 +47,7 @@ class MpiWorld : public World {
     // After an error the peers may never come to the end of the run: finalising would wait for
     // them.
     if (std::uncaught_exceptions() > 0) return;
-    const Watchdog watchdog(deadline_s_, "leaving together with the other ranks");
+    const Watchdog watchdog(deadline_s_, "leaving together with the other ranks", rank_);
     MPI_Finalize();
   }
 
@@ -87,6 +87,8 @@ class MpiWorld : public World {
   std::int64_t resident_bytes_of_others() const override {
     return segments_.resident_bytes_of_others(rank_);
   }
+
+  void set_deadline(double seconds) override { deadline_s_ = seconds; }
 
   void abandon(int exit_code) override {
     std::fflush(nullptr);
@@ -155,7 +157,7 @@ class MpiWorld : public World {
     return SharedGroup(std::move(slots), ranks, own, segments_, deadline_s_);
   }
 
-  double deadline_s_;
+  double deadline_s_;  // the groups look at it too
   int rank_ = 0, size_ = 1;
   MPI_Comm host_ = MPI_COMM_NULL;
   std::vector<int> host_of_;  // by rank: the first rank of its host

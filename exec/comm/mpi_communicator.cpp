@@ -43,7 +43,7 @@ class MpiCommunicator : public Communicator {
  public:
   // ranks: the world ranks of the members.
   MpiCommunicator(MPI_Comm comm, std::span<const int> ranks, std::optional<SharedGroup> shared,
-                  double deadline_s, std::unique_ptr<TwoLevels> levels)
+                  const double& deadline_s, std::unique_ptr<TwoLevels> levels)
       : comm_(comm),
         ranks_(ranks.begin(), ranks.end()),
         shared_(std::move(shared)),
@@ -323,7 +323,7 @@ class MpiCommunicator : public Communicator {
   MPI_Comm comm_;
   std::vector<int> ranks_;
   std::optional<SharedGroup> shared_;
-  double deadline_s_;
+  const double& deadline_s_;           // the world's, which may change
   std::unique_ptr<TwoLevels> levels_;  // where the group is a grid over hosts
   std::function<void()> progress_;     // lets messages move while this rank waits for memory
   int rank_ = 0, size_ = 1;
@@ -340,7 +340,7 @@ class MpiCommunicator : public Communicator {
 
 std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, std::span<const int> ranks,
                                                     std::optional<SharedGroup> shared,
-                                                    double deadline_s,
+                                                    const double& deadline_s,
                                                     std::unique_ptr<TwoLevels> levels) {
   return std::make_unique<MpiCommunicator>(comm, ranks, std::move(shared), deadline_s,
                                            std::move(levels));

@@ -16,7 +16,7 @@ namespace meshwright {
 // are a grid over hosts.
 std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, std::span<const int> ranks,
                                                     std::optional<SharedGroup> shared,
-                                                    double deadline_s,
+                                                    const double& deadline_s,
                                                     std::unique_ptr<TwoLevels> levels);
 
 }  // namespace meshwright

@@ -51,7 +51,7 @@ std::int64_t SharedSegments::resident_bytes_of_others(int rank) const {
 }
 
 SharedGroup::SharedGroup(std::vector<SharedSlot*> slots, std::span<const int> ranks, int own,
-                         const SharedSegments& segments, double deadline_s)
+                         const SharedSegments& segments, const double& deadline_s)
     : slots_(std::move(slots)),
       ranks_(ranks.begin(), ranks.end()),
       own_(static_cast<std::size_t>(own)),

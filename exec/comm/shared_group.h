@@ -42,7 +42,7 @@ class SharedGroup {
  public:
   // slots: of the members, in group order; ranks: their world ranks.
   SharedGroup(std::vector<SharedSlot*> slots, std::span<const int> ranks, int own,
-              const SharedSegments& segments, double deadline_s);
+              const SharedSegments& segments, const double& deadline_s);
 
   // WaitedTooLong names those who did not come.
   void barrier(const std::function<void()>& progress);
@@ -58,7 +58,7 @@ class SharedGroup {
   std::vector<int> ranks_;
   std::size_t own_;
   const SharedSegments& segments_;
-  double deadline_s_;
+  const double& deadline_s_;  // the world's, which may change
   std::vector<char*> addresses_;
   std::uint64_t barriers_ = 0;
 };

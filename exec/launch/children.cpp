@@ -1,8 +1,14 @@
 #include "exec/launch/children.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 namespace meshwright {
 
@@ -10,12 +16,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The state follows the name, which is in parentheses and may hold some itself.
+// The state follows the name, which is in parentheses and may hold some itself. Of a process that
+// ends meanwhile nothing can be read: a stream would throw.
 bool has_ended(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::string path = "/proc/" + std::to_string(process) + "/stat";
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return true;
+  std::array<char, 256> line{};
+  const ssize_t count = read(file, line.data(), line.size());
+  close(file);
+  const std::string_view text(line.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
   const std::size_t name = text.rfind(')');
-  return name == std::string::npos || text.compare(name, 3, ") Z") == 0;
+  return name == std::string_view::npos || text.substr(name, 3) == ") Z";
 }
 
 // Calls visit(child) for each child of each thread.

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "models/core/error.h"
 #include "models/core/fields.h"
@@ -48,12 +49,8 @@ RunHost host_of(std::istringstream& words, const std::string& first, const std::
     else if (!word.starts_with("max_slots=") && !word.starts_with("max-slots="))
       wrong(path, line, "unknown word '" + word + "'; use `name slots=N`");
   }
-  // It becomes a word of a command line, which commas and signs would change.
-  const bool good = !host.name.empty() && host.name[0] != '-' &&
-                    std::all_of(host.name.begin(), host.name.end(), [](unsigned char c) {
-                      return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
-                    });
-  if (!good) wrong(path, line, "'" + host.name + "' is no name or address of a host");
+  if (!is_host_name(host.name))
+    wrong(path, line, "'" + host.name + "' is no name or address of a host");
   return host;
 }
 
@@ -76,12 +73,16 @@ bool can_connect(const std::string& host) {
   return good;
 }
 
+// Several hosts may be one computer's network namespaces, and each has its own daemons.
 bool daemon_runs() {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+  namespace fs = std::filesystem;
+  std::error_code error, unreadable;
+  const fs::path own_network = fs::read_symlink("/proc/self/ns/net", error);
+  for (const auto& entry : fs::directory_iterator("/proc", error)) {
     std::string name;
     std::ifstream(entry.path() / "comm") >> name;
-    if (name == "orted") return true;
+    if (name == "orted" && fs::read_symlink(entry.path() / "ns/net", unreadable) == own_network)
+      return true;
   }
   return false;
 }
@@ -97,6 +98,13 @@ bool wait_until(double seconds, const Test& test) {
 }
 
 }  // namespace
+
+bool is_host_name(const std::string& name) {
+  return !name.empty() && name[0] != '-' &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+         });
+}
 
 std::vector<RunHost> read_hostfile(const std::string& path) {
   std::istringstream lines(read_file(path));
@@ -116,8 +124,15 @@ std::vector<RunHost> read_hostfile(const std::string& path) {
   return hosts;
 }
 
-bool wait_for_ssh(const std::string& host, double seconds) {
-  return wait_until(seconds, [&] { return can_connect(host); });
+std::vector<std::string> wait_for_ssh(std::vector<std::string> hosts, double seconds,
+                                      const std::function<void()>& waiting) {
+  bool said = false;
+  wait_until(seconds, [&] {
+    std::erase_if(hosts, can_connect);
+    if (!hosts.empty() && !std::exchange(said, true)) waiting();
+    return hosts.empty();
+  });
+  return hosts;
 }
 
 bool wait_for_daemon(double seconds, const std::function<bool()>& stop) {

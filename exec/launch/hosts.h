@@ -17,9 +17,13 @@ struct RunHost {
 // line.
 std::vector<RunHost> read_hostfile(const std::string& path);
 
-// Until the SSH daemon of `host` can be connected to, as mpirun will; false when it cannot within
-// `seconds`.
-bool wait_for_ssh(const std::string& host, double seconds);
+// Whether it can stand in a list of hosts on a command line, which commas and signs would change.
+bool is_host_name(const std::string& name);
+
+// Waits, `seconds` for all together, until the SSH daemons of `hosts` can be connected to, as
+// mpirun will. Calls waiting() once where they cannot at first. Returns those that never could.
+std::vector<std::string> wait_for_ssh(std::vector<std::string> hosts, double seconds,
+                                      const std::function<void()>& waiting);
 
 // On a host that mpirun reaches through its daemon (`orted`): until such a process has come and
 // gone. False when none comes within `seconds`, or `stop` says so meanwhile.

@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <tuple>
 
 #include "exec/launch/children.h"
 #include "exec/launch/exit_codes.h"
@@ -27,8 +28,9 @@ namespace meshwright {
 namespace {
 
 constexpr int could_not_start = 127;
-constexpr std::chrono::seconds time_to_end{5};   // of mpirun without ranks, or told to end
-constexpr std::chrono::seconds time_to_stop{5};  // of a step, before it is said that it lasts
+constexpr std::chrono::seconds time_to_end{5};    // of mpirun without ranks, or told to end
+constexpr std::chrono::seconds time_to_stop{5};   // of a step, before it is said that it lasts
+constexpr std::chrono::seconds time_to_speak{2};  // of ranks that have waited in vain
 
 using Clock = std::chrono::steady_clock;
 
@@ -62,7 +64,7 @@ struct Ends {
 
 // In the new process, between fork and exec: only calls that are safe there.
 [[noreturn]] void become(std::vector<char*>& arguments, std::vector<char*>& environment,
-                         const sigset_t& mask, const Ends& ends, bool own_network) {
+                         const sigset_t& mask, const Ends& ends, bool own_network, pid_t launcher) {
   // A terminal's Ctrl-C must reach the ranks through us, not kill mpirun.
   setpgid(0, 0);
   // Before a namespace of users, from which the launcher's memory file cannot be opened.
@@ -70,6 +72,7 @@ struct Ends {
   if (input >= 0) dup2(input, STDIN_FILENO);
   if (own_network && !enter_own_network()) _exit(could_not_start);
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // after what changes rights, which would undo it
+  if (getppid() != launcher) _exit(could_not_start);  // which has ended before
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   dup2(ends.errors, STDERR_FILENO);
   execvpe(arguments[0], arguments.data(), environment.data());
@@ -82,13 +85,14 @@ class Child {
       : watch_(supervision.hosts),
         all_here_(std::all_of(supervision.hosts.begin(), supervision.hosts.end(),
                               [](const std::string& host) { return host.empty(); })),
-        patience_(supervision.patience_s) {
+        patience_(supervision.patience_s),
+        deadline_(supervision.deadline_s) {
     MESHWRIGHT_CHECK(!command.empty(), "a program to start");
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
     sigprocmask(SIG_BLOCK, &signals_, &before_);
-    signal_fd_ = signalfd(-1, &signals_, SFD_CLOEXEC);
+    signal_fd_ = signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK);
     std::array<int, 2> ends{};
     check(signal_fd_ >= 0 && pipe2(ends.data(), O_CLOEXEC) == 0, "starting mpirun");
     errors_ = ends[0];
@@ -98,11 +102,12 @@ class Child {
     sigdelset(&mask, SIGTERM);
     const std::string& input = supervision.input;
     const bool own_network = supervision.own_network && own_network_allowed();
+    const pid_t launcher = getpid();
     pid_ = fork();
     check(pid_ >= 0, "fork");
     if (pid_ == 0)
       become(arguments, environment, mask, {input.empty() ? "/dev/null" : input.c_str(), ends[1]},
-             own_network);
+             own_network, launcher);
     close(ends[1]);
   }
   ~Child() {
@@ -113,72 +118,116 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // Until the standard error of mpirun and of all ranks is closed.
-  void listen() {
-    for (;;) {
-      std::array<pollfd, 2> sources{{{errors_, POLLIN, 0}, {signal_fd_, POLLIN, 0}}};
-      constexpr int look_ms = 500;
-      const int ready = poll(sources.data(), sources.size(), look_ms);
-      look_after();
-      if (ready == 0 && was_killed_) return;  // who else holds the pipe, does so for nothing
-      if (ready <= 0) continue;
-      if (sources[1].revents != 0) pass_on_signal();
-      if (sources[0].revents == 0) continue;
-      std::array<char, 4096> text{};
-      const ssize_t count = read(errors_, text.data(), text.size());
-      if (count <= 0) return;
-      const std::string shown = watch_.add({text.data(), static_cast<std::size_t>(count)});
-      if (!gave_up_) std::fwrite(shown.data(), 1, shown.size(), stderr);
-      std::fflush(stderr);
-    }
-  }
-
-  bool was_asked() const { return requests_ > 0; }
-  bool was_asked_twice() const { return requests_ > 1; }
-  bool was_told_to_end() const { return told_to_end_.has_value(); }
-  bool was_left_alone() const { return left_alone_; }
-  bool gave_up() const { return gave_up_; }  // on mpirun: the verdict has been said
-  Verdict verdict(int status) { return watch_.verdict(status); }
-
-  // As waitpid says it.
-  int wait() const {
+  // Until mpirun has ended; returns its status as waitpid says it. Then what it and the ranks wrote
+  // to standard error has been read.
+  int listen() {
+    bool open = true, ended = false;
     int status = 0;
-    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    for (;;) {
+      const int errors = open ? errors_ : -1, signals = ended ? -1 : signal_fd_;  // -1: left out
+      std::array<pollfd, 2> sources{{{errors, POLLIN, 0}, {signals, POLLIN, 0}}};
+      const int ready = poll(sources.data(), sources.size(), open ? 500 : 20);
+      ended = ended || waitpid(pid_, &status, WNOHANG) == pid_;
+      if (ended && !(open && ready > 0)) break;  // who else holds the pipe is silent
+      // What ranks have told comes before a request that was made since, and before the clock.
+      if (ready > 0 && sources[0].revents != 0) open = show_errors();
+      if (!ended && ready > 0 && sources[1].revents != 0) pass_on_signal();
+      if (!ended) look_after();
+    }
+    while (hear_request()) {  // one that came too late to be passed on counts as well
     }
     return status;
   }
 
+  int requests() const { return requests_; }
+  bool was_told_to_end() const { return told_to_end_.has_value(); }
+  bool was_left_alone() const { return left_alone_; }
+  bool gave_up() const { return gave_up_; }  // on mpirun: the verdict has been said
+  std::optional<int> last_word() const { return watch_.last_word(); }
+  Verdict verdict(int status) { return watch_.verdict(status); }
+
+  // Of a run that has ended as rank 0 says: what is left of the ranks' words, and who did not
+  // leave.
+  std::string last_lines() {
+    std::string lines = watch_.verdict(done).shown;
+    if (!gave_up_) lines += watch_.failures();
+    if (gave_up_ || left_alone_ || !watch_.failures().empty())
+      lines += "the run had ended, but its ranks did not leave; they were stopped\n";
+    return lines;
+  }
+
  private:
+  bool show_errors() {  // false: nobody will write any more
+    std::array<char, 4096> text{};
+    const ssize_t count = read(errors_, text.data(), text.size());
+    if (count <= 0) return count < 0 && errno == EINTR;
+    const std::string shown = watch_.add({text.data(), static_cast<std::size_t>(count)});
+    // mpirun complains when it is ended before it has ranks.
+    const bool is_noise = gave_up_ || (told_to_end_ && !watch_.has_met());
+    if (!is_noise) std::fwrite(shown.data(), 1, shown.size(), stderr);
+    std::fflush(stderr);
+    return true;
+  }
+
   void look_after() {
     const auto now = Clock::now();
     if (all_here_) end_if_left_alone(now);
+    if (told_to_end_) {
+      if (now - *told_to_end_ > time_to_end) kill_all();
+      return;
+    }
     if (watch_.has_failed() && !failed_at_) failed_at_ = now;
-    if (failed_at_ && !told_to_end_ && now - *failed_at_ > patience_) give_up(now);
-    if (asked_at_ && !told_to_end_ && now - *asked_at_ > time_to_stop) {
+    if (failed_at_ && now - *failed_at_ > (watch_.last_word() ? time_to_end : patience_))
+      return give_up(now,
+                     watch_.last_word() ? watch_.failures() : watch_.verdict(run_failed).shown);
+    if (deadline_.count() > 0) look_at_clock(now);
+    if (asked_at_ && !watch_.last_word() && now - *asked_at_ > time_to_stop) {
       std::fputs("the ranks have not ended their step yet; a second signal stops them at once\n",
                  stderr);
       asked_at_.reset();
     }
-    if (told_to_end_ && now - *told_to_end_ > time_to_end) kill_all();
+  }
+
+  // Steps last as long as they like, and ranks notice who does not answer. The beginning and the
+  // end are mpirun's: it may wait for ever for a host, and for a rank that stands still.
+  void look_at_clock(Clock::time_point now) {
+    const Progress progress{watch_.started(), watch_.has_met(), watch_.last_word().has_value()};
+    // A launcher that was itself stopped for a while has not waited meanwhile.
+    unchanged_for_ += std::min<Clock::duration>(now - latest_look_, std::chrono::seconds(1));
+    latest_look_ = now;
+    if (progress != progress_) unchanged_for_ = {};
+    progress_ = progress;
+    if (watch_.last_word()) {
+      if (unchanged_for_ > deadline_ + time_to_speak) give_up(now, "");
+    } else if (!watch_.has_met()) {
+      // Ranks that have started wait no longer than this for the others, and say for whom.
+      const auto limit = watch_.started() > 0 ? deadline_ + patience_ : deadline_;
+      if (unchanged_for_ > limit) give_up(now, watch_.not_met(deadline_.count()));
+    }
+  }
+
+  // Whether one has come since.
+  bool hear_request() {
+    signalfd_siginfo info{};
+    if (read(signal_fd_, &info, sizeof info) != sizeof info) return false;
+    ++requests_;
+    return true;
   }
 
   void pass_on_signal() {
-    signalfd_siginfo info{};
-    if (read(signal_fd_, &info, sizeof info) != sizeof info) return;
-    if (++requests_ > 1) return end(Clock::now());
-    // Without ranks it would be mpirun's own end, which is near when they have been.
-    if (all_here_ && children_of(pid_).living == 0) {
-      if (!had_ranks_) end(Clock::now());
-      return;
-    }
-    asked_at_ = Clock::now();
+    if (!hear_request()) return;
+    const auto now = Clock::now();
+    if (requests_ > 1) return end(now);
+    if (watch_.last_word()) return;  // the end is near
+    if (!watch_.has_met()) return end(now);
+    asked_at_ = now;
     kill(pid_, SIGUSR1);
   }
 
-  // The ranks have spoken; mpirun waits for a host that it cannot reach.
-  void give_up(Clock::time_point now) {
+  // mpirun waits for a rank or a host that does not answer.
+  void give_up(Clock::time_point now, const std::string& why) {
     gave_up_ = true;
-    std::fputs(watch_.verdict(run_failed).shown.c_str(), stderr);
+    std::fputs(why.c_str(), stderr);
     end(now);
   }
 
@@ -210,9 +259,15 @@ class Child {
     }
   }
 
+  // Ranks that have started, whether they have met, and whether rank 0 had its last word.
+  using Progress = std::tuple<std::size_t, bool, bool>;
+
   FailureWatch watch_;
   bool all_here_;  // every rank is a child of mpirun
-  std::chrono::duration<double> patience_;
+  std::chrono::duration<double> patience_, deadline_;
+  Progress progress_;
+  Clock::time_point latest_look_ = Clock::now();
+  std::chrono::duration<double> unchanged_for_{};
   sigset_t signals_{}, before_{};
   int signal_fd_ = -1, errors_ = -1;
   pid_t pid_ = -1;
@@ -235,33 +290,56 @@ void allow_open_files(int ranks) {
   check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "ulimit -n");
 }
 
-int run_mpirun(const std::vector<std::string>& command, const Supervision& supervision) {
-  std::fflush(nullptr);  // what we said comes before what the ranks say
-  Child child(command, supervision);
-  child.listen();
-  const int ended = child.wait();
-  if (child.gave_up()) return child.was_asked_twice() ? stopped : run_failed;
-  if (child.was_left_alone()) {
-    std::fputs(child.verdict(run_failed).shown.c_str(), stderr);
-    std::fputs("the ranks had ended but mpirun had not; it was stopped\n", stderr);
-    return run_failed;
-  }
+namespace {
+
+// Of an mpirun that has ended by itself, or was killed by somebody else.
+int code_of(Child& child, int ended, const std::string& program) {
   if (WIFSIGNALED(ended) && !child.was_told_to_end()) {
-    if (child.was_asked() && WTERMSIG(ended) == SIGUSR1) return stopped;
     std::fprintf(stderr, "mpirun was killed by signal %d; the ranks were stopped\n",
                  WTERMSIG(ended));
     return run_failed;
   }
   const int status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
   if (status == could_not_start)
-    throw RunError(command[0] + " could not be started; install Open MPI (tools/setup does)");
-  if (child.was_told_to_end() && status != 0) {  // a code of mpirun's own
-    std::fputs("stopped on request, without a last report\n", stderr);
-    return stopped;
-  }
+    throw RunError(program + " could not be started; install Open MPI (tools/setup does)");
   const Verdict verdict = child.verdict(status);
   std::fputs(verdict.shown.c_str(), stderr);
   return verdict.exit_code;
+}
+
+// Of a run that was asked to stop. Bad input stays what it is, since it would be met again.
+int code_of_stopped(Child& child, int ended) {
+  if (!child.was_told_to_end() && !child.was_left_alone()) {
+    const Verdict verdict =
+        child.verdict(WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended));
+    if (verdict.exit_code != done) std::fputs(verdict.shown.c_str(), stderr);
+    if (verdict.exit_code == bad_input || verdict.exit_code == stopped) return verdict.exit_code;
+  }
+  std::fputs("stopped on request, without a last report\n", stderr);
+  return stopped;
+}
+
+}  // namespace
+
+int run_mpirun(const std::vector<std::string>& command, const Supervision& supervision) {
+  std::fflush(nullptr);  // what we said comes before what the ranks say
+  Child child(command, supervision);
+  const int ended = child.listen();
+  if (const std::optional<int> last_word = child.last_word()) {
+    std::fputs(child.last_lines().c_str(), stderr);
+    return *last_word;
+  }
+  if (child.requests() > 0) return code_of_stopped(child, ended);
+  if (child.gave_up()) return run_failed;
+  if (child.was_left_alone()) {
+    std::fputs(child.verdict(run_failed).shown.c_str(), stderr);
+    std::fputs("the ranks had ended but mpirun had not; it was stopped\n", stderr);
+    return run_failed;
+  }
+  const int code = code_of(child, ended, command[0]);
+  if (code != done || supervision.deadline_s == 0) return code;
+  std::fputs("mpirun has ended, but rank 0 has not said how the run ended\n", stderr);
+  return run_failed;
 }
 
 }  // namespace meshwright

@@ -46,16 +46,24 @@ struct Supervision {
   std::vector<std::string> hosts;  // of each rank, as hosts_of_ranks says; empty: all are here
   // How long mpirun may take to end after a rank has said that it fails: without the network it
   // would wait for its daemons for ever.
-  double patience_s = 10;
+  double patience_s = 8;
   bool own_network = false;  // where the system allows it (own_network.h); all ranks are here
+  // For ranks that tell how far they are (marks.h): within this time mpirun starts them, and they
+  // leave when the run has ended. 0: they tell nothing, and a request to stop ends them at once.
+  double deadline_s = 0;
 };
 
-// Runs it to its end and returns the exit code of this program (0 done ... 5 stopped). SIGINT and
-// SIGTERM are passed on to the ranks as SIGUSR1, which asks them to stop after their step; a second
-// one stops them at once; where it takes long, this is said. Standard output is the ranks';
-// standard error too, but mpirun's own words about a rank that failed become one line, `rank 1 was
-// killed by signal 9; the others were stopped`. An mpirun that outlives its ranks, all of this
-// computer, by 5 s is ended. RunError when mpirun cannot be started.
+// Runs it to its end and returns the exit code of this program (0 done ... 5 stopped). Standard
+// output is the ranks'; standard error too, but mpirun's own words about a rank that failed become
+// one line, `rank 1 was killed by signal 9; the others were stopped`.
+//
+// SIGINT and SIGTERM are passed on to the ranks as SIGUSR1, which asks them to stop after their
+// step; where that takes long, this is said. A second request stops them at once, and so does the
+// first one before the ranks have met, when there is nothing to save. A run that was asked to stop
+// ends with 5, whatever mpirun says, unless rank 0 had its last word: then with what that says.
+//
+// An mpirun that outlives its ranks, all of this computer, by some seconds is ended. RunError when
+// mpirun cannot be started.
 int run_mpirun(const std::vector<std::string>& command, const Supervision& supervision = {});
 
 }  // namespace meshwright

@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 
 #include "models/core/error.h"
@@ -16,10 +16,31 @@ namespace meshwright {
 
 namespace {
 
-// Empty where `parent` has no room for one.
-std::string new_folder(const std::string& parent) {
-  std::string path = parent + "/meshwright-XXXXXX";
-  return mkdtemp(path.data()) == nullptr ? "" : path;
+// Makes the folder, says its name, and removes it when nobody holds the pipe any more: this process
+// and mpirun. A line says that all went well. Else ranks may have outlived mpirun for a moment, and
+// what they make there is removed as well. No signal that is meant for the run ends it before.
+constexpr const char* script = R"(
+trap '' HUP INT TERM
+folder=$(mktemp -d "/dev/shm/meshwright-XXXXXX" 2>/dev/null) ||
+  folder=$(mktemp -d "$0/meshwright-XXXXXX" 2>/dev/null) || exit 1
+echo "$folder"
+exec >/dev/null
+read -r line && again="" || again="1 2 3 4 5 6"
+rm -rf -- "$folder"
+for time in $again; do
+  sleep 0.5
+  rm -rf -- "$folder"
+done)";
+
+// What a pipe's other end writes until it closes it.
+std::string read_all(int descriptor) {
+  std::string text;
+  std::array<char, 256> piece{};
+  for (ssize_t count = 1; count > 0 || (count < 0 && errno == EINTR);) {
+    count = read(descriptor, piece.data(), piece.size());
+    if (count > 0) text.append(piece.data(), static_cast<std::size_t>(count));
+  }
+  return text;
 }
 
 }  // namespace
@@ -31,42 +52,57 @@ RunFolder::RunFolder() {
     throw InputError(
         "the temporary folder cannot be used, and mpirun needs one; set TMPDIR to a folder that "
         "can be written to");
-  path_ = new_folder("/dev/shm");
-  if (path_.empty()) path_ = new_folder(temporary);
-  if (path_.empty()) throw RunError(temporary + ": no folder can be made there");
-  start_remover();
+  start_remover(temporary);
+  if (path_.empty()) {
+    end();
+    throw RunError(temporary + ": no folder can be made there");
+  }
 }
 
-// A process of its own, which sees the end of ours: when the pipe that only we hold is closed.
-void RunFolder::start_remover() {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw RunError("a pipe cannot be made");
-  alive_ = ends[1];
+// A process of its own makes and removes the folder: there is no moment at which the end of ours
+// would leave it behind. mpirun inherits the pipe.
+void RunFolder::start_remover(const std::string& temporary) {
+  std::array<int, 2> alive{}, name{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, alive.data()) != 0)
+    throw RunError("a pipe cannot be made");
+  alive_ = alive[1];
+  if (pipe2(name.data(), O_CLOEXEC) != 0) {
+    close(alive[0]);
+    close(alive_);
+    throw RunError("a pipe cannot be made");
+  }
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, ends[0], STDIN_FILENO);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&files, alive[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&files, name[1], STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // Ctrl-C is not for it
-  const char* script = "read -r line; rm -rf -- \"$0\"";
-  const std::array<const char*, 5> words{"sh", "-c", script, path_.c_str(), nullptr};
+  const std::array<const char*, 5> words{"sh", "-c", script, temporary.c_str(), nullptr};
   const int failed = posix_spawn(&remover_, "/bin/sh", &files, &attributes,
                                  const_cast<char* const*>(words.data()), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
-  close(ends[0]);
-  if (failed == 0) return;
-  std::error_code ignored;
-  std::filesystem::remove(path_, ignored);
-  throw RunError("/bin/sh cannot be started");
+  close(alive[0]);
+  close(name[1]);
+  if (failed == 0) path_ = read_all(name[0]);
+  close(name[0]);
+  if (failed != 0) {
+    close(alive_);
+    throw RunError("/bin/sh cannot be started");
+  }
+  if (path_.ends_with('\n')) path_.pop_back();
+  fcntl(alive_, F_SETFD, 0);
 }
 
-RunFolder::~RunFolder() {
+void RunFolder::end() {
+  send(alive_, "\n", 1, MSG_NOSIGNAL);
   close(alive_);
   while (waitpid(remover_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
+
+RunFolder::~RunFolder() { end(); }
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
 // A private folder for what Open MPI keeps of a run (memory that ranks share, sockets): in memory
-// where that can be, and gone when this process is, however it or mpirun ends.
+// where that can be, and gone when this process and its mpirun are, however they end.
 #pragma once
 
 #include <sys/types.h>
@@ -18,10 +18,11 @@ class RunFolder {
   const std::string& path() const { return path_; }
 
  private:
-  void start_remover();
+  void start_remover(const std::string& temporary);
+  void end();
 
   std::string path_;
-  int alive_ = -1;  // closed when this process ends
+  int alive_ = -1;  // a pipe that this process and mpirun hold
   pid_t remover_ = -1;
 };
 

@@ -17,6 +17,7 @@ constexpr std::int64_t apart_ns = 200'000'000;
 // The only way a signal handler can tell anybody anything.
 volatile std::sig_atomic_t requested = 0;
 volatile std::int64_t first_ns = 0;
+volatile std::sig_atomic_t code_of_end = stopped;
 
 std::int64_t now_ns() {
   timespec now{};
@@ -27,19 +28,31 @@ std::int64_t now_ns() {
 // A second request ends the process at once. One key press may arrive twice (from the terminal and
 // from whoever started us): what comes together is one request. Only calls that are safe here.
 void on_signal(int) {
-  if (requested != 0 && now_ns() - first_ns > apart_ns) _exit(stopped);
+  if (requested != 0 && now_ns() - first_ns > apart_ns) _exit(code_of_end);
   if (requested != 0) return;
   first_ns = now_ns();
   requested = 1;
 }
+
+void end_at_once(int) {
+  constexpr char words[] = "stopped on request, before the first step\n";
+  [[maybe_unused]] const ssize_t said = write(STDERR_FILENO, words, sizeof words - 1);
+  _exit(stopped);
+}
+
+void handle(std::initializer_list<int> signals, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  for (int signal : signals) sigaction(signal, &action, nullptr);
+}
 }  // namespace
 
-void watch_for_stop() {
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  for (int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
-}
+void end_on_stop_signals() { handle({SIGINT, SIGTERM}, end_at_once); }
+
+void watch_for_stop() { handle({SIGINT, SIGTERM, SIGUSR1}, on_signal); }
+
+void have_last_word(int exit_code) { code_of_end = exit_code; }
 
 void hold_stop_signals() {
   sigset_t signals;

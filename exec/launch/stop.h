@@ -1,12 +1,25 @@
 // Being asked to stop: SIGINT, SIGTERM and SIGUSR1 (what the launcher sends) set a flag that the
 // training loop looks at between steps. A second one, later, ends the process at once (exit code
-// 5).
+// 5, or that of the last word).
 #pragma once
+
+#include <exception>
 
 namespace meshwright {
 
+// Thrown where work cannot go on because somebody asked to stop: exit code 5.
+struct StopRequested : std::exception {
+  const char* what() const noexcept override { return "stopped on request"; }
+};
+
+// While nothing has begun that should be ended in order: SIGINT and SIGTERM end this process at
+// once, with exit code 5. Until one of the others is called.
+void end_on_stop_signals();
+
 void watch_for_stop();  // from now on; once per process
 bool stop_requested();
+// Everything is said and saved: a request no longer changes how this process ends.
+void have_last_word(int exit_code);
 
 // For whoever waits for these signals by other means: from now on SIGINT and SIGTERM are held back,
 // also while the process ends, which they would make look like a failure.

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cctype>
 #include <csignal>
+#include <cstdlib>
 #include <sstream>
 #include <vector>
 
 #include "exec/launch/exit_codes.h"
+#include "exec/launch/marks.h"
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -66,6 +68,11 @@ std::string FailureWatch::add(std::string_view text) {
       line_.resize(words);
       continue;
     }
+    if (const std::size_t mark = line_.find(mark_begin); mark != std::string::npos) {
+      hear_mark(std::string_view(line_).substr(mark + 1));
+      line_.resize(mark);
+      continue;
+    }
     if (const std::size_t words = length_before_rule(line_); words > 0) {
       shown += end_line(line_.substr(0, words) + '\n');
       line_.erase(0, words);
@@ -74,6 +81,15 @@ std::string FailureWatch::add(std::string_view text) {
     line_.clear();
   }
   return shown;
+}
+
+void FailureWatch::hear_mark(std::string_view mark) {
+  const auto number = [&](std::string_view name) {
+    return std::atoi(std::string(mark.substr(name.size())).c_str());
+  };
+  if (mark.starts_with(mark_started)) started_.insert(number(mark_started));
+  if (mark.starts_with(mark_met)) has_met_ = true;
+  if (mark.starts_with(mark_ended)) last_word_ = number(mark_ended);
 }
 
 std::string FailureWatch::end_line(const std::string& line) {
@@ -96,6 +112,7 @@ bool FailureWatch::is_held_back(const std::string& line) {
     if (error_.empty()) error_ = line;
     return false;
   }
+  if (line.starts_with("internal error: ")) internal_error_ = true;
   if (number_after(line, "rank ") < 0 && !line.starts_with("a rank failed: ")) return false;
   if (!line.starts_with("rank ") && !line.starts_with("a rank ")) return false;
   if (line.find(" failed: ") == std::string::npos) return false;
@@ -151,6 +168,20 @@ std::string FailureWatch::silent_ranks() const {
     if (!waiting_.contains(rank)) silent.push_back(rank);
   if (silent.empty()) return silent_network();
   return name_of(silent) + " did not answer; all were stopped\n";
+}
+
+std::string FailureWatch::not_met(double seconds) const {
+  std::ostringstream text;
+  std::vector<int> missing;
+  for (int rank = 0; rank < static_cast<int>(hosts_.size()); ++rank)
+    if (!started_.contains(rank)) missing.push_back(rank);
+  text << "waited " << seconds << " s: ";
+  if (missing.empty())
+    text << "the ranks have started and have not met";
+  else
+    text << "mpirun has not started " << name_of(missing);
+  text << "; all were stopped\n";
+  return text.str();
 }
 
 // All wait, for ranks of other hosts: what they sent did not arrive.
@@ -217,13 +248,18 @@ Verdict FailureWatch::verdict(int status) {
     return result;
   }
   const bool no_host = could_not_start_ || !lost_host_.empty();
-  const int code = no_host ? run_failed : code_ > 0 ? code_ : status;
+  int code = no_host ? run_failed : code_ > 0 ? code_ : status;
+  // With 1 ends also what is not ours: MPI, and an mpirun that could not start its ranks.
+  if (code == our_fault && !internal_error_) code = run_failed;
   result.exit_code = code <= stopped ? code : run_failed;
   result.shown += failures_ + silent_ranks();
   if (!lost_host_.empty())
     result.shown += "mpirun lost host " + lost_host_ +
                     ": its daemon there has ended, or the network between them is cut; all were "
                     "stopped\n";
+  const bool somebody_spoke = rank_ >= 0 || !failures_.empty() || !error_.empty() || has_met_;
+  if (!somebody_spoke && lost_host_.empty() && code == run_failed)
+    result.shown += "mpirun could not start the ranks; what it said is above\n";
   // Bad input has been explained by a rank; being asked to stop is no failure.
   if (rank_ >= 0 && code != bad_input && code != stopped && failures_.empty())
     result.shown +=

@@ -2,9 +2,11 @@
 // mpirun's paragraphs about a failed rank into one line. When all ranks complain (`error: ...`, or
 // `rank 1 failed: ...`), the first one is heard; of ranks that waited in vain all are, and whom
 // they waited for. A rank that was killed is the cause of all other complaints. Where ranks of
-// several hosts blame each other, it is the network between them.
+// several hosts blame each other, it is the network between them. What ranks tell the launcher
+// alone (marks.h) is heard and never shown.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -30,7 +32,17 @@ class FailureWatch {
   // Whether a rank has said that it ends, or mpirun that it has lost a host.
   bool has_failed() const { return !failures_.empty() || !lost_host_.empty(); }
 
+  // How far the run is, by the marks of its ranks.
+  std::size_t started() const { return started_.size(); }
+  bool has_met() const { return has_met_; }
+  std::optional<int> last_word() const { return last_word_; }  // how rank 0 says that it ended
+  // Who is missing when the ranks have not met after `seconds`.
+  std::string not_met(double seconds) const;
+  // Who keeps the others from leaving after the last word; empty: not known.
+  std::string failures() const { return failures_ + silent_ranks(); }
+
  private:
+  void hear_mark(std::string_view mark);
   std::string end_line(const std::string& line);
   bool is_held_back(const std::string& line);
   void hear_failure(const std::string& line);
@@ -51,6 +63,10 @@ class FailureWatch {
   bool could_not_start_ = false;         // on a host
   std::string lost_host_;
   int rank_ = -1, signal_ = 0, code_ = 0;  // of the first rank that failed
+  bool internal_error_ = false;            // a rank has said that the fault is ours
+  std::set<int> started_;                  // ranks
+  bool has_met_ = false;
+  std::optional<int> last_word_;
 };
 
 }  // namespace meshwright

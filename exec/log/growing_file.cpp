@@ -1,10 +1,12 @@
 #include "exec/log/growing_file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -19,13 +21,35 @@ namespace {
   throw RunError(path + ": " + what + ": " + std::strerror(errno));
 }
 
+constexpr int longest_wait_ms = 10'000;  // for the reader of a pipe
+
+// The end of a pipe's reader is an error of this call, not the end of the process.
+ssize_t write_quietly(int descriptor, std::string_view record) {
+  sigset_t broken, before, pending;
+  sigemptyset(&broken);
+  sigaddset(&broken, SIGPIPE);
+  sigpending(&pending);
+  pthread_sigmask(SIG_BLOCK, &broken, &before);
+  const ssize_t count = write(descriptor, record.data(), record.size());
+  const int why = errno;
+  constexpr timespec at_once{0, 0};
+  if (count < 0 && why == EPIPE && sigismember(&pending, SIGPIPE) == 0)
+    sigtimedwait(&broken, nullptr, &at_once);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = why;
+  return count;
+}
+
 }  // namespace
 
+// Never waits: a pipe without a reader cannot be opened for writing then.
 GrowingFile::GrowingFile(std::string path, int flags) : path_(std::move(path)) {
   std::error_code ignored;  // opening says what is wrong
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
-  descriptor_ = open(path_.c_str(), flags | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail(path_, "cannot be opened for writing");
+  descriptor_ = open(path_.c_str(), flags | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+  if (descriptor_ >= 0) return;
+  if (errno == ENXIO) throw RunError(path_ + ": cannot be opened for writing: nobody reads it");
+  fail(path_, "cannot be opened for writing");
 }
 
 GrowingFile GrowingFile::create(const std::string& path) {
@@ -33,7 +57,9 @@ GrowingFile GrowingFile::create(const std::string& path) {
 }
 
 GrowingFile GrowingFile::append_lines(const std::string& path) {
-  GrowingFile file(path, O_RDWR | O_APPEND);
+  struct stat status {};
+  const bool regular = stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode);
+  GrowingFile file(path, (regular ? O_RDWR : O_WRONLY) | O_APPEND);
   file.cut_torn_line();
   return file;
 }
@@ -61,11 +87,21 @@ void GrowingFile::cut_torn_line() {
   if (end < whole && ftruncate(descriptor_, end) != 0) fail(path_, "cannot be written");
 }
 
+// Of a pipe that is full: whether its reader makes room in time.
+bool GrowingFile::waits_for_room() const {
+  pollfd room{descriptor_, POLLOUT, 0};
+  return poll(&room, 1, longest_wait_ms) > 0;
+}
+
 void GrowingFile::add(std::string_view record) {
   const std::int64_t begin = size();
   while (!record.empty()) {
-    const ssize_t count = write(descriptor_, record.data(), record.size());
+    const ssize_t count = write_quietly(descriptor_, record);
     if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) {
+      if (waits_for_room()) continue;
+      throw RunError(path_ + ": cannot be written: nobody reads it");
+    }
     if (count < 0) {
       const int why = errno;
       // As good as it goes: the next to append cuts it off too.

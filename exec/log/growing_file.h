@@ -1,5 +1,6 @@
 // A file that grows by whole records: each is written at once, so whoever watches sees it and a
-// fault loses none. What was written of a record when the disk was full is taken back.
+// fault loses none. What was written of a record when the disk was full is taken back. A pipe is
+// written to as well, but never waited for long: no reader, or one that stands still, is an error.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ class GrowingFile {
   GrowingFile(std::string path, int flags);
   std::int64_t size() const;  // -1: a terminal, a pipe
   void cut_torn_line();
+  bool waits_for_room() const;
 
   std::string path_;
   int descriptor_ = -1;

@@ -2,7 +2,9 @@
 // one by one.
 #include "exec/log/event_file.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -138,6 +140,25 @@ TEST_CASE("a record that does not fit is taken back, and said", "[exec][log]") {
         "/dev/full: cannot be written: No space left on device");
   CHECK(message_of([&] { GrowingFile::create(path + "/below"); }) ==
         path + "/below: cannot be opened for writing: Not a directory");
+}
+
+TEST_CASE("a log is written to a pipe that is read, and waits for no reader", "[exec][log]") {
+  const TestFolder folder;
+  const std::string pipe = folder.file("pipe");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  const std::string alone = pipe + ": cannot be opened for writing: nobody reads it";
+  CHECK(message_of([&] { GrowingFile::create(pipe); }) == alone);
+  CHECK(message_of([&] { GrowingFile::append_lines(pipe); }) == alone);
+  for (const auto& begin : {GrowingFile::create, GrowingFile::append_lines}) {
+    const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+    GrowingFile file = begin(pipe);
+    file.add("one\n");
+    std::array<char, 16> text{};
+    CHECK(read(reader, text.data(), text.size()) == 4);
+    CHECK(std::string(text.data()) == "one\n");
+    close(reader);
+    CHECK(message_of([&] { file.add("two\n"); }) == pipe + ": cannot be written: Broken pipe");
+  }
 }
 
 TEST_CASE("a slow reader finds every scalar of an event file", "[exec][log]") {

@@ -16,6 +16,7 @@
 
 #include "exec/comm/backoff.h"
 #include "exec/comm/watchdog.h"
+#include "exec/launch/hosts.h"
 #include "exec/launch/memory_file.h"
 #include "exec/launch/mpirun.h"
 #include "exec/launch/restarts.h"
@@ -145,9 +146,117 @@ TEST_CASE("words that are not understood are shown", "[exec][launch]") {
   FailureWatch watch;
   CHECK(watch.add(rule + "\nThere are not enough slots\n" + rule + "\n") ==
         "There are not enough slots\n");
-  CHECK(watch.verdict(1).exit_code == 1);
+  CHECK(watch.verdict(1).exit_code == 4);
+  CHECK(watch.verdict(1).shown == "mpirun could not start the ranks; what it said is above\n");
   CHECK(FailureWatch().verdict(137).shown ==
         "a rank was killed by signal 9; the others were stopped\n");
+}
+
+TEST_CASE("exit code 1 is ours only where a rank says so", "[exec][launch]") {
+  const std::string paragraph =
+      rule + "\nmpirun detected that one or more processes exited with non-zero status\n\n" +
+      "  Process name: [[17361,1],0]\n  Exit code:    1\n" + rule + "\n";
+  FailureWatch mpi, ours;
+  mpi.add(paragraph);
+  CHECK(mpi.verdict(1).exit_code == 4);
+  ours.add("internal error: a map has no such key\n" + paragraph);
+  CHECK(ours.verdict(1).exit_code == 1);
+}
+
+TEST_CASE("marks are heard and never shown, in whatever line they come", "[exec][launch]") {
+  FailureWatch watch({"a", "b"});
+  CHECK(watch.not_met(8) ==
+        "waited 8 s: mpirun has not started ranks 0 and 1 on hosts a and b; all were stopped\n");
+  CHECK(watch.add("  12  4.1\036started 0\n25\n") == "  12  4.125\n");
+  CHECK(watch.not_met(8) ==
+        "waited 8 s: mpirun has not started rank 1 on host b; all were stopped\n");
+  CHECK(watch.add("\036started 1\n") == "");
+  CHECK(watch.started() == 2);
+  CHECK(watch.not_met(8) ==
+        "waited 8 s: the ranks have started and have not met; all were stopped\n");
+  CHECK(!watch.has_met());
+  CHECK(watch.add(rule + "\nPrimary job\n\036met\n" + rule + "\n") == "");
+  CHECK(watch.has_met());
+  CHECK(!watch.last_word());
+  CHECK(watch.add("\036ended 5\n") == "");
+  CHECK(watch.last_word() == 5);
+}
+
+namespace {
+// A stand-in for mpirun over two hosts; it says with `kill` that the user asks this process to
+// stop.
+int run_stand_in(const std::string& script, double deadline_s) {
+  Supervision two_hosts{"", {"a", "b"}, 0.1};
+  two_hosts.deadline_s = deadline_s;
+  return run_mpirun(
+      {"sh", "-c",
+       "ask() { kill -TERM $PPID; }; forever() { while :; do sleep 0.01; done; }; " + script},
+      two_hosts);
+}
+constexpr double hours = 1e5;
+}  // namespace
+
+TEST_CASE("a request before the ranks have met ends the run with 5, whatever mpirun says",
+          "[exec][launch]") {
+  for (const char* code : {"0", "1", "4"}) {
+    const std::string ends = "trap 'exit " + std::string(code) + "' TERM USR1; ";
+    CHECK(run_stand_in(ends + "ask; forever", hours) == 5);
+    CHECK(run_stand_in(ends + "printf '\\036started 0\\n' >&2; ask; forever", hours) == 5);
+    CHECK(run_stand_in(ends + "ask; forever", 0) == 5);  // ranks that tell nothing
+  }
+}
+
+TEST_CASE("a request is passed on to ranks that have met, and their last word counts",
+          "[exec][launch]") {
+  const std::string met = "printf '\\036met\\n' >&2; ";
+  const auto obeys = [&](const std::string& action) {
+    return run_stand_in("trap \"" + action + "\" USR1; " + met + "ask; forever", hours);
+  };
+  CHECK(obeys("printf '\\036ended 5\\n' >&2; exit 0") == 5);
+  CHECK(obeys("printf '\\036ended 0\\n' >&2; exit 0") == 0);  // it was the last step
+  CHECK(obeys("printf '\\036ended 4\\n' >&2; exit 0") == 4);  // the last save failed
+  CHECK(obeys("exit 0") == 5);
+  CHECK(obeys("exit 1") == 5);
+  // The second one ends ranks that do not obey; it comes when the first one has arrived.
+  CHECK(run_stand_in("trap 'exit 0' TERM; trap ask USR1; " + met + "ask; forever", hours) == 5);
+}
+
+TEST_CASE("after the last word neither a request nor an mpirun that fails changes how a run ended",
+          "[exec][launch]") {
+  const std::string last = "printf '\\036met\\n\\036ended 0\\n' >&2; ";
+  CHECK(run_stand_in(last + "ask; exit 1", hours) == 0);
+  CHECK(run_stand_in(last + "trap ask TERM; ask; exit 0", hours) == 0);
+  CHECK(run_stand_in(last + "kill -KILL $$", hours) == 0);
+}
+
+TEST_CASE("the beginning and the end of a run have a deadline", "[exec][launch]") {
+  CHECK(run_stand_in("forever", 0.1) == 4);                                  // nobody starts
+  CHECK(run_stand_in("printf '\\036started 0\\n' >&2; forever", 0.1) == 4);  // nobody meets
+  CHECK(run_stand_in("printf '\\036met\\n\\036ended 0\\n' >&2; forever", 0.1) == 0);  // nor leaves
+  CHECK(run_stand_in("exit 0", hours) == 4);  // without a last word
+}
+
+TEST_CASE("a second request ends a process that does not look at the first", "[exec][launch]") {
+  const auto asked_twice = [] {
+    raise(SIGINT);
+    if (!stop_requested()) _exit(77);
+    usleep(300'000);  // one key press may arrive twice
+    raise(SIGTERM);
+    _exit(78);
+  };
+  CHECK(ended_after([&] {
+          watch_for_stop();
+          asked_twice();
+        }) == 5);
+  CHECK(ended_after([&] {
+          watch_for_stop();
+          have_last_word(0);
+          asked_twice();
+        }) == 0);
+  CHECK(ended_after([] {
+          end_on_stop_signals();
+          raise(SIGTERM);
+        }) == 5);
 }
 
 TEST_CASE("a launcher that is not there is an error with a way out", "[exec][launch]") {
@@ -393,6 +502,28 @@ TEST_CASE("the folder of a run is private, new, and gone with it", "[exec][launc
   CHECK(!std::filesystem::exists(path));
 }
 
+TEST_CASE("the folder of a killed launcher is gone when its mpirun is", "[exec][launch]") {
+  const TestFolder folder;
+  const std::string said = folder.file("said", ""), go_on = folder.file("go_on");
+  // The launcher says where its folder is and is killed; a child, as mpirun is, still makes files
+  // there.
+  CHECK(ended_after([&] {
+          const RunFolder of_run;
+          std::ofstream(said) << of_run.path() << std::flush;
+          if (fork() == 0) {
+            while (!std::filesystem::exists(go_on)) usleep(10'000);
+            std::filesystem::create_directories(of_run.path() + "/late");
+            _exit(0);
+          }
+          raise(SIGKILL);
+        }) == -1);
+  const std::string path = read_file(said);
+  CHECK(std::filesystem::exists(path));
+  folder.file("go_on", "");
+  for (int tries = 0; std::filesystem::exists(path) && tries < 6000; ++tries) usleep(10'000);
+  CHECK(!std::filesystem::exists(path));
+}
+
 TEST_CASE("what the ranks say is known after the patience, whatever mpirun waits for",
           "[exec][launch]") {
   const TestFolder folder;
@@ -455,4 +586,6 @@ TEST_CASE("a hostfile is read strictly", "[exec][launch]") {
   for (const char* wrong : {"", "a slots=0", "a slots=many", "a\na", "a b", "-x", "a;b", "a,b"})
     CHECK_THROWS_AS(read(wrong), InputError);
   CHECK_THROWS_AS(read_hostfile(folder.file("none")), InputError);
+  CHECK(is_host_name("algo-1.x_y"));
+  for (const char* wrong : {"", "-x", "a,c", "a b", "a;b", "a\nb"}) CHECK(!is_host_name(wrong));
 }

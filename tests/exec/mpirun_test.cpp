@@ -58,6 +58,12 @@ TEST_CASE("bad input found by a rank is the run's exit code and nothing more is 
   CHECK(ended.errors == "");
 }
 
+TEST_CASE("the deadline of a world that is set later is that of its groups", "[exec][launch]") {
+  const Ended ended = launch("late", 4);
+  CHECK(ended.code == 4);
+  CHECK(ended.errors == "rank 0 ended with exit code 4; the others were stopped\n");
+}
+
 TEST_CASE("a request to stop reaches all ranks, which end by themselves", "[exec][launch]") {
   const Ended ended = launch("stop", getpid());
   CHECK(ended.code == 5);

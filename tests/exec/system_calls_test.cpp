@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "exec/checkpoint/folder.h"
+#include "exec/launch/children.h"
 #include "exec/log/growing_file.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
@@ -213,6 +214,26 @@ TEST_CASE("a fault at any call of taking a folder's lock", "[faults]") {
       }
       const FolderLock again(folder.path() + "/saved");
     }
+}
+
+TEST_CASE("a process that ends while its parent is asked for its children is no error",
+          "[faults]") {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  std::size_t failed_reads = 0;
+  for (const int error : {ESRCH, EIO})
+    for (std::size_t at = 0;; ++at) {
+      const WatchedCalls calls("/proc", {Fault::Kind::error, at, error});
+      CHECK_NOTHROW(children_of(getpid()));
+      const std::vector<SystemCall> seen = calls.seen();
+      if (at >= seen.size()) break;
+      failed_reads += seen[at].name == "read" ? 1 : 0;
+    }
+  CHECK(failed_reads > 0);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
 }
 
 TEST_CASE("a fault at any call of a log", "[faults]") {

@@ -50,3 +50,36 @@ esac
 END
   chmod +x "$1"
 }
+
+# What several of these tests do with such hosts.
+over_two_hosts() { # tiny.json becomes a job of one rank on each host, which `agent` reaches
+  printf '%s\n%s\n' "$a" "$b" >hosts
+  export OMP_NUM_THREADS=1 OMPI_MCA_plm_rsh_agent=$work/agent
+  sed -i 's/"processes_per_host": 2/"count": 2, "processes_per_host": 1, "network": {"nics": 1, "gbps_per_nic": 10, "latency_us": 100}/' tiny.json
+}
+on_hosts() { # on_hosts ARGUMENTS...: the launcher is on the first host
+  "$here/two_hosts_on" "$space_a" "$program" train tiny.json --hostfile hosts "$@" >out 2>err
+}
+launch() { # launch ARGUMENTS...: in the background, as $launcher
+  rm -f out err
+  exec env --default-signal=INT "$here/two_hosts_on" "$space_a" "$program" train tiny.json --hostfile hosts "$@" >out 2>err &
+  launcher=$!
+}
+begin() { # begin ARGUMENTS...: a run that ends only when it is disturbed, until its first step
+  launch --set training.steps=100000000 "$@"
+  until_true 600 has_stepped || wrong "no step: $(cat err)"
+}
+link() { ip -n "$space_b" link set eth0 "$1"; }
+daemon_of() { # daemon_of SPACE
+  local process
+  for process in $(ip netns pids "$1"); do
+    [ "$(cat "/proc/$process/comm" 2>/dev/null)" = orted ] && echo "$process"
+  done
+}
+# What a cut link leaves on the other host ends when TCP notices. The tests do not wait for that.
+end_what_is_left() {
+  local process
+  for process in $(ip netns pids "$space_b"); do kill -9 "$process" 2>/dev/null; done
+  until_true 600 no_daemons || wrong "left on the other host: $(ip netns pids "$space_b")"
+}
+no_daemons() { [ -z "$(ip netns pids "$space_b")" ]; }

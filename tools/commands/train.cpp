@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "exec/checkpoint/folder.h"
+#include "exec/launch/marks.h"
 #include "exec/launch/memory_file.h"
 #include "exec/launch/mpirun.h"
 #include "exec/launch/restarts.h"
@@ -55,7 +56,7 @@ std::vector<std::string> rank_command(const Options& options) {
 
 std::unique_ptr<World> world_of_ranks(const Options& options) {
   WorldOptions world;
-  if (options.deadline) world.deadline_s = *options.deadline;
+  world.deadline_s = deadlines_of(options).usual_s;
   return make_world("mpi", world);
 }
 
@@ -116,7 +117,10 @@ Decision common_decision(const Options& options, World& world) {
 
 int run_rank(const Options& options) {
   watch_for_stop();
+  if (options.as_rank) tell_started();
   const auto world = world_of_ranks(options);
+  if (options.as_rank && world->rank() == 0) tell_met();
+  world->set_deadline(deadlines_of(options).long_s);  // what comes first is reading, and loading
   Decision decision;
   try {
     decision = common_decision(options, *world);
@@ -139,21 +143,21 @@ int launch_ranks(const Options& options, const Run& run) {
   check_named("--trace", options.trace);
   check_named("--report", options.report);
   check_named("--log-json", log_file(options, run.job));
-  hold_stop_signals();
   const int ranks = run.chosen.cluster.ranks();
   allow_open_files(ranks);
-  const RunFolder folder;
   const MemoryFile settled(settled_text(run));
   MpirunOptions launch = mpirun_options(ranks);
-  launch.folder = folder.path();
   launch.extra = run.job.mpi_options;
   launch.remote = remote_hosts(options, run);
+  const Deadlines deadlines = deadlines_of(options);
   if (launch.remote && !options.sagemaker.hosts.empty())
-    wait_for_hosts(*launch.remote, launch.extra);
+    wait_for_hosts(*launch.remote, launch.extra, deadlines.long_s);
+  hold_stop_signals();
+  const RunFolder folder;
+  launch.folder = folder.path();
   Supervision supervision{settled.path(), hosts_of_ranks(launch)};
-  if (options.deadline)
-    supervision.patience_s =
-        std::min(supervision.patience_s, static_cast<double>(*options.deadline));
+  supervision.deadline_s = deadlines.usual_s;
+  supervision.patience_s = std::min(supervision.patience_s, deadlines.usual_s);
   // An interface that custom_mpi_options names would not be there; GPUs find each other as they
   // like.
   supervision.own_network = !launch.remote && launch.extra.empty() &&
@@ -173,6 +177,7 @@ int launch_ranks(const Options& options, const Run& run) {
 
 int run_train(const Options& options) {
   if (options.as_rank) return run_rank(options);
+  end_on_stop_signals();
   if (options.mpi_ranks) {
     if (options.restarts)
       throw InputError(

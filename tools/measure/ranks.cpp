@@ -10,9 +10,11 @@
 #include <numeric>
 
 #include "exec/comm/communicator.h"
+#include "exec/launch/exit_codes.h"
 #include "exec/launch/memory_file.h"
 #include "exec/launch/mpirun.h"
 #include "exec/launch/run_folder.h"
+#include "exec/launch/stop.h"
 #include "hwprofiles/cores.h"
 #include "models/core/fields.h"
 
@@ -63,6 +65,7 @@ std::optional<Fields> run_measured_ranks(const Options& options, int ranks,
   MpirunOptions launch = mpirun_options(ranks);
   launch.folder = folder.path();
   const int code = run_mpirun(mpirun_command(launch, command));
+  if (code == stopped) throw StopRequested();
   if (code != 0) {
     std::fprintf(stderr,
                  "warning: processes could not be measured (mpirun ended with %d); taking a "

@@ -9,12 +9,13 @@
 #include "exec/launch/stop.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
+#include "tools/print.h"
 
 namespace meshwright {
 
 namespace {
 
-constexpr double patience_s = 3600;  // of the containers, for SSH
+constexpr double patience_s = 3600;  // of the containers, for the first host's mpirun
 
 // Of an instance that is no machine of ours nothing is known.
 void add_network(RemoteHosts& remote, const Run& run, const std::string& instance) {
@@ -82,13 +83,19 @@ std::optional<RemoteHosts> remote_hosts(const Options& options, const Run& run) 
   return remote;
 }
 
-void wait_for_hosts(const RemoteHosts& remote, const std::vector<std::string>& mpi_options) {
+void wait_for_hosts(const RemoteHosts& remote, const std::vector<std::string>& mpi_options,
+                    double seconds) {
   if (std::find(mpi_options.begin(), mpi_options.end(), "plm_rsh_agent") != mpi_options.end())
     return;
-  for (std::size_t i = 1; i < remote.hosts.size(); ++i)
-    if (!wait_for_ssh(remote.hosts[i].name, patience_s))
-      throw RunError(fmt::format("{} cannot be reached over SSH (port 22) after {} s",
-                                 remote.hosts[i].name, patience_s));
+  std::vector<std::string> others;
+  for (std::size_t i = 1; i < remote.hosts.size(); ++i) others.push_back(remote.hosts[i].name);
+  const std::vector<std::string> missing = wait_for_ssh(others, seconds, [&] {
+    print_to(stderr, "waiting for {}: SSH (port 22), at most {:g} s\n", list_of(others, "and"),
+             seconds);
+  });
+  if (!missing.empty())
+    throw RunError(fmt::format("{} cannot be reached over SSH (port 22) after {:g} s",
+                               list_of(missing, "and"), seconds));
 }
 
 int wait_as_other_host(const SageMaker& container) {

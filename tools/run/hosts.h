@@ -15,8 +15,10 @@ namespace meshwright {
 std::optional<RemoteHosts> remote_hosts(const Options& options, const Run& run);
 
 // The first host of a SageMaker job, until mpirun can reach the others; where custom_mpi_options
-// names another way in than SSH, at once. RunError when one does not come.
-void wait_for_hosts(const RemoteHosts& remote, const std::vector<std::string>& mpi_options);
+// names another way in than SSH, at once. Says for whom it waits. RunError when one does not come
+// within `seconds`.
+void wait_for_hosts(const RemoteHosts& remote, const std::vector<std::string>& mpi_options,
+                    double seconds);
 
 // Any other host of a SageMaker job: mpirun of the first one starts ranks here; waits until they
 // have ended. The exit code.

@@ -95,8 +95,11 @@ Table comparison_of_kinds(const std::vector<KindTime>& kinds) {
 
 std::string how_it_ended(const Outcome& outcome) {
   const std::string& hash = outcome.parameters_sha256;
-  std::string text = fmt::format("{} after step {}   final loss {:.5f}{}{}",
-                                 outcome.stopped ? "stopped on request" : "done", outcome.steps,
+  // What could not be written has been said.
+  const char* how = !outcome.complete() ? "some files could not be written; the run ended"
+                    : outcome.stopped   ? "stopped on request"
+                                        : "done";
+  std::string text = fmt::format("{} after step {}   final loss {:.5f}{}{}", how, outcome.steps,
                                  outcome.last.loss, hash.empty() ? "" : "   parameters ", hash);
   if (outcome.best_step >= 0)
     text += fmt::format("\nlowest evaluation loss {:.5f} after step {}", outcome.best_loss,
@@ -200,9 +203,9 @@ void TrainLog::end(const Outcome& outcome) {
   if (!outcome.kinds.empty())
     std::fprintf(to_, "%s\n", comparison_of_kinds(outcome.kinds).text().c_str());
   print_to(to_, "{}\n", how_it_ended(outcome));
-  std::fflush(to_);
-  if (!options_.report.empty()) write_report(outcome);
   if (options_.json) print_json_of(outcome);
+  std::fflush(to_);
+  std::fflush(stdout);
 }
 
 void TrainLog::print_json_of(const Outcome& outcome) const {

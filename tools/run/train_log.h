@@ -27,7 +27,10 @@ struct RankMemory {
 
 struct Outcome {
   std::int64_t steps = 0;
-  bool stopped = false, saved = true;  // saved: the last checkpoint, if there are any, is complete
+  bool stopped = false;
+  bool saved = true;    // the last checkpoint, if there are any, is complete
+  bool written = true;  // so are the trace and the report
+  bool complete() const { return saved && written; }
   StepResult last;
   StepValues seconds, losses, evaluations;
   std::optional<double> evaluation;  // the latest one's loss
@@ -50,6 +53,7 @@ class TrainLog {
   void begin(int threads, const std::string& how_it_began);
   // `evaluation`: the loss that was measured after it.
   void step(std::int64_t step, const StepResult& result, std::optional<double> evaluation);
+  void write_report(const Outcome& outcome) const;  // --report
   void end(const Outcome& outcome);
 
  private:
@@ -57,7 +61,6 @@ class TrainLog {
   bool scales_loss() const;
   void show_progress(std::int64_t step) const;
   void print_json_of(const Outcome& outcome) const;
-  void write_report(const Outcome& outcome) const;
 
   const Options& options_;
   const Job& job_;

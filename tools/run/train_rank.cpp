@@ -8,6 +8,7 @@
 
 #include "exec/comm/checked.h"
 #include "exec/launch/exit_codes.h"
+#include "exec/launch/marks.h"
 #include "exec/launch/stop.h"
 #include "exec/runtime/runtime.h"
 #include "hwprofiles/cores.h"
@@ -31,6 +32,12 @@ int threads_per_rank(const Options& options, int ranks_on_host) {
   if (options.threads) return *options.threads;
   const int cores = usable_cores();
   return std::max(1, cores / ranks_on_host);
+}
+
+Deadlines deadlines_of(const Options& options) {
+  if (!options.deadline) return {};
+  const auto seconds = static_cast<double>(*options.deadline);
+  return {seconds, seconds};
 }
 
 namespace {
@@ -172,13 +179,16 @@ std::optional<HeldOut> evaluation_of(const Job& job) {
                  job.plan.training.global_batch};
 }
 
-Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, HeldOut* evaluation,
-                  const Training& training, RunCheckpoints& checkpoints, Traced& traced,
-                  TrainLog* log, bool hashes) {
+Outcome run_steps(Runtime& runtime, World& world, const Deadlines& deadlines, Loader& loader,
+                  HeldOut* evaluation, const Training& training, RunCheckpoints& checkpoints,
+                  Traced& traced, TrainLog* log, bool hashes) {
   Outcome outcome;
   outcome.steps = checkpoints.steps_done();
   outcome.last.loss = checkpoints.loss_before();
-  for (std::int64_t step = outcome.steps + 1; step <= training.steps; ++step) {
+  const std::int64_t first = outcome.steps + 1;
+  for (std::int64_t step = first; step <= training.steps; ++step) {
+    // The second step is captured as a graph on GPUs, and the first compiles.
+    world.set_deadline(step <= first + 1 ? deadlines.long_s : deadlines.usual_s);
     traced.before(runtime, step);
     outcome.last = runtime.step(step, checkpoints.position(step), loader);
     traced.after(runtime, step);
@@ -193,6 +203,7 @@ Outcome run_steps(Runtime& runtime, const World& world, Loader& loader, HeldOut*
     }
     if (log != nullptr) log->step(step, outcome.last, found);
     const bool stops = runtime.any(stop_requested());
+    world.set_deadline(deadlines.long_s);  // a save waits for the slowest disk of the save before
     checkpoints.after_step(step, outcome.last.loss, stops || step == training.steps, found);
     if (!stops) continue;
     outcome.stopped = step < training.steps;
@@ -244,9 +255,23 @@ int fail(World& world) {
 
 namespace {
 
+// What is written at the end of a run is worth less than the run: a failure is said, and the run
+// still reports.
+template <typename Write>
+bool tried(const Write& write) {
+  try {
+    write();
+    return true;
+  } catch (const RunError& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return false;
+  }
+}
+
 int train(const Options& options, const Job& job, const Chosen& chosen, World& world) {
   const Plan& plan = chosen.compiled.plan;
   const int threads = threads_per_rank(options, chosen.cluster.processes_per_host);
+  const Deadlines deadlines = deadlines_of(options);
   const auto all = group_of_all(world);
   auto loader = made_by_all(*all, [&] { return Loader(loader_options(job)); });
   if (!loader) return bad_input;
@@ -259,7 +284,7 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   const auto made = made_by_all(*all, [&] {
     return make_engine(chosen.cluster,
                        {plan.training.precision, plan.training.deterministic, threads}, world,
-                       options.deadline.value_or(WorldOptions{}.deadline_s));
+                       deadlines.long_s);
   });
   if (!made) return bad_input;
   const Engine& engine = *made;
@@ -286,8 +311,8 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   Outcome outcome;
   try {
     outcome =
-        run_steps(runtime, world, *loader, *evaluation ? &**evaluation : nullptr, plan.training,
-                  checkpoints, traced, log ? &*log : nullptr, !options.no_hash);
+        run_steps(runtime, world, deadlines, *loader, *evaluation ? &**evaluation : nullptr,
+                  plan.training, checkpoints, traced, log ? &*log : nullptr, !options.no_hash);
   } catch (const InputError&) {
     throw;
   } catch (const std::exception&) {
@@ -298,16 +323,24 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   if (!options.trace.empty()) {
     const Timeline timeline = timeline_of_all(traced.kept(), *all);
     if (log)
-      write_timelines(options, timeline, traced.last_begin(), predicted, runtime.mesh(),
-                      chosen.compiled);
+      outcome.written = tried([&] {
+        write_timelines(options, timeline, traced.last_begin(), predicted, runtime.mesh(),
+                        chosen.compiled);
+      });
   }
   if (compares && !outcome.stopped && !outcome.seconds.empty()) {
     const Timeline measured = timeline_of_all(traced.compared(), *all);
     outcome.kinds = kind_times(predicted, measured, chosen.compiled.stages, runtime.mesh());
   }
+  if (log && !options.report.empty())
+    outcome.written = tried([&] { log->write_report(outcome); }) && outcome.written;
   if (log) log->end(outcome);
-  if (!outcome.saved) return run_failed;  // the saver has said why
-  return outcome.stopped ? stopped : done;
+  const int code = !outcome.complete() ? run_failed : outcome.stopped ? stopped : done;
+  have_last_word(code);
+  if (!options.as_rank) return code;
+  // The launcher knows how the run ended. mpirun would take seconds to stop ranks that fail.
+  if (log) tell_ended(code);
+  return done;
 }
 
 }  // namespace

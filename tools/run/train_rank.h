@@ -8,6 +8,13 @@
 
 namespace meshwright {
 
+// The longest that ranks wait for each other, in seconds: usually, and while one of them may load,
+// compile, save or write something for which the others have to wait. --deadline sets both.
+struct Deadlines {
+  double usual_s = 120, long_s = 600;
+};
+Deadlines deadlines_of(const Options& options);
+
 int threads_per_rank(const Options& options, int ranks_on_host);
 
 // Alone or with others; returns the exit code.

@@ -1,0 +1,21 @@
+// What ranks tell the launcher beside their words for people: lines of standard error that begin
+// with a control character. The launcher takes them out of what it shows (watch.h). Only ranks that
+// `train` has started itself write them.
+#pragma once
+
+#include <string_view>
+
+namespace meshwright {
+
+constexpr char mark_begin = '\x1e';  // ASCII's record separator, which no message contains
+constexpr std::string_view mark_started = "started ", mark_met = "met", mark_ended = "ended ";
+
+// Each rank, as its first act: it has been started.
+void tell_started();
+// Rank 0: all ranks have met, and each obeys a request to stop.
+void tell_met();
+// Rank 0: everything is saved and written, and `exit_code` is how the run ends. Whatever happens
+// while the ranks leave changes nothing.
+void tell_ended(int exit_code);
+
+}  // namespace meshwright
