@@ -1,9 +1,13 @@
 // The trace of every rank of a run beside the replay of the same Programs: stream by stream the
 // same instructions in the same order, messages of the same bytes to the same ranks, and nothing
-// begins before what it waits for has ended.
+// begins before what it waits for has ended. What a communicator is asked for are the collectives
+// of the Program: their bytes, and whether they go over all hosts in one level.
+#include <algorithm>
 #include <array>
+#include <compare>
 #include <cstdlib>
 #include <map>
+#include <set>
 
 #include "hwprofiles/load.h"
 #include "sim/replay/replay.h"
@@ -21,36 +25,66 @@ struct Sent {
   bool operator==(const Sent&) const = default;
 };
 
-// Notes what is sent; all else is the business of the group behind it.
+// A collective as its group is asked for it; `bytes` are those of one rank's part.
+struct Asked {
+  GroupKind group = GroupKind::world;
+  InstructionKind kind = InstructionKind::compute;
+  std::int64_t bytes = 0;
+  int option = 0;  // all_gather: flat; all_reduce: maximum; reduce, broadcast: root
+  auto operator<=>(const Asked&) const = default;
+};
+
+struct Notes {
+  std::vector<Sent> sent;  // between stages
+  std::vector<Asked> asked;
+};
+
+// Notes what is sent and asked for; all else is the business of the group behind it.
 class NotingCommunicator final : public Communicator {
  public:
-  NotingCommunicator(std::unique_ptr<Communicator> behind, std::vector<int> ranks,
-                     std::vector<Sent>& sent)
-      : behind_(std::move(behind)), ranks_(std::move(ranks)), sent_(sent) {}
+  NotingCommunicator(std::unique_ptr<Communicator> behind, GroupKind kind, std::vector<int> ranks,
+                     Notes& notes)
+      : behind_(std::move(behind)), kind_(kind), ranks_(std::move(ranks)), notes_(notes) {}
   int rank() const override { return behind_->rank(); }
   int size() const override { return behind_->size(); }
   void all_reduce(void* data, std::int64_t elements, Dtype dtype, bool maximum) override {
+    note(InstructionKind::all_reduce, elements * bytes_of(dtype), maximum ? 1 : 0);
     behind_->all_reduce(data, elements, dtype, maximum);
   }
   void all_gather(const void* own, void* all, std::int64_t bytes, bool flat) override {
+    note(InstructionKind::all_gather, bytes, flat ? 1 : 0);
     behind_->all_gather(own, all, bytes, flat);
   }
   void reduce_scatter(const void* whole, void* own, std::int64_t elements, Dtype dtype,
                       bool accumulate) override {
+    note(InstructionKind::reduce_scatter, elements * bytes_of(dtype));
     behind_->reduce_scatter(whole, own, elements, dtype, accumulate);
   }
   void all_to_all(const void* out, void* in, std::int64_t bytes) override {
+    note(InstructionKind::all_to_all, bytes);
     behind_->all_to_all(out, in, bytes);
   }
   void broadcast(void* data, std::int64_t bytes, int root) override {
+    note(InstructionKind::broadcast, bytes, root);
     behind_->broadcast(data, bytes, root);
   }
   void reduce(void* data, std::int64_t elements, Dtype dtype, int root) override {
+    note(InstructionKind::reduce, elements * bytes_of(dtype), root);
     behind_->reduce(data, elements, dtype, root);
+  }
+  void gather_apart(void* first, std::int64_t bytes, std::int64_t distance) override {
+    note(InstructionKind::all_gather, bytes, 1);
+    behind_->gather_apart(first, bytes, distance);
+  }
+  void reduce_apart(void* first, std::int64_t elements, Dtype dtype,
+                    std::int64_t distance) override {
+    note(InstructionKind::reduce_scatter, elements * bytes_of(dtype));
+    behind_->reduce_apart(first, elements, dtype, distance);
   }
   void barrier() override { behind_->barrier(); }
   Request isend(const void* data, std::int64_t bytes, int to, int tag) override {
-    sent_.push_back({ranks_[static_cast<std::size_t>(to)], bytes});
+    if (kind_ == GroupKind::pipeline)
+      notes_.sent.push_back({ranks_[static_cast<std::size_t>(to)], bytes});
     return behind_->isend(data, bytes, to, tag);
   }
   Request irecv(void* data, std::int64_t bytes, int from, int tag) override {
@@ -60,9 +94,14 @@ class NotingCommunicator final : public Communicator {
   void wait(Request request) override { behind_->wait(request); }
 
  private:
+  void note(InstructionKind kind, std::int64_t bytes, int option = 0) {
+    notes_.asked.push_back({kind_, kind, bytes, option});
+  }
+
   const std::unique_ptr<Communicator> behind_;
+  const GroupKind kind_;
   const std::vector<int> ranks_;
-  std::vector<Sent>& sent_;
+  Notes& notes_;
 };
 
 class NotingWorld final : public World {
@@ -72,10 +111,8 @@ class NotingWorld final : public World {
   int size() const override { return behind_.size(); }
   void* allocate(std::int64_t bytes) override { return behind_.allocate(bytes); }
   std::unique_ptr<Communicator> group(GroupKind kind, std::span<const int> ranks) override {
-    std::unique_ptr<Communicator> made = behind_.group(kind, ranks);
-    if (kind != GroupKind::pipeline) return made;
-    return std::make_unique<NotingCommunicator>(std::move(made),
-                                                std::vector<int>(ranks.begin(), ranks.end()), sent);
+    return std::make_unique<NotingCommunicator>(
+        behind_.group(kind, ranks), kind, std::vector<int>(ranks.begin(), ranks.end()), notes);
   }
   std::int64_t resident_bytes_of_others() const override {
     return behind_.resident_bytes_of_others();
@@ -85,7 +122,7 @@ class NotingWorld final : public World {
     std::abort();
   }
 
-  std::vector<Sent> sent;
+  Notes notes;
 
  private:
   World& behind_;
@@ -142,12 +179,50 @@ std::vector<Sent> sent_by(const Program& program, const std::vector<TimelineEntr
   return sent;
 }
 
+// The collectives of a step as the Program has them, in the order of their values.
+std::vector<Asked> collectives_of(const Program& program, const std::vector<TimelineEntry>& entries,
+                                  const Mesh& mesh, int rank) {
+  std::vector<Asked> all;
+  for (const TimelineEntry& entry : entries) {
+    const Instruction& each = instruction_of(program, entry);
+    const auto members = static_cast<std::int64_t>(mesh.group(each.group, rank).size());
+    Asked asked{each.group, each.kind, each.inputs.empty() ? 0 : each.inputs[0].type.bytes(), 0};
+    switch (each.kind) {
+      case InstructionKind::all_reduce:
+        asked.option = each.maximum ? 1 : 0;
+        break;
+      case InstructionKind::all_gather:
+        asked.option = each.flat ? 1 : 0;
+        break;
+      case InstructionKind::reduce_scatter:
+        if (each.inputs.size() == 1) asked.bytes /= members;
+        break;
+      case InstructionKind::all_to_all:
+        asked.bytes /= members;
+        break;
+      case InstructionKind::reduce:
+      case InstructionKind::broadcast:
+        asked.option = each.root;
+        break;
+      default:
+        continue;
+    }
+    all.push_back(asked);
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
 // Those of small_plans(), and the same with tensor communication beside products, in chunks.
 std::vector<Plan> plans_on(int ranks, const Model& model) {
   std::vector<Plan> plans;
   for (const Plan& plan : small_plans(model)) {
     if (plan.parallelism.degrees().ranks() != ranks) continue;
     plans.push_back(plan);
+    if (plan.parallelism.zero_stage == 3) {
+      plans.push_back(plan);
+      plans.back().parallelism.hierarchical_gather = !plan.parallelism.hierarchical_gather;
+    }
     if (plan.parallelism.tensor == 1) continue;
     plans.push_back(plan);
     plans.back().parallelism.overlap_tensor = true;
@@ -159,11 +234,12 @@ std::vector<Plan> plans_on(int ranks, const Model& model) {
 void compare_traces() {
   World& world = test_world();
   const Model model = small_model("gpt");
+  std::set<int> gathered_flat;
   for (const Plan& plan : plans_on(world.size(), model)) {
     INFO(describe(plan));
     NotingWorld noting(world);
     SmallRun run(model, plan, noting, true);
-    noting.sent.clear();
+    noting.notes = {};
     run.step(1);
     const int stage = run.mesh.coordinates(world.rank()).pipeline;
     const Program& program = run.stages[static_cast<std::size_t>(stage)];
@@ -179,10 +255,19 @@ void compare_traces() {
       if (entry.rank == world.rank()) own.push_back(entry);
 
     CHECK(streams_of(executed, program) == streams_of(own, program));
-    CHECK(noting.sent == sent_by(program, own, run.mesh, world.rank()));
+    CHECK(noting.notes.sent == sent_by(program, own, run.mesh, world.rank()));
     CHECK(describe_early(program, executed) == "");
     CHECK(describe_early(program, own) == "");
+
+    // Beside those of the Program there is what the step's end says to all ranks.
+    std::vector<Asked> asked = noting.notes.asked;
+    std::erase_if(asked, [](const Asked& each) { return each.group == GroupKind::world; });
+    std::ranges::sort(asked);
+    CHECK(asked == collectives_of(program, own, run.mesh, world.rank()));
+    for (const Asked& each : asked)
+      if (each.kind == InstructionKind::all_gather) gathered_flat.insert(each.option);
   }
+  if (world.size() == 4) CHECK(gathered_flat == std::set<int>{0, 1});
 }
 
 }  // namespace

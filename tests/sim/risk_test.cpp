@@ -267,6 +267,24 @@ TEST_CASE("in a played run spares are used up one by one, and come again", "[ris
   }
   CHECK(with_spares > 20);
   CHECK(short_of_one > 10);
+TEST_CASE("a run waits for a host exactly when it has lost more hosts than it has spares",
+          "[risk]") {
+  RunModel model = sudden(1000, 100, 1, 0);
+  model.steps = 400;  // two mean times between failures
+  model.every_steps = 1;
+  model.failures.replacement_s = 1e5;
+  for (const int spares : {0, 1, 2, 3}) {
+    model.failures.spares = spares;
+    int waits = 0;
+    constexpr int runs = 100;
+    for (int number = 0; number < runs; ++number) {
+      const PlayedRun run = play_run(model, 7, number);
+      CHECK((run.waiting_s > 0) == (run.failures > spares));
+      waits += run.waiting_s > 0 ? 1 : 0;
+    }
+    CHECK(waits > 0);
+    CHECK(waits < runs);
+  }
 }
 
 TEST_CASE("the same seed gives the same bytes, whatever the number of threads", "[risk]") {
