@@ -267,6 +267,8 @@ TEST_CASE("in a played run spares are used up one by one, and come again", "[ris
   }
   CHECK(with_spares > 20);
   CHECK(short_of_one > 10);
+}
+
 TEST_CASE("a run waits for a host exactly when it has lost more hosts than it has spares",
           "[risk]") {
   RunModel model = sudden(1000, 100, 1, 0);

@@ -69,6 +69,13 @@ struct Scene {
   }
 };
 
+Options from_the_start() { return {}; }
+Options resumed() {
+  Options options;
+  options.resume = true;
+  return options;
+}
+
 std::vector<std::int64_t> steps_of(const std::map<std::int64_t, Manifest>& manifests) {
   std::vector<std::int64_t> steps;
   for (const auto& [step, manifest] : manifests) steps.push_back(step);
@@ -80,7 +87,8 @@ std::vector<std::int64_t> steps_of(const std::map<std::int64_t, Manifest>& manif
 TEST_CASE("checkpoints come at every interval and at the end", "[tools][checkpoint]") {
   Scene scene;
   scene.save_every(3, false);
-  RunCheckpoints checkpoints(scene.job, scene.chosen, false, scene.run.runtime, *scene.all);
+  RunCheckpoints checkpoints(scene.job, scene.chosen, from_the_start(), scene.run.runtime,
+                             *scene.all);
   const auto manifests = scene.saved(checkpoints, {{2, 5.0}, {4, 4.0}, {5, 4.5}});
   CHECK(steps_of(manifests) == std::vector<std::int64_t>{3, 6, 7});
   const std::int64_t batch = scene.run.plan.training.global_batch;
@@ -103,7 +111,8 @@ TEST_CASE("the lowest evaluation loss is saved when it comes, and one that equal
           "[tools][checkpoint]") {
   Scene scene;
   scene.save_every(100, true);
-  RunCheckpoints checkpoints(scene.job, scene.chosen, false, scene.run.runtime, *scene.all);
+  RunCheckpoints checkpoints(scene.job, scene.chosen, from_the_start(), scene.run.runtime,
+                             *scene.all);
   const auto manifests =
       scene.saved(checkpoints, {{1, 5.0}, {2, 6.0}, {3, 4.0}, {4, 4.0}, {5, 4.5}, {6, 3.0}});
   CHECK(steps_of(manifests) == std::vector<std::int64_t>{1, 3, 6, 7});
@@ -119,7 +128,8 @@ TEST_CASE("the lowest evaluation loss is saved when it comes, and one that equal
 TEST_CASE("a run without checkpoints knows its best evaluation all the same",
           "[tools][checkpoint]") {
   Scene scene;
-  RunCheckpoints checkpoints(scene.job, scene.chosen, false, scene.run.runtime, *scene.all);
+  RunCheckpoints checkpoints(scene.job, scene.chosen, from_the_start(), scene.run.runtime,
+                             *scene.all);
   CHECK(checkpoints.best_step() == -1);
   checkpoints.after_step(1, 1, false, std::nullopt);
   CHECK(checkpoints.best_step() == -1);
@@ -136,10 +146,10 @@ TEST_CASE("a resumed run counts on where its checkpoint stands", "[tools][checkp
   Scene scene;
   scene.save_every(4, true);
   {
-    RunCheckpoints first(scene.job, scene.chosen, false, scene.run.runtime, *scene.all);
+    RunCheckpoints first(scene.job, scene.chosen, from_the_start(), scene.run.runtime, *scene.all);
     scene.saved(first, {{4, 2.0}});
   }
-  RunCheckpoints second(scene.job, scene.chosen, true, scene.run.runtime, *scene.all);
+  RunCheckpoints second(scene.job, scene.chosen, resumed(), scene.run.runtime, *scene.all);
   const std::int64_t batch = scene.run.plan.training.global_batch;
   CHECK(second.steps_done() == 7);
   CHECK(second.loss_before() == 7);
