@@ -4,7 +4,7 @@
 make_hosts || skip "no link: $(tail -n 1 err)"
 over_two_hosts
 make_agent agent
-[ "$patience_s" -gt 0 ] || deadline=4  # else that of runs.sh, which is kept on a busy computer
+[ "$patience_s" -gt 0 ] || deadline=8  # else that of runs.sh, which is kept on a busy computer
 two_layouts=(data pipeline tensor zero3)
 kinds=(TERM INT TWICE launcher rank0 rank1 daemon host link blink)
 moments=(first middle last)
