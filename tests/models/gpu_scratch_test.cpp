@@ -71,3 +71,191 @@ TEST_CASE("a product has scratch memory where it is added apart, in its own type
   apart.made = Dtype::bf16;
   CHECK(scratch_of(Op::linear_grad_weight, {rounded_y, rounded_x}, {sum}, apart) == 48 * 32 * 2);
 }
+
+namespace {
+
+Attributes two_sequences(int length = 8) {
+  Attributes a;
+  a.micro_batch = 2, a.sequence_length = length;
+  a.heads = a.kv_heads = 4, a.head_dim = 16;
+  return a;
+}
+
+}  // namespace
+
+TEST_CASE("tables of relative positions need biases and sums by distance", "[models][graph]") {
+  Attributes a = two_sequences(100);
+  a.relative_buckets = 6, a.relative_distance = 20;
+  // 41 distances of each of 4 heads.
+  const std::int64_t bias = 41 * 4 * 4;
+  const TensorType heads{{200, 64}, Dtype::bf16}, scores{{8, 100, 100}, Dtype::bf16},
+      table{{6, 4}, Dtype::bf16}, saved{{8, 100}, Dtype::f32};
+  CHECK(scratch_of(Op::attention, {heads, heads, heads, table}, {heads, saved}, a) == bias);
+  CHECK(scratch_of(Op::add_relative_bias, {scores, table}, {scores}, a) == bias);
+  // 4 strips of 32 of the 100 rows of 8 score matrices, 6 sums each.
+  CHECK(scratch_of(Op::relative_bias_grad, {scores}, {{{6, 4}, Dtype::f32}}, a) == 8 * 4 * 6 * 4);
+  Attributes unfused = a;
+  unfused.attention = AttentionKernel::unfused;
+  CHECK(scratch_of(Op::attention, {heads, heads, heads, table}, {heads, scores}, unfused) ==
+        bias + 2 * 4 * 100 * 4);
+  // Backward: two sums for each of 800 rows; the biases; 199 sums for each head; and of each of 8
+  // heads the sums of blocks of queries, which see 100 + their queries - 1 distances: of 64 queries
+  // 2 blocks with 163, of 128 one with 227. In fp32 blocks have 32 or 64 queries: 4 with 131.
+  const auto grad = [&](Dtype dtype, int width) {
+    Attributes wide = a;
+    wide.head_dim = width;
+    const TensorType x{{200, std::int64_t{4} * width}, dtype};
+    return scratch_of(Op::attention_grad, {x, x, x, x, saved, x, table}, {x, x, x}, wide);
+  };
+  const std::int64_t always = 4 * (2 * 800 + 41 * 4 + 199 * 4);
+  CHECK(grad(Dtype::bf16, 16) == always + 4 * 8 * 2 * 163);
+  CHECK(grad(Dtype::f32, 16) == always + 4 * 8 * 4 * 131);
+  // Heads wider than 128 have half of the queries: 32 in 16 bits, 16 in fp32 (7 with 115).
+  CHECK(grad(Dtype::bf16, 128) == always + 4 * 8 * 2 * 163);
+  CHECK(grad(Dtype::bf16, 136) == always + 4 * 8 * 4 * 131);
+  CHECK(grad(Dtype::f32, 136) == always + 4 * 8 * 7 * 115);
+}
+
+TEST_CASE("experts have lists of choices, sums and counts", "[models][graph]") {
+  Attributes a = two_sequences(8);
+  a.experts = 6, a.experts_per_token = 3, a.expert_capacity = 2;
+  const TensorType logits{{16, 6}, Dtype::bf16}, slots{{16, 3}, Dtype::i32};
+  const TensorType weights{{16, 3}, Dtype::f32}, rows{{24, 32}, Dtype::bf16};
+  // 48 choices, two numbers for each of 16 tokens, 12 products in f64: each a multiple of 16.
+  CHECK(scratch_of(Op::route, {logits}, {weights, slots}, a) == 48 * 4 + 16 * 2 * 4 + 12 * 8);
+  CHECK(scratch_of(Op::route_grad, {logits, slots, weights}, {logits}, a) == 6 * 2 * 4);
+  CHECK(scratch_of(Op::dispatch, {rows, slots}, {rows}, a) == 24 * 4);
+  CHECK(scratch_of(Op::combine_grad, {rows, weights, slots, rows}, {rows, weights}, a) == 24 * 4);
+  const TensorType weight{{6, 48, 32}, Dtype::bf16}, made{{24, 48}, Dtype::bf16},
+      sum{{6, 48, 32}, Dtype::f32};
+  CHECK(scratch_of(Op::expert_linear, {rows, weight}, {made}, a) == 0);
+  CHECK(scratch_of(Op::expert_linear_grad_weight, {rows, made}, {sum}, a) == 0);
+  Attributes apart = a;
+  apart.accumulate_separately = true;
+  CHECK(scratch_of(Op::expert_linear_grad_weight, {rows, made}, {sum}, apart) == 6 * 48 * 32 * 2);
+  // Odd numbers are rounded up to 16 bytes: 3 * 4 and 3 * 8 bytes of one sequence of three tokens.
+  Attributes odd = a;
+  odd.micro_batch = 1, odd.sequence_length = 3, odd.experts = 5, odd.experts_per_token = 1;
+  CHECK(scratch_of(Op::route, {{{3, 5}, Dtype::bf16}}, {weights, slots}, odd) == 16 + 32 + 48);
+  // Without slots the rows of every expert, and how many choices sequences have.
+  Attributes dropless = a;
+  dropless.expert_rows = 24;
+  CHECK(scratch_of(Op::route, {logits}, {weights, slots}, dropless) ==
+        48 * 4 + 16 * 2 * 4 + 12 * 8 + 4 * (6 + 2));
+  CHECK(scratch_of(Op::route_grad, {logits, slots, weights}, {logits}, dropless) == 6 * 3 * 4);
+  for (const Op op : {Op::expert_linear, Op::expert_linear_grad_input})
+    CHECK(scratch_of(op, {rows, weight}, {made}, dropless) == 6 * 4);
+  CHECK(scratch_of(Op::expert_linear_grad_weight, {rows, made}, {sum}, dropless) == 6 * 4);
+}
+
+TEST_CASE("other operations have what their kernels leave for the next", "[models][graph]") {
+  const TensorType x{{100, 64}, Dtype::bf16}, row{{64}, Dtype::f32}, tokens{{100}, Dtype::i32};
+  // A table of 10 rows: four numbers for each, and a list of the tokens.
+  CHECK(scratch_of(Op::embedding_grad, {tokens, x}, {{{10, 64}, Dtype::f32}}) == 4 * (40 + 100));
+  // 4 chunks of 32 rows.
+  for (const Op op : {Op::bias_grad, Op::add_row_grad, Op::scale_columns_grad})
+    CHECK(scratch_of(op, {x, x}, {row}) == 4 * 64 * 4);
+  const TensorType saved{{100, 2}, Dtype::f32}, sums{{2, 100}, Dtype::f32};
+  CHECK(scratch_of(Op::norm_parts_sums, {x, row, saved, x}, {sums}) == 0);
+  CHECK(scratch_of(Op::norm_parts_sums, {x, row, saved, x}, {sums, row}) == 4 * 64 * 4);
+  CHECK(scratch_of(Op::norm_parts_sums, {x, row, saved, x}, {sums, row, row}) == 2 * 4 * 64 * 4);
+  // A norm without weights reads zeros: of 16 columns in bf16. Its gradient has no sums, but room
+  // for them: 400 rows of heads in chunks of 8.
+  Attributes a;
+  a.head_dim = 16;
+  CHECK(scratch_of(Op::head_norm, {x}, {x, {{100, 4}, Dtype::f32}}, a) == 32);
+  const TensorType weight{{16}, Dtype::bf16};
+  CHECK(scratch_of(Op::head_norm, {x, weight}, {x, {{100, 4}, Dtype::f32}}, a) == 0);
+  const TensorType of_heads{{100, 4}, Dtype::f32};
+  CHECK(scratch_of(Op::head_norm_grad, {x, of_heads, x, weight}, {x, {{16}, Dtype::f32}}, a) ==
+        50 * 16 * 4);
+  CHECK(scratch_of(Op::head_norm_grad, {x, of_heads, x}, {x}, a) == 50 * 16 * 4 + 32);
+  // A sum of squares in f64 for every 16384 elements, one at least and 1024 at most.
+  const auto squares = [](std::int64_t elements) {
+    return scratch_of(Op::sum_of_squares, {{{elements}, Dtype::f32}}, {{{1}, Dtype::f64}});
+  };
+  CHECK(squares(0) == 8);
+  CHECK(squares(1) == 8);
+  CHECK(squares(16384) == 8);
+  CHECK(squares(16385) == 16);
+  CHECK(squares(1024 * 16384) == 1024 * 8);
+  CHECK(squares(2048 * 16384) == 1024 * 8);
+}
+
+// Rows longer than 8192 columns, or not of whole 16-byte pieces, are not held in registers.
+TEST_CASE("a norm's gradient is summed in chunks that are on the device at once",
+          "[models][graph]") {
+  const auto chunks = [](std::int64_t rows, std::int64_t columns, Dtype dtype) {
+    return chunks_of_norm_grad({{rows, columns}, dtype}).chunks;
+  };
+  const std::int64_t many = 2640 * 400;
+  // 32 threads for each 256 columns; 640 / threads blocks on each of 132 multiprocessors, of large
+  // blocks 3, or 1024 / threads.
+  CHECK(chunks(many, 256, Dtype::bf16) == 2640);  // 20 * 132
+  CHECK(chunks(many, 1536, Dtype::bf16) == 396);  // 192 threads: 3 * 132
+  CHECK(chunks(many, 2048, Dtype::bf16) == 396);  // 256 threads: 3 * 132
+  CHECK(chunks(many, 4096, Dtype::bf16) == 264);  // 512 threads: 2 * 132
+  CHECK(chunks(many, 8192, Dtype::bf16) == 132);  // 1024 threads
+  CHECK(chunks(many, 8200, Dtype::bf16) == 256);
+  CHECK(chunks(many, 1540, Dtype::bf16) == 256);
+  CHECK(chunks(many, 1540, Dtype::f32) > 256);  // a piece has four columns
+  CHECK(chunks(80, 256, Dtype::bf16) == 10);    // 8 rows at least
+  CHECK(chunks(80, 1540, Dtype::bf16) == 3);    // 32 rows at least
+}
+
+TEST_CASE("values of a width of their own are widened to that of queries", "[models][graph]") {
+  Attributes a = two_sequences();
+  a.value_dim = 8;
+  const TensorType q{{16, 64}, Dtype::bf16}, v{{16, 32}, Dtype::bf16}, saved{{8, 8}, Dtype::f32};
+  const std::int64_t wide = 16 * 64 * 2;  // 2048, a multiple of 256
+  CHECK(scratch_of(Op::attention, {q, q, v}, {v, saved}, a) == 2 * wide);
+  // dV, and of the inputs y and dy; before them two sums for each of 64 rows: 512 bytes.
+  CHECK(scratch_of(Op::attention_grad, {q, q, v, v, saved, v}, {q, q, v}, a) == 512 + 4 * wide);
+  a.attention = AttentionKernel::unfused;
+  CHECK(scratch_of(Op::attention, {q, q, v}, {v, saved}, a) == 256 + 2 * wide);
+}
+
+TEST_CASE("cuDNN computes what it has kernels for", "[models][graph]") {
+  Attributes a = two_sequences();
+  a.attention = AttentionKernel::cudnn;
+  const auto may = [](const Attributes& attributes, Op op = Op::attention,
+                      Dtype dtype = Dtype::bf16) {
+    const std::vector<TensorType> heads(3, TensorType{{16, 64}, dtype});
+    return may_be_cudnns({op, attributes, heads, heads});
+  };
+  CHECK(may(a));
+  CHECK(may(a, Op::attention_grad));
+  CHECK(may(a, Op::attention, Dtype::f16));
+  CHECK_FALSE(may(a, Op::context_attention));
+  CHECK_FALSE(may(a, Op::attention, Dtype::f32));
+  const auto without = [&](auto change) {
+    Attributes changed = a;
+    change(changed);
+    return !may(changed);
+  };
+  CHECK(without([](Attributes& to) { to.attention = AttentionKernel::flash2; }));
+  CHECK(without([](Attributes& to) { to.head_dim = 20; }));
+  CHECK_FALSE(without([](Attributes& to) { to.head_dim = 128; }));
+  CHECK(without([](Attributes& to) { to.head_dim = 136; }));
+  CHECK(without([](Attributes& to) { to.value_dim = 8; }));
+  CHECK(without([](Attributes& to) { to.alibi = true; }));
+  CHECK(without([](Attributes& to) { to.relative_buckets = 4; }));
+  CHECK(without([](Attributes& to) { to.dropout = 0.1; }));
+  CHECK(without([](Attributes& to) { to.window = 4; }));
+  CHECK(without([](Attributes& to) { to.chunk = 4; }));
+  CHECK(without([](Attributes& to) { to.score_cap = 30; }));
+  CHECK(without([](Attributes& to) { to.sinks = true; }));
+  CHECK(without([](Attributes& to) { to.documents = true; }));
+}
+
+TEST_CASE("a fusion's sums are made in strips of its rows", "[models][graph]") {
+  const auto strips = [](std::int64_t rows, std::int64_t columns) {
+    return strips_of_fusion(rows, columns).chunks;
+  };
+  const std::int64_t many = 1 << 24;
+  CHECK(strips(many, 256) == 2048);      // warps have the rows
+  CHECK(strips(many, 512) == 1320);      // 64 threads: 10 blocks on each of 132 multiprocessors
+  CHECK(strips(many, 1024) == 5 * 132);  // 128 threads
+  CHECK(strips(many, 1032) == 512);
+  CHECK(strips(80, 256) == 10);  // 8 rows at least
+}

@@ -1,4 +1,5 @@
 // Who starts the ranks, and what is handed to mpirun.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -127,4 +128,100 @@ TEST_CASE("the training compiler's dictionary", "[models][distribution]") {
   value["distribution"] = {{"torch_distributed", {{"enabled", true}}}};
   job = read_job(value, "job.json", ".", lookup_for_tests);
   CHECK(job.warnings.front().find("/distribution: ") != std::string::npos);
+}
+
+// Options of mpirun: with so many words behind them they are handed on, or they are refused because
+// they say where processes run.
+TEST_CASE("every option of mpirun that is known is handed on whole, or refused",
+          "[models][distribution]") {
+  struct Option {
+    const char* name;
+    const char* words;  // that it needs
+    bool handed_on;
+  };
+  const Option options[] = {{"-x", "LANG", true},
+                            {"-mca", "btl self", true},
+                            {"--mca", "btl self", true},
+                            {"-gmca", "btl self", true},
+                            {"--gmca", "btl self", true},
+                            {"--NCCL_DEBUG", "WARN", true},
+                            {"-verbose", "", true},
+                            {"--verbose", "", true},
+                            {"-v", "", true},
+                            {"-q", "", true},
+                            {"--quiet", "", true},
+                            {"--display-map", "", true},
+                            {"--tag-output", "", true},
+                            {"-tag-output", "", true},
+                            {"--timestamp-output", "", true},
+                            {"--report-bindings", "", true},
+                            {"--oversubscribe", "", true},
+                            {"--allow-run-as-root", "", true},
+                            {"-bind-to", "core", true},
+                            {"--bind-to", "core", true},
+                            {"-map-by", "node", false},
+                            {"--map-by", "node", false},
+                            {"-rank-by", "node", false},
+                            {"--rank-by", "node", false},
+                            {"-np", "4", false},
+                            {"--np", "4", false},
+                            {"-n", "4", false},
+                            {"-c", "4", false},
+                            {"-N", "4", false},
+                            {"--npernode", "4", false},
+                            {"-host", "a", false},
+                            {"--host", "a", false},
+                            {"-H", "a", false},
+                            {"-hostfile", "a", false},
+                            {"--hostfile", "a", false},
+                            {"--machinefile", "a", false}};
+  json value = version_1({{"partitions", 2}, {"ddp", true}});
+  const auto with = [&](const std::string& text) -> json& {
+    value["mpi"]["custom_mpi_options"] = text;
+    return value;
+  };
+  for (const Option& option : options) {
+    const std::string name = option.name, text = name + " " + option.words;
+    INFO(text);
+    if (!option.handed_on) {
+      CHECK(refused(with(text))
+                .ends_with("'" + name +
+                           "' says how many processes run where, which follows from the cluster; "
+                           "remove it"));
+      continue;
+    }
+    // The words behind it are its own: the option after them is understood.
+    CHECK(refused(with(text + " -quie")).ends_with("did you mean '--quiet'?"));
+    const Job job = read(with(text + " --quiet"));
+    CHECK(job.mpi_options.back() == "--quiet");
+    CHECK(job.warnings.empty());
+    const std::ptrdiff_t words = std::count(text.begin(), text.end(), ' ') + 1;
+    CHECK(std::ssize(job.mpi_options) == (*option.words == 0 ? 2 : words + 1));
+    const std::string less = text.substr(0, text.rfind(' '));
+    if (*option.words != 0)
+      CHECK(refused(with(less))
+                .find("'" + name + "' needs " + std::to_string(words - 1) + " more word") !=
+            std::string::npos);
+  }
+}
+
+TEST_CASE("variables are named by letters, digits and underscores", "[models][distribution]") {
+  json value = version_1({{"partitions", 2}, {"ddp", true}});
+  const auto refusal = [&](const std::string& word) {
+    value["mpi"]["custom_mpi_options"] = "-x " + word;
+    return refused(value);
+  };
+  for (const char* good : {"LANG", "LC_ALL=C", "_A9=", "NCCL_DEBUG=a=b", "a"}) {
+    INFO(good);
+    CHECK(refusal(good) == "");
+  }
+  for (const char* bad : {"=C", "9A=1", "0A", "A-B=1", "A.B", "A,B"}) {
+    INFO(bad);
+    CHECK(refusal(bad).ends_with(std::string("'-x ") + bad +
+                                 "' names no variable; use -x NAME or -x NAME=VALUE"));
+  }
+  for (const char* sign : {"'", "\"", "`", "$", ";", "|", "&", "<", ">", "\\"}) {
+    INFO(sign);
+    CHECK(refusal(std::string("A=") + sign).ends_with("write plain words"));
+  }
 }
