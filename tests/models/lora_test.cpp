@@ -179,3 +179,54 @@ TEST_CASE("a head that says classes is trained whole beside adapters", "[models]
                                            "classifier.bias", "classifier.weight"});
   }
 }
+
+TEST_CASE("an adapter begins as nothing, in the type of the weight that it is of",
+          "[models][lora]") {
+  for (const Precision precision : {Precision::fp32, Precision::bf16})
+    for (const int tensor : {1, 2})
+      for (const double alpha : {2.0, 8.0}) {
+        const Model model = small_model("llama");
+        Plan plan = adapted(model, {1, tensor, 1}, {"q_proj", "o_proj"});
+        plan.training.precision = precision;
+        plan.training.lora->alpha = alpha;
+        plan.training.lora->dropout = 0.1;
+        const Graph graph = graph_of(model, plan);
+        int adapters = 0;
+        for (const Parameter& p : graph.parameters) {
+          const bool first = p.name.ends_with(".lora_A.weight");
+          const bool second = p.name.ends_with(".lora_B.weight");
+          INFO(p.name);
+          CHECK(p.trainable == (first || second));
+          if (!first && !second) continue;
+          ++adapters;
+          CHECK(p.initial == (first ? Initial::kaiming_uniform : Initial::zeros));
+          CHECK(p.dtype == storage_of(precision));
+          CHECK(p.decay);
+          // Rank 2 of 32 columns. B of q_proj is cut by its rows as q_proj is, A of o_proj by its
+          // columns; the ranks use whole ones on shares of what flows through them, and sum up.
+          CHECK(p.global_shape == (first ? Shape{2, 32} : Shape{32, 2}));
+          const bool is_cut =
+              tensor > 1 && (p.name.find("q_proj") != std::string::npos ? second : first);
+          CHECK(p.is_cut == is_cut);
+          Shape shape = p.global_shape;
+          if (is_cut) shape[second ? 0 : 1] /= tensor;
+          CHECK(p.shape == shape);
+          CHECK(p.partial_over_tensor == (tensor > 1 && !is_cut));
+        }
+        CHECK(adapters == 4 * 2 * 2);
+        // Dropout of what an adapter reads, one mask for each module; scales of alpha / rank = 4,
+        // or none of 1. What o_proj reads is this rank's share of the columns.
+        std::set<std::uint64_t> keys;
+        for (const Node& node : graph.nodes)
+          if (node.op == Op::dropout) {
+            const bool of_o =
+                graph.modules[static_cast<std::size_t>(node.module)].path.ends_with("o_proj");
+            CHECK(node.attributes.dropout == 0.1);
+            CHECK(node.attributes.hidden_share == (of_o && tensor > 1));
+            keys.insert(node.attributes.dropout_key);
+          } else if (node.op == Op::scale && node.phase == Phase::forward) {
+            CHECK(node.attributes.factor == alpha / 2);
+          }
+        CHECK(keys.size() == 4 * 2);
+      }
+}

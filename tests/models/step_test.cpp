@@ -1,0 +1,197 @@
+// What lies between the micro-batches of two steps: what is cleared, measured, stepped and shared,
+// for every optimizer, precision and sharding.
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "models/core/index.h"
+#include "models/graph/op_table.h"
+#include "tests/catch.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright;
+
+namespace {
+
+using Buffers = std::vector<int>;
+
+std::vector<Plan> plans_of(const Model& model) {
+  std::vector<Plan> plans;
+  for (const OptimizerKind optimizer :
+       {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lamb, OptimizerKind::lion,
+        OptimizerKind::muon, OptimizerKind::adafactor})
+    for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16})
+      for (const int zero : {0, 1, 2, 3})
+        for (const int tensor : {1, 2}) {
+          if (optimizer == OptimizerKind::muon && zero > 1) continue;
+          Plan plan = small_plan(model, {1, tensor, 2, 4, zero});
+          plan.training.optimizer = optimizer;
+          plan.training.precision = precision;
+          plan.training.ema_decay = tensor == 1 ? 0.9 : 0;
+          plan.parallelism.shard_whole = optimizer == OptimizerKind::muon && zero == 1;
+          plans.push_back(plan);
+        }
+  return plans;
+}
+
+const Body& body_of(const Program& program, Body::Kind kind) {
+  return *std::ranges::find(program.bodies, kind, &Body::kind);
+}
+
+std::vector<Instruction> computed(const Body& body, Op op) {
+  std::vector<Instruction> found;
+  for (const Instruction& each : body.instructions)
+    if (each.kind == InstructionKind::compute && each.op == op) found.push_back(each);
+  return found;
+}
+
+Buffers buffers_of(const std::vector<Operand>& operands) {
+  Buffers buffers;
+  for (const Operand& each : operands) buffers.push_back(each.buffer);
+  return buffers;
+}
+
+// The first of a list.
+Buffers first_of(const std::vector<Operand>& operands, std::size_t count) {
+  Buffers buffers = buffers_of(operands);
+  REQUIRE(buffers.size() >= count);
+  buffers.resize(count);
+  return buffers;
+}
+
+std::int64_t bytes_of_buffer(const Program& program, int buffer) {
+  return program.memory.buffers[at(buffer)].bytes;
+}
+
+void check_begin(const Program& program) {
+  const std::vector<Instruction> zeros =
+      computed(body_of(program, Body::Kind::step_begin), Op::zero);
+  REQUIRE(zeros.size() == 1);
+  std::set<int> wanted{program.loss_buffer, program.norm_buffer};
+  for (const int each : {program.mtp_loss_buffer, program.parameter_norms_buffer,
+                         program.factor_sums_buffer, program.choice_counts_buffer})
+    if (each >= 0) wanted.insert(each);
+  for (const Bucket& bucket : program.buckets)
+    if (!bucket.frozen) wanted.insert(bucket.gradients.buffer);
+  const Buffers cleared = buffers_of(zeros[0].outputs);
+  // Gradients that the step's first micro-batch writes need not be cleared.
+  for (const int each : cleared) CHECK(wanted.contains(each));
+  for (const Operand& each : zeros[0].outputs)
+    if (each.buffer == program.loss_buffer || each.buffer == program.norm_buffer)
+      CHECK(each.type == TensorType{{1}, Dtype::f64});
+  for (const int each :
+       {program.loss_buffer, program.norm_buffer, program.mtp_loss_buffer,
+        program.parameter_norms_buffer, program.factor_sums_buffer, program.choice_counts_buffer})
+    if (each >= 0) {
+      const auto found = std::ranges::find(zeros[0].outputs, each, &Operand::buffer);
+      REQUIRE(found != zeros[0].outputs.end());
+      CHECK(found->type.bytes() == bytes_of_buffer(program, each));
+      CHECK(found->type.dtype == Dtype::f64);
+    }
+}
+
+void check_measures(const Program& program, const Body& end, bool scales) {
+  const OptimizerKind optimizer = program.settings->training.optimizer;
+  const Op op = optimizer == OptimizerKind::lamb   ? Op::lamb_norms
+                : optimizer == OptimizerKind::muon ? Op::muon_momentum
+                                                   : Op::adafactor_norms;
+  for (const Instruction& each : computed(end, op)) {
+    REQUIRE(each.bucket >= 0);
+    const Bucket& bucket = program.buckets[at(each.bucket)];
+    CHECK(each.inputs[0].buffer == bucket.own_gradients.buffer);
+    const Buffers inputs = buffers_of(each.inputs);
+    CHECK(std::ranges::count(inputs, program.norm_buffer) == 1);
+    CHECK(std::ranges::count(inputs, program.loss_scale_state_buffer) == (scales ? 1 : 0));
+  }
+}
+
+void check_end(const Program& program, const Training& training) {
+  const Body& end = body_of(program, Body::Kind::step_end);
+  const bool scales = training.precision == Precision::fp16;
+  for (const Instruction& each : end.instructions)
+    if (each.kind == InstructionKind::compute)
+      CHECK(static_cast<int>(each.phase) == static_cast<int>(Phase::backward));
+  const std::vector<Instruction> squares = computed(end, Op::sum_of_squares);
+  std::vector<Instruction> steps;
+  std::ranges::copy_if(end.instructions, std::back_inserter(steps), [](const Instruction& each) {
+    return each.kind == InstructionKind::optimizer_step;
+  });
+  REQUIRE(squares.size() == program.buckets.size());
+  REQUIRE(steps.size() == program.buckets.size());
+  for (std::size_t b = 0; b < program.buckets.size(); ++b) {
+    const Bucket& bucket = program.buckets[b];
+    CHECK(squares[b].bucket == static_cast<int>(b));
+    CHECK(buffers_of(squares[b].inputs) == Buffers{bucket.own_gradients.buffer});
+    CHECK(buffers_of(squares[b].outputs) == Buffers{program.norm_buffer});
+    CHECK(steps[b].bucket == static_cast<int>(b));
+    CHECK(steps[b].piece == -1);
+    Buffers inputs{bucket.own_gradients.buffer, program.norm_buffer};
+    if (scales) inputs.push_back(program.loss_scale_state_buffer);
+    if (program.parameter_norms_buffer >= 0) inputs.push_back(program.parameter_norms_buffer);
+    if (bucket.factored) inputs.push_back(program.factor_sums_buffer);
+    if (bucket.matrices) inputs.push_back(bucket.updates.buffer);
+    CHECK(buffers_of(steps[b].inputs) == inputs);
+    Buffers outputs{bucket.own_weights.buffer, bucket.master.buffer};
+    for (const Operand& moment : {bucket.first_moment, bucket.second_moment})
+      if (moment.buffer >= 0) outputs.push_back(moment.buffer);
+    if (bucket.average.buffer >= 0) outputs.push_back(bucket.average.buffer);
+    if (bucket.matrices) outputs.push_back(bucket.update.buffer);
+    CHECK(first_of(steps[b].outputs, outputs.size()) == outputs);
+    CHECK(steps[b].outputs.size() <= outputs.size() + 1);  // and scratch memory
+  }
+  const std::vector<Instruction> scaled = computed(end, Op::update_loss_scale);
+  REQUIRE(scaled.size() == (scales ? 1 : 0));
+  if (scales) {
+    CHECK(buffers_of(scaled[0].inputs) == Buffers{program.norm_buffer});
+    CHECK(buffers_of(scaled[0].outputs) ==
+          Buffers{program.loss_scale_state_buffer, program.loss_scale_buffer});
+  }
+  check_measures(program, end, scales);
+  // Flat shards of weights are gathered after their bucket's step.
+  const int zero = program.settings->zero_stage;
+  int gathered = 0;
+  for (const Instruction& each : end.instructions) {
+    if (each.kind != InstructionKind::all_gather || each.bucket < 0) continue;
+    const Bucket& bucket = program.buckets[at(each.bucket)];
+    if (each.outputs[0].buffer != bucket.weights.buffer) continue;
+    ++gathered;
+    CHECK(each.inputs[0] == bucket.own_weights);
+    CHECK(each.outputs[0] == bucket.weights);
+  }
+  const auto sharded = std::ranges::count_if(program.buckets, &Bucket::sharded);
+  if (zero <= 2) CHECK(gathered == sharded);
+}
+
+// Matrices that muon makes orthogonal: two of the largest, and two products of its shorter side.
+void check_scratch_of_muon(const Program& program) {
+  for (const Instruction& each : body_of(program, Body::Kind::step_end).instructions) {
+    if (each.kind != InstructionKind::optimizer_step) continue;
+    const Bucket& bucket = program.buckets[at(each.bucket)];
+    if (!bucket.matrices) continue;
+    std::int64_t most = 0;
+    for (const int index : bucket.parameters) {
+      const Parameter& p = program.parameters[at(index)].parameter;
+      const std::int64_t rows = p.padded_shape[-2], columns = p.padded_shape[-1];
+      most =
+          std::max(most, 2 * (rows * columns + std::min(rows, columns) * std::min(rows, columns)));
+    }
+    CHECK(each.outputs.back().type.shape.elements() == most);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a step clears what it adds to, measures what it steps, and steps every bucket once",
+          "[models][lower]") {
+  for (const char* family : {"gpt", "llama"}) {
+    const Model model = small_model(family);
+    for (const Plan& plan : plans_of(model)) {
+      INFO(family << ": " << describe(plan));
+      const std::vector<Program> stages = lower_small(model, plan);
+      const Program& program = stages.front();
+      check_begin(program);
+      check_end(program, plan.training);
+      if (plan.training.optimizer == OptimizerKind::muon) check_scratch_of_muon(program);
+    }
+  }
+}
