@@ -1,0 +1,129 @@
+// What a call of a tool becomes: the words of a command, files with the jobs, or a refusal that
+// names the argument.
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tools/mcp/messages.h"
+#include "tools/mcp/tools.h"
+
+using namespace meshwright;
+using nlohmann::json;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+const json job = {{"model", "gpt2"}};
+
+// The message of the refusal; empty: there was none.
+std::string refused(const std::string& tool, const json& arguments) {
+  try {
+    mcp::question_of(tool, arguments, false);
+  } catch (const mcp::Refusal& refusal) {
+    return refusal.what();
+  }
+  return "";
+}
+
+Words words_of(const std::string& tool, const json& arguments, bool watched = false) {
+  return mcp::question_of(tool, arguments, watched).words;
+}
+
+}  // namespace
+
+TEST_CASE("mcp: a tool's arguments become the words of its command", "[tools][mcp]") {
+  CHECK(words_of("plan", {{"job", job}}) == Words{"plan", "job.json", "--json"});
+  CHECK(words_of("plan", {{"job", job}, {"top", 3}}) ==
+        Words{"plan", "job.json", "--json", "--top", "3"});
+  CHECK(words_of("plan", {{"job", job}}, true) == Words{"plan", "job.json", "--json", "--watched"});
+  CHECK(words_of("simulate", {{"job", job}, {"steps", 7}}, true) ==
+        Words{"simulate", "job.json", "--json", "--steps", "7", "--watched"});
+  CHECK(words_of("advise", {{"job", job}}) == Words{"advise", "job.json", "--json"});
+  CHECK(words_of("explain", {{"a", job}, {"b", job}}) ==
+        Words{"explain", "a.json", "b.json", "--json"});
+  CHECK(words_of("list", json::object(), true) == Words{"list", "--json"});  // it has no job
+  CHECK(words_of("list", {{"what", "machines"}}) == Words{"list", "machines", "--json"});
+  CHECK(words_of("list", {{"what", "machines"}, {"name", "p4d.24xlarge"}}) ==
+        Words{"list", "machines", "p4d.24xlarge", "--json"});
+  CHECK(words_of("schema", json::object()) == Words{"schema"});  // its answer is JSON as it is
+}
+
+TEST_CASE("mcp: jobs are files of the question, each under its argument's name", "[tools][mcp]") {
+  const json other = {{"model", "gpt2-xl"}};
+  const Question question = mcp::question_of("explain", {{"a", job}, {"b", other}}, false);
+  CHECK(question.files.size() == 2);
+  CHECK(question.files.at("a.json") == job.dump());
+  CHECK(question.files.at("b.json") == other.dump());
+  CHECK_FALSE(question.in_file);
+}
+
+TEST_CASE("mcp: what a tool does not take is refused by the argument's name", "[tools][mcp]") {
+  for (const json& top : {json(1), json(1'000'000)})
+    CHECK(refused("plan", {{"job", job}, {"top", top}}).empty());
+  for (const json& top : {json(0), json(1'000'001), json(-1), json(1.5), json("1"), json(true)}) {
+    CAPTURE(top.dump());
+    CHECK(refused("plan", {{"job", job}, {"top", top}}) ==
+          "top: expected a whole number from 1 to 1000000");
+  }
+  for (const json& wrong : {json("x"), json(1), json::array({job}), json()})
+    CHECK(refused("plan", {{"job", wrong}}) == "job: expected an object, the job");
+  CHECK(refused("plan", json::object()) == "job: is missing");
+  CHECK(refused("explain", {{"a", job}}) == "b: is missing");
+  CHECK(refused("plan", json::array()) == "'arguments' must be an object");
+  CHECK(refused("plan", {{"job", job}, {"steps", 1}}) == "'steps' is not an argument of plan");
+  CHECK(refused("list", {{"name", "x"}}) == "name: goes with 'what'");
+  CHECK(refused("train", {{"job", job}}) ==
+        "unknown tool 'train'; known: plan, simulate, advise, explain, list and schema");
+  for (const char* word : {"machines", "a-b_c.D9", "."})
+    CHECK(refused("list", {{"what", word}}).empty());
+  for (const json& word : {json(""), json("-a"), json("a b"), json("a/b"), json("a:"), json("a@"),
+                           json("a["), json("a`"), json("a{"), json(1)}) {
+    CAPTURE(word.dump());
+    CHECK(refused("list", {{"what", word}}) ==
+          "what: expected a name of letters, digits, '-', '_' and '.'");
+  }
+}
+
+TEST_CASE("mcp: an answer is text, and an object beside it where it is one", "[tools][mcp]") {
+  CHECK(mcp::result_of({200, R"({"a": 1})"}) ==
+        json({{"isError", false},
+              {"content", {{{"type", "text"}, {"text", R"({"a": 1})"}}}},
+              {"structuredContent", {{"a", 1}}}}));
+  CHECK(mcp::result_of({200, "no JSON"}) ==
+        json({{"isError", false}, {"content", {{{"type", "text"}, {"text", "no JSON"}}}}}));
+  CHECK(mcp::result_of({400, R"({"error": {"message": "m"}})"}) ==
+        json({{"isError", true}, {"content", {{{"type", "text"}, {"text", "m"}}}}}));
+  CHECK(mcp::result_of({422, R"({"error": {"message": "m", "answer": {"b": 2}}})"}) ==
+        json({{"isError", true},
+              {"content", {{{"type", "text"}, {"text", "m"}}}},
+              {"structuredContent", {{"b", 2}}}}));
+}
+
+TEST_CASE("mcp: the list of tools says what each takes and needs", "[tools][mcp]") {
+  std::map<std::string, std::pair<Words, Words>> tools;  // arguments, and those that are needed
+  for (const json& tool : mcp::tool_list()) {
+    auto& [arguments, needed] = tools[tool["name"]];
+    const json& schema = tool["inputSchema"];
+    for (const auto& [name, unused] : schema["properties"].items()) arguments.push_back(name);
+    if (schema.contains("required")) needed = schema["required"].get<Words>();
+    CHECK(schema["additionalProperties"] == false);
+    CHECK(tool["annotations"] == json({{"readOnlyHint", true}, {"openWorldHint", false}}));
+  }
+  CHECK(tools == decltype(tools){{"plan", {{"job", "top"}, {"job"}}},
+                                 {"simulate", {{"job", "steps"}, {"job"}}},
+                                 {"advise", {{"job"}, {"job"}}},
+                                 {"explain", {{"a", "b"}, {"a", "b"}}},
+                                 {"list", {{"name", "what"}, {}}},
+                                 {"schema", {{}, {}}}});
+  for (const json& tool : mcp::tool_list()) {
+    if (tool["name"] != "plan") continue;
+    const json& properties = tool["inputSchema"]["properties"];
+    CHECK(properties["top"]["type"] == "integer");
+    CHECK(properties["top"]["minimum"] == 1);
+    CHECK(properties["top"]["maximum"] == 1'000'000);
+    CHECK(properties["job"]["type"] == "object");
+  }
+}
