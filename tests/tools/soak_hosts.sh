@@ -68,7 +68,7 @@ for layout in "${two_layouts[@]}"; do
 done
 
 disturb_once() { # disturb_once NUMBER KIND MOMENT LAYOUT
-  local what="stop $1 ($2, $3, $4)" code began waited folder
+  local what="stop $1 ($2, $3, $4)" code began waited folder kind=$2
   arguments_of "$4" stopped
   rm -rf stopped
   launch "${arguments[@]}" --deadline "$deadline"
@@ -80,7 +80,7 @@ disturb_once() { # disturb_once NUMBER KIND MOMENT LAYOUT
     last) pick 3; until has_made $((steps - picked)); do sleep 0.01; done; pick 1000 ;;
   esac
   sleep "$(printf '0.%03d' "$picked")"
-  is_gone "$launcher" && met["$3 late"]=$((${met["$3 late"]:-0} + 1))
+  is_gone "$launcher" && kind=late  # done, or failed by itself on a busy computer
   folder=$(run_folder)
   disturb "$2"
   began=$(now)
@@ -89,7 +89,7 @@ disturb_once() { # disturb_once NUMBER KIND MOMENT LAYOUT
   code=$?
   waited=$(seconds "$(now) - $began")
   longest[$2]=$(awk "BEGIN { print ($waited > ${longest[$2]:-0} ? $waited : ${longest[$2]:-0}) }")
-  is_good_code "$2" "$code" || wrong "$what: exit code $code: $(cat err)"
+  is_good_code "$kind" "$code" || wrong "$what: exit code $code: $(cat err)"
   met["$2 $3"]=$((${met["$2 $3"]:-0} + 1))
   met["$2 code $code"]=$((${met["$2 code $code"]:-0} + 1))
   link up
