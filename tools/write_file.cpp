@@ -36,10 +36,13 @@ void check_named(const std::string& where, const std::string& path) {
                    "a pipe that mkfifo made");
 }
 
-void write_file(const std::string& path, std::string_view content) {
+void write_file(const std::string& path, std::string_view content) try {
   OutputFile file(path);
   file.write(content);
   file.finish();
+} catch (
+    const InputError& error) {  // no input any more: the work is done, and the place has changed
+  throw RunError(error.what());
 }
 
 }  // namespace meshwright

@@ -210,8 +210,11 @@ void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base
 std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, Communicator& all,
                                const std::function<void(const std::string&)>& say) {
   bool changed = false;
-  const bool imported =
-      found_by_first([&] { return began_with_imported_weights(options.folder); }, all);
+  // Asked after the newest checkpoints have been looked at: for one that cannot be read, that says
+  // better what to do.
+  const auto imported = [&] {
+    return found_by_first([&] { return began_with_imported_weights(options.folder); }, all);
+  };
   for (const StepFolder& step : steps_of_all(options.folder, all)) {
     std::optional<Checkpoint> found, base;
     const auto check_shards = [&](const Checkpoint& of) {
@@ -246,14 +249,14 @@ std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, C
         manifest.base = step.path.substr(step.path.rfind('/') + 1);
         manifest.base_checksum = found->checksum_of(options.frozen);
       }
-      manifest.imported = imported;
+      manifest.imported = imported();
       return manifest;
     }
     if (all.rank() == 0) say(complaint + "; this checkpoint is passed over");
   }
   if (changed)
     throw RunError(options.folder + ": no checkpoint could be read to its end; see above");
-  if (imported)
+  if (imported())
     throw InputError(
         options.folder +
         ": the run began with imported weights, and none of its checkpoints is good" +
