@@ -1,5 +1,6 @@
 // Keys of a config.json of Hugging Face, one by one: what a file means that is silent, as the
 // defaults of transformers' configuration classes say, and which values are refused.
+#include <cmath>
 #include <string>
 
 #include "tests/models/imported.h"
@@ -416,4 +417,73 @@ TEST_CASE("sizes without a default of one's expectation must be given", "[import
     CHECK(message_of([&] { theirs(config); }) ==
           "config.json: /" + row.key + ": missing; it is required (an integer)");
   }
+}
+
+// Of positions that are scaled: what YaRN and Llama 3's rule ask for.
+TEST_CASE("scaled rotary positions have limits and defaults of their own", "[importers]") {
+  const auto read = [](const json& scaling) {
+    json config = file_of("llama");
+    config.erase("rope_parameters");
+    config["rope_scaling"] = scaling;
+    return theirs(std::move(config));
+  };
+  const auto error = [&](const json& scaling) { return message_of([&] { read(scaling); }); };
+  const json yarn = {{"rope_type", "yarn"}, {"factor", 4},
+                     {"beta_fast", 32},     {"beta_slow", 1},
+                     {"truncate", true},    {"original_max_position_embeddings", 64}};
+  const json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8},
+                       {"low_freq_factor", 1},
+                       {"high_freq_factor", 4},
+                       {"original_max_position_embeddings", 64}};
+  const json linear = {{"rope_type", "linear"}, {"factor", 2}};
+  const auto check = [&](json scaling, const char* key, const json& last, const json& refused) {
+    INFO(scaling.dump() << ": " << key);
+    scaling[key] = last;
+    CHECK(error(scaling) == "");
+    scaling[key] = refused;
+    CHECK(error(scaling).starts_with("config.json: /rope_scaling/"));
+  };
+  for (const json& each : {yarn, llama3, linear}) check(each, "factor", 1e-3, 0);
+  for (const json& each : {yarn, llama3}) check(each, "original_max_position_embeddings", 1, 0);
+  check(yarn, "beta_fast", 1.001, 1);
+  check(yarn, "beta_slow", 31.9, 32);
+  check(yarn, "mscale", 0, -0.1);
+  check(yarn, "mscale_all_dim", 0, -0.1);
+  check(llama3, "low_freq_factor", 1e-3, 0);
+  check(llama3, "low_freq_factor", 4, 4.001);
+  check(llama3, "high_freq_factor", 1, 0.999);
+  for (const char* key : {"beta_fast", "beta_slow", "truncate"}) {
+    json silent = yarn;
+    silent.erase(key);
+    CHECK(read(silent) == read(yarn));
+  }
+  for (const char* key : {"beta_fast", "beta_slow"}) {  // 0 is no number of turns
+    json none = yarn;
+    none[key] = 0;
+    CHECK(read(none) == read(yarn));
+  }
+  const Model model = read(yarn);
+  CHECK(model.rotary_yarn);
+  CHECK(model.rotary_high == 32);
+  CHECK(model.rotary_low == 1);
+  CHECK(model.rotary_original == 64);
+  // The temperature: 0.1 ln 4 + 1 of queries and of keys.
+  CHECK(model.score_factor == Approx(std::pow(0.1 * std::log(4) + 1, 2)));
+  json given = yarn;
+  given["attention_factor"] = 1.5;
+  CHECK(read(given).score_factor == Approx(2.25));
+  given = yarn;
+  given["factor"] = 0.5;  // no longer texts, no temperature
+  CHECK(read(given).score_factor == 1);
+  given = yarn;
+  given["mscale"] = 2, given["mscale_all_dim"] = 1;
+  CHECK(read(given).score_factor ==
+        Approx(std::pow((0.2 * std::log(4) + 1) / (0.1 * std::log(4) + 1), 2)));
+  const Model third = read(llama3);
+  CHECK_FALSE(third.rotary_yarn);
+  CHECK(third.rotary_factor == 8);
+  CHECK(third.rotary_low == 1);
+  CHECK(third.rotary_high == 4);
+  CHECK(third.rotary_original == 64);
 }

@@ -37,7 +37,9 @@ TEST_CASE("parameters begin with the values that their names ask for", "[models]
   for (const auto& entry :
        std::filesystem::directory_iterator(source + "/tests/golden/transformers")) {
     const Model model = load_model(entry.path().string(), source);
-    for (const Parameter& p : graph_of(model).parameters) {
+    const Graph graph = graph_of(model);
+    CHECK(graph.precision == Precision::bf16);
+    for (const Parameter& p : graph.parameters) {
       INFO(entry.path().filename().string() << ": " << p.name);
       const bool is_vector = p.shape.rank == 1 && !p.name.ends_with("cls_token");
       const Initial initial = is_bias(p.name) ? Initial::zeros

@@ -92,6 +92,7 @@ TEST_CASE("an exported model is the graph of its configuration", "[models][onnx]
     INFO(file);
     const Model model = of_file(file), expected = of_config(config);
     CHECK(model.imported->unlike == "");
+    CHECK(model.name == file);  // as its file is called
     const ModelSizes got = model.sizes(), sizes = expected.sizes();
     CHECK(got.hidden == sizes.hidden);
     CHECK(got.layers == sizes.layers);
