@@ -6,6 +6,7 @@
 
 #include "models/core/index.h"
 #include "models/graph/op_table.h"
+#include "models/plan/step_work.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 
@@ -194,4 +195,80 @@ TEST_CASE("a step clears what it adds to, measures what it steps, and steps ever
       if (plan.training.optimizer == OptimizerKind::muon) check_scratch_of_muon(program);
     }
   }
+}
+
+// Of an element: what the rule reads and writes of fp32 states, gradients of `g` bytes, a master of
+// 4 bytes and a weight of 2. Rules that measure parameters first have read gradients before.
+TEST_CASE("a step of each optimizer moves the bytes of its states", "[models][lower]") {
+  struct Case {
+    OptimizerKind optimizer;
+    double states, gradients;  // read and written; how often gradients are read
+  };
+  for (const Case& each : {Case{OptimizerKind::adamw, 16, 1}, Case{OptimizerKind::adam, 16, 1},
+                           Case{OptimizerKind::sgd, 8, 1}, Case{OptimizerKind::lion, 8, 1},
+                           Case{OptimizerKind::lamb, 8, 0}, Case{OptimizerKind::muon, 16, 1},
+                           Case{OptimizerKind::adafactor, 4, 1}})
+    for (const double decay : {0.0, 0.9}) {
+      const Model model = small_model("gpt");
+      Plan plan = small_plan(model, {.data = 2});
+      plan.training.optimizer = each.optimizer;
+      plan.training.precision = Precision::bf16;
+      plan.training.ema_decay = decay;
+      const Program program = lower_small(model, plan).front();
+      INFO(describe(plan));
+      for (const Instruction& step : body_of(program, Body::Kind::step_end).instructions) {
+        if (step.kind != InstructionKind::optimizer_step) continue;
+        const Bucket& bucket = program.buckets[at(step.bucket)];
+        std::vector<Kernel> kernels;
+        append_step_kernels(program, step, kernels);
+        const double g = static_cast<double>(bytes_of(bucket.gradients.type.dtype));
+        // Muon's matrices read the update, which is made of gradients and moments before;
+        // Adafactor's have no moments.
+        double states = each.states + each.gradients * g;
+        if (bucket.matrices) states = 4;
+        if (bucket.factored) states = g;
+        const double bytes = states + 2 * 4 + 2 + (decay > 0 ? 8 : 0);
+        CHECK(kernels.back().bytes == Approx(bytes * static_cast<double>(bucket.shard_elements)));
+        if (!bucket.matrices) CHECK(kernels.size() == 1);
+      }
+    }
+}
+
+// Five steps of Newton and Schulz on [m,n], m <= n: X X^T, its square, and their product with X.
+TEST_CASE("muon makes each matrix orthogonal in fifteen products", "[models][lower]") {
+  const Model model = small_model("llama");
+  Plan plan = small_plan(model, {.data = 2});
+  plan.training.optimizer = OptimizerKind::muon;
+  const Program program = lower_small(model, plan).front();
+  int matrices = 0;
+  for (const Instruction& step : body_of(program, Body::Kind::step_end).instructions) {
+    if (step.kind != InstructionKind::optimizer_step) continue;
+    const Bucket& bucket = program.buckets[at(step.bucket)];
+    if (!bucket.matrices) continue;
+    std::vector<Kernel> kernels;
+    append_step_kernels(program, step, kernels);
+    double flops = 0, bytes = 0, wanted_flops = 0, wanted_bytes = 0;
+    std::size_t products = 0;
+    for (const Kernel& each : kernels) {
+      flops += each.flops;
+      products += each.kind == Kernel::Kind::gemm;
+      bytes += each.bytes;
+      CHECK(each.flops == 2.0 * static_cast<double>(each.m * each.n * each.k));
+    }
+    for (const int index : bucket.parameters) {
+      const Shape& shape = program.parameters[at(index)].parameter.shape;
+      const double m = static_cast<double>(std::min(shape[0], shape[1]));
+      const double n = static_cast<double>(std::max(shape[0], shape[1]));
+      wanted_flops += 5 * 2 * (m * m * n + m * m * m + m * m * n);
+      // Gathered, measured and scaled, then written back: 2 + 1 + 2 + 2 times the matrix. A step:
+      // factors and results of the products, 3 squares to add them, and 3 times the matrix.
+      const double products_of_step = (2 * m * n + m * m) + 3 * m * m + (m * m + 2 * m * n);
+      wanted_bytes += 4 * (7 * m * n + 5 * (products_of_step + 3 * m * m + 3 * m * n));
+      ++matrices;
+    }
+    CHECK(products == 15 * bucket.parameters.size());
+    CHECK(flops == Approx(wanted_flops));
+    CHECK(bytes - kernels.back().bytes == Approx(wanted_bytes));
+  }
+  CHECK(matrices == 4 * 7);  // q, k, v, o, gate, up and down of four blocks
 }
