@@ -47,6 +47,75 @@ std::vector<ChakraProtoMsg::Node> nodes_of(const std::string& text) {
   }
 }
 
+const ChakraProtoMsg::AttributeProto& attribute(const ChakraProtoMsg::Node& node,
+                                                const std::string& name) {
+  for (const auto& each : node.attr())
+    if (each.name() == name) return each;
+  FAIL("no attribute " << name);
+  return node.attr(0);
+}
+
+// Whichever kind of number it is.
+std::int64_t number(const ChakraProtoMsg::Node& node, const std::string& name) {
+  const ChakraProtoMsg::AttributeProto& found = attribute(node, name);
+  return found.has_int64_val()   ? found.int64_val()
+         : found.has_int32_val() ? found.int32_val()
+                                 : static_cast<std::int64_t>(found.uint64_val());
+}
+
+std::int64_t bytes_of_all(const std::vector<Operand>& operands) {
+  std::int64_t bytes = 0;
+  for (const Operand& each : operands) bytes += each.type.bytes();
+  return bytes;
+}
+
+void check_message(const ChakraProtoMsg::Node& node, bool sends, int from, int to,
+                   std::int64_t bytes) {
+  CHECK(node.type() == (sends ? ChakraProtoMsg::COMM_SEND_NODE : ChakraProtoMsg::COMM_RECV_NODE));
+  CHECK(number(node, "comm_src") == from);
+  CHECK(number(node, "comm_dst") == to);
+  CHECK(number(node, "comm_size") == bytes);
+}
+
+// What a node says of its instruction.
+void check_node(const ChakraProtoMsg::Node& node, const Instruction& instruction, int rank,
+                const Mesh& mesh) {
+  CHECK_FALSE(attribute(node, "is_cpu_op").bool_val());
+  const Coordinates own = mesh.coordinates(rank);
+  const bool messages =
+      instruction.kind == InstructionKind::send || instruction.kind == InstructionKind::recv;
+  const int peer = messages ? mesh.rank({instruction.peer, own.tensor, own.rdp}) : -1;
+  switch (instruction.kind) {
+    case InstructionKind::send:
+      return check_message(node, true, rank, peer, bytes_of_all(instruction.inputs));
+    case InstructionKind::recv:
+      return check_message(node, false, peer, rank, bytes_of_all(instruction.outputs));
+    case InstructionKind::ring_shift: {
+      const std::vector<int> group = mesh.group(instruction.group, rank);
+      const std::size_t index = at(mesh.index_in(instruction.group, rank));
+      return check_message(node, true, rank, group[(index + 1) % group.size()],
+                           bytes_of_all(instruction.inputs));
+    }
+    case InstructionKind::copy_in:
+      CHECK(node.type() == ChakraProtoMsg::MEM_LOAD_NODE);
+      return;
+    case InstructionKind::copy_out:
+      CHECK(node.type() == ChakraProtoMsg::MEM_STORE_NODE);
+      return;
+    case InstructionKind::compute:
+    case InstructionKind::load_input:
+    case InstructionKind::optimizer_step:
+      CHECK(node.type() == ChakraProtoMsg::COMP_NODE);
+      CHECK(number(node, "num_ops") >= 0);
+      if (instruction.kind == InstructionKind::load_input)
+        CHECK(number(node, "tensor_size") == bytes_of_all(instruction.outputs));
+      return;
+    default:
+      CHECK(node.type() == ChakraProtoMsg::COMM_COLL_NODE);
+      CHECK(number(node, "comm_size") == bytes_of_all(instruction.inputs));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("an execution trace has every instruction after those that it waits for",
@@ -71,6 +140,7 @@ TEST_CASE("an execution trace has every instruction after those that it waits fo
         const ChakraProtoMsg::Node& node = nodes[next];
         CHECK(node.id() == next);
         CHECK(node.duration_micros() == 3);
+        check_node(node, instruction, rank, mesh);
         for (const std::uint64_t id : node.data_deps()) CHECK(id < next);
         for (const Wait& wait : instruction.waits)
           if (const auto found = last_node.find(resolve(entry.task, wait));
