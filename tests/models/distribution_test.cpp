@@ -1,4 +1,5 @@
 #include "models/job/distribution.h"
+#include <algorithm>
 
 #include "tests/catch.h"
 #include "tests/models/distributions.h"
@@ -392,4 +393,40 @@ TEST_CASE("version 2: rules and warnings", "[models][distribution]") {
   for (const char* key : {"activation_loading_horizon", "fsdp_cache_flush_warnings",
                           "allow_empty_shards", "microbatches"})
     CHECK(warns(job, key));
+}
+
+TEST_CASE("SageMaker's library of collectives is replaced aloud", "[models][distribution]") {
+  const auto with = [](const json& parameters) {
+    return read({{"smdistributed", {{"dataparallel", parameters}}}});
+  };
+  const Job on = with({{"enabled", true}});
+  CHECK(warns(on, "enabled"));
+  CHECK(on.warnings.back().ends_with("NCCL's collectives take the place of SageMaker's own"));
+  CHECK(with({{"enabled", true}, {"custom_mpi_options", "-verbose -x LANG"}}).mpi_options ==
+        std::vector<std::string>{"-verbose", "-x", "LANG"});
+  for (const Job& off : {with({{"enabled", false}}), with(json::object())})
+    for (const std::string& warning : off.warnings)
+      CHECK(warning.find("NCCL's collectives") == std::string::npos);
+}
+
+TEST_CASE("keys of one stage alone, and of the other version, are warned of",
+          "[models][distribution]") {
+  for (const char* key : {"memory_weight", "active_microbatches"}) {
+    INFO(key);
+    const json value = std::string(key) == "memory_weight" ? json(0.5) : json(2);
+    const Job one = read(version_1({{"partitions", 1}, {"ddp", true}, {key, value}}));
+    CHECK(warns(one, key));
+    CHECK_FALSE(warns(
+        read(version_1({{"partitions", 2}, {"microbatches", 4}, {"ddp", true}, {key, value}})),
+        key));
+  }
+  const Job first = read(version_1({{"partitions", 2}, {"ddp", true}, {"hybrid_shard_degree", 2}}));
+  CHECK(warns(first, "hybrid_shard_degree"));
+  CHECK(std::ranges::count_if(first.warnings, [](const std::string& warning) {
+          return warning.ends_with("a key of version 2, without effect in version 1");
+        }) == 1);
+  const Job second = read(version_2({{"hybrid_shard_degree", 2}, {"partitions", 2}}));
+  CHECK(std::ranges::count_if(second.warnings, [](const std::string& warning) {
+          return warning.ends_with("a key of version 1, without effect in version 2");
+        }) == 1);
 }

@@ -1,8 +1,14 @@
 #include "models/graph/gpu_scratch.h"
 
+#include <algorithm>
+#include <set>
 #include <vector>
 
+#include "models/graph/fusion.h"
+#include "models/importers/model.h"
+#include "models/passes/pass.h"
 #include "tests/catch.h"
+#include "tests/models/plans.h"
 
 using namespace meshwright;
 
@@ -258,4 +264,68 @@ TEST_CASE("a fusion's sums are made in strips of its rows", "[models][graph]") {
   CHECK(strips(many, 1024) == 5 * 132);  // 128 threads
   CHECK(strips(many, 1032) == 512);
   CHECK(strips(80, 256) == 10);  // 8 rows at least
+}
+
+namespace {
+
+// What one step of a fusion needs on so many of its rows.
+std::int64_t scratch_of_step(const Fusion& fusion, const FusedStep& step, std::int64_t rows) {
+  std::vector<TensorType> inputs, outputs;
+  for (const int id : step.inputs) inputs.push_back(fusion.of_block(id, rows));
+  for (const int id : step.outputs) outputs.push_back(fusion.of_block(id, rows));
+  return gpu_scratch_bytes({step.op, step.attributes, inputs, outputs});
+}
+
+std::int64_t most_of_steps(const Fusion& fusion, std::int64_t rows) {
+  std::int64_t most = 0;
+  for (const FusedStep& step : fusion.steps)
+    most = std::max(most, scratch_of_step(fusion, step, rows));
+  return most;
+}
+
+// A row in fp32 of each sum for each strip of the rows.
+std::int64_t sums_of(const Fusion& fusion) {
+  if (fusion.accumulated == 0) return 0;
+  const TensorType& first =
+      fusion.operands[static_cast<std::size_t>(fusion.inputs + fusion.outputs)];
+  const std::int64_t columns = first.shape.elements();
+  return 4 * columns * fusion.accumulated * strips_of_fusion(fusion.rows, columns).chunks;
+}
+
+}  // namespace
+
+TEST_CASE("a fusion has room for its sums, and for the step that needs most", "[models][graph]") {
+  std::set<Fusion::Loop> seen;
+  for (const char* family : {"gpt", "llama", "bert"})
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      const Model model = small_model(family);
+      Plan plan = small_plan(model, {});
+      plan.training.compiler = CompilerLevel::full;
+      plan.training.precision = precision;
+      const Graph graph = run_passes(build_graph(model, plan.training), plan);
+      for (const Node& node : graph.nodes) {
+        if (node.op != Op::fused) continue;
+        const Fusion& fusion = *node.attributes.fusion;
+        INFO(family << ", loop " << static_cast<int>(fusion.loop));
+        seen.insert(fusion.loop);
+        std::int64_t wanted = 0;
+        switch (fusion.loop) {
+          case Fusion::Loop::blocks:
+            wanted = sums_of(fusion);
+            break;
+          case Fusion::Loop::product_first:
+            wanted = std::max(sums_of(fusion),
+                              scratch_of_step(fusion, fusion.steps.front(), fusion.rows));
+            break;
+          case Fusion::Loop::long_blocks:
+            wanted = most_of_steps(fusion, fusion.block_rows);
+            break;
+          case Fusion::Loop::products:
+            wanted = most_of_steps(fusion, fusion.rows) + fusion.internal_bytes(fusion.rows);
+            break;
+        }
+        CHECK(scratch_of(Op::fused, {}, {}, node.attributes) == wanted);
+      }
+    }
+  CHECK(seen.size() == 4);
 }
