@@ -308,3 +308,40 @@ TEST_CASE("a sum takes the place of an operand that nobody needs any more", "[mo
   // A parameter is never overwritten.
   CHECK(placed.tensor(one).alias_of == -1);
 }
+
+TEST_CASE("the passes of each level come in their order", "[models][compiler]") {
+  const auto names_at = [](CompilerLevel level) {
+    Training training;
+    training.compiler = level;
+    std::string names;
+    for (const Pass& pass : passes_of(training)) names += std::string(pass.name) + " ";
+    return names;
+  };
+  const std::string splits =
+      "pad_vocabulary split_context split_tensors exchange_heads split_experts add_adapters ";
+  CHECK(names_at(CompilerLevel::fused) ==
+        splits + "backward quantize recompute ring_attention overlap_tensor ");
+  CHECK(names_at(CompilerLevel::none) ==
+        splits +
+            "eager_operations eager_loss backward quantize recompute ring_attention "
+            "overlap_tensor ");
+  CHECK(names_at(CompilerLevel::full) ==
+        splits +
+            "backward simplify common_subexpressions dead_code fuse_loss quantize recompute "
+            "rematerialize_rows ring_attention merge_products fuse_rows order_operations "
+            "overlap_tensor reuse_in_place ");
+  // Without its fused loss the training compiler has the framework's.
+  Training training;
+  training.compiler = CompilerLevel::full;
+  training.passes_off = {"fuse_loss"};
+  const std::vector<Pass> passes = passes_of(training);
+  CHECK(std::ranges::count(passes, "eager_loss", &Pass::name) == 1);
+  CHECK(std::ranges::count(passes, "fuse_loss", &Pass::name) == 0);
+  // What alone makes a step faster or smaller can be left out.
+  std::string optional;
+  for (const Pass& pass : training_passes())
+    if (pass.optional) optional += std::string(pass.name) + " ";
+  CHECK(optional ==
+        "eager_loss simplify common_subexpressions dead_code fuse_loss rematerialize_rows "
+        "merge_products fuse_rows order_operations reuse_in_place ");
+}

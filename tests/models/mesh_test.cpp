@@ -1,6 +1,8 @@
 #include "models/plan/mesh.h"
 
 #include <algorithm>
+#include <functional>
+#include <vector>
 
 #include "models/core/error.h"
 #include "tests/catch.h"
@@ -172,4 +174,67 @@ TEST_CASE("every kind of group partitions the ranks, under every placement", "[m
 TEST_CASE("an unknown placement is refused", "[models][mesh]") {
   CHECK_THROWS_AS(Mesh(degrees(1, 1, 1), "DDT"), InputError);
   CHECK_THROWS_AS(Mesh(degrees(1, 1, 1), "packed"), InputError);
+}
+
+// Which ranks share a group, said pair by pair: those whose coordinates agree in what the group
+// keeps. d = data * context is counted as data index * context + context index.
+TEST_CASE("two ranks are in one group where their coordinates say so", "[models][mesh]") {
+  Degrees d = degrees(2, 2, 8);
+  d.context = 2;
+  d.shard = 4;
+  d.expert = 4;
+  const Mesh mesh(d, "PDT");
+  const int expert_shard = d.expert_shard();
+  struct Row {
+    GroupKind kind;
+    bool (*pipeline)(int, int);
+    bool (*tensor)(int, int);
+    std::function<bool(int, int)> rdp;
+  };
+  const auto own = [](int a, int b) { return a == b; };
+  const auto all = [](int, int) { return true; };
+  const auto chunk = [](int size) { return [=](int a, int b) { return a / size == b / size; }; };
+  const auto every = [](int size) { return [=](int a, int b) { return a % size == b % size; }; };
+  const Row rows[] = {
+      {GroupKind::none, own, own, own},
+      {GroupKind::tensor, own, all, own},
+      {GroupKind::pipeline, all, own, own},
+      {GroupKind::rdp, own, own, all},
+      {GroupKind::dp, own, all, all},
+      {GroupKind::mp, all, all, own},
+      {GroupKind::shard, own, own, chunk(4)},
+      {GroupKind::replica, own, own, every(4)},
+      {GroupKind::context, own, own, chunk(2)},
+      {GroupKind::expert, own, own, chunk(4)},
+      {GroupKind::expert_rdp, own, own, every(4)},
+      // Of the ranks with the same experts a consecutive chunk, or the same place in each.
+      {GroupKind::expert_shard, own, own,
+       [=](int a, int b) {
+         return a % 4 == b % 4 && a / 4 / expert_shard == b / 4 / expert_shard;
+       }},
+      {GroupKind::expert_replica, own, own,
+       [=](int a, int b) {
+         return a % 4 == b % 4 && a / 4 % expert_shard == b / 4 % expert_shard;
+       }},
+      {GroupKind::norm, all, all, chunk(4)},
+      {GroupKind::world, all, all, all},
+  };
+  for (const Row& row : rows)
+    for (int rank = 0; rank < mesh.ranks(); ++rank) {
+      const std::vector<int> group = mesh.group(row.kind, rank);
+      const Coordinates one = mesh.coordinates(rank);
+      INFO(static_cast<int>(row.kind) << ", rank " << rank);
+      std::vector<int> wanted;
+      for (int other = 0; other < mesh.ranks(); ++other) {
+        const Coordinates two = mesh.coordinates(other);
+        if (row.pipeline(one.pipeline, two.pipeline) && row.tensor(one.tensor, two.tensor) &&
+            row.rdp(one.rdp, two.rdp))
+          wanted.push_back(other);
+      }
+      std::vector<int> found = group;
+      std::ranges::sort(found);
+      CHECK(found == wanted);
+      CHECK(mesh.size_of(row.kind) == static_cast<int>(wanted.size()));
+      CHECK(group[static_cast<std::size_t>(mesh.index_in(row.kind, rank))] == rank);
+    }
 }
