@@ -75,6 +75,30 @@ TEST_CASE("each key of a network and of a fabric is its own field", "[models][jo
   CHECK_FALSE(usual.cluster.fabric->in_network_reduction);
 }
 
+TEST_CASE("a network and a fabric come back as they were", "[models][job]") {
+  const auto written = [](const json& value) {
+    const Job job = read(value);
+    const Plan plan = settle(job, 16, lookup_for_tests("p4d.24xlarge"));
+    return to_json(job, plan, "p4d.24xlarge", 2)["cluster"];
+  };
+  for (const double latency : {0.0, 7.5}) {
+    const json network = {{"nics", 3}, {"gbps_per_nic", 50.0}, {"latency_us", latency}};
+    CHECK(written(job_with("network", network))["network"] == network);
+  }
+  const json silent = {{"nics", 3}, {"gbps_per_nic", 50.0}};
+  CHECK(written(job_with("network", silent))["network"] == silent);
+  for (const bool rails : {false, true}) {
+    const json topology = {{"leaf_ports", 16},
+                           {"oversubscription", 3.0},
+                           {"rails", rails},
+                           {"in_network_reduction", !rails}};
+    CHECK(written(job_with("topology", topology))["topology"] == topology);
+  }
+  CHECK(written(job_with("host_launch_us", 2.5))["host_launch_us"] == 2.5);
+  CHECK(written(job_with("processes_per_host", 8))["processes_per_host"] == 8);
+  CHECK_FALSE(written(job_with("count", 2)).contains("processes_per_host"));
+}
+
 // 54 days of 16,384 GPUs: 419 interruptions that nobody planned, 54 by bugs, 2 by what these depend
 // on, 7 by timeouts; 47 that were planned.
 TEST_CASE("hosts fail as often as those that trained Llama 3", "[models][job]") {

@@ -179,7 +179,7 @@ TEST_CASE("an unknown placement is refused", "[models][mesh]") {
 // Which ranks share a group, said pair by pair: those whose coordinates agree in what the group
 // keeps. d = data * context is counted as data index * context + context index.
 TEST_CASE("two ranks are in one group where their coordinates say so", "[models][mesh]") {
-  Degrees d = degrees(2, 2, 8);
+  Degrees d = degrees(3, 3, 8);  // of three the first and the last are not all
   d.context = 2;
   d.shard = 4;
   d.expert = 4;

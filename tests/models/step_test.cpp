@@ -272,3 +272,30 @@ TEST_CASE("muon makes each matrix orthogonal in fifteen products", "[models][low
   }
   CHECK(matrices == 4 * 7);  // q, k, v, o, gate, up and down of four blocks
 }
+
+TEST_CASE("routers' biases are moved in the weights and masters of their buckets",
+          "[models][lower]") {
+  const Model model =
+      load_model(MESHWRIGHT_SOURCE_DIR "/tests/golden/transformers/deepseek_v3", ".");
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+    Plan plan = small_plan(model, {.data = 2, .zero_stage = 1});
+    plan.training.router_bias_update_rate = 0.001;
+    plan.training.precision = precision;
+    const Program program = lower_small(model, plan).front();
+    REQUIRE(program.choice_counts_buffer >= 0);
+    check_begin(program);
+    const std::vector<Instruction> updates =
+        computed(body_of(program, Body::Kind::step_end), Op::update_choice_biases);
+    CHECK(!updates.empty());
+    for (const Instruction& each : updates) {
+      const Bucket& bucket = program.buckets[at(each.bucket)];
+      Buffers inputs{program.choice_counts_buffer, program.norm_buffer};
+      if (precision == Precision::fp16) inputs.push_back(program.loss_scale_state_buffer);
+      CHECK(buffers_of(each.inputs) == inputs);
+      REQUIRE(each.outputs.size() == 2);
+      CHECK(each.outputs[0] == bucket.own_weights);
+      CHECK(each.outputs[1] == bucket.master);
+      CHECK(static_cast<int>(each.phase) == static_cast<int>(Phase::backward));
+    }
+  }
+}
