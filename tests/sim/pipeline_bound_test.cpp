@@ -133,9 +133,16 @@ TEST_CASE("what a split backward puts off fills the time of waiting", "[planner]
     for (PartTimes& part : scene->parts) part = part_of(2, 4), part.weights = 2;
   CHECK(one.end() == batches * 6.0);
   CHECK(two.end() == batches * 6.0 + 2);
-  // The stage before does not wait for what is put off, whatever else it need not wait for.
-  two.parts[1].after_gradient = 1;
-  CHECK(two.end() == batches * 6.0 + 2);
+  // The stage before waits for all of a backward but what is put off, which holds what it would
+  // not wait for otherwise.
+  Scene short_one(2);
+  const StageOrder order = {
+      {TaskKind::forward, 0, 0}, {TaskKind::backward, 0, 0}, {TaskKind::weights, 0, 0}};
+  short_one.micro_batches = 1;
+  short_one.orders = {order, order};
+  short_one.parts[1].weights = 2;
+  short_one.parts[1].after_gradient = 1;
+  CHECK(short_one.end() == 2 * f + (b - 2) + b);
 }
 
 TEST_CASE("reductions after the last backward, and the optimizer, are of the fullest stage",

@@ -60,18 +60,20 @@ Candidate fastest(const json& job, int hosts, double nearness) {
 TEST_CASE("on a slow network wide experts are shared over hosts, narrow ones inside them",
           "[planner]") {
   // A stage has four ranks of each host: expert groups of eight or more are on two or more.
-  const auto best = [](int ffn) {
+  const auto best = [](int ffn, double gbps) {
     return fastest(job_of(model_of("mixtral", ffn), 4,
                           {{"pipeline", 2},
                            {"data", 16},
                            {"expert", "auto"},
                            {"zero_stage", "auto"},
+                           {"shard", "auto"},
                            {"placement", "DPT"}},
-                          1),
-                   4, 1.3);
+                          gbps),
+                   4, 1.45);
   };
-  CHECK(best(4096).expert == 16);
-  CHECK(best(32).expert <= 4);
+  CHECK(best(4096, 1).expert == 16);
+  CHECK(best(32, 1).expert <= 4);
+  best(4096, 10'000);
 }
 
 TEST_CASE("where reductions over hosts are slow, a plan has as few of them as it can",
@@ -81,11 +83,12 @@ TEST_CASE("where reductions over hosts are slow, a plan has as few of them as it
                           {{"pipeline", "auto"},
                            {"data", "auto"},
                            {"zero_stage", "auto"},
+                           {"shard", "auto"},
                            {"reduce_gradients", "auto"},
                            {"placement", placement}},
                           1),
                    2, 1.3);
   };
-  CHECK(best("PDT").pipeline > 1);   // replicas on one host
-  CHECK(best("DPT").pipeline == 4);  // over both hosts each stage has the fewest parameters
+  CHECK(best("PDT").pipeline > 1);  // replicas on one host
+  CHECK(best("DPT").shard == 8);    // summed up on each host: an eighth of the bytes leaves it
 }
