@@ -44,7 +44,7 @@ ClusterSearch::ClusterSearch(const Job& job, const std::string& machine, Cluster
 
 void ClusterSearch::run(int budget, std::size_t keep, int for_gap) {
   keep_ = keep;
-  space_ = enumerate(job_, base_, cluster_.ranks(), cluster_.processes_per_host);
+  space_ = enumerate(job_, base_, cluster_.ranks(), cluster_.processes_per_host, threads_);
   enumerated_ = space_.enumerated;
   rejected_ = space_.rejected;
   tell();

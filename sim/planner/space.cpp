@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <numeric>
 
 #include "models/core/divisors.h"
@@ -10,6 +11,7 @@
 #include "models/plan/context_rules.h"
 #include "models/plan/micro_batch_limit.h"
 #include "models/plan/units_to_cut.h"
+#include "sim/planner/in_parallel.h"
 
 namespace meshwright {
 
@@ -62,11 +64,27 @@ class Enumerator {
         sizes_(job.model.sizes()),
         asked_(base) {}
 
-  Space run() {
+  // Shapes know nothing of each other; what they give is joined in their order.
+  Space run(int threads) {
+    const std::vector<Candidate> all = shapes();
+    std::vector<Space> found(all.size());
+    in_parallel(all.size(), threads, [&](std::size_t i, std::size_t) {
+      Enumerator own(job_, base_, ranks_, ranks_per_host_);
+      own.split(all[i]);
+      found[i] = std::move(own.space_);
+    });
+    for (Space& each : found) join(std::move(each));
+    if (space_.enumerated == 0) reject("the fixed degrees do not multiply to the ranks");
+    return std::move(space_);
+  }
+
+ private:
+  std::vector<Candidate> shapes() const {
     const Parallelism& p = base_.parallelism;
     const std::vector<int> degrees = divisors(ranks_);
     const bool is_cut = !sizes_.latent || p.tensor_layout != TensorLayout::memory;
     const std::vector<int> tensors = is_cut ? degrees : std::vector<int>{1};
+    std::vector<Candidate> found;
     for (const int pipeline : choices(job_, "parallelism.pipeline", p.pipeline, degrees))
       for (const int tensor : choices(job_, "parallelism.tensor", p.tensor, tensors))
         for (const int context : choices(job_, "parallelism.context", p.context, contexts())) {
@@ -80,14 +98,18 @@ class Enumerator {
           for (const ContextExchange exchange : exchanges(shape)) {
             shape.context_exchange = exchange;
             shape.context_heads = context_heads(shape);
-            split(shape);
+            found.push_back(shape);
           }
         }
-    if (space_.enumerated == 0) reject("the fixed degrees do not multiply to the ranks");
-    return std::move(space_);
+    return found;
   }
 
- private:
+  void join(Space other) {
+    space_.enumerated += other.enumerated;
+    for (const auto& [reason, count] : other.rejected) space_.rejected[reason] += count;
+    std::ranges::move(other.branches, std::back_inserter(space_.branches));
+  }
+
   void reject(const std::string& reason, std::int64_t count = 1) {
     space_.enumerated += count;
     space_.rejected[reason] += count;
@@ -612,8 +634,8 @@ std::vector<Candidate> Space::candidates() const {
   return all;
 }
 
-Space enumerate(const Job& job, const Plan& base, int ranks, int ranks_per_host) {
-  return Enumerator(job, base, ranks, ranks_per_host).run();
+Space enumerate(const Job& job, const Plan& base, int ranks, int ranks_per_host, int threads) {
+  return Enumerator(job, base, ranks, ranks_per_host).run(threads);
 }
 
 namespace {

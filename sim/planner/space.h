@@ -98,8 +98,10 @@ struct Space {
 };
 
 // `base`: the job's plan with precision and attention settled for the machine. Context groups are
-// cut into two levels where they are larger than a host; `ranks_per_host` 0: there is one host.
-Space enumerate(const Job& job, const Plan& base, int ranks, int ranks_per_host = 0);
+// cut into two levels where they are larger than a host; `ranks_per_host` 0: there is one host. Any
+// number of threads finds the same space, in the same order.
+Space enumerate(const Job& job, const Plan& base, int ranks, int ranks_per_host = 0,
+                int threads = 1);
 
 // The job's plan with precision and attention as this machine takes them by default.
 Plan base_plan(const Job& job, const MachineFacts& machine);
