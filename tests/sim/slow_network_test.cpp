@@ -1,4 +1,5 @@
-// Jobs that a slow network decides: expert groups over several hosts, and reductions of gradients.
+// Jobs that a slow network decides: expert groups over several hosts, and reductions of gradients;
+// and one that the optimizer of experts decides.
 // The bounds are below every plan and near it, and the search finds what simulating every plan
 // finds, which is another plan than on a fast network.
 #include <algorithm>
@@ -91,4 +92,12 @@ TEST_CASE("where reductions over hosts are slow, a plan has as few of them as it
   };
   CHECK(best("PDT").pipeline > 1);  // replicas on one host
   CHECK(best("DPT").shard == 8);    // summed up on each host: an eighth of the bytes leaves it
+}
+
+TEST_CASE("what few tokens leave of a step is the optimizer of experts that a rank alone has",
+          "[planner]") {
+  json job = job_of(model_of("mixtral", 4096), 1,
+                    {{"data", 8}, {"expert", "auto"}, {"zero_stage", 1}}, 10'000);
+  job["training"]["sequence_length"] = 16;
+  CHECK(fastest(job, 1, 1.15).expert == 8);
 }
