@@ -25,8 +25,8 @@ struct Manifest {
   std::string optimizer;  // empty: weights only, any optimizer may begin with them
   std::string model;      // its name, for people
   std::string degrees;    // how the run was cut, for people
-  // What the run was made with: values of the job as JSON, by key ("training.global_batch": "8";
-  // models/job/identity.h). Of weights that were imported, what says what these mean.
+  // The job's values that decide what is computed, as JSON, by key ("training.global_batch": "8";
+  // models/job/identity.h). Imported weights have only the values that say what weights mean.
   std::map<std::string, std::string> made_with;
   std::map<std::string, double> numbers;  // what else a run carries on (the loss scale)
   // fp8 with delayed scales: of what is rounded its largest elements, the newest last
@@ -39,8 +39,8 @@ struct Manifest {
   // The step folder beside this one that holds the parameters that are not trained; empty: none
   // does, this one has all, or they follow from the seed.
   std::string base;
-  // Of these parameters in that folder (Checkpoint::checksum_of): the trained ones go with no
-  // others. 0: an older version did not say.
+  // Checksum of the frozen parameters in that folder (Checkpoint::checksum_of), because adapters
+  // are of use with these alone. 0: an older version did not write it.
   std::uint32_t base_checksum = 0;
   // The run began with weights that were imported, which no seed makes again. False may also mean
   // that an older version did not say.

@@ -68,7 +68,7 @@ void check_same_training(const Checkpoint& found, const Checkpoint* base, const 
     throw InputError(complaint + "; continue it with its own job, or name another folder");
 }
 
-// What rank 0 finds in the folder, on all ranks.
+// Returns on all ranks what `look` returns on rank 0, the only one that looks into the folder.
 bool found_by_first(const std::function<bool()>& look, Communicator& all) {
   std::int64_t found = 0;
   damage_found(

@@ -1,6 +1,6 @@
-// What ranks tell the launcher beside their words for people: lines of standard error that begin
-// with a control character. The launcher takes them out of what it shows (watch.h). Only ranks that
-// `train` has started itself write them.
+// Marks are lines of standard error by which ranks tell the launcher how far they are. They begin
+// with a control character, and the launcher takes them out of what it shows (watch.h). Only ranks
+// that `train` has started itself write them.
 #pragma once
 
 #include <string_view>

@@ -129,7 +129,7 @@ class Child {
       const int ready = poll(sources.data(), sources.size(), open ? 500 : 20);
       ended = ended || waitpid(pid_, &status, WNOHANG) == pid_;
       if (ended && !(open && ready > 0)) break;  // who else holds the pipe is silent
-      // What ranks have told comes before a request that was made since, and before the clock.
+      // The ranks' marks are read before a later request and before the clock.
       if (ready > 0 && sources[0].revents != 0) open = show_errors();
       if (!ended && ready > 0 && sources[1].revents != 0) pass_on_signal();
       if (!ended) look_after();
@@ -146,8 +146,8 @@ class Child {
   std::optional<int> last_word() const { return watch_.last_word(); }
   Verdict verdict(int status) { return watch_.verdict(status); }
 
-  // Of a run that has ended as rank 0 says: what is left of the ranks' words, and who did not
-  // leave.
+  // Returns the last lines of a run that rank 0 says has ended: the rest of the ranks' words, and
+  // which ranks did not leave.
   std::string last_lines() {
     std::string lines = watch_.verdict(done).shown;
     if (!gave_up_) lines += watch_.failures();
@@ -292,7 +292,7 @@ void allow_open_files(int ranks) {
 
 namespace {
 
-// Of an mpirun that has ended by itself, or was killed by somebody else.
+// Returns the exit code of a run whose mpirun ended by itself or was killed by somebody else.
 int code_of(Child& child, int ended, const std::string& program) {
   if (WIFSIGNALED(ended) && !child.was_told_to_end()) {
     std::fprintf(stderr, "mpirun was killed by signal %d; the ranks were stopped\n",
@@ -307,7 +307,8 @@ int code_of(Child& child, int ended, const std::string& program) {
   return verdict.exit_code;
 }
 
-// Of a run that was asked to stop. Bad input stays what it is, since it would be met again.
+// Returns the exit code of a run that was asked to stop. Bad input keeps its code, because the
+// next run would meet it again.
 int code_of_stopped(Child& child, int ended) {
   if (!child.was_told_to_end() && !child.was_left_alone()) {
     const Verdict verdict =

@@ -32,7 +32,7 @@ for time in $again; do
   rm -rf -- "$folder"
 done)";
 
-// What a pipe's other end writes until it closes it.
+// Returns all that the other end of a pipe writes until it closes it.
 std::string read_all(int descriptor) {
   std::string text;
   std::array<char, 256> piece{};

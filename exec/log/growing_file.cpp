@@ -87,7 +87,7 @@ void GrowingFile::cut_torn_line() {
   if (end < whole && ftruncate(descriptor_, end) != 0) fail(path_, "cannot be written");
 }
 
-// Of a pipe that is full: whether its reader makes room in time.
+// Returns whether the reader of a full pipe makes room within ten seconds.
 bool GrowingFile::waits_for_room() const {
   pollfd room{descriptor_, POLLOUT, 0};
   return poll(&room, 1, longest_wait_ms) > 0;

@@ -223,8 +223,8 @@ void OutputFile::open_file() {
 
 void OutputFile::open_to_write_through() {
   if (place_.kind == Kind::open_file) {
-    // What the program printed comes first. Opening the path again would begin at the file's first
-    // byte.
+    // The program's own words come first. The descriptor is copied, because opening the path again
+    // would begin at the file's first byte.
     std::fflush(nullptr);
     descriptor_ = fcntl(place_.descriptor, F_DUPFD_CLOEXEC, 0);
     if (descriptor_ < 0) fail(errno);

@@ -9,7 +9,7 @@
 
 namespace meshwright {
 
-// Where an output goes.
+// The kind of file that an output is written to, and how to reach it.
 struct OutputPlace {
   enum class Kind : std::uint8_t {
     file,       // a regular file, there or not; it is replaced

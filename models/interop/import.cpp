@@ -108,7 +108,7 @@ std::optional<int> ranks_of(const json& job, const MachineLookup& lookup) {
       return std::nullopt;
     }
   }
-  // What is no number of ranks, the reader of jobs refuses in the end.
+  // The reader of jobs refuses later what is no number of ranks.
   const double ranks = hosts * each;
   const bool is_count = ranks >= 1 && ranks <= std::numeric_limits<int>::max();
   return is_count ? std::optional(static_cast<int>(ranks)) : std::nullopt;

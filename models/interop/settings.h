@@ -40,8 +40,8 @@ class Settings {
   // The same as a value; a wrong type is an InputError with the place. A string that holds a number
   // or a truth value ("8", "1e-4", "true") is taken as one.
   std::optional<std::int64_t> whole(std::string_view name);
-  // Of things that there are: a whole number from `least` to 2^31 - 1, another one is an
-  // InputError.
+  // Reads a number of hosts, ranks, layers and the like: a whole number from `least` to 2^31 - 1.
+  // Throws InputError for any other.
   std::optional<std::int64_t> count(std::string_view name, std::int64_t least = 1);
   std::vector<std::int64_t> wholes(std::string_view name);  // a list, or one; none: empty
   std::optional<double> number(std::string_view name);

@@ -17,9 +17,9 @@ namespace {
 using nlohmann::json;
 using enum ChangeRule;
 
-// Of the model, what may change by word is what people do change between two phases of a training:
+// Values of the model may change by word if people do change them between two phases of a training:
 // positions and windows for longer texts, how experts are chosen and balanced, and constants that
-// trained weights can get used to. All else gives the same weights another meaning.
+// trained weights can get used to. Every other value gives the same weights another meaning.
 constexpr KeyChange rows[] = {{"model.family", never},
                               {"model.architecture", never},
                               {"model.head", never},

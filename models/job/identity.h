@@ -1,7 +1,7 @@
-// What makes a run the run it is. A checkpoint says it, key by key, and whoever reads the
-// checkpoint compares: `train --resume`, each restart, `export-weights`. Keys are those of the job
-// file
-// ("training.learning_rate"), and "model.heads" and the like for the model (model_description.h).
+// A run's identity is everything in its job that changes what is computed. A checkpoint holds it,
+// key by key, and whoever reads the checkpoint compares: `train --resume`, each restart,
+// `export-weights`. Keys are those of the job file ("training.learning_rate"), and "model.heads"
+// and the like for the model (model_description.h).
 #pragma once
 
 #include <cstdint>

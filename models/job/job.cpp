@@ -185,8 +185,8 @@ void check_partition(const Plan& plan, const Model& model) {
   partition(graph, plan, alike, alike);
 }
 
-// Where the job leaves the micro-batch open, takes the smallest one that every rule allows. If
-// there is none, throws what a rule says about one sequence.
+// Verifies the plan. If the job leaves the micro-batch open, sets the smallest one that every rule
+// allows, or throws what a rule says about a micro-batch of one sequence.
 void verify_micro_batch(Plan& plan, const Job& job) {
   if (!job.is_auto("training.micro_batch")) return verify(plan, job.model.sizes());
   std::exception_ptr about_one;
@@ -235,7 +235,7 @@ void check_open_job(const Job& job) {
   const bool needs_16_bits =
       plan.training.loss_scale || plan.training.memory_of != MemoryOf::engine;
   if (job.is_auto("training.precision") && needs_16_bits) plan.training.precision = Precision::fp16;
-  // What is open takes the value that breaks the fewest rules. The open degrees decide how many
+  // Open keys take the values that break the fewest rules. The open degrees decide how many
   // micro-batches a step has: one is always few enough. If any micro-batch can be shared out among
   // a tensor group, the largest can.
   Training& training = plan.training;

@@ -237,7 +237,7 @@ class BoundMaker {
   // micro-batch, and whether parameters are kept gathered, for the step.
   std::map<std::tuple<NetworkTimes::Axis, int, int, CompilerLevel, bool, bool, bool>, PerParameter>
       per_parameter_;
-  // Of the candidate that was asked for last: its bounds ask several times.
+  // The work and costs of the last candidate, because its bounds ask for them several times.
   Candidate last_work_of_, last_cost_of_;
   const Work* last_work_ = nullptr;
   const PerParameter* last_cost_ = nullptr;

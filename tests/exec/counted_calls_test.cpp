@@ -134,7 +134,7 @@ TEST_CASE("a rank's calls are its Program's collectives and messages, one by one
     CAPTURE(i, describe(plan));
     const int ranks = plan.degrees().ranks();
     for (const int rank : {0, ranks - 1}) {
-      // Of a vocabulary that ranks share a last stage alone makes no loss that is finite.
+      // A last stage that holds a part of the vocabulary makes no finite loss by itself.
       if (plan.parallelism.tensor > 1 && rank > 0) continue;
       CountingWorld world(rank, ranks);
       SmallRun run(model, plan, world);

@@ -37,7 +37,7 @@ Manifest whole() {
   return manifest;
 }
 
-// As it is written, after a change that the checksum knows.
+// Returns a manifest as it is written, after a change that its checksum includes.
 std::string changed(const std::function<void(json&)>& change) {
   const std::string text = encode(whole());
   const std::size_t line = text.rfind('\n', text.size() - 2) + 1;

@@ -42,7 +42,7 @@ Kernel joined(double bytes) {
 Kernel product_of(std::int64_t m, std::int64_t n, std::int64_t k, double flops, double bytes) {
   return {Kernel::Kind::gemm, m, n, k, 1, flops, bytes};
 }
-// Of four experts.
+// Returns a grouped matrix multiplication of four experts.
 Kernel expert_product_of(std::int64_t m, std::int64_t n, std::int64_t k, double flops,
                          double bytes) {
   return {Kernel::Kind::gemm, m, n, k, 4, flops, bytes};
@@ -51,7 +51,7 @@ Kernel quantized(Kernel kernel) {
   kernel.quantized = true;
   return kernel;
 }
-// Of four heads of two sequences together.
+// Returns a batched matrix multiplication of four heads, counted over two sequences.
 Kernel of_heads(std::int64_t m, std::int64_t n, std::int64_t k, double flops, double bytes) {
   return {Kernel::Kind::batched_gemm, m, n, k, 4, flops, bytes};
 }

@@ -120,7 +120,8 @@ CostModel cost_with(const Gpu& gpu, Precision precision) {
   return {cluster, training};
 }
 
-// Of all kernels of a probe, each with so much more traffic.
+// Returns the predicted time of all kernels of a probe, in seconds. `traffic` multiplies their
+// bytes.
 double predicted(const Probe& probe, Precision precision, double traffic = 1) {
   const CostModel cost = cost_with(measured().gpu, precision);
   double seconds = 0;
@@ -200,7 +201,7 @@ TEST_CASE("attention takes as long as the profile of a calibrated device predict
   const Gpu& gpu = measured().gpu;
   REQUIRE(gpu.attention.points.size() == 7);
   REQUIRE(gpu.attention_backward.points.size() == 7);
-  // Of a peak of 1e13.
+  // Shares are of a peak of 1e13.
   for (std::size_t i = 0; i < 7; ++i) {
     CHECK(gpu.attention.points[i].fraction == Approx(0.8 * forward_share).epsilon(0.02));
     CHECK(gpu.attention_backward.points[i].fraction == Approx(0.8 * backward_share).epsilon(0.02));

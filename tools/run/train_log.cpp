@@ -95,7 +95,7 @@ Table comparison_of_kinds(const std::vector<KindTime>& kinds) {
 
 std::string how_it_ended(const Outcome& outcome) {
   const std::string& hash = outcome.parameters_sha256;
-  // What could not be written has been said.
+  // Which files could not be written has been said before.
   const char* how = !outcome.complete() ? "some files could not be written; the run ended"
                     : outcome.stopped   ? "stopped on request"
                                         : "done";

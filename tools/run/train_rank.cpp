@@ -255,8 +255,8 @@ int fail(World& world) {
 
 namespace {
 
-// What is written at the end of a run is worth less than the run: a failure is said, and the run
-// still reports.
+// Writes a file at the end of a run and returns whether it worked. The run is worth more than the
+// file, so a failure is only printed, and the run still reports.
 template <typename Write>
 bool tried(const Write& write) {
   try {

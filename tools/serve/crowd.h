@@ -25,7 +25,7 @@ class Crowd {
 
     // Says whether the server waits for the client's bytes, or for the client to take bytes.
     void set_waiting(bool waiting);
-    // What the client let the server wait for its request no longer counts.
+    // The time that the client let the server wait for its request no longer counts.
     void begin_answer();
 
    private:

@@ -74,7 +74,7 @@ class StopPipe {
   struct sigaction before_[std::size(signals)] = {};
 };
 
-// Of requests that the HTTP library does not see.
+// Answers a request that the HTTP library does not see.
 void answer_error(Connection& connection, const std::string& reason, const Answer& answer) {
   const std::string text = fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
