@@ -1,4 +1,4 @@
-// What a rank asks of its communicators is what the instructions of its Program say: groups, bytes,
+// A rank asks its communicators for what the instructions of its Program say: groups, bytes,
 // types, whether sums are added to, and whether a gather goes in one level over all hosts.
 #include <algorithm>
 #include <functional>

@@ -77,7 +77,7 @@ class StandIns {
   TestFolder folder_;
 };
 
-// What the kubelet makes of a word of a container's command.
+// Returns the word that the kubelet makes of a word of a container's command.
 std::string expanded(const std::string& text) {
   std::string result;
   for (std::size_t at = 0; at < text.size(); ++at) {

@@ -1,4 +1,4 @@
-// What an import says of settings, in its exact words: every refusal and every remark of every
+// An import says of settings, in these exact words, every refusal and every remark of every
 // framework's reader, from the tables of `says/`. A block of a table is a file of settings (lines
 // that begin with `|`), what --set says of it, and then each line that must be said; a block
 // without such a line is accepted without a word.

@@ -77,7 +77,7 @@ void check_message(const ChakraProtoMsg::Node& node, bool sends, int from, int t
   CHECK(number(node, "comm_size") == bytes);
 }
 
-// What a node says of its instruction.
+// Checks that a node of a trace describes its instruction.
 void check_node(const ChakraProtoMsg::Node& node, const Instruction& instruction, int rank,
                 const Mesh& mesh) {
   CHECK_FALSE(attribute(node, "is_cpu_op").bool_val());

@@ -337,7 +337,7 @@ TEST_CASE("the passes of each level come in their order", "[models][compiler]") 
   const std::vector<Pass> passes = passes_of(training);
   CHECK(std::ranges::count(passes, "eager_loss", &Pass::name) == 1);
   CHECK(std::ranges::count(passes, "fuse_loss", &Pass::name) == 0);
-  // What alone makes a step faster or smaller can be left out.
+  // Passes that only make a step faster or smaller can be left out.
   std::string optional;
   for (const Pass& pass : training_passes())
     if (pass.optional) optional += std::string(pass.name) + " ";

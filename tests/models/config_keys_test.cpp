@@ -419,7 +419,7 @@ TEST_CASE("sizes without a default of one's expectation must be given", "[import
   }
 }
 
-// Of positions that are scaled: what YaRN and Llama 3's rule ask for.
+// YaRN and Llama 3's rule scale positions, and each needs keys of its own.
 TEST_CASE("scaled rotary positions have limits and defaults of their own", "[importers]") {
   const auto read = [](const json& scaling) {
     json config = file_of("llama");
