@@ -1,11 +1,13 @@
 // A run whose rank 1 ends as its argument says: `signal N`, `code N`, `late N`: it stands still,
-// and rank 0 ends with N after the deadline that it sets, or `stop`: all ranks work until they are
-// asked to stop.
+// and rank 0 ends with N after the deadline that it sets, or `stop N FILE`: all ranks work until
+// they are asked to stop. FILE is where process N, the launcher, shows what the ranks write.
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +27,15 @@ static bool waits_in_vain(const Wait& wait) {
   } catch (const WaitedTooLong&) {
     return true;
   }
+}
+
+// Rank 0 asks the launcher, as a user would who sees that the run is under way: mpirun passes on
+// the mark of having met before this line, and both later than a signal would arrive.
+static void ask_to_stop(pid_t launcher, const std::string& shown) {
+  std::fputs("ready\n", stderr);
+  while (std::filesystem::file_size(shown) == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  kill(launcher, SIGINT);
 }
 
 int main(int argc, char* argv[]) {
@@ -49,8 +60,7 @@ int main(int argc, char* argv[]) {
         waits_in_vain([&] { everybody->wait(everybody->irecv(&word, sizeof word, 1, 1)); });
     world->abandon(in_memory && by_message ? number : 2);
   }
-  // The launcher is asked to stop by rank 0, as a user would.
-  if (world->rank() == 0 && how == "stop") kill(static_cast<pid_t>(number), SIGINT);
+  if (world->rank() == 0 && how == "stop") ask_to_stop(static_cast<pid_t>(number), argv[3]);
   for (;;) {
     double flag = stop_requested() ? 1 : 0;
     everybody->all_reduce(&flag, 1, Dtype::f64, true);  // the others wait here for a dead rank

@@ -1,4 +1,5 @@
 // The launcher with real ranks: one of them dies, or the user asks to stop.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -7,6 +8,7 @@
 
 #include "exec/launch/mpirun.h"
 #include "tests/catch.h"
+#include "tests/test_folder.h"
 
 using namespace meshwright;
 
@@ -19,21 +21,23 @@ struct Ended {
 
 // Runs failing_rank on 3 ranks; collects what is written to standard error.
 Ended launch(const std::string& how, int number) {
-  const std::vector<std::string> program{MESHWRIGHT_FAILING_RANK, how, std::to_string(number)};
+  const TestFolder folder;
+  const std::string shown = folder.file("shown", "");
+  const std::vector<std::string> program{MESHWRIGHT_FAILING_RANK, how, std::to_string(number),
+                                         shown};
   const MpirunOptions options{3, 1, geteuid() == 0, {}, {}};
-  std::FILE* file = std::tmpfile();
+  const int file = open(shown.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  REQUIRE(file >= 0);
   const int kept = dup(STDERR_FILENO);
   std::fflush(stderr);
-  dup2(fileno(file), STDERR_FILENO);
+  dup2(file, STDERR_FILENO);
+  close(file);
   Ended ended;
   ended.code = run_mpirun(mpirun_command(options, program));
   std::fflush(stderr);
   dup2(kept, STDERR_FILENO);
   close(kept);
-  std::rewind(file);
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file))
-    ended.errors += static_cast<char>(c);
-  std::fclose(file);
+  ended.errors = content_of(shown);
   return ended;
 }
 
@@ -67,5 +71,5 @@ TEST_CASE("the deadline of a world that is set later is that of its groups", "[e
 TEST_CASE("a request to stop reaches all ranks, which end by themselves", "[exec][launch]") {
   const Ended ended = launch("stop", getpid());
   CHECK(ended.code == 5);
-  CHECK(ended.errors == "");
+  CHECK(ended.errors == "ready\n");
 }

@@ -47,8 +47,10 @@ struct Found {
 };
 
 Found kernel_at(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return {fs::exists(path, error), {}};
+  // One look at the file: other processes remove it and write it between two.
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (!fs::is_regular_file(status)) return {fs::exists(status), {}};
   std::ifstream in(path, std::ios::binary);
   if (!in) return {};
   std::ostringstream content;
