@@ -39,6 +39,26 @@ std::string wrong_waits(const Program& program) {
   return {};
 }
 
+bool lies_in_buffer(const Operand& operand, const Program& program, const Mesh& mesh) {
+  if (operand.buffer < 0 || at(operand.buffer) >= program.memory.buffers.size()) return false;
+  const int parts = operand.part_of == GroupKind::none ? 1 : mesh.size_of(operand.part_of);
+  return operand.offset >= 0 && operand.offset + parts * operand.type.bytes() <=
+                                    program.memory.buffers[at(operand.buffer)].bytes;
+}
+
+std::string wrong_operands(const Program& program) {
+  const Mesh mesh = program.settings->mesh();
+  for (std::size_t b = 0; b < program.bodies.size(); ++b) {
+    const auto& instructions = program.bodies[b].instructions;
+    for (std::size_t i = 0; i < instructions.size(); ++i)
+      for (const auto* operands : {&instructions[i].inputs, &instructions[i].outputs})
+        for (const Operand& operand : *operands)
+          if (!lies_in_buffer(operand, program, mesh))
+            return place(program, b, i) + " reaches beyond a buffer";
+  }
+  return {};
+}
+
 // Everything that one stage does with others over one rendezvous, in order.
 struct Deed {
   InstructionKind kind;
@@ -136,6 +156,7 @@ std::string broken_rule(const std::vector<Program>& stages) {
     if (const std::string wrong = wrong_waits(program); !wrong.empty()) return wrong;
     if (const std::string wrong = broken_rule(program.memory); !wrong.empty())
       return "stage " + std::to_string(program.stage) + " memory: " + wrong;
+    if (const std::string wrong = wrong_operands(program); !wrong.empty()) return wrong;
   }
   for (const LaneOrder order : {LaneOrder::streams, LaneOrder::inline_order}) {
     std::vector<Rendezvous> rendezvous_list;

@@ -3,13 +3,14 @@
 #include <cmath>
 #include <deque>
 
+#include "models/plan/program_json.h"
 #include "tests/catch.h"
 
 namespace meshwright {
 
 Trained train(const Model& model, const Plan& plan, World& world) {
   SmallRun run(model, plan, world);
-  verify(run.stages);
+  check_programs(run.stages, "lowered");
   return train(run);
 }
 
@@ -23,7 +24,7 @@ const Trained& train_alone(const Model& model, const Plan& plan) {
   for (const Known& known : all)
     if (known.model == model && known.plan == plan) return known.trained;
   SmallRun run(model, plan);
-  verify(run.stages);
+  check_programs(run.stages, "lowered");
   return all.emplace_back(Known{model, plan, train(run)}).trained;
 }
 

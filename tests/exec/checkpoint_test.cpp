@@ -525,9 +525,9 @@ TEST_CASE("one run at a time writes into a folder", "[checkpoint]") {
   const TestFolder folder;
   {
     const FolderLock lock(folder.path());
-    CHECK(message_of([&] {
-            const FolderLock second(folder.path());
-          }).find(folder.path() + ": another run (process ") == 0);
+    CHECK(message_of([&] { const FolderLock second(folder.path()); }) ==
+          folder.path() + ": another run (process " + std::to_string(getpid()) +
+              ") writes its checkpoints there; wait for it, or name another folder");
   }
   const FolderLock again(folder.path());
 }

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <functional>
+#include <memory>
 
 #include "tests/catch.h"
 #include "tests/models/plans.h"
@@ -47,6 +48,9 @@ Instruction all_reduce(GroupKind group) {
 Program program_of(int stage, std::vector<Instruction> instructions) {
   Program program;
   program.stage = stage;
+  Buffer buffer;
+  buffer.bytes = one.type.bytes();
+  program.memory.buffers = {buffer};
   program.bodies = {{Body::Kind::forward, 0, std::move(instructions)}};
   program.tasks = {{0, 0, 0, 0, true, false}, {0, 0, 1, 0, false, true}};
   return program;
@@ -200,6 +204,21 @@ TEST_CASE("the verifier notices each breach", "[walk]") {
       {"a wait for a body that is not there",
        [](auto& stages) {
          instruction(stages, 0, 1).waits = {{Wait::Relation::latest, 7, 0}};
+       }},
+      {"an operand without a buffer",
+       [](auto& stages) { instruction(stages, 0, 0).outputs[0].buffer = -1; }},
+      {"an operand in a buffer that is not there",
+       [](auto& stages) { instruction(stages, 0, 0).outputs[0].buffer = 1; }},
+      {"an operand that begins before its buffer",
+       [](auto& stages) { instruction(stages, 0, 0).outputs[0].offset = -4; }},
+      {"an operand that ends behind its buffer",
+       [](auto& stages) { instruction(stages, 0, 0).outputs[0].offset = 4; }},
+      {"an operand of which the parts of other ranks end behind its buffer",
+       [](auto& stages) {
+         JobSettings settings;
+         settings.degrees.tensor = 2;
+         stages[0].settings = std::make_shared<const JobSettings>(settings);
+         instruction(stages, 0, 0).outputs[0].part_of = GroupKind::tensor;
        }},
       {"a message of another size",
        [](auto& stages) { instruction(stages, 1, 0).outputs[0].type.shape = {2}; }},
