@@ -81,6 +81,30 @@ TEST_CASE("recipes of NeMo become Megatron's plans", "[interop]") {
   CHECK(job["training"]["gradient_reduce_precision"] == "fp32");
 }
 
+// `moe` and the number of experts are said apart; a recipe has experts only where both agree.
+TEST_CASE("a recipe's model has experts where it says both that and how many", "[interop]") {
+  struct Said {
+    const char* lines;
+    bool has_experts;
+  };
+  for (const Said& said : {
+           Said{"", false},
+           Said{"  moe: true\n", false},
+           Said{"  moe: false\n", false},
+           Said{"  num_local_experts: 0\n", false},
+           Said{"  moe: true\n  num_local_experts: 0\n", false},
+           Said{"  moe: false\n  num_local_experts: 8\n", false},
+           Said{"  num_local_experts: 8\n", true},
+           Said{"  moe: true\n  num_local_experts: 8\n", true},
+       }) {
+    INFO(said.lines);
+    const json model = imported_recipe(recipe(said.lines))["model"];
+    CHECK(model["model_type"] == (said.has_experts ? "mixtral" : "llama"));
+    CHECK(model.value("num_local_experts", 0) == (said.has_experts ? 8 : 0));
+    CHECK(model.value("num_experts_per_tok", 0) == (said.has_experts ? 2 : 0));
+  }
+}
+
 TEST_CASE("what is wrong in a recipe is told at its line", "[interop]") {
   CHECK(refused_recipe(recipe("  shard_degree: 3\n")) ==
         "a.yaml:19: model.shard_degree: 3 x tensor 1 x expert 1 does not divide the 16 ranks");
