@@ -11,7 +11,6 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "models/core/index.h"
-#include "models/passes/graph/add_adapters.h"
 
 namespace meshwright {
 

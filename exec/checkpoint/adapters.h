@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "exec/checkpoint/huggingface.h"
+#include "models/graph/adapters.h"
 #include "models/graph/graph.h"
-#include "models/plan/plan.h"
 
 namespace meshwright {
 

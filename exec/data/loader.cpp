@@ -12,21 +12,6 @@
 
 namespace meshwright {
 
-Targets targets_of(const Model& model) {
-  if (model.has_decoder()) return Targets::pair;
-  constexpr Targets of_head[] = {Targets::next, Targets::masked, Targets::span, Targets::label};
-  return of_head[static_cast<std::size_t>(model.head)];
-}
-
-void describe_model(const Model& model, LoaderOptions& options) {
-  options.vocabulary = model.vocabulary;
-  options.pixels = model.pixels();
-  options.targets = targets_of(model);
-  options.start_token = model.decoder_start;
-  options.classes = model.classes;
-  options.label_of_last = model.is_causal();
-}
-
 Loader::Loader(const LoaderOptions& options) : options_(options) {
   MESHWRIGHT_CHECK(options.sequence_length > 0 && options.vocabulary > 0,
                    "the loader knows the sequence and the vocabulary");

@@ -24,33 +24,20 @@
 #include "exec/data/packing.h"
 #include "exec/data/pairs.h"
 #include "exec/data/tokens.h"
-#include "models/importers/model.h"
+#include "models/graph/model_inputs.h"
 #include "models/plan/step_settings.h"
 
 namespace meshwright {
 
-// What the model is to say of a sequence (the model's head: lm, mlm, qa, label).
-enum class Targets : std::uint8_t {
-  next,    // s: the token after each
-  masked,  // `predicted`: the tokens that stood at the masked positions (Devlin et al. 2019)
-  span,    // 2: first and last position of an answer
-  label,   // 1: the class of an image, or of a text
-  pair     // s: a sequence of its own, the source's translation
-};
-
-struct LoaderOptions {
+struct LoaderOptions : ModelInputs {
   std::vector<std::string> files;  // none: synthetic tokens from (seed, sequence)
   TokenFormat format = TokenFormat::bytes;
   bool shuffle = false;
   std::uint64_t data_seed = 0;  // of the permutation
   std::uint64_t seed = 0;       // of synthetic tokens
   int sequence_length = 0;
-  std::int64_t vocabulary = 0;
-  Targets targets = Targets::next;
-  std::int32_t start_token = 0;      // pair: what the decoder reads first
   int predicted = 0;                 // masked positions of a sequence
   std::int32_t mask_token = -1;      // -1: the last of the vocabulary
-  std::int64_t pixels = 0;           // of an image, all channels; 0: sequences of tokens
   std::vector<double> weights = {};  // of the files of a mixture
   PairText text = {};                // format `pairs`
   // Rows hold several documents: pairs, or what ends with a token of its own. Synthetic rows are
@@ -59,16 +46,7 @@ struct LoaderOptions {
   std::int32_t document_end = -1;
   double documents_per_row = 1;
   std::int64_t global_batch = 1;  // rows of a step, which are balanced
-  // Of labelled texts. Their class is said by the last token (decoders), or by the first
-  // (encoders).
-  std::int64_t classes = 0;
-  bool label_of_last = false;
 };
-
-// What a loader is told of the model.
-void describe_model(const Model& model, LoaderOptions& options);
-
-Targets targets_of(const Model& model);
 
 // Where a sequence goes; each may be null.
 struct SequenceInputs {

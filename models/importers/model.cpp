@@ -66,6 +66,18 @@ Model model_of_family(Fields& fields) {
 
 bool Model::shares_layers() const { return !info(architecture).shared_block.empty(); }
 
+ModelInputs Model::inputs() const {
+  constexpr Targets of_head[] = {Targets::next, Targets::masked, Targets::span, Targets::label};
+  ModelInputs inputs;
+  inputs.vocabulary = vocabulary;
+  inputs.pixels = pixels();
+  inputs.targets = has_decoder() ? Targets::pair : of_head[static_cast<std::size_t>(head)];
+  inputs.start_token = decoder_start;
+  inputs.classes = classes;
+  inputs.label_of_last = is_causal();
+  return inputs;
+}
+
 ModelSizes Model::sizes() const {
   ModelSizes sizes{hidden, layers, heads, kv_heads, ffn, positions, vocabulary, learned_positions,
                    experts};

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "models/core/fields.h"
-#include "models/plan/plan.h"
+#include "models/graph/model_inputs.h"
+#include "models/plan/model_sizes.h"
+#include "models/plan/training.h"
 
 namespace meshwright {
 
@@ -190,6 +192,7 @@ struct Model {
     return experts > 0 && !std::ranges::binary_search(dense_blocks, block);
   }
   ModelSizes sizes() const;
+  ModelInputs inputs() const;
   bool operator==(const Model&) const = default;
 };
 

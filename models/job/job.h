@@ -49,8 +49,6 @@ struct Objective {
   Framework framework = Framework::none;  // plans are for it alone, as it runs them
 };
 
-constexpr int mixture_stretch = 1 << 16;  // sequences in which a mixture has its weights
-
 struct DataFiles {
   std::vector<std::string> files;  // resolved against the job file's folder
   TokenFormat format = TokenFormat::bytes;
@@ -76,9 +74,10 @@ struct Job {
   std::string folder;  // paths in the job are relative to it
   std::string name;
   Model model;
-  std::string model_json;  // `model` as the file says it, for to_json
-  std::string model_path;  // where it is a file or folder; empty: it is not
-  Plan plan;               // defaults and what was given; where `autos` says so, to be decided
+  std::string model_json;                   // `model` as the file says it, for to_json
+  std::string model_path;                   // where it is a file or folder; empty: it is not
+  std::vector<std::string> settings_files;  // of which the job took a section: topology, partition
+  Plan plan;  // defaults and what was given; where `autos` says so, to be decided
   std::set<std::string, std::less<>>
       autos;  // dotted: "parallelism.pipeline", "training.micro_batch", "cluster.count"
   ClusterRequest cluster;

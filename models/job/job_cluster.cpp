@@ -95,13 +95,14 @@ Fabric read_fabric(Fields fields) {
 }
 
 // In place, or in a file of its own.
-Fabric read_topology(Fields& fields, const Job& job) {
+Fabric read_topology(Fields& fields, Job& job) {
   if (fields.is_object("topology")) return read_fabric(fields.object("topology"));
   const std::string path = resolve(job, fields.required<std::string>("topology"));
   if (!std::filesystem::is_regular_file(path))
     fields.fail("topology", fmt::format("'{}' is no file; give the switches' sizes, or the file "
                                         "that has them",
                                         path));
+  job.settings_files.push_back(path);
   return read_fabric(read_json_file(path));
 }
 

@@ -72,6 +72,7 @@ void read_partition(Fields& fields, Job& job) {
   if (!given.ends_with(".json")) fail_unknown_partition(fields, given);
   try {
     read_partition_file(job, given, p);
+    job.settings_files.push_back(resolve(job, given));
   } catch (const InputError& error) {
     fields.fail("partition", error.what());
   }

@@ -26,17 +26,6 @@ const std::vector<std::string>& recompute_names() {
   return names;
 }
 
-const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = {"adamw", "adam", "lamb",     "sgd",
-                                                 "lion",  "muon", "adafactor"};
-  return names;
-}
-
-const std::vector<std::string>& attention_names() {
-  static const std::vector<std::string> names = {"unfused", "flash", "flash2", "flash3", "cudnn"};
-  return names;
-}
-
 const std::vector<std::string>& tensor_layout_names() {
   static const std::vector<std::string> names = {"megatron", "speed", "memory"};
   return names;
@@ -52,18 +41,8 @@ const std::vector<std::string>& offload_names() {
   return names;
 }
 
-const std::vector<std::string>& master_weights_names() {
-  static const std::vector<std::string> names = {"fp32", "remainders", "none"};
-  return names;
-}
-
 const std::vector<std::string>& reduce_gradients_names() {
   static const std::vector<std::string> names = {"default", "each", "last"};
-  return names;
-}
-
-const std::vector<std::string>& compiler_names() {
-  static const std::vector<std::string> names = {"none", "fused", "full"};
   return names;
 }
 
@@ -74,12 +53,6 @@ const std::vector<std::string>& fp8_recipe_names() {
 
 const std::vector<std::string>& memory_of_names() {
   static const std::vector<std::string> names = {"engine", "pytorch", "xla"};
-  return names;
-}
-
-const std::vector<std::string>& learning_rate_schedule_names() {
-  static const std::vector<std::string> names = {"constant", "linear", "cosine",
-                                                 "warmup_stable_decay", "inverse_sqrt"};
   return names;
 }
 

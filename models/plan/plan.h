@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "models/plan/mesh.h"
-#include "models/plan/step_settings.h"
+#include "models/plan/model_sizes.h"
+#include "models/plan/training.h"
 #include "models/schedule/schedule.h"
 #include "models/schedule/stage_layout.h"
 
 namespace meshwright {
 
-enum class Recompute : std::uint8_t { none, selective, full, each, contiguous, group };
 // Of gradients that are reduced together. Each rank of a group adds a step, and so latency, to a
 // collective: buckets grow with the group, as in Megatron-Core (1 M elements for each rank,
 // distributed_data_parallel.py); 25 MiB are PyTorch's.
@@ -58,75 +58,6 @@ enum class ReduceGradients : std::uint8_t {
   usual,  // job file: default. What reduces_each_micro_batch() says
   each,   // in its own backward; where states are sharded, ranks keep their shards of the sums only
   last    // with those of the step's others, in the backward of the last one
-};
-
-// Whose memory decides what fits: this engine's, or that of a framework that would run the job
-// (sim/framework/framework_memory.h).
-enum class MemoryOf : std::uint8_t {
-  engine,
-  pytorch,  // mixed precision by autocast, operation by operation
-  xla       // the same step as one program of PyTorch/XLA
-};
-
-// Low-rank adapters (models/passes/graph/add_adapters.h): they alone are trained.
-inline constexpr std::string_view all_linear = "all-linear";  // of blocks
-struct Lora {
-  int rank = 8;
-  double alpha = 8;    // what they add is multiplied by alpha / rank
-  double dropout = 0;  // of what they read
-  std::vector<std::string> target_modules;
-  bool operator==(const Lora&) const = default;
-};
-
-inline constexpr double default_mtp_loss_weight = 0.1;  // Megatron-Core's mtp_loss_scaling_factor
-
-// With what only the compiler and the engine's set-up read.
-struct Training : StepSettings {
-  Recompute recompute = Recompute::none;
-  int recompute_group = 1;  // N of group_N
-  double recompute_fraction = 1;
-  std::vector<std::string> recompute_modules;  // of blocks, each repeated by itself; * is any name
-  // Memory for one micro-batch's activations on one virtual stage: up to 1 the share of what is
-  // kept without recomputation, above 1 bytes (models/passes/dataflow/recompute_budget.h).
-  std::optional<double> recompute_budget;
-  MemoryOf memory_of = MemoryOf::engine;
-  std::vector<std::string>
-      passes_off;  // optional passes of the compiler that are left out, by name
-  // Whether rematerialize_rows runs. None: compile() looks at the memory; a list of passes alone
-  // takes the least.
-  std::optional<bool> rematerialize_rows;
-  // Of the logits that fuse_loss makes at once. 0: as for rematerialize_rows; of what is left to
-  // the passes, about least_loss_block_bytes.
-  std::int64_t loss_block_bytes = 0;
-  // Whether a step clears all gradients, as published steps of other frameworks do, or the first
-  // micro-batch overwrites them (models/lower/first_sums.h). No key: what runs here overwrites.
-  bool clears_gradients = false;
-  std::optional<Lora> lora;     // none: all parameters are trained
-  int predicted_positions = 0;  // mlm
-  // Rows hold several documents (models/graph/documents.h), for predictions so many in the mean;
-  // none: one.
-  bool packing = false;
-  std::optional<double> documents_per_row;
-  // Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): blocks behind the model's
-  // own, of which the k-th says the token k further on; their losses' mean counts so much.
-  int mtp_layers = 0;
-  std::optional<double> mtp_loss_weight;  // none: default_mtp_loss_weight
-  double dropout = 0;
-  Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;
-  bool fp8_experts = false;  // their products too
-  bool fp8_gathers = false;  // what is multiplied in 8 bits alone travels in them (ZeRO 3)
-  // Of dropless experts that ranks share, for predictions: by so much more than the mean the
-  // fullest rank gets. None: as much.
-  std::optional<double> expert_imbalance;
-  double expert_skew = 0;            // instead: of the choices (models/graph/expert_skew.h)
-  bool measure_expert_load = false;  // what that is in a run: StepResult::expert_load
-  // Blocks at the beginning and at the end of a stack that multiply 16 bits all the same.
-  int first_layers_in_bf16 = 0, last_layers_in_bf16 = 0;
-  bool has_layers_in_bf16() const { return first_layers_in_bf16 + last_layers_in_bf16 > 0; }
-  bool is_in_bf16(int block, int blocks) const {
-    return block < first_layers_in_bf16 || block >= blocks - last_layers_in_bf16;
-  }
-  bool operator==(const Training&) const = default;
 };
 
 struct Parallelism {
@@ -235,27 +166,6 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// The sizes that the rules look at; from the model, known before any graph is built.
-struct ModelSizes {
-  int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
-  std::int64_t vocabulary = 0;
-  bool learned_positions = false;
-  int experts = 0;                // of every block; 0: none
-  bool dropless = false;          // their rows are as many as tokens chose them
-  bool choice_biases = false;     // routers have a bias for the choice alone
-  bool balances = false;          // a loss of each sequence makes their use even
-  int shared_ffn = 0;             // of experts for all tokens; 0: none
-  int dense_ffn = 0;              // of blocks without experts, beside others; 0: none
-  bool sinks = false;             // of attention
-  bool latent = false;            // keys and values of all heads come from one latent vector
-  int embedding = 0;              // width of the token table, where it is not the hidden size
-  bool shares_layers = false;     // all blocks have the same parameters
-  bool has_decoder = false;       // all blocks of a second stack read what the first one made
-  bool reads_images = false;      // a sequence is an image: as many tokens as there are positions
-  bool can_pack = true;           // it says the next token, and its layers are known
-  bool can_predict_ahead = true;  // and its blocks read rows of RMSNorms, in places that they turn
-};
-
 // The one list of rules about a plan and the model it cuts. Throws InputError with "/json/pointer:
 // problem; remedy" (the caller puts the file's name before it). Rules about the machine (ranks
 // against GPUs) are the job's.
@@ -267,16 +177,11 @@ std::string recompute_word(const Training& training);  // with the number of gro
 // The words of the job file, in the order of the enumerators (dashes of the file's own spelling).
 const std::vector<std::string>& schedule_names();   // of models/schedule/
 const std::vector<std::string>& recompute_names();  // none selective full each contiguous group_N
-const std::vector<std::string>& optimizer_names();
-const std::vector<std::string>& master_weights_names();  // fp32 remainders none
-const std::vector<std::string>& attention_names();
 const std::vector<std::string>& tensor_layout_names();     // megatron speed memory
 const std::vector<std::string>& context_exchange_names();  // p2p all_gather all_to_all a2a+p2p
 const std::vector<std::string>& offload_names();           // none activations layers optimizer
 const std::vector<std::string>& reduce_gradients_names();  // default each last
-const std::vector<std::string>& compiler_names();
-const std::vector<std::string>& fp8_recipe_names();  // delayed tensorwise blockwise mxfp8
+const std::vector<std::string>& fp8_recipe_names();        // delayed tensorwise blockwise mxfp8
 const std::vector<std::string>& memory_of_names();
-const std::vector<std::string>& learning_rate_schedule_names();
 
 }  // namespace meshwright

@@ -8,7 +8,6 @@
 #include "models/graph/fusion.h"
 #include "models/graph/op_table.h"
 #include "models/plan/describe.h"
-#include "models/plan/plan.h"
 #include "models/plan/program.h"
 #include "models/plan/timeline.h"
 

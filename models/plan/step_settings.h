@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "models/core/dtype.h"
 #include "models/graph/kernel_choice.h"
@@ -69,6 +71,9 @@ struct Adafactor {
 
 constexpr int most_mtp_layers = 8;  // of multi-token prediction
 
+// A mixture of data files has the weights of the job in each stretch of so many sequences.
+constexpr int mixture_stretch = 1 << 16;
+
 struct StepSettings {
   std::int64_t global_batch = 0;  // sequences
   int micro_batch = 1;            // sequences per replica at once
@@ -128,5 +133,12 @@ struct StepSettings {
   }
   bool operator==(const StepSettings&) const = default;
 };
+
+// The words of the job file and of Programs, in the order of the enumerators.
+const std::vector<std::string>& optimizer_names();
+const std::vector<std::string>& master_weights_names();  // fp32 remainders none
+const std::vector<std::string>& attention_names();
+const std::vector<std::string>& compiler_names();
+const std::vector<std::string>& learning_rate_schedule_names();
 
 }  // namespace meshwright

@@ -3,7 +3,7 @@
 // with one of them.)
 #pragma once
 
-#include "models/plan/plan.h"
+#include "models/plan/model_sizes.h"
 
 namespace meshwright {
 

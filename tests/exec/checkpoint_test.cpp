@@ -245,14 +245,13 @@ TEST_CASE("a run that saves and logs every step goes as one that does neither", 
   const std::string text =
       folder.file("text", "0123456789 012 345 678 901 234 567 890 ,.- 1 2 3 4 5 6 7 8 9 0");
   const Plan plan = saving_plan(small_model("gpt"));
-  const LoaderOptions options{{text},
-                              TokenFormat::bytes,
-                              true,
-                              3,
-                              0,
-                              plan.training.sequence_length,
-                              small_model("gpt").vocabulary};
   const Model model = small_model("gpt");
+  LoaderOptions options;
+  options.files = {text};
+  options.shuffle = true;
+  options.data_seed = 3;
+  options.sequence_length = plan.training.sequence_length;
+  options.vocabulary = model.vocabulary;
   Run quiet(plan, model, 3), busy(plan, model, 3);
   quiet.loader = Loader(options);
   busy.loader = Loader(options);

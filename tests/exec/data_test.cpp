@@ -76,6 +76,14 @@ std::vector<std::int32_t> tokens_at(Loader& loader, std::int64_t position, int s
   return tokens;
 }
 
+LoaderOptions of_bytes(std::vector<std::string> files, int sequence_length) {
+  LoaderOptions options;
+  options.files = std::move(files);
+  options.sequence_length = sequence_length;
+  options.vocabulary = 256;
+  return options;
+}
+
 }  // namespace
 
 TEST_CASE("token files are read in all three formats", "[exec][data]") {
@@ -181,22 +189,14 @@ TEST_CASE("bad token files are refused with their name and the place", "[exec][d
         "is a NumPy file with a header, which is not read; write its numbers alone (numpy's "
         "`tofile`)");
   CHECK(refusal(folder.file("a.txt", "PAR is no mark"), TokenFormat::bytes, 256) == "");
-  const LoaderOptions options{
-      {folder.file("short", "abcd")}, TokenFormat::bytes, false, 0, 0, 4, 256};
-  CHECK_THROWS_AS(Loader(options), InputError);
+  CHECK_THROWS_AS(Loader(of_bytes({folder.file("short", "abcd")}, 4)), InputError);
 }
 
 TEST_CASE("sequences do not cross files, partial ones are dropped, epochs wrap", "[exec][data]") {
   // s = 3. "abcdefgh": 8 tokens, windows abc|d, def|g (gh is left). "uvwxyz": uvw|x only (xyz lacks
   // its last target). An epoch has 3 sequences; position 3 is the first again.
   const TestFolder folder;
-  LoaderOptions options{{folder.file("1", "abcdefgh"), folder.file("2", "uvwxyz")},
-                        TokenFormat::bytes,
-                        false,
-                        0,
-                        0,
-                        3,
-                        256};
+  LoaderOptions options = of_bytes({folder.file("1", "abcdefgh"), folder.file("2", "uvwxyz")}, 3);
   Loader loader(options);
   REQUIRE(loader.sequences() == 3);
   const char* expected[] = {"abcd", "defg", "uvwx", "abcd"};
@@ -215,8 +215,14 @@ TEST_CASE("a shuffled epoch is a permutation, another one each time", "[exec][da
   std::string text(101, ' ');
   std::iota(text.begin(), text.end(), '\0');  // sequence k of s = 1 is token k
   const std::string path = folder.file("numbers", text);
+  const auto shuffled = [&](std::uint64_t seed) {
+    LoaderOptions options = of_bytes({path}, 1);
+    options.shuffle = true;
+    options.data_seed = seed;
+    return options;
+  };
   const auto epoch = [&](std::uint64_t seed, std::int64_t number) {
-    Loader loader({{path}, TokenFormat::bytes, true, seed, 0, 1, 256});
+    Loader loader(shuffled(seed));
     std::vector<std::int32_t> order;
     for (std::int64_t i = 0; i < 100; ++i)
       order.push_back(tokens_at(loader, number * 100 + i, 1)[0]);
@@ -228,7 +234,7 @@ TEST_CASE("a shuffled epoch is a permutation, another one each time", "[exec][da
   CHECK(first != epoch(1, 1));
   CHECK(first != epoch(2, 0));
   // Going back and forth over the boundary changes nothing.
-  Loader loader({{path}, TokenFormat::bytes, true, 1, 0, 1, 256});
+  Loader loader(shuffled(1));
   const std::vector<std::int32_t> second = epoch(1, 1);
   for (int i = 0; i < 3; ++i) {
     CHECK(tokens_at(loader, 99, 1)[0] == first[99]);
@@ -318,13 +324,8 @@ TEST_CASE("masked positions hide what stood there", "[exec][data]") {
 
 TEST_CASE("a decoder's sequence is a pair of windows", "[exec][data]") {
   const TestFolder folder;
-  LoaderOptions options{{folder.file("1", "abcdefABCDEFg"), folder.file("2", "uvwxyz")},
-                        TokenFormat::bytes,
-                        false,
-                        0,
-                        0,
-                        3,
-                        256};
+  LoaderOptions options =
+      of_bytes({folder.file("1", "abcdefABCDEFg"), folder.file("2", "uvwxyz")}, 3);
   options.targets = Targets::pair;
   options.start_token = 7;
   Loader loader(options);

@@ -12,7 +12,7 @@ namespace {
 LoaderOptions made_up_tokens(const Model& model, const Plan& plan) {
   LoaderOptions options;
   options.sequence_length = plan.training.sequence_length;
-  describe_model(model, options);
+  static_cast<ModelInputs&>(options) = model.inputs();
   options.predicted = plan.training.predicted_positions;
   options.packing = plan.training.packing;
   options.documents_per_row = plan.training.documents_per_row.value_or(1);

@@ -2,9 +2,6 @@
 // y = W x becomes W x + (alpha / rank) * B A x, and A and B are all that is trained.
 #pragma once
 
-#include <string>
-#include <string_view>
-
 #include "models/graph/graph.h"
 #include "models/plan/plan.h"
 
@@ -14,12 +11,5 @@ namespace meshwright {
 // of A; of one that is cut by its inputs, A and B in turn. So no rank tells another anything more:
 // what is whole has partial gradients, which are summed over the tensor group once a step.
 Graph add_adapters(Graph graph, const Plan& plan);
-
-// Whether a name of training.lora.target_modules means the module: it is the end of the module's
-// path, where `*` stands for any one name.
-bool names_module(std::string_view target, std::string_view path);
-
-// The names that peft gives to the adapters of a module.
-std::string adapter_name(std::string_view module, bool second);
 
 }  // namespace meshwright
