@@ -5,6 +5,7 @@
 
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
+#include "tools/job/files_read.h"
 #include "tools/job/job_file.h"
 #include "tools/job/machines.h"
 #include "tools/print.h"
@@ -58,7 +59,8 @@ std::string asked(const Options& options) {
 
 int run_advise(const Options& options) {
   Job job = read_job_of(options);
-  check_writable("--write", options.write, options.operands);
+  const std::vector<std::string> inputs = files_read(options, job);
+  check_writable("--write", options.write, inputs);
   const LadderOptions how = ladder_options(options);
   warn_of_prices(job, how.search.load);
   const Advice advice = advice_of(job, how, asked(options), asked_profile(options));

@@ -13,6 +13,7 @@
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
 #include "tools/job/dump_passes.h"
+#include "tools/job/files_read.h"
 #include "tools/job/machines.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
@@ -246,13 +247,14 @@ Plan plan_at(CompilerLevel level, const Job& job, const Chosen& chosen) {
 
 int run_compile(const Options& options) {
   const Job job = read_job_of(options);
+  const std::vector<std::string> inputs = files_read(options, job);
   if (options.measure) check_measurable(job);
   Training at_level = job.plan.training;
   const std::string debug = job.compiler_debug ? debug_folder(job) : "";
   for (const CompilerLevel level : levels) {
     at_level.compiler = level;
-    if (!options.dump.empty()) check_dump("--dump", options.dump, at_level, options.operands);
-    if (!debug.empty()) check_dump(job.file + ": /log/folder:", debug, at_level, options.operands);
+    if (!options.dump.empty()) check_dump("--dump", options.dump, at_level, inputs);
+    if (!debug.empty()) check_dump(job.file + ": /log/folder:", debug, at_level, inputs);
   }
   const Chosen chosen = choose_plan(job, machine_loader(options));
   std::vector<Row> rows;

@@ -96,7 +96,7 @@ int run_fit(const Options& options) {
     throw InputError(
         "fit: --runs names the file of measured steps, in the form of scenarios/evidence/*.json");
   if (options.output.empty()) throw InputError("fit: --output names the profile to write");
-  check_writable("--output", options.output, {&options.runs, 1});
+  check_writable("--output", options.output, std::vector{options.runs, options.profile});
   std::optional<ProgressLine> line(std::in_place);
   const RunsFit result = fit_runs(read_evidence(options.runs), machine_loader(options),
                                   [&](double share) { line->at(share, "fit"); });

@@ -13,6 +13,7 @@
 #include "sim/predict/target.h"
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
+#include "tools/job/files_read.h"
 #include "tools/job/job_file.h"
 #include "tools/job/machines.h"
 #include "tools/print.h"
@@ -177,9 +178,10 @@ void prove_too(SearchOptions& options) {
 
 int run_plan(const Options& options) {
   const Job job = read_job_of(options);
-  check_writable("--write", options.write, options.operands);
-  check_writable("--write-partition", options.write_partition, options.operands);
-  check_writable("--report", options.report, options.operands);
+  const std::vector<std::string> inputs = files_read(options, job);
+  check_writable("--write", options.write, inputs);
+  check_writable("--write-partition", options.write_partition, inputs);
+  check_writable("--report", options.report, inputs);
   const int top = options.top.value_or(10);
   SearchOptions search_options;
   search_options.keep_best = top;

@@ -13,6 +13,7 @@
 #include "sim/risk/whole_run.h"
 #include "tools/commands/commands.h"
 #include "tools/job/choose.h"
+#include "tools/job/files_read.h"
 #include "tools/job/machines.h"
 #include "tools/print.h"
 #include "tools/report/html.h"
@@ -70,9 +71,10 @@ std::string whole_run_text(const WholeJob& whole) {
 
 int run_simulate(const Options& options) {
   const Job job = read_job_of(options);
-  check_trace(options, options.operands);
-  check_writable("--report", options.report, options.operands);
-  check_writable("--timeline", options.timeline, options.operands);
+  const std::vector<std::string> inputs = files_read(options, job);
+  check_trace(options, inputs);
+  check_writable("--report", options.report, inputs);
+  check_writable("--timeline", options.timeline, inputs);
   const Chosen chosen = choose_plan(job, machine_loader(options), search_watch(options));
   Timeline timeline;
   const bool drawn = !options.trace.empty() || !options.report.empty() || !options.timeline.empty();

@@ -72,7 +72,9 @@ void add_lines(const std::string& path, Documents& documents) {
 int run_tokenize(const Options& options) {
   if (options.operands.empty()) throw InputError("tokenize: name the text files");
   if (options.output.empty()) throw InputError("tokenize: --output names the token file to write");
-  check_writable("--output", options.output, options.operands);
+  std::vector<std::string> inputs = options.operands;
+  inputs.push_back(options.tokenizer);
+  check_writable("--output", options.output, inputs);
   const auto start = std::chrono::steady_clock::now();
   Tokenizer tokenizer = options.tokenizer.empty() ? Tokenizer() : Tokenizer(options.tokenizer);
   const std::int32_t separator = separator_of(options, tokenizer);

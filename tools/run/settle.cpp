@@ -12,6 +12,7 @@
 #include "models/job/identity.h"
 #include "sim/predict/target.h"
 #include "tools/job/dump_passes.h"
+#include "tools/job/files_read.h"
 #include "tools/job/job_file.h"
 #include "tools/job/machines.h"
 #include "tools/print.h"
@@ -114,8 +115,7 @@ void check_can_start(Job& job, const Options& options) {
   }
   if (!job.log.tensorboard.empty())
     check_writable(job.file + ": /log/tensorboard:", job.log.tensorboard + "/events");
-  std::vector<std::string> inputs = loader_options(job).files;
-  inputs.insert(inputs.end(), options.operands.begin(), options.operands.end());
+  const std::vector<std::string> inputs = files_read(options, job);
   if (job.compiler_debug)
     check_dump(job.file + ": /log/folder:", debug_folder(job), job.plan.training, inputs);
   check_trace(options, inputs);
@@ -158,7 +158,7 @@ LoaderOptions loader_options(const Job& job) {
   LoaderOptions loader;
   loader.seed = training.seed;
   loader.sequence_length = training.sequence_length;
-  describe_model(job.model, loader);
+  static_cast<ModelInputs&>(loader) = job.model.inputs();
   loader.predicted = training.predicted_positions;
   loader.packing = training.packing;
   loader.documents_per_row = training.documents_per_row.value_or(1);

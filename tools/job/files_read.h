@@ -1,0 +1,16 @@
+// What a command reads may not be what it is told to write.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/job/job.h"
+#include "tools/options.h"
+
+namespace meshwright {
+
+// Returns the files that a command reads: those that its options name, and those that the job
+// names. check_writable() refuses each of them as an output.
+std::vector<std::string> files_read(const Options& options, const Job& job);
+
+}  // namespace meshwright
