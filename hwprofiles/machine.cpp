@@ -1,5 +1,7 @@
 #include "hwprofiles/machine.h"
 
+#include "models/core/enum_words.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -7,8 +9,9 @@
 namespace meshwright {
 
 const std::vector<std::string>& calibration_names() {
-  static const std::vector<std::string> names = {
-      "spec sheet", "fitted on evidence", "calibrated on this machine", "links fitted on evidence"};
+  static const std::vector<std::string> names = words_up_to<Calibration::links>(
+      {"spec sheet", "fitted on evidence", "calibrated on this machine",
+       "links fitted on evidence"});
   return names;
 }
 

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "hwprofiles/fabric.h"
+#include "hwprofiles/failures.h"
+#include "hwprofiles/faults.h"
 #include "hwprofiles/gpu.h"
 #include "hwprofiles/prices.h"
 #include "models/core/units.h"
-#include "models/plan/fabric.h"
-#include "models/plan/failures.h"
-#include "models/plan/faults.h"
 
 namespace meshwright {
 

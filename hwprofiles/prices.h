@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "hwprofiles/price.h"
 #include "models/core/fields.h"
-#include "models/plan/price.h"
 
 namespace meshwright {
 

@@ -10,7 +10,7 @@
 
 #include "models/core/error.h"
 #include "tools/commands/commands.h"
-#include "tools/job/choose.h"
+#include "tools/session/choose.h"
 #include "tools/version.h"
 
 namespace meshwright {

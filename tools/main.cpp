@@ -9,8 +9,8 @@
 #include "models/core/error.h"
 #include "tools/command_line.h"
 #include "tools/commands/commands.h"
-#include "tools/job/choose.h"
 #include "tools/print.h"
+#include "tools/session/choose.h"
 
 namespace meshwright {
 

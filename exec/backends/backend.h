@@ -1,5 +1,5 @@
 // The narrow interface between the runtime and a device: memory, and one operation at a time. The
-// operands of every operation are in the comments of models/graph/op.h.
+// operands of every operation are in the comments of models/program/graph/op.h.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "exec/backends/streams.h"
 #include "exec/optimizer/updater.h"
-#include "models/graph/op_call.h"
+#include "models/program/graph/op_call.h"
 
 namespace meshwright {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "exec/checkpoint/huggingface.h"
-#include "models/graph/adapters.h"
-#include "models/graph/graph.h"
+#include "models/program/graph/adapters.h"
+#include "models/program/graph/graph.h"
 
 namespace meshwright {
 
@@ -23,7 +23,7 @@ struct Adapter {
   double factor = 1;
 };
 
-// Those of a graph that has them (models/passes/graph/add_adapters.h), in its order.
+// Those of a graph that has them (models/compiler/passes/graph/add_adapters.h), in its order.
 std::vector<Adapter> adapters_of(const Graph& graph, const Lora& lora);
 
 // Modules that are trained whole beside adapters: all that is trained and no adapter, by path.

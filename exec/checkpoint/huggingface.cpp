@@ -7,7 +7,7 @@
 
 #include "exec/checkpoint/folder.h"
 #include "models/core/error.h"
-#include "models/graph/experts.h"
+#include "models/program/graph/experts.h"
 
 namespace meshwright {
 

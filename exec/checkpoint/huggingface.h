@@ -9,7 +9,7 @@
 
 #include "exec/checkpoint/load.h"
 #include "exec/checkpoint/safetensors.h"
-#include "models/graph/published.h"
+#include "models/program/graph/published.h"
 
 namespace meshwright {
 

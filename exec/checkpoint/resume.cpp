@@ -5,7 +5,7 @@
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/pieces.h"
 #include "models/core/error.h"
-#include "models/plan/factors.h"
+#include "models/program/factors.h"
 
 namespace meshwright {
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "exec/checkpoint/file.h"
-#include "models/graph/tensor_type.h"
+#include "models/program/graph/tensor_type.h"
 
 namespace meshwright {
 

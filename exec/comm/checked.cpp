@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "models/plan/describe.h"
+#include "models/program/describe.h"
 
 namespace meshwright {
 

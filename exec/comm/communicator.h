@@ -12,7 +12,7 @@
 
 #include "models/core/dtype.h"
 #include "models/core/error.h"
-#include "models/plan/mesh.h"
+#include "models/program/mesh.h"
 
 namespace meshwright {
 

@@ -12,7 +12,7 @@
 // direction of each pair has a communicator of its own, on which one side only sends and the other
 // only receives: the k-th send meets the k-th receive. That they are the same message, and that
 // streams which wait in this way cannot wait for each other in a circle, is what verify()
-// (models/plan/program.h) shows of a Program: it walks the streams as lanes in which a message
+// (models/program/program.h) shows of a Program: it walks the streams as lanes in which a message
 // blocks until both sides have come to it. Two orders of one pair would be a deadlock there. Sends
 // and receives of one rank must be on two streams, as the Program has them. A message that waits
 // for nothing needs no request: what they return is 0, complete.

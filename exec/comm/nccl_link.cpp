@@ -5,7 +5,7 @@
 
 #include "exec/backends/cuda/device/check.h"
 #include "models/core/error.h"
-#include "models/plan/describe.h"
+#include "models/program/describe.h"
 
 namespace meshwright {
 

@@ -17,7 +17,7 @@
 
 #include "exec/backends/cuda/device/host_mark.h"
 #include "models/core/dtype.h"
-#include "models/plan/program.h"
+#include "models/program/program.h"
 
 namespace meshwright {
 

@@ -8,7 +8,7 @@
 
 #include "exec/core/philox.h"
 #include "models/core/error.h"
-#include "models/graph/attributes.h"
+#include "models/program/graph/attributes.h"
 
 namespace meshwright {
 

@@ -24,8 +24,8 @@
 #include "exec/data/packing.h"
 #include "exec/data/pairs.h"
 #include "exec/data/tokens.h"
-#include "models/graph/model_inputs.h"
-#include "models/plan/step_settings.h"
+#include "models/program/graph/model_inputs.h"
+#include "models/program/step_settings.h"
 
 namespace meshwright {
 

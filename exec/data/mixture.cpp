@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "models/core/error.h"
-#include "models/plan/step_settings.h"
+#include "models/program/step_settings.h"
 
 namespace meshwright {
 

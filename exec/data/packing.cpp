@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "models/core/error.h"
-#include "models/graph/attributes.h"
+#include "models/program/graph/attributes.h"
 
 namespace meshwright {
 

@@ -1,5 +1,5 @@
-// Packed sequences (models/graph/documents.h): documents are put into rows, and the rows of a step
-// into an order in which ranks have even work.
+// Packed sequences (models/program/graph/documents.h): documents are put into rows, and the rows of
+// a step into an order in which ranks have even work.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "exec/optimizer/optimizer.h"
-#include "models/plan/program.h"
+#include "models/program/program.h"
 
 namespace meshwright {
 

@@ -7,7 +7,7 @@
 
 #include "exec/optimizer/factors.h"
 #include "exec/optimizer/loss_scale_rule.h"
-#include "models/plan/program.h"
+#include "models/program/program.h"
 
 namespace meshwright {
 

@@ -7,7 +7,7 @@
 #include "exec/optimizer/factors.h"
 #include "exec/optimizer/remainders.h"
 #include "models/core/error.h"
-#include "models/plan/optimizer_scratch.h"
+#include "models/program/optimizer_scratch.h"
 
 namespace meshwright {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "models/plan/step_settings.h"
+#include "models/program/step_settings.h"
 
 namespace meshwright {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "exec/optimizer/loss_scale_rule.h"
-#include "models/plan/step_settings.h"
+#include "models/program/step_settings.h"
 
 namespace meshwright {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "models/plan/step_settings.h"
+#include "models/program/step_settings.h"
 
 #ifdef __CUDACC__
 #define MESHWRIGHT_ON_DEVICES_TOO __host__ __device__

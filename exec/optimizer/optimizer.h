@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "exec/core/thread_pool.h"
-#include "models/plan/step_settings.h"
+#include "models/program/step_settings.h"
 
 namespace meshwright {
 

@@ -6,7 +6,7 @@
 #include "exec/runtime/host_view.h"
 #include "exec/runtime/parameter_runs.h"
 #include "models/core/error.h"
-#include "models/plan/factors.h"
+#include "models/program/factors.h"
 
 namespace meshwright {
 

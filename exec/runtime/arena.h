@@ -9,8 +9,8 @@
 #include "exec/backends/backend.h"
 #include "exec/comm/communicator.h"
 #include "exec/runtime/state_view.h"
-#include "models/plan/mesh.h"
-#include "models/plan/program.h"
+#include "models/program/mesh.h"
+#include "models/program/program.h"
 
 namespace meshwright {
 

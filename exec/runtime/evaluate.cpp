@@ -9,7 +9,7 @@
 #include "exec/runtime/host_view.h"
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
-#include "models/graph/fusion.h"
+#include "models/program/graph/fusion.h"
 
 namespace meshwright {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "exec/backends/streams.h"
-#include "models/plan/program.h"
+#include "models/program/program.h"
 
 namespace meshwright {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "exec/core/philox.h"
-#include "models/graph/experts.h"
+#include "models/program/graph/experts.h"
 
 namespace meshwright {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "models/graph/context.h"
+#include "models/program/graph/context.h"
 
 namespace meshwright {
 

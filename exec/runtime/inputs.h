@@ -7,7 +7,7 @@
 
 #include "exec/data/loader.h"
 #include "exec/runtime/arena.h"
-#include "models/plan/program.h"
+#include "models/program/program.h"
 
 namespace meshwright {
 

@@ -9,7 +9,7 @@
 
 #include "exec/runtime/host_view.h"
 #include "models/core/index.h"
-#include "models/plan/describe.h"
+#include "models/program/describe.h"
 
 namespace meshwright {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "exec/optimizer/random_rounding.h"
-#include "models/graph/graph.h"
-#include "models/plan/mesh.h"
+#include "models/program/graph/graph.h"
+#include "models/program/mesh.h"
 
 namespace meshwright {
 

@@ -11,7 +11,7 @@
 #include "exec/core/thread_pool.h"
 #include "exec/runtime/arena.h"
 #include "exec/runtime/parameter_runs.h"
-#include "models/plan/program.h"
+#include "models/program/program.h"
 
 namespace meshwright {
 

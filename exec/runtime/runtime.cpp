@@ -9,7 +9,7 @@
 #include "exec/optimizer/learning_rate.h"
 #include "models/core/error.h"
 #include "models/core/index.h"
-#include "models/plan/describe.h"
+#include "models/program/describe.h"
 
 namespace meshwright {
 

@@ -30,7 +30,7 @@
 #include "exec/runtime/inputs.h"
 #include "exec/runtime/non_finite.h"
 #include "exec/runtime/parameters.h"
-#include "models/plan/timeline.h"
+#include "models/program/timeline.h"
 
 namespace meshwright {
 

@@ -5,8 +5,8 @@
 
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
-#include "models/graph/op_table.h"
-#include "models/plan/factors.h"
+#include "models/program/factors.h"
+#include "models/program/graph/op_table.h"
 
 namespace meshwright {
 

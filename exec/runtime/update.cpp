@@ -9,7 +9,7 @@
 #include "exec/runtime/host_view.h"
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
-#include "models/plan/optimizer_scratch.h"
+#include "models/program/optimizer_scratch.h"
 
 namespace meshwright {
 

@@ -78,7 +78,8 @@ constexpr float largest_of(Dtype dtype) { return dtype == Dtype::e5m2 ? 57344.0F
 // activations.
 enum class Precision : std::uint8_t { fp32, tf32, fp16, bf16, fp8, nvfp4 };
 
-// What linear layers of blocks multiply is rounded further (models/passes/graph/quantize.h).
+// What linear layers of blocks multiply is rounded further
+// (models/compiler/passes/graph/quantize.h).
 constexpr bool quantizes(Precision precision) {
   return precision == Precision::fp8 || precision == Precision::nvfp4;
 }

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "models/architectures/model_description.h"
 #include "models/core/error.h"
-#include "models/importers/model_description.h"
 #include "models/job/keys.h"
 
 namespace meshwright {

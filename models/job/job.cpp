@@ -7,15 +7,15 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "models/compiler/partition/partition.h"
+#include "models/compiler/passes/pass.h"
+#include "models/compiler/plan/context_rules.h"
 #include "models/core/divisors.h"
 #include "models/core/error.h"
 #include "models/core/quote.h"
 #include "models/core/utf8.h"
 #include "models/job/distribution.h"
 #include "models/job/sections.h"
-#include "models/partition/partition.h"
-#include "models/passes/pass.h"
-#include "models/plan/context_rules.h"
 
 namespace meshwright {
 

@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "hwprofiles/fabric.h"
+#include "hwprofiles/failures.h"
+#include "hwprofiles/faults.h"
+#include "hwprofiles/price.h"
+#include "models/architectures/model.h"
+#include "models/compiler/frameworks/framework.h"
+#include "models/compiler/plan/plan.h"
 #include "models/core/token_format.h"
-#include "models/frameworks/framework.h"
-#include "models/importers/model.h"
-#include "models/plan/fabric.h"
-#include "models/plan/failures.h"
-#include "models/plan/faults.h"
-#include "models/plan/plan.h"
-#include "models/plan/price.h"
 
 namespace meshwright {
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "models/core/enum_words.h"
 #include "models/core/error.h"
 #include "models/job/keys.h"
 #include "models/job/sections.h"
@@ -74,8 +75,8 @@ void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job&
 }
 
 const std::vector<std::string>& minimize_names() {
-  static const std::vector<std::string> names = {"step_time", "usd", "usd_per_token", "tokens",
-                                                 "gpus"};
+  static const std::vector<std::string> names =
+      words_up_to<Minimize::gpus>({"step_time", "usd", "usd_per_token", "tokens", "gpus"});
   return names;
 }
 

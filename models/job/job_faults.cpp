@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "models/core/enum_words.h"
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
@@ -107,7 +108,8 @@ json degraded_links_json(const Faults& faults) {
 }  // namespace
 
 const std::vector<std::string>& faulty_link_names() {
-  static const std::vector<std::string> names = {"nvlink", "pcie", "network"};
+  static const std::vector<std::string> names =
+      words_up_to<FaultyLink::network>({"nvlink", "pcie", "network"});
   return names;
 }
 

@@ -2,9 +2,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "models/graph/graph.h"
 #include "models/job/keys.h"
 #include "models/job/sections.h"
+#include "models/program/graph/graph.h"
 
 namespace meshwright {
 

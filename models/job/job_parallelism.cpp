@@ -1,6 +1,7 @@
 // The rows of `parallelism`, and what of it needs code of its own.
 #include <nlohmann/json.hpp>
 
+#include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
 #include "models/job/keys.h"
 #include "models/job/sections.h"

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "models/core/index.h"
-#include "models/plan/mesh.h"
+#include "models/program/mesh.h"
 #include "sim/replay/link_uses.h"
 
 namespace meshwright {

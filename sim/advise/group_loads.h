@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "hwprofiles/topology.h"
-#include "models/plan/timeline.h"
+#include "models/program/timeline.h"
 #include "sim/predict/step_parts.h"
 
 namespace meshwright {

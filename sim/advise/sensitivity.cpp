@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "models/compile/compile.h"
+#include "models/compiler/compile.h"
 #include "models/core/error.h"
 #include "sim/framework/framework_memory.h"
 #include "sim/predict/goodput.h"

@@ -8,7 +8,7 @@
 
 #include "models/core/error.h"
 #include "models/core/index.h"
-#include "models/plan/mesh.h"
+#include "models/program/mesh.h"
 #include "sim/predict/predict.h"
 
 namespace meshwright {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "models/compile/compile.h"
+#include "models/compiler/compile.h"
 #include "sim/collectives/fabric.h"
 
 namespace meshwright {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "hwprofiles/machine.h"
-#include "models/compile/compile.h"
-#include "models/importers/model.h"
-#include "models/passes/pass.h"
+#include "models/architectures/model.h"
+#include "models/compiler/compile.h"
+#include "models/compiler/passes/pass.h"
 #include "sim/compile/largest_batch.h"
 #include "sim/cost/cost.h"
 #include "sim/predict/predict.h"

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "hwprofiles/machine.h"
-#include "models/importers/model.h"
-#include "models/plan/plan.h"
+#include "models/architectures/model.h"
+#include "models/compiler/plan/plan.h"
 #include "sim/framework/memory_fit.h"
 
 namespace meshwright {

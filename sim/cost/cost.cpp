@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "models/core/index.h"
-#include "models/graph/op_table.h"
-#include "models/graph/widen.h"
-#include "models/plan/step_work.h"
+#include "models/program/graph/op_table.h"
+#include "models/program/graph/widen.h"
+#include "models/program/step_work.h"
 #include "sim/cost/gemm.h"
 
 namespace meshwright {

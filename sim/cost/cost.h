@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "hwprofiles/machine.h"
-#include "models/graph/graph.h"
-#include "models/graph/op_table.h"
-#include "models/plan/program.h"
+#include "models/program/graph/graph.h"
+#include "models/program/graph/op_table.h"
+#include "models/program/program.h"
 
 namespace meshwright {
 

@@ -1,5 +1,5 @@
 #include "sim/cost/gemm.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 
 #include <algorithm>
 

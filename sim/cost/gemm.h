@@ -4,7 +4,7 @@
 #pragma once
 
 #include "hwprofiles/gpu.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 
 namespace meshwright {
 

@@ -8,7 +8,7 @@
 
 #include "models/core/error.h"
 #include "models/core/index.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 #include "sim/framework/allocator.h"
 
 namespace meshwright {

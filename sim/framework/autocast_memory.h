@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "models/graph/graph.h"
+#include "models/program/graph/graph.h"
 
 namespace meshwright {
 

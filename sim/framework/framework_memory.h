@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "hwprofiles/machine.h"
-#include "models/importers/model.h"
-#include "models/plan/plan.h"
+#include "models/architectures/model.h"
+#include "models/compiler/plan/plan.h"
 #include "sim/framework/autocast_memory.h"
 #include "sim/framework/memory_fit.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "models/schedule/schedule.h"
+#include "models/compiler/schedule/schedule.h"
 
 namespace meshwright {
 

@@ -30,9 +30,9 @@
 #include <tuple>
 #include <vector>
 
+#include "models/compiler/schedule/schedule.h"
+#include "models/compiler/schedule/slot_pools.h"
 #include "models/core/index.h"
-#include "models/schedule/schedule.h"
-#include "models/schedule/slot_pools.h"
 #include "sim/planner/network_times.h"
 #include "sim/planner/per_parameter.h"
 #include "sim/planner/pipeline_bound.h"

@@ -4,8 +4,9 @@
 #include <limits>
 #include <numeric>
 
-#include "models/partition/partition.h"
-#include "models/schedule/slot_pools.h"
+#include "models/compiler/partition/partition.h"
+#include "models/compiler/schedule/schedule.h"
+#include "models/compiler/schedule/slot_pools.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/mixed_recompute.h"
 #include "sim/predict/predict.h"

@@ -3,8 +3,8 @@
 #include <functional>
 #include <utility>
 
+#include "models/compiler/schedule/schedule.h"
 #include "models/core/index.h"
-#include "models/schedule/schedule.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/mixed_recompute.h"
 

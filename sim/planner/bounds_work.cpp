@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "models/compiler/schedule/schedule.h"
 #include "models/core/index.h"
-#include "models/graph/op_table.h"
-#include "models/schedule/schedule.h"
+#include "models/program/graph/op_table.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/mixed_recompute.h"
 

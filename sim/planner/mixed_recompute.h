@@ -7,7 +7,7 @@
 
 namespace meshwright {
 
-// Whether a block is recomputed when a share of them is, evenly spread (models/passes).
+// Whether a block is recomputed when a share of them is, evenly spread (models/compiler/passes).
 inline bool is_repeated(int block, double fraction) {
   constexpr double rounding = 1e-9;
   return std::floor((block + 1) * fraction + rounding) > std::floor(block * fraction + rounding);

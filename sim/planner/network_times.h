@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "hwprofiles/topology.h"
-#include "models/plan/mesh.h"
+#include "models/program/mesh.h"
 #include "sim/collectives/select.h"
 #include "sim/planner/memo.h"
 #include "sim/planner/space.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/compiler/schedule/schedule.h"
 #include "models/core/index.h"
 
 namespace meshwright {

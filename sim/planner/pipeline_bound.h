@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "models/schedule/schedule.h"
+#include "models/compiler/schedule/schedule.h"
 #include "sim/planner/per_parameter.h"
 
 namespace meshwright {

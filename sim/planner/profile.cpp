@@ -5,12 +5,12 @@
 #include <limits>
 #include <numeric>
 
-#include "models/compile/compile.h"
+#include "models/compiler/compile.h"
+#include "models/compiler/lower/lower.h"
+#include "models/compiler/passes/pass.h"
+#include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
 #include "models/core/index.h"
-#include "models/lower/lower.h"
-#include "models/passes/pass.h"
-#include "models/schedule/schedule.h"
 #include "sim/planner/mixed_recompute.h"
 #include "sim/predict/target.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "hwprofiles/topology.h"
-#include "models/importers/model.h"
-#include "models/plan/plan.h"
+#include "models/architectures/model.h"
+#include "models/compiler/plan/plan.h"
 #include "sim/collectives/select.h"
 #include "sim/cost/cost.h"
 #include "sim/planner/memo.h"
@@ -101,7 +101,7 @@ BlockKinds kinds_of_blocks(const Model& model, const Training& training);
 // Profiles of one model on one cluster, each made when it is first asked for, once per (tensor,
 // context, its exchange, micro_batch, recompute, offload, sequence_parallel, expert, compiler,
 // whether backwards are split, tensor_chunks), all blocks alike. What is returned stays where it
-// is. Several threads may ask. Of what the plan leaves to the compiler (models/compile), times and
+// is. Several threads may ask. Of what the plan leaves to the compiler (models/compiler), times and
 // costs are those of a plan with memory enough, bytes those of the plan that takes least.
 class Profiles {
  public:

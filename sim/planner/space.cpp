@@ -5,12 +5,13 @@
 #include <iterator>
 #include <numeric>
 
+#include "models/compiler/frameworks/following.h"
+#include "models/compiler/plan/context_rules.h"
+#include "models/compiler/plan/micro_batch_limit.h"
+#include "models/compiler/plan/units_to_cut.h"
+#include "models/compiler/schedule/schedule.h"
 #include "models/core/divisors.h"
 #include "models/core/error.h"
-#include "models/frameworks/following.h"
-#include "models/plan/context_rules.h"
-#include "models/plan/micro_batch_limit.h"
-#include "models/plan/units_to_cut.h"
 #include "sim/planner/in_parallel.h"
 
 namespace meshwright {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/compiler/schedule/schedule.h"
 #include "models/job/job.h"
 #include "sim/planner/rejections.h"
 

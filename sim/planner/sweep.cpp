@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "models/passes/pass.h"
-#include "models/schedule/schedule.h"
+#include "models/compiler/passes/pass.h"
+#include "models/compiler/schedule/schedule.h"
 
 namespace meshwright {
 

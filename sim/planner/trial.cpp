@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "models/compiler/frameworks/following.h"
+#include "models/compiler/passes/dataflow/recompute_budget.h"
 #include "models/core/error.h"
-#include "models/frameworks/following.h"
-#include "models/passes/dataflow/recompute_budget.h"
 #include "sim/framework/framework_memory.h"
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"

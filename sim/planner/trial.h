@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "models/compile/compile.h"
+#include "models/compiler/compile.h"
 #include "sim/planner/search.h"
 
 namespace meshwright {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "models/core/index.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 
 namespace meshwright {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "models/core/index.h"
-#include "models/graph/fusion.h"
+#include "models/program/graph/fusion.h"
 #include "sim/predict/device_work.h"
 
 namespace meshwright {

@@ -6,7 +6,7 @@
 
 #include "models/core/error.h"
 #include "models/core/index.h"
-#include "models/plan/walk.h"
+#include "models/program/walk.h"
 #include "sim/predict/device_times.h"
 
 namespace meshwright {

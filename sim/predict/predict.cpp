@@ -5,9 +5,9 @@
 
 #include "hwprofiles/topology.h"
 #include "models/core/error.h"
-#include "models/graph/fusion.h"
-#include "models/graph/gpu_scratch.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/fusion.h"
+#include "models/program/graph/gpu_scratch.h"
+#include "models/program/graph/op_table.h"
 #include "sim/cost/cost.h"
 
 namespace meshwright {

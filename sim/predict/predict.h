@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "hwprofiles/machine.h"
-#include "models/compile/compile.h"
+#include "models/compiler/compile.h"
 #include "sim/framework/framework_memory.h"
 #include "sim/replay/replay.h"
 

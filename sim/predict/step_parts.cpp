@@ -6,7 +6,7 @@
 
 #include "models/core/error.h"
 #include "models/core/index.h"
-#include "models/plan/mesh.h"
+#include "models/program/mesh.h"
 #include "sim/predict/device_work.h"
 
 namespace meshwright {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "models/plan/timeline.h"
+#include "models/program/timeline.h"
 #include "sim/predict/predict.h"
 
 namespace meshwright {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "hwprofiles/machine.h"
-#include "models/compile/compile.h"
+#include "models/compiler/compile.h"
 
 namespace meshwright {
 

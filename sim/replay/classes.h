@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "hwprofiles/topology.h"
-#include "models/plan/mesh.h"
-#include "models/plan/walk.h"
+#include "models/program/mesh.h"
+#include "models/program/walk.h"
 #include "sim/replay/durations.h"
 
 namespace meshwright {

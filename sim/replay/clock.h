@@ -14,7 +14,7 @@
 
 #include "models/core/index.h"
 #include "models/core/units.h"
-#include "models/plan/walk.h"
+#include "models/program/walk.h"
 #include "sim/replay/durations.h"
 #include "sim/replay/flights.h"
 

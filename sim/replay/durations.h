@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "hwprofiles/topology.h"
-#include "models/plan/walk.h"
+#include "models/program/walk.h"
 #include "sim/collectives/select.h"
 #include "sim/cost/cost.h"
 #include "sim/replay/port_loads.h"

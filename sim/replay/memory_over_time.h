@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "models/plan/program.h"
-#include "models/plan/timeline.h"
+#include "models/program/program.h"
+#include "models/program/timeline.h"
 
 namespace meshwright {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "hwprofiles/topology.h"
-#include "models/plan/mesh.h"
-#include "models/plan/program.h"
+#include "models/program/mesh.h"
+#include "models/program/program.h"
 #include "sim/replay/flights.h"
 
 namespace meshwright {

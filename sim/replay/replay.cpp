@@ -6,7 +6,7 @@
 
 #include "models/core/error.h"
 #include "models/core/index.h"
-#include "models/plan/walk.h"
+#include "models/program/walk.h"
 #include "sim/replay/accounting.h"
 #include "sim/replay/classes.h"
 #include "sim/replay/clock.h"

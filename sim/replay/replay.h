@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "hwprofiles/topology.h"
-#include "models/plan/program.h"
-#include "models/plan/timeline.h"
+#include "models/program/program.h"
+#include "models/program/timeline.h"
 
 namespace meshwright {
 

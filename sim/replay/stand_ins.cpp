@@ -1,7 +1,7 @@
 #include "sim/replay/stand_ins.h"
 
 #include "models/core/index.h"
-#include "models/plan/walk.h"
+#include "models/program/walk.h"
 #include "sim/replay/classes.h"
 
 namespace meshwright {

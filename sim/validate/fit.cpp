@@ -9,7 +9,7 @@
 
 #include "hwprofiles/cores.h"
 #include "hwprofiles/stacks.h"
-#include "models/compile/compile.h"
+#include "models/compiler/compile.h"
 #include "models/core/index.h"
 #include "sim/collectives/select.h"
 #include "sim/planner/clusters.h"

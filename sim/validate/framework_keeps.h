@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "models/compile/compile.h"
+#include "models/compiler/compile.h"
 #include "sim/predict/predict.h"
 
 namespace meshwright {

@@ -1,5 +1,7 @@
 #include "sim/validate/harness.h"
 
+#include "models/core/enum_words.h"
+
 #include <algorithm>
 
 namespace meshwright {
@@ -19,8 +21,8 @@ constexpr Seconds framework_call = {21e-6};
 }  // namespace
 
 const std::vector<std::string>& harness_names() {
-  static const std::vector<std::string> names = {"many_processes", "one_process", "one_thread",
-                                                 "framework"};
+  static const std::vector<std::string> names = words_up_to<HarnessKind::framework>(
+      {"many_processes", "one_process", "one_thread", "framework"});
   return names;
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "hwprofiles/machine.h"
-#include "models/plan/plan.h"
+#include "models/compiler/plan/plan.h"
 
 namespace meshwright {
 

@@ -5,8 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "models/compiler/passes/pass.h"
+#include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
-#include "models/passes/pass.h"
 #include "tests/agree/rounding.h"
 #include "tests/agree/variants.h"
 #include "tests/exec/on_ranks.h"

@@ -5,7 +5,7 @@
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/backends/cpu/tables.h"
 #include "exec/backends/cuda/tables.h"
-#include "models/passes/pass.h"
+#include "models/compiler/passes/pass.h"
 #include "tests/agree/random_graph.h"
 #include "tests/catch.h"
 #include "tests/exec/op_cases.h"

@@ -4,11 +4,11 @@
 #include <cstring>
 
 #include "exec/backends/cpu/cpu_backend.h"
+#include "models/architectures/model.h"
+#include "models/architectures/onnx/read_onnx.h"
+#include "models/compiler/passes/graph/add_adapters.h"
+#include "models/compiler/passes/pass.h"
 #include "models/core/index.h"
-#include "models/importers/model.h"
-#include "models/importers/onnx/read_onnx.h"
-#include "models/passes/graph/add_adapters.h"
-#include "models/passes/pass.h"
 #include "tests/catch.h"
 #include "tests/golden/published_golden.h"
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "models/core/index.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 #include "tests/agree/random_graph.h"
 #include "tests/exec/op_runner.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "exec/backends/backend.h"
-#include "models/graph/graph.h"
+#include "models/program/graph/graph.h"
 
 namespace meshwright {
 

@@ -4,7 +4,7 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/runtime/runtime.h"
-#include "models/plan/program_json.h"
+#include "models/program/program_json.h"
 #include "sim/replay/replay.h"
 #include "tests/catch.h"
 #include "tests/exec/ranks_in_turn.h"

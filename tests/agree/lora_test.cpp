@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/passes/graph/add_adapters.h"
+#include "models/compiler/passes/graph/add_adapters.h"
 #include "tests/agree/variants.h"
 #include "tests/exec/on_ranks.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "models/compiler/schedule/schedule.h"
 #include "tests/agree/variants.h"
 #include "tests/catch.h"
 #include "tests/exec/on_ranks.h"

@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "models/core/index.h"
-#include "models/graph/experts.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/experts.h"
+#include "models/program/graph/op_table.h"
 
 namespace meshwright {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "models/graph/graph.h"
-#include "models/plan/plan.h"
+#include "models/compiler/plan/plan.h"
+#include "models/program/graph/graph.h"
 
 namespace meshwright {
 

@@ -12,12 +12,12 @@
 #include <string>
 
 #include "exec/backends/cpu/cpu_backend.h"
-#include "models/graph/fusion.h"
-#include "models/graph/op_table.h"
-#include "models/passes/graph/backward.h"
-#include "models/passes/graph/cleanup.h"
-#include "models/passes/graph/common_subexpressions.h"
-#include "models/passes/pass.h"
+#include "models/compiler/passes/graph/backward.h"
+#include "models/compiler/passes/graph/cleanup.h"
+#include "models/compiler/passes/graph/common_subexpressions.h"
+#include "models/compiler/passes/pass.h"
+#include "models/program/graph/fusion.h"
+#include "models/program/graph/op_table.h"
 #include "tests/agree/graph_values.h"
 #include "tests/agree/random_graph.h"
 #include "tests/catch.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "models/plan/program.h"
+#include "models/program/program.h"
 #include "tests/agree/training.h"
 #include "tests/catch.h"
 #include "tests/exec/on_ranks.h"

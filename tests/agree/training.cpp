@@ -3,7 +3,7 @@
 #include <cmath>
 #include <deque>
 
-#include "models/plan/program_json.h"
+#include "models/program/program_json.h"
 #include "tests/catch.h"
 
 namespace meshwright {

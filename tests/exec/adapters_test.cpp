@@ -7,8 +7,8 @@
 
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/resume.h"
+#include "models/compiler/passes/graph/add_adapters.h"
 #include "models/core/index.h"
-#include "models/passes/graph/add_adapters.h"
 #include "tests/catch.h"
 #include "tests/exec/saving_run.h"
 #include "tests/message_of.h"

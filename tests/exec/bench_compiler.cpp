@@ -16,8 +16,8 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/runtime/runtime.h"
-#include "models/importers/model.h"
-#include "models/passes/pass.h"
+#include "models/architectures/model.h"
+#include "models/compiler/passes/pass.h"
 #include "tests/models/plans.h"
 
 using namespace meshwright;

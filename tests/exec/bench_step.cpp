@@ -13,8 +13,8 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/runtime/runtime.h"
-#include "models/graph/widen.h"
-#include "models/importers/model.h"
+#include "models/architectures/model.h"
+#include "models/program/graph/widen.h"
 #include "tests/models/plans.h"
 
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "exec/backends/cpu/cpu_backend.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 
 namespace meshwright {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "exec/backends/cpu/cpu_backend.h"
-#include "models/graph/context.h"
+#include "models/program/graph/context.h"
 #include "tests/catch.h"
 #include "tests/exec/op_cases.h"
 

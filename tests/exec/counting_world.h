@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "exec/comm/communicator.h"
-#include "models/plan/mesh.h"
+#include "models/program/mesh.h"
 
 namespace meshwright {
 

@@ -4,8 +4,8 @@
 #include "tests/exec/attention_cases.h"
 
 #include "exec/backends/cpu/cpu_backend.h"
-#include "models/graph/context.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/context.h"
+#include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 #include "tests/exec/table_backend.h"
 #include "tests/one_in.h"

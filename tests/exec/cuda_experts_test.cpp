@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "exec/backends/cpu/cpu_backend.h"
-#include "models/graph/experts.h"
+#include "models/program/graph/experts.h"
 #include "tests/catch.h"
 #include "tests/exec/beside_double.h"
 #include "tests/one_in.h"

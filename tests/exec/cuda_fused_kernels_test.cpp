@@ -9,7 +9,7 @@
 #include "exec/backends/cuda/fused/fused_source.h"
 #include "exec/backends/cuda/fused/kernel_library.h"
 #include "exec/backends/cuda/fused/nvrtc.h"
-#include "models/graph/op_call.h"
+#include "models/program/graph/op_call.h"
 #include "tests/catch.h"
 #include "tests/exec/device_array.h"
 #include "tests/exec/fusion_cases.h"

@@ -10,7 +10,7 @@
 #include "exec/backends/cuda/fused/epilogue.h"
 #include "exec/backends/cuda/fused/fused_steps.h"
 #include "exec/backends/cuda/tables.h"
-#include "models/passes/pass.h"
+#include "models/compiler/passes/pass.h"
 #include "tests/catch.h"
 #include "tests/exec/fusion_cases.h"
 #include "tests/exec/op_runner.h"

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "exec/backends/cuda/tables.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 #include "tests/exec/beside_double.h"
 #include "tests/one_in.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "exec/backends/cuda/loss/loss_with_grad.h"
-#include "models/graph/op_call.h"
+#include "models/program/graph/op_call.h"
 #include "tests/catch.h"
 #include "tests/exec/beside_double.h"
 #include "tests/exec/device_array.h"

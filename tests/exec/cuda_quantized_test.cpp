@@ -9,7 +9,7 @@
 #include "exec/core/eight_bits.h"
 #include "exec/core/half.h"
 #include "models/core/error.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 #include "tests/exec/half_unit.h"
 #include "tests/exec/table_backend.h"

@@ -9,8 +9,8 @@
 
 #include "exec/backends/backend.h"
 #include "exec/backends/cpu/cpu_backend.h"
-#include "models/graph/op_table.h"
-#include "models/graph/quantized.h"
+#include "models/program/graph/op_table.h"
+#include "models/program/graph/quantized.h"
 #include "tests/catch.h"
 #include "tests/exec/product_sums.h"
 

@@ -1,5 +1,5 @@
 // Who takes which token: routes, slots and the way there and back, with their gradients.
-#include "models/graph/experts.h"
+#include "models/program/graph/experts.h"
 
 #include <cmath>
 #include <functional>

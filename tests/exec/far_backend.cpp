@@ -6,8 +6,8 @@
 #include "exec/backends/cpu/cpu_backend.h"
 #include "models/core/error.h"
 #include "models/core/index.h"
-#include "models/graph/op_call.h"
-#include "models/plan/program.h"
+#include "models/program/graph/op_call.h"
+#include "models/program/program.h"
 
 namespace meshwright {
 

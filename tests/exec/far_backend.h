@@ -12,7 +12,7 @@
 
 #include "exec/backends/backend.h"
 #include "exec/comm/communicator.h"
-#include "models/graph/op_call.h"
+#include "models/program/graph/op_call.h"
 
 namespace meshwright {
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "models/core/error.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 #include "tests/exec/fusion_cases.h"
 #include "tests/message_of.h"

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <bit>
 
+#include "models/compiler/passes/back_end/fuse.h"
+#include "models/compiler/passes/graph/cleanup.h"
+#include "models/compiler/passes/pass.h"
 #include "models/core/error.h"
-#include "models/graph/op_table.h"
-#include "models/passes/back_end/fuse.h"
-#include "models/passes/graph/cleanup.h"
-#include "models/passes/pass.h"
+#include "models/program/graph/op_table.h"
 
 namespace meshwright {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "models/graph/fusion.h"
-#include "models/importers/model.h"
+#include "models/architectures/model.h"
+#include "models/program/graph/fusion.h"
 #include "tests/exec/op_runner.h"
 
 namespace meshwright {

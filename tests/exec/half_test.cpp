@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "exec/backends/cpu/cpu_backend.h"
-#include "models/graph/widen.h"
+#include "models/program/graph/widen.h"
 #include "tests/catch.h"
 #include "tests/exec/op_cases.h"
 #include "tests/one_in.h"

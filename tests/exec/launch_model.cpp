@@ -7,10 +7,10 @@
 #include "exec/backends/cuda/fused/epilogue.h"
 #include "exec/optimizer/bucket_state.h"
 #include "models/core/index.h"
-#include "models/graph/fusion.h"
-#include "models/graph/op_call.h"
-#include "models/graph/op_table.h"
-#include "models/graph/widen.h"
+#include "models/program/graph/fusion.h"
+#include "models/program/graph/op_call.h"
+#include "models/program/graph/op_table.h"
+#include "models/program/graph/widen.h"
 #include "tests/test_folder.h"
 
 namespace meshwright {

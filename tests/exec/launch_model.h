@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/plan/program.h"
+#include "models/program/program.h"
 #include "tests/cuda_emulation/emulated.h"
 
 namespace meshwright {

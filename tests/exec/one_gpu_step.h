@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/job/job.h"
-#include "models/plan/program.h"
+#include "models/program/program.h"
 #include "sim/planner/clusters.h"
 #include "tests/sim/compiled.h"
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "exec/core/half.h"
-#include "models/graph/op_table.h"
-#include "models/graph/widen.h"
+#include "models/program/graph/op_table.h"
+#include "models/program/graph/widen.h"
 
 namespace meshwright {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "exec/backends/backend.h"
-#include "models/graph/op_call.h"
+#include "models/program/graph/op_call.h"
 
 namespace meshwright {
 

@@ -12,7 +12,7 @@
 #include "exec/optimizer/loss_scale.h"
 #include "exec/optimizer/remainders.h"
 #include "models/core/error.h"
-#include "models/plan/optimizer_scratch.h"
+#include "models/program/optimizer_scratch.h"
 #include "tests/catch.h"
 
 using namespace meshwright;

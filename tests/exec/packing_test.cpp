@@ -8,8 +8,8 @@
 #include <string>
 
 #include "exec/data/loader.h"
-#include "models/graph/attributes.h"
-#include "models/graph/documents.h"
+#include "models/program/graph/attributes.h"
+#include "models/program/graph/documents.h"
 #include "tests/catch.h"
 #include "tests/test_folder.h"
 

@@ -8,7 +8,7 @@
 
 #include "exec/data/loader.h"
 #include "models/core/error.h"
-#include "models/graph/attributes.h"
+#include "models/program/graph/attributes.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/test_folder.h"

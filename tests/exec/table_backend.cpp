@@ -15,7 +15,7 @@
 #include "exec/backends/cuda/fused/fused.h"
 #include "exec/backends/cuda/products/products.h"
 #include "exec/backends/cuda/tables.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 #include "tests/exec/tested_device.h"
 #include "tests/test_folder.h"
 

@@ -7,7 +7,7 @@
 
 #include "exec/backends/backend.h"
 #include "exec/backends/cuda/attention/attention_library.h"
-#include "models/graph/op_call.h"
+#include "models/program/graph/op_call.h"
 
 namespace meshwright {
 
@@ -42,8 +42,8 @@ class TableBackend : public Backend {
   void read(void* host, const void* own, std::int64_t bytes) override { copy(host, own, bytes); }
   void write(void* own, const void* host, std::int64_t bytes) override { copy(own, host, bytes); }
 
-  // std::logic_error where an operation takes other scratch memory than models/graph/gpu_scratch.h
-  // plans for it.
+  // std::logic_error where an operation takes other scratch memory than
+  // models/program/graph/gpu_scratch.h plans for it.
   bool has_planned_scratch = true;
   // std::logic_error where both runs give different bits.
   bool repeats_bits = true;

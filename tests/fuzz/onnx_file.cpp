@@ -1,8 +1,8 @@
 // An ONNX file: refused with its path, or a model whose graph is sound.
 #include <algorithm>
 
-#include "models/graph/graph.h"
-#include "models/importers/model.h"
+#include "models/architectures/model.h"
+#include "models/program/graph/graph.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace meshwright;

@@ -2,8 +2,8 @@
 // model on two stages.
 #include <nlohmann/json.hpp>
 
+#include "models/compiler/partition/partition.h"
 #include "models/job/job.h"
-#include "models/partition/partition.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/models/job_lookup.h"
 

@@ -1,7 +1,7 @@
-// The Programs of a job, as models/plan/program_json.h has them.
+// The Programs of a job, as models/program/program_json.h has them.
 #include <nlohmann/json.hpp>
 
-#include "models/plan/program_json.h"
+#include "models/program/program_json.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace meshwright;

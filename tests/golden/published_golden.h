@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-#include "models/graph/graph.h"
+#include "models/program/graph/graph.h"
 #include "tests/golden/golden.h"
 
 namespace meshwright {

@@ -3,10 +3,10 @@
 #include <random>
 
 #include "models/core/error.h"
-#include "models/interop/formats/formats.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"
 #include "tests/test_folder.h"
+#include "tools/interop/formats/formats.h"
 
 using namespace meshwright;
 using nlohmann::json;

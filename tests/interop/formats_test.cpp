@@ -1,9 +1,9 @@
 // Files of settings as flat lists, with the place of each, and what is refused of them.
-#include "models/interop/formats/formats.h"
+#include "tools/interop/formats/formats.h"
 #include "models/core/error.h"
-#include "models/interop/formats/text.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
+#include "tools/interop/formats/text.h"
 
 using namespace meshwright;
 using nlohmann::json;

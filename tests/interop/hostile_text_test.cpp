@@ -8,14 +8,14 @@
 
 #include "models/core/quote.h"
 #include "models/core/utf8.h"
-#include "models/interop/formats/formats.h"
-#include "models/interop/formats/text.h"
-#include "models/interop/launch/launch.h"
 #include "tests/catch.h"
 #include "tests/hostile_strings.h"
 #include "tests/interop/read_text.h"
 #include "tests/message_of.h"
 #include "tests/one_in.h"
+#include "tools/interop/formats/formats.h"
+#include "tools/interop/formats/text.h"
+#include "tools/interop/launch/launch.h"
 
 using namespace meshwright;
 using nlohmann::json;

@@ -4,10 +4,10 @@
 
 #include "models/core/error.h"
 #include "models/core/quote.h"
-#include "models/interop/launch/launch.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/test_folder.h"
+#include "tools/interop/launch/launch.h"
 
 using namespace meshwright;
 

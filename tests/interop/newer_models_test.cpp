@@ -1,5 +1,5 @@
 // Qwen3's and DeepSeek's models in the words of Megatron-LM and what is built on it.
-#include "models/importers/huggingface_config.h"
+#include "models/architectures/huggingface_config.h"
 #include "tests/catch.h"
 #include "tests/interop/read_text.h"
 #include "tests/message_of.h"

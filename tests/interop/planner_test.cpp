@@ -2,13 +2,13 @@
 // over all plans, those kept that the framework can express, finds nothing better.
 #include <algorithm>
 
+#include "models/compiler/frameworks/framework.h"
 #include "models/core/error.h"
-#include "models/frameworks/framework.h"
-#include "models/interop/expressible.h"
 #include "sim/planner/search.h"
 #include "tests/catch.h"
 #include "tests/fuzz/random_job.h"
 #include "tests/sanitized.h"
+#include "tools/interop/expressible.h"
 
 using namespace meshwright;
 using nlohmann::json;

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "models/interop/export.h"
-#include "models/interop/import.h"
 #include "tests/models/job_lookup.h"
 #include "tests/test_folder.h"
+#include "tools/interop/export.h"
+#include "tools/interop/import.h"
 
 namespace meshwright {
 

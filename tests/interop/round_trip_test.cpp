@@ -5,19 +5,19 @@
 #include <nlohmann/json.hpp>
 
 #include "hwprofiles/load.h"
+#include "models/architectures/huggingface_config.h"
+#include "models/compiler/partition/partition.h"
 #include "models/core/error.h"
-#include "models/graph/graph.h"
-#include "models/importers/huggingface_config.h"
-#include "models/interop/export.h"
-#include "models/interop/import.h"
 #include "models/job/keys.h"
-#include "models/partition/partition.h"
+#include "models/program/graph/graph.h"
 #include "sim/planner/clusters.h"
 #include "sim/predict/target.h"
 #include "tests/catch.h"
 #include "tests/fuzz/random_job.h"
 #include "tests/one_in.h"
 #include "tests/test_folder.h"
+#include "tools/interop/export.h"
+#include "tools/interop/import.h"
 
 using namespace meshwright;
 using nlohmann::json;

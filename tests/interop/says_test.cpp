@@ -5,10 +5,10 @@
 #include <sstream>
 
 #include "models/core/error.h"
-#include "models/interop/export.h"
 #include "tests/catch.h"
 #include "tests/interop/settings_files.h"
 #include "tests/models/job_lookup.h"
+#include "tools/interop/export.h"
 
 using namespace meshwright;
 

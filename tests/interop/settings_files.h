@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "models/interop/import.h"
 #include "sim/planner/clusters.h"
 #include "tests/test_folder.h"
+#include "tools/interop/import.h"
 
 namespace meshwright {
 

@@ -1,5 +1,5 @@
 // torchtitan's settings to a job and back, in exact words.
-#include "models/interop/torchtitan/torchtitan.h"
+#include "tools/interop/torchtitan/torchtitan.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/interop/read_text.h"

@@ -1,6 +1,6 @@
 // Execution traces of made-up times, read back: every instruction in list order, after those that
 // it waits for. Those of replayed steps are compared in tests/sim/chakra_test.cpp.
-#include "models/plan/chakra.h"
+#include "models/program/chakra.h"
 
 #include <et_def.pb.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "hwprofiles/failures.h"
 #include "models/job/job.h"
-#include "models/plan/failures.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/models/job_lookup.h"

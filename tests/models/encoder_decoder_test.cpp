@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/graph/graph.h"
-#include "models/graph/relative.h"
+#include "models/program/graph/graph.h"
+#include "models/program/graph/relative.h"
 #include "tests/models/imported.h"
 
 using namespace meshwright;

@@ -1,13 +1,13 @@
 // How a model with experts is cut: exchanges in the graph, groups of the buckets, shares of memory.
-#include "models/graph/experts.h"
-#include "models/graph/expert_skew.h"
+#include "models/program/graph/experts.h"
+#include "models/program/graph/expert_skew.h"
 
 #include <map>
 #include <set>
 
-#include "models/graph/op_table.h"
-#include "models/lower/lower.h"
-#include "models/passes/pass.h"
+#include "models/compiler/lower/lower.h"
+#include "models/compiler/passes/pass.h"
+#include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "models/core/index.h"
-#include "models/graph/op_call.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_call.h"
+#include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 #include "tests/one_in.h"

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <set>
 
+#include "models/architectures/model.h"
 #include "models/core/index.h"
-#include "models/graph/graph.h"
-#include "models/importers/model.h"
+#include "models/program/graph/graph.h"
 #include "tests/catch.h"
 #include "tests/golden/published_golden.h"
 

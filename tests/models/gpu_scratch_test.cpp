@@ -1,12 +1,12 @@
-#include "models/graph/gpu_scratch.h"
+#include "models/program/graph/gpu_scratch.h"
 
 #include <algorithm>
 #include <set>
 #include <vector>
 
-#include "models/graph/fusion.h"
-#include "models/importers/model.h"
-#include "models/passes/pass.h"
+#include "models/architectures/model.h"
+#include "models/compiler/passes/pass.h"
+#include "models/program/graph/fusion.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 

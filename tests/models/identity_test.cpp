@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "models/importers/model_description.h"
+#include "models/architectures/model_description.h"
 #include "models/job/keys.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "models/graph/graph.h"
-#include "models/importers/model.h"
+#include "models/architectures/model.h"
+#include "models/program/graph/graph.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 

@@ -1,10 +1,10 @@
 #include <filesystem>
 #include <functional>
 
-#include "models/graph/experts.h"
-#include "models/graph/graph.h"
-#include "models/passes/split/pad_vocabulary.h"
-#include "models/passes/split/split_context.h"
+#include "models/compiler/passes/split/pad_vocabulary.h"
+#include "models/compiler/passes/split/split_context.h"
+#include "models/program/graph/experts.h"
+#include "models/program/graph/graph.h"
 #include "tests/models/imported.h"
 #include "tests/test_folder.h"
 

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "models/compiler/schedule/schedule.h"
 #include "models/job/identity.h"
 #include "models/job/job.h"
 #include "models/job/keys.h"
-#include "models/schedule/schedule.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/models/job_lookup.h"

@@ -1,5 +1,5 @@
 // The frontier of a unit against all choices, played step by step.
-#include "models/passes/dataflow/kept_sets.h"
+#include "models/compiler/passes/dataflow/kept_sets.h"
 
 #include <algorithm>
 #include <functional>

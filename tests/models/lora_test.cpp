@@ -3,10 +3,10 @@
 #include <map>
 #include <set>
 
+#include "models/compiler/passes/graph/add_adapters.h"
+#include "models/compiler/passes/pass.h"
 #include "models/core/error.h"
-#include "models/graph/op_table.h"
-#include "models/passes/graph/add_adapters.h"
-#include "models/passes/pass.h"
+#include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 

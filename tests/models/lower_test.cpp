@@ -1,16 +1,16 @@
 // Passes and lowering over the legal degrees of small models.
-#include "models/lower/lower.h"
+#include "models/compiler/lower/lower.h"
 
 #include <map>
 #include <string>
 
+#include "models/architectures/model.h"
+#include "models/compiler/partition/partition.h"
+#include "models/compiler/passes/pass.h"
+#include "models/compiler/schedule/schedule.h"
+#include "models/compiler/schedule/slot_pools.h"
 #include "models/core/error.h"
-#include "models/graph/op_table.h"
-#include "models/importers/model.h"
-#include "models/partition/partition.h"
-#include "models/passes/pass.h"
-#include "models/schedule/schedule.h"
-#include "models/schedule/slot_pools.h"
+#include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 

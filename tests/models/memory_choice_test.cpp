@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "models/compile/compile.h"
-#include "models/passes/graph/fuse_loss.h"
-#include "models/plan/program_json.h"
+#include "models/compiler/compile.h"
+#include "models/compiler/passes/graph/fuse_loss.h"
+#include "models/program/program_json.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 

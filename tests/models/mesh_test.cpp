@@ -1,4 +1,4 @@
-#include "models/plan/mesh.h"
+#include "models/program/mesh.h"
 
 #include <algorithm>
 #include <functional>

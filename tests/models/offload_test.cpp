@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/lower/lower.h"
+#include "models/compiler/lower/lower.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "models/importers/onnx/known.h"
+#include "models/architectures/onnx/known.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 

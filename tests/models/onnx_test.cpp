@@ -2,11 +2,11 @@
 // configurations, and what is refused.
 #include <random>
 
-#include "models/graph/op_table.h"
-#include "models/importers/onnx/imported_graph.h"
-#include "models/importers/onnx/read_onnx.h"
-#include "models/importers/onnx/view.h"
-#include "models/passes/pass.h"
+#include "models/architectures/onnx/imported_graph.h"
+#include "models/architectures/onnx/read_onnx.h"
+#include "models/architectures/onnx/view.h"
+#include "models/compiler/passes/pass.h"
+#include "models/program/graph/op_table.h"
 #include "tests/models/imported.h"
 #include "tests/models/onnx_writer.h"
 #include "tests/test_folder.h"

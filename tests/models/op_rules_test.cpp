@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 
 using namespace meshwright;

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "models/graph/op_table.h"
-#include "models/graph/ops/kernels.h"
+#include "models/program/graph/op_table.h"
+#include "models/program/graph/ops/kernels.h"
 #include "tests/catch.h"
 
 using namespace meshwright;

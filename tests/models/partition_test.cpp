@@ -1,4 +1,4 @@
-#include "models/partition/partition.h"
+#include "models/compiler/partition/partition.h"
 
 #include <algorithm>
 #include <map>
@@ -6,8 +6,8 @@
 #include <random>
 #include <set>
 
+#include "models/architectures/model.h"
 #include "models/core/error.h"
-#include "models/importers/model.h"
 #include "tests/catch.h"
 
 using namespace meshwright;

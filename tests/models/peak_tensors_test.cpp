@@ -1,10 +1,10 @@
 // Which tensors make the peak.
-#include "models/plan/peak_tensors.h"
+#include "models/program/peak_tensors.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "models/plan/slots_in_use.h"
+#include "models/program/slots_in_use.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 

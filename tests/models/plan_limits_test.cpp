@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "models/plan/plan.h"
+#include "models/compiler/plan/plan.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 

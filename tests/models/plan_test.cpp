@@ -1,4 +1,4 @@
-#include "models/plan/plan.h"
+#include "models/compiler/plan/plan.h"
 
 #include <functional>
 #include <nlohmann/json.hpp>

@@ -2,7 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/compile/compile.h"
+#include "models/compiler/compile.h"
+#include "models/compiler/schedule/schedule.h"
 #include "models/job/job.h"
 
 namespace meshwright {

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "models/importers/model.h"
-#include "models/plan/device_facts.h"
-#include "models/plan/plan.h"
-#include "models/plan/program.h"
+#include "models/architectures/model.h"
+#include "models/compiler/plan/plan.h"
+#include "models/program/device_facts.h"
+#include "models/program/program.h"
 
 namespace meshwright {
 

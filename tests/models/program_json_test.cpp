@@ -1,8 +1,8 @@
-#include "models/plan/program_json.h"
+#include "models/program/program_json.h"
 
 #include <nlohmann/json.hpp>
 
-#include "models/graph/fusion.h"
+#include "models/program/graph/fusion.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/models/plans.h"

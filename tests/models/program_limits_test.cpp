@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/core/index.h"
-#include "models/plan/program_json.h"
+#include "models/program/program_json.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/models/plans.h"

@@ -1,14 +1,14 @@
 // What precision fp8 makes of a graph and of its Programs.
-#include "models/passes/graph/quantize.h"
+#include "models/compiler/passes/graph/quantize.h"
 
 #include <algorithm>
 #include <set>
 #include <vector>
 
+#include "models/compiler/passes/pass.h"
 #include "models/core/index.h"
-#include "models/graph/op_table.h"
-#include "models/graph/quantized.h"
-#include "models/passes/pass.h"
+#include "models/program/graph/op_table.h"
+#include "models/program/graph/quantized.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 #include "tests/one_in.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "models/plan/mesh.h"
-#include "models/plan/program.h"
+#include "models/program/mesh.h"
+#include "models/program/program.h"
 
 namespace meshwright {
 

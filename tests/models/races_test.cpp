@@ -2,8 +2,9 @@
 // time; and the check that says so notices each wait that is left out.
 #include <string>
 
+#include "models/compiler/lower/lower.h"
+#include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
-#include "models/lower/lower.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 #include "tests/models/races.h"

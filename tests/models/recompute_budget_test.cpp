@@ -7,14 +7,14 @@
 #include <string>
 #include <tuple>
 
+#include "models/compiler/lower/lower.h"
+#include "models/compiler/partition/partition.h"
+#include "models/compiler/passes/dataflow/chain_budget.h"
+#include "models/compiler/passes/dataflow/recompute_budget.h"
+#include "models/compiler/passes/dataflow/rematerialize_tensors.h"
+#include "models/compiler/passes/pass.h"
 #include "models/core/error.h"
-#include "models/lower/lower.h"
-#include "models/partition/partition.h"
-#include "models/passes/dataflow/chain_budget.h"
-#include "models/passes/dataflow/recompute_budget.h"
-#include "models/passes/dataflow/rematerialize_tensors.h"
-#include "models/passes/pass.h"
-#include "models/plan/memory_plan.h"
+#include "models/program/memory_plan.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/models/plans.h"

@@ -4,8 +4,8 @@
 #include <set>
 #include <sstream>
 
+#include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
-#include "models/schedule/schedule.h"
 #include "tests/catch.h"
 #include "tests/models/job_lookup.h"
 

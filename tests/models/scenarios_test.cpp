@@ -1,9 +1,9 @@
 // The models that the scenarios of the quick start and of the checks on a GPU name.
 #include <nlohmann/json.hpp>
 
+#include "models/architectures/model.h"
 #include "models/core/fields.h"
-#include "models/graph/graph.h"
-#include "models/importers/model.h"
+#include "models/program/graph/graph.h"
 #include "tests/catch.h"
 
 using namespace meshwright;

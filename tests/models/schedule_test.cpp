@@ -1,4 +1,4 @@
-#include "models/schedule/schedule.h"
+#include "models/compiler/schedule/schedule.h"
 
 #include <algorithm>
 #include <array>

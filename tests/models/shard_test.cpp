@@ -1,8 +1,8 @@
 // What sharding writes into Programs and MemoryPlans: buckets, gathers, owners.
 #include <algorithm>
 
+#include "models/compiler/lower/owners.h"
 #include "models/core/index.h"
-#include "models/lower/owners.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 

@@ -1,6 +1,6 @@
 // Chunks of a stage share slots: how many there are, that it is never more memory, and that two
 // micro-batches in one slot are found.
-#include "models/schedule/slot_pools.h"
+#include "models/compiler/schedule/slot_pools.h"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,9 @@
 #include <numeric>
 #include <random>
 
-#include "models/plan/program_json.h"
-#include "models/plan/slots_in_use.h"
+#include "models/compiler/schedule/schedule.h"
+#include "models/program/program_json.h"
+#include "models/program/slots_in_use.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/models/plans.h"

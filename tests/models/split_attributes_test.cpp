@@ -1,9 +1,9 @@
 // What operations are told when a model is split over ranks.
 #include <string>
 
-#include "models/graph/op_table.h"
-#include "models/importers/model.h"
-#include "models/passes/pass.h"
+#include "models/architectures/model.h"
+#include "models/compiler/passes/pass.h"
+#include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 

@@ -1,4 +1,4 @@
-#include "models/schedule/stage_layout.h"
+#include "models/program/stage_layout.h"
 
 #include <set>
 #include <vector>

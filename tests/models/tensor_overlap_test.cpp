@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "models/core/index.h"
-#include "models/graph/fusion.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/fusion.h"
+#include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 

@@ -1,6 +1,6 @@
 // What the verifier of Programs must notice: each breach is made by hand. A breach aborts, so it is
 // tried in a child process.
-#include "models/plan/walk.h"
+#include "models/program/walk.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 // What autocast keeps, counted by hand.
 #include <nlohmann/json.hpp>
 
+#include "models/architectures/model.h"
 #include "models/core/error.h"
-#include "models/importers/model.h"
 #include "sim/framework/allocator.h"
 #include "sim/framework/autocast_memory.h"
 #include "tests/catch.h"

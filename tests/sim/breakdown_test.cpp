@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "models/compiler/schedule/schedule.h"
 #include "sim/replay/link_uses.h"
 #include "sim/replay/memory_over_time.h"
 #include "tests/catch.h"

@@ -1,6 +1,6 @@
 // Chakra execution traces of replayed steps, read back with Protocol Buffers and compared with the
 // timeline and the Programs.
-#include "models/plan/chakra.h"
+#include "models/program/chakra.h"
 
 #include <et_def.pb.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>

@@ -1,7 +1,7 @@
 // What can be worked out by hand, worked out by hand.
 #include <algorithm>
 
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 #include "sim/collectives/select.h"
 #include "sim/cost/cost.h"
 #include "sim/cost/gemm.h"

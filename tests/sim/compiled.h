@@ -1,7 +1,7 @@
 // A plan compiled for a cluster.
 #pragma once
 
-#include "models/compile/compile.h"
+#include "models/compiler/compile.h"
 #include "sim/predict/target.h"
 
 namespace meshwright {

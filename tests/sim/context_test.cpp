@@ -1,7 +1,7 @@
 // Context parallelism in simulated time: what each rank computes, keeps and sends.
 #include <map>
 
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 #include "sim/collectives/select.h"
 #include "sim/collectives/timing.h"
 #include "sim/predict/breakdown.h"

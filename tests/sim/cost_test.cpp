@@ -4,11 +4,11 @@
 #include <set>
 
 #include "hwprofiles/load.h"
-#include "models/graph/fusion.h"
-#include "models/graph/op_table.h"
-#include "models/importers/model.h"
-#include "models/passes/pass.h"
-#include "models/passes/split/pad_vocabulary.h"
+#include "models/architectures/model.h"
+#include "models/compiler/passes/pass.h"
+#include "models/compiler/passes/split/pad_vocabulary.h"
+#include "models/program/graph/fusion.h"
+#include "models/program/graph/op_table.h"
 #include "sim/cost/gemm.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"

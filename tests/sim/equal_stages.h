@@ -1,8 +1,8 @@
 // Programs of equal stages, small enough to know their times by hand.
 #pragma once
 
-#include "models/plan/program.h"
-#include "models/schedule/schedule.h"
+#include "models/compiler/schedule/schedule.h"
+#include "models/program/program.h"
 
 namespace meshwright {
 

@@ -2,7 +2,7 @@
 // what closed forms are known for.
 #pragma once
 
-#include "models/plan/failures.h"
+#include "hwprofiles/failures.h"
 
 namespace meshwright {
 

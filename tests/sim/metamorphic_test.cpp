@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hwprofiles/load.h"
+#include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
 #include "sim/replay/replay.h"
 #include "tests/catch.h"

@@ -3,6 +3,7 @@
 // and the optimizer.
 #include "sim/planner/pipeline_bound.h"
 
+#include "models/compiler/schedule/schedule.h"
 #include "tests/catch.h"
 
 using namespace meshwright;

@@ -1,5 +1,5 @@
 // What the planner discards by: bounds below every simulated step and memory.
-#include "models/passes/dataflow/recompute_budget.h"
+#include "models/compiler/passes/dataflow/recompute_budget.h"
 #include "sim/planner/sweep.h"
 #include "tests/catch.h"
 #include "tests/one_in.h"

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "models/compiler/schedule/schedule.h"
 #include "sim/planner/objective.h"
 #include "sim/planner/pareto.h"
 #include "sim/planner/scale.h"

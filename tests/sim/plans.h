@@ -8,7 +8,7 @@
 
 #include "hwprofiles/load.h"
 #include "hwprofiles/topology.h"
-#include "models/schedule/schedule.h"
+#include "models/compiler/schedule/schedule.h"
 #include "sim/predict/predict.h"
 #include "tests/sim/compiled.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 #include "sim/cost/cost.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"

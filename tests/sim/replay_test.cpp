@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "models/compiler/schedule/schedule.h"
 #include "models/core/index.h"
 #include "tests/catch.h"
 #include "tests/sim/equal_stages.h"

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <map>
 
-#include "models/plan/mesh.h"
+#include "models/program/mesh.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/sim/parts.h"

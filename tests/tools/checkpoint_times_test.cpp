@@ -9,8 +9,8 @@
 #include "tests/exec/small_run.h"
 #include "tests/models/plans.h"
 #include "tests/test_folder.h"
-#include "tools/job/machines.h"
-#include "tools/run/checkpoints.h"
+#include "tools/session/checkpoints.h"
+#include "tools/session/machines.h"
 
 using namespace meshwright;
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "models/plan/plan.h"
+#include "models/compiler/plan/plan.h"
 #include "sim/cost/cost.h"
 #include "sim/cost/gemm.h"
 #include "tests/catch.h"

@@ -8,10 +8,10 @@
 #include <functional>
 
 #include "models/core/error.h"
-#include "models/interop/target.h"
 #include "tests/catch.h"
 #include "tests/test_folder.h"
 #include "tools/commands/commands.h"
+#include "tools/interop/target.h"
 
 using namespace meshwright;
 

@@ -1,4 +1,4 @@
-#include "tools/run/median.h"
+#include "tools/session/median.h"
 
 #include "tests/catch.h"
 

@@ -2,8 +2,8 @@
 #include <functional>
 
 #include "tests/catch.h"
-#include "tools/job/choose.h"
 #include "tools/report/advice.h"
+#include "tools/session/choose.h"
 
 using namespace meshwright;
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "models/plan/timeline.h"
+#include "models/program/timeline.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 #include "tools/report/kind_times.h"

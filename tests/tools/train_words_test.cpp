@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/test_folder.h"
 #include "tools/report/print_json.h"
-#include "tools/run/train_log.h"
+#include "tools/session/train_log.h"
 
 using namespace meshwright;
 using nlohmann::json;

@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "tools/commands/commands.h"
-#include "tools/job/choose.h"
-#include "tools/job/files_read.h"
-#include "tools/job/job_file.h"
-#include "tools/job/machines.h"
 #include "tools/print.h"
 #include "tools/report/advice.h"
 #include "tools/report/print_json.h"
 #include "tools/report/search_watch.h"
+#include "tools/session/choose.h"
+#include "tools/session/files_read.h"
+#include "tools/session/job_file.h"
+#include "tools/session/machines.h"
 #include "tools/write_file.h"
 
 namespace meshwright {

@@ -8,18 +8,18 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "models/plan/program_json.h"
+#include "models/program/program_json.h"
 #include "sim/compile/compile.h"
 #include "tools/commands/commands.h"
-#include "tools/job/choose.h"
-#include "tools/job/dump_passes.h"
-#include "tools/job/files_read.h"
-#include "tools/job/machines.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
 #include "tools/report/text.h"
-#include "tools/run/measured_steps.h"
+#include "tools/session/choose.h"
+#include "tools/session/dump_passes.h"
+#include "tools/session/files_read.h"
+#include "tools/session/machines.h"
+#include "tools/session/measured_steps.h"
 #include "tools/write_file.h"
 
 namespace meshwright {

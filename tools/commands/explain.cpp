@@ -12,13 +12,13 @@
 #include "models/core/error.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/explained.h"
-#include "tools/job/choose.h"
-#include "tools/job/machines.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
 #include "tools/report/search_watch.h"
 #include "tools/report/text.h"
+#include "tools/session/choose.h"
+#include "tools/session/machines.h"
 
 namespace meshwright {
 

@@ -5,13 +5,13 @@
 
 #include "models/core/error.h"
 #include "models/core/index.h"
-#include "models/plan/mesh.h"
+#include "models/program/mesh.h"
 #include "sim/predict/timeline_parts.h"
 #include "sim/replay/stand_ins.h"
 #include "tools/commands/explained.h"
-#include "tools/job/machines.h"
 #include "tools/report/search_watch.h"
 #include "tools/report/timeline_view.h"
+#include "tools/session/machines.h"
 
 namespace meshwright {
 

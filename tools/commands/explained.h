@@ -8,8 +8,8 @@
 
 #include "models/job/job.h"
 #include "sim/predict/kernel_parts.h"
-#include "tools/job/choose.h"
 #include "tools/options.h"
+#include "tools/session/choose.h"
 
 namespace meshwright {
 

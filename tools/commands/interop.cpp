@@ -9,18 +9,18 @@
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
-#include "models/interop/export.h"
-#include "models/interop/import.h"
 #include "sim/planner/clusters.h"
 #include "sim/planner/objective.h"
 #include "tools/commands/commands.h"
-#include "tools/job/choose.h"
-#include "tools/job/machines.h"
+#include "tools/interop/export.h"
+#include "tools/interop/import.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
 #include "tools/report/search_watch.h"
 #include "tools/report/text.h"
+#include "tools/session/choose.h"
+#include "tools/session/machines.h"
 #include "tools/write_file.h"
 
 namespace meshwright {

@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/commands/commands.h"
-#include "tools/job/machines.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
 #include "tools/report/text.h"
+#include "tools/session/machines.h"
 
 namespace meshwright {
 

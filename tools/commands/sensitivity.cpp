@@ -7,13 +7,13 @@
 
 #include "sim/advise/sensitivity.h"
 #include "tools/commands/commands.h"
-#include "tools/job/choose.h"
-#include "tools/job/machines.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
 #include "tools/report/search_watch.h"
 #include "tools/report/text.h"
+#include "tools/session/choose.h"
+#include "tools/session/machines.h"
 
 namespace meshwright {
 

@@ -8,12 +8,12 @@
 #include "models/core/fields.h"
 #include "sim/advise/shared_fabric.h"
 #include "tools/commands/commands.h"
-#include "tools/job/choose.h"
-#include "tools/job/machines.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
 #include "tools/report/text.h"
+#include "tools/session/choose.h"
+#include "tools/session/machines.h"
 
 namespace meshwright {
 

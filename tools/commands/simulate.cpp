@@ -12,9 +12,6 @@
 #include "sim/replay/stand_ins.h"
 #include "sim/risk/whole_run.h"
 #include "tools/commands/commands.h"
-#include "tools/job/choose.h"
-#include "tools/job/files_read.h"
-#include "tools/job/machines.h"
 #include "tools/print.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
@@ -25,6 +22,9 @@
 #include "tools/report/text.h"
 #include "tools/report/timeline_view.h"
 #include "tools/report/trace_files.h"
+#include "tools/session/choose.h"
+#include "tools/session/files_read.h"
+#include "tools/session/machines.h"
 #include "tools/write_file.h"
 
 namespace meshwright {

@@ -20,10 +20,10 @@
 #include "tools/commands/commands.h"
 #include "tools/measure/ranks.h"
 #include "tools/print.h"
-#include "tools/run/hosts.h"
-#include "tools/run/settle.h"
-#include "tools/run/train_log.h"
-#include "tools/run/train_rank.h"
+#include "tools/session/hosts.h"
+#include "tools/session/settle.h"
+#include "tools/session/train_log.h"
+#include "tools/session/train_rank.h"
 #include "tools/write_file.h"
 
 namespace meshwright {

@@ -11,11 +11,11 @@
 #include "models/core/error.h"
 #include "sim/validate/score.h"
 #include "tools/commands/commands.h"
-#include "tools/job/machines.h"
 #include "tools/print.h"
 #include "tools/report/print_json.h"
 #include "tools/report/progress.h"
 #include "tools/report/text.h"
+#include "tools/session/machines.h"
 
 namespace meshwright {
 

@@ -1,5 +1,5 @@
 #include "tools/measure/gpu_bench.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 
 #include <algorithm>
 

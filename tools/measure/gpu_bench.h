@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "exec/backends/backend.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 
 namespace meshwright {
 

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "exec/optimizer/updater.h"
-#include "models/graph/op_table.h"
-#include "models/plan/plan.h"
+#include "models/compiler/plan/plan.h"
+#include "models/program/graph/op_table.h"
 #include "sim/cost/gemm.h"
 
 namespace meshwright {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "hwprofiles/gpu.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 #include "tools/measure/gpu_bench.h"
 
 namespace meshwright {

@@ -10,7 +10,7 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "hwprofiles/cores.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 #include "tools/engine.h"
 #include "tools/measure/gpu.h"
 #include "tools/measure/library.h"

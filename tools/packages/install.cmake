@@ -35,17 +35,20 @@ if(static_libraries)  # whose names mean nothing elsewhere
   return()
 endif()
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/meshwright)
-foreach(library models hwprofiles sim)
+foreach(library core models hwprofiles sim)
   target_include_directories(${library} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/meshwright>)
   target_compile_features(${library} INTERFACE cxx_std_20)
+  if(library STREQUAL core)  # a folder of models
+    continue()
+  endif()
   file(GLOB_RECURSE headers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${library}/*.h)
   foreach(header ${headers})
     cmake_path(GET header PARENT_PATH folder)
     install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/meshwright/${folder} COMPONENT library)
   endforeach()
 endforeach()
-install(TARGETS models hwprofiles sim et_def_protobuf onnx_protobuf EXPORT meshwright
+install(TARGETS core models hwprofiles sim et_def_protobuf onnx_protobuf EXPORT meshwright
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/meshwright COMPONENT library)
 install(EXPORT meshwright NAMESPACE meshwright:: FILE targets.cmake DESTINATION ${package_folder} COMPONENT library)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/meshwright-config-version.cmake COMPATIBILITY SameMinorVersion)

@@ -14,8 +14,8 @@
 #include "models/core/error.h"
 #include "tools/command_line.h"
 #include "tools/commands/commands.h"
-#include "tools/job/choose.h"
 #include "tools/report/print_json.h"
+#include "tools/session/choose.h"
 #include "tools/version.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "hwprofiles/machine.h"
-#include "models/importers/model.h"
+#include "models/architectures/model.h"
 #include "sim/predict/predict.h"
 #include "tools/report/step_values.h"
 #include "tools/report/text.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "models/plan/mesh.h"
-#include "models/plan/timeline.h"
+#include "models/program/mesh.h"
+#include "models/program/timeline.h"
 
 namespace meshwright {
 

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "models/passes/graph/fuse_loss.h"
-#include "models/passes/split/pad_vocabulary.h"
-#include "models/plan/peak_tensors.h"
+#include "models/compiler/passes/graph/fuse_loss.h"
+#include "models/compiler/passes/split/pad_vocabulary.h"
+#include "models/compiler/schedule/schedule.h"
+#include "models/program/peak_tensors.h"
 
 namespace meshwright {
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "hwprofiles/machine.h"
-#include "models/importers/model.h"
-#include "models/plan/plan.h"
+#include "models/architectures/model.h"
+#include "models/compiler/plan/plan.h"
 #include "sim/predict/breakdown.h"
 #include "tools/report/text.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "models/plan/timeline.h"
+#include "models/program/timeline.h"
 #include "sim/predict/breakdown.h"
 #include "tools/report/html.h"
 

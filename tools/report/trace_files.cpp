@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 #include "models/core/index.h"
-#include "models/plan/chakra.h"
+#include "models/program/chakra.h"
 #include "tools/write_file.h"
 
 namespace meshwright {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "models/plan/timeline.h"
+#include "models/program/timeline.h"
 #include "tools/options.h"
 
 namespace meshwright {
@@ -17,7 +17,7 @@ TraceFormat trace_format(const Options& options);
 // check_writable() of what --trace names.
 void check_trace(const Options& options, std::span<const std::string> inputs);
 
-// PREFIX.RANK.et for every rank (models/plan/chakra.h); `stand_ins[rank]` has its entries.
+// PREFIX.RANK.et for every rank (models/program/chakra.h); `stand_ins[rank]` has its entries.
 void write_chakra(const std::string& prefix, const Timeline& timeline,
                   const std::vector<Program>& stages, const std::vector<int>& stand_ins);
 

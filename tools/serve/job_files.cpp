@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "models/architectures/model.h"
 #include "models/core/error.h"
-#include "models/importers/model.h"
 
 namespace meshwright {
 

@@ -6,8 +6,8 @@
 #include "exec/backends/cpu/heads.h"
 #include "exec/backends/cpu/reduce.h"
 #include "exec/backends/cpu/tables.h"
-#include "models/graph/context.h"
-#include "models/graph/documents.h"
+#include "models/program/graph/context.h"
+#include "models/program/graph/documents.h"
 
 namespace meshwright::cpu {
 

@@ -11,11 +11,11 @@
 #include "exec/backends/cpu/tables.h"
 #include "exec/backends/cpu/widened.h"
 #include "models/core/error.h"
-#include "models/graph/experts.h"
-#include "models/graph/fusion.h"
-#include "models/graph/op_call.h"
-#include "models/graph/quantized.h"
-#include "models/graph/widen.h"
+#include "models/program/graph/experts.h"
+#include "models/program/graph/fusion.h"
+#include "models/program/graph/op_call.h"
+#include "models/program/graph/quantized.h"
+#include "models/program/graph/widen.h"
 
 namespace meshwright {
 

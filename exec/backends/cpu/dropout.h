@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "exec/core/philox.h"
-#include "models/graph/attributes.h"
+#include "models/program/graph/attributes.h"
 
 namespace meshwright::cpu {
 

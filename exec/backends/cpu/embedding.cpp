@@ -4,7 +4,7 @@
 #include "exec/backends/cpu/column_sum.h"
 #include "exec/backends/cpu/tables.h"
 #include "models/core/error.h"
-#include "models/graph/context.h"
+#include "models/program/graph/context.h"
 
 namespace meshwright::cpu {
 

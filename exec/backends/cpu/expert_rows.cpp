@@ -1,7 +1,7 @@
 // What is done to the rows of experts beside their products.
 #include "exec/backends/cpu/math.h"
 #include "exec/backends/cpu/tables.h"
-#include "models/graph/experts.h"
+#include "models/program/graph/experts.h"
 
 namespace meshwright::cpu {
 

@@ -1,5 +1,6 @@
-// Experts: who takes which token, and the products over their slots (models/graph/experts.h).
-#include "models/graph/experts.h"
+// Experts: who takes which token, and the products over their slots
+// (models/program/graph/experts.h).
+#include "models/program/graph/experts.h"
 
 #include <array>
 #include <cmath>

@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "models/core/error.h"
-#include "models/graph/fusion.h"
-#include "models/graph/op_table.h"
-#include "models/graph/widen.h"
+#include "models/program/graph/fusion.h"
+#include "models/program/graph/op_table.h"
+#include "models/program/graph/widen.h"
 
 namespace meshwright::cpu {
 

@@ -14,8 +14,8 @@
 #include "exec/backends/cpu/math.h"
 #include "exec/backends/cpu/relative.h"
 #include "models/core/error.h"
-#include "models/graph/attributes.h"
-#include "models/graph/context.h"
+#include "models/program/graph/attributes.h"
+#include "models/program/graph/context.h"
 
 namespace meshwright::cpu {
 

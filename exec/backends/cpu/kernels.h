@@ -1,10 +1,10 @@
 // What a kernel of the CPU backend is given: one template per operation, for float and double, in a
-// row of its file's table (tables.h). What each one computes is said in models/graph/op.h.
+// row of its file's table (tables.h). What each one computes is said in models/program/graph/op.h.
 #pragma once
 
 #include "exec/backends/backend.h"
 #include "exec/core/thread_pool.h"
-#include "models/graph/op_call.h"
+#include "models/program/graph/op_call.h"
 
 namespace meshwright::cpu {
 
@@ -27,7 +27,7 @@ struct KernelCall {
   const T* in(std::size_t i) const {
     return static_cast<const T*>(operands.inputs[i]);
   }
-  // Where each token's document begins (models/graph/documents.h); null: nobody asks.
+  // Where each token's document begins (models/program/graph/documents.h); null: nobody asks.
   const std::int32_t* documents() const {
     return attributes().documents ? in<std::int32_t>(call.inputs.size() - 1) : nullptr;
   }

@@ -2,7 +2,7 @@
 #include "exec/backends/cpu/column_sum.h"
 #include "exec/backends/cpu/gemm.h"
 #include "exec/backends/cpu/tables.h"
-#include "models/graph/widen.h"
+#include "models/program/graph/widen.h"
 
 namespace meshwright::cpu {
 

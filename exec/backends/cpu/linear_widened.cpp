@@ -8,8 +8,8 @@
 #include "exec/core/eight_bits.h"
 #include "exec/core/four_bits.h"
 #include "exec/core/half.h"
-#include "models/graph/quantized.h"
-#include "models/graph/widen.h"
+#include "models/program/graph/quantized.h"
+#include "models/program/graph/widen.h"
 
 namespace meshwright::cpu {
 

@@ -10,7 +10,7 @@
 #include "exec/backends/cpu/tables.h"
 #include "exec/core/eight_bits.h"
 #include "models/core/error.h"
-#include "models/graph/quantized.h"
+#include "models/program/graph/quantized.h"
 
 namespace meshwright::cpu {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "exec/backends/cpu/kernels.h"
-#include "models/graph/quantized.h"
+#include "models/program/graph/quantized.h"
 
 namespace meshwright::cpu {
 

@@ -1,11 +1,11 @@
-// Relative positions (models/graph/relative.h) in blocks of scores: the table's numbers of the
-// distances in a block are looked up once, or once added to.
+// Relative positions (models/program/graph/relative.h) in blocks of scores: the table's numbers of
+// the distances in a block are looked up once, or once added to.
 #pragma once
 
 #include <array>
 
 #include "exec/backends/cpu/tile.h"
-#include "models/graph/relative.h"
+#include "models/program/graph/relative.h"
 
 namespace meshwright::cpu {
 

@@ -7,8 +7,8 @@
 
 #include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/tables.h"
-#include "models/graph/context.h"
-#include "models/graph/rotary.h"
+#include "models/program/graph/context.h"
+#include "models/program/graph/rotary.h"
 
 namespace meshwright::cpu {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "models/graph/attributes.h"
+#include "models/program/graph/attributes.h"
 
 namespace meshwright::cpu {
 

@@ -4,7 +4,7 @@
 
 #include "exec/core/half.h"
 #include "models/core/error.h"
-#include "models/graph/widen.h"
+#include "models/program/graph/widen.h"
 
 namespace meshwright::cpu {
 

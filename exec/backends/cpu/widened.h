@@ -1,6 +1,7 @@
 // Runs fp32 kernels on operands that are stored in 16 bits: piece by piece, as
-// models/graph/widen.h cuts them. Every sum is made in fp32 (fp64 where the kernel does); what is
-// stored is rounded once. The scratch memory is context.workspace, widened_bytes(call) of it.
+// models/program/graph/widen.h cuts them. Every sum is made in fp32 (fp64 where the kernel does);
+// what is stored is rounded once. The scratch memory is context.workspace, widened_bytes(call) of
+// it.
 #pragma once
 
 #include "exec/backends/cpu/kernels.h"

@@ -12,8 +12,8 @@
 #include "exec/backends/cuda/products/products.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/core/error.h"
-#include "models/graph/op_call.h"
-#include "models/graph/widen.h"
+#include "models/program/graph/op_call.h"
+#include "models/program/graph/widen.h"
 #ifdef MESHWRIGHT_CUDNN
 #include "exec/backends/cuda/attention/cudnn_attention.h"
 #endif

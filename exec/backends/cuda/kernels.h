@@ -1,13 +1,13 @@
-// The kernels of the CUDA backend. What each operation computes is said in models/graph/op.h; here
-// is what each one is given. They compute in fp32 whatever the storage type (f32, f16, bf16) and
-// add in an order that depends on the shapes alone: no floating-point atomics, so the same inputs
-// give the same bits.
+// The kernels of the CUDA backend. What each operation computes is said in
+// models/program/graph/op.h; here is what each one is given. They compute in fp32 whatever the
+// storage type (f32, f16, bf16) and add in an order that depends on the shapes alone: no
+// floating-point atomics, so the same inputs give the same bits.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include "exec/backends/backend.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 
 namespace meshwright::cuda {
 
@@ -47,7 +47,7 @@ struct KernelCall {
   const T* in(std::size_t i) const {
     return static_cast<const T*>(operands.inputs[i]);
   }
-  // Where each token's document begins (models/graph/documents.h); null: nobody asks.
+  // Where each token's document begins (models/program/graph/documents.h); null: nobody asks.
   const std::int32_t* documents() const {
     return attributes().documents ? in<std::int32_t>(call.inputs.size() - 1) : nullptr;
   }

@@ -4,8 +4,8 @@
 #include <span>
 
 #include "exec/backends/cuda/kernels.h"
-#include "models/graph/gpu_scratch.h"
-#include "models/graph/op_call.h"
+#include "models/program/graph/gpu_scratch.h"
+#include "models/program/graph/op_call.h"
 
 namespace meshwright::cuda {
 

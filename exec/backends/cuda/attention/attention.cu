@@ -5,8 +5,8 @@
 #include "exec/backends/cuda/attention/latent.h"
 #include "exec/backends/cuda/attention/sinks.h"
 #include "exec/backends/cuda/tables.h"
-#include "models/graph/context.h"
-#include "models/graph/documents.h"
+#include "models/program/graph/context.h"
+#include "models/program/graph/documents.h"
 
 namespace meshwright::cuda {
 

@@ -8,7 +8,7 @@
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/device/types.cuh"
 #include "exec/backends/cuda/kernels.h"
-#include "models/graph/context.h"
+#include "models/program/graph/context.h"
 
 namespace meshwright::cuda {
 

@@ -1,6 +1,6 @@
 // Attention's gradient of the queries, and of the table of relative positions block by block.
 #include "exec/backends/cuda/attention/attention_backward.h"
-#include "models/graph/gpu_scratch.h"
+#include "models/program/graph/gpu_scratch.h"
 
 namespace meshwright::cuda {
 

@@ -1,7 +1,7 @@
 // Which queries meet which keys, and where they lie: of whole sequences, or of the two halves of
-// what a rank of a context group holds (models/graph/context.h) and the keys of other ranks. Inside
-// a half, places are consecutive, and halves are in or out of each other's sight as a whole but for
-// the diagonal.
+// what a rank of a context group holds (models/program/graph/context.h) and the keys of other
+// ranks. Inside a half, places are consecutive, and halves are in or out of each other's sight as a
+// whole but for the diagonal.
 #pragma once
 
 #include "exec/backends/cuda/attention/attention_tile.cuh"

@@ -6,8 +6,8 @@
 
 #include "exec/backends/cuda/device/resources.h"
 #include "exec/backends/cuda/device/stopwatch.h"
-#include "models/graph/gpu_scratch.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/gpu_scratch.h"
+#include "models/program/graph/op_table.h"
 
 namespace meshwright::cuda {
 

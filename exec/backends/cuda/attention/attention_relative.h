@@ -1,9 +1,9 @@
-// The table of relative positions (models/graph/relative.h) as attention's kernels read it, and its
-// gradient from theirs.
+// The table of relative positions (models/program/graph/relative.h) as attention's kernels read it,
+// and its gradient from theirs.
 #pragma once
 
 #include "exec/backends/cuda/attention/attention_call.h"
-#include "models/graph/gpu_scratch.h"
+#include "models/program/graph/gpu_scratch.h"
 
 namespace meshwright::cuda {
 

@@ -10,7 +10,7 @@
 
 #include "exec/backends/cuda/device/check.h"
 #include "models/core/error.h"
-#include "models/graph/gpu_scratch.h"
+#include "models/program/graph/gpu_scratch.h"
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING: ours to set

@@ -5,7 +5,7 @@
 #include "exec/backends/cuda/attention/score_rows.cuh"
 #include "exec/backends/cuda/rows/softmax.cuh"
 #include "exec/backends/cuda/tables.h"
-#include "models/graph/context.h"
+#include "models/program/graph/context.h"
 
 namespace meshwright::cuda {
 

@@ -1,4 +1,5 @@
-// Relative positions added to scores, and the gradient of their table (models/graph/relative.h).
+// Relative positions added to scores, and the gradient of their table
+// (models/program/graph/relative.h).
 #include "exec/backends/cuda/attention/relative.cuh"
 #include "exec/backends/cuda/attention/score_rows.cuh"
 #include "exec/backends/cuda/rows/wide_rows.cuh"

@@ -7,7 +7,7 @@
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/device/types.cuh"
 #include "exec/backends/cuda/tables.h"
-#include "models/graph/gpu_scratch.h"
+#include "models/program/graph/gpu_scratch.h"
 
 namespace meshwright::cuda {
 

@@ -1,5 +1,5 @@
-// The buckets of relative positions (models/graph/relative.h) as kernels take them. Where each one
-// begins is found on the host: its logarithm decides, not the device's.
+// The buckets of relative positions (models/program/graph/relative.h) as kernels take them. Where
+// each one begins is found on the host: its logarithm decides, not the device's.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@
 #include <climits>
 
 #include "models/core/error.h"
-#include "models/graph/relative.h"
+#include "models/program/graph/relative.h"
 
 namespace meshwright::cuda {
 

@@ -1,7 +1,7 @@
 #include "exec/backends/cuda/attention/sinks.h"
 
 #include "exec/backends/cuda/rows/wide_rows.cuh"
-#include "models/graph/context.h"
+#include "models/program/graph/context.h"
 
 namespace meshwright::cuda {
 

@@ -6,7 +6,7 @@
 
 #include "exec/backends/cuda/device/resources.h"
 #include "exec/backends/streams.h"
-#include "models/plan/program.h"
+#include "models/program/program.h"
 
 namespace meshwright::cuda {
 

@@ -5,8 +5,8 @@
 
 #include "exec/backends/cuda/products/linear.h"
 #include "models/core/index.h"
-#include "models/graph/op_call.h"
-#include "models/graph/widen.h"
+#include "models/program/graph/op_call.h"
+#include "models/program/graph/widen.h"
 
 namespace meshwright::cuda {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "exec/backends/cuda/products/products.h"
-#include "models/graph/fusion.h"
+#include "models/program/graph/fusion.h"
 
 namespace meshwright::cuda {
 

@@ -6,7 +6,7 @@
 #include "exec/backends/cuda/fused/nvrtc.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/core/error.h"
-#include "models/graph/op_call.h"
+#include "models/program/graph/op_call.h"
 
 namespace meshwright::cuda {
 

@@ -1,6 +1,6 @@
-// Runs fused operations (models/graph/fusion.h): products by cuBLASLt with what of the rest is
-// their epilogue, rows by kernels that are made and compiled for the fusion (fused_source.h), and
-// what has neither step by step.
+// Runs fused operations (models/program/graph/fusion.h): products by cuBLASLt with what of the rest
+// is their epilogue, rows by kernels that are made and compiled for the fusion (fused_source.h),
+// and what has neither step by step.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 #include "exec/backends/cuda/fused/fused_source.h"
 #include "exec/backends/cuda/fused/kernel_library.h"
 #include "exec/backends/cuda/kernels.h"
-#include "models/graph/op_call.h"
+#include "models/program/graph/op_call.h"
 
 namespace meshwright::cuda {
 

@@ -7,8 +7,8 @@
 
 #include "models/core/error.h"
 #include "models/core/index.h"
-#include "models/graph/gpu_scratch.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/gpu_scratch.h"
+#include "models/program/graph/op_table.h"
 
 namespace meshwright::cuda {
 

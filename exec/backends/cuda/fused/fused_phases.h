@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/graph/fusion.h"
+#include "models/program/graph/fusion.h"
 
 namespace meshwright::cuda {
 

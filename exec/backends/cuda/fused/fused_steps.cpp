@@ -6,7 +6,7 @@
 #include "exec/backends/cuda/loss/loss_with_grad.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/core/error.h"
-#include "models/graph/op_table.h"
+#include "models/program/graph/op_table.h"
 
 namespace meshwright::cuda {
 

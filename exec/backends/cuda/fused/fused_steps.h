@@ -2,8 +2,8 @@
 #pragma once
 
 #include "exec/backends/cuda/kernels.h"
-#include "models/graph/fusion.h"
-#include "models/graph/op_call.h"
+#include "models/program/graph/fusion.h"
+#include "models/program/graph/op_call.h"
 
 namespace meshwright::cuda {
 

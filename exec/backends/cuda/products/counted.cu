@@ -2,7 +2,7 @@
 
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/device/types.cuh"
-#include "models/graph/attributes.h"
+#include "models/program/graph/attributes.h"
 
 namespace meshwright::cuda {
 

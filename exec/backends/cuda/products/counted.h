@@ -1,4 +1,4 @@
-// Products of experts whose rows are as many as their counts say (models/graph/experts.h,
+// Products of experts whose rows are as many as their counts say (models/program/graph/experts.h,
 // dropless): counts are in device memory, so the libraries' products, whose sizes the host must
 // know, cannot make them.
 #pragma once

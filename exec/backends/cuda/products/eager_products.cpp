@@ -2,7 +2,7 @@
 // that share a head of keys and values lie one after the other, and so are one taller matrix.
 #include "exec/backends/cuda/products/products.h"
 #include "exec/backends/cuda/tables.h"
-#include "models/graph/op_call.h"
+#include "models/program/graph/op_call.h"
 
 namespace meshwright::cuda {
 

@@ -8,10 +8,10 @@
 #include "exec/backends/cuda/products/counted.h"
 #include "exec/backends/cuda/products/products.h"
 #include "exec/backends/cuda/tables.h"
-#include "models/graph/experts.h"
-#include "models/graph/op_call.h"
-#include "models/graph/quantized.h"
-#include "models/graph/widen.h"
+#include "models/program/graph/experts.h"
+#include "models/program/graph/op_call.h"
+#include "models/program/graph/quantized.h"
+#include "models/program/graph/widen.h"
 
 namespace meshwright::cuda {
 

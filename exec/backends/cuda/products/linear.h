@@ -2,7 +2,7 @@
 #pragma once
 
 #include "exec/backends/cuda/products/products.h"
-#include "models/graph/op_call.h"
+#include "models/program/graph/op_call.h"
 
 namespace meshwright::cuda {
 

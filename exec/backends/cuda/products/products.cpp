@@ -10,7 +10,7 @@
 #include "exec/backends/cuda/device/check.h"
 #include "exec/backends/cuda/device/stopwatch.h"
 #include "models/core/error.h"
-#include "models/graph/gpu_scratch.h"
+#include "models/program/graph/gpu_scratch.h"
 
 namespace meshwright::cuda {
 

@@ -62,7 +62,7 @@ void gate_rows_grad(const KernelCall& k) {
   });
 }
 
-// Groups of rows (models/graph/experts.h): of equally many, or as many as are counted.
+// Groups of rows (models/program/graph/experts.h): of equally many, or as many as are counted.
 struct RowGroups {
   int count, of_part, matrices;  // group g has the bias g mod `matrices`
   long long rows_of_group, rows_of_part;

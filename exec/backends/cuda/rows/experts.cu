@@ -1,5 +1,5 @@
-// Experts: who takes which token, the way into the slots and back (models/graph/experts.h).
-#include "models/graph/experts.h"
+// Experts: who takes which token, the way into the slots and back (models/program/graph/experts.h).
+#include "models/program/graph/experts.h"
 
 #include <climits>
 

@@ -7,7 +7,7 @@
 #include "exec/backends/cuda/kernels.h"
 #include "exec/backends/cuda/tables.h"
 #include "exec/core/eight_bits.h"
-#include "models/graph/quantized.h"
+#include "models/program/graph/quantized.h"
 
 namespace meshwright::cuda {
 

@@ -1,0 +1,136 @@
+// The table of architectures: how Hugging Face names the parameters of each, how its query, key and
+// value matrices are laid out, and what follows from its name. A path is that of the module; its
+// parameters are `<path>.weight` and `<path>.bias`.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/architectures/model.h"
+#include "models/program/graph/attributes.h"
+
+namespace meshwright {
+
+// What follows from the name of an architecture, where no config.json says otherwise.
+struct Traits {
+  Family family = Family::gpt;
+  Head head = Head::lm;
+  bool tied = true, gated_ffn = false, rms_norm = false, learned_positions = false;
+  bool parallel_residual = false, alibi = false, rotary_interleaved = false;
+  bool one_norm = false, one_plus_norms = false;
+  bool biases = true, norm_bias = true, attention_bias = true, attention_out_bias = true;
+  bool gelu_tanh = false, gated_gelu = false, relu = false, squared_relu = false;
+  bool activation_dropout = false;
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+  double epsilon = 1e-5;
+  double rotary_share = 0;  // of a head's width
+  int token_types = 0, position_offset = 0, decoder_start = 0;
+  int experts = 0, experts_per_token = 0;
+  int relative_buckets = 0, relative_distance = 0;
+};
+
+// A row of the table.
+struct ArchitectureInfo {
+  Architecture architecture = Architecture::gpt2;
+  std::string_view name = "";
+  std::string_view embedding_unit = "";
+  std::string_view tokens = "", positions = "", token_types = "",
+                   embedding_norm = "";  // "": it has none
+  // Of an encoder and a decoder: the names are the encoder's, and begin with it; the decoder's
+  // begin with `decoder` in its place, and have attention to the encoder's output besides.
+  std::string_view encoder = "", decoder = "";
+  std::string_view shared_tokens = "";  // whose parameter the tables of both are
+  std::string_view cross_attention = "", cross_norm = "";
+  std::string_view mlp_layer = "", decoder_mlp_layer = "";  // begins of the names around the MLP
+  std::string_view class_token = "";           // a parameter's name; images: tokens are patches
+  std::string_view embedding_projection = "";  // from the tables' width to the hidden size
+  std::string_view block = "";         // "transformer.h"; a block's path is `transformer.h.<i>`
+  std::string_view shared_block = "";  // all blocks have the parameters of this one
+  // Inside a block. Attention: one packed matrix, or three.
+  std::string_view attention = "", qkv = "", q = "", k = "", v = "", attention_out = "";
+  // Where the three are published as one: all queries, all keys, all values; or so of each group of
+  // heads that share a key.
+  std::string_view published_qkv = "";
+  bool published_by_groups = false;
+  std::string_view q_norm = "", k_norm = "";
+  std::string_view mlp = "", mlp_gate = "", mlp_in = "",
+                   mlp_out = "";            // a gate that nobody published: our name
+  std::string_view gated_mlp_in = "";       // where a gated MLP has another name for it
+  std::string_view published_gate_in = "";  // where mlp_gate and mlp_in are published as one
+  std::string_view relative_bias = "";      // of a stack: its first block has it
+  std::string_view router = "";       // experts: mlp_gate, mlp_in and mlp_out have `*` for a number
+  std::string_view router_bias = "";  // a parameter's name, after the router's
+  std::string_view shared_experts = "";  // whose matrices are named as `mlp`'s
+  std::string_view shared_gate = "";
+  // Experts that are published as one tensor: of each, the gate and what it multiplies.
+  std::string_view published_expert_gate_in = "";
+  // Those lie there as [in, out]; nothing is called `weight`, and biases end in `_bias`. The two
+  // follow each other, or come column by column in turn.
+  bool bare_experts = false, experts_in_turn = false;
+  std::string_view sinks = "";  // of attention: a parameter's name
+  std::string_view attention_norm = "",
+                   mlp_norm = "";  // one name twice: both branches share one norm
+  // Of what is added to the residual, where branches have a norm before and one after.
+  std::string_view attention_out_norm = "", mlp_out_norm = "";
+  std::string_view final_norm = "";
+  std::string_view head = "", head_dense = "", head_norm = "", head_decoder = "";  // head: its unit
+  std::string_view head_bias = "";  // a parameter's name, not a path
+  // Of the head that says the class of a text: what comes before the last product, of encoders.
+  std::string_view class_dense = "", class_output = "score";
+  Packing packing = Packing::separate;
+  bool weight_in_out = false;     // block matrices are stored [in, out]
+  bool post_norm = false;         // norms after the residual sum (BERT)
+  bool branch_norm = false;       // norms before the residual sum, of what is added (OLMo 2)
+  bool scaled_scores = true;      // by 1 / sqrt(head width)
+  bool scaled_tied_head = false;  // a tied head reads activations / sqrt(hidden size)
+  bool class_dropout = false;     // before class_dense too
+  bool class_relu = false;        // behind it, in place of tanh
+  Traits traits = {};
+};
+
+const ArchitectureInfo& info(Architecture architecture);
+
+struct FamilyInfo {
+  Family family;
+  std::string_view name;  // in our JSON
+  Architecture architecture;
+};
+std::span<const FamilyInfo> family_table();
+
+// A model with the traits of this architecture and no sizes.
+Model model_of(Architecture architecture);
+
+// Under which keys a file gives the sizes; "" where it does not.
+struct SizeKeys {
+  std::string_view hidden, layers, heads, kv_heads, ffn, vocabulary, positions;
+};
+
+// Reads the sizes, fills in what follows from them and checks that they fit each other; a null
+// counts as absent.
+void read_sizes(Fields& fields, const SizeKeys& keys, Model& model);
+
+// The token that a decoder reads first, in the vocabulary.
+void read_decoder_start(Fields& fields, std::string_view key, Model& model);
+
+// Under which keys a file gives the sizes of images: 224 x 224 pixels of 3 channels in patches of
+// 16 x 16 where it does not.
+struct ImageKeys {
+  std::string_view size, patch, channels;
+};
+void read_image_sizes(Fields& fields, const ImageKeys& keys, Model& model);
+
+// Whether a model may say the class of a text, and of how many classes.
+void check_classifies(const Fields& fields, std::string_view key, const Model& model);
+void check_classes(const Fields& fields, std::string_view key, int classes);
+
+// Under which keys a file gives the numbers of experts; their other keys have one name everywhere.
+struct ExpertKeys {
+  std::string_view experts, per_token;
+};
+void read_experts(Fields& fields, const ExpertKeys& keys, Model& model);
+
+bool is_given(Fields& fields, std::string_view key);  // present and not null
+
+}  // namespace meshwright

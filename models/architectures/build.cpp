@@ -1,0 +1,434 @@
+// From a model's numbers to its forward graph: an embedding, the blocks, a final norm, a head and
+// its loss.
+#include <algorithm>
+#include <cmath>
+
+#include "models/architectures/graph_builder.h"
+#include "models/architectures/onnx/imported_graph.h"
+#include "models/core/hash.h"
+#include "models/core/index.h"
+
+namespace meshwright {
+
+Graph GraphBuilder::build() {
+  if (training_.packing || m_.hides_padding()) graph_.documents = input({rows_});
+  int x = m_.reads_images() ? image_embeddings() : embeddings(graph_.tokens = input({rows_}));
+  x = blocks(x);
+  x = final_norm(x);
+  if (m_.has_decoder()) x = decoder(x);
+  std::vector<int> ahead;
+  for (int depth = 1; depth <= training_.mtp_layers; ++depth)
+    ahead.push_back(predict_ahead(ahead.empty() ? x : ahead.back(), depth));
+  if (m_.head == Head::qa)
+    question_answering_head(x);
+  else if (m_.classifies_text())
+    classification_head(x);
+  else
+    language_model_head(x, ahead);
+  return std::move(graph_);
+}
+
+int GraphBuilder::parameter(const std::string& name, Shape shape, Initial initial, Cut cut) {
+  const std::string stored = stored_name(name);
+  const auto [found, is_new] = parameters_.try_emplace(stored, -1);
+  if (is_new) found->second = new_parameter(stored, shape, initial, std::move(cut));
+  return found->second;
+}
+
+std::string GraphBuilder::stored_name(const std::string& name) const {
+  if (!m_.shares_layers() || prefix_.empty() || !name.starts_with(prefix_)) return name;
+  return std::string(names_.shared_block) + "." + name.substr(prefix_.size());
+}
+
+int GraphBuilder::published_as(const std::string& name, Shape published, Shape shape) {
+  const int tensor = parameter(name, shape, Initial::normal);
+  Parameter& p = graph_.parameters.back();
+  p.global_shape = published;
+  p.decay = true;
+  return tensor;
+}
+
+int GraphBuilder::new_parameter(const std::string& name, Shape shape, Initial initial, Cut cut) {
+  Parameter p;
+  p.name = name;
+  p.global_shape = p.padded_shape = p.shape = shape;
+  p.dtype = dtype_;
+  p.cut = std::move(cut);
+  p.initial = initial;
+  p.decay = shape.rank >= 2;
+  return graph_.add_parameter(std::move(p));
+}
+
+int GraphBuilder::parameter_of(const Matrix& matrix, const std::string& name, Shape shape,
+                               Initial initial, Cut cut) {
+  const int tensor = parameter(matrix.path + name, shape, initial, std::move(cut));
+  if (matrix.part) {
+    Parameter& made = graph_.parameters[at(graph_.tensor(tensor).parameter)];
+    made.part = matrix.part;
+    made.part->whole += name;
+  }
+  return tensor;
+}
+
+int GraphBuilder::linear(int x, const Matrix& matrix) {
+  const int out_axis = matrix.weight_in_out ? 1 : 0;
+  const auto segments =
+      matrix.segments.empty() ? std::vector<std::int64_t>{matrix.out} : matrix.segments;
+  Cut weight_cut, bias_cut;
+  if (matrix.side == Side::outputs) {
+    weight_cut = {out_axis, segments};
+    bias_cut = {0, segments};
+  } else if (matrix.side == Side::inputs) {
+    weight_cut = {1 - out_axis, {matrix.in}};
+  }
+  const Shape shape =
+      matrix.weight_in_out ? Shape{matrix.in, matrix.out} : Shape{matrix.out, matrix.in};
+  const Initial initial = matrix.residual ? Initial::residual_normal : Initial::normal;
+  TensorIds inputs = {x, parameter_of(matrix, ".weight", shape, initial, weight_cut)};
+  if (matrix.bias)
+    inputs.push_back(parameter_of(matrix, ".bias", {matrix.out}, Initial::zeros, bias_cut));
+  Attributes a = attributes();
+  a.weight_in_out = matrix.weight_in_out;
+  return apply(Op::linear, matrix.path, inputs, a);
+}
+
+Attributes GraphBuilder::norm_attributes() const {
+  Attributes a = attributes();
+  a.epsilon = m_.norm_epsilon;
+  a.one_plus_weight = m_.one_plus_norms;
+  return a;
+}
+
+int GraphBuilder::norm_weight(const std::string& path, std::int64_t width, Cut cut) {
+  return parameter(path + ".weight", {width}, m_.one_plus_norms ? Initial::zeros : Initial::ones,
+                   std::move(cut));
+}
+
+int GraphBuilder::norm(int x, const std::string& path) {
+  const Attributes a = norm_attributes();
+  const std::int64_t width = graph_.tensor(x).type.shape[1];
+  TensorIds inputs = {x, norm_weight(path, width)};
+  if (m_.rms_norm) return apply(Op::rms_norm, path, inputs, a);
+  if (m_.norm_bias) inputs.push_back(parameter(path + ".bias", {width}, Initial::zeros));
+  return apply(Op::layer_norm, path, inputs, a);
+}
+
+int GraphBuilder::gelu(int x, const std::string& path) {
+  Attributes a = attributes();
+  a.gelu_tanh = m_.gelu_tanh;
+  return apply(Op::gelu, path, {x}, a);
+}
+
+int GraphBuilder::times(int x, const std::string& path, double factor) {
+  Attributes a = attributes();
+  a.factor = factor;
+  return apply(Op::scale, path, {x}, a);
+}
+
+int GraphBuilder::capped(int x, const std::string& path, double cap) {
+  if (cap == 0) return x;
+  const int bounded = apply(Op::tanh, path, {scaled(x, path, 1 / cap)}, attributes());
+  return times(bounded, path, cap);
+}
+
+void GraphBuilder::set_dropout(Attributes& a, const std::string& path) const {
+  constexpr std::uint64_t odd = 0x9E3779B97F4A7C15;  // spreads small seeds over all bits
+  a.dropout = training_.dropout;
+  if (a.dropout > 0) a.dropout_key = hash_of(path) ^ (training_.seed * odd);
+}
+
+int GraphBuilder::dropout(int x, const std::string& module_path, int rows) {
+  if (training_.dropout == 0) return x;
+  const std::string path = module_path + ".dropout";
+  Attributes a = attributes();
+  a.sequence_length = rows;
+  set_dropout(a, path);
+  return apply(Op::dropout, path, {x}, a);
+}
+
+int GraphBuilder::decoder(int encoded) {
+  stack_ = names_.decoder;
+  encoded_ = encoded;
+  return final_norm(blocks(embeddings(graph_.decoder_tokens = input({rows_}))));
+}
+
+int GraphBuilder::blocks(int x) {
+  for (int i = 0; i < m_.layers; ++i) {
+    enter_block(in_stack(names_.block) + "." + std::to_string(i), i, false);
+    x = block(x);
+  }
+  return x;
+}
+
+int GraphBuilder::final_norm(int x) {
+  if (names_.final_norm.empty()) return x;
+  const std::string path = in_stack(names_.final_norm);
+  unit_ = graph_.add_unit(path, false);
+  x = norm(x, path);
+  return m_.has_decoder() ? dropout(x, path) : x;
+}
+
+std::string GraphBuilder::in_stack(std::string_view name) const {
+  if (stack_.empty()) return std::string(name);
+  return std::string(stack_) + std::string(name.substr(names_.encoder.size()));
+}
+
+int GraphBuilder::embeddings(int tokens) {
+  unit_ = graph_.add_unit(in_stack(names_.embedding_unit), false);
+  Attributes a = attributes();
+  a.vocabulary = m_.vocabulary;
+  const std::string path = in_stack(names_.tokens);
+  const std::string table(names_.shared_tokens.empty() ? names_.tokens : names_.shared_tokens);
+  const std::int64_t width = m_.embedding_width();
+  table_ =
+      parameter(table + ".weight", {m_.vocabulary, width}, Initial::normal, {0, {m_.vocabulary}});
+  int x = scaled(apply(Op::embedding, path, {tokens, table_}, a), path, m_.embedding_scale);
+  if (m_.learned_positions) x = positions(x);
+  if (m_.token_types > 0) {
+    const std::string types(names_.token_types);
+    const int row = parameter(types + ".weight", {m_.token_types, width}, Initial::normal);
+    x = apply(Op::add_row, types, {x, row}, attributes());
+  }
+  if (!names_.embedding_norm.empty()) x = norm(x, in_stack(names_.embedding_norm));
+  x = dropout(x, in_stack(names_.embedding_unit));
+  if (names_.embedding_projection.empty()) return x;
+  return linear(x, {std::string(names_.embedding_projection), width, m_.hidden});
+}
+
+int GraphBuilder::image_embeddings() {
+  unit_ = graph_.add_unit(std::string(names_.embedding_unit), false);
+  graph_.tokens = input({training_.micro_batch, m_.pixels()});
+  const std::string path(names_.tokens);
+  Attributes a = attributes();
+  a.patch_size = m_.patch_size;
+  a.channels = m_.channels;
+  a.made = dtype_;
+  const int patches = apply(Op::image_patches, path, {graph_.tokens}, a);
+  const std::int64_t h = m_.hidden, side = m_.patch_size;
+  const int weight =
+      published_as(path + ".weight", {h, m_.channels, side, side}, {h, m_.channels * side * side});
+  const int bias = parameter(path + ".bias", {h}, Initial::zeros);
+  int x = apply(Op::linear, path, {patches, weight, bias}, attributes());
+  const std::string token(names_.class_token), positions(names_.positions);
+  x = apply(Op::prepend_row, token, {x, published_as(token, {1, 1, h}, {h})}, attributes());
+  const int table = published_as(positions, {1, sequence_, h}, {sequence_, h});
+  x = apply(Op::add_position, positions, {x, table}, attributes());
+  return dropout(x, std::string(names_.embedding_unit));
+}
+
+int GraphBuilder::positions(int x) {
+  const std::string path = in_stack(names_.positions);
+  Attributes a = attributes();
+  a.position_offset = m_.position_offset;
+  const std::int64_t length = std::int64_t{m_.positions} + m_.position_offset;
+  const int table = parameter(path + ".weight", {length, m_.embedding_width()}, Initial::normal);
+  TensorIds inputs{x, table};
+  if (training_.packing) tell_documents(inputs, a);
+  return apply(Op::add_position, path, inputs, a);
+}
+
+void GraphBuilder::enter_block(const std::string& path, int index, bool predicts_ahead) {
+  unit_ = graph_.add_unit(path, !predicts_ahead);
+  graph_.units.back().predicts_ahead = predicts_ahead;
+  prefix_ = path + ".";
+  block_ = index;
+  window_ = m_.window_of(index);
+  turns_ = m_.has_rotary(index);
+  chunk_ = turns_ && m_.attention_chunk < sequence_ ? m_.attention_chunk : 0;
+}
+
+// The product with the two side by side is a sum of one with each: of the published matrix
+// [hidden, 2 * hidden] the first columns meet the tokens, the others what came before.
+int GraphBuilder::predict_ahead(int x, int depth) {
+  const std::string path(names_.block);
+  enter_block(path + "." + std::to_string(m_.layers + depth - 1), m_.layers - 1, true);
+  TokenAhead& ahead = graph_.ahead.emplace_back();
+  ahead.tokens = input({rows_});
+  ahead.targets = input({rows_});
+  Attributes a = attributes();
+  a.vocabulary = m_.vocabulary;
+  const std::string tokens = in_block("embed_tokens");
+  const int embedded = dropout(
+      scaled(apply(Op::embedding, tokens, {ahead.tokens, table_}, a), tokens, m_.embedding_scale),
+      tokens);
+  const auto projected = [&](int from, std::string_view norm_name, std::string_view name,
+                             std::int64_t first) {
+    return linear(norm(from, in_block(norm_name)),
+                  {.path = in_block(name),
+                   .in = m_.hidden,
+                   .out = m_.hidden,
+                   .bias = false,
+                   .weight_in_out = true,
+                   .part = PublishedPart{.whole = in_block("eh_proj"),
+                                         .group_rows = 2 * m_.hidden,
+                                         .first = first,
+                                         .transposed = true}});
+  };
+  const int of_token = projected(embedded, "enorm", "e_proj", 0);
+  const int of_before = projected(x, "hnorm", "h_proj", m_.hidden);
+  x = block(apply(Op::add, in_block("eh_proj"), {of_token, of_before}, attributes()));
+  return norm(x, in_block("shared_head.norm"));
+}
+
+int GraphBuilder::block(int x) {
+  const std::string path = prefix_.substr(0, prefix_.size() - 1);
+  const auto add = [&](int a, int b) { return apply(Op::add, path, {a, b}, attributes()); };
+  if (names_.post_norm) {
+    x = norm(add(attention(x), x), in_block(names_.attention_norm));
+    if (encoded_ >= 0) x = norm(add(cross_attention(x), x), in_block(names_.cross_norm));
+    return norm(add(mlp(x), x), in_block(names_.mlp_norm));
+  }
+  if (names_.branch_norm) {
+    x = add(norm(attention(x), in_block(names_.attention_norm)), x);
+    return add(norm(mlp(x), in_block(names_.mlp_norm)), x);
+  }
+  const int normed = norm(x, in_block(names_.attention_norm));
+  if (!m_.parallel_residual) {
+    const auto branch = [&](int y, std::string_view norm_name) {
+      return scaled(norm_if(y, norm_name), path, m_.residual_scale);
+    };
+    x = add(branch(attention(normed), names_.attention_out_norm), x);
+    if (encoded_ >= 0) x = add(cross_attention(norm(x, in_block(names_.cross_norm))), x);
+    return add(branch(mlp(norm(x, of_mlp(names_.mlp_norm))), names_.mlp_out_norm), x);
+  }
+  const bool one_norm = m_.one_norm || names_.attention_norm == names_.mlp_norm;
+  const int mlp_input = one_norm ? normed : norm(x, in_block(names_.mlp_norm));
+  return add(add(attention(normed), mlp(mlp_input)), x);
+}
+
+std::string GraphBuilder::of_mlp(std::string_view name) const {
+  if (encoded_ < 0 || names_.mlp_layer.empty()) return in_block(name);
+  return in_block(names_.decoder_mlp_layer) + std::string(name.substr(names_.mlp_layer.size()));
+}
+
+int GraphBuilder::activation(int x, const std::string& path) {
+  if (m_.squared_relu) return apply(Op::squared_relu, path, {x}, attributes());
+  return m_.relu ? apply(Op::relu, path, {x}, attributes()) : gelu(x, path);
+}
+
+int GraphBuilder::mlp(int x) {
+  if (m_.has_experts(block_)) return experts(x);
+  if (m_.experts > 0)
+    return dropout(gated_mlp(x, in_block(names_.mlp), m_.dense_ffn), in_block(names_.mlp));
+  const auto widen = [&](std::string_view name) {
+    Matrix matrix{.path = of_mlp(name),
+                  .in = m_.hidden,
+                  .out = m_.ffn,
+                  .side = Side::outputs,
+                  .bias = m_.biases,
+                  .weight_in_out = names_.weight_in_out};
+    if (!names_.published_gate_in.empty())
+      matrix.part = PublishedPart{in_block(names_.published_gate_in), 1, 2 * m_.ffn,
+                                  name == names_.mlp_gate ? 0 : m_.ffn};
+    return linear(x, matrix);
+  };
+  const std::string path = of_mlp(names_.mlp);
+  int y = 0;
+  if (m_.gated_gelu) {
+    const int gate = gelu(widen(names_.mlp_gate), path);
+    const auto in = names_.gated_mlp_in.empty() ? names_.mlp_in : names_.gated_mlp_in;
+    y = apply(Op::multiply, path, {gate, widen(in)}, attributes());
+  } else if (m_.gated_ffn) {
+    const int gate = widen(names_.mlp_gate);
+    y = apply(Op::swiglu, path, {gate, widen(names_.mlp_in)}, attributes());
+  } else {
+    y = widen(names_.mlp_in);
+    y = activation(y, path);
+  }
+  if (m_.activation_dropout) y = dropout(y, path);
+  const int out = linear(y, {.path = of_mlp(names_.mlp_out),
+                             .in = m_.ffn,
+                             .out = m_.hidden,
+                             .side = Side::inputs,
+                             .bias = m_.biases,
+                             .residual = true,
+                             .weight_in_out = names_.weight_in_out});
+  return dropout(out, of_mlp(names_.mlp_out));
+}
+
+int GraphBuilder::chosen(int x, int count, std::string_view path) {
+  graph_.positions = input({training_.micro_batch, count});
+  return apply(Op::select_positions, std::string(path), {x, graph_.positions}, attributes());
+}
+
+int GraphBuilder::masked_transform(int x) {
+  const int given = training_.predicted_positions;
+  x = chosen(x, given > 0 ? given : std::max(1, sequence_ * 15 / 100), names_.head);
+  x = linear(
+      x, {std::string(names_.head_dense), m_.hidden, m_.embedding_width(), Side::whole, m_.biases});
+  return norm(gelu(x, std::string(names_.head_dense)), std::string(names_.head_norm));
+}
+
+int GraphBuilder::logits(int x) {
+  const std::string path(names_.head_decoder);
+  const bool by_width = m_.tied_embeddings && names_.scaled_tied_head;
+  x = scaled(x, path, by_width ? 1 / std::sqrt(static_cast<double>(m_.hidden)) : m_.logit_scale);
+  const Cut cut{0, {m_.vocabulary}};
+  TensorIds inputs = {x, table_};
+  if (!m_.tied_embeddings)
+    inputs[1] = parameter(path + ".weight", {m_.vocabulary, graph_.tensor(x).type.shape[1]},
+                          Initial::normal, cut);
+  if (!names_.head_bias.empty() && m_.biases)
+    inputs.push_back(
+        parameter(std::string(names_.head_bias), {m_.vocabulary}, Initial::zeros, cut));
+  Attributes a = attributes();
+  a.vocabulary = m_.vocabulary;
+  return capped(apply(Op::linear, path, inputs, a), path, m_.logit_cap);
+}
+
+int GraphBuilder::cross_entropy(int logits, int targets, double weight) {
+  Attributes a = attributes();
+  a.vocabulary = m_.vocabulary;
+  a.loss_by_operations = !training_.cross_entropy_fusion;
+  a.factor = weight;
+  return apply(Op::cross_entropy, std::string(names_.head_decoder), {logits, targets}, a);
+}
+
+void GraphBuilder::language_model_head(int x, const std::vector<int>& ahead) {
+  unit_ = graph_.add_unit(std::string(names_.head), false);
+  if (m_.head == Head::mlm) x = masked_transform(x);
+  if (m_.head == Head::label) x = chosen(x, 1, names_.head);  // the class token
+  const int next = logits(x);
+  graph_.targets = input({graph_.tensor(next).type.shape[0]});
+  graph_.loss = cross_entropy(next, graph_.targets);
+  const double weight = training_.mtp_loss_weight.value_or(default_mtp_loss_weight);
+  for (std::size_t i = 0; i < ahead.size(); ++i) {
+    // A mean over the tokens that are there: the last ones of a sequence have none so far on.
+    const double there = 1 - static_cast<double>(i + 1) / sequence_;
+    TokenAhead& each = graph_.ahead[i];
+    each.loss = cross_entropy(logits(ahead[i]), each.targets,
+                              weight / static_cast<double>(ahead.size()) / there);
+  }
+}
+
+void GraphBuilder::question_answering_head(int x) {
+  const std::string path = "qa_outputs";
+  unit_ = graph_.add_unit(path, false);
+  const int logits = linear(x, {path, m_.hidden, 2});
+  graph_.targets = input({training_.micro_batch, 2});
+  graph_.loss = apply(Op::span_loss, path, {logits, graph_.targets}, attributes());
+}
+
+void GraphBuilder::classification_head(int x) {
+  const std::string path(names_.class_output), dense(names_.class_dense);
+  unit_ = graph_.add_unit(path, false);
+  x = chosen(x, 1, path);
+  if (!dense.empty()) {
+    if (names_.class_dropout) x = dropout(x, dense, 1);
+    x = linear(x, {dense, m_.hidden, m_.hidden});
+    x = apply(names_.class_relu ? Op::relu : Op::tanh, dense, {x}, attributes());
+    x = dropout(x, path, 1);
+  }
+  const int logits = linear(x, {path, m_.hidden, m_.classes, Side::whole, !dense.empty()});
+  Attributes a = attributes();
+  a.loss_by_operations = !training_.cross_entropy_fusion;
+  graph_.targets = input({training_.micro_batch});
+  graph_.loss = apply(Op::cross_entropy, path, {logits, graph_.targets}, a);
+}
+
+Graph build_graph(const Model& model, const Training& training) {
+  if (model.imported) return lay_out(model, training);
+  return GraphBuilder(model, training).build();
+}
+
+}  // namespace meshwright

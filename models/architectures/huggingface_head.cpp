@@ -1,0 +1,69 @@
+#include "models/architectures/huggingface_head.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "models/architectures/architecture.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+int classes_of(Fields& fields) {
+  const bool named = is_given(fields, "id2label");
+  if (is_given(fields, "num_labels")) return fields.required<int>("num_labels");
+  return named ? static_cast<int>(fields.object("id2label").keys().size()) : 2;
+}
+
+namespace {
+
+// What transformers' ForSequenceClassification reads; of one label it makes a regression.
+void read_classification(Fields& fields, Model& model) {
+  model.head = Head::label;
+  check_classifies(fields, "architectures", model);
+  const std::string_view type = "problem_type", single = "single_label_classification";
+  if (is_given(fields, type) && fields.required<std::string>(type) != single)
+    fields.fail(type, "only classes are learned; set it to '" + std::string(single) + "'");
+  model.classes = classes_of(fields);
+  check_classes(fields, is_given(fields, "num_labels") ? "num_labels" : "id2label", model.classes);
+  const std::string_view pad = "pad_token_id";
+  if (!is_given(fields, pad) || !model.is_causal()) return;
+  model.pad_token = std::max(-1, fields.required<int>(pad));
+  if (model.pad_token >= model.vocabulary)
+    fields.fail(pad, std::to_string(model.pad_token) + " is not in the vocabulary; use 0 to " +
+                         std::to_string(model.vocabulary - 1));
+}
+
+}  // namespace
+
+void read_head(Fields& fields, Model& model) {
+  if (!is_given(fields, "architectures")) return;
+  for (const std::string& name : fields.required<std::vector<std::string>>("architectures"))
+    if (name.ends_with("ForSequenceClassification")) {
+      read_classification(fields, model);
+    } else if (name.ends_with("ForQuestionAnswering")) {
+      if (model.has_decoder())
+        fields.fail("architectures", name + ": only the language model's head is built for it");
+      model.head = Head::qa;
+    }
+}
+
+std::string class_of(std::string_view generator, std::string_view reader, const Model& model) {
+  constexpr Architecture without_classes[] = {Architecture::cohere, Architecture::internlm2};
+  const std::string_view body =
+      generator.substr(0, std::min(generator.find("LMHeadModel"), generator.find("For")));
+  const bool lacks =
+      model.classifies_text()
+          ? std::ranges::find(without_classes, model.architecture) != std::end(without_classes)
+          : model.head == Head::qa && reader.empty();
+  if (lacks)
+    throw NotSupportedYet(std::string("transformers has no ") +
+                          (model.classifies_text() ? "classification" : "question-answering") +
+                          " head for " + std::string(name_of(model.architecture)));
+  if (model.classifies_text())
+    return std::string(body) + (model.architecture == Architecture::gemma3_text ? "Text" : "") +
+           "ForSequenceClassification";
+  return std::string(model.head == Head::qa ? reader : generator);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,87 @@
+// What is left of an ONNX graph once its constants are computed and its views are seen through:
+// expressions. Those that a decomposed module is made of (the mean of a layer norm, the scores of
+// attention) are replaced by the module's own as soon as its last operation is met (rules.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/architectures/onnx/known.h"
+#include "models/architectures/onnx/view.h"
+
+namespace meshwright {
+
+enum class OnnxForm : std::uint8_t {
+  // operations of ours
+  tokens,
+  embedding,      // tokens, weight
+  add_position,   // x, weight; `first`: the row of position 0
+  add_row,        // x, weight: its row 0
+  layer_norm,     // x, weight, (bias)
+  rms_norm,       // x, weight
+  linear,         // x, weight, (bias)
+  add_bias,       // x, weight
+  scale_columns,  // x, weight
+  rope,           // x; heads, head_dim, rotary_base, interleaved
+  attention,      // q, k, v or qkv
+  gelu,           // x; is_tanh
+  relu,
+  tanh,
+  silu,
+  swiglu,  // gate, up
+  add,
+  multiply,
+  scale,         // number * x
+  add_constant,  // x + number
+  // parts of modules
+  mean,      // of the last dimension
+  subtract,  // a, b
+  divide,    // a, b
+  power,     // x ^ number
+  root,      // sqrt(x)
+  inverse,   // number / x
+  erf,
+  sigmoid,
+  negate,
+  normalized,      // (x - mean) / sqrt(variance + number)
+  rms_normalized,  // x / sqrt(mean of squares + number)
+  times_known,     // x, a known tensor
+  joined,          // Concat along the last dimension
+  product,         // of two matrices that are both computed
+  masked,          // scores; causal, window
+  softmax,
+};
+
+// What a name of the graph stands for: a known tensor, a weight (whose elements are read when they
+// are asked for), or a view of an expression.
+struct OnnxValue {
+  OnnxDims dims;
+  KnownKind kind = KnownKind::real;
+  KnownPtr known;
+  int weight = -1;          // index into OnnxFile::weights
+  bool transposed = false;  // the weight's two dimensions
+  std::string weight_name;  // of the parameter: the initializer's, or an Identity's
+  // Known rows of a weight: number `first_row`, and the ones after it, or always that one.
+  int rows_of = -1;
+  std::int64_t first_row = 0;
+  bool rows_run = false;
+  int expression = -1;
+  OnnxView view;
+  bool is_traced() const { return expression >= 0; }
+  bool is_weight() const { return weight >= 0; }
+};
+
+struct OnnxExpression {
+  OnnxForm form = OnnxForm::tokens;
+  int node = -1;  // of the file
+  std::vector<OnnxValue> inputs;
+  OnnxDims dims;
+  double number = 0;
+  std::int64_t first = 0;
+  int heads = 0, kv_heads = 0, head_dim = 0, window = 0;
+  double rotary_base = 0;
+  bool is_tanh = false, causal = false, scaled = true, transposed = false;
+  int packing = 0;  // attention of one input: a Packing
+};
+
+}  // namespace meshwright

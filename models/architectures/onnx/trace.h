@@ -1,0 +1,110 @@
+// From the nodes of an ONNX graph to expressions (expression.h), one node after the other.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/architectures/onnx/expression.h"
+
+namespace meshwright {
+
+struct OnnxTrace {
+  std::int64_t batch = 0, sequence = 0;  // with which it was traced
+  std::vector<OnnxExpression> expressions;
+  OnnxValue logits;
+};
+
+// The graph from input_ids to `logits` (or the first output) with sequences of `sequence` tokens,
+// where the file leaves that open. attention_mask is all ones, position_ids count from 0,
+// token_type_ids are 0. InputError `path: node NAME: what is wrong` for all that is not known.
+OnnxTrace trace_onnx(const OnnxFile& file, std::int64_t sequence);
+
+// The names of the operations that are read.
+const std::vector<std::string>& known_onnx_operations();
+
+class OnnxTracer {
+ public:
+  OnnxTracer(const OnnxFile& file, std::int64_t sequence) : file_(file), sequence_(sequence) {}
+  OnnxTrace trace();
+
+ private:
+  using Values = std::vector<OnnxValue>;
+
+  // trace.cpp
+  void bind_inputs();
+  void bind_tokens(const OnnxInput& input);
+  std::vector<bool> needed_nodes(const std::string& output) const;
+  void check_names() const;
+  const OnnxValue& value_of(const std::string& name);
+  void step(const OnnxNode& node);
+  Values results_of(const OnnxNode& node, Values& inputs);
+  Values of_weights(const OnnxNode& node, Values& inputs);
+  Values folded(const OnnxNode& node, Values& inputs);
+  Values traced(const OnnxNode& node, Values& inputs);
+  KnownPtr known_of(const OnnxValue& value);
+  OnnxValue rows_of_weight(const OnnxValue& table, const OnnxValue& indices);
+
+  // trace_views.cpp: nothing where the operation is no view
+  std::optional<Values> viewed(const OnnxNode& node, Values& inputs);
+  OnnxValue with_view(const OnnxValue& value, OnnxView view) const;
+  OnnxValue reshaped_to(const OnnxValue& value, const OnnxDims& dims) const;
+  OnnxValue slice_of(const OnnxValue& value, std::size_t axis, std::int64_t begin,
+                     std::int64_t count) const;
+  OnnxValue one_of(const OnnxNode& node, const OnnxValue& value, const Known& index) const;
+
+  // rules.cpp
+  OnnxValue add(const OnnxValue& a, const OnnxValue& b);
+  OnnxValue add_known(const OnnxValue& x, const OnnxValue& known);
+  OnnxValue add_weight(const OnnxValue& x, const OnnxValue& weight);
+  OnnxValue multiply(const OnnxValue& a, const OnnxValue& b);
+  OnnxValue multiply_weight(const OnnxValue& x, const OnnxValue& weight);
+  OnnxValue product_of(OnnxForm form, const OnnxValue& a, const OnnxValue& b);
+  OnnxValue scaled(const OnnxValue& x, double factor);
+  OnnxValue divide(const OnnxValue& a, const OnnxValue& b);
+  OnnxValue subtract(const OnnxValue& a, const OnnxValue& b);
+  OnnxValue mean(const OnnxNode& node, const Values& inputs);
+  OnnxValue layer_norm(const OnnxNode& node, const Values& inputs);
+  OnnxValue gemm(const OnnxNode& node, const Values& inputs);
+  OnnxValue linear(const OnnxValue& x, const OnnxValue& weight);
+  OnnxValue unary(OnnxForm form, const OnnxValue& x, double number = 0);
+  OnnxValue binary(OnnxForm form, const OnnxValue& a, const OnnxValue& b);
+  std::optional<OnnxValue> as_gelu(double number, const Values& factors);
+  void factors_of(const OnnxValue& value, double& number, Values& factors, int depth = 0) const;
+  bool is_square_of(const OnnxValue& value, const OnnxValue& x) const;
+  // The epsilon of sqrt(mean(x^2) + epsilon); nothing where it is not that.
+  std::optional<double> epsilon_of_root(const OnnxValue& root, const OnnxValue& x) const;
+  // All elements of its expression, in whatever order.
+  bool is_reordered(const OnnxValue& x) const;
+
+  // attention_rules.cpp
+  OnnxValue matrix_product(const OnnxValue& a, const OnnxValue& b);
+  OnnxValue softmax(const OnnxNode& node, const OnnxValue& x);
+  OnnxValue where(const Values& inputs);
+  std::optional<OnnxValue> masked(const OnnxValue& scores, const Known& mask);
+  std::optional<OnnxValue> as_rope(const OnnxValue& a, const OnnxValue& b);
+  std::optional<OnnxValue> as_attention(const OnnxValue& weights, const OnnxValue& v);
+  OnnxValue joined(const OnnxNode& node, const Values& inputs);
+
+  // Expressions.
+  OnnxValue make(OnnxExpression expression);
+  OnnxValue whole(int expression) const;
+  const OnnxExpression& at(const OnnxValue& value) const {
+    return expressions_[static_cast<std::size_t>(value.expression)];
+  }
+  // The expression where the value is all of it, in order, and of that form; else nullptr.
+  const OnnxExpression* as(const OnnxValue& value, OnnxForm form) const;
+  static bool same(const OnnxValue& a, const OnnxValue& b) {
+    return a.expression == b.expression && a.view == b.view;
+  }
+  std::optional<double> number_of(const OnnxValue& value);  // of one element
+
+  const OnnxFile& file_;
+  std::int64_t batch_ = 2, sequence_;
+  int node_ = -1;
+  std::map<std::string, OnnxValue, std::less<>> values_;
+  std::map<int, KnownPtr> loaded_;
+  std::vector<OnnxExpression> expressions_;
+};
+
+}  // namespace meshwright

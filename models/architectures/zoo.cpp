@@ -1,0 +1,64 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "models/architectures/model.h"
+#include "models/architectures/onnx/read_onnx.h"
+#include "models/core/data_files.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool looks_like_a_path(const std::string& ref) {
+  return ref.find('/') != std::string::npos || ref.ends_with(".json");
+}
+
+Model read_any(Fields fields) {
+  if (fields.has("model_type")) return read_huggingface(std::move(fields));
+  if (fields.has("family")) return read_model(std::move(fields));
+  fields.fail("",
+              "neither a Hugging Face config.json (no 'model_type') nor a model of ours (no "
+              "'family')");
+}
+
+Model read_file_named(const fs::path& path) {
+  Model model = read_any(read_json_file(path.string()));
+  // Those of a folder by its name, also where the path is `config.json` alone.
+  const std::string folder =
+      fs::absolute(path).lexically_normal().parent_path().filename().string();
+  model.name = path.filename() == "config.json" && !folder.empty() ? folder : path.stem().string();
+  return model;
+}
+
+}  // namespace
+
+std::string zoo_folder() { return std::string(built_in).append("models/zoo"); }
+
+std::vector<std::string> zoo_names(const std::string& zoo) {
+  return json_names(zoo).value_or(std::vector<std::string>());
+}
+
+bool is_zoo_name(const std::string& ref, const std::string& zoo) {
+  const std::vector<std::string> names = zoo_names(zoo);
+  return std::binary_search(names.begin(), names.end(), ref);
+}
+
+Model load_model(const std::string& ref, const std::string& folder, const std::string& zoo) {
+  if (is_zoo_name(ref, zoo)) return read_file_named(fs::path(zoo) / (ref + ".json"));
+  const fs::path path = fs::path(folder) / ref;  // an absolute `ref` replaces the folder
+  if (ref.ends_with(".onnx")) return read_onnx(path.string());
+  std::error_code error;
+  if (!ref.empty() && fs::is_directory(path / "", error))
+    return read_file_named((path / "config.json").lexically_normal());
+  if (looks_like_a_path(ref) || fs::exists(path, error)) return read_file_named(path);
+  const std::vector<std::string> names = zoo_names(zoo);
+  const std::string near = nearest(ref, names);
+  throw InputError(
+      "unknown model '" + ref + "'; " + (near.empty() ? "" : "did you mean '" + near + "'? ") +
+      "known: " + list_of(names, "and") + ", or the path of a config.json or an ONNX file");
+}
+
+}  // namespace meshwright

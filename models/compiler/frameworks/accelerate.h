@@ -1,0 +1,17 @@
+// Numbers of accelerate and PyTorch that plans for it have.
+#pragma once
+
+#include <cstdint>
+
+#include "models/program/step_settings.h"
+
+namespace meshwright {
+
+constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
+constexpr std::int64_t ddp_bucket_mebibytes = 25;  // torch.nn.parallel.DistributedDataParallel
+
+// torch.amp.GradScaler, which has no least scale.
+inline constexpr LossScale scale_of_grad_scaler = {
+    .dynamic = true, .initial = 65536, .factor = 2, .minimum = 1, .window = 2000, .hysteresis = 1};
+
+}  // namespace meshwright

@@ -1,0 +1,196 @@
+#include "models/compiler/frameworks/framework.h"
+
+#include <algorithm>
+
+#include "models/core/enum_words.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+struct Row {
+  Framework framework;
+  const char* name;
+  const FrameworkLimits* limits;
+};
+// In the order of the enumerators.
+constexpr Row rows[] = {
+    {Framework::none, "", nullptr},
+    {Framework::megatron_lm, "megatron-lm", &megatron_lm_limits},
+    {Framework::megatron_bridge, "megatron-bridge", &megatron_bridge_limits},
+    {Framework::torchtitan, "torchtitan", &torchtitan_limits},
+    {Framework::deepspeed, "deepspeed", &deepspeed_limits},
+    {Framework::accelerate, "accelerate", &accelerate_limits},
+    {Framework::sagemaker, "sagemaker", &sagemaker_limits},
+    {Framework::hyperpod, "hyperpod", &hyperpod_limits},
+};
+static_assert(has_row_of_each<Framework::hyperpod>(rows, &Row::framework));
+
+const Row& row_of(Framework framework) { return rows[static_cast<std::size_t>(framework)]; }
+
+// What is written in no framework's words here.
+constexpr Limit of_all[] = {
+    {"training.optimizer", "has optimizers of its own; of these, adamw, adam, lamb and sgd",
+     [](const Plan& p, const Model&) { return p.training.optimizer <= OptimizerKind::sgd; },
+     [](Plan& p, const Model&) { p.training.optimizer = OptimizerKind::adamw; }},
+    {"training.learning_rate_schedule", "is written with constant, linear and cosine",
+     [](const Plan& p, const Model&) {
+       return p.training.learning_rate_schedule <= LearningRateSchedule::cosine;
+     },
+     [](Plan& p, const Model&) {
+       p.training.learning_rate_schedule = LearningRateSchedule::constant;
+       p.training.decay_steps = 0;
+     }},
+    {"training.lora", "is written with training of the whole model only",
+     [](const Plan& p, const Model&) { return !p.training.lora; },
+     [](Plan& p, const Model&) { p.training.lora.reset(); }},
+    {"training.router_bias_update_rate", "is written with models without such biases only",
+     [](const Plan& p, const Model&) { return p.training.router_bias_update_rate == 0; },
+     [](Plan& p, const Model&) { p.training.router_bias_update_rate = 0; }},
+    {"training.moments_rounding", "rounds moments to nearest",
+     [](const Plan& p, const Model&) { return !p.training.moments_at_random; },
+     [](Plan& p, const Model&) { p.training.moments_at_random = false; }},
+    {"training.ema_decay", "is written without an average of the weights",
+     [](const Plan& p, const Model&) { return !p.training.averages(); },
+     [](Plan& p, const Model&) { p.training.ema_decay = 0; }},
+    {"training.packing", "is written with rows of one document",
+     [](const Plan& p, const Model&) { return !p.training.packing; },
+     [](Plan& p, const Model&) {
+       p.training.packing = false;
+       p.training.documents_per_row.reset();
+     }},
+    {"training.expert_imbalance", "has no such setting; it is of predictions",
+     [](const Plan& p, const Model&) { return !p.training.expert_imbalance; },
+     [](Plan& p, const Model&) { p.training.expert_imbalance.reset(); }},
+    {"training.expert_skew", "has no such setting; it is of predictions",
+     [](const Plan& p, const Model&) { return p.training.expert_skew == 0; },
+     [](Plan& p, const Model&) { p.training.expert_skew = 0; }},
+    {"training.measure_expert_load", "has no such setting; it is of runs here",
+     [](const Plan& p, const Model&) { return !p.training.measure_expert_load; },
+     [](Plan& p, const Model&) { p.training.measure_expert_load = false; }},
+    {"training.gradient_clip_value", "clips by norm",
+     [](const Plan& p, const Model&) { return p.training.gradient_clip_value == 0; },
+     [](Plan& p, const Model&) { p.training.gradient_clip_value = 0; }},
+};
+
+// Of all but Megatron's.
+constexpr Limit of_others = {"training.mtp_layers", "is written without multi-token prediction",
+                             [](const Plan& p, const Model&) { return p.training.mtp_layers == 0; },
+                             [](Plan& p, const Model&) {
+                               p.training.mtp_layers = 0;
+                               p.training.mtp_loss_weight.reset();
+                             }};
+
+bool is_megatron(Framework framework) {
+  return framework == Framework::megatron_lm || framework == Framework::megatron_bridge;
+}
+
+// Those of every framework, in the order of the enumerators.
+const std::vector<std::vector<Limit>>& limits() {
+  static const std::vector<std::vector<Limit>> all = [] {
+    std::vector<std::vector<Limit>> lists(std::size(rows));
+    for (std::size_t i = 0; i < std::size(rows); ++i) {
+      if (rows[i].limits == nullptr) continue;
+      lists[i].assign(rows[i].limits->limits.begin(), rows[i].limits->limits.end());
+      lists[i].insert(lists[i].end(), std::begin(of_all), std::end(of_all));
+      if (!is_megatron(rows[i].framework)) lists[i].push_back(of_others);
+    }
+    return lists;
+  }();
+  return all;
+}
+
+// The order of the axes that have more than one rank.
+std::string order_of(const Parallelism& p, std::string_view placement) {
+  std::string order;
+  for (const char axis : order_of_axes(placement)) {
+    const int ranks = axis == 'P' ? p.pipeline : axis == 'T' ? p.tensor : p.data * p.context;
+    if (ranks > 1) order += axis;
+  }
+  return order;
+}
+
+}  // namespace
+
+const std::vector<std::string>& framework_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Row& row : rows)
+      if (row.limits != nullptr) all.emplace_back(row.name);
+    return all;
+  }();
+  return names;
+}
+
+std::string_view name_of(Framework framework) { return row_of(framework).name; }
+
+Framework framework_of(std::string_view name) {
+  for (const Row& row : rows)
+    if (row.limits != nullptr && row.name == name) return row.framework;
+  const std::string near = nearest(name, framework_names());
+  throw InputError("unknown framework '" + std::string(name) + "'; " +
+                   (near.empty() ? "known: " + list_of(framework_names(), "and")
+                                 : "did you mean '" + near + "'?"));
+}
+
+std::span<const Limit> limits_of(Framework framework) {
+  return limits()[static_cast<std::size_t>(framework)];
+}
+
+const Limit* broken_limit(Framework framework, const Plan& plan, const Model& model) {
+  for (const Limit& limit : limits_of(framework))
+    if (!limit.holds(plan, model)) return &limit;
+  return nullptr;
+}
+
+std::string broken_text(Framework framework, const Limit& limit) {
+  return std::string(limit.key) + ": " + std::string(name_of(framework)) + " " +
+         std::string(limit.why);
+}
+
+Plan as_run_by(Framework framework, Plan plan, const Model& model) {
+  if (const Row& row = row_of(framework); row.limits != nullptr) row.limits->settle(plan, model);
+  return plan;
+}
+
+std::optional<Plan> nearest_plan(Framework framework, Plan plan, const Model& model) {
+  const Row& row = row_of(framework);
+  if (row.limits == nullptr) return plan;
+  // Mending one limit may break another, but not for ever.
+  for (std::size_t tries = 0; tries < 2 * limits_of(framework).size(); ++tries) {
+    plan = as_run_by(framework, std::move(plan), model);
+    const Limit* broken = broken_limit(framework, plan, model);
+    if (broken == nullptr) break;
+    if (broken->mend == nullptr) return std::nullopt;
+    broken->mend(plan, model);
+    if (plan.training.optimizer != OptimizerKind::adafactor) plan.training.adafactor = {};
+  }
+  if (broken_limit(framework, plan, model) != nullptr) return std::nullopt;
+  try {
+    verify(plan, model.sizes());
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+  return plan;
+}
+
+std::vector<std::string> frameworks_that_run(const Plan& plan, const Model& model) {
+  std::vector<std::string> names;
+  for (const Row& row : rows)
+    if (row.limits != nullptr &&
+        broken_limit(row.framework, as_run_by(row.framework, plan, model), model) == nullptr)
+      names.emplace_back(row.name);
+  return names;
+}
+
+void settle_context_exchange(Parallelism& p) {
+  if (p.context == 1) p.context_exchange = ContextExchange::p2p;
+  if (!p.has_two_exchanges()) p.context_heads = 0;
+}
+
+bool same_placement(const Parallelism& parallelism, std::string_view one, std::string_view other) {
+  return order_of(parallelism, one) == order_of(parallelism, other);
+}
+
+}  // namespace meshwright

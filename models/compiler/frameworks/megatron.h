@@ -1,0 +1,13 @@
+// Limits of Megatron-LM that what is built on it shares.
+#pragma once
+
+#include <span>
+
+#include "models/compiler/frameworks/framework.h"
+
+namespace meshwright {
+
+std::span<const Limit> megatron_limits();
+void settle_as_megatron(Plan& plan, const Model& model);
+
+}  // namespace meshwright

@@ -1,0 +1,86 @@
+// Writes one body: keeps list order, adds the waits between streams that data dependences need, and
+// tracks how long each task buffer is live.
+//
+// Rule that makes memory safe across streams: an instruction of another stream than compute waits
+// for the compute instruction before it in the list, and its task buffers stay live until a compute
+// instruction has waited for it.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "models/program/program.h"
+
+namespace meshwright {
+
+class BodyBuilder {
+ public:
+  // Begins the body of this number.
+  BodyBuilder(Program& program, int number, Body::Kind kind, int chunk = -1);
+
+  // Appends and returns the instruction's index. Waits given by the caller are kept.
+  int emit(Instruction instruction);
+  // The next compute instruction also waits for this one (work that is not to overlap compute).
+  void join_before_next_compute(int instruction) { forced_.push_back(instruction); }
+  int last_compute() const { return last_compute_; }
+  int number() const { return body_; }
+  int size() const { return static_cast<int>(body().instructions.size()); }
+  Body& body() const { return program_.bodies[static_cast<std::size_t>(body_)]; }
+  int chunk() const { return body().chunk; }
+  bool is_backward() const {  // of a chunk: its backward or its weights body
+    return body().kind == Body::Kind::backward || body().kind == Body::Kind::weights;
+  }
+  // Ends the body: nothing of the task region may be in use by an instruction that nobody waited
+  // for, and what a body receives or makes for later ones is there.
+  void finish();
+
+ private:
+  // Who touched bytes [begin, end) of a buffer last.
+  struct Access {
+    std::int64_t begin = 0, end = 0;
+    int writer = -1;
+    std::array<int, stream_count> reader;
+    int number = 0;  // where there are many, in the order of their making
+  };
+  // Of one buffer. Mostly they are few; a buffer of the parameters of ten thousand layers has many,
+  // which are kept by where they begin.
+  struct Accesses {
+    struct Many {
+      std::multimap<std::int64_t, Access> by_begin;
+      std::int64_t longest = 0;  // that there ever was
+      int made = 0;
+    };
+    std::vector<Access> few;  // and all that may be anywhere in the buffer
+    std::unique_ptr<Many> many;
+
+    // In the order of their making.
+    template <typename Visit>
+    void visit_overlapping(const Access& wanted, const Visit& visit) const;
+    Access& find_or_add(const Access& wanted);
+    void erase_within(const Access& written);
+    Access& add(Access access);
+  };
+  Accesses& accesses(int buffer);
+  static Access access_of(const Operand& operand);
+  void depend_on_overlapping(Instruction& instruction, const Operand& operand, bool writes);
+  void note_read(const Operand& operand, Stream stream, int at);
+  void note_write(const Operand& operand, int at);
+  bool any_in(Region region, const std::vector<Operand>& operands) const;
+  bool in_task_region(const Instruction& instruction) const;
+  void depend(Instruction& instruction, int on);
+  void touch(const Operand& operand, int at);
+  void joined(Stream stream, int up_to, int by);
+
+  Program& program_;
+  int body_;
+  int last_compute_ = -1;
+  std::vector<Accesses> accesses_;  // by buffer
+  std::vector<int> forced_;
+  // waited_[a][b]: the latest instruction of stream b that stream a has waited for in this body.
+  std::array<std::array<int, stream_count>, stream_count> waited_;
+  std::vector<int> unjoined_;
+};
+
+}  // namespace meshwright

@@ -1,0 +1,194 @@
+#include "models/compiler/lower/bucket_buffers.h"
+
+#include <algorithm>
+
+#include "models/compiler/lower/draft.h"
+#include "models/compiler/lower/memory.h"
+#include "models/compiler/lower/offload_states.h"
+#include "models/program/factors.h"
+
+namespace meshwright {
+
+namespace {
+
+TensorType flat(std::int64_t elements, Dtype dtype) { return {Shape{elements}, dtype}; }
+
+// An owner alone has optimizer states and snapshots of what it owns.
+Operand place(StageDraft& draft, const Bucket& bucket, std::string_view name, MemoryClass cls,
+              const TensorType& type) {
+  const bool states = cls == MemoryClass::optimizer || cls == MemoryClass::snapshot;
+  const bool owned = states && !bucket.owner.everybody();
+  const bool on_host = (cls == MemoryClass::snapshot && draft.device.snapshot_on_host) ||
+                       (cls == MemoryClass::optimizer && offloads_states(draft.plan));
+  const Region region = on_host ? Region::host : owned ? Region::owned : Region::persistent;
+  const int id = add_buffer(draft, name, cls, region, type.bytes());
+  if (owned) draft.buffer(id).owner = bucket.owner;
+  return {id, 0, type, GroupKind::none};
+}
+
+// Of weights or gradients, of which there is all of the bucket or, where they are cut, that part
+// alone.
+Operand own_part(const Bucket& bucket, const Operand& placed, bool is_cut) {
+  Operand part = placed;
+  part.type = flat(bucket.shard_elements, placed.type.dtype);
+  if (bucket.sharded && !is_cut) part.part_of = bucket.shard();
+  return part;
+}
+
+void place_weights_and_gradients(StageDraft& draft, BucketPlan& planned) {
+  Bucket& bucket = planned.bucket;
+  const bool weights_cut = planned.zero == 3;
+  const bool gradients_cut = planned.reduced_each && bucket.sharded;
+  const Dtype storage = storage_of(draft.plan.training.precision);
+  const Dtype sums = draft.plan.training.gradient_reduce;
+  bucket.weights = place(draft, bucket, "weights", MemoryClass::parameters,
+                         flat(weights_cut ? bucket.shard_elements : bucket.elements, storage));
+  bucket.own_weights = own_part(bucket, bucket.weights, weights_cut);
+  if (bucket.frozen) return;
+  bucket.gradients = place(draft, bucket, "gradients", MemoryClass::gradients,
+                           flat(gradients_cut ? bucket.shard_elements : bucket.elements, sums));
+  bucket.own_gradients = own_part(bucket, bucket.gradients, gradients_cut);
+}
+
+void place_states(StageDraft& draft, Bucket& bucket) {
+  const Training& training = draft.plan.training;
+  bucket.master = bucket.own_weights;
+  if (bucket.frozen) return;
+  const auto state = [&](std::string_view name, Dtype type) {
+    return place(draft, bucket, name, MemoryClass::optimizer, flat(bucket.shard_elements, type));
+  };
+  const std::optional<Dtype> master = training.master_type();
+  if (master) bucket.master = state("master", *master);
+  if (has_first_moment(training.optimizer))
+    bucket.first_moment = state("first_moment", training.moments);
+  if (has_second_moment(training.optimizer) && !bucket.matrices && !bucket.factored)
+    bucket.second_moment = state("second_moment", second_moment_type(training.moments));
+  if (training.averages()) bucket.average = state("average", Dtype::f32);
+}
+
+// Elements of the own part that one rank saves: a share of it among the ranks that have the same;
+// 0 where all of the bucket is saved by another stage.
+std::int64_t snapshot_slice(const StageDraft& draft, const Bucket& bucket) {
+  const bool saved_elsewhere = std::ranges::all_of(bucket.parameters, [&](int index) {
+    return draft.program.parameters[at(index)].copy_of_tied;
+  });
+  if (saved_elsewhere || bucket.frozen) return 0;
+  if (!bucket.owner.everybody()) return bucket.shard_elements;
+  const std::int64_t replicas = replicas_of(draft.degrees, bucket);
+  const std::int64_t slice = (bucket.shard_elements + replicas - 1) / replicas;
+  if (!is_in_blocks(draft.plan.training.moments)) return slice;
+  return (slice + moment_block - 1) / moment_block * moment_block;
+}
+
+void place_snapshot(StageDraft& draft, Bucket& bucket) {
+  const std::int64_t slice = snapshot_slice(draft, bucket);
+  if (slice == 0) return;
+  bucket.snapshot = place(draft, bucket, "snapshot", MemoryClass::snapshot,
+                          {Shape{draft.plan.training.saved_states(), slice}, Dtype::f32});
+}
+
+void place_scalars(StageDraft& draft) {
+  const auto add = [&](std::string_view name, MemoryClass cls, std::int64_t bytes) {
+    return add_buffer(draft, name, cls, Region::persistent, bytes);
+  };
+  Program& program = draft.program;
+  program.norm_buffer = add("squared_norm", MemoryClass::workspace, 8);
+  program.loss_buffer = add("loss_sum", MemoryClass::workspace, 8);
+  if (!draft.graph.ahead.empty())
+    program.mtp_loss_buffer = add("mtp_loss_sums", MemoryClass::workspace,
+                                  static_cast<std::int64_t>(8 * draft.graph.ahead.size()));
+  if (draft.plan.training.scales_loss()) {
+    program.loss_scale_buffer = add("loss_scale", MemoryClass::workspace, 4);
+    program.loss_scale_state_buffer = add("loss_scale_state", MemoryClass::workspace,
+                                          std::int64_t{8} * Program::loss_scale_state);
+  }
+  if (measures_parameters(draft.plan.training.optimizer))
+    program.parameter_norms_buffer = add("parameter_norms", MemoryClass::optimizer,
+                                         static_cast<std::int64_t>(16 * program.parameters.size()));
+}
+
+// Whole, on every rank that has a part of the matrix.
+void place_factors(StageDraft& draft) {
+  if (draft.plan.training.optimizer != OptimizerKind::adafactor) return;
+  Program& program = draft.program;
+  std::int64_t all = 0;
+  for (StageParameter& member : program.parameters) {
+    if (!draft.buckets[at(member.bucket)].bucket.factored) continue;
+    member.first_factor = all;
+    all += factor_count(factored_shape(member.parameter));
+  }
+  if (all == 0) return;
+  program.factors_buffer = add_buffer(draft, "factors", MemoryClass::optimizer, Region::persistent,
+                                      all * bytes_of(Dtype::f32));
+  program.factor_sums_buffer = add_buffer(draft, "factor_sums", MemoryClass::workspace,
+                                          Region::persistent, all * bytes_of(Dtype::f64));
+}
+
+// Of what this stage's nodes round.
+void place_largest(StageDraft& draft) {
+  const Graph& graph = draft.graph;
+  Program& program = draft.program;
+  std::vector<char> is_here(graph.tensors.size(), 0);
+  for (int chunk = 0; chunk < draft.chunks(); ++chunk)
+    for (int index : draft.boundaries.nodes[at(draft.virtual_stage(chunk))])
+      for (int id : graph.nodes[at(index)].inputs) is_here[at(id)] = 1;
+  std::vector<int> tensors;
+  for (const RoundedTensor& each : graph.rounded) {
+    if (!is_here[at(each.largest)]) continue;
+    program.rounded.push_back(each.name);
+    tensors.push_back(each.largest);
+  }
+  if (tensors.empty()) return;
+  const auto add = [&](std::string_view name, std::int64_t elements) {
+    return add_buffer(draft, name, MemoryClass::workspace, Region::persistent,
+                      elements * bytes_of(Dtype::f32));
+  };
+  const auto count = static_cast<std::int64_t>(tensors.size());
+  program.largest_buffer = add("largest", 2 * count);
+  program.history_buffer = add("history", count * Program::history_steps);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    draft.places.own[at(tensors[i])] = {program.largest_buffer,
+                                        static_cast<std::int64_t>(i) * 2 * bytes_of(Dtype::f32),
+                                        graph.tensor(tensors[i]).type, GroupKind::none};
+}
+
+// Of the layers of this stage whose routers have a bias that moves; or, where loads are measured,
+// of all layers, so that what all stages counted can be added.
+void place_choice_counts(StageDraft& draft) {
+  const Training& training = draft.plan.training;
+  const bool moves = training.router_bias_update_rate > 0;
+  if (!moves && !training.measure_expert_load) return;
+  Program& program = draft.program;
+  std::int64_t all = 0;
+  for (const Node& node : draft.graph.nodes) {
+    if (node.op != Op::route || node.phase != Phase::forward) continue;
+    const int member = moves && node.inputs.size() > 1
+                           ? draft.member_of[at(draft.graph.tensor(node.inputs[1]).parameter)]
+                           : -1;
+    if (!training.measure_expert_load && member < 0) continue;
+    if (member >= 0) program.parameters[at(member)].first_count = all;
+    draft.first_count[node.module] = all;
+    all += node.attributes.experts;
+    if (training.measure_expert_load) ++program.counted_routers;
+  }
+  if (all > 0)
+    program.choice_counts_buffer = add_buffer(draft, "choice_counts", MemoryClass::workspace,
+                                              Region::persistent, all * bytes_of(Dtype::f64));
+}
+
+}  // namespace
+
+void place_buckets(StageDraft& draft) {
+  for (BucketPlan& planned : draft.buckets) {
+    place_weights_and_gradients(draft, planned);
+    place_states(draft, planned.bucket);
+    if (draft.plan.snapshot) place_snapshot(draft, planned.bucket);
+  }
+  cut_states(draft);
+  place_scalars(draft);
+  place_factors(draft);
+  place_largest(draft);
+  place_choice_counts(draft);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,339 @@
+#include "models/compiler/lower/buckets.h"
+
+#include <algorithm>
+#include <map>
+
+#include "models/compiler/lower/moment_blocks.h"
+#include "models/compiler/lower/owners.h"
+#include "models/compiler/plan/sharding.h"
+#include "models/program/factors.h"
+#include "models/program/graph/fusion.h"
+
+namespace meshwright {
+
+namespace {
+
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+constexpr int no_node = -1;
+
+// A parameter of this stage and the last node that adds to its gradient here; of one that is not
+// trained, the first that reads it.
+struct Candidate {
+  int parameter = 0;
+  int chunk = 0;
+  bool late = false;  // in the weights body
+  int node = 0;
+  int unit = 0;
+};
+
+// In the order in which gradients are complete: chunks from last to first, nodes in graph order.
+std::vector<Candidate> trained(const Graph& graph, const Plan& plan, const Boundaries& boundaries,
+                               int stage) {
+  std::map<int, Candidate> found;
+  const StageLayout layout = plan.parallelism.stage_layout();
+  for (int chunk = plan.parallelism.virtual_stages - 1; chunk >= 0; --chunk)
+    for (int index :
+         boundaries.nodes[static_cast<std::size_t>(layout.virtual_stage(stage, chunk))]) {
+      const Node& node = graph.nodes[static_cast<std::size_t>(index)];
+      for (int id : node.outputs)
+        if (graph.tensor(id).role == Role::parameter_gradient) {
+          const int parameter = graph.tensor(id).parameter;
+          const auto earlier = found.find(parameter);
+          const bool shared = earlier != found.end() && earlier->second.unit != graph.unit_of(node);
+          const bool late = boundaries.body[static_cast<std::size_t>(index)] == Body::Kind::weights;
+          found[parameter] = {parameter, chunk, late, index,
+                              shared ? shared_unit : graph.unit_of(node)};
+        }
+    }
+  std::vector<Candidate> order;
+  for (const auto& [parameter, candidate] : found) order.push_back(candidate);
+  std::sort(order.begin(), order.end(), [](const Candidate& a, const Candidate& b) {
+    if (a.chunk != b.chunk) return a.chunk > b.chunk;
+    return a.late != b.late ? b.late : a.node < b.node;
+  });
+  return order;
+}
+
+// What is not trained, in the order of its use in a backward.
+std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Boundaries& boundaries,
+                              int stage) {
+  std::map<int, Candidate> found;
+  const StageLayout layout = plan.parallelism.stage_layout();
+  for (int chunk = 0; chunk < plan.parallelism.virtual_stages; ++chunk)
+    for (int index :
+         boundaries.nodes[static_cast<std::size_t>(layout.virtual_stage(stage, chunk))]) {
+      const Node& node = graph.nodes[static_cast<std::size_t>(index)];
+      for (int id : node.inputs) {
+        if (!is_weight(graph.tensor(id))) continue;
+        const int parameter = graph.tensor(id).parameter;
+        if (graph.parameters[static_cast<std::size_t>(parameter)].trainable) continue;
+        const auto [place, is_new] = found.try_emplace(parameter);
+        if (is_new)
+          place->second = {parameter, chunk, false, index, graph.unit_of(node)};
+        else if (place->second.unit != graph.unit_of(node))
+          place->second.unit = shared_unit;
+      }
+    }
+  std::vector<Candidate> order;
+  for (const auto& [parameter, candidate] : found) order.push_back(candidate);
+  std::sort(order.begin(), order.end(), [](const Candidate& a, const Candidate& b) {
+    return a.chunk != b.chunk ? a.chunk > b.chunk : a.node > b.node;
+  });
+  return order;
+}
+
+// Which stages have copies of a parameter (BucketClass::tied).
+GroupKind tied_over(const Plan& plan, const Boundaries& boundaries, int parameter) {
+  const StageLayout layout = plan.parallelism.stage_layout();
+  const std::vector<int>& users = boundaries.users[static_cast<std::size_t>(parameter)];
+  if (users.empty()) return GroupKind::none;
+  const auto is_on = [&](int stage) {
+    return [&layout, stage](int user) { return layout.stage_of(user) == stage; };
+  };
+  if (std::ranges::all_of(users, is_on(layout.stage_of(users.front())))) return GroupKind::none;
+  const int last = plan.parallelism.pipeline - 1;
+  const bool at_ends =
+      std::ranges::all_of(users, [&](int user) { return is_on(0)(user) || is_on(last)(user); });
+  return at_ends ? GroupKind::embedding : GroupKind::pipeline;
+}
+
+// Those that are trained first; before them, in no node, those of which this stage has a copy
+// because others use them.
+std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
+                                  const Boundaries& boundaries, int stage) {
+  const std::vector<Candidate> used = trained(graph, plan, boundaries, stage);
+  std::vector<Candidate> all;
+  for (int p = 0; p < static_cast<int>(graph.parameters.size()); ++p)
+    if (graph.parameters[static_cast<std::size_t>(p)].trainable &&
+        tied_over(plan, boundaries, p) == GroupKind::pipeline &&
+        std::ranges::find(used, p, &Candidate::parameter) == used.end())
+      all.push_back({p, 0, false, no_node, shared_unit});
+  all.insert(all.end(), used.begin(), used.end());
+  const std::vector<Candidate> others = frozen(graph, plan, boundaries, stage);
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+// The parameter that a product reads, whole or rounded to 8 or 4 bits; -1: none.
+int parameter_read(const Graph& graph, int id) {
+  const Tensor* tensor = &graph.tensor(id);
+  if (tensor->role != Role::parameter && tensor->producer >= 0) {
+    const Node& maker = graph.nodes[static_cast<std::size_t>(tensor->producer)];
+    if (maker.op == Op::quantize) tensor = &graph.tensor(maker.inputs[0]);
+  }
+  return tensor->role == Role::parameter ? tensor->parameter : -1;
+}
+
+// The weights of linear layers in blocks, which muon steps as matrices.
+std::vector<char> matrices_of(const Graph& graph, const Plan& plan) {
+  std::vector<char> is_matrix(graph.parameters.size(), 0);
+  if (plan.training.optimizer != OptimizerKind::muon) return is_matrix;
+  const auto note = [&](Op op, int weight) {
+    if (op != Op::linear && op != Op::expert_linear) return;
+    if (const int parameter = parameter_read(graph, weight); parameter >= 0)
+      is_matrix[static_cast<std::size_t>(parameter)] = 1;
+  };
+  for (const Node& node : graph.nodes) {
+    if (!graph.units[static_cast<std::size_t>(graph.unit_of(node))].holds_layer()) continue;
+    const Fusion* fusion = node.attributes.fusion.get();
+    if (fusion == nullptr && node.inputs.size() > 1) note(node.op, node.inputs[1]);
+    if (fusion == nullptr) continue;
+    for (const FusedStep& step : fusion->steps)
+      if (step.inputs.size() > 1 && step.inputs[1] < node.inputs.size())
+        note(step.op, node.inputs[step.inputs[1]]);
+  }
+  return is_matrix;
+}
+
+class Filler {
+ public:
+  Filler(const Graph& graph, const Plan& plan, const Boundaries& boundaries, Program& program)
+      : graph_(graph),
+        plan_(plan),
+        boundaries_(boundaries),
+        program_(program),
+        shards_(plan.shard_group()),
+        expert_shards_(plan.degrees().expert_shard()),
+        alignment_(alignment_of_states(plan)),
+        reduces_(plan.degrees().rdp() > 1),
+        is_matrix_(matrices_of(graph, plan)),
+        is_rounded_(graph.parameters.size(), 0) {
+    for (const Tensor& tensor : graph.tensors)
+      if (tensor.role == Role::gathered_bits)
+        is_rounded_[static_cast<std::size_t>(tensor.parameter)] = 1;
+  }
+
+  std::vector<BucketPlan> run() {
+    std::vector<Candidate> all = candidates(graph_, plan_, boundaries_, program_.stage);
+    order_tied(all);
+    const std::vector<Owner> owners = owners_of(all);
+    for (std::size_t i = 0; i < all.size(); ++i) add(all[i], owners[i]);
+    std::map<int, std::int64_t> of_unit, bytes_of_unit;
+    for (BucketPlan& bucket : buckets_) {
+      close(bucket);
+      bucket.offset = of_unit[bucket.unit];
+      of_unit[bucket.unit] += bucket.bucket.elements;
+      bucket.gathered_offset = bytes_of_unit[bucket.unit];
+      bytes_of_unit[bucket.unit] +=
+          bucket.bucket.elements * bytes_of(bucket.gathered_type(plan_.training));
+    }
+    return std::move(buckets_);
+  }
+
+ private:
+  BucketClass class_of(int parameter) const {
+    const Parameter& p = graph_.parameters[static_cast<std::size_t>(parameter)];
+    return {p.partial_over_tensor && p.trainable, tied_over(plan_, boundaries_, parameter)};
+  }
+
+  const Parameter& parameter_of(const Candidate& candidate) const {
+    return graph_.parameters[static_cast<std::size_t>(candidate.parameter)];
+  }
+
+  // All stages of tied parameters put them into the same buckets, in whatever order their
+  // gradients are complete: among themselves they are in the order of the groups and of the graph.
+  void order_tied(std::vector<Candidate>& all) const {
+    const auto is_tied = [this](const Candidate& each) {  // and reduced
+      return class_of(each.parameter).is_tied() && parameter_of(each).trainable;
+    };
+    const auto key = [this](const Candidate& each) {
+      return std::pair(class_of(each.parameter).tied, each.parameter);
+    };
+    std::vector<Candidate> tied;
+    std::ranges::copy_if(all, std::back_inserter(tied), is_tied);
+    std::ranges::sort(tied, {}, key);
+    auto next = tied.begin();
+    for (Candidate& candidate : all)
+      if (is_tied(candidate)) candidate = *next++;
+  }
+
+  std::vector<Owner> owners_of(const std::vector<Candidate>& all) const {
+    std::vector<Owner> owners(all.size());
+    if (!plan_.parallelism.shard_whole || shards_ == 1) return owners;
+    std::vector<OwnedItem> items;
+    for (const Candidate& candidate : all) {
+      const Parameter& parameter = parameter_of(candidate);
+      if (!parameter.trainable) break;  // they come last
+      items.push_back({parameter.shape.elements(),
+                       parameter.is_cut || plan_.parallelism.tensor == 1,
+                       class_of(candidate.parameter).is_tied()});
+    }
+    std::ranges::copy(share_out(items, plan_.degrees().rdp(), plan_.parallelism.tensor),
+                      owners.begin());
+    return owners;
+  }
+
+  bool of_experts(const Candidate& candidate) const {
+    return parameter_of(candidate).of_experts && plan_.parallelism.expert > 1;
+  }
+
+  bool is_reduced_each(const Candidate& candidate) const {
+    const Degrees degrees = plan_.degrees();
+    const int ranks = of_experts(candidate) ? degrees.expert_rdp() : degrees.rdp();
+    return plan_.reduces_each_micro_batch() && ranks > 1 &&
+           !stays_whole(plan_, parameter_of(candidate)) && parameter_of(candidate).trainable;
+  }
+
+  bool is_full(const BucketPlan& open) const {
+    const std::int64_t bytes = open.bucket.elements * bytes_of(plan_.training.gradient_reduce);
+    const std::int64_t given = plan_.parallelism.reduce_bucket_bytes;
+    if (open.unit != no_unit) return given > 0 && bytes >= given;
+    if (open.bucket.frozen) return false;  // nothing is reduced
+    return reduces_ && bytes >= (given > 0 ? given : default_bucket_bytes(plan_.degrees().rdp()));
+  }
+
+  // The open bucket that takes the parameter, or a new one.
+  std::size_t bucket_for(const BucketPlan& wanted) {
+    for (std::size_t i = buckets_.size(); i-- > 0;) {
+      const BucketPlan& open = buckets_[i];
+      const bool alike =
+          open.cls == wanted.cls && open.chunk == wanted.chunk && open.zero == wanted.zero &&
+          open.unit == wanted.unit && open.bucket.owner == wanted.bucket.owner &&
+          open.bucket.of_experts == wanted.bucket.of_experts &&
+          open.bucket.frozen == wanted.bucket.frozen &&
+          open.bucket.matrices == wanted.bucket.matrices &&
+          open.bucket.factored == wanted.bucket.factored && open.is_rounded == wanted.is_rounded &&
+          (!open.bucket.matrices || open.is_cut == wanted.is_cut);
+      // How many units use a tied parameter may differ from stage to stage: each has its own.
+      if (!alike || (wanted.cls.is_tied() && wanted.unit != no_unit)) continue;
+      if (is_full(open)) break;
+      return i;
+    }
+    buckets_.push_back(wanted);
+    return buckets_.size() - 1;
+  }
+
+  void add(const Candidate& candidate, const Owner& owner) {
+    const Parameter& parameter = parameter_of(candidate);
+    const BucketClass cls = class_of(candidate.parameter);
+    BucketPlan wanted;
+    wanted.cls = cls;
+    wanted.chunk = candidate.chunk;
+    wanted.zero = zero_stage_of(plan_, parameter);
+    wanted.reduced_each = is_reduced_each(candidate);
+    if (wanted.zero == 3 || wanted.reduced_each)
+      wanted.unit = candidate.unit;
+    else if (cls.is_tied())
+      wanted.chunk = 0;  // stages have the same buckets, whichever chunks use what is in them
+    wanted.bucket.owner = owner;
+    wanted.bucket.of_experts = of_experts(candidate);
+    wanted.bucket.frozen = !parameter.trainable;
+    wanted.bucket.matrices =
+        parameter.trainable && is_matrix_[static_cast<std::size_t>(candidate.parameter)] != 0;
+    wanted.bucket.factored = plan_.training.optimizer == OptimizerKind::adafactor &&
+                             parameter.trainable && factored_shape(parameter).rank > 0;
+    wanted.is_rounded = is_rounded_[static_cast<std::size_t>(candidate.parameter)] != 0;
+    wanted.is_cut = parameter.is_cut && !parameter.of_experts;
+    const std::size_t index = bucket_for(wanted);
+    BucketPlan& into = buckets_[index];
+    StageParameter member{parameter, candidate.chunk, static_cast<int>(index), into.bucket.elements,
+                          false};
+    const int first_user = boundaries_.users[static_cast<std::size_t>(candidate.parameter)].front();
+    member.copy_of_tied =
+        cls.is_tied() && plan_.parallelism.stage_layout().stage_of(first_user) != program_.stage;
+    into.bucket.parameters.push_back(static_cast<int>(program_.parameters.size()));
+    into.bucket.elements += round_up(parameter.shape.elements(), alignment_);
+    into.ready_node = !parameter.trainable ? -1
+                      : cls.is_tied()      ? std::max(into.ready_node, candidate.node)
+                                           : candidate.node;
+    program_.parameters.push_back(std::move(member));
+  }
+
+  void close(BucketPlan& plan) const {
+    Bucket& bucket = plan.bucket;
+    const int shards = bucket.of_experts ? expert_shards_ : shards_;
+    bucket.sharded = shards > 1 && bucket.owner.everybody() && (!bucket.frozen || plan.zero == 3);
+    const int parts = bucket.sharded ? shards : 1;
+    bucket.elements = round_up(bucket.elements, alignment_ * parts);
+    bucket.shard_elements = bucket.elements / parts;
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  const Boundaries& boundaries_;
+  Program& program_;
+  int shards_, expert_shards_;
+  std::int64_t alignment_;
+  bool reduces_;
+  std::vector<char> is_matrix_;   // of parameters: what muon steps
+  std::vector<char> is_rounded_;  // of parameters: what is gathered in 8 bits
+  std::vector<BucketPlan> buckets_;
+};
+
+}  // namespace
+
+std::vector<BucketPlan> make_buckets(const Graph& graph, const Plan& plan,
+                                     const Boundaries& boundaries, Program& program) {
+  return Filler(graph, plan, boundaries, program).run();
+}
+
+int replicas_of(const Degrees& degrees, const Bucket& bucket) {
+  const int ranks = bucket.of_experts ? degrees.expert_rdp() : degrees.rdp();
+  const int shards = bucket.of_experts ? degrees.expert_shard() : degrees.shard;
+  return bucket.sharded ? ranks / shards : ranks;
+}
+
+}  // namespace meshwright

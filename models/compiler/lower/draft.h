@@ -1,0 +1,67 @@
+// One stage while it is lowered: what is known of it, and what has been written so far. lower.cpp
+// lists the steps that write it.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "models/compiler/lower/boundaries.h"
+#include "models/compiler/lower/buckets.h"
+#include "models/compiler/lower/offload.h"
+#include "models/compiler/lower/sharded_units.h"
+#include "models/compiler/plan/plan.h"
+#include "models/compiler/schedule/slot_pools.h"
+#include "models/core/index.h"
+#include "models/program/device_facts.h"
+#include "models/program/program.h"
+
+namespace meshwright {
+
+// Where each activation lies on the virtual stage that makes it and on the next one. As long as the
+// graph, so all stages share one: each reads what it has written itself.
+struct TensorPlaces {
+  std::vector<Operand> own, received;
+  // {tensor, virtual stage} -> where an input lies: several virtual stages may load the same one.
+  std::map<std::pair<int, int>, Operand> loaded;
+};
+
+struct StageDraft {
+  const Graph& graph;
+  const Plan& plan;
+  const DeviceFacts& device;
+  const Boundaries& boundaries;
+  TensorPlaces& places;
+  Degrees degrees;
+  int zero_stage = 0;         // 0 as well where the shard group is one rank
+  bool reduces_each = false;  // gradients, in every micro-batch
+  bool splits_backwards = false;
+  Program program;  // its buckets come last: until then they are in `buckets`
+  std::vector<BucketPlan> buckets;
+  std::vector<int> member_of;  // graph parameter -> program parameter, -1
+  ShardedUnits units;
+  Offloads offloads;
+  std::vector<std::int64_t> slot_bytes;  // chunk -> what a micro-batch needs of a slot
+  SlotPools pools;
+  std::vector<Instruction> of_step;  // what is made of parameters when a step begins
+  // Module of a router whose choices are counted -> where in the counts its own begin.
+  std::map<int, std::int64_t> first_count;
+
+  bool works_by_units() const { return zero_stage == 3 || reduces_each; }
+  int chunks() const { return program.layout.chunks; }
+  int virtual_stage(int chunk) const { return program.layout.virtual_stage(program.stage, chunk); }
+  int chunk_of(int virtual_stage) const { return program.layout.chunk_of(virtual_stage); }
+  Buffer& buffer(int id) { return program.memory.buffers[at(id)]; }
+
+  // Numbers of bodies: the step's begin; forward, backward and, where backwards are split, weights
+  // of every chunk; the step's end; where micro-batches' activations are offloaded, a load of every
+  // chunk.
+  int bodies_per_chunk() const { return splits_backwards ? 3 : 2; }
+  int forward_body(int chunk) const { return 1 + bodies_per_chunk() * chunk; }
+  int backward_body(int chunk) const { return forward_body(chunk) + 1; }
+  int last_body(int chunk) const { return forward_body(chunk) + bodies_per_chunk() - 1; }
+  int end_body() const { return forward_body(chunks()); }
+  int load_body(int chunk) const { return end_body() + 1 + chunk; }
+};
+
+}  // namespace meshwright

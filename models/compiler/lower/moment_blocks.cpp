@@ -1,0 +1,59 @@
+#include "models/compiler/lower/moment_blocks.h"
+
+#include <fmt/format.h>
+
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+// What a rank holds of the parameter is runs of neighbouring elements: the size of one that is no
+// number of blocks; 0 where all are.
+std::int64_t odd_run(const Parameter& parameter, int tensor) {
+  const auto odd = [](std::int64_t run) { return run % moment_block == 0 ? 0 : run; };
+  if (parameter.is_cut) {
+    std::int64_t inner = 1;
+    for (int dim = parameter.cut.dim + 1; dim < parameter.shape.rank; ++dim)
+      inner *= parameter.shape[dim];
+    for (const std::int64_t segment : parameter.cut.segments)
+      if (const std::int64_t found = odd(segment / tensor * inner); found > 0) return found;
+  }
+  return parameter.is_cut_by_experts ? odd(parameter.shape.elements()) : 0;
+}
+
+// How much padding there is depends on the degrees: behind all rows it moves nothing.
+bool has_padding_in_rows(const Parameter& parameter) {
+  const Shape &padded = parameter.padded_shape, &global = parameter.global_shape;
+  if (padded.rank != global.rank) return false;
+  for (int dim = 1; dim < padded.rank; ++dim)
+    if (padded[dim] != global[dim]) return true;
+  return false;
+}
+
+}  // namespace
+
+std::int64_t alignment_of_states(const Plan& plan) {
+  return is_in_blocks(plan.training.moments) ? moment_block : 64;
+}
+
+void check_blocks(const Graph& graph, const Plan& plan) {
+  if (!is_in_blocks(plan.training.moments)) return;
+  for (const Parameter& parameter : graph.parameters) {
+    if (!parameter.trainable) continue;
+    const std::int64_t run = odd_run(parameter, plan.parallelism.tensor);
+    if (run == 0 && !has_padding_in_rows(parameter)) continue;
+    const std::string_view key = parameter.is_cut_by_experts && !parameter.is_cut
+                                     ? "parallelism/expert"
+                                     : "parallelism/tensor";
+    throw InputError(fmt::format(
+        "/{}: moments_precision '8bit' has a scale for every {} elements, and a rank would hold "
+        "{}; use 1, a degree that leaves multiples of {}, or moments_precision 'bf16'",
+        key, moment_block,
+        run > 0 ? fmt::format("{} neighbouring ones of {}", run, parameter.name)
+                : fmt::format("rows of {} that end in padding", parameter.name),
+        moment_block));
+  }
+}
+
+}  // namespace meshwright

@@ -1,0 +1,45 @@
+// Unit by unit: under ZeRO 3 weights are gathered before use; gradients that are reduced in every
+// micro-batch are reduced bucket by bucket as they are ready. While one unit computes, the next
+// ones are gathered, as many as the cap on live parameters allows (in backward one), and the one
+// before is reduced. Where what is gathered is kept from forward to backward, each unit has a
+// buffer of its own.
+#pragma once
+
+#include <vector>
+
+#include "models/compiler/lower/body_builder.h"
+#include "models/compiler/lower/unit_buffers.h"
+
+namespace meshwright {
+
+struct StageDraft;
+
+struct ShardedUnits {
+  UnitBuffers weights;      // ZeRO 3: gathered
+  UnitBuffers gradients;    // before they are reduced
+  bool has_shared = false;  // of kept weights: what several units share is gathered
+  // Of the body that is being written: buckets whose sums over all replicas have not joined those
+  // of earlier micro-batches yet (ZeRO 0).
+  std::vector<int> to_add;
+  // Per chunk, of its backward body: instructions that reuse a buffer of an earlier task, and the
+  // last reduction (-1: none).
+  std::vector<std::vector<int>> first_zeros;
+  std::vector<int> last_reduction;
+};
+
+// All of these do nothing where neither weights nor gradients go unit by unit.
+void place_unit_buffers(StageDraft& draft);
+// Before the nodes of the unit at `position` of a body's `units`.
+void enter_unit(StageDraft& draft, BodyBuilder& body, const std::vector<int>& units,
+                std::size_t position);
+// At the end of a backward body: what several units share, and what is left to add.
+void finish_units(StageDraft& draft, BodyBuilder& body);
+// The first units of a backward task reuse buffers that the task before may still be reducing from.
+void wait_for_earlier_reductions(StageDraft& draft);
+
+// Of a bucket whose gradients are ready.
+void reduce_unit_bucket(StageDraft& draft, BodyBuilder& body, int bucket);
+// Makes the instruction wait for what all chunks' latest backward tasks reduce unit by unit.
+void wait_for_unit_reductions(const StageDraft& draft, Instruction& instruction);
+
+}  // namespace meshwright

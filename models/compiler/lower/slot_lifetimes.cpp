@@ -1,0 +1,75 @@
+#include "models/compiler/lower/slot_lifetimes.h"
+
+#include <algorithm>
+
+#include "models/compiler/lower/draft.h"
+
+namespace meshwright {
+
+namespace {
+
+// The compute instruction of this body by which instruction i has ended, -1: none.
+int joined_at(const std::vector<Instruction>& body, int i) {
+  const Stream stream = body[at(i)].stream;
+  if (stream == Stream::compute) return i;
+  for (int k = i + 1; k < static_cast<int>(body.size()); ++k) {
+    const Instruction& by = body[at(k)];
+    if (by.stream != Stream::compute || by.when != When::always) continue;
+    for (const Wait& wait : by.waits)
+      if (wait.relation == Wait::Relation::same_task && wait.instruction >= i &&
+          body[at(wait.instruction)].stream == stream)
+        return k;
+  }
+  return -1;
+}
+
+struct Lifetime {
+  int first = 0, last = 0;
+};
+
+// Of what instruction i of the chunk's body uses. Rules as for task buffers (body_builder.h): what
+// another stream uses is live until a compute instruction has waited for it; what a message comes
+// from or goes to, always.
+Lifetime use_by(const StageDraft& draft, int chunk, int body, int i) {
+  const std::vector<Instruction>& instructions = draft.program.bodies[at(body)].instructions;
+  const Stream stream = instructions[at(i)].stream;
+  const bool message = is_of_messages(stream);
+  const bool forward = body == draft.forward_body(chunk);
+  const int place = body - draft.backward_body(chunk);
+  const int joined = message ? -1 : joined_at(instructions, i);
+  Lifetime use;
+  use.first = forward || message ? 0 : slot_time(place, i);
+  use.last = joined < 0 ? slot_always : forward ? use.first : slot_time(place, joined);
+  return use;
+}
+
+void find_lifetimes(StageDraft& draft, int chunk) {
+  std::vector<char> seen(draft.program.memory.buffers.size(), 0);
+  const auto touch = [&](const Operand& operand, const Lifetime& use) {
+    Buffer& used = draft.buffer(operand.buffer);
+    if (used.region != Region::slot || used.chunk != chunk) return;
+    char& known = seen[at(operand.buffer)];
+    used.first = known ? std::min(used.first, use.first) : use.first;
+    used.last = known ? std::max(used.last, use.last) : use.last;
+    known = 1;
+  };
+  for (int body = draft.forward_body(chunk); body <= draft.last_body(chunk); ++body) {
+    const std::vector<Instruction>& instructions = draft.program.bodies[at(body)].instructions;
+    for (int i = 0; i < static_cast<int>(instructions.size()); ++i) {
+      const Lifetime use = use_by(draft, chunk, body, i);
+      for (const Operand& operand : instructions[at(i)].inputs) touch(operand, use);
+      for (const Operand& operand : instructions[at(i)].outputs) touch(operand, use);
+    }
+  }
+}
+
+}  // namespace
+
+// Much of a slot is needed by the first half only, and what the first half makes for the second may
+// take its place.
+void find_slot_lifetimes(StageDraft& draft) {
+  if (!draft.splits_backwards) return;
+  for (int chunk = 0; chunk < draft.chunks(); ++chunk) find_lifetimes(draft, chunk);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,110 @@
+// A stage for every module path, as the user gives them.
+#include <algorithm>
+#include <string>
+
+#include "models/compiler/partition/partition.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+const std::string where = "/parallelism/partition";
+
+// Whole names only: `h.1` is no prefix of `h.12`. The empty path is a prefix of all.
+bool is_prefix(const std::string& prefix, const std::string& path) {
+  return prefix.empty() || path == prefix || path.starts_with(prefix + ".");
+}
+
+void check_names(const Graph& graph, const std::map<std::string, int>& stage_of, int parts) {
+  std::vector<std::string> paths;
+  for (const Unit& unit : graph.units) paths.push_back(unit.path);
+  for (const auto& [path, stage] : stage_of) {
+    if (std::ranges::none_of(paths, [&](const auto& p) { return is_prefix(path, p); })) {
+      const std::string near = nearest(path, paths);
+      throw InputError(
+          where + "/" + path + ": names no module that a stage can begin with; " +
+          (near.empty() ? "they are " + list_of(paths, "and") : "did you mean '" + near + "'?"));
+    }
+    if (stage < 0 || stage >= parts)
+      throw InputError(where + "/" + path + ": there is no stage " + std::to_string(stage) +
+                       "; use 0 to " + std::to_string(parts - 1));
+  }
+}
+
+void check_order(const Graph& graph, const std::vector<int>& stages, int parts) {
+  for (std::size_t u = 1; u < stages.size(); ++u)
+    if (stages[u] < stages[u - 1])
+      throw InputError(
+          where + ": '" + graph.units[u].path + "' is on stage " + std::to_string(stages[u]) +
+          " but runs after '" + graph.units[u - 1].path + "' on stage " +
+          std::to_string(stages[u - 1]) +
+          "; stages must not fall in order of execution (a rule of meshwright's, not of "
+          "SageMaker's library)");
+  for (int stage = 0; stage < parts; ++stage)
+    if (std::ranges::count(stages, stage) == 0)
+      throw InputError(where + ": stage " + std::to_string(stage) +
+                       " is empty; give every stage from 0 to " + std::to_string(parts - 1) +
+                       " at least one module");
+}
+
+// A part for each block and for what comes after them; the first block's also has what comes
+// before, unless that has one too.
+std::vector<int> one_by_one(const Graph& graph, bool embedding_alone) {
+  const int first = embedding_alone ? 1 : 0;
+  std::vector<int> stages;
+  int next = first;
+  for (const Unit& unit : graph.units)
+    stages.push_back(unit.is_block ? next++ : next == first ? 0 : next);
+  return stages;
+}
+
+}  // namespace
+
+std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, int>& stage_of,
+                              int parts, bool every_unit) {
+  check_names(graph, stage_of, parts);
+  std::vector<int> stages;
+  for (const Unit& unit : graph.units) {
+    const int before = stages.empty() ? 0 : stages.back();
+    int stage = before;
+    bool named = false;
+    std::size_t longest = 0;
+    for (const auto& [path, given] : stage_of)
+      if (is_prefix(path, unit.path) && path.size() >= longest) {
+        longest = path.size();
+        stage = given;
+        named = true;
+      }
+    if (every_unit && !named)
+      throw InputError(where + ": the saved partition has no stage for '" + unit.path +
+                       "'; save it again with this model");
+    stages.push_back(stage);
+  }
+  check_order(graph, stages, parts);
+  return stages;
+}
+
+std::vector<int> cut_evenly(const Graph& graph, int parts) {
+  const auto is_block = [](const Unit& unit) { return unit.is_block; };
+  const int blocks = static_cast<int>(std::ranges::count_if(graph.units, is_block));
+  if (blocks + 2 < parts)
+    throw InputError(where + ": 'even' gives every stage a block, the embedding or the head, but " +
+                     std::to_string(parts) + " stages share " + std::to_string(blocks) +
+                     " blocks; use at most " + std::to_string(blocks + 2) + " stages");
+  if (blocks < parts) return one_by_one(graph, parts - blocks == 2);
+  const int each = blocks / parts, plain = parts - blocks % parts;  // parts without one more
+  std::vector<int> stages;
+  int block = 0;
+  for (const Unit& unit : graph.units) {
+    // The first `plain` parts have each * plain blocks.
+    const int at = std::min(unit.is_block ? block++ : block, blocks - 1);
+    const bool before = !unit.is_block && block == 0;
+    stages.push_back(before              ? 0
+                     : at < each * plain ? at / each
+                                         : plain + (at - each * plain) / (each + 1));
+  }
+  return stages;
+}
+
+}  // namespace meshwright

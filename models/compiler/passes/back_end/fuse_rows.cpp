@@ -1,0 +1,177 @@
+#include "models/compiler/passes/back_end/fuse_rows.h"
+
+#include <algorithm>
+
+#include "models/compiler/passes/back_end/fuse.h"
+#include "models/compiler/passes/graph/cleanup.h"
+#include "models/core/index.h"
+#include "models/program/graph/op_table.h"
+
+namespace meshwright {
+
+namespace {
+
+// Sums over rows are made in groups of so many (exec/backends/cpu/column_sum.h).
+constexpr std::int64_t most_block_rows = 64;
+
+// The most rows, a power of two, of which a block is small enough; 0: not even one.
+std::int64_t rows_per_block(const Fusion& fusion) {
+  for (std::int64_t rows = most_block_rows; rows > 0; rows /= 2)
+    if (block_bytes(fusion, rows) <= fused_block_bytes) return rows;
+  return 0;
+}
+
+bool in_forward(const Node& node) { return node.phase == Phase::forward; }
+
+// A node joins the cluster of a node before it and is done at that cluster's place, the place of
+// its first member: so all else that it reads must be made before that place.
+class Clusters {
+ public:
+  explicit Clusters(const Graph& graph)
+      : graph_(graph),
+        uses_(count_uses(graph)),
+        of_node_(graph.nodes.size(), -1),
+        overwrites_(graph.tensors.size(), 0) {
+    for (std::size_t id = 0; id < graph.tensors.size(); ++id)
+      if (graph.tensors[id].alias_of >= 0)
+        overwrites_[id] = overwrites_[at(graph.tensors[id].alias_of)] = 1;
+    readers_.resize(graph.tensors.size());
+    for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) add(i);
+  }
+
+  // The nodes of the fused graph, whose tensors are still those of the graph.
+  std::vector<Node> fused() const {
+    std::vector<Node> nodes;
+    nodes.reserve(graph_.nodes.size());
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const int cluster = of_node_[i];
+      if (cluster < 0) {
+        nodes.push_back(graph_.nodes[i]);
+      } else if (clusters_[at(cluster)].front() == static_cast<int>(i)) {
+        nodes.push_back(node_of(clusters_[at(cluster)]));
+      }
+    }
+    return nodes;
+  }
+
+ private:
+  bool can_be_fused(const Node& node) const {
+    const RowRule& rule = info(node.op).rows;
+    // Rows are counted in documents by a kernel of their own.
+    if (!rule || (rule.product && !leads(node)) || node.attributes.documents) return false;
+    return std::all_of(node.outputs.begin(), node.outputs.end(),
+                       [&](int id) {
+                         const Tensor& tensor = graph_.tensor(id);
+                         const bool wide =
+                             tensor.type.dtype == Dtype::f32 || tensor.type.dtype == Dtype::f64;
+                         return overwrites_[at(id)] == 0 &&
+                                (tensor.role != Role::parameter_gradient || wide);
+                       }) &&
+           std::none_of(node.inputs.begin(), node.inputs.end(),
+                        [&](int id) { return overwrites_[at(id)] != 0; });
+  }
+
+  // A product can have an epilogue. (Of quantized factors: not yet.)
+  bool leads(const Node& node) const {
+    return (node.op == Op::linear || node.op == Op::linear_grad_input) &&
+           !is_quantized(graph_.tensor(node.inputs[0]).type.dtype);
+  }
+
+  bool is_member(const std::vector<int>& cluster, int node) const {
+    return std::find(cluster.begin(), cluster.end(), node) != cluster.end();
+  }
+
+  // Element by element from what the product made.
+  bool is_epilogue(const Node& node, const std::vector<int>& cluster) const {
+    return info(node.op).rows.epilogue &&
+           std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](int id) { return is_member(cluster, graph_.tensor(id).producer); });
+  }
+
+  std::int64_t rows_of(const Node& node) const {
+    return graph_.tensor(node.inputs[0]).type.shape[0];
+  }
+
+  bool can_join(const Node& node, const std::vector<int>& cluster) const {
+    const Node& first = graph_.nodes[at(cluster.front())];
+    if (graph_.unit_of(node) != graph_.unit_of(first) || in_forward(node) != in_forward(first) ||
+        rows_of(node) != rows_of(first) || (leads(first) && !is_epilogue(node, cluster)))
+      return false;
+    const bool made_before = std::all_of(node.inputs.begin(), node.inputs.end(), [&](int id) {
+      const int producer = graph_.tensor(id).producer;
+      return producer < cluster.front() || is_member(cluster, producer);
+    });
+    if (!made_before) return false;
+    std::vector<int> larger = cluster;
+    larger.push_back(static_cast<int>(&node - graph_.nodes.data()));
+    return fuse_members(larger).has_value();
+  }
+
+  // The clusters of what makes the node's operands, and of what reads them too.
+  std::vector<int> neighbours(const Node& node) const {
+    std::vector<int> found;
+    const auto note = [&](int other) {
+      const int cluster = other < 0 ? -1 : of_node_[at(other)];
+      if (cluster >= 0 && std::find(found.begin(), found.end(), cluster) == found.end())
+        found.push_back(cluster);
+    };
+    for (int id : node.inputs) note(graph_.tensor(id).producer);
+    for (int id : node.inputs)
+      if (graph_.tensor(id).role == Role::activation)
+        for (int reader : readers_[at(id)]) note(reader);
+    return found;
+  }
+
+  void add(int index) {
+    const Node& node = graph_.nodes[at(index)];
+    if (can_be_fused(node)) {
+      for (int cluster : neighbours(node)) {
+        if (leads(node) || !can_join(node, clusters_[at(cluster)])) continue;
+        clusters_[at(cluster)].push_back(index);
+        of_node_[at(index)] = cluster;
+        break;
+      }
+      if (of_node_[at(index)] < 0) {
+        of_node_[at(index)] = static_cast<int>(clusters_.size());
+        clusters_.push_back({index});
+      }
+    }
+    for (int id : node.inputs) readers_[at(id)].push_back(index);
+  }
+
+  // Nothing where its blocks would be too large or its operands too many.
+  std::optional<Fused> fuse_members(const std::vector<int>& cluster) const {
+    std::vector<const Node*> members;
+    members.reserve(cluster.size());
+    for (int index : cluster) members.push_back(&graph_.nodes[at(index)]);
+    std::optional<Fused> made = fuse(graph_, members, uses_);
+    if (!made || (leads(*members.front()) && !lead_with_product(made->fusion))) return std::nullopt;
+    made->fusion.block_rows = rows_per_block(made->fusion);
+    if (made->fusion.block_rows == 0) return std::nullopt;
+    return made;
+  }
+
+  // A cluster has grown only while it could be fused.
+  Node node_of(const std::vector<int>& cluster) const {
+    if (cluster.size() == 1) return graph_.nodes[at(cluster.front())];
+    Fused made = fuse_members(cluster).value();
+    made.node.attributes.fusion = std::make_shared<const Fusion>(std::move(made.fusion));
+    return std::move(made.node);
+  }
+
+  const Graph& graph_;
+  std::vector<int> uses_;                   // per tensor
+  std::vector<std::vector<int>> clusters_;  // nodes in order
+  std::vector<int> of_node_;                // -1: none
+  std::vector<char> overwrites_;            // per tensor: shares its memory with another
+  std::vector<std::vector<int>> readers_;   // per tensor: nodes so far
+};
+
+}  // namespace
+
+Graph fuse_rows(Graph graph, const Plan&) {
+  graph.nodes = Clusters(graph).fused();
+  return cleaned(std::move(graph));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,323 @@
+#include "models/compiler/passes/dataflow/kept_sets.h"
+#include "models/core/index.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace meshwright {
+
+namespace {
+
+// All subsets of so many options are tried. Units of one-kernel operations have 8 to 18 of them;
+// beyond, the groups that cost most per byte are not repeated.
+constexpr int most_options = 20;
+// find_frontier: so many groups are open in a set that stands for others.
+constexpr int open_groups = 4;
+constexpr std::size_t sets_of_slice = 1024;
+
+// Of some sets, what no other one equals or beats in kept and in working bytes.
+class Staircase {
+ public:
+  bool beats(const KeptSet& set) const {
+    const auto after = std::ranges::upper_bound(steps_, set.kept, {}, &Step::kept);
+    return after != steps_.begin() && std::prev(after)->working <= set.working;
+  }
+  void add(const KeptSet& set) {  // which is not beaten
+    const auto from = std::ranges::lower_bound(steps_, set.kept, {}, &Step::kept);
+    const auto to = std::find_if(from, steps_.end(),
+                                 [&](const Step& step) { return step.working < set.working; });
+    steps_.insert(steps_.erase(from, to), {set.kept, set.working});
+  }
+
+ private:
+  struct Step {
+    std::int64_t kept = 0, working = 0;
+  };
+  std::vector<Step> steps_;  // kept rises, working falls
+};
+
+}  // namespace
+
+KeptSets::KeptSets(const KeptProblem& problem)
+    : problem_(problem), maker_(problem.items.size(), -1), readers_(problem.items.size()) {
+  for (std::size_t s = 0; s < problem.steps.size(); ++s) {
+    joined_.push_back(static_cast<int>(s));
+    for (int item : problem.steps[s].makes) maker_[at(item)] = static_cast<int>(s);
+    for (int item : problem.steps[s].reads) readers_[at(item)].push_back(static_cast<int>(s));
+  }
+  join_steps();
+  number_options();
+  find_frontier();
+}
+
+int KeptSets::group_of(int step) const {
+  while (joined_[at(step)] != step) step = joined_[at(step)];
+  return step;
+}
+
+// A step n whose only result that anyone sees is t, read by one step m alone and not in the
+// backward phase, is repeated exactly with m, where what m shows is no larger than t: to repeat n
+// alone is useless, and instead of keeping t to repeat m one may keep what m makes.
+void KeptSets::join_steps() {
+  const auto seen_outside = [&](int item, int group) {
+    return std::ranges::any_of(readers_[at(item)],
+                               [&](int step) { return group_of(step) != group; });
+  };
+  const auto shown = [&](int group) {
+    std::vector<int> items;
+    for (int item = 0; item < static_cast<int>(problem_.items.size()); ++item)
+      if (maker_[at(item)] >= 0 && group_of(maker_[at(item)]) == group &&
+          (problem_.items[at(item)].needed || seen_outside(item, group)))
+        items.push_back(item);
+    return items;
+  };
+  const auto join = [&](int n) {
+    const std::vector<int> results = shown(n);
+    if (results.size() != 1 || problem_.items[at(results[0])].needed) return false;
+    std::set<int> users;
+    for (int step : readers_[at(results[0])]) users.insert(group_of(step));
+    users.erase(n);
+    if (users.size() != 1) return false;
+    const int m = *users.begin();
+    if (problem_.steps[at(n)].always || problem_.steps[at(m)].always) return false;
+    std::int64_t bytes = 0;
+    for (int item : shown(m)) bytes += problem_.items[at(item)].bytes;
+    if (bytes > problem_.items[at(results[0])].bytes) return false;
+    joined_[at(n)] = m;
+    return true;
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (int s = 0; s < static_cast<int>(problem_.steps.size()); ++s)
+      if (group_of(s) == s && join(s)) changed = true;
+  }
+}
+
+// A bit per group, set where it is repeated; one more for an operation that makes a small tensor
+// and a large one (attention with its score matrix): set where the small one is kept all the same,
+// so that the large one is made again as late as possible. The other way round nothing is gained,
+// since to repeat the operation makes both.
+void KeptSets::number_options() {
+  for (int s = 0; s < static_cast<int>(problem_.steps.size()); ++s)
+    if (group_of(s) == s) groups_.push_back(s);
+  limit_options();
+  bit_.assign(problem_.steps.size(), 0);
+  group_cost_.clear();
+  for (int group : groups_) {
+    const std::uint32_t bit = 1U << options_++;
+    if (problem_.steps[at(group)].always) always_ |= bit;
+    double cost = 0;
+    for (int s = 0; s < static_cast<int>(problem_.steps.size()); ++s)
+      if (group_of(s) == group) {
+        bit_[at(s)] = bit;
+        if (!problem_.steps[at(s)].always) cost += problem_.steps[at(s)].cost;
+      }
+    group_cost_.push_back(cost);
+  }
+  for (std::size_t i = 0; i < problem_.items.size(); ++i) {
+    Charge charge{problem_.items[i].bytes, 0, 0, 0, problem_.items[i].needed};
+    if (maker_[i] >= 0) charge.maker = bit_[at(maker_[i])];
+    for (int reader : readers_[i]) charge.readers |= bit_[at(reader)];
+    charge.readers &= ~charge.maker;
+    charges_.push_back(charge);
+  }
+  for (const KeptProblem::Step& step : problem_.steps) {
+    if (step.makes.size() < 2 || step.always || options_ >= most_options) continue;
+    const KeptProblem::Item& first = problem_.items[at(step.makes[0])];
+    std::int64_t others = 0;
+    for (std::size_t i = 1; i < step.makes.size(); ++i)
+      if (problem_.items[at(step.makes[i])].needed)
+        others += problem_.items[at(step.makes[i])].bytes;
+    if (first.needed && others > first.bytes / 16)
+      charges_[at(step.makes[0])].kept_anyway = 1U << options_++;
+  }
+  made_by_.resize(groups_.size());
+  taken_by_.resize(groups_.size());
+  for (const Charge& charge : charges_)
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (charge.maker == 1U << g) made_by_[g].push_back(charge);
+      if (charge.maker == 0 && (charge.readers & 1U << g) != 0) taken_by_[g].push_back(charge);
+    }
+}
+
+void KeptSets::limit_options() {
+  const auto cost_per_byte = [&](int group) {
+    double cost = 0, bytes = 1;
+    for (int s = 0; s < static_cast<int>(problem_.steps.size()); ++s) {
+      if (group_of(s) != group) continue;
+      cost += problem_.steps[at(s)].cost;
+      for (int item : problem_.steps[at(s)].makes)
+        bytes += static_cast<double>(problem_.items[at(item)].bytes);
+    }
+    return problem_.steps[at(group)].always ? -1 : cost / bytes;
+  };
+  while (groups_.size() > most_options)
+    groups_.erase(std::ranges::max_element(groups_, {}, cost_per_byte));
+}
+
+// Adds all sets in which each repeated group is repeated for something: of those that begin with
+// `set`, in which the groups from `undecided` on are decided, with the groups from `first` on. From
+// the last to the first: when it is a group's turn, it is known who reads what it makes, and so
+// what is kept of that.
+void KeptSets::list_sets(int first, int undecided, const KeptSet& set,
+                         std::vector<KeptSet>& all) const {
+  if (undecided == first) {
+    all.push_back(set);
+    all.back().cost = cost_of(set.options);
+    return;
+  }
+  const int group = undecided - 1;
+  const std::uint32_t bit = 1U << group;
+  const auto is_read = [&](const Charge& charge) {
+    return charge.needed || (set.options & charge.readers) != 0;
+  };
+  if ((always_ & bit) == 0) {
+    KeptSet kept = set;
+    for (const Charge& charge : made_by_[at(group)])
+      if (is_read(charge)) kept.kept += charge.bytes;
+    list_sets(first, group, kept, all);
+  }
+  KeptSet again = set;
+  again.options |= bit;
+  for (const Charge& charge : taken_by_[at(group)])
+    if (!is_read(charge)) again.kept += charge.bytes;
+  std::uint32_t small = 0;
+  for (const Charge& charge : made_by_[at(group)]) small |= charge.kept_anyway;
+  for (std::uint32_t anyway = small;; anyway = (anyway - 1) & small) {
+    KeptSet each = again;
+    each.options |= anyway;
+    bool useful = (always_ & bit) != 0;
+    for (const Charge& charge : made_by_[at(group)])
+      if ((charge.kept_anyway & anyway) != 0)
+        each.kept += charge.bytes;
+      else if (is_read(charge)) {
+        each.working = std::max(each.working, charge.bytes);
+        useful = true;
+      }
+    if (useful) list_sets(first, group, each, all);
+    if (anyway == 0) break;
+  }
+}
+
+bool KeptSets::is_again(int item, std::uint32_t options) const {
+  const Charge& charge = charges_[at(item)];
+  return (options & charge.maker) != 0 && (options & charge.kept_anyway) == 0;
+}
+
+std::int64_t KeptSets::kept_bytes(std::uint32_t options) const {
+  std::int64_t bytes = 0;
+  for (const Charge& charge : charges_) {
+    const bool again = (options & charge.maker) != 0;
+    const bool kept = again ? (options & charge.kept_anyway) != 0
+                            : charge.needed || (options & charge.readers) != 0;
+    if (kept) bytes += charge.bytes;
+  }
+  return bytes;
+}
+
+double KeptSets::cost_of(std::uint32_t options) const {
+  double cost = 0;
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    if ((options & (1U << g)) != 0) cost += group_cost_[g];
+  return cost;
+}
+
+// Plays the backward phase as rematerialize_tensors orders it: what is made again lives from the
+// step that makes it to its last reader, both included, as in the task region.
+std::int64_t KeptSets::working_bytes(std::uint32_t options) const {
+  const std::size_t items = problem_.items.size();
+  std::vector<int> born(items, -1), last(items, -1);
+  int time = 0;
+  const auto make = [&](const auto& self, int step) -> void {
+    for (int item : problem_.steps[at(step)].reads)
+      if (is_again(item, options) && born[at(item)] < 0) self(self, maker_[at(item)]);
+    ++time;
+    for (int item : problem_.steps[at(step)].reads)
+      if (is_again(item, options)) last[at(item)] = time;
+    for (int item : problem_.steps[at(step)].makes) born[at(item)] = last[at(item)] = time;
+  };
+  for (const std::vector<int>& reads : problem_.backward) {
+    for (int item : reads)
+      if (is_again(item, options) && born[at(item)] < 0) make(make, maker_[at(item)]);
+    ++time;
+    for (int item : reads)
+      if (is_again(item, options)) last[at(item)] = time;
+  }
+  std::vector<std::int64_t> change(at(time) + 2, 0);
+  for (std::size_t i = 0; i < items; ++i)
+    if (born[i] >= 0) {
+      change[at(born[i])] += problem_.items[i].bytes;
+      change[at(last[i]) + 1] -= problem_.items[i].bytes;
+    }
+  std::int64_t live = 0, most = 0;
+  for (std::int64_t each : change) most = std::max(most, live += each);
+  return most;
+}
+
+// In the order of cost, a slice at a time. A set is worth having where it works in fewer bytes than
+// all cheaper ones that keep no more.
+//
+// To repeat the first groups of a unit changes neither the order in which later ones are repeated
+// nor how long those live, which depends on their readers alone. So the working bytes of a set that
+// repeats no first group are a bound for all sets that differ from it in the first groups; that
+// beats most of them.
+void KeptSets::find_frontier() {
+  const auto groups = static_cast<int>(groups_.size());
+  const int first = std::min(groups, open_groups);
+  KeptSet none;
+  for (const Charge& charge : charges_)
+    if (charge.maker == 0 && charge.needed) none.kept += charge.bytes;
+  std::vector<KeptSet> begun;
+  list_sets(first, groups, none, begun);
+  for (KeptSet& set : begun) set.working = working_bytes(set.options);
+  std::ranges::sort(begun, {}, &KeptSet::cost);
+  std::vector<double> ends;  // of slices, so that as many sets begin in each
+  for (std::size_t end = sets_of_slice; end < begun.size(); end += sets_of_slice)
+    ends.push_back(begun[end].cost);
+  std::vector<std::vector<KeptSet>> slices(ends.size() + 1);
+  Staircase found;
+  auto next = begun.begin();
+  std::vector<KeptSet> sets;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    for (; next != begun.end() && (i == ends.size() || next->cost < ends[i]); ++next) {
+      if (found.beats(*next)) continue;
+      sets.clear();
+      list_sets(0, first, *next, sets);
+      for (const KeptSet& set : sets) {
+        if (found.beats(set)) continue;
+        const auto slice = std::ranges::upper_bound(ends, set.cost) - ends.begin();
+        slices[static_cast<std::size_t>(slice)].push_back(set);
+      }
+    }
+    std::vector<KeptSet> slice = std::move(slices[i]);
+    std::erase_if(slice, [&](const KeptSet& set) { return found.beats(set); });
+    std::ranges::sort(slice, [](const KeptSet& a, const KeptSet& b) {
+      return std::tie(a.cost, a.kept, a.options) < std::tie(b.cost, b.kept, b.options);
+    });
+    for (KeptSet& set : slice) {
+      if (found.beats(set)) continue;
+      set.working = working_bytes(set.options);
+      if (found.beats(set)) continue;
+      found.add(set);
+      if (!frontier_.empty() && frontier_.back().cost == set.cost &&
+          frontier_.back().kept == set.kept)
+        frontier_.back() = set;
+      else
+        frontier_.push_back(set);
+    }
+  }
+}
+
+KeptSet KeptSets::unlimited() const {
+  return {kept_bytes(always_), working_bytes(always_), 0, always_};
+}
+
+std::vector<char> KeptSets::made_again(const KeptSet& set) const {
+  std::vector<char> again;
+  for (int item = 0; item < static_cast<int>(problem_.items.size()); ++item)
+    again.push_back(is_again(item, set.options) ? 1 : 0);
+  return again;
+}
+
+}  // namespace meshwright

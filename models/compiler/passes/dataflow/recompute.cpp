@@ -1,0 +1,139 @@
+#include "models/compiler/passes/dataflow/recompute.h"
+
+#include <algorithm>
+
+#include "models/compiler/passes/dataflow/recompute_budget.h"
+#include "models/compiler/passes/dataflow/recomputed_groups.h"
+#include "models/compiler/passes/graph/cleanup.h"
+
+namespace meshwright {
+
+namespace {
+
+class Recomputation {
+ public:
+  Recomputation(const Graph& graph, const Plan& plan, std::vector<int> groups)
+      : old_(graph),
+        selective_(plan.training.recompute == Recompute::selective),
+        prune_(plan.training.compiler == CompilerLevel::full),
+        group_(std::move(groups)) {}
+
+  Graph run() {
+    out_ = old_;
+    out_.nodes.clear();
+    const int groups = 1 + *std::max_element(group_.begin(), group_.end());
+    forward_of_group_.resize(static_cast<std::size_t>(groups));
+    replaced_.assign(old_.tensors.size(), -1);
+    std::vector<char> begun(static_cast<std::size_t>(groups), 0);
+    for (std::size_t i = 0; i < old_.nodes.size(); ++i) {
+      const Node& node = old_.nodes[i];
+      const auto group = static_cast<std::size_t>(group_[i]);
+      const bool repeated = group_[i] >= 0 && !is_of_step(old_, node);
+      if (node.phase == Phase::forward) {
+        if (repeated) forward_of_group_[group].push_back(&node);
+        append(node);
+        continue;
+      }
+      if (repeated && !begun[group]) {
+        begun[group] = 1;
+        for (const Node* again : needed(group)) repeat(*again);
+      }
+      gather_again(node);
+      append(rewired(node, group_[i]));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void append(const Node& node) {
+    for (int id : node.outputs)
+      if (is_made(out_.tensor(id)))
+        out_.tensors[static_cast<std::size_t>(id)].producer = static_cast<int>(out_.nodes.size());
+    out_.nodes.push_back(node);
+  }
+
+  // All forward nodes of the group; or those whose results its gradients read, and what those need
+  // from inside it.
+  std::vector<const Node*> needed(std::size_t group) const {
+    const auto& forward = forward_of_group_[group];
+    if (!prune_) return forward;
+    std::vector<char> wanted(old_.tensors.size(), 0);
+    for (std::size_t i = 0; i < old_.nodes.size(); ++i)
+      if (old_.nodes[i].phase == Phase::backward && group_[i] == static_cast<int>(group))
+        for (int id : old_.nodes[i].inputs) wanted[static_cast<std::size_t>(id)] = 1;
+    std::vector<const Node*> kept;
+    for (auto it = forward.rbegin(); it != forward.rend(); ++it) {
+      bool want = false;
+      for (int id : (*it)->outputs) want = want || wanted[static_cast<std::size_t>(id)];
+      if (!want) continue;
+      for (int id : (*it)->inputs) wanted[static_cast<std::size_t>(id)] = 1;
+      kept.push_back(*it);
+    }
+    return {kept.rbegin(), kept.rend()};
+  }
+
+  void repeat(const Node& node) {
+    TensorIds inputs;
+    for (int id : node.inputs) {
+      const int again = replaced_[static_cast<std::size_t>(id)];
+      inputs.push_back(again >= 0 ? again : id);
+    }
+    const int index = out_.add(node.op, node.module, inputs, node.attributes, Phase::recompute);
+    for (int i = 0; i < node.outputs.size(); ++i)
+      replaced_[static_cast<std::size_t>(node.outputs[i])] = out_.output(index, i);
+  }
+
+  // Where ranks hold shares of the rows, only those are kept: what was gathered is gathered again
+  // for the gradient.
+  bool is_gathered(int tensor) const {
+    const int producer = old_.tensor(tensor).producer;
+    if (producer < 0) return false;
+    const Node& maker = old_.nodes[static_cast<std::size_t>(producer)];
+    return maker.op == Op::sequence_gather && maker.phase == Phase::forward &&
+           old_.tensor(maker.inputs[0]).role != Role::input;  // inputs are small: kept
+  }
+
+  void gather_again(const Node& node) {
+    for (int id : node.inputs)
+      if (is_gathered(id) && replaced_[static_cast<std::size_t>(id)] < 0)
+        repeat(old_.nodes[static_cast<std::size_t>(old_.tensor(id).producer)]);
+  }
+
+  // Gradients of the group read the repeated tensors; selective keeps attention's output, which the
+  // projection after it has saved anyway.
+  Node rewired(Node node, int group) const {
+    for (int i = 0; i < node.inputs.size(); ++i) {
+      const int id = node.inputs[i];
+      if (id >= static_cast<int>(replaced_.size())) continue;
+      const int again = replaced_[static_cast<std::size_t>(id)];
+      if (again < 0) continue;
+      const int producer = old_.tensor(id).producer;
+      const Node& maker = old_.nodes[static_cast<std::size_t>(producer)];
+      const bool inside = group >= 0 && group_[static_cast<std::size_t>(producer)] == group;
+      if (!inside && !is_gathered(id)) continue;
+      if (maker.op == Op::attention && selective_ && id == maker.outputs[0]) continue;
+      node.inputs[i] = again;
+    }
+    return node;
+  }
+
+  const Graph& old_;
+  Graph out_;
+  bool selective_, prune_;
+  std::vector<int> group_;  // per node of the old graph
+  std::vector<std::vector<const Node*>> forward_of_group_;
+  std::vector<int> replaced_;  // forward tensor -> its repetition
+};
+
+}  // namespace
+
+Graph recompute(Graph graph, const Plan& plan, const DeviceFacts& device) {
+  if (plan.training.recompute_budget) return recompute_within_budget(graph, plan, device);
+  std::vector<int> groups = recomputed_groups(graph, plan);
+  const bool none = std::ranges::all_of(groups, [](int group) { return group < 0; });
+  if (none && graph.held != Held::rows) return graph;
+  graph = without_reuse(std::move(graph));
+  return Recomputation(graph, plan, std::move(groups)).run();
+}
+
+}  // namespace meshwright

@@ -1,0 +1,94 @@
+#include "models/compiler/passes/dataflow/rematerialize_rows.h"
+
+#include <algorithm>
+
+#include "models/compiler/passes/graph/cleanup.h"
+#include "models/core/index.h"
+#include "models/program/graph/fusion.h"
+#include "models/program/graph/op_table.h"
+
+namespace meshwright {
+
+namespace {
+
+class RowRepetition {
+ public:
+  explicit RowRepetition(const Graph& graph)
+      : old_(graph), first_user_(graph.tensors.size(), -1), again_(graph.nodes.size()) {
+    for (int i = static_cast<int>(graph.nodes.size()) - 1; i >= 0; --i)
+      if (graph.nodes[at(i)].phase != Phase::forward)
+        for (int id : graph.nodes[at(i)].inputs) first_user_[at(id)] = i;
+    std::vector<char> stays(graph.tensors.size(), 0);  // kept whatever is decided here
+    for (std::size_t id = 0; id < graph.tensors.size(); ++id)
+      stays[id] = first_user_[id] >= 0 || graph.tensors[id].role != Role::activation;
+    for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
+      const Node& node = graph.nodes[at(i)];
+      const int first = first_user(node);
+      if (first < 0 || !is_cheap(node, stays)) continue;
+      // A unit's gradients follow each other; the next unit may be on another stage.
+      if (graph.unit_of(graph.nodes[at(first)]) != graph.unit_of(node)) continue;
+      for (int id : node.outputs) stays[at(id)] = 0;
+      again_[at(first)].push_back(i);
+    }
+  }
+
+  Graph run() {
+    Graph out = old_;
+    out.nodes.clear();
+    std::vector<int> replaced(old_.tensors.size());
+    for (std::size_t id = 0; id < replaced.size(); ++id) replaced[id] = static_cast<int>(id);
+    for (std::size_t i = 0; i < old_.nodes.size(); ++i) {
+      for (int index : again_[i]) {
+        const Node& node = old_.nodes[at(index)];
+        const int made =
+            out.add(node.op, node.module, node.inputs, node.attributes, Phase::recompute);
+        for (int k = 0; k < node.outputs.size(); ++k)
+          replaced[at(node.outputs[k])] = out.output(made, k);
+      }
+      Node node = old_.nodes[i];
+      if (node.phase != Phase::forward)
+        for (int& id : node.inputs) id = replaced[at(id)];
+      out.nodes.push_back(node);
+    }
+    return cleaned(std::move(out));
+  }
+
+ private:
+  int first_user(const Node& node) const {
+    int first = -1;
+    for (int id : node.outputs) {
+      const int user = first_user_[at(id)];
+      if (user >= 0 && (first < 0 || user < first)) first = user;
+    }
+    return first;
+  }
+
+  bool is_cheap(const Node& node, const std::vector<char>& stays) const {
+    const RowRule& rule = info(node.op).rows;
+    if (node.phase != Phase::forward || !rule || rule.product) return false;
+    return std::all_of(node.inputs.begin(), node.inputs.end(),
+                       [&](int id) { return stays[at(id)] != 0; });
+  }
+
+  const Graph& old_;
+  std::vector<int> first_user_;          // per tensor: the first node after the forward, -1: none
+  std::vector<std::vector<int>> again_;  // per node: what is made again just before it
+};
+
+}  // namespace
+
+bool may_rematerialize_rows(const Plan& plan) {
+  // There what is repeated reads the inputs of layers alone, which take turns in a few places.
+  if (plan.parallelism.offload == Offload::layers) return false;
+  // A budget has decided tensor by tensor, and counts what is live while they are made again.
+  return !plan.training.recompute_budget;
+}
+
+Graph rematerialize_rows(Graph graph, const Plan& plan) {
+  if (!may_rematerialize_rows(plan) || !plan.training.rematerialize_rows.value_or(true))
+    return graph;
+  graph = without_reuse(std::move(graph));
+  return RowRepetition(graph).run();
+}
+
+}  // namespace meshwright

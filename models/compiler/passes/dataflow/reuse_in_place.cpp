@@ -1,0 +1,79 @@
+#include "models/compiler/passes/dataflow/reuse_in_place.h"
+
+#include <algorithm>
+
+#include "models/compiler/passes/graph/cleanup.h"
+#include "models/compiler/schedule/schedule.h"
+#include "models/core/index.h"
+#include "models/program/graph/op_table.h"
+
+namespace meshwright {
+
+namespace {
+
+class InPlace {
+ public:
+  InPlace(Graph& graph, const Plan& plan)
+      : graph_(graph),
+        splits_(schedule_info(plan.parallelism.schedule).splits_backwards),
+        last_reader_(graph.tensors.size(), -1),
+        taken_(graph.tensors.size(), 0) {
+    for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
+      const Node& node = graph.nodes[at(i)];
+      for (int id : node.inputs) last_reader_[at(id)] = i;
+      if (!info(node.op).communication) continue;
+      // It goes on beside what follows.
+      for (int id : node.inputs) taken_[at(id)] = 1;
+      for (int id : node.outputs) taken_[at(id)] = 1;
+    }
+    for (std::size_t id = 0; id < graph.tensors.size(); ++id)
+      if (graph.tensors[id].alias_of >= 0) taken_[id] = taken_[at(graph.tensors[id].alias_of)] = 1;
+  }
+
+  void run() {
+    for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
+      const Node& node = graph_.nodes[at(i)];
+      if (!info(node.op).in_place) continue;
+      for (int id : node.inputs) {
+        if (!can_be_replaced(i, id, node.outputs[0])) continue;
+        graph_.tensors[at(node.outputs[0])].alias_of = id;
+        taken_[at(id)] = taken_[at(node.outputs[0])] = 1;
+        break;
+      }
+    }
+  }
+
+ private:
+  // Both live in one task only: made and read for the last time by nodes of one unit, before or
+  // after the forward's end.
+  bool can_be_replaced(int reader, int input, int output) const {
+    const Tensor &in = graph_.tensor(input), &out = graph_.tensor(output);
+    if (in.role != Role::activation || in.producer < 0 || !(in.type == out.type) ||
+        taken_[at(input)] || taken_[at(output)] || last_reader_[at(input)] != reader ||
+        is_loss(graph_, input) || last_reader_[at(output)] < 0)
+      return false;
+    // Gradients of weights run after all others there, and read what those do.
+    if (splits_ && graph_.nodes[at(reader)].phase != Phase::forward) return false;
+    return alike(in.producer, reader) && alike(reader, last_reader_[at(output)]);
+  }
+
+  bool alike(int a, int b) const {
+    const Node &one = graph_.nodes[at(a)], &other = graph_.nodes[at(b)];
+    return graph_.unit_of(one) == graph_.unit_of(other) &&
+           (one.phase == Phase::forward) == (other.phase == Phase::forward);
+  }
+
+  Graph& graph_;
+  bool splits_;  // the schedule splits backwards
+  std::vector<int> last_reader_;
+  std::vector<char> taken_;  // shares its memory with another already, or must not
+};
+
+}  // namespace
+
+Graph reuse_in_place(Graph graph, const Plan& plan) {
+  InPlace(graph, plan).run();
+  return graph;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,117 @@
+#include "models/compiler/passes/graph/cleanup.h"
+#include "models/core/index.h"
+#include "models/program/graph/op_table.h"
+
+#include <algorithm>
+
+namespace meshwright {
+
+namespace {
+
+// The sums of a route's balancing loss are its third output.
+bool makes_balancing_loss(const Node& node) {
+  return node.op == Op::route && node.phase == Phase::forward &&
+         has_balancing_loss(node.attributes);
+}
+
+}  // namespace
+
+Graph cleaned(Graph graph) {
+  std::vector<char> named(graph.tensors.size(), 0);
+  for (std::size_t id = 0; id < graph.tensors.size(); ++id)
+    named[id] = graph.tensors[id].role != Role::activation;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (int id : graph.nodes[i].inputs) named[at(id)] = 1;
+    for (int id : graph.nodes[i].outputs) {
+      named[at(id)] = 1;
+      if (is_made(graph.tensors[at(id)])) graph.tensors[at(id)].producer = static_cast<int>(i);
+    }
+  }
+  std::vector<int> number(graph.tensors.size(), -1);
+  std::vector<Tensor> kept;
+  for (std::size_t id = 0; id < graph.tensors.size(); ++id) {
+    if (!named[id]) continue;
+    number[id] = static_cast<int>(kept.size());
+    kept.push_back(graph.tensors[id]);
+  }
+  const auto renumber = [&](int& id) { id = id < 0 ? id : number[at(id)]; };
+  for (Tensor& tensor : kept) renumber(tensor.alias_of);
+  for (Node& node : graph.nodes) {
+    for (int& id : node.inputs) renumber(id);
+    for (int& id : node.outputs) renumber(id);
+  }
+  for (Parameter& parameter : graph.parameters) {
+    renumber(parameter.tensor);
+    renumber(parameter.gradient);
+  }
+  for (RoundedTensor& rounded : graph.rounded) renumber(rounded.largest);
+  for (int* id : {&graph.tokens, &graph.targets, &graph.positions, &graph.decoder_tokens,
+                  &graph.documents, &graph.exchanged_documents, &graph.loss})
+    renumber(*id);
+  for (TokenAhead& each : graph.ahead)
+    for (int* id : {&each.tokens, &each.targets, &each.loss}) renumber(*id);
+  graph.tensors = std::move(kept);
+  return graph;
+}
+
+Graph without(const std::vector<char>& dropped, Graph graph) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (dropped[i] != 0) continue;
+    if (kept != i) graph.nodes[kept] = std::move(graph.nodes[i]);
+    ++kept;
+  }
+  if (kept == graph.nodes.size()) return graph;
+  graph.nodes.erase(graph.nodes.begin() + static_cast<std::ptrdiff_t>(kept), graph.nodes.end());
+  return cleaned(std::move(graph));
+}
+
+bool is_loss(const Graph& graph, int tensor) {
+  const auto is_ahead = [&](const TokenAhead& each) { return each.loss == tensor; };
+  if (tensor == graph.loss || std::ranges::any_of(graph.ahead, is_ahead)) return true;
+  const int producer = graph.tensor(tensor).producer;
+  if (producer < 0) return false;
+  const Node& maker = graph.nodes[at(producer)];
+  return makes_balancing_loss(maker) && tensor == maker.outputs[2];
+}
+
+std::vector<int> count_uses(const Graph& graph) {
+  std::vector<int> uses(graph.tensors.size(), 0);
+  for (const Node& node : graph.nodes) {
+    for (int id : node.inputs) ++uses[at(id)];
+    if (makes_balancing_loss(node)) ++uses[at(node.outputs[2])];
+  }
+  if (graph.loss >= 0) ++uses[at(graph.loss)];
+  for (const TokenAhead& each : graph.ahead) ++uses[at(each.loss)];
+  for (const Tensor& tensor : graph.tensors)
+    if (tensor.alias_of >= 0) ++uses[at(tensor.alias_of)];
+  return uses;
+}
+
+Graph without_reuse(Graph graph) {
+  for (Tensor& tensor : graph.tensors)
+    if (tensor.alias_of >= 0 && !info(graph.nodes[at(tensor.producer)].op).takes_loss_scale)
+      tensor.alias_of = -1;
+  return graph;
+}
+
+Graph remove_dead_code(Graph graph, const Plan&) {
+  std::vector<int> uses = count_uses(graph);
+  std::vector<char> is_dead(graph.nodes.size(), 0);
+  for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node* node = &graph.nodes[i];
+    const bool needed = std::any_of(node->outputs.begin(), node->outputs.end(), [&](int id) {
+      return uses[at(id)] > 0 || graph.tensor(id).role == Role::parameter_gradient;
+    });
+    if (needed) continue;
+    is_dead[i] = 1;
+    for (int id : node->inputs) --uses[at(id)];
+    for (int id : node->outputs) {
+      const int alias = graph.tensor(id).alias_of;
+      if (alias >= 0) --uses[at(alias)];
+    }
+  }
+  return without(is_dead, std::move(graph));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,20 @@
+// What an eager framework runs: modules as the elementary operations that Hugging Face's PyTorch
+// code is written in, each one kernel that reads and writes memory and has a gradient of its own.
+#pragma once
+
+#include "models/compiler/plan/plan.h"
+#include "models/program/graph/graph.h"
+
+namespace meshwright {
+
+// Replaces gelu's tanh form, swiglu, rms_norm, rope and unfused attention. Stay whole: what is one
+// kernel in PyTorch too (layer_norm, gelu's erf form, attention by a library) and what the ranks of
+// a tensor group compute together.
+Graph eager_operations(Graph graph, const Plan& plan);
+
+// Replaces cross_entropy: log-softmax in fp32, from which the targets are picked. Libraries for
+// language models bring a kernel for all of it. Where a tensor group shares the logits, the
+// operation stays and is told their type: it is computed in pieces that are in fp32.
+Graph eager_loss(Graph graph, const Plan& plan);
+
+}  // namespace meshwright

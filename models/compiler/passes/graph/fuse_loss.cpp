@@ -1,0 +1,164 @@
+#include "models/compiler/passes/graph/fuse_loss.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "models/compiler/passes/back_end/fuse.h"
+#include "models/compiler/passes/graph/cleanup.h"
+#include "models/core/index.h"
+
+namespace meshwright {
+
+namespace {
+
+// Rows whose logits take about so much memory, but not so few that products become slow: each block
+// reads the whole table, and reads and writes its gradient. Nor so many blocks that the list of
+// their kernels becomes long: 4096 are two million tokens of a vocabulary of 128,000. Elements of a
+// block are counted in 31 bits.
+std::int64_t rows_per_block(std::int64_t wanted_bytes, std::int64_t rows, std::int64_t row_bytes,
+                            std::int64_t row_elements) {
+  constexpr std::int64_t fewest = 256, multiple = 64, most_blocks = 4096;
+  constexpr std::int64_t most_elements = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t in_31_bits = most_elements / row_elements / multiple * multiple;
+  const std::int64_t wanted = std::min(wanted_bytes / row_bytes, in_31_bits);
+  const std::int64_t most = std::max({fewest, wanted, (rows + most_blocks - 1) / most_blocks});
+  const std::int64_t blocks = (rows + most - 1) / most;
+  const std::int64_t even = (rows + blocks - 1) / blocks;
+  return std::min(rows, (even + multiple - 1) / multiple * multiple);
+}
+
+// What a soft cap is made of, and its gradient.
+bool is_of_cap(Op op) { return op == Op::scale || op == Op::tanh || op == Op::tanh_grad; }
+
+// The nodes that read or make the logits, capped or not, or their gradients, in order; nothing
+// where others do than those of one cross-entropy behind one product.
+std::vector<int> members(const Graph& graph, int product) {
+  std::vector<int> found{product}, wide{graph.output(product)};  // nodes; tensors of logits
+  int gradients = 0, losses = 0;
+  for (int i = product + 1; i < static_cast<int>(graph.nodes.size()); ++i) {
+    const Node& node = graph.nodes[at(i)];
+    if (std::find_first_of(node.inputs.begin(), node.inputs.end(), wide.begin(), wide.end()) ==
+        node.inputs.end())
+      continue;
+    const bool known = is_of_cap(node.op) || node.op == Op::cross_entropy ||
+                       node.op == Op::cross_entropy_grad || node.op == Op::linear_grad_input ||
+                       node.op == Op::linear_grad_weight || node.op == Op::bias_grad;
+    if (!known || graph.unit_of(node) != graph.unit_of(graph.nodes[at(product)])) return {};
+    if (node.op == Op::cross_entropy) ++losses;
+    if (node.op == Op::cross_entropy_grad) ++gradients;
+    if (is_of_cap(node.op) || node.op == Op::cross_entropy_grad) wide.push_back(node.outputs[0]);
+    found.push_back(i);
+  }
+  return losses == 1 && gradients == 1 ? found : std::vector<int>{};
+}
+
+// What works element by element, and the loss's gradient, write where what they read lies, block by
+// block as the gradient did for all of the logits.
+void share_places(Fusion& fusion) {
+  for (std::size_t i = 0; i < fusion.steps.size(); ++i) {
+    const FusedStep& step = fusion.steps[i];
+    if (!is_of_cap(step.op) && step.op != Op::cross_entropy_grad) continue;
+    const int made = step.outputs[0];
+    const auto free = [&](int id) {
+      return fusion.is_internal(id) && fusion.operands[at(id)] == fusion.operands[at(made)] &&
+             std::none_of(fusion.steps.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                          fusion.steps.end(), [&](const FusedStep& later) {
+                            return std::find(later.inputs.begin(), later.inputs.end(), id) !=
+                                   later.inputs.end();
+                          });
+    };
+    const auto place = std::find_if(step.inputs.begin(), step.inputs.end(), free);
+    if (place != step.inputs.end()) replace_internal(fusion, made, *place);
+  }
+}
+
+// The last output is where a block's internal operands lie.
+void add_memory(Graph& graph, Fused& made) {
+  Fusion& fusion = made.fusion;
+  const std::int64_t bytes = fusion.internal_bytes(fusion.block_rows);
+  const TensorType type{Shape{(bytes + 3) / 4}, Dtype::f32};
+  const int place = fusion.inputs + fusion.outputs;
+  fusion.operands.insert(fusion.operands.begin() + place, type);
+  fusion.cut.insert(fusion.cut.begin() + place, 0);
+  for (FusedStep& step : fusion.steps) {
+    for (int& id : step.inputs) id += id >= place ? 1 : 0;
+    for (int& id : step.outputs) id += id >= place ? 1 : 0;
+  }
+  TensorIds outputs;
+  for (int i = 0; i < fusion.outputs; ++i) outputs.push_back(made.node.outputs[i]);
+  outputs.push_back(graph.add_tensor(type, Role::activation));
+  for (int i = fusion.outputs; i < made.node.outputs.size(); ++i)
+    outputs.push_back(made.node.outputs[i]);
+  made.node.outputs = outputs;
+  ++fusion.outputs;
+}
+
+}  // namespace
+
+LossBlocks loss_blocks(const Graph& graph) {
+  for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
+    const Fusion* fusion = graph.nodes[at(i)].attributes.fusion.get();
+    if (fusion == nullptr || fusion->loop != Fusion::Loop::long_blocks) continue;
+    const TensorType& logits = fusion->operands[at(fusion->steps.front().outputs[0])];
+    return {i, fusion->rows, fusion->block_rows, logits.bytes() / logits.shape[0],
+            fusion->internal_bytes(fusion->block_rows) / fusion->block_rows};
+  }
+  return {};
+}
+
+Graph fuse_loss(Graph graph, const Plan& plan) {
+  const std::int64_t given = plan.training.loss_block_bytes;
+  for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
+    const Node& product = graph.nodes[at(i)];
+    if (product.op != Op::linear || product.phase != Phase::forward) continue;
+    const std::vector<int> chosen = members(graph, i);
+    if (chosen.empty()) continue;
+    std::vector<const Node*> nodes;
+    for (int index : chosen) nodes.push_back(&graph.nodes[at(index)]);
+    std::vector<int> uses = count_uses(graph);
+    const int logits = graph.output(i);
+    int gradient = -1;
+    for (const Node* node : nodes)
+      if (node->op == Op::cross_entropy_grad) gradient = node->outputs[0];
+    const int aliased = graph.tensor(gradient).alias_of;  // the logits that the loss reads
+    if (aliased >= 0) --uses[at(aliased)];
+    std::optional<Fused> made = fuse(graph, nodes, uses);
+    if (!made) continue;
+    const auto operand = [&](int step, int output) {
+      return made->fusion.steps[at(step)].outputs[output];
+    };
+    const auto grad_step = static_cast<int>(
+        std::find_if(nodes.begin(), nodes.end(),
+                     [](const Node* node) { return node->op == Op::cross_entropy_grad; }) -
+        nodes.begin());
+    const int place = chosen[at(grad_step)];
+    // Where ranks hold shares of the rows, recomputation gathers the input of the head again.
+    if (std::any_of(made->node.inputs.begin(), made->node.inputs.end(),
+                    [&](int id) { return graph.tensor(id).producer >= place; }))
+      continue;
+    const int inside = operand(0, 0), gradient_inside = operand(grad_step, 0);
+    if (!made->fusion.is_internal(inside) || !made->fusion.is_internal(gradient_inside)) continue;
+    share_places(made->fusion);
+    const TensorType& type = graph.tensor(logits).type;
+    const std::int64_t rows = std::max<std::int64_t>(1, type.shape[0]);
+    made->fusion.block_rows =
+        rows_per_block(given > 0 ? given : least_loss_block_bytes, type.shape[0],
+                       type.bytes() / rows, type.shape.elements() / rows);
+    made->fusion.loop = Fusion::Loop::long_blocks;
+    made->node.phase = Phase::backward;
+    graph.tensors[at(gradient)].alias_of = -1;
+    add_memory(graph, *made);
+    made->node.attributes.fusion = std::make_shared<const Fusion>(std::move(made->fusion));
+    std::vector<Node> kept;
+    for (int index = 0; index < static_cast<int>(graph.nodes.size()); ++index) {
+      if (index == place) kept.push_back(made->node);
+      if (std::find(chosen.begin(), chosen.end(), index) == chosen.end())
+        kept.push_back(graph.nodes[at(index)]);
+    }
+    graph.nodes = std::move(kept);
+    return fuse_loss(cleaned(std::move(graph)), plan);  // of tokens further on too
+  }
+  return graph;
+}
+
+}  // namespace meshwright

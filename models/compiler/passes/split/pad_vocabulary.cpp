@@ -1,0 +1,56 @@
+#include "models/compiler/passes/split/pad_vocabulary.h"
+
+#include "models/compiler/passes/graph/head_product.h"
+#include "models/core/error.h"
+#include "models/program/graph/op_table.h"
+
+namespace meshwright {
+
+namespace {
+
+void pad(Graph& graph, int tensor, std::int64_t from, std::int64_t to) {
+  Tensor& weight = graph.tensors[static_cast<std::size_t>(tensor)];
+  Parameter& parameter = graph.parameters[static_cast<std::size_t>(weight.parameter)];
+  if (parameter.padded_shape[0] != from) return;  // a second user of a tied weight
+  parameter.padded_shape[0] = to;
+  parameter.shape = parameter.padded_shape;
+  if (parameter.cut.dim == 0) parameter.cut.segments = {to};
+  weight.type.shape = parameter.shape;
+}
+
+void infer_again(Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    std::vector<TensorType> inputs, outputs;
+    for (int id : node.inputs) inputs.push_back(graph.tensor(id).type);
+    info(node.op).infer(node.attributes, inputs, outputs);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      graph.tensors[static_cast<std::size_t>(node.outputs[static_cast<int>(i)])].type = outputs[i];
+  }
+}
+
+}  // namespace
+
+std::int64_t padded_vocabulary(std::int64_t vocabulary, int tensor) {
+  const std::int64_t multiple = std::int64_t{128} * tensor;
+  return (vocabulary + multiple - 1) / multiple * multiple;
+}
+
+Graph pad_vocabulary(Graph graph, const Plan& plan) {
+  const std::int64_t from = graph.vocabulary;
+  const std::int64_t to = padded_vocabulary(from, plan.parallelism.tensor);
+  if (from == 0 || from == to) return graph;
+  for (const Node& node : graph.nodes) {
+    if (node.op == Op::embedding) pad(graph, node.inputs[1], from, to);
+    if (!is_over_vocabulary(node)) continue;
+    const int product = head_product(graph, node.inputs[0]);
+    MESHWRIGHT_CHECK(product >= 0, "logits are made by a node");
+    const Node& head = graph.nodes[static_cast<std::size_t>(product)];
+    MESHWRIGHT_CHECK(head.op == Op::linear && !head.attributes.weight_in_out,
+                     "logits come from a product with W[vocabulary, hidden]");
+    for (int i = 1; i < head.inputs.size(); ++i) pad(graph, head.inputs[i], from, to);
+  }
+  infer_again(graph);
+  return graph;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,14 @@
+// Pads the vocabulary to a multiple of 128 * tensor. Padded rows are zero, masked out of the
+// softmax and get no gradient; they are neither counted, hashed nor saved.
+#pragma once
+
+#include "models/compiler/plan/plan.h"
+#include "models/program/graph/graph.h"
+
+namespace meshwright {
+
+std::int64_t padded_vocabulary(std::int64_t vocabulary, int tensor);
+
+Graph pad_vocabulary(Graph graph, const Plan& plan);
+
+}  // namespace meshwright

@@ -1,0 +1,97 @@
+#include "models/compiler/passes/split/split_experts.h"
+
+#include <algorithm>
+
+#include "models/program/graph/expert_skew.h"
+#include "models/program/graph/experts.h"
+#include "models/program/graph/op_table.h"
+
+namespace meshwright {
+
+namespace {
+
+class ExpertSplitter {
+ public:
+  ExpertSplitter(const Graph& whole, const Plan& plan)
+      : whole_(whole), out_(whole), training_(plan.training), degree_(plan.parallelism.expert) {}
+
+  Graph run() {
+    for (Parameter& parameter : out_.parameters)
+      if (parameter.of_experts) cut(parameter);
+    out_.nodes.clear();
+    exchanged_.assign(whole_.tensors.size(), -1);
+    for (const Node& node : whole_.nodes) {
+      Node own = node;
+      if (is_dropless(node.attributes)) plan_rows(own.attributes);
+      if (node.op == Op::combine) own.inputs[0] = exchange(own, node.inputs[0]);
+      if (node.op == Op::expert_linear && exchanged(node.inputs[0]) >= 0)
+        own.inputs[0] = exchanged(node.inputs[0]);
+      const bool counted = node.op == Op::expert_linear || node.op == Op::add_expert_bias;
+      if (counted && is_dropless(node.attributes)) own.inputs[2] = exchanged_counts(node);
+      append(own);
+      if (node.op == Op::dispatch) exchanged(node.outputs[0]) = exchange(own, node.outputs[0]);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void cut(Parameter& parameter) {
+    parameter.shape[0] /= degree_;
+    parameter.is_cut_by_experts = true;
+    out_.tensors[static_cast<std::size_t>(parameter.tensor)].type.shape = parameter.shape;
+  }
+  // Dropless, what ranks exchange has a bound.
+  void plan_rows(Attributes& a) {
+    const std::int64_t choices =
+        std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token;
+    a.expert_rows = dropless_rows(a.expert_rank_factor, choices, degree_);
+    a.expert_parts = degree_;
+    if (imbalance_ == 0) imbalance_ = imbalance(a);
+    a.expert_imbalance = imbalance_;
+  }
+  double imbalance(const Attributes& a) const {
+    if (training_.expert_skew > 0)
+      return fullest_part(a.experts, a.experts_per_token, degree_, training_.expert_skew,
+                          training_.seed);
+    return std::min<double>(training_.expert_imbalance.value_or(1), degree_);
+  }
+  int exchanged_counts(const Node& node) {
+    int& counts = exchanged(node.inputs[2]);
+    if (counts < 0) counts = exchange(node, node.inputs[2]);
+    return counts;
+  }
+  // Rows that are planned are more.
+  void infer_again(const Node& node) {
+    std::vector<TensorType> in, out;
+    for (int id : node.inputs) in.push_back(out_.tensor(id).type);
+    info(node.op).infer(node.attributes, in, out);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out_.tensors[static_cast<std::size_t>(node.outputs[static_cast<int>(i)])].type = out[i];
+  }
+  void append(const Node& node) {
+    if (is_dropless(node.attributes)) infer_again(node);
+    for (int id : node.outputs)
+      out_.tensors[static_cast<std::size_t>(id)].producer = static_cast<int>(out_.nodes.size());
+    out_.nodes.push_back(node);
+  }
+  int exchange(const Node& at, int tensor) {
+    return out_.output(out_.add(Op::expert_exchange, at.module, {tensor}, at.attributes));
+  }
+  int& exchanged(int tensor) { return exchanged_[static_cast<std::size_t>(tensor)]; }
+
+  const Graph& whole_;
+  Graph out_;
+  const Training& training_;
+  int degree_;
+  double imbalance_ = 0;        // 0: not known yet; all layers have as many experts
+  std::vector<int> exchanged_;  // what is dispatched -> what came of it
+};
+
+}  // namespace
+
+Graph split_experts(Graph graph, const Plan& plan) {
+  if (plan.parallelism.expert == 1) return graph;
+  return ExpertSplitter(graph, plan).run();
+}
+
+}  // namespace meshwright

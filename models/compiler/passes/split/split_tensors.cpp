@@ -1,0 +1,247 @@
+#include "models/compiler/passes/split/split_tensors.h"
+
+#include <array>
+
+#include "models/compiler/passes/split/split_hidden.h"
+#include "models/core/error.h"
+#include "models/core/index.h"
+#include "models/program/graph/op_table.h"
+
+namespace meshwright {
+
+namespace {
+
+std::vector<Cut> usual_cuts(const Graph& whole) {
+  std::vector<Cut> cuts;
+  for (const Parameter& parameter : whole.parameters) cuts.push_back(parameter.cut);
+  return cuts;
+}
+
+// Layouts `megatron` and `speed`.
+class BlockSplitter : public Splitter {
+ public:
+  BlockSplitter(const Graph& whole, const Parallelism& parallelism)
+      : Splitter(whole,
+                 parallelism.tensor_layout == TensorLayout::speed
+                     ? cuts_by_hidden(whole, parallelism.tensor, false)
+                     : usual_cuts(whole),
+                 parallelism.tensor, parallelism.tensor_batch_own,
+                 in_rows(parallelism) ? Held::rows : Held::whole),
+        shares_rows_(in_rows(parallelism)) {
+    gathered_.assign(whole_.tensors.size(), {});
+  }
+
+ private:
+  static bool in_rows(const Parallelism& parallelism) {
+    return parallelism.sequence_parallel || parallelism.tensor_batch_own;
+  }
+
+  // The whole activation on every rank, whose gradients differ (each rank continues with its own
+  // columns) and are therefore summed; or, with `same_gradient`, are the same everywhere.
+  int whole_rows(const Node& at, int tensor, bool same_gradient) {
+    if (layout(tensor) == Held::whole && same_gradient) return local(tensor);
+    Gathered& found = gathered_[static_cast<std::size_t>(tensor)];
+    if (found.unit != whole_.unit_of(at)) found = {whole_.unit_of(at)};
+    int& cached = found.by_same_gradient[same_gradient ? 1 : 0];
+    if (cached >= 0) return cached;
+    MESHWRIGHT_CHECK(layout(tensor) != Held::columns, "columns are never gathered");
+    cached = layout(tensor) == Held::rows
+                 ? communicate(Op::sequence_gather, at, local(tensor), same_gradient)
+                 : communicate(Op::tensor_copy, at, local(tensor));
+    return cached;
+  }
+
+  // Partial sums on every rank become the sum, whole or in shares of the rows.
+  int sum(const Node& at, int partial) {
+    return communicate(shares_rows_ ? Op::sequence_scatter : Op::tensor_reduce, at, partial);
+  }
+  Held summed_layout() const { return shares_rows_ ? Held::rows : Held::whole; }
+
+  void split(const Node& node) override {
+    switch (info(node.op).split) {
+      case SplitRule::vocabulary:
+        if (is_whole_loss(node)) return keep_whole(node);
+        return node.op == Op::embedding ? split_embedding(node) : split_cross_entropy(node);
+      case SplitRule::linear:
+        return split_linear(node);
+      case SplitRule::heads:
+        return split_attention(node);
+      case SplitRule::rows:
+        // Of queries or keys of all heads.
+        if (is_norm(node.op) && layout(node.inputs[0]) == Held::columns) return split_norm(node);
+        return split_rows(node);
+      case SplitRule::elements:
+        return split_rows(node);
+      case SplitRule::whole:
+        return keep_whole(node);
+      case SplitRule::first:
+        return split_first(node);
+      case SplitRule::experts:
+        return split_experts(node);
+      case SplitRule::none:
+        MESHWRIGHT_CHECK(false, "a forward graph of a whole model");
+    }
+  }
+
+  void split_embedding(const Node& node) {
+    if (cut_of(node.inputs[1]).dim == 1) return gather_columns(node, look_up_columns(node));
+    Attributes attributes = node.attributes;
+    attributes.vocabulary_parallel = true;
+    attributes.tensor_degree = degree_;
+    const int partial = out_.output(
+        out_.add(node.op, node.module, {whole_input(node, node.inputs[0]), local(node.inputs[1])},
+                 attributes));
+    set(node.outputs[0], sum(node, partial), summed_layout());
+  }
+
+  // Layout `speed`: the columns of all ranks, then, where rows are shared, this rank's rows.
+  void gather_columns(const Node& node, int columns) {
+    const int parts = communicate(Op::sequence_gather, node, columns, true);
+    int result = apply(Op::parts_to_columns, node, {parts});
+    if (shares_rows_) result = communicate(Op::sequence_slice, node, result);
+    set(node.outputs[0], result, summed_layout());
+  }
+
+  // The head of layout `speed` works on this rank's columns of what is whole.
+  void split_head(const Node& node) {
+    const int x = whole_rows(node, node.inputs[0], true);
+    const int parts = apply(Op::columns_to_parts, node, {x});
+    sum_of_products(node, communicate(Op::sequence_slice, node, parts));
+  }
+
+  void split_linear(const Node& node) {
+    const Cut& cut = cut_of(node.inputs[1]);
+    if (cut.dim < 0) return split_rows(node);
+    const bool by_columns = cut.dim == (node.attributes.weight_in_out ? 1 : 0);
+    if (by_columns) {
+      TensorIds inputs{whole_rows(node, node.inputs[0], false), local(node.inputs[1])};
+      if (node.inputs.size() > 2) inputs.push_back(local(node.inputs[2]));
+      return add_like(node, inputs, node.attributes, Held::columns);
+    }
+    if (layout(node.inputs[0]) != Held::columns) return split_head(node);
+    const int partial = out_.output(out_.add(
+        Op::linear, node.module, {local(node.inputs[0]), local(node.inputs[1])}, node.attributes));
+    int result = sum(node, partial);
+    if (node.inputs.size() > 2) {
+      Attributes attributes = node.attributes;
+      attributes.sequence_parallel = shares_rows_;
+      attributes.tensor_degree = degree_;
+      result = out_.output(
+          out_.add(Op::add_bias, node.module, {result, local(node.inputs[2])}, attributes));
+      if (shares_rows_)
+        note_partial(
+            Node{Op::add_bias, Phase::forward, 0, {node.inputs[0], node.inputs[2]}, {}, {}});
+    }
+    set(node.outputs[0], result, summed_layout());
+  }
+
+  // What all heads share of latent keys is turned on every rank, of whole rows: each rank's
+  // gradient of it is that of its own heads.
+  void split_attention(const Node& node) {
+    if (node.op == Op::rope && layout(node.inputs[0]) != Held::columns)
+      return add_like(node, {whole_rows(node, node.inputs[0], false)}, node.attributes,
+                      Held::whole);
+    if (node.op != Op::concat_heads || layout(node.inputs[1]) == Held::columns)
+      return split_heads(node);
+    Attributes attributes = node.attributes;
+    attributes.heads /= degree_;
+    const int shared = node.inputs[1];
+    const int turned = whole_.nodes[at(whole_.tensor(shared).producer)].op == Op::rope
+                           ? local(shared)
+                           : whole_rows(node, shared, false);
+    add_like(node, {local(node.inputs[0]), turned}, attributes, Held::columns);
+  }
+
+  void split_rows(const Node& node) {
+    const Held kept = layout(node.inputs[0]);
+    Attributes attributes = node.attributes;
+    attributes.sequence_parallel = kept == Held::rows;
+    attributes.hidden_share = node.op == Op::dropout && kept == Held::columns;
+    attributes.tensor_degree = degree_;
+    for (int id : node.inputs)
+      MESHWRIGHT_CHECK(whole_.tensor(id).role != Role::activation || layout(id) == kept,
+                       "operands of one operation lie alike");
+    if (kept == Held::rows) note_partial(node);
+    add_like(node, locals(node.inputs), attributes, kept);
+  }
+
+  void keep_whole(const Node& node) {
+    TensorIds inputs;
+    for (int id : node.inputs)
+      inputs.push_back(whole_.tensor(id).role == Role::activation ? whole_rows(node, id, true)
+                                                                  : whole_input(node, id));
+    add_like(node, inputs, node.attributes, Held::whole);
+  }
+
+  // What blocks work on begins here, in rows where these are shared.
+  void split_first(const Node& node) {
+    const int whole =
+        out_.output(out_.add(node.op, node.module, locals(node.inputs), node.attributes));
+    set(node.outputs[0], shares_rows_ ? communicate(Op::sequence_slice, node, whole) : whole,
+        summed_layout());
+  }
+
+  // The choice is made on every rank, of all tokens, and its gradient is the same everywhere. From
+  // there each rank has its columns of every expert: their sums are partial until `combine` has
+  // weighed them, and so are the gradients of what the tokens and the weights begin with. Tokens
+  // that are weighed before they are dispatched begin there. A bias of such sums is added in equal
+  // shares; its gradient, of whole rows, is the same everywhere.
+  void split_experts(const Node& node) {
+    TensorIds inputs = locals(node.inputs);
+    switch (node.op) {
+      case Op::route:
+        inputs[0] = whole_rows(node, node.inputs[0], true);
+        return add_like(node, inputs, node.attributes, Held::whole);
+      case Op::scale_rows:
+        inputs[0] = whole_rows(node, node.inputs[0], false);
+        inputs[1] = communicate(Op::tensor_copy, node, inputs[1]);
+        return add_like(node, inputs, node.attributes, Held::whole);
+      case Op::dispatch:
+        if (!is_weighed(node.inputs[0])) inputs[0] = whole_rows(node, node.inputs[0], false);
+        return add_like(node, inputs, node.attributes, Held::whole);
+      case Op::combine: {
+        if (inputs.size() > 2) inputs[1] = communicate(Op::tensor_copy, node, inputs[1]);
+        const int partial = out_.output(out_.add(node.op, node.module, inputs, node.attributes));
+        return set(node.outputs[0], sum(node, partial), summed_layout());
+      }
+      case Op::add_expert_bias: {
+        const bool by_columns = cut_of(node.inputs[1]).dim == 1;
+        Attributes attributes = node.attributes;
+        if (!by_columns) attributes.tensor_degree = degree_;
+        return add_like(node, inputs, attributes, by_columns ? Held::columns : Held::whole);
+      }
+      default: {
+        const int outputs = node.attributes.weight_in_out ? 2 : 1;
+        const bool by_columns = cut_of(node.inputs[1]).dim == outputs;
+        return add_like(node, inputs, node.attributes, by_columns ? Held::columns : Held::whole);
+      }
+    }
+  }
+
+  bool is_weighed(int tensor) const {
+    const int producer = whole_.tensor(tensor).producer;
+    return producer >= 0 && whole_.nodes[at(producer)].op == Op::scale_rows;
+  }
+
+  // What whole_rows made last of a tensor. Every unit gathers for itself: it may be recomputed, or
+  // lie on a stage of its own.
+  struct Gathered {
+    int unit = -1;
+    std::array<int, 2> by_same_gradient{-1, -1};
+  };
+
+  const bool shares_rows_;
+  std::vector<Gathered> gathered_;
+};
+
+}  // namespace
+
+Graph split_tensors(Graph graph, const Plan& plan) {
+  const Parallelism& p = plan.parallelism;
+  if (p.tensor == 1) return graph;
+  if (p.tensor_layout == TensorLayout::memory)
+    return hidden_splitter(graph, p.tensor, p.tensor_batch_own)->run();
+  return BlockSplitter(graph, p).run();
+}
+
+}  // namespace meshwright

@@ -1,0 +1,80 @@
+// What every way of cutting a graph over a tensor group shares: the graph of one rank grows node by
+// node beside the whole one, and for each activation it is known what one rank holds.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "models/program/graph/graph.h"
+
+namespace meshwright {
+
+bool is_norm(Op op);  // of whole rows
+
+// A loss of which every rank has all logits: of an answer's span, and of a text's class.
+bool is_whole_loss(const Node& node);
+
+// Whether the ranks of a tensor group can share the columns of a product's output out; the logits
+// of such a loss are needed whole.
+bool shares_columns(const Graph& whole, const Node& product, int degree);
+
+class Splitter {
+ public:
+  virtual ~Splitter() = default;
+  Graph run();  // once
+
+ protected:
+  // `cuts`: of every parameter of `whole`, which outlives the splitter; {} where it stays whole.
+  // `own_batch`: each rank reads its share of the micro-batch's sequences.
+  Splitter(const Graph& whole, std::vector<Cut> cuts, int degree, bool own_batch, Held held);
+
+  virtual void split(const Node& node) = 0;
+
+  const Parameter& parameter_of(int tensor) const {
+    return whole_.parameters[static_cast<std::size_t>(whole_.tensor(tensor).parameter)];
+  }
+  const Cut& cut_of(int tensor) const {
+    return cuts_[static_cast<std::size_t>(whole_.tensor(tensor).parameter)];
+  }
+  Held layout(int tensor) const { return layout_[static_cast<std::size_t>(tensor)]; }
+  int local(int tensor) const { return id_[static_cast<std::size_t>(tensor)]; }
+  void set(int tensor, int id, Held layout);
+
+  int apply(Op op, const Node& at, TensorIds inputs);  // with the node's attributes; first output
+  int communicate(Op op, const Node& at, int input, bool gradient_is_whole = false);
+  // The node itself on this rank's operands; its outputs lie as `layout` says.
+  void add_like(const Node& node, TensorIds inputs, const Attributes& attributes, Held layout);
+  // Tokens, targets or positions of the whole micro-batch.
+  int whole_input(const Node& at, int tensor);
+  TensorIds locals(const TensorIds& tensors) const;
+
+  // The same in every layout.
+  void split_cross_entropy(const Node& node);
+  void split_heads(const Node& node);
+  // A norm over columns that the ranks share: its statistics are those of all.
+  void split_norm(const Node& node);
+  // Parameters of an operation that sees only a share of the rows, or some of the heads, get
+  // partial gradients.
+  void note_partial(const Node& node);
+  // A table cut by the hidden size: this rank's columns of every row.
+  int look_up_columns(const Node& node);
+  // A product cut by its inputs: the sum over the ranks' columns `x`, as columns of the output
+  // where the ranks divide them, else whole.
+  void sum_of_products(const Node& node, int x);
+
+  const Graph& whole_;
+  const std::vector<Cut> cuts_;
+  const int degree_;
+  Graph out_;
+
+ private:
+  void copy_everything_but_nodes(Held held);
+  int add_cut(int parameter_index);
+
+  bool own_batch_;
+  std::vector<int> id_;  // whole tensor -> tensor of this rank
+  std::vector<Held> layout_;
+  std::vector<int> whole_input_;  // cached whole_input
+};
+
+}  // namespace meshwright

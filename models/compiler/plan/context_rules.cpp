@@ -1,0 +1,104 @@
+#include "models/compiler/plan/context_rules.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <numeric>
+
+#include "models/compiler/plan/refuse.h"
+
+namespace meshwright {
+
+namespace {
+
+// Heads of queries, and of keys and values, come apart alike; 0: the tensor degree does not divide
+// them, as its own rule says.
+int heads_to_share(const Parallelism& p, const ModelSizes& model) {
+  const int common = std::gcd(model.heads, model.kv_heads);
+  return common % p.tensor == 0 ? common / p.tensor : 0;
+}
+
+std::string heads_of_rank(const Parallelism& p, const ModelSizes& model) {
+  return fmt::format("the heads of a tensor rank: {} of queries and {} of keys and values",
+                     model.heads / p.tensor, model.kv_heads / p.tensor);
+}
+
+void check_exchanged_heads(const Parallelism& p, const ModelSizes& model) {
+  const int heads = heads_to_share(p, model);
+  if (heads % p.context == 0) return;
+  refuse("parallelism/context_exchange",
+         fmt::format("'all_to_all' gives each of {} ranks some of {}; use 'p2p' or 'all_gather', "
+                     "or context ",
+                     p.context, heads_of_rank(p, model)),
+         divisors_of(heads));
+}
+
+void check_context_heads(const Parallelism& p, const ModelSizes& model) {
+  if (heads_to_share(p, model) == 0) return;
+  const std::vector<std::int64_t> choices = choices_of_context_heads(p, model);
+  if (std::ranges::count(choices, p.context_heads) > 0) return;
+  if (choices.empty())
+    refuse("parallelism/context_exchange",
+           fmt::format("'a2a+p2p' needs two or more neighbours that share out {}, and two or more "
+                       "of them around each ring; {} context ranks allow none; use 'p2p', "
+                       "'all_gather' or 'all_to_all'",
+                       heads_of_rank(p, model), p.context));
+  refuse("parallelism/context_heads",
+         fmt::format("{} neighbours do not cut {} context ranks into rings of two or more, or do "
+                     "not share out {}; use ",
+                     p.context_heads, p.context, heads_of_rank(p, model)),
+         choices);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> choices_of_context_heads(const Parallelism& p, const ModelSizes& model) {
+  const int heads = heads_to_share(p, model);
+  std::vector<std::int64_t> choices;
+  for (int ranks = 2; heads > 0 && 2 * ranks <= p.context; ++ranks)
+    if (p.context % ranks == 0 && heads % ranks == 0) choices.push_back(ranks);
+  return choices;
+}
+
+int default_context_heads(const Parallelism& p, const ModelSizes& model, int ranks_per_host) {
+  int stride = 1;  // from one context rank to the next
+  const std::string_view order = order_of_axes(p.placement);
+  for (auto axis = order.rbegin(); axis != order.rend() && *axis != 'D'; ++axis)
+    stride *= *axis == 'P' ? p.pipeline : p.tensor;
+  const std::vector<std::int64_t> choices = choices_of_context_heads(p, model);
+  if (choices.empty()) return 0;
+  std::int64_t chosen = choices.front();
+  for (const std::int64_t ranks : choices)
+    if (ranks_per_host % (ranks * stride) == 0) chosen = ranks;
+  return static_cast<int>(chosen);
+}
+
+// Each rank holds two chunks of a sequence (models/program/graph/context.h), and merges what it
+// attends to by log-sum-exps.
+void check_context(const Plan& plan, const ModelSizes& model) {
+  const Parallelism& p = plan.parallelism;
+  const int context = p.context, length = plan.training.sequence_length;
+  if (context == 1) return;
+  if (model.has_decoder)
+    refuse("parallelism/context",
+           fmt::format("{} ranks would share each sequence, and a decoder attends to the encoder's "
+                       "whole one; use 1",
+                       context));
+  if (model.reads_images)
+    refuse("parallelism/context",
+           fmt::format("{} ranks would share each sequence, and an image is read as a whole; use 1",
+                       context));
+  if (length % (2 * context) != 0)
+    refuse("parallelism/context",
+           fmt::format("sequence_length {} does not divide into 2 x context {} = {} chunks; use a "
+                       "multiple of {}, or context ",
+                       length, context, 2 * context, 2 * context),
+           divisors_of(length % 2 == 0 ? length / 2 : 1));
+  if (p.has_two_exchanges()) check_context_heads(p, model);
+  if (p.attends_to_whole_sequences()) return check_exchanged_heads(p, model);
+  if (plan.training.attention == AttentionKernel::unfused)
+    refuse("training/attention",
+           "'unfused' keeps whole score matrices, which parallelism.context cuts; use 'flash' or "
+           "'flash2', or context 1");
+}
+
+}  // namespace meshwright

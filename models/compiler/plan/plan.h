@@ -1,0 +1,185 @@
+// The plan: how a model is trained and cut. It is data in the words of the job file; the planner
+// fills it in, models/compiler/lower reads it. `verify` is the one list of rules.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/architectures/model_sizes.h"
+#include "models/compiler/schedule/kinds.h"
+#include "models/program/mesh.h"
+#include "models/program/stage_layout.h"
+#include "models/program/training.h"
+
+namespace meshwright {
+
+// Of gradients that are reduced together. Each rank of a group adds a step, and so latency, to a
+// collective: buckets grow with the group, as in Megatron-Core (1 M elements for each rank,
+// distributed_data_parallel.py); 25 MiB are PyTorch's.
+constexpr std::int64_t default_bucket_bytes(int ranks) {
+  return std::max<std::int64_t>(25 << 20, std::int64_t{2'000'000} * ranks);
+}
+enum class Partitioner : std::uint8_t {
+  chain,
+  tree,
+  metis,
+  even,  // as many blocks on every stage; the last ones get the rest
+  manual
+};  // job file: "auto" means chain
+
+// How a tensor group shares the work (models/compiler/passes/split/split_tensors.h).
+enum class TensorLayout : std::uint8_t { megatron, speed, memory };
+
+// What waits in host memory: checkpointed activations (models/compiler/lower/offload.h), or the
+// optimizer's states (models/compiler/lower/offload_states.h).
+enum class Offload : std::uint8_t {
+  none,
+  activations,  // those of whole tasks; the horizon is in pipeline tasks
+  layers,       // those of layers inside a task
+  optimizer     // masters and moments, from one step's end to the next one's
+};
+
+// How attention gets what the other ranks of a context group have.
+enum class ContextExchange : std::uint8_t {
+  p2p,         // keys and values go around the ring (models/compiler/passes/split/ring_attention.h)
+  all_gather,  // keys and values, all at once
+  all_to_all,  // each rank gets some heads of whole sequences
+               // (models/compiler/passes/split/exchange_heads.h)
+  a2a_p2p      // neighbours exchange heads, and keys and values of these go around rings
+};
+
+// When the gradients of a micro-batch are summed over the replicas.
+enum class ReduceGradients : std::uint8_t {
+  usual,  // job file: default. What reduces_each_micro_batch() says
+  each,   // in its own backward; where states are sharded, ranks keep their shards of the sums only
+  last    // with those of the step's others, in the backward of the last one
+};
+
+struct Parallelism {
+  int pipeline = 1, tensor = 1, data = 1, shard = 1, context = 1, expert = 1;
+  int virtual_stages = 1;
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  int active_microbatches = 0;  // 0: the schedule's own bound
+  bool sequence_parallel = false;
+  int zero_stage = 0;
+  ReduceGradients reduce_gradients = ReduceGradients::usual;
+  bool keeps_gathered = false;  // ZeRO 3; job file: reshard_after_forward never
+  bool overlap_gradients = true, overlap_parameters = true;
+  bool overlap_tensor = false, overlap_expert = false;
+  int tensor_chunks = 1;  // pieces of a product that tensor communication goes beside
+  bool pipeline_scatter_gather = true;
+  std::string placement = "PDT";
+  Partitioner partitioner = Partitioner::chain;
+  double memory_weight = 0;  // of the partition's balance: 0 time only, 1 memory only
+  std::map<std::string, int> manual_stage;  // module path -> virtual stage
+  bool names_every_unit = false;  // manual_stage is a saved partition: no unit may be missing in it
+  TensorLayout tensor_layout = TensorLayout::megatron;
+  bool tensor_batch_own = false;
+  ContextExchange context_exchange = ContextExchange::p2p;
+  int context_heads = 0;  // a2a_p2p: neighbours that exchange heads; 0: as many as lie on a host
+  // Context attention as compiled PyTorch has it (ring_attention.h). No key: what runs here goes
+  // around the ring with the keys' own heads.
+  bool context_of_pytorch = false;
+  Offload offload = Offload::none;
+  int offload_horizon = 0;   // 0: four tasks, two layers, as SageMaker's library
+  bool shard_whole = false;  // job file: shard_layout whole: each parameter has one owner
+  std::int64_t reduce_bucket_bytes = 0;    // 0: default_bucket_bytes; ZeRO 3: a whole unit
+  std::int64_t max_live_parameters = 0;    // gathered at once, in elements; 0: two units
+  std::int64_t persistence_threshold = 0;  // ZeRO 3: parameters below it are not sharded
+  bool hierarchical_gather = true;         // weights are gathered in two levels over hosts
+
+  bool offloads_activations() const {
+    return offload == Offload::activations || offload == Offload::layers;
+  }
+  int horizon() const {
+    return offload_horizon > 0 ? offload_horizon : offload == Offload::layers ? 2 : 4;
+  }
+  Degrees degrees() const {
+    Degrees d{pipeline, tensor, data, context, shard, expert};
+    if (has_two_exchanges()) d.context_heads = context_heads;
+    return d;
+  }
+  StageLayout stage_layout() const;
+  bool has_two_exchanges() const {
+    return context > 1 && context_exchange == ContextExchange::a2a_p2p;
+  }
+  // Ranks of a context group among which heads are exchanged.
+  int ranks_of_heads() const {
+    return has_two_exchanges()                               ? context_heads
+           : context_exchange == ContextExchange::all_to_all ? context
+                                                             : 1;
+  }
+  bool exchanges_heads() const { return ranks_of_heads() > 1; }
+  // Of some heads or of all: no other rank has a part of what attention reads.
+  bool attends_to_whole_sequences() const { return ranks_of_heads() == context; }
+  bool operator==(const Parallelism&) const = default;
+};
+
+struct Plan {
+  Training training;
+  Parallelism parallelism;
+  std::vector<int>
+      stage_of_unit;      // virtual stage of every unit of the graph; empty: to be partitioned
+  bool snapshot = false;  // memory for checkpoints that are written while training goes on
+
+  int replicas() const { return parallelism.data; }
+  int micro_batches() const {
+    return static_cast<int>(training.global_batch /
+                            (static_cast<std::int64_t>(parallelism.data) * training.micro_batch));
+  }
+  int virtual_stage_count() const { return parallelism.pipeline * parallelism.virtual_stages; }
+  // Ranks that share one copy of sharded states: `shard`, or all of data * context with zero_stage
+  // >= 1.
+  int shard_group() const {
+    if (parallelism.zero_stage == 0) return 1;
+    return parallelism.shard > 1 ? parallelism.shard : parallelism.data * parallelism.context;
+  }
+  // One micro-batch is the first and the last one: what is sharded is kept as shards alone.
+  // Otherwise, unless the plan says it, ZeRO 3 and, without stages, ZeRO 2 save memory; stages have
+  // many micro-batches.
+  bool reduces_each_micro_batch() const {
+    const Parallelism& p = parallelism;
+    const bool asked = p.reduce_gradients == ReduceGradients::each;
+    if (p.data * p.context == 1) return false;
+    if (micro_batches() == 1) return p.zero_stage >= (asked ? 1 : 2);
+    if (p.reduce_gradients != ReduceGradients::usual) return asked;
+    return p.zero_stage == 3 || (p.zero_stage == 2 && p.pipeline == 1);
+  }
+  // Of parameters that are kept from forward to backward: gathered once a step, as where several
+  // micro-batches are in flight; else with every micro-batch.
+  bool gathers_once_a_step() const {
+    return parallelism.keeps_gathered && (!reduces_each_micro_batch() || parallelism.pipeline > 1);
+  }
+  // Degrees with `shard` as shard_group() says.
+  Degrees degrees() const {
+    Degrees d = parallelism.degrees();
+    d.shard = shard_group();
+    return d;
+  }
+  bool operator==(const Plan&) const = default;
+};
+
+// The one list of rules about a plan and the model it cuts. Throws InputError with "/json/pointer:
+// problem; remedy" (the caller puts the file's name before it). Rules about the machine (ranks
+// against GPUs) are the job's.
+void verify(const Plan& plan, const ModelSizes& model);
+std::vector<std::int64_t> divisors_of(std::int64_t number);  // for messages: long lists are cut
+
+std::string recompute_word(const Training& training);  // with the number of group_N
+
+// The words of the job file, in the order of the enumerators (dashes of the file's own spelling).
+const std::vector<std::string>& schedule_names();   // of models/compiler/schedule/
+const std::vector<std::string>& recompute_names();  // none selective full each contiguous group_N
+const std::vector<std::string>& tensor_layout_names();     // megatron speed memory
+const std::vector<std::string>& context_exchange_names();  // p2p all_gather all_to_all a2a+p2p
+const std::vector<std::string>& offload_names();           // none activations layers optimizer
+const std::vector<std::string>& reduce_gradients_names();  // default each last
+const std::vector<std::string>& fp8_recipe_names();        // delayed tensorwise blockwise mxfp8
+const std::vector<std::string>& memory_of_names();
+
+}  // namespace meshwright

@@ -1,0 +1,20 @@
+#include "models/compiler/plan/sharding.h"
+
+namespace meshwright {
+
+bool stays_whole(const Plan& plan, const Parameter& parameter) {
+  const Parallelism& p = plan.parallelism;
+  return p.zero_stage == 3 && parameter.shape.elements() < p.persistence_threshold;
+}
+
+int zero_stage_of(const Plan& plan, const Parameter& parameter) {
+  const bool of_experts = parameter.of_experts && plan.parallelism.expert > 1;
+  const int shards = of_experts ? plan.degrees().expert_shard() : plan.shard_group();
+  if (shards == 1) return 0;
+  const bool whole = stays_whole(plan, parameter);
+  if (!parameter.trainable)  // there are no states to be sharded
+    return plan.parallelism.zero_stage == 3 && !whole ? 3 : 0;
+  return whole ? 1 : plan.parallelism.zero_stage;
+}
+
+}  // namespace meshwright

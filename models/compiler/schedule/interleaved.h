@@ -1,0 +1,23 @@
+// Tasks of schedules whose micro-batches go through the chunks in groups of `stages`: all of a
+// group through the first chunk, then all through the next.
+#pragma once
+
+#include "models/compiler/schedule/schedule.h"
+
+namespace meshwright {
+
+// The k-th forward or backward of a stage, counted over all chunks; backwards take the chunks from
+// the last to the first.
+ScheduledTask nth_task(PipelineShape shape, TaskKind kind, int k);
+
+// Forwards before a stage's first backward.
+int forwards_ahead(PipelineShape shape, int stage);
+
+// A group in backward and the next in forward: a stage has up to 2 * stages micro-batches in
+// flight. A lower bound on active ones leaves no room for two groups at once.
+bool too_tight(PipelineShape shape);
+
+// The groups, no larger than the bound, one after another: chunk by chunk forward and back.
+StageOrder in_rounds(PipelineShape shape, int stage);
+
+}  // namespace meshwright

@@ -1,0 +1,65 @@
+// Interleaved 1F1B whose backwards are two tasks, as those of zero_bubble (ZB-H1): stage s lets its
+// weight gradients lag s backwards of chunks behind. With equal chunks, times f, b and w of their
+// three tasks and w <= f, b, the bubble is (p - 1)(f + b - w), of so many chunks a stage that of
+// zero_bubble over their number. No stage holds more than the first one of interleaved.
+// micro_batches must be a multiple of stages.
+#include <algorithm>
+
+#include "models/compiler/schedule/interleaved.h"
+#include "models/core/error.h"
+
+namespace meshwright {
+
+namespace {
+
+// Each backward at once whole.
+StageOrder split(const StageOrder& whole) {
+  StageOrder order;
+  for (const ScheduledTask& task : whole) {
+    order.push_back(task);
+    if (task.kind == TaskKind::backward)
+      order.push_back({TaskKind::weights, task.chunk, task.micro_batch_index});
+  }
+  return order;
+}
+
+StageOrder interleaved_zero_bubble(PipelineShape shape, int stage) {
+  MESHWRIGHT_CHECK(shape.micro_batches % shape.stages == 0,
+                   "interleaved_zero_bubble needs micro-batches in groups of the stages");
+  if (too_tight(shape)) return split(in_rounds(shape, stage));
+  const int total = shape.micro_batches * shape.chunks;
+  const int ahead = forwards_ahead(shape, stage);
+  StageOrder order;
+  const auto backward = [&](int k) {
+    order.push_back(nth_task(shape, TaskKind::backward, k));
+    if (k >= stage) order.push_back(nth_task(shape, TaskKind::weights, k - stage));
+  };
+  for (int k = 0; k < total; ++k) {
+    order.push_back(nth_task(shape, TaskKind::forward, k));
+    if (k >= ahead) backward(k - ahead);
+  }
+  for (int k = total - ahead; k < total; ++k) backward(k);
+  for (int k = std::max(0, total - stage); k < total; ++k)
+    order.push_back(nth_task(shape, TaskKind::weights, k));
+  return order;
+}
+
+}  // namespace
+
+const ScheduleInfo& interleaved_zero_bubble_schedule() {
+  static constexpr ScheduleInfo row{
+      .kind = ScheduleKind::interleaved_zero_bubble,
+      .name = "interleaved_zero_bubble",
+      .summary = "interleaved whose weight gradients fill the bubble",
+      .rules =
+          "interleaved that puts weight gradients off into the bubble, and keeps what they need "
+          "until "
+          "they are done; micro-batches in multiples of `pipeline`; `zero_stage` 0 to 2",
+      .most_chunks = ScheduleInfo::any,
+      .in_groups = true,
+      .splits_backwards = true,
+      .order = interleaved_zero_bubble};
+  return row;
+}
+
+}  // namespace meshwright

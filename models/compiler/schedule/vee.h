@@ -1,0 +1,53 @@
+// What the schedules share whose two chunks go through the stages there and back. The last stage
+// has the middle of the model, the first one its beginning and its end, so a backward begins where
+// its forward ends, without a way to go.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "models/compiler/schedule/schedule.h"
+
+namespace meshwright {
+
+namespace vee {
+constexpr int there = 0, back = 1;  // the chunks
+}
+
+// Appends tasks, each with the next micro-batch of its kind and chunk. What is beyond those that
+// there are is left out.
+class VeeWriter {
+ public:
+  // Micro-batches [first, end).
+  VeeWriter(int first, int end, StageOrder& order) : first_(first), end_(end), order_(order) {}
+
+  void forward(int chunk) { add(TaskKind::forward, chunk); }
+  void backward(int chunk) { add(TaskKind::backward, chunk); }
+  void weights(int chunk) { add(TaskKind::weights, chunk); }
+  void both(int chunk) { backward(chunk), weights(chunk); }
+  int count(TaskKind kind, int chunk) const { return counts_[at(kind)][at(chunk)]; }
+
+ private:
+  static std::size_t at(TaskKind kind) { return static_cast<std::size_t>(kind); }
+  static std::size_t at(int chunk) { return static_cast<std::size_t>(chunk); }
+  void add(TaskKind kind, int chunk) {
+    const int micro_batch = first_ + counts_[at(kind)][at(chunk)]++;
+    if (micro_batch < end_) order_.push_back({kind, chunk, micro_batch});
+  }
+
+  const int first_, end_;
+  StageOrder& order_;
+  std::array<std::array<int, 2>, 3> counts_{};
+};
+
+// Writes `micro_batches` of a stage, or more, of which the writer leaves out what there is not.
+using VeeRound = void (*)(int stages, int stage, int micro_batches, VeeWriter& write);
+
+// All micro-batches in one round. A bound on those in flight that is lower than 2 x stages, which
+// no round exceeds, leaves rounds of so many, one after another. One stage alone, which has one
+// chunk, takes each micro-batch by itself.
+StageOrder vee_order(PipelineShape shape, int stage, VeeRound write_round);
+// Of both chunks, while no backward has come as far as the stage.
+int vee_in_flight(PipelineShape shape, int stage);
+
+}  // namespace meshwright

@@ -1,0 +1,63 @@
+// ZB-V (Qi et al., "Zero Bubble Pipeline Parallelism", 2023, section 6): two chunks for each stage,
+// which micro-batches pass there and back. With equal stages whose forward, backward and weights'
+// gradients take as long as each other, there is no bubble from 2 p - 1 micro-batches on but for
+// the p - 1 forwards until the last stage has something to do. A stage holds up to 2 p half
+// micro-batches, as many as the first one of 1F1B.
+#include <algorithm>
+
+#include "models/compiler/schedule/vee.h"
+
+namespace meshwright {
+
+namespace {
+
+void write_zero_bubble_v(int stages, int stage, int micro_batches, VeeWriter& write) {
+  using namespace vee;
+  // `after`: stages from this one to the last, and it.
+  const int after = stages - stage, most = std::max(micro_batches, 2 * stages - 1);
+  const auto forwards = [&](int chunk) { return write.count(TaskKind::forward, chunk); };
+  // Until the first one comes back.
+  for (int i = 0; i < 2 * after - 1; ++i) write.forward(there);
+  for (int i = 0; i < stage; ++i) write.forward(back), write.forward(there);
+  // Until the first backward has gone through all stages that it passes before this chunk.
+  for (int i = 0; i < after; ++i) write.forward(back), write.both(back);
+  while (forwards(back) < forwards(there) || forwards(there) < most) {
+    if (forwards(there) < most) write.forward(there);
+    write.both(there);
+    write.forward(back);
+    write.both(back);
+  }
+  // The last gradients pass first; weights fill what is left.
+  for (int i = 0; i < stage; ++i) write.backward(there), write.backward(back);
+  for (int i = 0; i < after; ++i) write.both(there);
+  for (const int chunk : {back, there})
+    while (write.count(TaskKind::weights, chunk) < write.count(TaskKind::backward, chunk))
+      write.weights(chunk);
+}
+
+StageOrder zero_bubble_v(PipelineShape shape, int stage) {
+  return vee_order(shape, stage, write_zero_bubble_v);
+}
+
+}  // namespace
+
+const ScheduleInfo& zero_bubble_v_schedule() {
+  static constexpr ScheduleInfo row{
+      .kind = ScheduleKind::zero_bubble_v,
+      .name = "zero_bubble_v",
+      .summary = "zero_bubble over two virtual stages, there and back: hardly a bubble",
+      .rules =
+          "two virtual stages for each stage, through which micro-batches go there and back "
+          "(ZB-V): the first stage has the embedding and the head; every stage keeps up to 2 × "
+          "`pipeline` micro-batches of one of its halves or the other, until their weight "
+          "gradients are done; `virtual_stages` 2, `zero_stage` 0 to 2",
+      .least_chunks = 2,
+      .most_chunks = 2,
+      .splits_backwards = true,
+      .stage_shape = StageShape::vee,
+      .order = zero_bubble_v,
+      .in_flight = vee_in_flight};
+  return row;
+}
+
+}  // namespace meshwright

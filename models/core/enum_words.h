@@ -1,0 +1,28 @@
+// Words and rows for the enumerators of an enumeration. Whoever adds an enumerator and forgets its
+// word is told by the compiler.
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace meshwright {
+
+// Returns one word for each enumerator, in their order; `last` is the last one.
+template <auto last, std::size_t count>
+std::vector<std::string> words_up_to(const char* const (&words)[count]) {
+  static_assert(count == static_cast<std::size_t>(last) + 1, "one word for each enumerator");
+  return {std::begin(words), std::end(words)};
+}
+
+// Whether a table has one row for each enumerator, in their order. `key` is the member that names
+// it.
+template <auto last, class Row, std::size_t count, class Enum>
+consteval bool has_row_of_each(const Row (&rows)[count], Enum Row::*key) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (static_cast<std::size_t>(rows[i].*key) != i) return false;
+  return count == static_cast<std::size_t>(last) + 1;
+}
+
+}  // namespace meshwright

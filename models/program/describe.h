@@ -1,0 +1,16 @@
+// Instructions in words, for messages to people.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "models/program/program.h"
+
+namespace meshwright {
+
+std::string_view name_of(InstructionKind kind);
+
+// "all_reduce of group tensor in transformer.h.1.mlp, backward, micro-batch 2"
+std::string describe(const Program& program, const Task& task, const Instruction& instruction);
+
+}  // namespace meshwright

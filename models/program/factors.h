@@ -1,0 +1,22 @@
+// Of which parameters adafactor keeps factors of rows and columns.
+#pragma once
+
+#include "models/program/graph/graph.h"
+
+namespace meshwright {
+
+// The whole matrix, without padding: [rows, columns]; of no dimension where the parameter is none,
+// or has one row or column.
+inline Shape factored_shape(const Parameter& parameter) {
+  const Shape& whole = parameter.global_shape.rank == parameter.padded_shape.rank
+                           ? parameter.global_shape
+                           : parameter.padded_shape;
+  if (whole.rank != 2 || whole[0] < 2 || whole[1] < 2) return {};
+  return whole;
+}
+
+inline std::int64_t factor_count(const Shape& factored) {
+  return factored.rank == 0 ? 0 : factored[0] + factored[1];
+}
+
+}  // namespace meshwright

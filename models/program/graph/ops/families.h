@@ -1,0 +1,14 @@
+// The rows of the table of operations, family by family: one file each.
+#pragma once
+
+#include <span>
+
+#include "models/program/graph/op_table.h"
+
+namespace meshwright {
+
+using OpFamily = std::span<const OpInfo>();
+OpFamily activation_ops, attention_ops, bookkeeping_ops, communication_ops, eager_ops,
+    elementwise_ops, embedding_ops, experts_ops, loss_ops, norm_ops, product_ops, quantized_ops;
+
+}  // namespace meshwright

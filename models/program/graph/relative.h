@@ -1,0 +1,30 @@
+// Relative positions (T5: Raffel et al., 2020, section 2.1): to the score of a query and a key a
+// learned number is added, which depends on the head and on the bucket of their distance. Half of
+// the buckets hold one distance each, the others ever more of them, on a logarithmic scale. A
+// causal stack has all buckets for earlier keys; else the second half of them is for later ones.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "models/program/graph/attributes.h"
+
+namespace meshwright {
+
+// The row of the table for a key that is `distance` places after its query (before it: < 0). In
+// fp32, as the published models were trained.
+inline int relative_bucket(const Attributes& a, std::int64_t distance) {
+  const int buckets = a.causal ? a.relative_buckets : a.relative_buckets / 2;
+  const int first = !a.causal && distance > 0 ? buckets : 0;
+  const std::int64_t away = a.causal ? std::max<std::int64_t>(-distance, 0) : std::abs(distance);
+  const int exact = buckets / 2;
+  if (away < exact) return first + static_cast<int>(away);
+  if (away >= a.relative_distance) return first + buckets - 1;
+  const float ratio = std::log(static_cast<float>(away) / static_cast<float>(exact)) /
+                      static_cast<float>(std::log(double(a.relative_distance) / exact));
+  const int more = static_cast<int>(ratio * static_cast<float>(buckets - exact));
+  return first + std::min(exact + more, buckets - 1);
+}
+
+}  // namespace meshwright

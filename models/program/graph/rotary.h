@@ -1,0 +1,70 @@
+// Rotary positions of longer texts than a model was first trained on: pairs that turn slowly turn
+// slower still.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "models/program/graph/attributes.h"
+
+namespace meshwright {
+
+// Divides frequencies, and so all angles, by `factor`. With `original`, the length of the first
+// texts, only those that turn less than `low` times over it; those that turn more than `high` times
+// stay as they are, and between them the two are blended: by turns (Llama 3: The Llama 3 Herd of
+// Models, 2024), or with `yarn` by the number of the pair, from a whole number to a whole number
+// where they are truncated (Peng et al., "YaRN", 2023).
+struct RotaryScaling {
+  double factor = 1, low = 1, high = 4;
+  int original = 0;
+  bool yarn = false, truncate = true;
+  double base = 10000;
+  int dim = 0;
+
+  explicit RotaryScaling(const Attributes& a)
+      : factor(a.rotary_factor),
+        low(a.rotary_low),
+        high(a.rotary_high),
+        original(a.rotary_original),
+        yarn(a.rotary_yarn),
+        truncate(a.rotary_truncate),
+        base(a.rotary_base),
+        dim(a.rotary_dim) {}
+
+  // Radians per position of a pair.
+  double of_pair(int pair) const {
+    const double frequency = std::pow(base, -2.0 * pair / dim);
+    if (original == 0) return frequency / factor;
+    const double kept = kept_of(frequency, pair);
+    if (kept == 0) return frequency / factor;
+    if (kept == 1) return frequency;
+    return (1 - kept) * frequency / factor + kept * frequency;
+  }
+
+ private:
+  // How much of the frequency itself is in the blend.
+  double kept_of(double frequency, int pair) const {
+    if (!yarn) {
+      const double turns = original * frequency / (2 * std::numbers::pi);
+      if (low == high) return turns < low ? 0 : 1;
+      return std::clamp((turns - low) / (high - low), 0.0, 1.0);
+    }
+    double first = pair_that_turns(high), last = pair_that_turns(low);
+    if (truncate) first = std::floor(first), last = std::ceil(last);
+    first = std::max(first, 0.0), last = std::min(last, dim - 1.0);
+    if (first == last) last += 0.001;
+    return 1 - std::clamp((pair - first) / (last - first), 0.0, 1.0);
+  }
+  double pair_that_turns(double times) const {
+    return dim * std::log(original / (times * 2 * std::numbers::pi)) / (2 * std::log(base));
+  }
+};
+
+// Of queries without rotary positions, at a place in the sequence (Attributes::temperature).
+inline double temperature_at(const Attributes& a, std::int64_t place) {
+  const double far = std::floor(static_cast<double>(place + 1) / a.temperature_floor);
+  return 1 + a.temperature * std::log1p(far);
+}
+
+}  // namespace meshwright

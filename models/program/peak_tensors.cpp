@@ -1,0 +1,155 @@
+#include "models/program/peak_tensors.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "models/core/index.h"
+#include "models/program/slots_in_use.h"
+
+namespace meshwright {
+
+namespace {
+
+using Buffers = std::vector<const Buffer*>;
+
+// Those that live together where they have most bytes, the first time. Where one is first used no
+// fewer are live than just before.
+Buffers live_at_fullest(const Buffers& buffers) {
+  std::map<int, std::int64_t> changes;  // of the live bytes, by moment
+  for (const Buffer* each : buffers) {
+    changes[each->first] += each->bytes;
+    changes[each->last + 1] -= each->bytes;
+  }
+  std::int64_t bytes = 0, most = -1;
+  int fullest = 0;
+  for (const auto& [moment, change] : changes) {
+    bytes += change;
+    if (bytes > most) most = bytes, fullest = moment;
+  }
+  Buffers live;
+  for (const Buffer* each : buffers)
+    if (each->first <= fullest && fullest <= each->last) live.push_back(each);
+  return live;
+}
+
+std::int64_t last_use_in(const Buffers& buffers) {
+  std::int64_t end = 0;
+  for (const Buffer* each : buffers) end = std::max(end, each->offset + each->bytes);
+  return end;
+}
+
+std::int64_t bytes_of(const Buffers& buffers) {
+  std::int64_t bytes = 0;
+  for (const Buffer* each : buffers) bytes += each->bytes;
+  return bytes;
+}
+
+// How many slots hold micro-batches of each chunk when the slots that it shares hold most, the
+// first time.
+std::vector<int> slots_when_fullest(const Program& program, const std::vector<Buffers>& of_slot) {
+  const std::vector<std::vector<int>> times = slots_in_use(program);
+  std::vector<int> slots(of_slot.size(), 0);
+  if (times.empty()) return slots;
+  std::vector<std::int64_t> slot_bytes;  // of one micro-batch, by chunk
+  std::map<int, std::vector<int>> pools;
+  for (int chunk = 0; chunk < static_cast<int>(slots.size()); ++chunk) {
+    slot_bytes.push_back(bytes_of(of_slot[at(chunk)]));
+    pools[program.memory.pool_of(chunk)].push_back(chunk);
+  }
+  for (const auto& [pool, chunks] : pools) {
+    const auto held = [&](const std::vector<int>& time) {
+      std::int64_t bytes = 0;
+      for (const int chunk : chunks) bytes += time[at(chunk)] * slot_bytes[at(chunk)];
+      return bytes;
+    };
+    const std::vector<int>& fullest = *std::ranges::max_element(times, {}, held);
+    for (const int chunk : chunks) slots[at(chunk)] = fullest[at(chunk)];
+  }
+  return slots;
+}
+
+// "transformer.h.12.mlp" is "transformer.h.*.mlp".
+std::string without_numbers(const std::string& path) {
+  std::string result;
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find('.', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    if (begin > 0) result += '.';
+    result += number ? "*" : part;
+    begin = end + 1;
+  }
+  return result;
+}
+
+// By buffer: the module of the first instruction that writes it, -1: none does.
+std::vector<int> makers(const Program& program) {
+  std::vector<int> module_of(program.memory.buffers.size(), -1);
+  for (const Body& body : program.bodies)
+    for (const Instruction& instruction : body.instructions)
+      for (const Operand& output : instruction.outputs)
+        if (int& module = module_of[static_cast<std::size_t>(output.buffer)]; module < 0)
+          module = instruction.module;
+  return module_of;
+}
+
+bool is_state(MemoryClass cls) {
+  return cls == MemoryClass::parameters || cls == MemoryClass::gradients ||
+         cls == MemoryClass::optimizer || cls == MemoryClass::snapshot;
+}
+
+}  // namespace
+
+std::vector<PeakTensor> peak_tensors(const Program& program) {
+  const MemoryPlan& memory = program.memory;
+  std::vector<std::pair<const Buffer*, int>> held;  // with the number of its copies
+  std::vector<Buffers> of_slot(memory.slots.size()), of_body(program.bodies.size());
+  for (const Buffer& each : memory.buffers) switch (each.region) {
+      case Region::persistent:
+        held.emplace_back(&each, 1);
+        break;
+      case Region::owned:
+        if (each.owner.includes(program.fullest)) held.emplace_back(&each, 1);
+        break;
+      case Region::window:
+        held.emplace_back(&each, memory.windows[static_cast<std::size_t>(each.chunk)].slots);
+        break;
+      case Region::slot:
+        of_slot[static_cast<std::size_t>(each.chunk)].push_back(&each);
+        break;
+      case Region::task:
+        if (each.body >= 0) of_body[static_cast<std::size_t>(each.body)].push_back(&each);
+        break;
+      case Region::host:
+        break;
+    }
+  for (Buffers& of_chunk : of_slot) of_chunk = live_at_fullest(of_chunk);
+  const std::vector<int> in_slots = slots_when_fullest(program, of_slot);
+  for (std::size_t chunk = 0; chunk < of_slot.size(); ++chunk)
+    for (const Buffer* each : of_slot[chunk]) held.emplace_back(each, in_slots[chunk]);
+  if (const auto fullest = std::ranges::max_element(of_body, {}, last_use_in);
+      fullest != of_body.end())
+    for (const Buffer* each : live_at_fullest(*fullest)) held.emplace_back(each, 1);
+
+  const std::vector<int> module_of = makers(program);
+  std::map<std::pair<std::string, MemoryClass>, PeakTensor> by_name;
+  for (const auto& [each, copies] : held) {
+    if (each->bytes == 0 || copies == 0) continue;
+    const int module = module_of[static_cast<std::size_t>(each - memory.buffers.data())];
+    std::string name = each->name;
+    if (module >= 0 && !is_state(each->cls))
+      name = without_numbers((*program.modules)[static_cast<std::size_t>(module)]) + " " + name;
+    PeakTensor& all = by_name[{name, each->cls}];
+    all.name = name;
+    all.cls = each->cls;
+    all.bytes += each->bytes * copies;
+    all.count += copies;
+  }
+  std::vector<PeakTensor> tensors;
+  for (auto& [key, all] : by_name) tensors.push_back(std::move(all));
+  std::ranges::stable_sort(tensors, std::greater{}, &PeakTensor::bytes);
+  return tensors;
+}
+
+}  // namespace meshwright

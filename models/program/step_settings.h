@@ -1,0 +1,144 @@
+// What a training step is made with, beside its instructions: what those read who run Programs or
+// say how long they take (models/program/program.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/core/dtype.h"
+#include "models/program/graph/kernel_choice.h"
+
+namespace meshwright {
+
+// muon: matrices of linear layers in blocks by their orthogonalized momentum, all else by adamw.
+// adafactor: of matrices second moments of rows and columns alone.
+enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd, lion, muon, adafactor };
+enum class LearningRateSchedule : std::uint8_t {
+  constant,
+  linear,
+  cosine,
+  warmup_stable_decay,
+  inverse_sqrt
+};
+
+// Numbers that are kept of each element from step to step: of those that have fewest, and most.
+constexpr int moments_of(OptimizerKind optimizer) {
+  if (optimizer == OptimizerKind::adafactor) return 0;
+  return optimizer == OptimizerKind::sgd || optimizer == OptimizerKind::lion ||
+                 optimizer == OptimizerKind::muon
+             ? 1
+             : 2;
+}
+constexpr bool has_first_moment(OptimizerKind optimizer) {
+  return optimizer != OptimizerKind::adafactor;
+}
+constexpr bool has_second_moment(OptimizerKind optimizer) {  // of some parameters
+  return optimizer == OptimizerKind::muon || optimizer == OptimizerKind::adafactor ||
+         moments_of(optimizer) == 2;
+}
+// Squared norms of parameters and of their updates are looked at before a step.
+constexpr bool measures_parameters(OptimizerKind optimizer) {
+  return optimizer == OptimizerKind::lamb || optimizer == OptimizerKind::adafactor;
+}
+
+// The type of the second moment, by that of the first.
+constexpr Dtype second_moment_type(Dtype moments) {
+  return moments == Dtype::block8 ? Dtype::block8u : moments;
+}
+
+// What the optimizer keeps of weights that are stored in 16 bits.
+enum class MasterWeights : std::uint8_t {
+  fp32,
+  remainders,  // the 16 bits that bf16 lacks: the same numbers as fp32
+  none         // the weights themselves are all there is
+};
+
+struct LossScale {
+  bool dynamic = false;
+  double initial = 1, factor = 2, minimum = 1;
+  int window = 1000, hysteresis = 1;
+  bool operator==(const LossScale&) const = default;
+};
+
+// exec/optimizer/adafactor.h
+struct Adafactor {
+  double eps1 = 1e-30, eps2 = 1e-3, clip_threshold = 1, decay_rate = -0.8;
+  bool scale_parameter = false, relative_step = false;
+  bool operator==(const Adafactor&) const = default;
+};
+
+constexpr int most_mtp_layers = 8;  // of multi-token prediction
+
+// A mixture of data files has the weights of the job in each stretch of so many sequences.
+constexpr int mixture_stretch = 1 << 16;
+
+struct StepSettings {
+  std::int64_t global_batch = 0;  // sequences
+  int micro_batch = 1;            // sequences per replica at once
+  int sequence_length = 0;
+  Precision precision = Precision::fp32;
+  Dtype gradient_reduce = Dtype::f32;  // f32, f16 or bf16
+  AttentionKernel attention = AttentionKernel::flash2;
+  CompilerLevel compiler = CompilerLevel::fused;
+  bool fuse_gradient_accumulation = true;
+  bool cross_entropy_fusion = true;  // false: priced as Megatron-LM's loss of separate kernels
+  // On GPUs: no choice of algorithm by timing. Predicted as the frameworks' deterministic modes.
+  bool deterministic = false;
+  int steps = 1;
+  std::uint64_t seed = 0;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  MasterWeights master_weights = MasterWeights::fp32;
+  Dtype moments = Dtype::f32;      // f32, bf16 or block8
+  bool moments_at_random = false;  // bf16: to either neighbour, such that the mean is right
+  double learning_rate = 1e-4;
+  int warmup_steps = 0;
+  LearningRateSchedule learning_rate_schedule = LearningRateSchedule::constant;
+  int decay_steps = 0;  // of warmup_stable_decay; 0: a tenth of the steps
+  double weight_decay = 0, momentum = 0.9, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double gradient_clip = 0;        // by global norm; 0: off
+  double gradient_clip_value = 0;  // each element; 0: off
+  // By how much each step moves the bias of an expert that was chosen more or less often than the
+  // mean (Wang et al. 2024, "Auxiliary-Loss-Free Load Balancing"); 0: biases stay.
+  double router_bias_update_rate = 0;
+  double ema_decay = 0;  // of the mean of weights over the steps; 0: none is kept
+  Adafactor adafactor;
+  std::optional<LossScale> loss_scale;
+  // Of ranks on GPUs: a step as one CUDA graph. Unset: where no messages travel between stages.
+  std::optional<bool> cuda_graph;
+
+  // Only fp16 is scaled, and always: by a moving scale that begins at 2^32 unless the job says
+  // another.
+  bool scales_loss() const { return precision == Precision::fp16; }
+  // The type of the masters; nothing where the weights are their own.
+  std::optional<Dtype> master_type() const {
+    if (storage_of(precision) == Dtype::f32 || master_weights == MasterWeights::none) return {};
+    return master_weights == MasterWeights::fp32 ? Dtype::f32 : Dtype::i16;
+  }
+  bool averages() const { return ema_decay > 0; }
+  // Of masters, moments and averages, for each parameter that a rank's optimizer steps.
+  double optimizer_bytes() const {
+    const std::optional<Dtype> master = master_type();
+    return (master ? mean_bytes_of(*master) : 0) + moments_of(optimizer) * mean_bytes_of(moments) +
+           (averages() ? mean_bytes_of(Dtype::f32) : 0);
+  }
+  // Numbers of each element that a checkpoint has: its weight, moments and average.
+  int saved_states() const {
+    return 1 + (has_first_moment(optimizer) ? 1 : 0) + (has_second_moment(optimizer) ? 1 : 0) +
+           (averages() ? 1 : 0);
+  }
+  LossScale settled_loss_scale() const {
+    return loss_scale.value_or(LossScale{.dynamic = true, .initial = 4294967296.0});
+  }
+  bool operator==(const StepSettings&) const = default;
+};
+
+// The words of the job file and of Programs, in the order of the enumerators.
+const std::vector<std::string>& optimizer_names();
+const std::vector<std::string>& master_weights_names();  // fp32 remainders none
+const std::vector<std::string>& attention_names();
+const std::vector<std::string>& compiler_names();
+const std::vector<std::string>& learning_rate_schedule_names();
+
+}  // namespace meshwright

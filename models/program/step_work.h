@@ -1,0 +1,14 @@
+// The kernels of an optimizer step on one bucket, or a piece of it.
+#pragma once
+
+#include <vector>
+
+#include "models/program/graph/op_table.h"
+#include "models/program/program.h"
+
+namespace meshwright {
+
+void append_step_kernels(const Program& program, const Instruction& step,
+                         std::vector<Kernel>& kernels);
+
+}  // namespace meshwright

@@ -1,0 +1,16 @@
+// What the parts of the target accelerate share. Names and defaults: accelerate 1.15,
+// commands/config/config_args.py, commands/launch.py, utils/dataclasses.py, parallelism_config.py.
+#pragma once
+
+#include <cstdint>
+
+#include "models/compiler/frameworks/accelerate.h"
+#include "models/compiler/frameworks/pytorch.h"
+#include "tools/interop/huggingface/trainer.h"
+#include "tools/interop/rules.h"
+
+namespace meshwright {
+
+const Rules& accelerate_rules();
+
+}  // namespace meshwright

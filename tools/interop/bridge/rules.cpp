@@ -1,0 +1,92 @@
+#include <algorithm>
+
+#include "tools/interop/bridge/bridge.h"
+#include "tools/interop/megatron/megatron.h"
+
+namespace meshwright {
+
+using nlohmann::json;
+
+namespace {
+
+// Of models that are not built: what a setting may say nevertheless.
+struct Refused {
+  const char* setting;
+  json harmless;  // besides null
+  const char* why;
+};
+
+const std::vector<Refused>& refused() {
+  static const std::vector<Refused> rows = {
+      {"model.window_size", json::array({-1, -1}), "attention in a window is not built here"},
+      {"model.softmax_type", "vanilla", "attention with a learned sink is not built"},
+      {"model.qk_l2_norm", false, "norms of queries and keys are not built"},
+      {"model.experimental_attention_variant", "none", "such attention is not built"},
+      {"model.heterogeneous_block_specs", false, "blocks that differ are not built"},
+      {"model.is_hybrid_model", false, "state-space layers are not built"},
+      {"model.use_mup", false, "scales of muP are not built"},
+      {"model.moe_latent_size", 0, "latent experts are not built"},
+      {"model.glu_linear_offset", 0.0, "such a gate is not built"},
+      {"model.layernorm_zero_centered_gamma", false,
+       "norms whose weights start at 0 are not built"},
+      {"model.rotary_interleaved", false, "interleaved rotary pairs are not built here"},
+      {"model.fp32_residual_connection", false, "residuals in fp32 are not built"},
+      {"peft", false, "training of adapters is not built"},
+      {"model.peft", false, "training of adapters is not built"}};
+  return rows;
+}
+
+Rule refused_rule() {
+  Rule rule;
+  rule.keys = {"model"};
+  for (const Refused& row : refused()) rule.settings.emplace_back(row.setting);
+  rule.read = [](Settings& from, JobDraft&) {
+    for (const Refused& row : refused())
+      if (const Setting* setting = from.read(row.setting);
+          setting != nullptr && setting->value != row.harmless)
+        from.fail(row.setting, setting->value.dump() + ": " + row.why);
+  };
+  rule.note = "what no model here has";
+  return rule;
+}
+
+// Transformer Engine copies what the first N layers keep to the host; the others' stays.
+Rule offload_rule() {
+  return {{"parallelism.offload", "parallelism.offload_horizon"},
+          {"model.cpu_offloading", "model.cpu_offloading_num_layers"},
+          [](Settings& from, JobDraft& to) {
+            const bool on = from.flag("model.cpu_offloading").value_or(false);
+            const std::int64_t moved = from.whole("model.cpu_offloading_num_layers").value_or(0);
+            if (!on || moved < 1) return;
+            const std::int64_t layers = to.model_layers();
+            to.set("parallelism.offload", "layers");
+            if (layers > 0)
+              to.set("parallelism.offload_horizon", std::max<std::int64_t>(2, layers - moved));
+            else
+              to.remark(from.spelled("model.cpu_offloading_num_layers") +
+                        ": how many layers stay on the device follows from the model's; give "
+                        "--set parallelism.offload_horizon");
+          },
+          [](const JobValues& from, Settings& to) {
+            const bool on = from["parallelism.offload"] == "layers";
+            to.add("model.cpu_offloading", on);
+            if (on)
+              to.add("model.cpu_offloading_num_layers",
+                     from.model.layers - from.plan.parallelism.offload_horizon);
+          },
+          "the layers that stay are the horizon"};
+}
+
+}  // namespace
+
+const Rules& bridge_rules() {
+  static const Rules rules = [] {
+    Rules all = megatron_rules();
+    all.push_back(refused_rule());
+    all.push_back(offload_rule());
+    return all;
+  }();
+  return rules;
+}
+
+}  // namespace meshwright

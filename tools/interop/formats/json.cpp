@@ -1,0 +1,124 @@
+#include <cstddef>
+#include <iterator>
+#include <map>
+
+#include "models/core/error.h"
+#include "models/core/fields.h"
+#include "tools/interop/formats/formats.h"
+#include "tools/interop/formats/text.h"
+
+namespace meshwright {
+
+using nlohmann::json;
+
+namespace {
+
+// Characters of a text; what is read from them counts the lines.
+class CountedCharacter {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountedCharacter(const char* at, std::int64_t* lines) : at_(at), lines_(lines) {}
+  reference operator*() const { return *at_; }
+  CountedCharacter& operator++() {
+    if (*at_ == '\n') ++*lines_;
+    ++at_;
+    return *this;
+  }
+  CountedCharacter operator++(int) {
+    CountedCharacter before = *this;
+    ++*this;
+    return before;
+  }
+  bool operator==(const CountedCharacter& other) const { return at_ == other.at_; }
+  bool operator!=(const CountedCharacter& other) const { return at_ != other.at_; }
+
+ private:
+  const char* at_;
+  std::int64_t* lines_;
+};
+
+// The line of every name, by the dotted path to it; names inside of lists have none.
+struct LinesOfNames : json::json_sax_t {
+  std::int64_t line = 1;
+  std::map<std::string, std::int64_t> lines;
+  bool is_repeated = false;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override {
+    befores_.push_back(befores_.empty() ? "" : name_ + ".");
+    return true;
+  }
+  bool end_object() override {
+    befores_.pop_back();
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    ++arrays_;
+    return true;
+  }
+  bool end_array() override {
+    --arrays_;
+    return true;
+  }
+  bool key(string_t& text) override {
+    if (arrays_ > 0) return true;
+    name_ = befores_.back() + text;
+    is_repeated = !lines.emplace(name_, line).second;
+    return !is_repeated;
+  }
+  bool parse_error(std::size_t, const std::string&, const json::exception&) override {
+    return false;
+  }
+
+  const std::string& last_name() const { return name_; }
+
+ private:
+  std::vector<std::string> befores_;
+  std::string name_;
+  int arrays_ = 0;
+};
+
+void add_object(const json& object, const std::string& before, const std::string& file,
+                const LinesOfNames& names, Settings& to) {
+  for (const auto& [key, value] : object.items()) {
+    const std::string name = before + key;
+    if (value.is_object()) {
+      add_object(value, name + ".", file, names, to);
+      continue;
+    }
+    const auto line = names.lines.find(name);
+    to.add(name, value, line == names.lines.end() ? file : place_at(file, line->second));
+  }
+}
+
+}  // namespace
+
+Settings read_json(const std::string& text, const std::string& file) {
+  check_text(text, file);
+  LinesOfNames names;
+  const char* const end = text.data() + text.size();
+  json::sax_parse(CountedCharacter(text.data(), &names.line), CountedCharacter(end, &names.line),
+                  &names);
+  if (names.is_repeated)
+    throw InputError(place_at(file, names.line) + ": '" + names.last_name() +
+                     "' is given twice; keep one");
+  const json value = parse_json(text, file);
+  if (!value.is_object())
+    throw InputError(place_at(file, 1) + ": an object is needed ({\"name\": value, ...})");
+  Settings settings;
+  add_object(value, "", file, names, settings);
+  return settings;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,144 @@
+// The files that start transformers' Trainer.
+#include "models/architectures/huggingface_config.h"
+#include "tools/interop/formats/text.h"
+#include "tools/interop/huggingface/trainer.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr std::string_view about_data = "data and tokenizer; `data` says what train reads here";
+constexpr std::string_view about_logs = "logging; `log` says what train writes here";
+constexpr std::string_view about_saves =
+    "checkpoints of its own; `checkpoint` says when train saves here";
+constexpr std::string_view about_shown = "evaluation between steps, which predictions leave out";
+constexpr std::string_view about_kernels =
+    "a choice among kernels that predictions do not tell apart";
+
+constexpr WithoutMeaning rows[] = {
+    {"output_dir", about_saves},
+    {"overwrite_output_dir", about_saves},
+    {"deepspeed", "the file of settings itself"},
+    {"model_name_or_path",
+     "weights to start from; `model` is the config.json, or --set model=NAME"},
+    {"config_name", "the model's config.json"},
+    {"tokenizer_name", about_data},
+    {"dataset_*", about_data},
+    {"train_file", about_data},
+    {"validation_file", about_data},
+    {"dataloader_*", about_data},
+    {"preprocessing_num_workers", about_data},
+    {"group_by_length", about_data},
+    {"remove_unused_columns", about_data},
+    {"num_train_epochs", "max_steps says how long a job trains; else --set training.steps"},
+    {"do_*", about_shown},
+    {"eval_*", about_shown},
+    {"evaluation_strategy", about_shown},
+    {"per_device_eval_batch_size", about_shown},
+    {"logging_*", about_logs},
+    {"log_*", about_logs},
+    {"report_to", about_logs},
+    {"run_name", about_logs},
+    {"disable_tqdm", about_logs},
+    {"save_*", about_saves},
+    {"load_best_model_at_end", about_saves},
+    {"resume_from_checkpoint", about_saves},
+    {"push_to_hub", about_saves},
+    {"hub_*", about_saves},
+    {"gradient_checkpointing_kwargs*", about_kernels},
+    {"torch_compile_*", about_kernels},
+    {"ddp_*", "how DDP is set up in detail"},
+    {"fsdp*", "accelerate's settings file says it"},
+    {"accelerator_config.*", "how batches are handed out"},
+    {"local_rank", "how processes meet"},
+    {"use_liger_kernel", about_kernels},
+    {"trust_remote_code", "code of one's own"},
+    {"torch_dtype", "in which weights are loaded; the precision says how they are trained"},
+    {"dtype", "in which weights are loaded; the precision says how they are trained"},
+    {"low_cpu_mem_usage", "how weights are loaded"},
+};
+
+// Random tokens, until `train_dataset` is the user's own.
+constexpr const char* script =
+    R"(# Trains config.json with transformers' Trainer: train.py training_args.json. The data are random
+# tokens; put your own dataset of input_ids and labels in their place.
+import sys
+from dataclasses import dataclass
+
+import torch
+from torch.utils.data import Dataset
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    HfArgumentParser,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
+
+
+@dataclass
+class ScriptArguments:
+    block_size: int = 1024
+    attn_implementation: str = "sdpa"
+
+
+class RandomTokens(Dataset):
+    def __init__(self, sequences, length, vocabulary):
+        self.sequences, self.length, self.vocabulary = sequences, length, vocabulary
+
+    def __len__(self):
+        return self.sequences
+
+    def __getitem__(self, index):
+        generator = torch.Generator().manual_seed(index)
+        tokens = torch.randint(self.vocabulary, (self.length,), generator=generator)
+        return {"input_ids": tokens, "labels": tokens}
+
+
+def main():
+    parser = HfArgumentParser((ScriptArguments, TrainingArguments))
+    script, training = parser.parse_json_file(sys.argv[1])
+    set_seed(training.seed)
+    config = AutoConfig.from_pretrained(".")
+    model = AutoModelForCausalLM.from_config(
+        config, attn_implementation=script.attn_implementation
+    )
+    sequences = training.train_batch_size * training.gradient_accumulation_steps
+    sequences *= training.world_size * max(1, training.max_steps)
+    dataset = RandomTokens(sequences, script.block_size, config.vocab_size)
+    Trainer(model=model, args=training, train_dataset=dataset).train()
+
+
+if __name__ == "__main__":
+    main()
+)";
+
+// Whose default is not 0 in transformers.
+void turn_off_dropout(nlohmann::json& config) {
+  const std::string type = config["model_type"];
+  if (type == "gpt2" || type == "gptj")
+    config["attn_pdrop"] = config["embd_pdrop"] = config["resid_pdrop"] = 0.0;
+}
+
+}  // namespace
+
+std::vector<WithoutMeaning> with_those_of_trainer(std::span<const WithoutMeaning> own) {
+  std::vector<WithoutMeaning> all(own.begin(), own.end());
+  all.insert(all.end(), std::begin(rows), std::end(rows));
+  return all;
+}
+
+std::vector<ExportedFile> trainer_files(const JobValues& job, const Settings& settings) {
+  Settings arguments;
+  arguments.add("output_dir", "output");
+  for (const Setting& each : settings.all())
+    if (is_trainer_setting(each.name)) arguments.add(each.name, each.value);
+  nlohmann::json config = huggingface_config(job.model);
+  turn_off_dropout(config);
+  return {{"training_args.json", json_text(arguments)},
+          {"config.json", config.dump(2) + "\n"},
+          {"train.py", script}};
+}
+
+}  // namespace meshwright

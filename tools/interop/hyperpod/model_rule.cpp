@@ -1,0 +1,153 @@
+// The model of a recipe, as a config.json of transformers has it.
+#include <algorithm>
+
+#include "models/core/error.h"
+#include "tools/interop/hyperpod/hyperpod.h"
+
+namespace meshwright {
+
+using nlohmann::json;
+
+namespace {
+
+struct Size {
+  const char *recipe, *config;
+  bool is_needed;
+};
+constexpr Size sizes[] = {
+    {"model.num_hidden_layers", "num_hidden_layers", true},
+    {"model.hidden_size", "hidden_size", true},
+    {"model.num_attention_heads", "num_attention_heads", true},
+    {"model.intermediate_size", "intermediate_size", true},
+    {"model.vocab_size", "vocab_size", true},
+    {"model.num_key_value_heads", "num_key_value_heads", false},
+};
+
+// Read, so that none of them is unknown; they say the same as the config.json that is there.
+void read_positions(Settings& from, json& model) {
+  const std::int64_t width = from.whole("model.max_context_width").value_or(2048);
+  model["max_position_embeddings"] = width;
+  const Setting* given = from.read("model.max_position_embeddings");
+  if (given != nullptr && given->value.is_number()) model["max_position_embeddings"] = given->value;
+}
+
+void read_window(Settings& from, JobDraft& to) {
+  for (const char* name : {"model.mistral_sliding_window", "model.mixtral_sliding_window"}) {
+    const auto window = from.whole(name);
+    if (window && *window < from.whole("model.max_context_width").value_or(2048))
+      to.remark(std::string(name) + " " + std::to_string(*window) +
+                ": attention over a window is not built; whole sequences are predicted");
+  }
+}
+
+void read_experts(Settings& from, json& model) {
+  const std::int64_t experts = from.whole("model.num_local_experts").value_or(0);
+  const std::int64_t chosen = from.whole("model.num_experts_per_tok").value_or(2);
+  const bool is_moe = from.flag("model.moe").value_or(experts > 0);
+  if (!is_moe || experts == 0) return;
+  model["model_type"] = "mixtral";
+  model["num_local_experts"] = experts;
+  model["num_experts_per_tok"] = chosen;
+}
+
+void read_library_model(Settings& from, JobDraft& to) {
+  json model = {{"model_type", "llama"}};
+  const std::string type = from.word("model.model_type").value_or("llama_v3");
+  bool is_whole = true;
+  for (const Size& size : sizes) {
+    const auto value = from.whole(size.recipe);
+    if (value)
+      model[size.config] = *value;
+    else
+      is_whole &= !size.is_needed;
+  }
+  read_positions(from, model);
+  const auto epsilon = from.number("model.layernorm_epsilon");
+  model["rms_norm_eps"] = from.number("model.rms_norm_eps").value_or(epsilon.value_or(1e-5));
+  model["rope_theta"] = from.number("model.rope_theta").value_or(10000.0);
+  model["tie_word_embeddings"] = from.flag("model.tie_word_embeddings").value_or(false);
+  read_experts(from, model);
+  read_window(from, to);
+  const auto name = from.word("model.hf_model_name_or_path");
+  if (to.has("model") || !is_whole) return;  // a config.json, or --set; else an error names it
+  for (const char* known : {"llama_v3", "llama_v2", "mistral", "mixtral"})
+    if (type == known) {
+      to.set("model", std::move(model));
+      return;
+    }
+  from.fail("model.model_type", "'" + type + "' is not known; give the model's config.json" +
+                                    (name ? " (of " + *name + ")" : "") + " too");
+}
+
+// What the first launcher calls NeMo's models.
+void read_nemo_model(Settings& from, JobDraft& to) {
+  constexpr std::pair<const char*, const char*> names[] = {
+      {"model.num_layers", "num_hidden_layers"},
+      {"model.hidden_size", "hidden_size"},
+      {"model.ffn_hidden_size", "intermediate_size"},
+      {"model.num_attention_heads", "num_attention_heads"},
+      {"model.num_query_groups", "num_key_value_heads"},
+      {"model.max_position_embeddings", "max_position_embeddings"}};
+  json model = {{"model_type", "llama"}};
+  bool is_whole = true;
+  for (const auto& [name, key] : names) {
+    const auto value = from.whole(name);
+    if (value) model[key] = *value;
+    is_whole &= value.has_value() || std::string_view(key) == "num_key_value_heads";
+  }
+  model["rms_norm_eps"] = from.number("model.layernorm_epsilon").value_or(1e-5);
+  model["tie_word_embeddings"] =
+      from.flag("model.share_embeddings_and_output_weights").value_or(true);
+  const std::string norm = from.word("model.normalization").value_or("layernorm");
+  const std::string activation = from.word("model.activation").value_or("gelu");
+  const bool biases = from.flag("model.bias").value_or(true);
+  if (to.has("model")) return;
+  const bool is_llama =
+      norm == "rmsnorm" && activation.find("swiglu") != std::string::npos && !biases;
+  if (!is_whole || !is_llama) return;  // an error names --set model
+  to.remark("the recipe's tokenizer says how many words there are; 128256 are taken, Llama 3's");
+  model["vocab_size"] = 128256;
+  to.set("model", std::move(model));
+}
+
+void write_model(const JobValues& from, Settings& to) {
+  const Model& m = from.model;
+  to.add("model.model_type", m.experts > 0 ? "mixtral" : "llama_v3");
+  to.add("model.num_hidden_layers", m.layers);
+  to.add("model.hidden_size", m.hidden);
+  to.add("model.num_attention_heads", m.heads);
+  to.add("model.num_key_value_heads", m.kv_heads);
+  to.add("model.intermediate_size", m.ffn);
+  to.add("model.vocab_size", m.vocabulary);
+  to.add("model.max_position_embeddings",
+         m.positions > 0 ? m.positions : from.plan.training.sequence_length);
+  to.add("model.layernorm_epsilon", m.norm_epsilon);
+  to.add("model.rope_theta", m.rotary_base);
+  to.add("model.tie_word_embeddings", m.tied_embeddings);
+  to.add("model.moe", m.experts > 0);
+  if (m.experts == 0) return;
+  to.add("model.num_local_experts", m.experts);
+  to.add("model.num_experts_per_tok", m.experts_per_token);
+  to.add("model.moe_load_balancing", m.router_aux_loss_coef > 0 ? "aux_loss" : "none");
+}
+
+}  // namespace
+
+Rule recipe_model_rule() {
+  return {{"model"},
+          {"model.model_type", "model.num_hidden_layers", "model.hidden_size",
+           "model.num_attention_heads", "model.num_key_value_heads", "model.intermediate_size",
+           "model.vocab_size", "model.max_position_embeddings", "model.layernorm_epsilon",
+           "model.rms_norm_eps", "model.rope_theta", "model.tie_word_embeddings", "model.moe",
+           "model.num_local_experts", "model.num_experts_per_tok"},
+          [](Settings& from, JobDraft& to) {
+            if (is_nemo_recipe(from))
+              read_nemo_model(from, to);
+            else
+              read_library_model(from, to);
+          },
+          write_model,
+          "a config.json beside the recipe says the rest, and is taken first"};
+}
+
+}  // namespace meshwright

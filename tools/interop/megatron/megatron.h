@@ -1,0 +1,23 @@
+// What Megatron-LM, Megatron-Bridge and NeMo have in common.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/compiler/frameworks/framework.h"
+#include "models/compiler/frameworks/megatron.h"
+#include "tools/interop/rules.h"
+
+namespace meshwright {
+
+Rule megatron_model_rule();
+Rule megatron_stages_rule();  // after the rule of the model
+
+// {"--tensor-model-parallel-size", "8", "--bf16", ...}.
+std::vector<std::string> words_of_arguments(const Settings& settings);
+
+// The rules with the names of Megatron-LM's arguments, without their dashes.
+const Rules& megatron_rules();
+
+}  // namespace meshwright

@@ -1,0 +1,278 @@
+// The model, as arguments that size it. A model of Megatron's is one of those of transformers' that
+// has the same parameters: the job holds that one's config.json.
+#include <cmath>
+
+#include "models/core/error.h"
+#include "tools/interop/megatron/megatron.h"
+#include "tools/interop/megatron/newer_models.h"
+
+namespace meshwright {
+
+using nlohmann::json;
+
+namespace {
+
+struct Sizes {
+  std::int64_t layers = 0, hidden = 0, heads = 0, groups = 0, ffn = 0, positions = 0;
+};
+
+std::int64_t needed(Settings& from, std::string_view name) {
+  const std::optional<std::int64_t> value = from.count(name);
+  if (!value) from.fail(name, "is missing; the model needs it");
+  return *value;
+}
+
+Sizes read_sizes(Settings& from, bool gated) {
+  Sizes s;
+  s.layers = needed(from, "num-layers");
+  s.hidden = needed(from, "hidden-size");
+  s.heads = needed(from, "num-attention-heads");
+  const std::int64_t groups = from.count("num-query-groups").value_or(1);
+  s.groups = from.flag("group-query-attention").value_or(false) ? groups : s.heads;
+  // megatron/training/arguments.py: gated MLPs are 8/3 of the hidden size, rounded to 64.
+  const std::int64_t usual = gated ? s.hidden * 8 / 3 / 64 * 64 : 4 * s.hidden;
+  s.ffn = from.count("ffn-hidden-size").value_or(usual);
+  s.positions =
+      from.whole("max-position-embeddings").value_or(from.whole("seq-length").value_or(0));
+  return s;
+}
+
+void add_vocabulary(Settings& from, json& model) {
+  const std::string tokenizer = from.word("tokenizer-type").value_or("");
+  std::optional<std::int64_t> size = from.whole("vocab-size");
+  // A tokenizer that is not there has one more: the end of a document.
+  if (size && tokenizer == "NullTokenizer") size = *size + 1;
+  // Without a type, files of merges are GPT-2's.
+  const bool merges = tokenizer == "GPT2BPETokenizer" ||
+                      (tokenizer.empty() && from.has("merge-file") && from.has("vocab-file"));
+  if (!size && merges) size = 50257;
+  if (!size && tokenizer == "Llama2Tokenizer") size = 32000;
+  if (size) model["vocab_size"] = *size;
+}
+
+json gpt2_config(const Sizes& s, double epsilon, bool tied) {
+  return {{"model_type", "gpt2"},
+          {"n_embd", s.hidden},
+          {"n_layer", s.layers},
+          {"n_head", s.heads},
+          {"n_inner", s.ffn},
+          {"n_positions", s.positions},
+          {"layer_norm_epsilon", epsilon},
+          {"activation_function", "gelu_new"},
+          {"tie_word_embeddings", tied}};
+}
+
+json sized_config(const char* type, const Sizes& s, bool tied) {
+  return {{"model_type", type},
+          {"hidden_size", s.hidden},
+          {"num_hidden_layers", s.layers},
+          {"num_attention_heads", s.heads},
+          {"intermediate_size", s.ffn},
+          {"max_position_embeddings", s.positions},
+          {"tie_word_embeddings", tied}};
+}
+
+void add_experts(Settings& from, std::int64_t experts, json& model) {
+  model["model_type"] = "mixtral";
+  model["num_local_experts"] = experts;
+  model["num_experts_per_tok"] = from.whole("moe-router-topk").value_or(2);
+  if (const auto width = from.count("moe-ffn-hidden-size")) model["intermediate_size"] = *width;
+  check_plain_experts(from);
+  if (!dense_layers(from, model["num_hidden_layers"]).empty())
+    from.fail("moe-layer-freq",
+              "layers without experts are built with --qk-layernorm or latent attention only");
+  read_places(from, model);
+  const double loss = from.number("moe-aux-loss-coeff").value_or(0);
+  model["router_aux_loss_coef"] = loss;
+  model["output_router_logits"] = loss > 0;
+}
+
+void refuse(Settings& from, std::string_view name, const char* why) {
+  if (from.flag(name).value_or(false)) from.fail(name, why);
+}
+
+void check_same(Settings& from, std::string_view name, std::int64_t value, const json& config,
+                std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    if (config.contains(key) && config[key] != value)
+      from.fail(name, std::to_string(value) + ", and " + key + " of the config.json is " +
+                          config[key].dump() + "; give files of one model");
+}
+
+void read_sized_model(Settings& from, JobDraft& to) {
+  // A config.json, or --set, says more; it must not say something else.
+  const json given = to.value("model");
+  if (given.is_string() || (given.is_object() && given.contains("model_type"))) {
+    for (const std::string& name : megatron_model_rule().settings) from.read(name);
+    for (const char* name : {"squared-relu", "layernorm-epsilon", "apply-layernorm-1p"})
+      from.read(name);
+    if (!given.is_object()) return;
+    if (const auto layers = from.whole("num-layers"))
+      check_same(from, "num-layers", *layers, given, {"num_hidden_layers", "n_layer"});
+    if (const auto width = from.whole("hidden-size"))
+      check_same(from, "hidden-size", *width, given, {"hidden_size", "n_embd"});
+    return;
+  }
+  if (!from.has("num-layers") && !from.has("hidden-size")) return;
+  const bool gated = from.flag("swiglu").value_or(false);
+  const bool rms = from.word("normalization", {"LayerNorm", "RMSNorm"}) == "RMSNorm";
+  const std::string positions =
+      from.flag("use-rotary-position-embeddings").value_or(false)
+          ? from.word("position-embedding-type").value_or("rope")
+          : from.word("position-embedding-type").value_or("learned_absolute");
+  const bool no_bias = from.flag("disable-bias-linear").value_or(false);
+  const bool qkv_bias = from.flag("add-qkv-bias").value_or(false);
+  const bool tied = !from.flag("untie-embeddings-and-output-weights").value_or(false);
+  const double epsilon =
+      from.number("norm-epsilon").value_or(from.number("layernorm-epsilon").value_or(1e-5));
+  const double rotary_base = from.number("rotary-base").value_or(10000);
+  const double rotary_share = from.number("rotary-percent").value_or(1);
+  const std::optional<std::int64_t> head_width = from.whole("kv-channels");
+  const Sizes s = read_sizes(from, gated);
+  refuse(from, "squared-relu", "squared ReLU is not built in models of Megatron's yet");
+  refuse(from, "apply-layernorm-1p", "norms whose weights start at 0 are not built");
+  const bool is_llama = positions == "rope" && rms && gated && rotary_share == 1;
+  for (const char* name : {"multi-latent-attention", "qk-layernorm"})
+    if (!is_llama)
+      refuse(from, name,
+             "is built with --position-embedding-type rope, --normalization RMSNorm and --swiglu "
+             "only");
+  json model;
+  if (positions == "learned_absolute" && !rms && !gated && !no_bias) {
+    model = gpt2_config(s, epsilon, tied);
+  } else if (positions == "rope" && !rms && !gated && !no_bias && s.groups == s.heads) {
+    model = sized_config("gpt_neox", s, tied);
+    model["layer_norm_eps"] = epsilon;
+    model["hidden_act"] = "gelu";
+    model["rotary_pct"] = rotary_share;
+    model["rotary_emb_base"] = rotary_base;
+    model["use_parallel_residual"] = false;
+  } else if (is_llama) {
+    model = sized_config("llama", s, tied);
+    model["num_key_value_heads"] = s.groups;
+    model["rms_norm_eps"] = epsilon;
+    model["rope_theta"] = rotary_base;
+    if (head_width) model["head_dim"] = *head_width;
+    const std::int64_t experts = from.whole("num-experts").value_or(0);
+    const bool latent = from.flag("multi-latent-attention").value_or(false);
+    const bool norms = from.flag("qk-layernorm").value_or(false);
+    if (latent || norms) {
+      if (!no_bias || qkv_bias) model["attention_bias"] = true;
+      latent ? read_latent_attention(from, experts, model) : read_qwen3(from, experts, model);
+    } else if (experts > 0) {
+      add_experts(from, experts, model);
+    } else if (no_bias && qkv_bias) {
+      model["model_type"] = "qwen2";
+    } else {
+      model["attention_bias"] = !no_bias;
+      model["mlp_bias"] = !no_bias;
+    }
+  } else {
+    from.fail("position-embedding-type",
+              "'" + positions + "' with " + (rms ? "RMSNorm" : "LayerNorm") +
+                  (gated ? ", --swiglu" : "") + (no_bias ? ", --disable-bias-linear" : "") +
+                  ": no such model is built; GPT-2's (learned_absolute), GPT-NeoX's (rope) and "
+                  "Llama's (rope, RMSNorm, --swiglu) are");
+  }
+  add_vocabulary(from, model);
+  if (const json set = to.value("model.vocab_size"); !set.is_null()) model["vocab_size"] = set;
+  if (!model.contains("vocab_size"))
+    from.fail("vocab-size",
+              "no setting says the size of the vocabulary; give it with --set "
+              "model.vocab_size=NUMBER");
+  to.set("model", std::move(model));
+}
+
+void write_experts(const Model& m, Settings& to) {
+  to.add("num-experts", m.experts);
+  to.add("moe-router-topk", m.experts_per_token);
+  to.add("moe-grouped-gemm", true);
+  to.add("moe-token-dispatcher-type", "alltoall");
+  if (!m.expert_dropless) {  // places for all tokens: of each expert for a whole sequence
+    const double of_all = static_cast<double>(m.experts) / m.experts_per_token;
+    to.add("moe-expert-capacity-factor",
+           m.expert_capacity_factor > 0 ? m.expert_capacity_factor : of_all);
+    to.add("moe-token-drop-policy", "position");
+    to.add("moe-pad-expert-input-to-capacity", true);
+  }
+  if (m.router_aux_loss_coef > 0) {
+    to.add("moe-router-load-balancing-type", "aux_loss");
+    to.add("moe-aux-loss-coeff", m.router_aux_loss_coef);
+  }
+}
+
+void write_sized_model(const JobValues& from, Settings& to) {
+  const Model& m = from.model;
+  to.add("num-layers", m.layers);
+  to.add("hidden-size", m.hidden);
+  to.add("num-attention-heads", m.heads);
+  if (m.kv_heads != m.heads) {
+    to.add("group-query-attention", true);
+    to.add("num-query-groups", m.kv_heads);
+  }
+  if (m.head_dim > 0 && m.head_dim * m.heads != m.hidden && m.kv_lora_rank == 0)
+    to.add("kv-channels", m.head_dim);
+  to.add("ffn-hidden-size", m.dense_ffn > 0 ? m.dense_ffn : m.ffn);
+  to.add("max-position-embeddings",
+         m.positions > 0 ? m.positions : from.plan.training.sequence_length);
+  to.add("normalization", m.rms_norm ? "RMSNorm" : "LayerNorm");
+  to.add("norm-epsilon", m.norm_epsilon);
+  to.add("position-embedding-type", m.learned_positions ? "learned_absolute" : "rope");
+  if (!m.learned_positions) {
+    // Megatron-LM's parser takes whole numbers only.
+    if (m.rotary_base == std::floor(m.rotary_base))
+      to.add("rotary-base", static_cast<std::int64_t>(m.rotary_base));
+    else
+      to.add("rotary-base", m.rotary_base);
+    if (m.rotary_dim != m.head_dim && m.kv_lora_rank == 0)
+      to.add("rotary-percent", static_cast<double>(m.rotary_dim) / m.head_dim);
+  }
+  if (m.gated_ffn) to.add("swiglu", true);
+  if (!m.biases) to.add("disable-bias-linear", true);
+  if (!m.tied_embeddings) to.add("untie-embeddings-and-output-weights", true);
+  if (m.experts > 0) write_experts(m, to);
+  write_newer_model(m, to);
+  to.add("make-vocab-size-divisible-by", 128);
+  // Runs at once, on tokens of its own; a real run names its tokenizer and data here.
+  to.add("tokenizer-type", "NullTokenizer");
+  to.add("vocab-size", m.vocabulary - 1);
+  to.add("mock-data", true);
+}
+
+}  // namespace
+
+Rule megatron_model_rule() {
+  Rule rule{{"model"},
+            {"num-layers",
+             "hidden-size",
+             "num-attention-heads",
+             "group-query-attention",
+             "num-query-groups",
+             "kv-channels",
+             "ffn-hidden-size",
+             "max-position-embeddings",
+             "normalization",
+             "norm-epsilon",
+             "position-embedding-type",
+             "rotary-base",
+             "rotary-percent",
+             "swiglu",
+             "disable-bias-linear",
+             "add-qkv-bias",
+             "untie-embeddings-and-output-weights",
+             "num-experts",
+             "moe-router-topk",
+             "moe-ffn-hidden-size",
+             "moe-expert-capacity-factor",
+             "moe-aux-loss-coeff",
+             "tokenizer-type",
+             "vocab-size"},
+            read_sized_model,
+            write_sized_model,
+            "the model of transformers' that has the same parameters; the vocabulary is padded to "
+            "128 x tensor by both"};
+  for (std::string& name : settings_of_newer_models()) rule.settings.push_back(std::move(name));
+  return rule;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,24 @@
+// What the parts of the target torchtitan share. Names and defaults: torchtitan 0.2.2,
+// torchtitan/config/job_config.py; of the recipe: 0.3.0.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "models/compiler/frameworks/pytorch.h"
+#include "models/compiler/frameworks/torchtitan.h"
+#include "tools/interop/rules.h"
+
+namespace meshwright {
+
+const Rules& torchtitan_rules();
+Rule torchtitan_stages_rule();  // after the rule of the degrees
+
+// meshwright_recipe.py: the settings for torchtitan 0.3.
+std::string torchtitan_recipe(const JobValues& job, const Settings& settings);
+// What that version does another way than the plan says, a sentence each.
+std::vector<std::string> torchtitan_recipe_differences(const Plan& plan);
+
+}  // namespace meshwright

@@ -1,0 +1,169 @@
+#include "tools/session/choose.h"
+
+#include <fmt/format.h>
+
+#include "models/core/error.h"
+#include "sim/predict/goodput.h"
+#include "sim/predict/target.h"
+#include "tools/interop/expressible.h"
+#include "tools/print.h"
+#include "tools/report/prediction.h"
+#include "tools/report/text.h"
+
+namespace meshwright {
+
+std::string miss_text(const SearchResult& search, double memory_margin) {
+  std::string text = "no plan fits";
+  if (search.closest_miss) {
+    const ClosestMiss& miss = *search.closest_miss;
+    text += fmt::format(": the closest needs {} too much for {} on {} x {} ({})",
+                        show_bytes(miss.peak_memory_bytes - miss.memory_limit_bytes),
+                        show_bytes(miss.memory_limit_bytes), miss.count, miss.machine,
+                        short_plan_text(miss.plan));
+    if (memory_margin > 0)
+      text += fmt::format(", {} of each GPU's memory left free (--memory-margin)",
+                          show_percent(memory_margin));
+  }
+  for (const Rejection& rejection : search.rejected)
+    text += fmt::format("\n  {:>8}  {}", rejection.count, rejection.reason);
+  return text;
+}
+
+// What is settled without a search: the data degree is the rest of the ranks, precision and
+// attention follow from the machine.
+bool leaves_a_choice(const Job& job) {
+  for (const std::string& key : job.autos)
+    if (key != "parallelism.data" && key != "training.precision" && key != "training.attention")
+      return true;
+  return false;
+}
+
+namespace {
+
+// A profile of this computer knows no network.
+void check_network(const Job& job, const Cluster& cluster) {
+  if (cluster.hosts > 1 && cluster.machine.shared_memory && !cluster.network_override)
+    throw InputError(fmt::format(
+        "{}: /cluster/count: {} hosts of {} need a network; give cluster.network, or use 1",
+        job.file, cluster.hosts, cluster.machine.name));
+}
+
+// Only the micro-batch was left out: the job is simulated with 1 where none fits.
+bool only_micro_batch_is_open(const Job& job) {
+  Job closed = job;
+  closed.autos.erase("training.micro_batch");
+  return !leaves_a_choice(closed);
+}
+
+// Errors of a plan's parts name the key; the file is named here.
+void compile_chosen(const Job& job, const Plan& plan, Chosen& chosen) {
+  try {
+    chosen.compiled = compile(job.model, plan, target_of(chosen.cluster, plan.training));
+    chosen.framework = framework_use(job.model, plan.training, chosen.cluster);
+  } catch (const InputError& error) {
+    const std::string text = error.what();
+    throw InputError(text.starts_with("/") && !text.starts_with(job.file) ? job.file + ": " + text
+                                                                          : text);
+  }
+}
+
+}  // namespace
+
+Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeline) {
+  try {
+    Prediction prediction = predict(
+        chosen.compiled, chosen.cluster,
+        {.price = &job.objective.price, .framework = chosen.framework, .timeline = timeline});
+    prediction.goodput =
+        goodput_of(chosen.compiled, chosen.cluster,
+                   job.checkpoint ? job.checkpoint->every_steps : 0, prediction.step_time_s);
+    return prediction;
+  } catch (const InputError& error) {
+    throw InputError(job.file + ": " + error.what());
+  }
+}
+
+// "; for own there is a price (objective.price)": of the other kinds, for all of the machines.
+std::string other_kinds(const std::vector<Machine>& machines, const std::string& region) {
+  std::vector<std::string> kinds;
+  for (std::size_t i = 0; i < price_kind_names().size(); ++i) {
+    const PriceChoice choice{static_cast<PriceKind>(i), region};
+    if (std::ranges::all_of(machines, [&](const Machine& machine) {
+          Cluster cluster;
+          cluster.machine = machine;
+          return usd_per_hour(cluster, choice).has_value();
+        }))
+      kinds.push_back(price_kind_names()[i]);
+  }
+  return kinds.empty() ? ""
+                       : "; for " + list_of(kinds, "and") + " there is a price (objective.price)";
+}
+
+void warn_of_prices(const Job& job, const MachineLoader& load) {
+  const Objective& objective = job.objective;
+  const bool ranks_by_usd =
+      objective.minimize == Minimize::usd || objective.minimize == Minimize::usd_per_token;
+  if (!ranks_by_usd && !objective.budget_usd) return;
+  const std::vector<std::string> machines = machines_of(job.cluster);
+  std::vector<std::string> without;
+  std::vector<Machine> loaded;
+  for (const std::string& name : machines) {
+    Cluster cluster;
+    cluster.machine = load(name);
+    if (usd_per_hour(cluster, objective.price)) continue;
+    without.push_back(name);
+    loaded.push_back(cluster.machine);
+  }
+  if (without.empty()) return;
+  const bool all = without.size() == machines.size();
+  const std::string& region = objective.price.region;
+  print_to(stderr, "warning: {}: /objective: {} {} no {} price{}: {}{}\n", job.file,
+           list_of(without, "and"), without.size() == 1 ? "has" : "have",
+           words_of(objective.price.kind), region.empty() ? "" : " in " + region,
+           objective.budget_usd ? "no plan on it keeps budget_usd"
+           : all                ? "plans are ranked by step time, not by money"
+                                : "its plans come last",
+           other_kinds(loaded, region));
+}
+
+Chosen choose_plan(const Job& job, const MachineLoader& load, const SearchWatch& watch) {
+  Chosen chosen;
+  if (leaves_a_choice(job)) {
+    warn_of_prices(job, load);
+    SearchOptions options;
+    options.load = load;
+    options.watch = watch;
+    options.memory_margin = usual_memory_margin;  // the plan that `plan` puts first
+    chosen.search = search(job, options);
+    if (chosen.search->plans.empty()) {
+      options.memory_margin = 0;
+      chosen.search = search(job, options);
+    }
+    if (chosen.search->plans.empty() && !only_micro_batch_is_open(job))
+      throw NoPlanFits(miss_text(*chosen.search));
+  }
+  if (chosen.search && !chosen.search->plans.empty()) {
+    const RankedPlan& best = chosen.search->plans.front();
+    chosen.machine = best.machine;
+    chosen.count = best.count;
+    chosen.cluster = best.cluster;
+    compile_chosen(job, best.plan, chosen);
+    return chosen;
+  }
+  chosen.machine = machines_of(job.cluster).front();
+  chosen.count = counts_of(job.cluster).front();
+  const Machine machine = load(chosen.machine);
+  chosen.cluster = make_cluster(job.cluster, machine, chosen.count);
+  check_network(job, chosen.cluster);
+  const Plan plan = settle(job, chosen.cluster.ranks(), facts_of(machine));
+  const Framework framework = job.objective.framework;
+  try {
+    check_expressible(framework, plan, job.model);
+  } catch (const InputError& error) {
+    throw InputError(job.file + ": " + error.what());
+  }
+  compile_chosen(job, as_run_by(framework, plan, job.model), chosen);
+  return chosen;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,47 @@
+// From a job to the plan that it will be simulated or trained under: as given, or the planner's
+// best where it says auto.
+#pragma once
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "models/compiler/compile.h"
+#include "models/job/job.h"
+#include "sim/framework/framework_memory.h"
+#include "sim/planner/search.h"
+#include "sim/predict/predict.h"
+
+namespace meshwright {
+
+struct Chosen {
+  std::string machine;
+  int count = 1;
+  Cluster cluster;
+  Compiled compiled;
+  std::optional<FrameworkUse> framework;  // where training.memory_of names one
+  std::optional<SearchResult> search;     // where the job left something to choose
+};
+
+bool leaves_a_choice(const Job& job);
+
+// Nothing that the job allows fits: exit code 3.
+class NoPlanFits : public std::runtime_error {
+ public:
+  explicit NoPlanFits(const std::string& message) : std::runtime_error(message) {}
+};
+
+// On standard error, where the objective counts money and machines have no price.
+void warn_of_prices(const Job& job, const MachineLoader& load);
+
+// NoPlanFits when the job leaves a choice and nothing fits. `watch`: of the search.
+Chosen choose_plan(const Job& job, const MachineLoader& load, const SearchWatch& watch = {});
+
+// What is predicted of the chosen plan, its goodput too. Errors name the job's file.
+Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeline = nullptr);
+
+// "no plan fits: the closest needs 11.2 GiB too much for 40.0 GiB on 1 x p4d.24xlarge (p4 t2 d1 mb1
+// ...)"
+std::string miss_text(const SearchResult& search, double memory_margin = 0);
+
+}  // namespace meshwright

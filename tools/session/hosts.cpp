@@ -1,0 +1,111 @@
+#include "tools/session/hosts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "exec/launch/exit_codes.h"
+#include "exec/launch/stop.h"
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "tools/print.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr double patience_s = 3600;  // of the containers, for the first host's mpirun
+
+// Of an instance that is no machine of ours nothing is known.
+void add_network(RemoteHosts& remote, const Run& run, const std::string& instance) {
+  Network network;
+  if (instance.empty()) {
+    network = run.chosen.cluster.machine.network;
+  } else if (const auto machine = machine_if_known(instance)) {
+    network = machine->network;
+  }
+  remote.efa = network.efa;
+  remote.rdma = network.efa && network.gpudirect;
+}
+
+// The hosts, and where they are named.
+std::pair<std::vector<RunHost>, std::string> named_hosts(const Options& options,
+                                                         const SageMaker& sm, int processes) {
+  if (!options.hostfile.empty()) return {read_hostfile(options.hostfile), options.hostfile};
+  std::vector<RunHost> hosts;
+  for (const std::string& name : sm.hosts) hosts.push_back({name, processes});
+  return {hosts, "SM_HOSTS"};
+}
+
+void check_hosts(const Run& run, const std::vector<RunHost>& hosts, const std::string& where) {
+  const Cluster& cluster = run.chosen.cluster;
+  if (static_cast<int>(hosts.size()) != cluster.hosts)
+    throw InputError(fmt::format("{}: /cluster/count: {}, but {} names {} host{}; make them equal",
+                                 run.job.file, cluster.hosts, where, hosts.size(),
+                                 hosts.size() == 1 ? "" : "s"));
+  for (const RunHost& host : hosts)
+    if (host.slots < cluster.processes_per_host)
+      throw InputError(fmt::format(
+          "{}: {} has {} slot{}, the plan runs {} processes on each host; "
+          "raise slots= or lower cluster.processes_per_host",
+          where, host.name, host.slots, host.slots == 1 ? "" : "s", cluster.processes_per_host));
+}
+
+void check_gpus(const Run& run, const SageMaker& sm) {
+  const int processes = run.chosen.cluster.processes_per_host;
+  if (sm.gpus > 0 && processes > sm.gpus)
+    throw InputError(fmt::format(
+        "{}: /cluster/processes_per_host: {} exceeds the {} GPU{} of SM_NUM_GPUS: one process "
+        "drives one GPU",
+        run.job.file, processes, sm.gpus, sm.gpus == 1 ? "" : "s"));
+}
+
+}  // namespace
+
+std::optional<RemoteHosts> remote_hosts(const Options& options, const Run& run) {
+  const SageMaker sm = read_sagemaker(options.sagemaker);
+  check_gpus(run, sm);
+  if (options.hostfile.empty() && sm.hosts.size() <= 1) return std::nullopt;
+  const int processes = run.chosen.cluster.processes_per_host;
+  RemoteHosts remote;
+  std::string where;
+  std::tie(remote.hosts, where) = named_hosts(options, sm, processes);
+  check_hosts(run, remote.hosts, where);
+  for (RunHost& host : remote.hosts) host.slots = processes;
+  remote.interface = sm.interface;
+  add_network(remote, run, sm.instance);
+  remote.model_parallel = sm.model_parallel;
+  // Where /sys is not mounted, as in a container, hwloc would complain on every host.
+  remote.variables.emplace_back("HWLOC_HIDE_ERRORS=2");
+  if (options.threads)
+    remote.variables.push_back("OMP_NUM_THREADS=" + std::to_string(*options.threads));
+  return remote;
+}
+
+void wait_for_hosts(const RemoteHosts& remote, const std::vector<std::string>& mpi_options,
+                    double seconds) {
+  if (std::find(mpi_options.begin(), mpi_options.end(), "plm_rsh_agent") != mpi_options.end())
+    return;
+  std::vector<std::string> others;
+  for (std::size_t i = 1; i < remote.hosts.size(); ++i) others.push_back(remote.hosts[i].name);
+  const std::vector<std::string> missing = wait_for_ssh(others, seconds, [&] {
+    print_to(stderr, "waiting for {}: SSH (port 22), at most {:g} s\n", list_of(others, "and"),
+             seconds);
+  });
+  if (!missing.empty())
+    throw RunError(fmt::format("{} cannot be reached over SSH (port 22) after {:g} s",
+                               list_of(missing, "and"), seconds));
+}
+
+int wait_as_other_host(const SageMaker& container) {
+  std::fprintf(stderr, "%s waits while %s runs the job\n", container.current.c_str(),
+               container.hosts.front().c_str());
+  watch_for_stop();
+  if (wait_for_daemon(patience_s, stop_requested)) return done;
+  if (stop_requested()) return stopped;
+  throw RunError(fmt::format("mpirun of {} did not come to {} within {} s", container.hosts.front(),
+                             container.current, patience_s));
+}
+
+}  // namespace meshwright

@@ -1,0 +1,160 @@
+#include "tools/session/machines.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "hwprofiles/cores.h"
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "tools/engine.h"
+#include "tools/interop/expressible.h"
+#include "tools/measure/measure.h"
+#include "tools/print.h"
+#include "tools/session/choose.h"
+#include "tools/session/questions.h"
+
+namespace meshwright {
+
+namespace {
+
+// What --profile names, where that is the profile of machine `name`.
+std::optional<Machine> given_profile_of(const std::string& name, const Options& options) {
+  if (options.profile.empty()) return std::nullopt;
+  if (!std::filesystem::exists(options.profile))
+    throw InputError(options.profile + ": no such profile");
+  Machine machine = load_machine_file(options.profile);
+  const auto known = machine_if_known(name);
+  if (machine.name != (known ? known->name : name)) return std::nullopt;
+  return machine;
+}
+
+}  // namespace
+
+namespace {
+
+MachineLoader without_given_prices(const Options& options) {
+  auto local = std::make_shared<std::optional<Machine>>();
+  return [options, local](const std::string& name) -> Machine {
+    if (name != "local") {
+      auto given = given_profile_of(name, options);
+      return given ? *given : load_known_machine(name);
+    }
+    if (*local) return **local;
+    if (std::filesystem::exists(options.local_profile)) {
+      *local = load_machine_file(options.local_profile);
+    } else {
+      if (!options.profile.empty()) throw InputError(options.profile + ": no such profile");
+      std::fprintf(stderr,
+                   "no profile of this computer yet: measuring it for a few seconds "
+                   "(`meshwright calibrate` does it thoroughly and keeps the result)\n");
+      *local = measure_this_computer(options, MeasureEffort::quick);
+    }
+    return **local;
+  };
+}
+
+}  // namespace
+
+MachineLoader machine_loader(const Options& options) {
+  MachineLoader load = without_given_prices(options);
+  if (options.prices.empty()) return load;
+  return [load, given = read_prices(options.prices)](const std::string& name) {
+    Machine machine = load(name);
+    const Prices rows = prices_of(given, machine.name);
+    machine.prices.insert(machine.prices.begin(), rows.begin(), rows.end());
+    return machine;
+  };
+}
+
+namespace {
+
+void check_is_text(const std::string& text) {
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+  } catch (const nlohmann::json::type_error&) {
+    throw InputError("--set: a value is not UTF-8 text");
+  }
+}
+
+// Where there is no profile yet: what this computer is known to have before it is measured.
+MachineFacts facts_of_unmeasured() {
+  MachineFacts facts;
+  facts.is_cpu = gpus_here() == 0;
+  if (facts.is_cpu) return facts;
+  const int generation = gpu_here(0).generation;
+  facts.gpus = gpus_here();
+  facts.has_bf16 = facts.has_tf32 = generation >= 80;
+  facts.has_fp8 = generation >= 89;
+  facts.has_flash3 = generation == 90;
+  facts.has_cudnn_attention = generation >= 90;
+  return facts;
+}
+
+// Of a CPU no number of cores: as many processes as the job says may share them.
+MachineFacts facts_of_local(const Options& options) {
+  if (!std::filesystem::exists(options.local_profile))
+    return options.profile.empty() ? facts_of_unmeasured() : machine_facts("local");
+  try {
+    const MachineFacts facts = facts_of(load_machine_file(options.local_profile));
+    if (!facts.is_cpu) return facts;
+  } catch (const InputError&) {
+    // Whoever loads the machine says so.
+  }
+  return machine_facts("local");
+}
+
+// A profile that no machine of the job has the name of would change nothing.
+void check_profile_is_used(const Options& options, const Job& job) {
+  const std::vector<std::string> machines = machines_of(job.cluster);
+  const auto uses = [&](const std::string& name) {
+    return name == "local" || given_profile_of(name, options).has_value();
+  };
+  if (options.profile.empty() || std::ranges::any_of(machines, uses)) return;
+  const std::string name = load_machine_file(options.profile).name;
+  if (name == "local") return;  // for whatever else is called with it
+  throw InputError(fmt::format("{}: is a profile of '{}', the job's machine is '{}'",
+                               options.profile, name, machines.front()));
+}
+
+void warn_of_crowding(const Job& job) {
+  const int cores = usable_cores();
+  const std::vector<std::string> machines = machines_of(job.cluster);
+  if (job.cluster.processes_per_host <= cores ||
+      std::find(machines.begin(), machines.end(), "local") == machines.end())
+    return;
+  std::fprintf(stderr,
+               "warning: %d processes share the %d cores of this computer; a step takes "
+               "longer than on as many cores\n",
+               job.cluster.processes_per_host, cores);
+}
+
+}  // namespace
+
+Job read_job_of(const Options& options) {
+  if (options.operands.size() != 1)
+    throw InputError(options.command + ": expected one job file, got " +
+                     std::to_string(options.operands.size()));
+  for (const std::string& text : options.set) check_is_text(text);
+  std::vector<std::string> overrides = launch_overrides(options.sagemaker);
+  if (!overrides.empty() && !options.as_rank)
+    print_to(stderr, "note: {}: SageMaker's environment says: {}\n", options.operands[0],
+             fmt::join(overrides, " "));
+  for (const std::string& asked : question_overrides(options)) overrides.push_back(asked);
+  overrides.insert(overrides.end(), options.set.begin(), options.set.end());
+  Job job = read_job(options.operands[0], overrides, [&](const std::string& name) {
+    if (name == "local") return facts_of_local(options);
+    const auto given = given_profile_of(name, options);
+    return given ? facts_of(*given) : machine_facts(name);
+  });
+  check_profile_is_used(options, job);
+  if (leaves_a_choice(job)) take_ways_of_framework(job);
+  if (options.as_rank) return job;  // it has been warned of
+  for (const std::string& warning : job.warnings) print_to(stderr, "warning: {}\n", warning);
+  warn_of_crowding(job);
+  return job;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,20 @@
+// A few training steps in this process.
+#pragma once
+
+#include "hwprofiles/machine.h"
+#include "models/compiler/compile.h"
+#include "models/job/job.h"
+#include "tools/options.h"
+
+namespace meshwright {
+
+// InputError unless the job runs on this computer, on one rank.
+void check_measurable(const Job& job);
+
+// Seconds of a step: the median of `measured_steps` after those that warm up. `cluster`: this
+// computer; `compiled`: a plan of one rank. The job's checkpoints and logs are left alone.
+constexpr int measured_steps = 3;
+double measured_step_seconds(const Options& options, const Job& job, const Cluster& cluster,
+                             const Compiled& compiled);
+
+}  // namespace meshwright

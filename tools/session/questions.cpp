@@ -1,0 +1,98 @@
+#include "tools/session/questions.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "hwprofiles/prices.h"
+#include "models/compiler/frameworks/framework.h"
+#include "models/core/error.h"
+#include "models/core/fields.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr double seconds_per_day = 86400;
+
+struct TimeUnit {
+  std::string_view name;
+  double seconds;
+};
+constexpr TimeUnit time_units[] = {
+    {"h", 3600}, {"d", seconds_per_day}, {"w", 7 * seconds_per_day}, {"min", 60}, {"s", 1}};
+
+// Whether the job file or --set says something. What is wrong with the file is said by who reads
+// it.
+class Said {
+ public:
+  explicit Said(const Options& options) : set_(options.set) {
+    if (options.operands.size() != 1) return;
+    try {
+      job_ = nlohmann::json::parse(read_file(options.operands.front()), nullptr, false, true);
+    } catch (const InputError&) {  // said by who reads the job itself
+    }
+  }
+  bool operator()(const std::string& section, const std::string& key) const {
+    for (const std::string& each : set_)
+      if (each.starts_with(section + "." + key + "=")) return true;
+    return job_.is_object() && job_.contains(section) && job_[section].is_object() &&
+           job_[section].contains(key);
+  }
+
+ private:
+  const std::vector<std::string>& set_;
+  nlohmann::json job_;
+};
+
+double budget_of(const std::string& text) {
+  double usd = 0;
+  const char* begin = text.data() + (text.starts_with("$") ? 1 : 0);
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, usd);
+  if (error == std::errc{} && stop == end && usd > 0) return usd;
+  throw InputError("--budget: expected dollars above 0, such as 25000, found '" + text + "'");
+}
+
+}  // namespace
+
+double seconds_until(const std::string& text, int today) {
+  if (const auto day = day_of(text)) {
+    if (*day > today) return (*day - today) * seconds_per_day;
+    throw InputError("--by: " + text + " is not after today");
+  }
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error == std::errc{} && number > 0)
+    for (const TimeUnit& unit : time_units)
+      if (unit.name == std::string_view(stop, static_cast<std::size_t>(end - stop)))
+        return number * unit.seconds;
+  throw InputError(
+      "--by: expected a date such as 2027-01-31, or a duration such as 30d, 12h or 2w, found '" +
+      text + "'");
+}
+
+std::vector<std::string> question_overrides(const Options& options) {
+  std::vector<std::string> overrides;
+  if (!options.framework.empty()) {
+    framework_of(options.framework);  // an unknown one is said without the job's file
+    overrides.push_back("objective.framework=" + options.framework);
+  }
+  if (options.by.empty() && options.budget.empty()) return overrides;
+  if (!options.by.empty())
+    overrides.push_back(
+        fmt::format("objective.deadline_s={}", seconds_until(options.by, options.today)));
+  if (!options.budget.empty())
+    overrides.push_back(fmt::format("objective.budget_usd={}", budget_of(options.budget)));
+  const Said says(options);
+  if (says("objective", "minimize")) return overrides;
+  if (!options.by.empty())
+    overrides.push_back("objective.minimize=usd");
+  else if (!says("training", "steps") && !says("objective", "tokens"))
+    overrides.push_back("objective.minimize=tokens");
+  return overrides;
+}
+
+}  // namespace meshwright

@@ -1,0 +1,256 @@
+#include "tools/session/settle.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "models/core/fields.h"
+#include "models/job/identity.h"
+#include "models/program/graph/documents.h"
+#include "sim/predict/target.h"
+#include "tools/print.h"
+#include "tools/report/print_json.h"
+#include "tools/report/text.h"
+#include "tools/report/trace_files.h"
+#include "tools/session/checkpoints.h"
+#include "tools/session/dump_passes.h"
+#include "tools/session/files_read.h"
+#include "tools/session/job_file.h"
+#include "tools/session/machines.h"
+#include "tools/session/step_list.h"
+#include "tools/session/train_log.h"
+#include "tools/write_file.h"
+
+namespace meshwright {
+
+namespace {
+
+void check_runs_here(const Job& job, const Options& options) {
+  if (!options.hostfile.empty() || !options.sagemaker.hosts.empty()) return;
+  const int count = counts_of(job.cluster).front();
+  const std::string one_host = count > 1 ? " --set cluster.count=1" : "";
+  for (const std::string& machine : machines_of(job.cluster))
+    if (machine != "local")
+      throw InputError(fmt::format(
+          "{}: /cluster/machine: {} is not this computer (local); train runs on machine 'local', "
+          "or on the hosts of --hostfile or SM_HOSTS. Rehearse it here with --set "
+          "cluster.machine=local{}",
+          job.file, machine, one_host));
+  if (count > 1)
+    throw InputError(fmt::format(
+        "{}: /cluster/count: {} x local is not this computer alone; name the hosts with --hostfile "
+        "or SM_HOSTS. Rehearse it here with --set cluster.machine=local{}",
+        job.file, count, one_host));
+}
+
+// A job file may come from anywhere; what it could run on this computer is for whoever starts it.
+void check_mpi_options(const Job& job, const Options& options) {
+  if (job.unlisted_mpi_options.empty() || options.allow_mpi_options) return;
+  throw InputError(fmt::format(
+      "{}: /distribution: custom_mpi_options: {} {} not on the list of what a job file may set "
+      "(docs/job-file.md); remove {}, or start the job with --allow-mpi-options if you trust it",
+      job.file, list_of(job.unlisted_mpi_options, "and"),
+      job.unlisted_mpi_options.size() == 1 ? "is" : "are",
+      job.unlisted_mpi_options.size() == 1 ? "it" : "them"));
+}
+
+void warn_of_files(const Loader& loader) {
+  for (const std::string& remark : loader.remarks()) print_to(stderr, "warning: {}\n", remark);
+}
+
+// Of data, unless the job says it, predictions are of the documents that there are.
+void settle_documents(Job& job, Loader& loader) {
+  std::optional<double>& documents = job.plan.training.documents_per_row;
+  const std::optional<double> share = loader.document_share();
+  if (documents || !share) return;
+  documents = documents_of_share(*share);
+  const int length = job.plan.training.sequence_length;
+  if (*documents > length)
+    throw InputError(fmt::format(
+        "{}: /data/{}: documents of {} have fewer than two tokens in the mean, so there is next to "
+        "nothing to predict from; {}, or leave training.packing out",
+        job.file, job.data->document_end ? "document_end" : "files",
+        list_of(job.data->files, "and"),
+        job.data->document_end
+            ? fmt::format("token {} ends them: name another", *job.data->document_end)
+            : "use longer pairs"));
+  print_to(stderr, "training.documents_per_row: {:.3g}, of {}\n", *documents,
+           list_of(job.data->files, "and"));
+}
+
+// A batch that is not whole has no place on the ranks, so the last sequences may be left out.
+void say_evaluated(const Job& job, const Loader& held_out) {
+  const std::int64_t batch = job.plan.training.global_batch, all = held_out.sequences();
+  const std::int64_t evaluated = evaluation_batches(job, held_out) * batch;
+  if (job.data->evaluation->batches > 0 || evaluated == all) return;
+  print_to(stderr,
+           "data.evaluation: {} of {} sequences, whole batches of {} (training.global_batch); the "
+           "last {} left out\n",
+           evaluated, all, batch,
+           all - evaluated == 1 ? "one is" : fmt::format("{} are", all - evaluated));
+}
+
+void check_can_start(Job& job, const Options& options) {
+  check_mpi_options(job, options);
+  check_runs_here(job, options);
+  check_allowed_changes(options.allow_changed);
+  if (!options.allow_changed.empty() && !options.resume)
+    throw InputError(
+        "--allow-changed: goes with --resume, which compares the job with a checkpoint");
+  check_checkpoint_folder(job, options.resume);
+  if (!job.has_steps)
+    throw InputError(job.file +
+                     ": /training/steps: is missing; say how many steps to train, here or with "
+                     "--steps N");
+  if (!options.trace_steps.empty()) {
+    const StepList traced("--trace-steps", options.trace_steps);
+    if (options.trace.empty())
+      throw InputError("--trace-steps: goes with --trace FILE, which names the file");
+    if (traced.last() > job.plan.training.steps)
+      throw InputError(fmt::format("--trace-steps: the run ends after step {}; step {} is beyond",
+                                   job.plan.training.steps, traced.last()));
+  }
+  if (!job.log.tensorboard.empty())
+    check_writable(job.file + ": /log/tensorboard:", job.log.tensorboard + "/events");
+  const std::vector<std::string> inputs = files_read(options, job);
+  if (job.compiler_debug)
+    check_dump(job.file + ": /log/folder:", debug_folder(job), job.plan.training, inputs);
+  check_trace(options, inputs);
+  check_writable("--report", options.report, inputs);
+  check_writable("--log-json", log_file(options, job), inputs);
+  Loader loader(loader_options(job));  // for its complaints
+  warn_of_files(loader);
+  settle_documents(job, loader);
+  if (!evaluates(job)) return;
+  const Loader held_out(evaluation_options(job));
+  warn_of_files(held_out);
+  say_evaluated(job, held_out);
+}
+
+void check_fits(const Run& run) {
+  const Prediction prediction = predict_chosen(run.job, run.chosen);
+  if (!prediction.fits)
+    throw NoPlanFits(fmt::format(
+        "{}: the plan needs {} per rank, this computer gives each {}; `meshwright plan` finds one "
+        "that fits where \"auto\" leaves it a choice",
+        run.job.file, show_bytes(static_cast<double>(prediction.peak_memory_bytes)),
+        show_bytes(prediction.memory_limit_bytes)));
+}
+
+void warn_of_fused_optimizer(const Run& run) {
+  const Training& training = run.chosen.compiled.plan.training;
+  const bool in_passes =  // on a CPU
+      training.compiler == CompilerLevel::none && training.optimizer != OptimizerKind::lamb;
+  if (!in_passes || run.chosen.cluster.machine.gpu.kind != DeviceKind::gpu) return;
+  print_to(stderr,
+           "warning: {}: /training/compiler: none: on a GPU the optimizer still is one kernel, not "
+           "the framework's passes over whole parameters\n",
+           run.job.file);
+}
+
+}  // namespace
+
+LoaderOptions loader_options(const Job& job) {
+  const Training& training = job.plan.training;
+  LoaderOptions loader;
+  loader.seed = training.seed;
+  loader.sequence_length = training.sequence_length;
+  static_cast<ModelInputs&>(loader) = job.model.inputs();
+  loader.predicted = training.predicted_positions;
+  loader.packing = training.packing;
+  loader.documents_per_row = training.documents_per_row.value_or(1);
+  loader.global_batch = training.global_batch;
+  if (!job.data) return loader;
+  loader.mask_token = job.data->mask_token.value_or(-1);
+  loader.document_end = job.data->document_end.value_or(-1);
+  loader.files = job.data->files;
+  loader.format = job.data->format;
+  loader.weights = job.data->weights;
+  loader.shuffle = job.data->shuffle;
+  loader.data_seed = job.data->seed;
+  loader.text = {job.data->tokenizer, job.data->chat_template, job.data->end_token};
+  return loader;
+}
+
+bool evaluates(const Job& job) { return job.data && job.data->evaluation; }
+
+LoaderOptions evaluation_options(const Job& job) {
+  LoaderOptions options = loader_options(job);
+  options.files = job.data->evaluation->files;
+  options.weights.clear();
+  options.shuffle = false;
+  return options;
+}
+
+std::int64_t evaluation_batches(const Job& job, const Loader& loader) {
+  const std::int64_t batch = job.plan.training.global_batch, wanted = job.data->evaluation->batches;
+  const std::int64_t whole = loader.sequences() / batch;
+  if (whole < std::max<std::int64_t>(wanted, 1))
+    throw InputError(fmt::format(
+        "{}: /data/evaluation: {} has {} sequences, {} whole batches of {} "
+        "(training.global_batch); {}",
+        job.file, list_of(job.data->evaluation->files, "and"), loader.sequences(), whole, batch,
+        wanted > 0 ? fmt::format("batches says {}", wanted) : "one is needed"));
+  return wanted > 0 ? wanted : whole;
+}
+
+// What runs is not made to fail: `faults` and `failures` are for rehearsals.
+void leave_out_faults(Job& job) {
+  const auto warn_of = [&](const char* section) {
+    print_to(stderr, "warning: {}: /{}: no effect here; simulate and plan rehearse them\n",
+             job.file, section);
+  };
+  if (job.cluster.faults.any()) warn_of("faults");
+  if (job.cluster.failures) warn_of("failures");
+  job.cluster.faults = {};
+  job.cluster.failures = {};
+}
+
+Run settle_run(const Options& options) {
+  Run run{read_job_of(options), {}};
+  leave_out_faults(run.job);
+  if (options.steps) {
+    run.job.plan.training.steps = *options.steps;
+    run.job.has_steps = true;
+  }
+  check_can_start(run.job, options);
+  run.chosen = choose_plan(run.job, machine_loader(options));
+  check_fits(run);
+  warn_of_fused_optimizer(run);
+  const Plan& plan = run.chosen.compiled.plan;
+  if (run.job.compiler_debug)
+    run_passes(build_graph(run.job.model, plan.training), plan,
+               device_facts(run.chosen.cluster, plan.training.precision),
+               dump_into(debug_folder(run.job), plan.training));
+  return run;
+}
+
+std::string settled_text(const Run& run) {
+  const Chosen& chosen = run.chosen;
+  const std::string folder = std::filesystem::current_path().string();
+  const nlohmann::json text = {
+      {"file", run.job.file},
+      {"folder", folder},
+      {"job", settled_job(run.job, chosen.compiled.plan, chosen.machine, chosen.count, folder)},
+      {"machine", text_of(chosen.cluster.machine)}};
+  return json_text(text);
+}
+
+Settled read_settled(const std::string& text) {
+  const std::string where = "the settled run";
+  Fields fields(parse_json(text, where), where);
+  const Machine machine = machine_of_text(fields.required<std::string>("machine"), where);
+  const bool is_gpu = machine.gpu.kind == DeviceKind::gpu;
+  return {read_job(fields.raw("job"), fields.required<std::string>("file"),
+                   fields.required<std::string>("folder"),
+                   // Its only machine, which the profile may have another name for.
+                   [&](const std::string& name) {
+                     return is_gpu ? facts_of(machine) : machine_facts(name);
+                   }),
+          machine};
+}
+
+}  // namespace meshwright

@@ -1,0 +1,265 @@
+#include "tools/session/train_log.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "models/compiler/passes/split/pad_vocabulary.h"
+#include "models/core/error.h"
+#include "models/program/mesh.h"
+#include "tools/print.h"
+#include "tools/report/html.h"
+#include "tools/report/prediction.h"
+#include "tools/report/print_json.h"
+#include "tools/report/text.h"
+#include "tools/session/median.h"
+#include "tools/write_file.h"
+
+namespace meshwright {
+
+namespace {
+
+constexpr int bar_width = 30;
+
+// A run is worth more than its log.
+template <typename Log, typename Write>
+void write_or_give_up(std::optional<Log>& log, const Write& write) {
+  try {
+    write();
+  } catch (const RunError& error) {
+    std::fprintf(stderr, "warning: %s; this log is given up, the run goes on\n", error.what());
+    log.reset();
+  }
+}
+
+// On a GPU also what the peak is made of, which adds up to it.
+Table comparison(const Prediction& prediction, const Plan& plan, const Outcome& outcome,
+                 bool on_gpu) {
+  const auto error = [](double predicted, double real) {
+    return fmt::format("{:+.1f} %", (predicted / real - 1) * 100);
+  };
+  // The first steps touch new memory, and a busy computer disturbs some.
+  const double seconds = median(outcome.seconds.values());
+  const Mesh mesh(plan.degrees(), plan.parallelism.placement);
+  Table table({"", "predicted", "measured", "error"});
+  if (seconds > 0)  // a resumed run may have had nothing left to do
+    table.add({"step time", show_seconds(prediction.step_time_s), show_seconds(seconds),
+               error(prediction.step_time_s, seconds)});
+  for (std::size_t rank = 0; rank < outcome.memory.size(); ++rank) {
+    const int stage = mesh.coordinates(static_cast<int>(rank)).pipeline;
+    const StageMemory& predicted = prediction.memory[static_cast<std::size_t>(stage)];
+    const RankMemory& measured = outcome.memory[rank];
+    const auto add = [&](const std::string& what, std::int64_t planned, std::int64_t found,
+                         const std::string& how_far) {
+      table.add({what, show_bytes(static_cast<double>(planned)),
+                 show_bytes(static_cast<double>(found)), how_far});
+    };
+    add(fmt::format("peak memory, rank {}", rank), predicted.peak_bytes, measured.peak,
+        error(static_cast<double>(predicted.peak_bytes), static_cast<double>(measured.peak)));
+    if (!on_gpu) continue;
+    add("  the plan's arena", predicted.arena_bytes, measured.arena, "");
+    add("  scratch of operations", predicted.scratch_bytes, measured.scratch, "");
+    add("  libraries", predicted.library_bytes, measured.libraries(), "");
+  }
+  return table;
+}
+
+std::vector<std::int64_t> peaks_of(const std::vector<RankMemory>& memory) {
+  std::vector<std::int64_t> peaks;
+  for (const RankMemory& of_rank : memory) peaks.push_back(of_rank.peak);
+  return peaks;
+}
+
+// Of the last step, which was traced: on a GPU its kernels are started one by one then. Kinds that
+// hardly take time are summed up.
+Table comparison_of_kinds(const std::vector<KindTime>& kinds) {
+  constexpr std::size_t shown = 15;
+  Table table({"kind of instruction", "predicted", "measured"});
+  KindTime others{"others"};
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (i < shown || kinds.size() == shown + 1) {
+      table.add(
+          {kinds[i].kind, show_seconds(kinds[i].predicted_s), show_seconds(kinds[i].measured_s)});
+      continue;
+    }
+    others.predicted_s += kinds[i].predicted_s;
+    others.measured_s += kinds[i].measured_s;
+  }
+  if (kinds.size() > shown + 1)
+    table.add({others.kind, show_seconds(others.predicted_s), show_seconds(others.measured_s)});
+  return table;
+}
+
+std::string how_it_ended(const Outcome& outcome) {
+  const std::string& hash = outcome.parameters_sha256;
+  // Which files could not be written has been said before.
+  const char* how = !outcome.complete() ? "some files could not be written; the run ended"
+                    : outcome.stopped   ? "stopped on request"
+                                        : "done";
+  std::string text = fmt::format("{} after step {}   final loss {:.5f}{}{}", how, outcome.steps,
+                                 outcome.last.loss, hash.empty() ? "" : "   parameters ", hash);
+  if (outcome.best_step >= 0)
+    text += fmt::format("\nlowest evaluation loss {:.5f} after step {}", outcome.best_loss,
+                        outcome.best_step);
+  return text;
+}
+
+}  // namespace
+
+std::string log_file(const Options& options, const Job& job) {
+  if (!options.log_json.empty()) return options.log_json;
+  if (!job.log.json.empty()) return job.log.json;
+  return job.log.folder.empty() ? "" : job.log.folder + "/steps.jsonl";
+}
+
+TrainLog::TrainLog(const Options& options, const Job& job, const Chosen& chosen,
+                   const Prediction& prediction)
+    : options_(options),
+      job_(job),
+      chosen_(chosen),
+      prediction_(prediction),
+      to_(options.json ? stderr : stdout),
+      progress_(options.progress || isatty(fileno(stderr)) != 0) {
+  if (!job.log.tensorboard.empty())
+    write_or_give_up(events_, [&] { events_.emplace(job.log.tensorboard); });
+  const std::string path = log_file(options, job);
+  if (!path.empty())
+    write_or_give_up(lines_, [&] {
+      lines_.emplace(options.resume ? GrowingFile::append_lines(path) : GrowingFile::create(path));
+    });
+}
+
+void TrainLog::begin(int threads, const std::string& how_it_began) {
+  print_to(to_, "model {}, {} parameters; {}; {} {} per rank\n", job_.model.name,
+           show_count(static_cast<double>(parameter_count(chosen_.compiled.graph))),
+           plan_text(chosen_.compiled.plan), threads, threads == 1 ? "thread" : "threads");
+  const std::int64_t padded =
+      padded_vocabulary(job_.model.vocabulary, chosen_.compiled.plan.parallelism.tensor);
+  if (padded != job_.model.vocabulary)
+    std::fprintf(to_, "vocabulary %lld padded to %lld\n",
+                 static_cast<long long>(job_.model.vocabulary), static_cast<long long>(padded));
+  std::fprintf(to_, "predicted: %s per step, peak memory %s per rank\n",
+               show_seconds(prediction_.step_time_s).c_str(),
+               show_bytes(static_cast<double>(prediction_.peak_memory_bytes)).c_str());
+  if (!how_it_began.empty()) print_to(to_, "{}\n", how_it_began);
+  const bool ahead = chosen_.compiled.plan.training.mtp_layers > 0;
+  const bool measures = chosen_.compiled.plan.training.measure_expert_load;
+  std::fprintf(to_, "%6s  %10s  %10s  %13s  %9s  %10s%s%s%s\n", "step", "loss", "grad norm",
+               "learning rate", "ms", "tokens/s", ahead ? "    mtp loss" : "",
+               measures ? "  expert load" : "", scales_loss() ? "  loss scale" : "");
+  std::fflush(to_);
+}
+
+void TrainLog::step(std::int64_t step, const StepResult& result, std::optional<double> evaluation) {
+  const Training& training = chosen_.compiled.plan.training;
+  const double tokens_per_s =
+      static_cast<double>(training.global_batch) * training.sequence_length / result.seconds;
+  std::fprintf(to_, "%6lld  %10.5f  %10.4f  %13.3e  %9.1f  %10.0f", static_cast<long long>(step),
+               result.loss, result.grad_norm, result.learning_rate, result.seconds * 1e3,
+               tokens_per_s);
+  if (result.mtp_loss) std::fprintf(to_, "  %10.5f", *result.mtp_loss);
+  if (result.expert_load) std::fprintf(to_, "  %11.4f", *result.expert_load);
+  if (scales_loss())
+    std::fprintf(to_, "  %10.4g%s", result.loss_scale,
+                 result.was_skipped ? "  skipped: gradients overflow" : "");
+  std::fprintf(to_, "\n");
+  if (evaluation) std::fprintf(to_, "%6s  %10.5f  evaluation loss\n", "", *evaluation);
+  std::fflush(to_);
+  if (progress_) show_progress(step);
+  std::vector<Scalar> scalars = {{"loss", result.loss},
+                                 {"grad_norm", result.grad_norm},
+                                 {"learning_rate", result.learning_rate},
+                                 {"step_time_s", result.seconds},
+                                 {"tokens_per_s", tokens_per_s}};
+  if (result.mtp_loss) scalars.push_back({"mtp_loss", *result.mtp_loss});
+  if (result.expert_load) scalars.push_back({"expert_load", *result.expert_load});
+  if (evaluation) scalars.push_back({"evaluation_loss", *evaluation});
+  if (events_) write_or_give_up(events_, [&] { events_->add(step, scalars); });
+  if (!lines_) return;
+  nlohmann::json line = {{"step", step}};
+  for (const Scalar& scalar : scalars) line[std::string(scalar.tag)] = scalar.value;
+  if (scales_loss()) {
+    line["loss_scale"] = result.loss_scale;
+    line["skipped"] = result.skipped;
+  }
+  write_or_give_up(lines_, [&] { lines_->add(line.dump() + "\n"); });
+}
+
+// The next line, or the end, is written over it.
+void TrainLog::show_progress(std::int64_t step) const {
+  const int steps = chosen_.compiled.plan.training.steps;
+  const auto full = static_cast<std::size_t>(bar_width * step / steps);
+  std::fprintf(stderr, "\r[%s%s] %lld/%d\r", std::string(full, '#').c_str(),
+               std::string(bar_width - full, '.').c_str(), static_cast<long long>(step), steps);
+}
+
+void TrainLog::end(const Outcome& outcome) {
+  if (progress_) std::fprintf(stderr, "\r%*s\r", bar_width + 24, "");
+  const Table table = comparison(prediction_, chosen_.compiled.plan, outcome, on_gpu());
+  std::fprintf(to_, "\n%s\n", table.text().c_str());
+  if (!outcome.kinds.empty())
+    std::fprintf(to_, "%s\n", comparison_of_kinds(outcome.kinds).text().c_str());
+  print_to(to_, "{}\n", how_it_ended(outcome));
+  if (options_.json) print_json_of(outcome);
+  std::fflush(to_);
+  std::fflush(stdout);
+}
+
+void TrainLog::print_json_of(const Outcome& outcome) const {
+  const std::vector<std::int64_t> peaks = peaks_of(outcome.memory);
+  nlohmann::json answer = {
+      {"name", job_.name},
+      {"steps", outcome.steps},
+      {"stopped", outcome.stopped},
+      {"predicted_step_time_s", prediction_.step_time_s},
+      {"measured_step_time_s", median(outcome.seconds.values())},
+      {"predicted_peak_memory_bytes", prediction_.peak_memory_bytes},
+      {"measured_peak_memory_bytes", *std::max_element(peaks.begin(), peaks.end())},
+      {"measured_peak_memory_bytes_per_rank", peaks},
+      {"final_loss", outcome.last.loss}};
+  if (outcome.evaluation) answer["evaluation_loss"] = *outcome.evaluation;
+  if (outcome.best_step >= 0) {
+    answer["best_evaluation_loss"] = outcome.best_loss;
+    answer["best_step"] = outcome.best_step;
+  }
+  if (!outcome.parameters_sha256.empty()) answer["parameters_sha256"] = outcome.parameters_sha256;
+  if (scales_loss()) {
+    answer["loss_scale"] = outcome.last.loss_scale;
+    answer["skipped"] = outcome.last.skipped;
+  }
+  answer["device"] = on_gpu() ? "gpu" : "cpu";
+  if (on_gpu())
+    for (const RankMemory& of_rank : outcome.memory)
+      answer["measured_memory_per_rank"].push_back({{"arena_bytes", of_rank.arena},
+                                                    {"scratch_bytes", of_rank.scratch},
+                                                    {"library_bytes", of_rank.libraries()},
+                                                    {"peak_bytes", of_rank.peak}});
+  for (const KindTime& kind : outcome.kinds)
+    answer["kinds"].push_back(
+        {{"kind", kind.kind}, {"predicted_s", kind.predicted_s}, {"measured_s", kind.measured_s}});
+  print_json(answer);
+}
+
+bool TrainLog::on_gpu() const { return chosen_.cluster.machine.gpu.kind == DeviceKind::gpu; }
+
+bool TrainLog::scales_loss() const { return chosen_.compiled.plan.training.scales_loss(); }
+
+void TrainLog::write_report(const Outcome& outcome) const {
+  HtmlPage page(job_.name + ": training");
+  page.paragraph(how_it_ended(outcome));
+  page.heading("Loss");
+  page.curve("loss over steps", outcome.losses);
+  if (!outcome.evaluations.empty())
+    page.curve("evaluation loss over evaluations", outcome.evaluations);
+  page.heading("Predicted and measured");
+  page.table(comparison(prediction_, chosen_.compiled.plan, outcome, on_gpu()));
+  if (!outcome.kinds.empty()) page.table(comparison_of_kinds(outcome.kinds));
+  page.curve("seconds over steps", outcome.seconds);
+  add_prediction(page, job_.model, chosen_.compiled, chosen_.cluster, prediction_);
+  write_file(options_.report, page.text());
+}
+
+}  // namespace meshwright

@@ -1,0 +1,361 @@
+// One rank of a training run: its steps, its part of the trace.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "exec/comm/checked.h"
+#include "exec/launch/exit_codes.h"
+#include "exec/launch/marks.h"
+#include "exec/launch/stop.h"
+#include "exec/runtime/runtime.h"
+#include "hwprofiles/cores.h"
+#include "models/architectures/onnx/imported_graph.h"
+#include "models/architectures/onnx/read_onnx.h"
+#include "models/core/error.h"
+#include "tools/engine.h"
+#include "tools/print.h"
+#include "tools/process_memory.h"
+#include "tools/report/trace_files.h"
+#include "tools/session/checkpoints.h"
+#include "tools/session/settle.h"
+#include "tools/session/step_list.h"
+#include "tools/session/train_log.h"
+#include "tools/session/train_rank.h"
+#include "tools/write_file.h"
+
+namespace meshwright {
+
+int threads_per_rank(const Options& options, int ranks_on_host) {
+  if (options.threads) return *options.threads;
+  const int cores = usable_cores();
+  return std::max(1, cores / ranks_on_host);
+}
+
+Deadlines deadlines_of(const Options& options) {
+  if (!options.deadline) return {};
+  const auto seconds = static_cast<double>(*options.deadline);
+  return {seconds, seconds};
+}
+
+namespace {
+
+std::unique_ptr<Communicator> group_of_all(World& world) {
+  std::vector<int> everybody(static_cast<std::size_t>(world.size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  return world.group(GroupKind::world, everybody);
+}
+
+// What `make` returns. A rank's file or GPU may be another than that of rank 0 (other hosts, a file
+// that was just replaced): when one rank finds it bad, none begins. The first to complain is heard.
+template <typename Make>
+auto made_by_all(Communicator& all, const Make& make) -> std::optional<decltype(make())> {
+  std::optional<decltype(make())> made;
+  std::string complaint;
+  try {
+    made.emplace(make());
+  } catch (const InputError& error) {
+    complaint = error.what();
+  }
+  const std::int64_t own = complaint.empty() ? 0 : 1;
+  std::vector<std::int64_t> complaints(static_cast<std::size_t>(all.size()));
+  all.all_gather(&own, complaints.data(), sizeof own);
+  const auto first = std::find(complaints.begin(), complaints.end(), 1);
+  if (first == complaints.end()) return made;
+  if (first - complaints.begin() == all.rank())
+    std::fprintf(stderr, "error: %s\n", complaint.c_str());
+  return std::nullopt;
+}
+
+Timeline timeline_of_all(const Timeline& own, Communicator& all) {
+  const auto ranks = static_cast<std::size_t>(all.size());
+  const auto own_count = static_cast<std::int64_t>(own.entries.size());
+  std::vector<std::int64_t> counts(ranks);
+  all.all_gather(&own_count, counts.data(), sizeof own_count);
+  const auto most = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()));
+  std::vector<TimelineEntry> padded = own.entries, together(most * ranks);
+  padded.resize(most);
+  all.all_gather(padded.data(), together.data(),
+                 static_cast<std::int64_t>(most * sizeof(TimelineEntry)));
+  Timeline merged;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const auto begin = together.begin() + static_cast<std::ptrdiff_t>(rank * most);
+    merged.entries.insert(merged.entries.end(), begin, begin + counts[rank]);
+  }
+  return merged;
+}
+
+// The step that was predicted begins where the last one of `measured` began. Chakra's files have
+// what was measured alone.
+void write_timelines(const Options& options, const Timeline& measured, SimTime last_begin,
+                     Timeline predicted, const Mesh& mesh, const Compiled& compiled) {
+  if (trace_format(options) == TraceFormat::chakra) {
+    std::vector<int> themselves(static_cast<std::size_t>(mesh.ranks()));
+    std::iota(themselves.begin(), themselves.end(), 0);
+    write_chakra(options.trace, measured, compiled.stages, themselves);
+    return;
+  }
+  for (TimelineEntry& entry : predicted.entries) entry.begin += last_begin, entry.end += last_begin;
+  std::vector<int> stage_of_rank;
+  for (int rank = 0; rank < mesh.ranks(); ++rank)
+    stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
+  write_file(options.trace,
+             to_chrome_trace(measured, compiled.stages, stage_of_rank, {}, predicted));
+}
+
+// What is kept of the steps: for --trace those of --trace-steps, or the latest one; the last one
+// where its times are compared with the predicted ones.
+class Traced {
+ public:
+  Traced(const Options& options, bool compares, int last_step)
+      : on_(!options.trace.empty()), compared_step_(compares ? last_step : 0) {
+    if (!options.trace_steps.empty()) steps_.emplace("--trace-steps", options.trace_steps);
+  }
+  void before(Runtime& runtime, std::int64_t step) const {
+    runtime.trace(for_file(step) || step == compared_step_);
+  }
+  void after(const Runtime& runtime, std::int64_t step) {
+    const auto& entries = runtime.timeline().entries;
+    if (step == compared_step_) compared_.entries = entries;
+    if (!for_file(step)) return;
+    if (!steps_) kept_.entries.clear();
+    kept_.entries.insert(kept_.entries.end(), entries.begin(), entries.end());
+    last_begin_ = std::numeric_limits<SimTime>::max();
+    for (const TimelineEntry& entry : entries) last_begin_ = std::min(last_begin_, entry.begin);
+  }
+  const Timeline& kept() const { return kept_; }
+  const Timeline& compared() const { return compared_; }
+  SimTime last_begin() const { return kept_.entries.empty() ? 0 : last_begin_; }
+
+ private:
+  bool for_file(std::int64_t step) const { return on_ && (!steps_ || steps_->contains(step)); }
+
+  bool on_;
+  int compared_step_;
+  std::optional<StepList> steps_;
+  Timeline kept_, compared_;
+  SimTime last_begin_ = 0;
+};
+
+// Pages of other ranks that collectives read count as resident here too; they are not ours. What a
+// device holds it has held since the first step.
+std::vector<RankMemory> memory_of_all(Runtime& runtime, const World& world) {
+  const Backend& backend = runtime.memory().backend();
+  const auto peaks = runtime.gather_of_all(
+      backend.shares_memory_with_host() ? peak_resident_bytes() - world.resident_bytes_of_others()
+                                        : backend.used_bytes());
+  const auto arenas = runtime.gather_of_all(runtime.arena_bytes());
+  const auto scratches = runtime.gather_of_all(runtime.scratch_bytes());
+  std::vector<RankMemory> memory;
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank)
+    memory.push_back({arenas[rank], scratches[rank], peaks[rank]});
+  return memory;
+}
+
+// data.evaluation, as one rank does its part.
+struct HeldOut {
+  Loader loader;
+  std::int64_t batches = 0, every_steps = 0, global_batch = 0;
+
+  double loss(Runtime& runtime) {
+    Evaluation all;
+    for (std::int64_t batch = 0; batch < batches; ++batch) {
+      const Evaluation of_batch = runtime.evaluate(batch * global_batch, loader);
+      all.loss += of_batch.loss;
+      all.targets += of_batch.targets;
+    }
+    return all.mean();
+  }
+};
+
+// None where the job has none.
+std::optional<HeldOut> evaluation_of(const Job& job) {
+  if (!evaluates(job)) return std::nullopt;
+  Loader loader(evaluation_options(job));
+  const std::int64_t batches = evaluation_batches(job, loader);
+  return HeldOut{std::move(loader), batches, job.data->evaluation->every_steps,
+                 job.plan.training.global_batch};
+}
+
+Outcome run_steps(Runtime& runtime, World& world, const Deadlines& deadlines, Loader& loader,
+                  HeldOut* evaluation, const Training& training, RunCheckpoints& checkpoints,
+                  Traced& traced, TrainLog* log, bool hashes) {
+  Outcome outcome;
+  outcome.steps = checkpoints.steps_done();
+  outcome.last.loss = checkpoints.loss_before();
+  const std::int64_t first = outcome.steps + 1;
+  for (std::int64_t step = first; step <= training.steps; ++step) {
+    // The second step is captured as a graph on GPUs, and the first compiles.
+    world.set_deadline(step <= first + 1 ? deadlines.long_s : deadlines.usual_s);
+    traced.before(runtime, step);
+    outcome.last = runtime.step(step, checkpoints.position(step), loader);
+    traced.after(runtime, step);
+    outcome.steps = step;
+    outcome.seconds.add(step, outcome.last.seconds);
+    outcome.losses.add(step, outcome.last.loss);
+    std::optional<double> found;
+    if (evaluation != nullptr && (step % evaluation->every_steps == 0 || step == training.steps)) {
+      found = evaluation->loss(runtime);
+      outcome.evaluation = found;
+      outcome.evaluations.add(step, *found);
+    }
+    if (log != nullptr) log->step(step, outcome.last, found);
+    const bool stops = runtime.any(stop_requested());
+    world.set_deadline(deadlines.long_s);  // a save waits for the slowest disk of the save before
+    checkpoints.after_step(step, outcome.last.loss, stops || step == training.steps, found);
+    if (!stops) continue;
+    outcome.stopped = step < training.steps;
+    break;
+  }
+  outcome.saved = checkpoints.finish();
+  outcome.best_loss = checkpoints.best_loss();
+  outcome.best_step = checkpoints.best_step();
+  outcome.memory = memory_of_all(runtime, world);
+  if (hashes) outcome.parameters_sha256 = runtime.parameters().sha256();
+  return outcome;
+}
+
+// A model of an ONNX file begins with the file's weights.
+std::unique_ptr<OnnxWeights> weights_of_file(const Job& job) {
+  return job.model.imported ? std::make_unique<OnnxWeights>(job.model.imported->file) : nullptr;
+}
+
+void set_weights(const OnnxWeights& weights, Runtime& runtime) {
+  for (const StageParameter& each : runtime.program().parameters) {
+    const std::vector<float> values = weights.read(each.parameter.name);
+    if (std::ssize(values) != each.parameter.global_shape.elements())
+      throw InputError(each.parameter.name + " has another size now: its file was replaced");
+    runtime.parameters().set(each.parameter.name, values);
+  }
+}
+
+// Says why this rank fails, as the launcher expects it, and leaves. The others may have something
+// to say too, and the launcher, whose word about a killed rank comes first.
+int fail(World& world, int rank, const std::string& what) {
+  print_to(stderr, "rank {} failed: {}\n", rank, what);
+  std::fflush(stderr);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  world.abandon(run_failed);
+  return run_failed;
+}
+
+}  // namespace
+
+int fail(World& world) {
+  try {
+    throw;
+  } catch (const NonFinite& error) {
+    return fail(world, error.rank(), error.what());
+  } catch (const std::exception& error) {
+    return fail(world, world.rank(), error.what());
+  }
+}
+
+namespace {
+
+// Writes a file at the end of a run and returns whether it worked. The run is worth more than the
+// file, so a failure is only printed, and the run still reports.
+template <typename Write>
+bool tried(const Write& write) {
+  try {
+    write();
+    return true;
+  } catch (const RunError& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return false;
+  }
+}
+
+int train(const Options& options, const Job& job, const Chosen& chosen, World& world) {
+  const Plan& plan = chosen.compiled.plan;
+  const int threads = threads_per_rank(options, chosen.cluster.processes_per_host);
+  const Deadlines deadlines = deadlines_of(options);
+  const auto all = group_of_all(world);
+  auto loader = made_by_all(*all, [&] { return Loader(loader_options(job)); });
+  if (!loader) return bad_input;
+  auto evaluation = made_by_all(*all, [&] { return evaluation_of(job); });
+  if (!evaluation) return bad_input;
+  const auto weights = made_by_all(*all, [&] { return weights_of_file(job); });
+  if (!weights) return bad_input;
+  const auto lock = lock_checkpoints(job, options.resume, *all);
+  forget_peak_resident_bytes();  // a run of one rank may have measured this computer first
+  const auto made = made_by_all(*all, [&] {
+    return make_engine(chosen.cluster,
+                       {plan.training.precision, plan.training.deterministic, threads}, world,
+                       deadlines.long_s);
+  });
+  if (!made) return bad_input;
+  const Engine& engine = *made;
+  std::unique_ptr<World> checked;
+  if (options.check_collectives && world.size() > 1)
+    checked = make_checked_world(engine.world(world));
+  World& on_device = checked ? *checked : engine.world(world);
+  Runtime runtime(chosen.compiled.stages, on_device, *engine.backend,
+                  {threads, job.model.layers, !options.trace.empty()});
+  if (*weights) set_weights(**weights, runtime);
+  RunCheckpoints checkpoints(job, chosen, options, runtime, *all);
+  Timeline predicted;
+  const Prediction prediction = predict(
+      chosen.compiled, chosen.cluster,
+      {.price = &job.objective.price, .framework = chosen.framework, .timeline = &predicted});
+  std::optional<TrainLog> log;
+  if (world.rank() == 0) {
+    log.emplace(options, job, chosen, prediction);
+    log->begin(threads, checkpoints.how_it_began());
+  }
+  // Other profiles are not of this computer.
+  const bool compares = chosen.cluster.machine.calibration == Calibration::this_machine;
+  Traced traced(options, compares, plan.training.steps);
+  Outcome outcome;
+  try {
+    outcome =
+        run_steps(runtime, world, deadlines, *loader, *evaluation ? &**evaluation : nullptr,
+                  plan.training, checkpoints, traced, log ? &*log : nullptr, !options.no_hash);
+  } catch (const InputError&) {
+    throw;
+  } catch (const std::exception&) {
+    // Said before the runtime ends, whose groups would wait for the others.
+    if (world.size() > 1) return fail(world);
+    throw;
+  }
+  if (!options.trace.empty()) {
+    const Timeline timeline = timeline_of_all(traced.kept(), *all);
+    if (log)
+      outcome.written = tried([&] {
+        write_timelines(options, timeline, traced.last_begin(), predicted, runtime.mesh(),
+                        chosen.compiled);
+      });
+  }
+  if (compares && !outcome.stopped && !outcome.seconds.empty()) {
+    const Timeline measured = timeline_of_all(traced.compared(), *all);
+    outcome.kinds = kind_times(predicted, measured, chosen.compiled.stages, runtime.mesh());
+  }
+  if (log && !options.report.empty())
+    outcome.written = tried([&] { log->write_report(outcome); }) && outcome.written;
+  if (log) log->end(outcome);
+  const int code = !outcome.complete() ? run_failed : outcome.stopped ? stopped : done;
+  have_last_word(code);
+  if (!options.as_rank) return code;
+  // The launcher knows how the run ended. mpirun would take seconds to stop ranks that fail.
+  if (log) tell_ended(code);
+  return done;
+}
+
+}  // namespace
+
+int train_as_rank(const Options& options, const Job& job, const Chosen& chosen, World& world) {
+  if (world.size() == 1) return train(options, job, chosen, world);
+  try {
+    return train(options, job, chosen, world);
+  } catch (const InputError& error) {
+    // What the engine cannot do follows from the plan: every rank finds the same.
+    if (world.rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
+    return bad_input;
+  } catch (const std::exception&) {
+    return fail(world);
+  }
+}
+
+}  // namespace meshwright
