@@ -72,8 +72,7 @@ void read_partition(Fields& fields, Job& job) {
     }
   if (!given.ends_with(".json")) fail_unknown_partition(fields, given);
   try {
-    read_partition_file(job, given, p);
-    job.settings_files.push_back(resolve(job, given));
+    job.settings_files.push_back(read_partition_file(job, given, p));
   } catch (const InputError& error) {
     fields.fail("partition", error.what());
   }
@@ -286,14 +285,19 @@ Keys parallelism_keys(Parallelism& p) {
 }
 
 // A saved partition says so: it has a stage for every unit.
-void read_partition_file(const Job& job, const std::string& path, Parallelism& parallelism) {
-  Fields file = read_json_file(resolve(job, path));
-  if (!file.has("stage_of")) return read_stages(file, parallelism);
+std::string read_partition_file(const Job& job, const std::string& path, Parallelism& parallelism) {
+  const std::string found = resolve(job, path);
+  Fields file = read_json_file(found);
+  if (!file.has("stage_of")) {
+    read_stages(file, parallelism);
+    return found;
+  }
   if (file.has("format") && file.required<int>("format") != 1)
     file.fail("format", "is of another version; use 1, or save the partition again");
   parallelism.names_every_unit =
       file.has("kind") && file.required<std::string>("kind") == "partition";
   read_stages(file.object("stage_of"), parallelism);
+  return found;
 }
 
 void read_parallelism(Fields fields, Job& job) {

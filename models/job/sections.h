@@ -28,8 +28,9 @@ void spell_out_auto(nlohmann::json& job);
 
 void read_training(Fields fields, Job& job);
 void read_parallelism(Fields fields, Job& job);
-// A file of {module path: stage}, or of a plan or saved partition with `stage_of`.
-void read_partition_file(const Job& job, const std::string& path, Parallelism& parallelism);
+// Reads a file of {module path: stage}, or of a plan or saved partition with `stage_of`. Returns
+// its path, which is resolved against the job's folder.
+std::string read_partition_file(const Job& job, const std::string& path, Parallelism& parallelism);
 // `cluster`, or instance_type and instance_count, of the whole job.
 ChosenCluster read_cluster(Fields& job_fields, Job& job, const MachineLookup& lookup);
 // processes_per_host against the machines' GPUs; `pointer` is the key that gave it.
