@@ -1,7 +1,7 @@
-// The blocks of a profile, field by field: key, place, bounds. load.cpp reads these rows, write.cpp
-// writes them, rewrite.cpp puts fitted ones into a text. A new field is one row here; what is no
-// plain value (kinds, matrices, PCIe switches, peaks, threads) is read in load.cpp and written in
-// write.cpp.
+// The fields of a profile's blocks, with their keys, places and bounds. load.cpp reads these
+// entries, write.cpp writes them, and rewrite.cpp puts fitted values into a text. A new field needs
+// only one entry here. Fields that are not plain values (kinds, matrices, PCIe switches, peaks,
+// threads) are read in load.cpp and written in write.cpp.
 #pragma once
 
 #include <optional>
@@ -30,26 +30,28 @@ enum class Bound : std::uint8_t {
 struct NumberRange {
   double low = 0, high = 0;
 };
-// Far beyond any hardware on both sides, and near enough that a step's time stays a number.
+// Both limits are far beyond any hardware, and near enough that a step's time stays finite.
 constexpr double least_number = 1e-12, most_number = 1e21;
-// A share must not exceed 1 either, and what is `below_one` not reach it.
+// Returns the limits of a number. A share must not exceed 1, and a number with bound `below_one`
+// must stay below 1.
 NumberRange limits_of(Bound bound, std::string_view key);
 constexpr int most_of_a_count = 1'000'000;
-// Of one machine: the largest NVLink domain that was announced (NVL576).
+// The most GPUs of one machine, which is the largest NVLink domain that was announced (NVL576).
 constexpr int most_gpus = 576;
 
 struct BlockField {
   std::string_view key;
-  // Several doubles: a list of as many numbers.
+  // For several doubles, the key holds a list of the same number of values.
   std::variant<double*, int*, bool*, std::string*, EfficiencyCurve*, std::optional<double>*,
                std::vector<double*>>
       place;
   Bound bound = Bound::positive;
   bool fitted = false;  // tools/fit may change it
-  // The field is read and written only where this key is; empty: always. Its own key: optional.
+  // The field is read and written only if this key is present. Empty means always. The field's own
+  // key makes it optional.
   std::string_view only_with = {};
 
-  // Whether it says something: a number or flag that is not 0, a curve with points.
+  // Returns whether the field is set: a number or flag is not 0, or a curve has points.
   bool is_set() const;
 };
 using BlockFields = std::vector<BlockField>;

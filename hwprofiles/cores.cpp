@@ -69,7 +69,7 @@ double least_quota(const fs::path& mount, const std::string& own, Quota quota) {
   }
 }
 
-// Whether a comma-separated list has the word `cpu`.
+// Returns whether a comma-separated list contains the word `cpu`.
 bool has_cpu(const std::string& controllers) {
   return ("," + controllers + ",").find(",cpu,") != std::string::npos;
 }

@@ -5,9 +5,9 @@
 
 namespace meshwright {
 
-// Those of its affinity mask, and no more than the CPU quota of its control group and of those
-// around it (cgroup v1 or v2) pays for; a part of a core counts as one. At least 1. `root`: the
-// folder that holds proc/ and sys/.
+// Returns the number of usable cores, at least 1: the cores of the process's affinity mask, limited
+// by the CPU quotas of its control group and of the groups around it (cgroup v1 or v2). A fraction
+// of a core counts as one core. `root` is the folder that holds proc/ and sys/.
 int usable_cores(const std::string& root = "/");
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
-// The network between the hosts where it can block: leaf switches that the hosts' cards go to, and
-// a spine between them that carries less.
+// A network between hosts that can block: the hosts' cards are connected to leaf switches, and a
+// spine between the leaves has less bandwidth.
 #pragma once
 
 namespace meshwright {
@@ -8,15 +8,16 @@ struct Fabric {
   int leaf_ports = 0;  // network cards that go to one leaf switch
   double oversubscription =
       1;  // bandwidth from hosts into a leaf ÷ that from it to the spine, >= 1
-  // Card k of each host goes to leaf k of its pod, which has `leaf_ports` hosts; what goes to a
-  // card of another number changes GPUs inside the host first. Otherwise all cards of a host go to
-  // one leaf.
+  // If set, card k of each host is connected to leaf k of its pod, which has `leaf_ports` hosts.
+  // Data for a card of another number first moves to another GPU inside the host. If not set, all
+  // cards of a host are connected to one leaf.
   bool rails = false;
-  // Switches sum up what hosts all-reduce: each card sends the buffer once, not nearly twice.
+  // Whether switches add up the all-reduces of hosts. Then each card sends the buffer once instead
+  // of nearly twice.
   bool in_network_reduction = false;
 
-  // Of a cluster that shares the fabric: the place of its first host in its leaf or pod, and what
-  // others leave it of the way from there to the spine.
+  // For a cluster that shares the fabric: the index of its first host in its leaf or pod, and the
+  // share of the bandwidth from there to the spine that other clusters leave to it.
   int first_host = 0;
   double spine_share = 1;
 };

@@ -1,5 +1,5 @@
-// How the hosts of a cluster fail now and then, and how a run goes on after it. The step itself is
-// that of sound hosts; what makes it slower is in faults.h.
+// Rates at which the hosts of a cluster fail, and how a run recovers. The step itself is predicted
+// for healthy hosts. Faults that slow it down are in faults.h.
 #pragma once
 
 #include <array>
@@ -11,9 +11,9 @@
 
 namespace meshwright {
 
-// hardware: a host is lost without notice. software: processes end, the hosts stay. hang: nothing
-// goes on until a timeout says so, the hosts stay. preemption: a host is taken back, with notice.
-// maintenance: a host is taken out as planned, with notice.
+// hardware: a host is lost without notice. software: processes end, the hosts stay. hang: the run
+// stands still until a timeout detects it, the hosts stay. preemption: the provider takes a host
+// back, with notice. maintenance: a host is taken out as planned, with notice.
 enum class FailureCause : std::uint8_t { hardware, software, hang, preemption, maintenance };
 constexpr std::size_t failure_cause_count = 5;
 
@@ -21,21 +21,22 @@ struct FailureCauseInfo {
   FailureCause cause;
   std::string_view name;
   bool loses_host;
-  // Where a job says nothing: per hour and GPU of a host. From Llama 3 405B's 54 days on 16,384
-  // H100 (The Llama 3 Herd of Models, 2024, table 5 and section 3.3.4): 419 unexpected
-  // interruptions, of which 54 were bugs of software, 2 of what it depends on and 7 timeouts of
-  // NCCL's watchdog, the others of hosts and network; and 47 that were planned.
+  // The default failure rate, per hour and GPU of a host. It is from Llama 3 405B's 54 days on
+  // 16,384 H100 (The Llama 3 Herd of Models, 2024, table 5 and section 3.3.4): 419 unexpected
+  // interruptions, of which 54 were software bugs, 2 failures of software dependencies, 7 timeouts
+  // of NCCL's watchdog, and the others failures of hosts and network. Another 47 were planned.
   double per_gpu_hour;
 };
 const std::vector<FailureCauseInfo>& failure_causes();  // in the order of the enumerators
 
-// Of every hundred spot hosts twenty are taken back in a month (730 hours): where AWS's Spot
-// Instance Advisor has its highest band begin ("> 20 %").
+// Rate at which a spot host is taken back, per hour: 20 % of spot hosts in a month (730 hours). At
+// this share AWS's Spot Instance Advisor has its highest band begin ("> 20 %").
 extern const double spot_preemption_per_host_hour;
 
-// What brings the state back. restart: a new launch of the job, from storage. in_job: processes
-// alone begin again, from storage. hot_spare: the same, and hosts stand by for those that are lost.
-// peer_memory: copies of the state lie in other hosts' memory.
+// The way in which a run gets its state back. restart: the job is launched again and loads from
+// storage. in_job: only the processes start again, and load from storage. hot_spare: like in_job,
+// but spare hosts replace lost ones. peer_memory: other hosts hold copies of the state in their
+// memory.
 enum class Recovery : std::uint8_t { restart, in_job, hot_spare, peer_memory };
 
 struct RecoveryInfo {
@@ -48,7 +49,8 @@ const std::vector<RecoveryInfo>& recoveries();
 const std::vector<std::string>& recovery_names();
 
 struct Failures {
-  // Of one host, by cause; failures are independent of each other. None: failure_causes().
+  // Failure rates of one host, by cause. Failures are independent of each other. None means the
+  // rate of failure_causes().
   std::array<std::optional<double>, failure_cause_count> per_host_hour;
   double preemption_notice_s = 120;  // EC2's, of spot instances
   double maintenance_notice_s = 3600;
@@ -57,8 +59,8 @@ struct Failures {
   std::optional<double> restart_s;  // hosts are there -> first step. None: recoveries()
   std::optional<int> spares;        // hosts that stand by and are paid for. None: recoveries()
   double replacement_s = 600;       // from asking for another host to having it
-  // Of one host to the storage. The default is what Llama 3's clusters sustain: 2 TB/s for 2,048
-  // hosts (section 3.3.1).
+  // Bandwidth from one host to the storage. The default is what Llama 3's clusters sustain: 2 TB/s
+  // for 2,048 hosts (section 3.3.1).
   double checkpoint_bytes_per_s = 1e9;
 
   double rate_per_host_hour(FailureCause cause, int gpus_of_host) const;

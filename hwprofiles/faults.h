@@ -1,5 +1,5 @@
-// What is wrong with a cluster: ranks that compute slowly, links that carry less than they should.
-// For rehearsals; nothing is made slow on purpose when a job runs.
+// Faults of a cluster: ranks that compute slowly, and links with less bandwidth than they should
+// have. They exist for simulation only. A real run is never slowed down on purpose.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,15 @@ constexpr int faulty_link_count = 3;
 const std::vector<std::string>& faulty_link_names();
 
 struct Faults {
-  // Everything that these ranks compute takes `factor` >= 1 times as long. One of the two is given.
+  // All compute of these ranks takes `factor` >= 1 times as long. Exactly one of `rank` and `host`
+  // is given.
   struct SlowRanks {
     std::optional<int> rank;
     std::optional<int> host;  // all ranks of it
     double factor = 1;
   };
-  // Of one host, or of every host: its links of this kind carry `factor`, in (0, 1], of their bytes
-  // per second. `network`: all network cards of the host together.
+  // The links of this kind of one host, or of every host if `host` is unset, have `factor`, in (0,
+  // 1], of their bandwidth. `network` means all network cards of the host together.
   struct DegradedLink {
     FaultyLink link = FaultyLink::network;
     std::optional<int> host;

@@ -1,4 +1,5 @@
-// What one device can do: peaks on paper, and the shares of them that good kernels reach.
+// The capabilities of one device: its nominal peaks, and the shares of them that good kernels
+// reach.
 #pragma once
 
 #include <array>
@@ -25,68 +26,73 @@ struct EfficiencyCurve {
 
 enum class DeviceKind : std::uint8_t { gpu, cpu };
 
-// What kernels of one kind of GPU reach beside the curves of Gpu. tools/fit derives these from
-// published measurements; the values here are for GPUs without any.
+// Constants of the kernels of one kind of GPU, in addition to the curves of Gpu. tools/fit derives
+// them from published measurements. The defaults are for GPUs without any.
 struct KernelConstants {
-  // Matrix products: factors on the share of the peak.
-  // Of products in these instead of 16 bits. An fp8 product has half as long to load its operands,
-  // and fewer clock cycles under the same power limit.
+  // Factors on the share of the peak that matrix multiplications (matmuls) reach. The first three
+  // are for matmuls in these types instead of 16 bits. An fp8 matmul has half as long to load its
+  // operands, and runs at fewer clock cycles under the same power limit.
   double fp32_share = 1, tf32_share = 1, fp8_share = 1;
   double fp4_share = 1;                   // of products in nvfp4, beside fp8_share
   double batched_share = 1;               // of attention's products, batched over heads
   double misaligned_share = 0.7;          // of rows that do not begin at multiples of 16 bytes,
   double misaligned_batched_share = 0.7;  // and so in products batched over heads
   double depth_start = 0;  // elements along k whose time a tile takes to begin and to end
-  // Fused attention, forward and backward: share of the peak at heads of 128, of the first and the
-  // second generation of kernels (25-40 % and 50-73 % on A100: Dao 2023, FlashAttention-2).
+  // Shares of the peak that fused attention reaches, forward and backward, with heads of 128, for
+  // the first and the second generation of kernels (25-40 % and 50-73 % on A100: Dao 2023,
+  // FlashAttention-2).
   double flash_forward = 0.4, flash_backward = 0.4;
   double flash2_forward = 0.6, flash2_backward = 0.6;
-  // Of kernels that only newer GPUs have; 0: this one has none.
+  // The same shares for kernels that only newer GPUs have. 0 means that this GPU does not have the
+  // kernel.
   double flash3_forward = 0, flash3_backward = 0;
   double cudnn_forward = 0, cudnn_backward = 0;
-  // Sequences of so many tokens reach half of that share: begin and end of a kernel, and the tiles
-  // on a causal mask's edge that are only half needed.
+  // Number of keys at which attention reaches half of its share: share(n) = share * n / (n +
+  // attention_ramp). It models a kernel's start and end and half-masked tiles.
   double attention_ramp = 0;
   double narrow_head = 1;  // factor of heads of 64
-  // Factors on what memory-bound kernels move: of attention's score matrices, of the loss; and by
-  // compiler level (none, fused, full) of all others and of the optimizer. The last: on the number
-  // of kernels. Frameworks run more kernels than the Program has.
+  // Factors on the bytes that memory-bound kernels move, because frameworks run more kernels than
+  // the Program has. `score_traffic` is for attention's score matrices, `loss_traffic` for the
+  // loss. `traffic` is for all other kernels and `optimizer_traffic` for the optimizer, by compiler
+  // level (none, fused, full). `launches` is a factor on the number of kernels.
   double score_traffic = 1, loss_traffic = 1;
-  // Of one GELU, with its conversions and its loads. A kernel that computes many is bound by them
-  // on GPUs with much bandwidth for their arithmetic (A100); 0: by its bytes alone.
+  // Instructions of one GELU, with its conversions and loads. A kernel with many of them is bound
+  // by instructions on GPUs with much bandwidth for their arithmetic (A100). 0 means that it is
+  // bound by its bytes only.
   double gelu_instructions = 0;
   double fp32_traffic = 1;  // of all three in fp32 and tf32, where nothing is cast
   std::array<double, 3> traffic = {1, 1, 1};
   std::array<double, 3> optimizer_traffic = {1, 1, 1};
   std::array<double, 3> launches = {1, 1, 1};
-  // Share of the launches' time that the device waits although the host runs ahead: it stops for
-  // allocations, for copies, for its interpreter.
+  // Share of the launch time that the device waits although the host runs ahead, because the host
+  // stops for allocations, for copies and for its interpreter.
   double exposed_launch = 0;
-  // Standard deviation of the compute time of equal GPUs, as a share of it: of the whole step's,
-  // whose end all ranks wait for; and of each layer's, where a group of ranks waits for its
-  // slowest.
+  // Standard deviation of the compute time of equal GPUs, as a share of it. `straggling` is for the
+  // whole step, whose end all ranks wait for. `layer_straggling` is for each layer, where a group
+  // of ranks waits for its slowest.
   double straggling = 0, layer_straggling = 0;
-  // How much longer kernels take while collectives keep NVLink busy: they run on multiprocessors
-  // and through the memory of the same GPU.
+  // Relative increase of kernel time while collectives keep NVLink busy, because collectives use
+  // multiprocessors and memory bandwidth of the same GPU.
   double overlap_slowdown = 0;
 
   bool operator==(const KernelConstants&) const = default;
 };
 
-// How well threads of a CPU share one kernel while other cores are as busy: its rate as a share of
-// `threads` times what one thread reaches at the same size. Sizes are those of the curves of Gpu.
+// Scaling of a kernel over the threads of a CPU while other cores are equally busy: its rate as a
+// share of `threads` times the rate of one thread at the same size. Sizes are those of the curves
+// of Gpu.
 struct ThreadScaling {
   int threads = 2;
   EfficiencyCurve gemm, memory_bound, attention;
 };
 
-// What a profile calls the peak of a precision.
+// Returns the name that a profile uses for the peak of a precision.
 constexpr std::string_view peak_name(Precision precision) {
   return precision == Precision::nvfp4 ? "fp4" : name_of(precision);
 }
 
-// One GPU, or one process of a CPU computer. Efficiencies are what a good kernel reaches; what
-// small or misaligned shapes lose is the business of sim/cost.
+// One GPU, or one process of a CPU computer. Efficiencies are what a good kernel reaches. sim/cost
+// models the losses of small or misaligned shapes.
 struct Gpu {
   std::string name;
   DeviceKind kind = DeviceKind::gpu;
@@ -98,8 +104,9 @@ struct Gpu {
   double l2_bytes = 0;
   double tdp_w = 0;
   double sustained_clock_share = 1;  // of the clock, that the power limit leaves to full load
-  // Its products in 8 bits sum along the memory of both factors (Ada, Hopper, Blackwell's
-  // workstation GPUs): what is summed along rows must be there transposed.
+  // Whether 8-bit matmuls need both operands contiguous along the summed dimension (Ada, Hopper,
+  // Blackwell's workstation GPUs). Operands that are summed along rows must then be stored
+  // transposed.
   bool transposes_8_bits = false;
   EfficiencyCurve gemm;          // share of the dense peak against the FLOPs of one matrix product
   EfficiencyCurve memory_bound;  // share of the memory bandwidth against the bytes of one kernel

@@ -105,14 +105,14 @@ struct FieldReader {
   }
 };
 
-// What else the block has is the caller's to read.
+// Reads the given fields of a block. The caller must read the block's other keys.
 void read_fields(Fields& block, const BlockFields& rows) {
   for (const BlockField& row : rows)
     if (row.only_with.empty() || block.has(row.only_with))
       std::visit(FieldReader{block, row}, row.place);
 }
 
-// A block of these fields and no others.
+// Reads a block that may have no other fields than these.
 void read_block(Fields block, const BlockFields& rows) {
   read_fields(block, rows);
   block.done();
@@ -235,7 +235,8 @@ Residuals read_residuals(Fields residuals) {
   return result;
 }
 
-// As profiles of version 0.1 have them: of no region. Later ones are rows of a price list.
+// Reads the prices that profiles of version 0.1 hold, which have no region. Later prices are
+// entries of a price list.
 Prices read_own_prices(Fields fields, const std::string& machine) {
   Price price;
   price.machine = machine;

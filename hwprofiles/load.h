@@ -10,29 +10,30 @@
 
 namespace meshwright {
 
-// The folder of the known profiles: those that are part of the program, or what MESHWRIGHT_MACHINES
-// names.
+// Returns the folder of the known profiles: those that are part of the program, or the folder that
+// MESHWRIGHT_MACHINES names.
 std::string profiles_folder();
-// The one that they name their parts from (parts.h).
+// Returns the folder in which these profiles find their parts (parts.h).
 std::string parts_folder();
 
-// The price list that comes with the program: prices.json there. None where it is not.
+// Returns the price list that comes with the program, prices.json in the parts folder, or no prices
+// if the file is missing.
 Prices known_prices();
 
-// By name or alias; a leading "ml." (SageMaker's spelling) is dropped. An unknown name is an
-// InputError that names the nearest known one.
+// Loads a machine by name or alias. A leading "ml." (SageMaker's spelling) is dropped. Throws an
+// InputError that names the nearest known machine if the name is unknown.
 Machine load_machine(const std::string& name, const std::string& folder = profiles_folder());
-// Empty for an unknown name.
+// Loads a machine, or returns none if the name is unknown.
 std::optional<Machine> machine_if_known(const std::string& name,
                                         const std::string& folder = profiles_folder());
 
 Machine load_machine_file(const std::string& path);
 Machine machine_of_text(const std::string& text, const std::string& where);
 
-// Sorted by name.
+// Returns the names of the machines, sorted.
 std::vector<std::string> list_machines(const std::string& folder = profiles_folder());
 
-// A profile that machine_of_text and load_machine_file read back as the same machine.
+// Returns a profile that machine_of_text and load_machine_file read back as the same machine.
 std::string text_of(const Machine& machine);
 void write_machine(const Machine& machine, const std::string& path);
 

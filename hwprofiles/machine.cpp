@@ -9,9 +9,9 @@
 namespace meshwright {
 
 const std::vector<std::string>& calibration_names() {
-  static const std::vector<std::string> names = words_up_to<Calibration::links>(
-      {"spec sheet", "fitted on evidence", "calibrated on this machine",
-       "links fitted on evidence"});
+  static const std::vector<std::string> names =
+      words_up_to<Calibration::links>({"spec sheet", "fitted on evidence",
+                                       "calibrated on this machine", "links fitted on evidence"});
   return names;
 }
 
@@ -29,7 +29,7 @@ double EfficiencyCurve::at(double x) const {
 
 namespace {
 
-// At every size of either: f of what both say of it.
+// Returns the curve that is f of both curves at every size of either.
 template <typename F>
 EfficiencyCurve combined(const EfficiencyCurve& a, const EfficiencyCurve& b, const F& f) {
   std::vector<double> sizes;

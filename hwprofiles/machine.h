@@ -1,6 +1,6 @@
-// What a training job runs on: a machine (one host with its GPUs, links, network cards and price)
-// and a cluster of equal machines. Plain data in SI units; load.h reads it, topology.h turns it
-// into a graph.
+// The hardware that a training job runs on: a machine (one host with its GPUs, links, network cards
+// and price) and a cluster of equal machines. The structs are plain data in SI units. load.h reads
+// them, and topology.h turns them into a graph.
 #pragma once
 
 #include <cstdint>
@@ -27,27 +27,30 @@ struct Nvlink {
   double efficiency = 1;                        // what a collective reaches of it
   EfficiencyCurve group;                        // share of that against the ranks of the group
   std::vector<std::vector<int>> links_between;  // matrix: number of links of each pair of GPUs
-  // A rank copies its own part of the buffer to its place in the result, through the
-  // multiprocessors that also send: time per byte as a share of that of sending one.
+  // A rank copies its own part of the buffer to its offset in the result, with the multiprocessors
+  // that also send. This is the time per copied byte, relative to the time of sending one byte.
   double own_share = 0;
-  // NCCL's protocols. LL: no other latency than a collective's own, and never more than this
-  // bandwidth; 0: all go by Simple.
+  // NCCL's protocol LL adds no latency to the collective's own, and has at most this bandwidth. 0
+  // means that LL is not used.
   double ll_bandwidth_bytes_per_s = 0;
-  // LL128: begins later, and reaches this share of the bandwidth. 0: it is not used.
+  // NCCL's protocol LL128 begins `ll128_latency_s` later and reaches this share of the bandwidth. 0
+  // means that it is not used.
   double ll128_share = 0;
   double ll128_latency_s = 0;
-  // Simple: begins later, and while its pipeline fills each step waits for the one before it to
-  // move a rank's part, but no more than this.
+  // NCCL's protocol Simple begins `simple_latency_s` later. While its pipeline fills, each step
+  // waits until the step before it has moved a rank's part, or `simple_fill_bytes` if the part is
+  // larger.
   double simple_latency_s = 0;
   double simple_fill_bytes = 0;
-  // All-reduces that the switch sums up (NVLS): bus bandwidth as a share of that on paper, which
-  // may exceed 1; how much later they begin; and of how many bytes each takes twice as long until
-  // the pipeline is full. 0: it does not.
+  // Besides the host latency, an NVLS all-reduce inside a host, which the switch adds up, takes
+  // nvls_latency_s + (b + min(b, nvls_ramp_bytes)) / (nvls_efficiency * peak) seconds, where b is
+  // its bus bytes (sim/README.md) and peak a GPU's nominal NVLink bandwidth. The efficiency may
+  // exceed 1. If it is 0, the machine has no NVLS.
   double nvls_efficiency = 0;
   double nvls_latency_s = 0;
   double nvls_ramp_bytes = 0;
-  // Sends between two ranks, alone or all to all, longer than LL's: share of the bandwidth, and how
-  // much later they begin. 0: as the others.
+  // For sends between two ranks, single or in an all-to-all, that are too long for LL: share of the
+  // bandwidth, and additional latency. A share of 0 means that they behave as other collectives do.
   double exchange_share = 0;
   double exchange_latency_s = 0;
 };
@@ -65,8 +68,9 @@ struct Pcie {
       0;  // switch to its processor socket, shared by what hangs below
   double socket_bandwidth_bytes_per_s = 0;  // between two sockets, per direction
   bool peer_to_peer = true;                 // false: GPUs without NVLink talk through host memory
-  // Without NVLink: how much later NCCL's Simple begins than LL, half of whose bytes are flags; 0:
-  // all collectives go by Simple, and the latency of all is in `collectives`.
+  // For machines without NVLink: latency of NCCL's Simple in addition to that of LL, half of whose
+  // bytes are flags. 0 means that all collectives use Simple, and `collectives` holds their whole
+  // latency.
   double simple_latency_s = 0;
   std::vector<PcieSwitch> switches;  // every GPU of the host appears in exactly one
 };
@@ -77,26 +81,30 @@ struct Network {
   double efficiency = 1;   // what a collective reaches of it
   bool efa = false;        // AWS's Elastic Fabric Adapter
   bool gpudirect = false;  // false: bytes pass through host memory
-  // What the GPUs of a host can sum up in a tree for each card: NCCL gives it few multiprocessors.
-  // 0: as much as the card carries.
+  // Bytes per second that the GPUs of a host can add up in a tree for each card. NCCL gives the
+  // tree few multiprocessors. 0 means that it keeps up with the card.
   double tree_bandwidth_bytes_per_s = 0;
-  // Bus bandwidth that short collectives reach with NCCL's LL, and how much longer a step over the
-  // network takes with Simple. 0: the same protocol for all.
+  // Bus bandwidth that short collectives reach with NCCL's LL, and additional time of each step
+  // over the network with Simple. A bandwidth of 0 means that all collectives use the same
+  // protocol.
   double ll_bandwidth_bytes_per_s = 0;
   double simple_step_latency_s = 0;
 };
 
-// Time that a collective takes beside the wire: `latency_s` once, `step_latency_s` for each round.
+// Time that a collective takes in addition to the transfer: `latency_s` once, and `step_latency_s`
+// for each round.
 struct CollectiveLatency {
   double latency_s = 0;
   double step_latency_s = 0;
 };
 
-// CPU computers: ranks talk through shared memory; one rank's rate, and that of all together.
+// Ranks of a CPU computer communicate through shared memory. The fields are the rate of one rank
+// and the rate of all ranks together.
 struct SharedMemory {
   double rank_bandwidth_bytes_per_s = 0;  // in an all-reduce, which works in place
   double total_bandwidth_bytes_per_s = 0;
-  // Of one rank in an all-gather or a reduce-scatter, whose results lie elsewhere; 0: the same.
+  // Rate of one rank in an all-gather or a reduce-scatter, which write their results to another
+  // buffer. 0 means `rank_bandwidth_bytes_per_s`.
   double copy_bandwidth_bytes_per_s = 0;
 };
 
@@ -106,14 +114,14 @@ struct Host {
   double host_launch_us = 0;  // host time to issue one operation from the training framework
 };
 
-// Device memory that libraries take beside the planned arena.
+// Device memory that libraries take in addition to the planned arena.
 struct LibraryOverheads {
   double context_bytes = 0;
   double communicator_bytes = 0;  // buffers of all communicators of a rank
   double workspace_bytes = 0;     // BLAS
 };
 
-// What a training framework finds of a GPU's memory.
+// The part of a GPU's memory that a training framework can use.
 struct FrameworkMemory {
   double capacity_bytes =
       0;                     // that CUDA reports: without what the driver and error correction keep
@@ -121,8 +129,8 @@ struct FrameworkMemory {
   double allocator_loss = 0;  // share of what its allocator holds that fits no request
 };
 
-// Measured ÷ predicted step time of the published steps on GPUs of this kind: the 10th and the 90th
-// percentile. Of steps on one host and on several.
+// Ratio of measured to predicted step time of the published steps on GPUs of this kind: the 10th
+// and the 90th percentile, for steps on one host and on several hosts.
 struct Residuals {
   struct Interval {
     double low = 1, high = 1;
@@ -131,7 +139,7 @@ struct Residuals {
   std::optional<Interval> one_host, many_hosts;
 };
 
-// Where the constants of a profile are from.
+// The origin of a profile's constants.
 enum class Calibration : std::uint8_t {
   spec_sheet,
   evidence,      // published steps
@@ -164,14 +172,14 @@ struct Machine {
   std::vector<std::pair<std::string, std::string>>
       sources;  // block of the profile -> where it is from
 
-  // Whether steps are the engine's. Else they are those of the training frameworks whose published
-  // measurements made the profile.
+  // Returns whether predicted steps are those of this engine. Otherwise they are those of the
+  // training frameworks whose published measurements made the profile.
   bool runs_engine() const {
     return gpu.kind == DeviceKind::cpu || calibration == Calibration::this_machine;
   }
 };
 
-// Where a cluster's network differs from its machine's own.
+// Differences of a cluster's network from its machine's network. Unset values are the machine's.
 struct NetworkOverride {
   std::optional<int> nics;
   std::optional<double> gbps_per_nic;
@@ -190,8 +198,8 @@ struct Cluster {
 
   int ranks() const { return hosts * processes_per_host; }
   int host_of(int rank) const { return rank / processes_per_host; }
-  // What one rank has: of a GPU's memory what CUDA reports, where that is known; on a CPU computer
-  // ranks share cores and memory.
+  // Returns the device of one rank. A GPU has the memory that CUDA reports, if that is known. The
+  // ranks of a CPU computer share its cores and memory.
   Gpu device() const;
   Network network() const;                    // with the override applied
   CollectiveLatency network_latency() const;  // with the override applied
@@ -200,7 +208,8 @@ struct Cluster {
   }
 };
 
-// Of all hosts together. None where the machine has no such price.
+// Returns the price of all hosts together, in USD per hour, or none if the machine has no price for
+// this choice.
 std::optional<double> usd_per_hour(const Cluster& cluster, const PriceChoice& choice);
 
 }  // namespace meshwright

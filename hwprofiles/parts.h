@@ -1,10 +1,11 @@
-// What machines share. A profile may name parts, files beside the folder of the machines:
+// Parts are what machines share. A profile may name parts, which are files next to the folder of
+// the machines:
 //
 //   "parts": ["common", "gpus/a100-sxm4-40gb", "interconnects/efa-p4d"]
 //
-// A part holds blocks of a profile, or some of a block's fields, and may have parts itself. Of a
-// field the machine's own value counts, else that of the last part which has it. The sources of a
-// block are joined. A part that is named twice counts once.
+// A part holds blocks of a profile, or some of a block's fields, and may have parts itself. For
+// each field, the machine's own value counts, otherwise the value of the last part that has the
+// field. The sources of a block are joined. A part that is named twice counts once.
 #pragma once
 
 #include <map>
@@ -20,13 +21,14 @@ struct Profile {
   std::map<std::string, std::string> file_of;  // block -> the file that has it, for errors
 };
 
-// A part that is missing, or is its own part, is an InputError.
+// Returns a profile with its parts merged in. Throws InputError if a part is missing or is a part
+// of itself.
 Profile with_parts(Fields own, const std::string& root);
 
-// What profiles below `root` may name: "common", "gpus/t4", ...
+// Returns the names of the parts that profiles below `root` may use: "common", "gpus/t4", ...
 std::vector<std::string> part_names(const std::string& root);
 
-// Files of a profile's parts and of theirs, each once.
+// Returns the files of a profile's parts and of their parts, each once.
 std::vector<std::string> part_files(const std::string& file, const std::string& root);
 
 }  // namespace meshwright

@@ -1,4 +1,4 @@
-// At which price a cluster is paid for.
+// The kinds of prices at which a cluster is paid for.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 namespace meshwright {
 
 // on_demand: by the hour. savings_1y, savings_3y: the hourly rate of a commitment for years.
-// capacity_block: booked for whole days, and paid before. spot: what can be taken back. own:
-// bought.
+// capacity_block: booked for whole days, and paid in advance. spot: may be taken back by the
+// provider. own: bought.
 enum class PriceKind : std::uint8_t {
   on_demand,
   savings_1y,

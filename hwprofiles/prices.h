@@ -1,5 +1,5 @@
-// What hosts cost: rows of a price list, one per machine, kind and region, each with its date and
-// source; and what a run costs at such a price. docs/prices.md describes the file.
+// Prices of hosts, from a price list with one entry per machine, kind and region, each with its
+// date and source, and the cost of a run at such a price. docs/prices.md describes the file.
 #pragma once
 
 #include <optional>
@@ -21,13 +21,14 @@ struct Price {
 };
 using Prices = std::vector<Price>;
 
-// Strict; what is wrong is an InputError that names the file and the row.
+// Reads a price list strictly. Throws an InputError that names the file and the entry with the
+// error.
 Prices read_prices(const std::string& path);
 Prices read_prices(Fields file);
 
 Prices prices_of(const Prices& prices, const std::string& machine);
 
-// The first row of this kind and region; null: not known.
+// Returns the first entry of this kind and region, or null if the price is not known.
 const Price* find_price(const Prices& prices, const PriceChoice& choice);
 const Price* find_price(Prices&& prices, const PriceChoice& choice) = delete;  // would outlive it
 
@@ -35,20 +36,21 @@ std::string words_of(PriceKind kind);  // "on demand"
 // "on demand, us-east-1, 2026-07-20"
 std::string describe(const Price& price);
 
-// Days since 1970-01-01; none: not a date YYYY-MM-DD.
+// Returns the days since 1970-01-01, or none if `date` is not a date YYYY-MM-DD.
 std::optional<int> day_of(const std::string& date);
-// Whether a price is older than that. `today`: days since 1970-01-01.
+// A price is stale if it is older than `days_until_stale`. `today` counts days since 1970-01-01.
 constexpr int days_until_stale = 90;
 bool is_stale(const Price& price, int today);
 
-// What a run costs.
+// The cost of a run.
 struct Bill {
   double usd = 0;
   double idle_usd = 0;  // of it: for hours of a block after the run
   int block_days = 0;   // of all blocks together; 0: not paid in blocks
 };
 Bill bill_of(const Price& price, int hosts, double run_s);
-// The longest run that costs no more; 0: not even the shortest block.
+// Returns the longest run, in seconds, that `usd` pays for. 0 means that it does not even pay for
+// the shortest block.
 double affordable_s(const Price& price, int hosts, double usd);
 
 // EC2 sells capacity blocks of 1 to 14 days, then of whole weeks up to 26 (182 days), and ends

@@ -7,7 +7,7 @@
 
 namespace meshwright {
 
-// `planted`: a file that no planted command may make.
+// `planted` is a file that no planted command may make.
 inline std::vector<std::string> hostile_strings(const std::string& planted) {
   const std::string touch = "touch " + planted;
   return {"a\n" + touch + " #",

@@ -1,4 +1,4 @@
-// What an error of this project says.
+// Catches an error of this project and returns its message.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace meshwright {
 
-// Empty where `work` ends well.
+// Returns the message of the InputError or RunError that `work` throws, or "" if it throws none.
 template <typename Work>
 std::string message_of(const Work& work) {
   try {

@@ -15,7 +15,7 @@ inline bool all_are_tried() {
   return all;
 #endif
 }
-// Every how many is tried: `distance`, or 1.
+// Returns the distance between the cases that are tried: `distance`, or 1 if all are.
 inline int one_in(int distance) { return all_are_tried() ? 1 : distance; }
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
-// Whether a value is what a JSON Schema describes, by the keywords that our schemas are made of;
-// other keywords fail.
+// Checks whether a value is what a JSON Schema describes, by the keywords that this project's
+// schemas use. Other keywords fail.
 #pragma once
 
 #include <algorithm>

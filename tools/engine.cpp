@@ -43,7 +43,8 @@ Engine make_engine(const Cluster& cluster, EngineOptions options, World& host, d
   options.kernel_folder = kernel_folder();
   options.nccl_shares_devices = std::getenv("MESHWRIGHT_NCCL_SHARES_GPUS") != nullptr;
   options.nccl_windows = std::getenv("MESHWRIGHT_NCCL_WINDOWS") != nullptr;
-  // What NCCL is told, products are told too.
+  // Matrix products must leave free the multiprocessors that NCCL may take, so they use the same
+  // limit.
   if (const char* most = std::getenv("NCCL_MAX_CTAS"); most != nullptr)
     options.left_to_collectives = std::atoi(most);
   const std::string profile = "the profile is of a GPU (" + cluster.machine.gpu.name + ")";

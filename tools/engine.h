@@ -1,5 +1,5 @@
-// The engine of this computer as the commands use it: what a profile asks for, and what the
-// environment says.
+// Makes the engine of this computer for the commands, from what a profile asks for and the
+// environment specifies.
 #pragma once
 
 #include <string>
@@ -9,15 +9,16 @@
 
 namespace meshwright {
 
-// `cluster` is this computer. GPUs in order of the ranks of a host, each with one rank of it; where
-// ranks share GPUs all talk through host memory. Every rank calls it, and has to know whether it
-// has thrown elsewhere: InputError where this build or this computer has no GPU. `host` outlives
-// the engine; `deadline_s`: the longest that GPUs may wait for each other.
+// Makes this rank's engine. `cluster` is this computer, whose GPUs serve the ranks of a host in
+// order, each with one rank. If ranks share GPUs, all communicate through host memory. Every rank
+// calls it and has to find out whether it threw on another rank. Throws InputError if `cluster` has
+// GPUs but this build or this computer has none. `host` must outlive the engine. `deadline_s` is
+// the longest time that GPUs may wait for each other.
 Engine make_engine(const Cluster& cluster, EngineOptions options, World& host, double deadline_s);
 
 int gpus_here();  // 0 where this build has no CUDA backend
 
-// What needs no measurement.
+// Properties of a GPU of this computer that need no measurement.
 struct GpuHere {
   Gpu gpu;                      // name, sizes and clock
   int generation = 0;           // compute capability, 90 for 9.0
@@ -25,7 +26,8 @@ struct GpuHere {
   bool reaches_others = false;  // the memory of the computer's other GPUs
 };
 GpuHere gpu_here(int index);
-// $XDG_CACHE_HOME/meshwright/kernels, or in ~/.cache: of compiled kernels.
+// Returns the folder of compiled kernels: $XDG_CACHE_HOME/meshwright/kernels, or the same in
+// ~/.cache.
 std::string kernel_folder();
 
 }  // namespace meshwright

@@ -42,7 +42,8 @@ void print_errors(const ValidationScores& before, const ValidationScores& after)
   std::printf("%s\n", table.text().c_str());
 }
 
-// GPUs that rows were measured on are fitted; all others get what is common to all.
+// Returns where a machine's constants come from. They are fitted if rows were measured on its GPU.
+// Otherwise only what is common to all GPUs is fitted.
 std::string source_of(const Machine& machine, const Fit& fit) {
   const bool measured = machine.calibration == Calibration::evidence;
   return fmt::format(
@@ -52,8 +53,9 @@ std::string source_of(const Machine& machine, const Fit& fit) {
       fit.rows, fmt::join(fit.sources, ", "));
 }
 
-// Where the next of such steps lies with a probability of 80 %: of n in order, between the places
-// 0.1 (n + 1) and 0.9 (n + 1) (Wilks's limits from order statistics). Of too few nothing is said.
+// Returns the interval in which the next step of this kind is with a probability of 80 %. Of n
+// values in order, it is between positions 0.1 (n + 1) and 0.9 (n + 1) (Wilks's limits from order
+// statistics). Returns no interval if there are too few values.
 std::optional<Residuals::Interval> interval_of(std::vector<double> shares) {
   constexpr std::size_t fewest = 10;
   if (shares.size() < fewest) return std::nullopt;
@@ -68,8 +70,8 @@ std::optional<Residuals::Interval> interval_of(std::vector<double> shares) {
                              static_cast<int>(shares.size())};
 }
 
-// Every row counts once: intervals are about the next step that somebody measures. Where one host
-// and several have too few rows alone, both have the interval of all.
+// Counts every row once, because intervals are about the next step that somebody measures. If there
+// are too few rows for one host or for several hosts, both get the interval of all rows.
 std::optional<Residuals> residuals_of(const ValidationScores& scores,
                                       const std::vector<std::string>& gpus) {
   std::vector<double> one, many, all;

@@ -16,7 +16,8 @@ namespace meshwright {
 
 namespace {
 
-// What was printed must have arrived: a full disk is a failure, not a success without output.
+// Returns `code` once standard output is flushed. Throws RunError if that fails, because a full
+// disk must not look like a success without output.
 int checked_output(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   throw RunError("standard output cannot be written");
@@ -28,7 +29,7 @@ int checked_output(int code) {
 
 int main(int argc, char** argv) {
   using namespace meshwright;
-  // A file that may not grow any more is an error of whoever writes it, not the end of the process.
+  // If a file may not grow further, the write fails with an error instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     return checked_output(run_command_line({argv + 1, argv + argc}));

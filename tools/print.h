@@ -1,4 +1,4 @@
-// What goes to a terminal and may hold text of a job or a data file.
+// Prints to a terminal text that may contain parts of a job or a data file.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 
 namespace meshwright {
 
-// fmt::format's text without the control characters that its arguments may hold.
+// Prints the text of fmt::format without the control characters that its arguments may hold.
 template <class... Arguments>
 void print_to(std::FILE* to, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   const std::string text = printable(fmt::format(format, std::forward<Arguments>(arguments)...));

@@ -1,4 +1,4 @@
-// What SageMaker's containers say in their environment (spec: launch keys, 1.3).
+// Reads the environment of SageMaker's containers (spec: launch keys, 1.3).
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace meshwright {
 
-// As it is in the environment; empty where it is not.
+// The variables of the environment, unchanged. A variable that is not set is empty.
 struct SageMakerEnvironment {
   std::string hosts;         // SM_HOSTS, a JSON list
   std::string current_host;  // SM_CURRENT_HOST
@@ -26,11 +26,11 @@ struct SageMaker {
   bool is_first() const { return hosts.empty() || current == hosts.front(); }
 };
 
-// What the launch says about the job, as --set takes it: its keys replace those of the job one by
-// one, as smp.init() does it. The same in and outside a container.
+// Returns what the launch sets of the job, as arguments of --set. Its keys replace those of the job
+// one by one, as in smp.init(). The result is the same in and outside a container.
 std::vector<std::string> launch_overrides(const SageMakerEnvironment& environment);
 
-// InputError names the variable that is wrong.
+// Throws InputError that names the variable if one is wrong.
 SageMaker read_sagemaker(const SageMakerEnvironment& environment);
 
 }  // namespace meshwright

@@ -1,4 +1,4 @@
-// What `meshwright --version` prints.
+// Returns what `meshwright --version` prints.
 #pragma once
 
 #include <string_view>

@@ -21,7 +21,7 @@ struct OpOperands {
   std::span<void* const> outputs;
 };
 
-// Where in its tensor and context groups the calling rank stands, and scratch memory where the
+// The position of the calling rank in its tensor and context groups, and scratch memory if the
 // operation asked for some.
 struct OpContext {
   int tensor_rank = 0;
@@ -39,45 +39,46 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
 
-  // Whether the operation is a kernel of this backend with activations of this type. Collectives
-  // (tensor_reduce, sequence_gather, ...) are not: the runtime gives them to a communicator.
+  // Returns whether the operation is a kernel of this backend with activations of this type. It
+  // returns false for collectives (tensor_reduce, sequence_gather, ...), which the runtime gives to
+  // a communicator.
   virtual bool supports(Op op, Dtype dtype) const = 0;
   virtual bool computes_in(Precision precision) const = 0;
   virtual std::int64_t workspace_bytes(const OpCall& call) const = 0;
   virtual std::unique_ptr<Updater> make_updater(const StepSettings& training) = 0;
 
-  // Before a step's first operation: what OpContext::step_position will be.
+  // Called before a step's first operation: sets what OpContext::step_position will be.
   virtual void begin_step(std::int64_t step_position) = 0;
   virtual void run(const OpCall& call, const OpOperands& operands, const OpContext& context) = 0;
-  // Between any two of host memory of this backend's making and its own memory.
+  // Copies between any two addresses in this backend's memory or in host memory that it allocated.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
 
   // Returns when everything issued above, on all streams, is complete.
   virtual void wait() = 0;
 
-  // Null: everything is done at once.
+  // Returns null if every operation is complete when its call returns.
   virtual Streams* streams() = 0;
-  // Null: it cannot keep a step's work.
+  // Returns null if the backend cannot capture a step's work.
   virtual StepCapture* capture() = 0;
 
-  // At least 64-byte aligned; never null. The memory is not cleared.
+  // Returns memory that is at least 64-byte aligned, never null. It is not cleared.
   virtual void* allocate(std::int64_t bytes) = 0;
   virtual void deallocate(void* memory) = 0;
-  // Host memory that the device can copy from and to beside its work; cleared.
+  // Returns cleared host memory that the device can copy from and to while it computes.
   virtual void* allocate_host(std::int64_t bytes) = 0;
   virtual void deallocate_host(void* memory) = 0;
 
-  // Of a memory of its own: bytes in use, whoever uses them. 0: it has none.
+  // Returns the bytes in use, by any process, of the backend's own memory, or 0 if it has none.
   virtual std::int64_t used_bytes() const = 0;
-  // Whether its memory is the host's too; else the host reads and writes it by these, which are
-  // complete when they return and may be called from any thread. They do not wait for what was
-  // issued before.
+  // Returns whether the backend's memory is the host's too. If not, the host reads and writes it by
+  // read() and write(), which are complete when they return and may be called from any thread. They
+  // do not wait for what was issued before.
   virtual bool shares_memory_with_host() const = 0;
   virtual void read(void* host, const void* own, std::int64_t bytes) = 0;
   virtual void write(void* own, const void* host, std::int64_t bytes) = 0;
 };
 
-// Returns when what was issued to the stream in use is complete.
+// Returns when everything issued to the stream in use is complete.
 void wait_for_stream(Backend& backend);
 // Sets memory of the backend to 0, as an operation on the stream in use.
 void clear(Backend& backend, void* memory, std::int64_t bytes);

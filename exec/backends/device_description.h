@@ -1,4 +1,4 @@
-// What a driver and a backend say of a device.
+// Describes a device as its driver and its backend report it.
 #pragma once
 
 #include <cstdint>

@@ -1,33 +1,33 @@
-// What a device has beside memory and operations: streams that run beside each other, and steps
-// that it keeps as a whole.
+// Optional parts of a device: streams that run concurrently, and captured steps that are replayed
+// as a whole.
 #pragma once
 
 namespace meshwright {
 
-// What is issued goes to the stream in use (0 at first) and is done there in order; calls return
-// before the work is done.
+// Work is issued to the stream in use (0 at first), which does it in order. Calls return before the
+// work is done.
 class Streams {
  public:
   virtual ~Streams() = default;
 
   virtual void use(int stream) = 0;
   virtual void record(int event) = 0;  // on the stream in use; replaces what it stood for before
-  // The stream in use goes on when what the event stands for has happened.
+  // The stream in use continues only when the work that the event marks is complete.
   virtual void await(int event) = 0;
-  // Returns when what was issued to the stream in use is complete. A message may only end when this
-  // host has gone on.
+  // Returns when everything issued to the stream in use is complete. A message may only end when
+  // this host has gone on.
   virtual void wait_for_stream() = 0;
 
-  // For traces: marks the moment at which the stream in use comes here. Once that is complete: the
-  // moment, in seconds since the latest begin_stamps.
+  // For traces: stamp() marks the moment at which the stream in use reaches this point. Once that
+  // is complete, stamped() returns the moment in seconds since the latest begin_stamps().
   virtual void begin_stamps() = 0;
   virtual int stamp() = 0;
   virtual double stamped(int stamp) = 0;
 };
 
-// A step's work as a whole: what is issued from begin to end is not done, and each replay does it
-// then. Host memory that it copies from is read anew; step_position is that of the latest
-// Backend::begin_step.
+// Captures a step's work as a whole. What is issued from begin to end is not done then, but by each
+// replay. A replay reads the host memory that it copies from anew. Its step_position is that of the
+// latest Backend::begin_step.
 class StepCapture {
  public:
   virtual ~StepCapture() = default;

@@ -23,20 +23,22 @@ struct Adapter {
   double factor = 1;
 };
 
-// Those of a graph that has them (models/compiler/passes/graph/add_adapters.h), in its order.
+// Returns the adapters of a graph to which models/compiler/passes/graph/add_adapters.h has added
+// them, in the order of the graph's parameters.
 std::vector<Adapter> adapters_of(const Graph& graph, const Lora& lora);
 
-// Modules that are trained whole beside adapters: all that is trained and no adapter, by path.
+// Returns the modules, by path, whose own parameters are trained in addition to adapters.
 std::vector<std::string> trained_whole(const Graph& graph);
 
-// The name of a trained parameter in peft's file.
+// Returns the name that a trained parameter has in peft's file.
 std::string peft_name(const std::string& parameter);
 
-// What peft reads of them; `whole`: of the modules that are trained whole.
+// Returns the text of peft's `adapter_config.json` for these adapters. `whole` names the modules
+// that are trained whole.
 std::string peft_config(const Lora& lora, const std::vector<Adapter>& adapters,
                         const std::vector<std::string>& whole = {});
 
-// Refuses an adapter that another config made: InputError.
+// Throws InputError if the config in `file` describes other adapters than `lora` does.
 void check_peft_config(const std::string& file, const Lora& lora);
 
 // A checkpoint of a run that trains adapters, and what it begins with.
@@ -49,12 +51,13 @@ struct AdaptedWeights {
   int layers = 1;
   int state = 0;  // of what is trained: 0 the weights, or another
 
-  // All of a parameter; of a layer that has an adapter, with that.
+  // `merged` returns a whole parameter, with its layer's adapter added if it has one. `plain`
+  // returns it without the adapter.
   std::vector<float> merged(const std::string& name) const;
   std::vector<float> plain(const std::string& name) const;
 };
 
-// As export_weights(), with adapters added to the weights they belong to.
+// Does what export_weights() does, with the adapters added to the weights that they belong to.
 void export_merged(const AdaptedWeights& from, const std::map<std::string, Shape>& parameters,
                    const std::string& file, const PublishedParts& parts);
 

@@ -1,4 +1,4 @@
-// Whether the checkpoint folder of every rank is the same: hosts need not share one.
+// Checks that all ranks have the same checkpoint folder, because hosts need not share one.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace meshwright {
 
-// Makes the folder where it is missing. Every rank calls it; InputError on all of them where one
-// cannot write there, or where rank 0, which completes checkpoints, does not see what one writes.
+// Makes the folder if it is missing. Every rank calls it. Throws InputError on all ranks if one
+// cannot write there, or if rank 0, which completes checkpoints, does not see what another rank
+// writes.
 void check_common_folder(const std::string& folder, Communicator& all);
 
 }  // namespace meshwright

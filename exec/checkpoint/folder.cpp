@@ -42,7 +42,8 @@ std::string make_room(const std::string& place, const std::string& run) {
   return keep ? "" : aside;
 }
 
-// What could not be removed, of the first one; empty: nothing.
+// Removes checkpoints of the same run beyond the newest `keep`. Returns the error of the first
+// folder that could not be removed, or an empty string.
 std::string remove_older(const std::string& folder, const Manifest& newest, int keep) {
   int kept = 0;
   std::string complaint;
@@ -51,7 +52,8 @@ std::string remove_older(const std::string& folder, const Manifest& newest, int 
       if (++kept <= keep || each.path == folder + "/" + newest.base ||
           each.step == newest.best_step)
         continue;
-      // Renamed first: a checkpoint that is half removed must not look like one.
+      // The folder is renamed first, because a half removed checkpoint must not look like a
+      // complete one.
       const std::string going = each.path + std::string(part);
       rename_path(each.path, going);
       remove_folder(going);

@@ -49,7 +49,8 @@ class ShardCollector {
   std::int64_t bytes_ = 0;
 };
 
-// Of a parameter, from the tensors that hold it; their names leave `unused`.
+// Returns the values of a parameter, read from the published tensors that hold it. Erases the names
+// of these tensors from `unused`.
 std::vector<float> read_published(const Safetensors& from, const std::string& name,
                                   const Shape& shape, const PublishedPart* place,
                                   std::set<std::string>& unused) {

@@ -29,7 +29,7 @@ std::vector<std::string> import_weights(const Safetensors& from,
 void export_weights(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
                     const std::string& file, const PublishedParts& parts = {}, int state = 0);
 
-// The same of weights that `read` gives: elements run.global ... of a parameter.
+// Does the same for weights that `read` returns: it writes elements run.global ... of a parameter.
 using WeightReader =
     std::function<void(const std::string& parameter, const ParameterRun& run, float* to)>;
 void export_weights(const WeightReader& read, const std::map<std::string, Shape>& parameters,

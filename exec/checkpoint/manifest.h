@@ -1,5 +1,6 @@
-// What a checkpoint says of itself: `manifest.json`, written last. A folder without a good one is
-// not a checkpoint. Its last line is the CRC-32C of the lines before.
+// The manifest of a checkpoint is the file `manifest.json`, which is written last. A folder without
+// a valid manifest is not a checkpoint. The last line of the file is the CRC-32C of the lines
+// before it.
 #pragma once
 
 #include <cstdint>
@@ -26,30 +27,32 @@ struct Manifest {
   std::string model;      // its name, for people
   std::string degrees;    // how the run was cut, for people
   // The job's values that decide what is computed, as JSON, by key ("training.global_batch": "8";
-  // models/job/identity.h). Imported weights have only the values that say what weights mean.
+  // models/job/identity.h). Imported weights have only the values that define what the weights
+  // mean.
   std::map<std::string, std::string> made_with;
   std::map<std::string, double> numbers;  // what else a run carries on (the loss scale)
-  // fp8 with delayed scales: of what is rounded its largest elements, the newest last
+  // For fp8 with delayed scales: the recent maxima of each rounded tensor, the newest last
   // (Runtime::histories).
   std::map<std::string, std::vector<double>> histories;
   std::vector<std::string> states;  // of every parameter
-  // The step with the lowest evaluation loss so far, of a run that keeps its checkpoint; -1: none.
+  // The step with the lowest evaluation loss so far, if the run keeps its checkpoint. -1 means that
+  // there is none.
   std::int64_t best_step = -1;
   double best_loss = 0;
-  // The step folder beside this one that holds the parameters that are not trained; empty: none
-  // does, this one has all, or they follow from the seed.
+  // The step folder, next to this one, that holds the frozen parameters. Empty means that no other
+  // folder does: this one holds all parameters, or they follow from the seed.
   std::string base;
-  // Checksum of the frozen parameters in that folder (Checkpoint::checksum_of), because adapters
-  // are of use with these alone. 0: an older version did not write it.
+  // Checksum of the frozen parameters in the `base` folder (Checkpoint::checksum_of), because
+  // adapters fit only these weights. 0 means that an older version did not write it.
   std::uint32_t base_checksum = 0;
-  // The run began with weights that were imported, which no seed makes again. False may also mean
-  // that an older version did not say.
+  // Whether the run began with imported weights, which cannot be recreated from a seed. False may
+  // also mean that an older version did not record it.
   bool imported = false;
   std::vector<ShardEntry> shards;
 };
 
 std::string encode(const Manifest& manifest);
-// A total function of any bytes: InputError `where: what is wrong`.
+// Accepts any bytes. Throws InputError `where: what is wrong` if they are not a valid manifest.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 Manifest read_manifest(const std::string& folder);  // InputError, RunError
 

@@ -1,4 +1,5 @@
-// What one rank saves, as pieces of whole parameters: each element of the run once over all ranks.
+// The parameters that one rank saves, as pieces of whole parameters. Over all ranks, each element
+// of the run is saved exactly once.
 #pragma once
 
 #include <vector>
@@ -9,11 +10,12 @@
 
 namespace meshwright {
 
-// They lie in the snapshot that Arena::take_snapshot() fills.
+// Returns the pieces that this rank saves. They point into the snapshot that Arena::take_snapshot()
+// fills.
 std::vector<PieceSource> pieces_of(const Runtime& runtime);
 
-// The part of `runs` within local elements [begin, begin + count), without padding; `local` counts
-// from `begin`.
+// Returns the part of `runs` within local elements [begin, begin + count), without padding. In the
+// result, `local` counts from `begin`.
 std::vector<ParameterRun> runs_within(const std::vector<ParameterRun>& runs, std::int64_t begin,
                                       std::int64_t count);
 

@@ -1,4 +1,5 @@
-// Continuing from the newest checkpoint that is good, under any degrees.
+// A run continues from its newest valid checkpoint, which may have been written under other degrees
+// of parallelism.
 #pragma once
 
 #include <functional>
@@ -12,17 +13,18 @@
 
 namespace meshwright {
 
-// The unsplit shape of every parameter that is saved, over all stages.
+// Returns the unsplit shape of every parameter that is saved, over all stages.
 std::map<std::string, Shape> shapes_of(const std::vector<Program>& stages);
 
-// Those of them that are not trained.
+// Returns the names of the saved parameters that are frozen (not trained), over all stages.
 std::set<std::string> frozen_of(const std::vector<Program>& stages);
 
-// Whether a checkpoint holds parameters that are not trained; that of a run does not.
+// Returns whether a checkpoint holds any of the frozen parameters. The checkpoints of a run hold
+// none.
 bool holds_any(const Checkpoint& checkpoint, const std::set<std::string>& frozen);
 
-// Of a checkpoint that has not got them, the checkpoint that holds what is not trained; none: it
-// follows from the seed.
+// Returns the checkpoint in `folder` that holds the frozen parameters, if `checkpoint` lacks them.
+// None means that `checkpoint` holds them, or that they follow from the seed.
 std::optional<Checkpoint> base_of(const Checkpoint& checkpoint, const std::string& folder,
                                   const std::set<std::string>& frozen);
 
@@ -31,15 +33,16 @@ std::optional<Checkpoint> base_of(const Checkpoint& checkpoint, const std::strin
 void check_base(const Manifest& manifest, const Checkpoint& base, const std::string& folder,
                 const std::set<std::string>& frozen);
 
-// What a checkpoint has to hold: all parameters, or those that are trained.
+// Returns the parameters that a checkpoint has to hold: all of `parameters`, or only the trained
+// ones if the frozen ones are stored elsewhere.
 std::map<std::string, Shape> held_by(const Checkpoint& checkpoint,
                                      std::map<std::string, Shape> parameters,
                                      const std::set<std::string>& frozen);
 
 // Fills this rank's weights, optimizer states and loss scale. A checkpoint of weights only leaves
-// the moments at zero, one without averages lets these begin as the weights; what neither it nor
-// `base` holds of parameters that are not trained stays. Working copies in 16 bits are then to be
-// refreshed.
+// the moments at zero. If the checkpoint has no averages, they begin as the weights. Frozen
+// parameters that neither `checkpoint` nor `base` holds stay as they are. The caller must refresh
+// 16-bit working copies afterwards.
 void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base = nullptr);
 
 struct ResumeOptions {
@@ -52,16 +55,19 @@ struct ResumeOptions {
   std::function<void(const Manifest&, const std::string& where)> check_job = nullptr;
 };
 
-// Every rank calls it; they share the reading that finds damage and agree on one checkpoint. `say`
-// is called on rank 0 with a line for each damaged one that is passed over, and where an average
-// begins or ends. None: nothing was changed. InputError on all ranks where the newest sound one is
-// of another model, optimizer or job, or where none is sound and the run began with imported
-// weights. RunError where one cannot be read: it may be sound, and the run would go on without it.
-// `base`, its checksum and `imported` of what is returned are those of the run's next checkpoints.
+// Loads the newest valid checkpoint and returns its manifest, or none if nothing was changed. Every
+// rank calls it: the ranks share the search for damage and agree on one checkpoint. On rank 0,
+// `say` is called with a line for each damaged checkpoint that is skipped, and if an average begins
+// or ends. In the returned manifest, `base`, its checksum and `imported` are the values for the
+// run's next checkpoints.
+//
+// Throws InputError on all ranks if the newest valid checkpoint is of another model, optimizer or
+// job, or if none is valid and the run began with imported weights. Throws RunError if one cannot
+// be read, because it may be valid and the run would go on without it.
 std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, Communicator& all,
                                const std::function<void(const std::string&)>& say);
 
-// The complaint of the first rank that has one, on all ranks; empty: none has.
+// Returns on all ranks the complaint of the first rank that has one, or an empty string.
 std::string first_complaint(const std::string& own, Communicator& all);
 
 }  // namespace meshwright

@@ -118,7 +118,7 @@ void check_no_gaps(const std::map<std::string, StoredTensor>& tensors, std::int6
                                  where, data_bytes, next));
 }
 
-// How transformers or older files spell the names of which we know one spelling.
+// Names in this project's spelling and the spelling of transformers or of older files.
 constexpr std::pair<std::string_view, std::string_view> spellings[] = {
     {"LayerNorm.weight", "LayerNorm.gamma"},
     {"LayerNorm.bias", "LayerNorm.beta"},
@@ -215,7 +215,7 @@ std::string Safetensors::find(const std::string& name) const {
     if (places_.contains(candidate)) return candidate;
     const std::string shorter = candidate.substr(candidate.find('.') + 1);
     if (places_.contains(shorter)) return shorter;
-    // Of a model that reads images too.
+    // In a model that also reads images, the language model's tensors have this prefix.
     if (const std::string longer = "language_model." + candidate; places_.contains(longer))
       return longer;
   }

@@ -30,11 +30,13 @@ class Safetensors {
  public:
   explicit Safetensors(const std::string& path);
 
-  // As published; also without the first part of the name ("transformer."), and in the older
-  // spellings of some. Empty: not there.
+  // Returns the stored name of the tensor with this published name. Also accepts names without the
+  // first part ("transformer."), and the older spellings of some names. Empty means that there is
+  // no such tensor.
   std::string find(const std::string& name) const;
-  // fp32, from F32, F16, BF16 or F64, or from few bits with scales beside them (scaled_weights.h),
-  // which have the name of what they stand for. A wrong shape is an InputError.
+  // Returns a tensor in fp32, read from F32, F16, BF16 or F64, or from few bits with scales stored
+  // next to them (scaled_weights.h) under the name of the tensor that they represent. Throws
+  // InputError if the shape is wrong.
   std::vector<float> read(const std::string& stored_name, const Shape& shape) const;
   std::vector<std::string> names() const;
 

@@ -1,9 +1,9 @@
-// Saves a run's state while it trains on. save() copies this rank's part between two steps; a
-// thread writes the copy. When every rank has written its shard, rank 0 completes the checkpoint.
-// Nothing else is shared with the thread: the snapshot and the pieces are not touched while it
-// works, and what it found out is handed over when it ends.
+// Saves a run's state while training continues. save() copies this rank's part between two steps,
+// and a thread writes the copy. When every rank has written its shard, rank 0 completes the
+// checkpoint. The thread shares nothing else with the run: the snapshot and the pieces are not
+// touched while it works, and its outcome is handed over when it ends.
 //
-// A save that fails (a full disk, a folder that is gone) is said aloud and the run goes on; the
+// If a save fails (a full disk, a missing folder), a warning is printed and the run goes on. The
 // older checkpoints stay as they are.
 #pragma once
 
@@ -19,24 +19,25 @@ namespace meshwright {
 
 class Saver {
  public:
-  // `say`: how a rank says that a save failed. The references outlive this.
+  // `say` prints a line on this rank when a save has failed. The references must outlive this
+  // object.
   using Say = std::function<void(const std::string& line)>;
   Saver(std::string folder, int keep, Runtime& runtime, Communicator& all, Say say);
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Every rank calls each of these, at the same place between two steps.
+  // Every rank calls each of these functions at the same point between two steps.
   void save(const Manifest& about);  // waits for the save before; fills in the rest
   void poll();                       // goes on with what is under way, without waiting
   bool finish();                     // waits for it; whether the last save is complete
 
-  // Of the last complete save, -1: none.
+  // Returns the step of the last complete save, or -1 if there is none.
   std::int64_t saved_step() const { return saved_step_; }
 
  private:
-  // What the thread hands over; `error` is empty when it is done, `not_removed` when older
-  // checkpoints are gone as they should.
+  // The result that the thread hands over. An empty `error` means that it succeeded, an empty
+  // `not_removed` that older checkpoints were removed as intended.
   struct Outcome {
     WrittenShard shard;
     std::string error, not_removed;

@@ -61,7 +61,8 @@ std::string encode(const ShardHeader& header);
 ShardHeader parse_shard_header(std::string_view begin, std::int64_t file_bytes,
                                const std::string& where);
 constexpr std::int64_t shard_preamble_bytes = 16;
-// How many bytes lie before the data, as the first 16 bytes say. InputError.
+// Returns the number of bytes before the data, according to the first 16 bytes. Throws InputError
+// if these are invalid.
 std::int64_t shard_header_bytes(std::string_view preamble, std::int64_t file_bytes,
                                 const std::string& where);
 ShardHeader read_shard_header(const File& file);

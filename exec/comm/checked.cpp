@@ -15,7 +15,8 @@ namespace {
 constexpr int announcement_tag = 0;
 constexpr std::int64_t barrier_kind = 100;  // the one collective that no instruction names
 
-// What a rank is about to do. Plain data, sent as it is.
+// Describes the collective that a rank is about to start. It is plain data, so that it can be sent
+// as bytes.
 struct Announcement {
   std::int64_t group = 0;     // GroupKind
   std::int64_t sequence = 0;  // collectives of this group before it

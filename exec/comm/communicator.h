@@ -16,14 +16,14 @@
 
 namespace meshwright {
 
-// Who was waited for did not come before the deadline.
+// Thrown if ranks that this one waited for did not arrive before the deadline.
 class WaitedTooLong : public RunError {
  public:
-  // `whom`: their world ranks.
+  // `whom` holds the world ranks of the ranks that did not arrive.
   WaitedTooLong(double seconds, std::span<const int> whom);
 };
 
-// A message under way; 0 is none, and is complete.
+// A message in flight. 0 stands for no message, which is complete.
 using Request = std::int64_t;
 
 class Communicator {
@@ -32,27 +32,31 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // f16 and bf16 (sums in fp32, rounded once), f32 and f64; another type is a RunError.
+  // Supports f16 and bf16 (with sums in fp32, rounded once), f32 and f64. Throws RunError for
+  // another type.
   virtual void all_reduce(void* data, std::int64_t elements, Dtype dtype, bool maximum) = 0;
-  // `own` may lie inside `all` at its place, own rank * bytes_per_rank. Over several hosts in two
-  // levels, unless `flat`.
+  // `own` may be inside `all`, at offset own rank * bytes_per_rank. Over several hosts the gather
+  // uses two levels, unless `flat` is set.
   virtual void all_gather(const void* own, void* all, std::int64_t bytes_per_rank,
                           bool flat = false) = 0;
-  // own (+)= sum over the ranks of part `rank` of `whole`. `own` may be that part of `whole`; with
-  // `accumulate` what that part holds afterwards is open.
+  // own (+)= sum over the ranks of part `rank` of `whole`. `own` may be that part of `whole`. With
+  // `accumulate`, the contents of that part are unspecified afterwards.
   virtual void reduce_scatter(const void* whole, void* own, std::int64_t elements_per_rank,
                               Dtype dtype, bool accumulate) = 0;
-  // Part i of `out` to member i; part i of `in` is what it sent here. They do not overlap.
+  // Sends part i of `out` to member i. Part i of `in` is what member i sent to this rank. The
+  // buffers do not overlap.
   virtual void all_to_all(const void* out, void* in, std::int64_t bytes_per_rank) = 0;
   virtual void broadcast(void* data, std::int64_t bytes, int root) = 0;
-  // The sum ends in `data` of member `root`; what the others have in theirs afterwards is open.
+  // Stores the sum in `data` of member `root`. The contents of the other members' `data` are
+  // unspecified afterwards.
   virtual void reduce(void* data, std::int64_t elements, Dtype dtype, int root) = 0;
-  // Parts at equal distances, part i at i * distance: in place, every rank has its own part there.
+  // Gathers parts in place. Part i is at i * distance, where every rank already has its own part.
   virtual void gather_apart(void* first, std::int64_t bytes_per_rank, std::int64_t distance) {
     for (int root = 0; root < size(); ++root)
       broadcast(static_cast<char*>(first) + root * distance, bytes_per_rank, root);
   }
-  // In place: the sum of part i ends on member i; what else is there afterwards is open.
+  // Reduces parts in place. Member i gets the sum of part i. The contents of the other parts are
+  // unspecified afterwards.
   virtual void reduce_apart(void* first, std::int64_t elements_per_rank, Dtype dtype,
                             std::int64_t distance) {
     for (int root = 0; root < size(); ++root)
@@ -60,14 +64,14 @@ class Communicator {
   }
   virtual void barrier() = 0;
 
-  // Point to point; neither blocks. Tags are at most max_tag, and tell apart whatever is under way
-  // between two ranks.
+  // Send or receive a message between two ranks, without blocking. Tags are at most max_tag, and
+  // distinguish the messages that are in flight between two ranks.
   virtual Request isend(const void* data, std::int64_t bytes, int to, int tag) = 0;
   virtual Request irecv(void* data, std::int64_t bytes, int from, int tag) = 0;
   virtual bool test(Request request) = 0;  // complete? then the request is gone
   virtual void wait(Request request) = 0;
 };
-// Each rank's `from` becomes `to` of the next one, the last one's that of the first.
+// Sends each rank's `from` to `to` of the next rank, and the last rank's `from` to the first rank.
 void shift_around(Communicator& ring, const void* from, void* to, std::int64_t bytes);
 constexpr int max_tag = (1 << 22) - 1;
 
@@ -78,29 +82,31 @@ class World {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Memory that other ranks of this host can read where possible: collectives on it are fastest.
-  // Aligned to 256 bytes at least, cleared to 0. Every rank calls it, in the same order; sizes may
-  // differ.
+  // Returns memory that other ranks of this host can read where possible, on which collectives are
+  // fastest. It is aligned to at least 256 bytes and cleared to 0. Every rank calls it, in the same
+  // order. Sizes may differ.
   virtual void* allocate(std::int64_t bytes) = 0;
 
-  // The communicator of the group of `kind` which consists of `ranks` (ascending, this one among
-  // them). All members call it, kinds in the same order.
+  // Returns the communicator of the group of `kind` that consists of `ranks` (ascending, with this
+  // rank among them). All members call it, with kinds in the same order.
   virtual std::unique_ptr<Communicator> group(GroupKind kind, std::span<const int> ranks) = 0;
 
-  // The same ranks talking from host memory, where `group` works on a device's.
+  // Returns the world of the same ranks on host memory, if `group` works on device memory.
   virtual World& on_host() { return *this; }
-  // Whether the groups' calls return before they are done, as a device's operations do.
+  // Returns whether the groups' calls return before they are complete, as operations of a device
+  // do.
   virtual bool issues_to_streams() const { return false; }
 
-  // Memory of other ranks that collectives have touched: it counts in this process's VmHWM, but is
-  // theirs.
+  // Returns the bytes of other ranks' memory that collectives have touched. They count in this
+  // process's VmHWM although they belong to other ranks.
   virtual std::int64_t resident_bytes_of_others() const = 0;
 
-  // How long waits for other ranks may take from now on, in the groups that this world made too.
+  // Sets how long waits for other ranks may take from now on, also in the groups that this world
+  // has already made.
   virtual void set_deadline([[maybe_unused]] double seconds) {}
 
-  // For a run that has failed: leaves at once, without waiting for the other ranks (whoever started
-  // them stops them).
+  // Ends this process at once after a failure, without waiting for the other ranks. The launcher
+  // stops these.
   [[noreturn]] virtual void abandon(int exit_code) = 0;
 };
 

@@ -198,12 +198,13 @@ class MpiCommunicator : public Communicator {
   std::span<char* const> meet(const void* data, std::int64_t bytes) {
     return shared_ ? shared_->meet(data, bytes, progress_) : std::span<char* const>();
   }
-  // Nobody goes on to change what a peer may still be reading.
+  // Waits for all members, so that nobody changes data that a peer may still be reading.
   void leave() {
     if (shared_) shared_->barrier(progress_);
   }
 
-  // Of the members' data, into that of `root` (-1: of everybody; by messages always).
+  // Combines the members' data elementwise into the buffer of `root`, or of every member if `root`
+  // is -1. By messages, every member gets the result in any case.
   void combine(void* data, std::int64_t elements, Dtype dtype, bool maximum, int root) {
     if (const auto peers = meet(data, elements * bytes_of(dtype)); !peers.empty()) {
       // Every rank combines its share of the elements; nobody else reads or writes that share.
@@ -221,7 +222,8 @@ class MpiCommunicator : public Communicator {
     leave();
   }
 
-  // Elements from byte `begin` of all peers, combined into the same place of `targets`.
+  // Combines the elements from byte `begin` of all peers and stores the results at the same offset
+  // of all `targets`.
   void combine_shared(std::span<char* const> peers, std::int64_t begin, std::int64_t count,
                       Dtype dtype, bool maximum, std::span<char* const> targets) {
     parts_.clear();
@@ -327,7 +329,8 @@ class MpiCommunicator : public Communicator {
   std::unique_ptr<TwoLevels> levels_;  // where the group is a grid over hosts
   std::function<void()> progress_;     // lets messages move while this rank waits for memory
   int rank_ = 0, size_ = 1;
-  // Of the collective under way; members, so that only the first step allocates.
+  // Scratch data of the collective in flight. They are members of the class so that only the first
+  // step allocates.
   std::vector<char> scratch_;
   std::vector<const void*> parts_;
   Exchange first_, second_;

@@ -21,8 +21,9 @@ ncclConfig_t config() {
   return config;
 }
 
-// Of a kernel that sends or receives: enough for a link between hosts or half of an NVLink, and few
-// enough that all messages under way have room beside each other and beside what is computed.
+// Number of thread blocks of a kernel that sends or receives. It is enough for a link between hosts
+// or half of an NVLink, and small enough that all messages in flight run concurrently with each
+// other and with compute.
 constexpr int message_blocks = 8;
 
 // The pairs (i, i + direction) of a ring are disjoint in each of these rounds: those that begin
@@ -95,7 +96,8 @@ class NcclWorld : public World {
     std::size_t bytes = 0;
   };
 
-  // Of memory of which all members have as much: stages may differ, their groups do not.
+  // Registers each allocation that has the same size on all members as symmetric memory of the
+  // group. Stages may differ in size, but the members of one stage's groups do not.
   void open_windows(NcclLink& all, Communicator& host) const {
     std::vector<std::size_t> sizes(static_cast<std::size_t>(host.size()));
     for (const Memory& memory : memory_) {
@@ -106,7 +108,8 @@ class NcclWorld : public World {
     }
   }
 
-  // Then NCCL's own memory has no use, and may take more: up to multiples of 512 MiB before 2.28.
+  // Returns whether this process is the only rank. Then memory from NCCL has no use, and it may
+  // take more: up to multiples of 512 MiB before NCCL 2.28.
   bool alone() const { return size() == 1; }
 
   // A group's own meeting point, and not a split of the world's: only its members are here.

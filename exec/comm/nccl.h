@@ -31,11 +31,11 @@
 
 namespace meshwright {
 
-// Device memory and groups on it. `host` (mpi or self) is how the ranks find each other, and what
-// on_host() gives. Both arguments outlive the world. Every rank makes it at the same time.
-// `windows` (NCCL 2.27 and newer): memory that all members of a group have alike is registered with
-// the group as symmetric when the group is made, so that NCCL's kernels read and write it in place.
-// InputError where this build's NCCL is older.
+// Returns a world of groups on device memory. Every rank makes it at the same time. The ranks find
+// each other through `host` (mpi or self), which is also what on_host() returns. `host` and
+// `streams` must outlive the world. If `windows` is set (NCCL 2.27 and newer), each group registers
+// memory that all its members have in the same size as symmetric when it is made, so that NCCL's
+// kernels read and write it in place. Throws InputError if this build's NCCL is older.
 std::unique_ptr<World> make_nccl_world(World& host, StreamSource& streams, double deadline_s,
                                        bool windows = false);
 
@@ -43,13 +43,14 @@ std::unique_ptr<World> make_nccl_world(World& host, StreamSource& streams, doubl
 struct DevicePlace {
   std::array<char, 64> host, gpu, bus;
 };
-// Of every rank. `device`: this rank's, or -1: it has none. Every rank calls it.
+// Returns the device place of every rank. `device` is this rank's device, or -1 if it has none.
+// Every rank calls it.
 std::vector<DevicePlace> device_places(World& host, int device);
-// No two ranks have the same GPU, whatever numbers they know them by.
+// Returns whether all ranks have different GPUs, whatever device numbers they use for them.
 bool are_distinct(std::span<const DevicePlace> places);
 
-// What a run prints once: NCCL's and CUDA's versions, those `variables` (NAME=VALUE) that NCCL, its
-// network plugin or CUDA read, hosts with their ranks and GPUs.
+// Returns the text that a run prints once: the versions of NCCL and CUDA, those of `variables`
+// (NAME=VALUE) that NCCL, its network plugin or CUDA read, and the hosts with their ranks and GPUs.
 std::string describe_devices(std::span<const DevicePlace> places,
                              std::span<const std::string> variables);
 

@@ -16,7 +16,7 @@ constexpr ncclDataType_t bytes_type = ncclUint8;
 
 std::size_t count_of(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-// What calls() issues is one operation of NCCL.
+// Groups the calls that calls() issues, so that NCCL runs them as one operation.
 template <typename Calls>
 ncclResult_t together(const Calls& calls) {
   if (const ncclResult_t begun = ncclGroupStart(); begun != ncclSuccess) return begun;
@@ -76,7 +76,7 @@ void NcclCommunicator::all_reduce(void* data, std::int64_t elements, Dtype dtype
             });
 }
 
-// How it goes over several hosts is NCCL's own choice.
+// NCCL itself chooses the algorithm over several hosts, so `flat` has no effect.
 void NcclCommunicator::all_gather(const void* own, void* all, std::int64_t bytes, bool) {
   if (bytes == 0) return;
   all_->run({InstructionKind::all_gather, bytes * size()}, stream(), [&](ncclComm_t comm) {
@@ -168,7 +168,7 @@ void NcclCommunicator::reduce_apart(void* first, std::int64_t elements, Dtype dt
             });
 }
 
-// Of hosts: what each one has issued on its current stream is done as well.
+// Waits for all members. What each of them has issued on its current stream is then complete too.
 void NcclCommunicator::barrier() {
   cuda::check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
   host_->barrier();

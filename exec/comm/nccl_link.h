@@ -21,7 +21,8 @@
 
 namespace meshwright {
 
-// RunError with the call's name and NCCL's words; `comm` may be null.
+// Throws a RunError with the call's name and NCCL's words if `result` is an error. `comm` may be
+// null.
 void check_nccl(ncclResult_t result, const char* call, ncclComm_t comm);
 
 #if NCCL_VERSION_CODE >= 22700
@@ -53,11 +54,12 @@ class NcclLink {
 
   ncclComm_t comm() const { return comm_; }
 
-  // Symmetric memory: every member opens one of so many bytes at the same time, until the link
-  // ends.
+  // Registers `memory` as symmetric until the link ends. Every member calls it at the same time
+  // with the same number of bytes.
   void open_window(void* memory, std::size_t bytes);
 
-  // Calls issue(comm), which puts the operation on the stream. RunError names it.
+  // Calls issue(comm), which puts the operation on the stream. Throws a RunError that names the
+  // operation if it fails.
   template <typename Issue>
   void run(const NcclOperation& operation, cudaStream_t stream, const Issue& issue) {
     const unsigned int number = begin(operation, stream);
@@ -65,8 +67,8 @@ class NcclLink {
     end(number, stream, result);
   }
 
-  // For the thread that watches: NCCL's asynchronous error, or what has been going on for longer
-  // than the deadline; none: all is well.
+  // Returns NCCL's asynchronous error, or the operation that has run for longer than the deadline,
+  // or none if all is well. The watching thread calls it.
   struct Trouble {
     std::string what;
     bool is_late = false;
@@ -94,7 +96,7 @@ class NcclLink {
   std::array<Numbered, 1024> latest_;  // a host is not further ahead of its device
   std::vector<Numbered> captured_;     // these come again with every replay
 
-  // Of the thread that watches.
+  // Only the watching thread uses these.
   cuda::HostMark::Reading seen_;
   unsigned int seen_issuing_ = 0;
   Clock::time_point since_;

@@ -1,7 +1,7 @@
-// What a rank of a device sends to itself: where a pipeline turns, one stage has both ends. Sender
-// and receiver are on streams of their own, and the sender's goes on at once: what it sent is
-// copied into memory that is kept here, as much as is ever under way, until the receiver's stream
-// takes it.
+// Messages that a rank of a device sends to itself, which happens where a pipeline turns and one
+// stage has both ends. Sender and receiver use different streams, and the sender's stream does not
+// wait for the receiver. Therefore the message is copied into memory that this class keeps until
+// the receiver's stream takes it. The memory grows to the most that is ever in flight.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,8 @@ class OwnMessages {
   OwnMessages& operator=(const OwnMessages&) = delete;
 
   void send(const void* from, std::int64_t bytes, int tag, cudaStream_t stream);
-  // The oldest of this tag. RunError: there is none, or it has another size.
+  // Copies the oldest message with this tag to `to`. Throws RunError if there is none, or if it has
+  // another size.
   void receive(void* to, std::int64_t bytes, int tag, cudaStream_t stream);
 
  private:

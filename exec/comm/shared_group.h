@@ -1,4 +1,4 @@
-// The shared-memory side of a process group on one host: where the peers' buffers are, and a
+// The shared-memory side of a process group on one host: the places of the peers' buffers, and a
 // barrier.
 #pragma once
 
@@ -20,7 +20,8 @@ struct SharedPlace {
   std::int64_t offset = 0;
 };
 
-// What one rank shows its peers of one group; lies in shared memory, starts as zeros.
+// The state that one rank shows its peers of one group. It is stored in shared memory and begins as
+// zeros.
 struct alignas(64) SharedSlot {
   std::atomic<std::uint64_t> arrived;  // barriers that this rank has reached
   SharedPlace place;                   // its buffer in the collective under way

@@ -6,7 +6,8 @@
 
 namespace meshwright {
 
-// Where another process finds a segment; plain data, sent from rank to rank.
+// Names a segment so that another process can open it. It is plain data, which is sent from rank to
+// rank.
 struct SegmentName {
   std::int64_t process = 0;
   std::int64_t descriptor = -1;

@@ -90,7 +90,7 @@ class StagedCommunicator : public Communicator {
     const Request request = host_->isend(message.staged.data(), bytes, to, tag);
     return keep(request, std::move(message));
   }
-  // What the device still reads or writes there comes first.
+  // Waits for the device first, because it may still read or write the memory at `data`.
   Request irecv(void* data, std::int64_t bytes, int from, int tag) override {
     backend_.wait();
     Message message{std::vector<std::byte>(static_cast<std::size_t>(bytes)), data};

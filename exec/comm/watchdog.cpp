@@ -22,7 +22,8 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-// In short waits: a process that was itself stopped for a while has not waited meanwhile.
+// Counts short waits instead of clock time, so that a suspended process does not use up its
+// deadline while it is stopped.
 bool Watchdog::ends_in_time(std::unique_lock<std::mutex>& lock) {
   constexpr double longest_wait_s = 0.5;
   for (double left_s = deadline_s_; left_s > 0; left_s -= longest_wait_s) {

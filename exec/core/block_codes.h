@@ -14,8 +14,8 @@
 
 namespace meshwright {
 
-// What codes stand for, and from where on: a number has the code that as many limits, from
-// limits[1] on, are below its magnitude.
+// The values that codes stand for, and the limits between codes. A number's code is the count of
+// limits, from limits[1] on, that are below its magnitude.
 struct BlockCodes {
   float values[256] = {}, limits[256] = {};
 };
@@ -28,8 +28,8 @@ constexpr double magnitude_of_code(std::uint32_t code, int bits) {
   return decades[bits - 1 - behind] * (0.1 + 0.9 * (code - parts + 1) / parts);
 }
 
-// Between two codes is the middle. What has no sign is 0 only where it was: a second moment
-// divides.
+// The limit between two codes is their midpoint. In block8u only an exact 0 gets code 0, because
+// optimizers divide by the root of a second moment.
 constexpr BlockCodes block_codes(Dtype dtype) {
   const int bits = dtype == Dtype::block8 ? 7 : 8;
   BlockCodes codes;
@@ -42,13 +42,13 @@ constexpr BlockCodes block_codes(Dtype dtype) {
   return codes;
 }
 
-// Of numbers that begin a block; the codes of a last one that are not needed become 0. Numbers that
-// were in blocks come back to the same bits.
+// Convert numbers of which the first begins a block. Unneeded codes of the last block become 0.
+// Numbers that were in blocks come back to the same bits.
 void widen_blocks(const void* from, Dtype dtype, std::int64_t count, float* to);
 void narrow_to_blocks(const float* from, Dtype dtype, std::int64_t count, void* to);
 
-// The code of a number between -1 and 1, by looking at all of them: what the above is tested
-// against. The smaller of two magnitudes that are as near.
+// Returns the code of a number between -1 and 1 by looking at all codes. The functions above are
+// tested against it. Of two equally near magnitudes it takes the smaller.
 std::uint8_t reference_code(float x, Dtype dtype);
 
 }  // namespace meshwright

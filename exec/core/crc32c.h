@@ -8,13 +8,13 @@
 
 namespace meshwright {
 
-// `before`: the checksum of what comes before, to go on with it.
+// Returns the checksum. `before` is the checksum of what comes before, to go on with it.
 std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t before = 0);
 inline std::uint32_t crc32c(std::string_view text) { return crc32c(text.data(), text.size()); }
 std::uint32_t crc32c_by_table(const void* data, std::size_t bytes, std::uint32_t before);
 
 std::string hex8(std::uint32_t value);  // always eight digits
-// The number of eight hexadecimal digits in lower case; false when `text` is anything else.
+// Parses a number of eight lower-case hexadecimal digits. Returns false if `text` is anything else.
 bool parse_hex8(std::string_view text, std::uint32_t& value);
 
 }  // namespace meshwright

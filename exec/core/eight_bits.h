@@ -14,15 +14,18 @@ void widen_8_bits(const std::uint8_t* from, Dtype dtype, std::int64_t count, flo
 void round_to_8_bits(const float* from, Dtype dtype, std::int64_t count, float factor,
                      std::uint8_t* to);
 
-// What numbers whose largest magnitude is given are multiplied by before they are rounded: so that
-// it becomes the format's largest number; with `power`, by the largest power of two by which it
-// becomes no larger. 1 where all are 0. NaN or infinity among them make all of them NaN.
+// Returns the factor that multiplies numbers before they are rounded, given their largest
+// magnitude. The factor makes it the format's largest number. With `power`, the factor is the
+// largest power of two that makes it no larger. It is 1 if all numbers are 0. NaN or infinity among
+// the numbers makes all of them NaN.
 float factor_to_8_bits(float largest, Dtype dtype, bool power);
 
-// The same where no largest magnitude is known yet: numbers are of the size of `expected`.
+// Returns the factor if no largest magnitude is known yet, and numbers are of the size of
+// `expected`.
 float first_factor(double expected);
 
-// One number at a time, by the definition of the formats: what the above is tested against.
+// Convert one number at a time by the definition of the formats. The functions above are tested
+// against them.
 float reference_value(std::uint8_t bits, Dtype dtype);
 std::uint8_t reference_8_bits(float x, Dtype dtype);
 

@@ -18,16 +18,17 @@ void widen_4_bits(const std::uint8_t* from, std::int64_t count, float scale, flo
 // to[i] = from[i] * factor, to nearest, ties to even.
 void round_to_4_bits(const float* from, std::int64_t count, float factor, std::uint8_t* to);
 
-// The same at random: up with the probability that leaves the mean as it is, decided by 32 random
-// bits for each number.
+// Rounds at random: up with the probability that preserves the mean, decided by 32 random bits for
+// each number.
 void round_to_4_bits(const float* from, std::int64_t count, float factor,
                      const std::uint32_t* random, std::uint8_t* to);
 
-// What numbers of a tensor whose largest magnitude is given are multiplied by before blocks are
-// scaled: 2688 / largest, at most the largest finite number; 1 where all are 0.
+// Returns the factor that multiplies a tensor's numbers before blocks are scaled, given their
+// largest magnitude: 2688 / largest, at most the largest finite number, or 1 if all are 0.
 float tensor_factor(float largest);
-// The scale of a block, in e4m3, and what its numbers are multiplied by before they are rounded:
-// the inverse of what they are multiplied by afterwards, at most the largest finite number.
+// Return the scale of a block, in e4m3, and the factor that multiplies its numbers before they are
+// rounded. The factor is the inverse of what multiplies them afterwards, at most the largest finite
+// number.
 std::uint8_t block_scale(float largest_of_block, float tensor_factor);
 float block_factor(std::uint8_t scale, float tensor_factor);
 
@@ -36,7 +37,8 @@ float block_factor(std::uint8_t scale, float tensor_factor);
 void hadamard_16(float* numbers, std::uint32_t signs);
 std::uint32_t hadamard_signs(std::uint64_t key);
 
-// One number at a time, by the definition of the format: what the above is tested against.
+// Convert one number at a time by the definition of the format. The functions above are tested
+// against them.
 float reference_value_of_4(std::uint8_t bits);
 std::uint8_t reference_4_bits(float x);
 std::uint8_t reference_4_bits(float x, std::uint32_t random);

@@ -21,12 +21,13 @@ void widen(const BFloat16* from, std::int64_t count, float* to);
 void narrow(const float* from, std::int64_t count, Half* to);
 void narrow(const float* from, std::int64_t count, BFloat16* to);
 
-// The same by the type's name: f16, bf16, and what is in blocks (block_codes.h), from a block's
-// first element on; f32 is copied.
+// Convert by the type's name: f16, bf16, and types in blocks (block_codes.h), from a block's first
+// element on. f32 is copied.
 void widen(const void* from, Dtype dtype, std::int64_t count, float* to);
 void narrow(const float* from, Dtype dtype, std::int64_t count, void* to);
 
-// One number at a time, by the definition of the formats: what the above is tested against.
+// Convert one number at a time by the definition of the formats. The functions above are tested
+// against them.
 float reference_value(Half x);
 float reference_value(BFloat16 x);
 Half reference_half(float x);

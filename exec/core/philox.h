@@ -36,7 +36,7 @@ class PhiloxStream {
          static_cast<std::uint32_t>(purpose_), static_cast<std::uint32_t>(purpose_ >> 32)},
         key_);
   }
-  // Four independent values of N(0, 1) (Box and Muller 1958).
+  // Returns four independent values of N(0, 1) (Box and Muller 1958).
   std::array<double, 4> normal_block(std::uint64_t i) const;
 
  private:

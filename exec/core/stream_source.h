@@ -7,7 +7,7 @@ namespace meshwright {
 class StreamSource {
  public:
   virtual ~StreamSource() = default;
-  // A cudaStream_t: what is issued from now on comes after what was issued there before.
+  // Returns a cudaStream_t. Work issued to it from now on comes after what was issued there before.
   virtual void* current_stream() = 0;
 };
 

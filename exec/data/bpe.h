@@ -16,8 +16,9 @@ namespace meshwright {
 
 class Bpe : public Subwords {
  public:
-  // From the object `model` of a Hugging Face tokenizer.json. `byte_level`: its symbols stand for
-  // bytes (GPT-2), else for characters (Llama 2). InputError for what cannot be read.
+  // Reads the object `model` of a Hugging Face tokenizer.json. If `byte_level` is set, its symbols
+  // stand for bytes (GPT-2), otherwise for characters (Llama 2). Throws InputError if it cannot be
+  // read.
   Bpe(Fields model, bool byte_level);
 
   std::int32_t token(std::string_view text) const override;

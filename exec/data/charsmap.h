@@ -1,6 +1,6 @@
-// SentencePiece's precompiled normalizer: what characters become (Unicode's compatibility forms,
-// blanks as one kind, ...), in a trie of double arrays (Darts) behind its size, followed by the
-// texts, each with a zero behind it.
+// SentencePiece's precompiled normalizer: a map from characters to their replacements (Unicode's
+// compatibility forms, all blanks as one kind, ...). It is stored as a size, a trie of that size in
+// a double array (Darts), and the zero-terminated replacements.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,17 @@ namespace meshwright {
 
 class CharacterMap {
  public:
-  // `base64`: as tokenizer.json has it. An InputError that begins with `where` for what is none.
+  // `base64` is the map as in tokenizer.json. Throws an InputError that begins with `where` if it
+  // is not a map.
   CharacterMap(std::string_view base64, const std::string& where);
 
-  // A short cluster of characters (a letter and its accents) that is in the map becomes what the
-  // map says, else each of its characters does.
+  // Returns `text` with its characters replaced. A short cluster of characters (a letter and its
+  // accents) that is in the map is replaced as a whole, any other cluster character by character.
   std::string normalized(std::string_view text) const;
 
  private:
-  // What the shortest beginning of `text` that the map has becomes; null: it has none.
+  // Returns the replacement of the shortest prefix of `text` that is in the map, or null if there
+  // is none.
   const char* find(std::string_view text) const;
   void append(std::string_view character, std::string& to) const;
 

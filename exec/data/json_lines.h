@@ -9,15 +9,17 @@
 
 namespace meshwright {
 
-// Gives every line that is not blank to `add`, whose InputErrors get the file and the line. `holds`
-// is what a file should at least hold ("one pair"); an unreadable one is an InputError.
+// Calls `add` with every line that is not blank. The file and the line are added to its
+// InputErrors. `holds` names what a file must hold at least ("one pair"). Throws InputError if the
+// file cannot be read.
 void read_json_lines(const std::string& path, const std::string& holds,
                      const std::function<void(const std::string& line)>& add);
 
-// The text that an object has under a key, or an InputError; `where` is the object's own place.
+// Returns the string that an object has under a key, or throws InputError. `where` is the place of
+// the object.
 std::string text_at(const nlohmann::json& object, const char* key, const std::string& where);
 
-// InputError for a token that the model does not know.
+// Throws InputError if a token is not below `vocabulary`.
 void check_in_vocabulary(std::span<const std::int32_t> tokens, std::int64_t vocabulary);
 
 }  // namespace meshwright

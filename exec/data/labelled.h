@@ -1,5 +1,5 @@
-// Texts and their classes: a file of JSON lines, each {"text": ..., "label": number}; other
-// keys are passed over. All of a file is tokenized when it is opened, and kept.
+// Texts and their classes, from a file of JSON lines, each {"text": ..., "label": number}. Other
+// keys are ignored. The whole file is tokenized when it is opened, and kept in memory.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class Tokenizer;
 
 struct LabelledText {
   std::string tokenizer;  // a tokenizer.json; empty: every byte is a token
-  // Tokens of a row: longer texts are cut there, shorter ones padded with token 0.
+  // Tokens of a row. Longer texts are truncated to it, shorter ones padded with token 0.
   std::int64_t length = 0;
   std::int64_t vocabulary = 0, classes = 0;
 };
@@ -22,9 +22,10 @@ struct LabelledText {
 class LabelledFile {
  public:
   std::int64_t size() const { return static_cast<std::int64_t>(labels_.size()); }
-  // The row of a text, padded, and its label behind it. Returns how many of the tokens are its own.
+  // Writes the padded row of a text, followed by its label. Returns how many of the tokens are not
+  // padding.
   std::int64_t read(std::int64_t text, std::span<std::int32_t> row_and_label) const;
-  // What was cut; empty: nothing.
+  // Returns a warning about truncated texts, or an empty string if there are none.
   std::string remark() const;
 
  private:
@@ -41,7 +42,7 @@ class LabelledReader {
   explicit LabelledReader(const LabelledText& text);
   ~LabelledReader();
 
-  // InputError that names the file and the line.
+  // Reads and tokenizes a file. Throws an InputError that names the file and the line.
   LabelledFile read(const std::string& path);
 
  private:

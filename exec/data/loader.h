@@ -1,14 +1,16 @@
-// The sequences that a run trains on, in an order that does not depend on how the run is cut.
-// Sequence k of an epoch is tokens [k*s, k*s + s] of one file: s inputs, and the same shifted by
-// one as targets. Windows do not cross files; what is left at a file's end is dropped. Of images
-// (pixels > 0) it is the k-th one: its pixels are the inputs, its label the target. For a decoder
-// it is tokens [2k*s, 2k*s + 2s]: the source, and the target, which the decoder reads one behind.
-// Of pairs it is the k-th one, padded to s + 1 tokens or cut there (pairs.h). Of labelled texts it
-// is the k-th one, padded to s tokens or cut there (labelled.h).
+// Reads the sequences that a run trains on, in an order that does not depend on the parallelism.
+//
+// Sequence k of an epoch is tokens [k*s, k*s + s] of one file: s inputs, and the same tokens
+// shifted by one as targets. Windows do not cross files, and the rest at a file's end is dropped.
+// With images (pixels > 0), sequence k is the k-th image: its pixels are the inputs, its label the
+// target. For a decoder, it is tokens [2k*s, 2k*s + 2s]: the source, and the target, which the
+// decoder reads delayed by one. With pairs, it is the k-th pair, padded or truncated to s + 1
+// tokens (pairs.h). With labelled texts, it is the k-th text, padded or truncated to s tokens
+// (labelled.h).
+//
 // Packed rows (packing.h) are such windows in which a token ends each document, or as many pairs as
-// go into one.
-// A mixture takes its sequences from all files at once, each by its weight (mixture.h); every file
-// has epochs of its own.
+// fit into one. A mixture takes its sequences from all files at once, each by its weight
+// (mixture.h). Then every file has epochs of its own.
 #pragma once
 
 #include <array>
@@ -40,23 +42,25 @@ struct LoaderOptions : ModelInputs {
   std::int32_t mask_token = -1;      // -1: the last of the vocabulary
   std::vector<double> weights = {};  // of the files of a mixture
   PairText text = {};                // format `pairs`
-  // Rows hold several documents: pairs, or what ends with a token of its own. Synthetic rows are
-  // cut at random places into so many.
+  // Whether rows hold several documents, which are pairs, or text in which the token `document_end`
+  // ends each document. Synthetic rows are split at random positions into `documents_per_row`
+  // documents, rounded.
   bool packing = false;
   std::int32_t document_end = -1;
   double documents_per_row = 1;
   std::int64_t global_batch = 1;  // rows of a step, which are balanced
 };
 
-// Where a sequence goes; each may be null.
+// The buffers that a sequence is written to. Each of them may be null.
 struct SequenceInputs {
   std::int32_t* tokens = nullptr;     // [s], or [pixels]
   std::int32_t* targets = nullptr;    // [s], [predicted], [2] or [1]
   std::int32_t* positions = nullptr;  // [predicted], ascending; label [1]: what says the class
   std::int32_t* decoder = nullptr;    // [s]: the start token, and the targets but the last
   std::int32_t* documents = nullptr;  // [s]: where each token's document begins
-  // Multi-token prediction: of depth k, at k - 1, the token k behind each, or 0, and its target,
-  // the one behind that, or `ignored_target`; [s] each.
+  // For multi-token prediction, entry k - 1 belongs to depth k. It holds for each position the
+  // token k positions later, or 0, and as its target the token after that, or `ignored_target`. The
+  // shapes are [s].
   struct Ahead {
     std::int32_t *tokens = nullptr, *targets = nullptr;
   };
@@ -67,20 +71,20 @@ class Loader {
  public:
   explicit Loader(const LoaderOptions& options);  // InputError for bad or too short files
 
-  // Of all files; synthetic data has none and says 0.
+  // Returns the number of sequences of all files, or 0 for synthetic data, which has no files.
   std::int64_t sequences() const { return sequences_; }
 
-  // Of so many sequences from `position` on, how many targets count in the loss, the others being
-  // `ignored_target`; none where all count.
+  // Returns how many targets of `sequences` sequences from `position` on count in the loss, the
+  // others being `ignored_target`. Returns none if all targets count.
   std::optional<std::int64_t> counted_targets(std::int64_t position, std::int64_t sequences);
-  // Of packed rows, up to 256 of them: the work of attention against that of whole ones; none
-  // without files.
+  // Returns the attention work of packed rows relative to rows of one document, as the mean over up
+  // to 256 rows. Returns none without packing or without files.
   std::optional<double> document_share();
-  // What whoever trains on the files should know of them; a line each.
+  // Returns warnings for the user about the files, one line for each file that has any.
   std::vector<std::string> remarks() const;
 
-  // The sequence at `position`, a count of sequences since the run's first step. Masks and random
-  // answers depend on (data seed, position): an epoch's masks are not the next one's.
+  // Writes the sequence at `position`, which counts sequences since the run's first step. Masks and
+  // random answers depend on (data seed, position), so masks differ from epoch to epoch.
   void read(std::int64_t position, const SequenceInputs& into);
 
  private:
@@ -96,18 +100,20 @@ class Loader {
   void check_mixture();
   void fill_window(std::int64_t position);
   void fill_packed(std::int64_t position);
-  // The position of which a packed row comes at a position: those of a step are balanced.
+  // Returns the position whose packed row is used at `position`, because the rows of a step are
+  // reordered to balance their work.
   std::int64_t balanced(std::int64_t position);
   void next_targets(std::int32_t* targets) const;
   void tokens_ahead(const SequenceInputs& into) const;
-  // A sequence's file, and which one it is there.
+  // Returns the file of a sequence, and the sequence's index in that file.
   std::pair<std::size_t, std::int64_t> place_of(std::int64_t sequence) const;
   void synthetic(std::int64_t position);
   void hide_padding(std::int32_t* documents) const;
   void mask(std::int64_t position);
   void answer(std::int64_t position, std::int32_t* first_and_last) const;
   std::int64_t sequence_at(std::int64_t position);
-  // The order of an epoch of so many sequences; `whose`: which of the files', or of all of them.
+  // Returns the sequence at `index` in the shuffled order of an epoch of `sequences` sequences.
+  // `whose` is the file that the order belongs to. Without a mixture, one order covers all files.
   std::int64_t shuffled(std::size_t whose, std::int64_t epoch, std::int64_t index,
                         std::int64_t sequences);
 
@@ -128,8 +134,8 @@ class Loader {
   PackedRow row_;
   const PackedStep& packed_step(std::int64_t number);
   std::optional<Mixture> mixture_;
-  // Of each file of a mixture, else of all together: a step may touch the end of one and the
-  // beginning of the next.
+  // Shuffled orders, for each file of a mixture, otherwise for all files together. Two epochs are
+  // kept, because a step may touch the end of one and the beginning of the next.
   std::vector<std::array<Epoch, 2>> epochs_;
   std::int64_t stride_ = 0;  // tokens from one window to the next
   // s + 1 or 2s tokens; an image's pixels, or a text's s tokens, and its label
@@ -139,8 +145,9 @@ class Loader {
   std::vector<std::int32_t> places_, hidden_;  // masked positions, and what stood there
 };
 
-// Position of the first sequence of a micro-batch: step `step` (from 1) takes the next global_batch
-// sequences, replica d of `replicas` the d-th contiguous block of them, micro-batch by micro-batch.
+// Returns the position of the first sequence of a micro-batch. Step `step` (from 1) takes the next
+// global_batch sequences. Replica d of `replicas` takes the d-th contiguous block of them,
+// micro-batch by micro-batch.
 std::int64_t first_sequence(std::int64_t step_position, std::int64_t global_batch, int replicas,
                             int replica, std::int64_t sequence_in_replica);
 

@@ -18,7 +18,7 @@ struct StoredType {
   const char* name;
   int width;  // 0: not read
 };
-// By the code that the index has, from 1.
+// The types by their code in the index, which counts from 1.
 constexpr StoredType types[] = {{"uint8", 1}, {"int8", 0},    {"int16", 0},   {"int32", 4},
                                 {"int64", 0}, {"float64", 0}, {"float32", 0}, {"uint16", 2}};
 

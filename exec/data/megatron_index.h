@@ -12,8 +12,8 @@ namespace meshwright {
 
 std::string megatron_name(const std::string& path);  // without .bin or .idx
 
-// Bytes of a token: 1, 2 or 4. An index that is missing, damaged, of another type, or of a file of
-// another size than `bin_bytes`: an InputError that names it.
+// Returns the bytes of a token: 1, 2 or 4. Throws an InputError that names the index if it is
+// missing, damaged, of another type, or for a file of another size than `bin_bytes`.
 int megatron_width(const std::string& index, std::int64_t bin_bytes);
 
 }  // namespace meshwright

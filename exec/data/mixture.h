@@ -1,6 +1,7 @@
-// Which file each sequence of a mixture is of. In every stretch of `mixture_stretch` sequences a
-// file has its share by weight, to the nearest whole number, spread evenly: at each place it is the
-// file that is furthest behind its share, the first of equals. The same for every run and rank.
+// Chooses the file of each sequence of a mixture. In every stretch of `mixture_stretch` sequences,
+// each file has its share by weight, to the nearest whole number. The sequences of a file are
+// spread evenly: each position takes the file that is furthest behind its share, the first one if
+// several are. The choice is the same for every run and rank.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ class Mixture {
  public:
   explicit Mixture(std::span<const double> weights);  // above 0; as many as there are files
 
-  // The file at a position, and how many of its sequences came before.
+  // Returns the file at a position, and how many of its sequences come before.
   std::pair<std::size_t, std::int64_t> at(std::int64_t position) const;
 
  private:

@@ -1,4 +1,4 @@
-// Text as a tokenizer wants it before it cuts words: the step `normalizer` of a Hugging Face
+// Prepares text before a tokenizer splits it into words: the step `normalizer` of a Hugging Face
 // tokenizer.json.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace meshwright {
 
-// Where a text begins. Steps that put a blank before a text do so by it.
+// The position at which a text begins. Steps that put a blank before a text depend on it.
 enum class Start : std::uint8_t {
   document,
   behind_token,  // of a special token
@@ -23,12 +23,13 @@ enum class Start : std::uint8_t {
 class Normalizer {
  public:
   Normalizer() = default;  // changes nothing
-  // InputError for steps that are not supported; it names those that are.
+  // Throws InputError for unsupported steps, with the names of the supported ones.
   explicit Normalizer(Fields step);
 
-  // Of UTF-8 text. InputError when steps blow the text up.
+  // Returns the normalized form of `text`, which is UTF-8. Throws InputError if the steps make the
+  // text too long.
   std::string normalized(std::string text, Start start) const;
-  // Each line becomes what it would be alone, whatever is before and behind it.
+  // Returns whether each line is normalized independently of the text before and after it.
   bool lines_are_apart() const { return lines_are_apart_; }
 
  private:
@@ -44,14 +45,14 @@ class Normalizer {
   bool lines_are_apart_ = true;
 };
 
-// What steps of a normalizer and of a pre_tokenizer share.
+// The functions below are shared by the steps of a normalizer and of a pre_tokenizer.
 
-// What a step puts into the text. InputError when it is longer than 256 bytes.
+// Returns the text that a step inserts. Throws InputError if it is longer than 256 bytes.
 std::string inserted_text(Fields& step, const char* key);
-// The expression of {"pattern": {"String": "..."}} or {"pattern": {"Regex": "..."}}.
+// Returns the expression of {"pattern": {"String": "..."}} or {"pattern": {"Regex": "..."}}.
 std::string expression_of(Fields& step);
-// Text may become longer (a blank of one byte is often a sign of three), but steps that repeat it
-// must not make it endless: InputError where `bytes` are too many for text of `given` bytes.
+// Throws InputError if `bytes` are too many for text of `given` bytes. Text may become longer (a
+// blank of one byte often becomes a sign of three), but repeated steps must not make it endless.
 void check_growth(std::size_t given, std::size_t bytes, const std::string& where);
 
 }  // namespace meshwright

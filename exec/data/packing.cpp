@@ -95,7 +95,8 @@ std::size_t smallest_factor(std::size_t number) {
   return number;
 }
 
-// Of rows that come heaviest first.
+// Appends `rows`, which are sorted by decreasing work, to `order` so that blocks of neighbours have
+// even work.
 void spread_rows(std::span<const std::int64_t> work, const std::vector<std::int64_t>& rows,
                  std::vector<std::int64_t>& order) {
   if (rows.size() < 2) {

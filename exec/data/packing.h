@@ -1,5 +1,5 @@
 // Packed sequences (models/program/graph/documents.h): documents are put into rows, and the rows of
-// a step into an order in which ranks have even work.
+// a step are ordered so that ranks have even work.
 #pragma once
 
 #include <cstdint>
@@ -8,41 +8,44 @@
 
 namespace meshwright {
 
-// A row of s tokens; each has a target, or `ignored_target`, and the place where its document
+// A row of s tokens. Each has a target, or `ignored_target`, and the index at which its document
 // begins.
 struct PackedRow {
   std::vector<std::int32_t> tokens, targets, documents;
 
-  // A document of n tokens takes n - 1 places: its last token is a target alone. `counts`: which of
-  // its tokens are to be learned.
+  // Appends a document of n tokens. It takes n - 1 positions, because its last token is only a
+  // target. `counts` tells which of its tokens are to be learned.
   void append(std::span<const std::int32_t> document, std::span<const char> counts);
-  // Fills it up to `length` with token 0, each a document of its own: attention has no work there.
+  // Fills the row up to `length` with token 0. Each padding token is a document of its own, so that
+  // attention has no work there.
   void pad(std::int64_t length);
-  // Of s + 1 neighbouring tokens, in which `end` is the last one of a document; the document's last
-  // token has no target, for what follows is of another.
+  // Fills the row from s + 1 neighbouring tokens, in which the token `end` is the last one of a
+  // document. The document's last token has no target, because the next token belongs to another
+  // document.
   void split(std::span<const std::int32_t> window, std::int32_t end);
-  // The same where documents begin at `begins`, ascending, besides at 0.
+  // Does the same as split() for documents that begin at 0 and at the ascending indices `begins`.
   void split_at(std::span<const std::int32_t> window, std::span<const std::int32_t> begins);
 
   std::int64_t counted() const;  // targets
-  // Of attention: the sum of squares of documents' lengths.
+  // Returns the work of attention: the sum of the squares of the documents' lengths.
   std::int64_t work() const;
 };
 
 constexpr std::int64_t packing_window = 1024;  // documents
 
-// Which documents each row has: of the next `window` of them the longest first, each in the first
-// row that has room, in rows of their own (first-fit decreasing). `places`: of each document, at
-// most `length`.
+// Returns the documents of each row. Of each window of `window` documents, the longest come first,
+// each in the first row of that window that has room (first-fit decreasing). `places` holds the
+// positions that each document takes, at most `length`.
 std::vector<std::vector<std::int64_t>> pack_rows(std::span<const std::int64_t> places,
                                                  std::int64_t length,
                                                  std::int64_t window = packing_window);
 
-// The rows of a step, of so much work each, in an order that does not depend on how it is cut, but
-// in which blocks of neighbours that ranks, and their micro-batches, take have even work: they are
-// dealt out to p equal groups, the heaviest first, each to the group with the least work that has
-// room; p is the smallest prime factor of their number; then those of each group in the same way.
-// Blocks of a power of two of ranks (where it divides the number) are groups; others nearly so.
+// Returns an order of the rows of a step, which have the given `work`. The order is the same under
+// every parallelism, but the blocks of neighbours that ranks and their micro-batches take have even
+// work. The rows are dealt out to p equal groups, where p is the smallest prime factor of their
+// number. The heaviest come first, each to the group with the least work that has room. The rows of
+// each group are then ordered in the same way. Blocks of a power of two of ranks are such groups if
+// it divides the number of rows, and other blocks are nearly so.
 std::vector<std::int64_t> balanced_order(std::span<const std::int64_t> work);
 
 }  // namespace meshwright

@@ -39,7 +39,7 @@ const TemplateText& template_text(ChatTemplate which) {
   return texts[static_cast<std::size_t>(which)];
 }
 
-// Those that Jinja's filter `trim` takes off, which are Python's.
+// The blanks that Jinja's filter `trim` removes, which are those of Python.
 constexpr std::string_view blanks[] = {" ",      "\t",     "\n",     "\v",     "\f",     "\r",
                                        "\x1c",   "\x1d",   "\x1e",   "\x1f",   "\u0085", "\u00a0",
                                        "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004",
@@ -155,7 +155,7 @@ PairReader::PairReader(const PairText& text, std::int64_t window, std::int64_t v
 
 PairReader::~PairReader() = default;
 
-// What is said by the assistant is learned, and the token that ends it.
+// Splits a line into parts. The assistant's text is learned, and the token that ends it.
 std::vector<PairReader::Part> PairReader::parts_of(const std::string& line) const {
   const TemplateText& text = template_text(text_.chat_template);
   std::vector<Part> parts;

@@ -1,8 +1,7 @@
-// Prompts and what is to be said to them, for training on the latter alone: a file of JSON lines,
-// each {"prompt": ..., "completion": ...}, or {"messages": [{"role": ..., "content": ...}, ...]};
-// or
-// {"text": ...}, all of which is learned as it is.
-// All of a file is tokenized when it is opened, and kept.
+// Prompts and their completions, for training on the completions only. The file has JSON lines,
+// each {"prompt": ..., "completion": ...}, or {"messages": [{"role": ..., "content": ...}, ...]},
+// or {"text": ...}, all of which is learned as it is. The whole file is tokenized when it is
+// opened, and kept in memory.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +26,16 @@ struct PairText {
 class PairFile {
  public:
   std::int64_t size() const { return static_cast<std::int64_t>(counted_.size()); }
-  // Tokens of one pair, padded with token 0, and which of them are to be learned.
+  // Writes the tokens of one pair, padded with token 0, and which of them are to be learned.
   void read(std::int64_t pair, std::span<std::int32_t> tokens, std::span<char> counts) const;
-  // The same of one as it is, and of all: the places that it takes in a packed row.
+  // `tokens_of` returns the tokens of one pair, without padding, and `counts_of` which of these
+  // tokens are to be learned. `places` returns how many positions of a packed row each pair takes:
+  // its tokens less one, because the last token is only a target.
   std::span<const std::int32_t> tokens_of(std::int64_t pair) const;
   std::span<const char> counts_of(std::int64_t pair) const;
   std::vector<std::int64_t> places() const;
   int counted(std::int64_t pair) const { return counted_[static_cast<std::size_t>(pair)]; }
-  // What was cut or left out; empty: nothing.
+  // Returns a warning about truncated and omitted pairs, or an empty string if there are none.
   std::string remark() const;
 
  private:
@@ -49,12 +50,12 @@ class PairFile {
 
 class PairReader {
  public:
-  // A sequence takes `window` tokens of a pair, of which the first is never learned. InputError
-  // where the tokenizer lacks a token of the template.
+  // A sequence takes `window` tokens of a pair, the first of which is never learned. Throws
+  // InputError if the tokenizer lacks a token of the template.
   PairReader(const PairText& text, std::int64_t window, std::int64_t vocabulary);
   ~PairReader();
 
-  // InputError that names the file and the line.
+  // Reads and tokenizes a file. Throws an InputError that names the file and the line.
   PairFile read(const std::string& path);
 
  private:

@@ -10,11 +10,11 @@ namespace meshwright {
 
 class Pattern {
  public:
-  // InputError, beginning with `where`, for an expression that is none.
+  // Throws an InputError that begins with `where` if `expression` is not a regular expression.
   Pattern(const std::string& expression, const std::string& where);
   static std::string quoted(std::string_view literal);  // an expression that matches just this
 
-  // Cuts UTF-8 text into the matches and what lies between them, in order; nothing is lost, no
+  // Splits UTF-8 text into the matches and what is between them, in order. Nothing is lost, and no
   // piece is empty.
   using Piece = std::function<void(std::string_view piece, bool matched)>;
   void split(std::string_view text, const Piece& piece) const;

@@ -17,16 +17,17 @@ class PreTokenizer {
  public:
   using Words = std::vector<std::string>;
 
-  // InputError for steps that are not supported; it names those that are.
+  // Throws InputError for unsupported steps, with the names of the supported ones.
   explicit PreTokenizer(Fields tokenizer);
 
-  // Words are as the text has them: what a byte-level vocabulary spells otherwise is the model's
-  // business. InputError when steps blow the text up.
+  // Returns the words as they are in the text. The different spelling of a byte-level vocabulary is
+  // left to the model. Throws InputError if the steps make the text too long.
   Words words(std::string_view text, Start start) const;
   bool byte_level() const { return byte_level_; }
   const Normalizer& normalizer() const { return normalizer_; }
-  // No word goes on from a line into the next one's first sign, and none begins with a blank that
-  // the text has not: a text may be cut there. True of the byte-level tokenizers.
+  // Returns whether a text may be split between lines: no word goes on from a line into the next
+  // line's first character, and none begins with a blank that the text does not have. This is true
+  // of the byte-level tokenizers.
   bool lines_are_apart() const {
     return byte_level_ && !adds_blanks_ && normalizer_.lines_are_apart();
   }

@@ -32,14 +32,16 @@ class Subwords {
   std::unordered_map<std::string, std::vector<std::int32_t>> known_words_;
 };
 
-// From the object `model` of a Hugging Face tokenizer.json, by its type: BPE, Unigram or WordPiece.
-// InputError for what cannot be read. `byte_level`: its symbols stand for bytes (GPT-2).
+// Makes a BPE, Unigram or WordPiece model from the object `model` of a Hugging Face tokenizer.json.
+// If `byte_level` is set, its symbols stand for bytes (GPT-2). Throws InputError if it cannot be
+// read.
 std::unique_ptr<Subwords> make_subwords(Fields model, bool byte_level);
 
-// Tokens and their numbers, of an object; InputError for what is no number from 0 on.
+// Reads tokens and their numbers from an object. Throws InputError if a number is not an integer
+// from 0 on.
 std::unordered_map<std::string, std::int32_t> read_numbered_tokens(Fields& model);
 
-// Bytes of the character that begins with `first`, of UTF-8 text.
+// Returns the number of bytes of the UTF-8 character that begins with `first`.
 inline std::size_t length_of_character(char first) {
   const auto byte = static_cast<unsigned char>(first);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;

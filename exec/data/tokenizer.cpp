@@ -59,7 +59,8 @@ constexpr std::size_t block_bytes = 1 << 20;
 
 bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Where a text may be cut after `least` bytes: behind a line's end between two signs.
+// Returns where a text may be split after `least` bytes: after a line end between two ASCII
+// characters that are not blanks. Returns the size of the text if there is no such place.
 std::size_t end_of_block(std::string_view text, std::size_t least) {
   for (std::size_t at = least; at + 1 < text.size(); ++at) {
     const auto next = static_cast<unsigned char>(text[at + 1]);

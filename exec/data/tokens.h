@@ -12,14 +12,14 @@ namespace meshwright {
 
 class TokenFile {
  public:
-  // A missing, empty or damaged file, or a token that is not below `vocabulary`: an InputError that
-  // names the file, the place and the value.
-  // `megatron`: NAME, NAME.bin or NAME.idx.
+  // Opens a file. For format `megatron`, `path` is NAME, NAME.bin or NAME.idx. Throws an InputError
+  // that names the file, the place and the value if the file is missing, empty or damaged, or if a
+  // token is not below `vocabulary`.
   TokenFile(const std::string& path, TokenFormat format, std::int64_t vocabulary);
 
   std::int64_t size() const { return tokens_; }
-  // RunError when the file has been cut short since, or holds a token that is not below
-  // `vocabulary`.
+  // Reads `count` tokens from `first` on. Throws RunError if the file has become shorter, or holds
+  // a token that is not below `vocabulary`.
   void read(std::int64_t first, std::int64_t count, std::int32_t* into) const;
 
  private:

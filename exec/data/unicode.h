@@ -1,4 +1,5 @@
-// What Unicode says of characters and of strings of them (utf8proc). All take valid UTF-8.
+// Unicode properties and mappings of characters and strings (by utf8proc). All functions take valid
+// UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +8,16 @@
 
 namespace meshwright {
 
-// Of equal strings one: accents in one character with their letter (c) or behind it (d); k: also
-// without differences in looks, as in a wide letter. Unicode Standard Annex 15.
+// The normal forms of Unicode Standard Annex 15, which give equivalent strings one spelling. An
+// accent joins its letter in one character (c) or follows it (d). The forms with k also remove
+// differences in looks, as in a wide letter.
 enum class NormalForm : std::uint8_t { nfc, nfd, nfkc, nfkd };
 
 std::string normal_form(std::string_view text, NormalForm form);
-// Each character by itself: no rule looks at its neighbours.
+// Returns `text` in lower case. Each character is mapped on its own, and no rule depends on its
+// neighbours.
 std::string lower_case(std::string_view text);
-// Marks are accents that stand behind their letter (general categories Mn, Mc and Me).
+// Marks are accents that follow their letter (general categories Mn, Mc and Me).
 enum class Marks : std::uint8_t { all, nonspacing };
 std::string without_marks(std::string_view text, Marks marks);
 

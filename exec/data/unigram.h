@@ -14,7 +14,7 @@ namespace meshwright {
 
 class Unigram : public Subwords {
  public:
-  // From the object `model` of type Unigram. InputError for what cannot be read.
+  // Reads the object `model` of type Unigram. Throws InputError if it cannot be read.
   explicit Unigram(Fields model);
 
   std::int32_t token(std::string_view text) const override;

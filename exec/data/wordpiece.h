@@ -15,7 +15,7 @@ namespace meshwright {
 
 class WordPiece : public Subwords {
  public:
-  // From the object `model` of type WordPiece. InputError for what cannot be read.
+  // Reads the object `model` of type WordPiece. Throws InputError if it cannot be read.
   explicit WordPiece(Fields model);
 
   std::int32_t token(std::string_view text) const override;

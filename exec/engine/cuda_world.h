@@ -1,5 +1,5 @@
-// How ranks with a GPU each talk: over NCCL (cuda_world_nccl.cpp), or in a build without it through
-// host memory (cuda_world_staged.cpp).
+// Makes the world of ranks that have a GPU each. They talk over NCCL (cuda_world_nccl.cpp), or in a
+// build without it through host memory (cuda_world_staged.cpp).
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// What a rank computes with: a backend, and a world on the backend's memory. A program has the
-// kinds of the table that it is linked with: kinds_cpu.cpp, or kinds_cuda.cpp.
+// An engine is what a rank computes with: a backend, and a world on the backend's memory. A program
+// has the kinds of engines in the table that it is linked with: kinds_cpu.cpp or kinds_cuda.cpp.
 #pragma once
 
 #include <memory>
@@ -35,11 +35,12 @@ struct EngineOptions {
 
 struct EngineKind {
   std::string_view name;
-  // Of this computer, where the kind has devices of its own; else null. 0 without a driver.
+  // Returns the number of this computer's devices, 0 without a driver. It is null if the kind has
+  // no devices of its own.
   int (*devices)();
   DeviceDescription (*facts)(int device);
-  // Every rank calls it, and has to know whether it has thrown elsewhere. `host` outlives the
-  // engine. No backend where the computer has no device of this kind.
+  // Makes the engine. Every rank calls it, and has to find out whether it has thrown elsewhere.
+  // `host` outlives the engine. The backend is null if the computer has no device of this kind.
   Engine (*make)(const EngineOptions& options, World& host);
 };
 std::span<const EngineKind> engine_kinds();

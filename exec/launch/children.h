@@ -1,4 +1,4 @@
-// What has become of another process's children, as Linux's /proc says it.
+// Finds out from Linux's /proc what has become of another process's children.
 #pragma once
 
 #include <sys/types.h>
@@ -11,10 +11,11 @@ struct Children {
   int living = 0, ended = 0;  // ended: not waited for by their parent yet
 };
 
-// Of all threads of a process; none where it is gone or the system does not say.
+// Counts the children of all threads of a process. The counts are 0 if it is gone or the system
+// does not list them.
 Children children_of(pid_t process);
 
-// Its living children, theirs, and so on.
+// Returns the living children of the process, their living children, and so on.
 std::vector<pid_t> descendants_of(pid_t process);
 
 }  // namespace meshwright

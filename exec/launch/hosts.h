@@ -13,11 +13,12 @@ struct RunHost {
   bool operator==(const RunHost&) const = default;
 };
 
-// A line per host: `name`, `name slots=8` or `name:8`; `#` begins a comment. InputError names the
-// line.
+// Reads a line per host: `name`, `name slots=8` or `name:8`, where `#` begins a comment. Throws
+// InputError, which names the line.
 std::vector<RunHost> read_hostfile(const std::string& path);
 
-// Whether it can stand in a list of hosts on a command line, which commas and signs would change.
+// Returns whether the name can be in a list of hosts on a command line, which commas and signs
+// would change.
 bool is_host_name(const std::string& name);
 
 // Waits, `seconds` for all together, until the SSH daemons of `hosts` can be connected to, as
@@ -25,8 +26,8 @@ bool is_host_name(const std::string& name);
 std::vector<std::string> wait_for_ssh(std::vector<std::string> hosts, double seconds,
                                       const std::function<void()>& waiting);
 
-// On a host that mpirun reaches through its daemon (`orted`): until such a process has come and
-// gone. False when none comes within `seconds`, or `stop` says so meanwhile.
+// Runs on a host that mpirun reaches through its daemon (`orted`) and waits until such a process
+// has come and gone. Returns false if none comes within `seconds`, or `stop` returns true before.
 bool wait_for_daemon(double seconds, const std::function<bool()>& stop);
 
 }  // namespace meshwright

@@ -10,12 +10,12 @@ namespace meshwright {
 constexpr char mark_begin = '\x1e';  // ASCII's record separator, which no message contains
 constexpr std::string_view mark_started = "started ", mark_met = "met", mark_ended = "ended ";
 
-// Each rank, as its first act: it has been started.
+// Called by each rank first: the rank has been started.
 void tell_started();
-// Rank 0: all ranks have met, and each obeys a request to stop.
+// Called by rank 0: all ranks have met, and each obeys a request to stop.
 void tell_met();
-// Rank 0: everything is saved and written, and `exit_code` is how the run ends. Whatever happens
-// while the ranks leave changes nothing.
+// Called by rank 0: everything is saved and written, and the run ends with `exit_code`. Whatever
+// happens while the ranks leave changes nothing.
 void tell_ended(int exit_code);
 
 }  // namespace meshwright

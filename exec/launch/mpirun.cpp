@@ -206,7 +206,7 @@ class Child {
     }
   }
 
-  // Whether one has come since.
+  // Returns whether a request to stop has come since the last call.
   bool hear_request() {
     signalfd_siginfo info{};
     if (read(signal_fd_, &info, sizeof info) != sizeof info) return false;

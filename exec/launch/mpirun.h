@@ -33,11 +33,11 @@ struct MpirunOptions {
 std::vector<std::string> mpirun_command(const MpirunOptions& options,
                                         std::span<const std::string> program);
 
-// The host of each rank; "" for this computer.
+// Returns the host of each rank, "" for this computer.
 std::vector<std::string> hosts_of_ranks(const MpirunOptions& options);
 
-// InputError where this process may not open as many files as mpirun needs for them: it would wait
-// for ever. Raises the soft limit.
+// Raises the soft limit on open files. Throws InputError if this process may not open as many as
+// mpirun needs for the ranks, because mpirun would wait for ever.
 void allow_open_files(int ranks);
 
 struct Supervision {

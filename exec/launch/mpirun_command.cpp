@@ -47,8 +47,8 @@ class RemoteCommand {
   const Words& words() const { return words_; }
 
  private:
-  // As the containers give them, in their order; without --display-map and --tag-output, which
-  // would be mixed into what the ranks say on standard output.
+  // Adds the flags that the containers give, in their order. It leaves out --display-map and
+  // --tag-output, which would be mixed into what the ranks write to standard output.
   void add_flags() {
     if (!remote_.interface.empty()) {
       add_parameter("btl_tcp_if_include", remote_.interface);

@@ -9,7 +9,7 @@ namespace meshwright {
 // exec. After `false` the process may be halfway in: it should end.
 bool enter_own_network();
 
-// Whether the system allows it, tried by a process of its own.
+// Returns whether the system allows it. A process of its own tries it.
 bool own_network_allowed();
 
 }  // namespace meshwright

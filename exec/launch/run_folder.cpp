@@ -59,8 +59,8 @@ RunFolder::RunFolder() {
   }
 }
 
-// A process of its own makes and removes the folder: there is no moment at which the end of ours
-// would leave it behind. mpirun inherits the pipe.
+// Starts a shell that makes the folder and removes it once nobody holds the pipe to it any more:
+// this process and mpirun, which inherits it. So the folder goes even if this process is killed.
 void RunFolder::start_remover(const std::string& temporary) {
   std::array<int, 2> alive{}, name{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, alive.data()) != 0)

@@ -12,17 +12,18 @@ struct StopRequested : std::exception {
   const char* what() const noexcept override { return "stopped on request"; }
 };
 
-// While nothing has begun that should be ended in order: SIGINT and SIGTERM end this process at
-// once, with exit code 5. Until one of the others is called.
+// Lets SIGINT and SIGTERM end this process at once, with exit code 5, until one of the other
+// functions is called. It is for the time in which nothing has begun that should be ended in order.
 void end_on_stop_signals();
 
 void watch_for_stop();  // from now on; once per process
 bool stop_requested();
-// Everything is said and saved: a request no longer changes how this process ends.
+// Called when everything is said and saved: a request no longer changes how this process ends.
 void have_last_word(int exit_code);
 
-// For whoever waits for these signals by other means: from now on SIGINT and SIGTERM are held back,
-// also while the process ends, which they would make look like a failure.
+// Holds SIGINT and SIGTERM back from now on, for callers that wait for these signals by other
+// means. They are held back also while the process ends, because they would make that look like a
+// failure.
 void hold_stop_signals();
 
 }  // namespace meshwright

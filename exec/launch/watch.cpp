@@ -21,14 +21,14 @@ bool is_rule(const std::string& line) {
   return line.size() >= rule_length && line.find_first_not_of('-') == std::string::npos;
 }
 
-// Of a line that ends with a rule: what comes before it.
+// Returns the length of what comes before the rule at the end of a line, or 0 if no rule ends it.
 std::size_t length_before_rule(const std::string& line) {
   const std::size_t end = line.find_last_not_of("\r\n") + 1;
   const std::size_t words = end == 0 ? 0 : line.find_last_not_of('-', end - 1) + 1;
   return end - words >= rule_length ? words : 0;
 }
 
-// The number after `before`, -1 when there is none.
+// Returns the number after `before`, or -1 if there is none.
 int number_after(const std::string& text, std::string_view before) {
   std::size_t at = text.find(before);
   if (at == std::string::npos) return -1;
@@ -146,7 +146,7 @@ void FailureWatch::hear_waiting(const std::string& line, std::size_t from) {
   }
 }
 
-// With their hosts, where there are several.
+// Returns the ranks' names, with their hosts if there are several.
 std::string FailureWatch::name_of(const std::vector<int>& ranks) const {
   std::vector<std::string> numbers, hosts;
   for (int rank : ranks) {
@@ -161,7 +161,7 @@ std::string FailureWatch::name_of(const std::vector<int>& ranks) const {
   return name;
 }
 
-// Those who were waited for, and did not say that they wait themselves.
+// Names the ranks that others waited for and that did not report that they wait themselves.
 std::string FailureWatch::silent_ranks() const {
   std::vector<int> silent;
   for (int rank : awaited_)

@@ -22,23 +22,25 @@ struct Verdict {
 
 class FailureWatch {
  public:
-  // `hosts`: that of each rank, alike where all are here; empty: not known.
+  // `hosts` holds the host of each rank, equal names if all are here. It is empty if they are not
+  // known.
   explicit FailureWatch(std::vector<std::string> hosts = {}) : hosts_(std::move(hosts)) {}
 
   // Takes text as it comes; returns what is to be shown now.
   std::string add(std::string_view text);
-  // `status`: mpirun's exit code, 128 + signal for one that died by a signal.
+  // Returns the verdict. `status` is mpirun's exit code, 128 + signal if a signal ended it.
   Verdict verdict(int status);
-  // Whether a rank has said that it ends, or mpirun that it has lost a host.
+  // Returns whether a rank has reported that it ends, or mpirun that it has lost a host.
   bool has_failed() const { return !failures_.empty() || !lost_host_.empty(); }
 
-  // How far the run is, by the marks of its ranks.
+  // Tell how far the run is, by the marks of its ranks.
   std::size_t started() const { return started_.size(); }
   bool has_met() const { return has_met_; }
   std::optional<int> last_word() const { return last_word_; }  // how rank 0 says that it ended
-  // Who is missing when the ranks have not met after `seconds`.
+  // Names the ranks that are missing if they have not met after `seconds`.
   std::string not_met(double seconds) const;
-  // Who keeps the others from leaving after the last word; empty: not known.
+  // Returns who keeps the others from leaving after the last word, or an empty string if that is
+  // not known.
   std::string failures() const { return failures_ + silent_ranks(); }
 
  private:

@@ -17,7 +17,7 @@ namespace {
 constexpr int event_wall_time = 1, event_step = 2, event_version = 3, event_summary = 5;
 constexpr int summary_value = 1, value_tag = 1, value_simple = 2;
 
-// How a field's value is written (protocol buffers' wire types).
+// The ways to write a field's value (protocol buffers' wire types).
 enum WireType { varint = 0, fixed64 = 1, with_length = 2, fixed32 = 5 };
 
 std::string bytes_of_integer(std::uint64_t value, int bytes) {

@@ -19,8 +19,8 @@ struct Scalar {
 
 class EventFile {
  public:
-  // A new file in `folder`, which is made where it is not there; TensorBoard reads all files of a
-  // folder as one run. RunError when it cannot be written.
+  // Creates a new file in `folder`, and the folder if it does not exist. TensorBoard reads all
+  // files of a folder as one run. Throws RunError if the file cannot be written.
   explicit EventFile(const std::string& folder);
   void add(std::int64_t step, std::span<const Scalar> scalars);
 

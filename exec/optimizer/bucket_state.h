@@ -1,4 +1,5 @@
-// Where the step finds what the optimizer keeps of a bucket, and of which types.
+// Tells the optimizer step where a bucket's weights, gradients and optimizer states are, and which
+// types they have.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,8 @@
 
 namespace meshwright {
 
-// `address` gives that of an operand; null where there is none.
+// Returns the state of a bucket. `address` returns the address of an operand, or null if there is
+// none.
 template <typename Address>
 OptimizerState state_of(const Bucket& bucket, const Address& address) {
   OptimizerState state{address(bucket.master), address(bucket.own_gradients),
@@ -27,7 +29,7 @@ OptimizerState state_of(const Bucket& bucket, const Address& address) {
   return state;
 }
 
-// The same of a piece, whose first element is element 0.
+// Returns the state of a piece of a bucket, whose first element becomes element 0.
 template <typename Address>
 OptimizerState state_of(const Bucket& bucket, const StatePiece& piece, const Address& address) {
   OptimizerState state = state_of(bucket, address);

@@ -123,7 +123,7 @@ void sgd(ThreadPool& pool, const Factors& c, const OneParameter& p) {
        [=](float w, float m) { return w - c.learning_rate * m; });
 }
 
-// As its authors' code does it: decay, the update, the moment.
+// Follows its authors' code: decay, then the update, then the moment.
 void lion(ThreadPool& pool, const Factors& c, const OneParameter& p, float* update) {
   if (p.decay != 0)
     pass(pool, p.count, p.weights,

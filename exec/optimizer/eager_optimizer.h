@@ -6,8 +6,8 @@
 
 namespace meshwright {
 
-// As optimizer_step, with the same arithmetic in the same order: results differ only where the
-// compiler joins a product and a sum into one rounding. `state.scratch` holds
+// Does what optimizer_step does, with the same arithmetic in the same order: results differ only
+// where the compiler joins a product and a sum into one rounding. `state.scratch` holds
 // optimizer_scratch_arrays() parts as large as the largest segment. LAMB and Adafactor have their
 // one kernel, and so have moments in 8 bits.
 void eager_optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,

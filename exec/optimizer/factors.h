@@ -15,7 +15,8 @@
 
 namespace meshwright {
 
-// What is the same for all elements of a step. Powers and differences are formed in double.
+// The factors that are the same for all elements of a step. Powers and differences are computed in
+// double.
 struct Factors {
   float gradient, beta1, beta2, one_minus_beta1, one_minus_beta2;
   float inverse_correction;  // 1 / (1 - beta1^step)
@@ -28,7 +29,8 @@ struct Factors {
   float factor_moves, factor_rate;
 };
 
-// Of adafactor in step t, in double.
+// Return adafactor's values for step t, in double: how far second moments move, and the learning
+// rate before it is scaled by a parameter's size.
 MESHWRIGHT_ON_DEVICES_TOO inline double moves_of(const Adafactor& settings, double step) {
   return pow(step, settings.decay_rate);
 }
@@ -38,8 +40,8 @@ MESHWRIGHT_ON_DEVICES_TOO inline double rate_of(const Adafactor& settings, doubl
   return settings.relative_step && most < learning_rate ? most : learning_rate;
 }
 
-// What a parameter's decay, and its update, are multiplied by; its squared norms are of the weights
-// and of the update.
+// Factors of a parameter's decay and of its update. `norms` are the squared norms of its weights
+// and of its update.
 struct AdafactorSizes {
   float rate, update;
 };
@@ -80,7 +82,7 @@ inline Factors factors_of(const StepSettings& training, const OptimizerScalars& 
           f(rate_of(training.adafactor, scalars.learning_rate, step))};
 }
 
-// An element of the gradient as the rules take it.
+// Returns an element of the gradient as the rules take it.
 inline float gradient_of(const Factors& c, float g) {
   return std::min(std::max(g * c.gradient, -c.limit), c.limit);
 }

@@ -8,7 +8,8 @@ namespace meshwright {
 
 namespace {
 
-// What is left of the learning rate after `done` (0 ... 1) of the steps after warm-up.
+// Returns the share of the learning rate that is left after `done` (0 to 1) of the steps in which
+// it falls.
 double remaining(LearningRateSchedule schedule, double done) {
   switch (schedule) {
     case LearningRateSchedule::constant:
@@ -24,7 +25,7 @@ double remaining(LearningRateSchedule schedule, double done) {
   return 1;
 }
 
-// The step from which the rate falls.
+// Returns the step from which the learning rate falls.
 std::int64_t begin_of_decay(const StepSettings& training) {
   const std::int64_t begin = std::max(training.warmup_steps, 1);
   if (training.learning_rate_schedule != LearningRateSchedule::warmup_stable_decay) return begin;

@@ -13,7 +13,7 @@ namespace meshwright {
 // inverse_sqrt is learning_rate * sqrt(warmup_steps / step).
 double learning_rate_at(const StepSettings& training, std::int64_t step);
 
-// min(1, clip / (norm + 1e-6)); 1 when clip is 0 (off).
+// Returns min(1, clip / (norm + 1e-6)), or 1 if clip is 0 (off).
 double clip_factor(double norm, double clip);
 
 }  // namespace meshwright

@@ -12,8 +12,9 @@ namespace meshwright {
 
 LossScaleState first_state(const StepSettings& training);
 
-// What a checkpoint has of it beside its counts of steps and updates. Numbers that are not there
-// leave `otherwise`; impossible ones are an InputError.
+// Convert the state to and from what a checkpoint stores of it, in addition to its counts of steps
+// and updates. Missing numbers leave the values of `otherwise`. Impossible numbers throw
+// InputError.
 std::map<std::string, double> to_numbers(const LossScaleState& state);
 LossScaleState from_numbers(const std::map<std::string, double>& numbers, LossScaleState otherwise);
 

@@ -1,5 +1,5 @@
-// How fp16's loss scale moves after a step: the one rule for every backend, plain enough for nvcc
-// to compile it for the device too.
+// The rule by which fp16's loss scale changes after a step. All backends share it, so it is plain
+// enough for nvcc to compile it for the device too.
 #pragma once
 
 #include <cstdint>

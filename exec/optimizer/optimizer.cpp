@@ -73,7 +73,8 @@ void lion_rule(const Factors& c, const Elements& e) {
   }
 }
 
-// What lamb would subtract, but for the learning rate and the trust.
+// Returns what lamb subtracts from a weight, before it is multiplied by the learning rate and the
+// trust.
 float lamb_update(const Factors& c, const Elements& e, std::int64_t i) {
   return e.first[i] * c.inverse_correction /
              (std::sqrt(e.second[i]) * c.inverse_root_2 + c.epsilon) +
@@ -134,12 +135,12 @@ float trust_of(const OptimizerSegment& segment) {
   return static_cast<float>(std::sqrt(segment.norms[0] / segment.norms[1]));
 }
 
-// What of a state is written.
+// Which parts of a state are written.
 struct Writes {
   bool moments = true, weights = true;
 };
 
-// In bf16: to nearest, or at random by a word for each element.
+// Writes moments. In bf16 they are rounded to nearest, or at random by a word for each element.
 void write_moments(const OptimizerState& state, const OptimizerSegment& segment,
                    std::int64_t update, const Tile& first, const Tile& second, std::int64_t at,
                    std::int64_t count) {
@@ -183,7 +184,8 @@ Elements elements_of(const OptimizerSegment& segment, const Factors& factors) {
   return elements;
 }
 
-// What the rule of matrices reads.
+// Returns the state as the rule of matrices reads it: the update is in place of the gradients, and
+// there are no moments.
 OptimizerState with_update(OptimizerState state) {
   state.gradients = state.update;
   state.gradient_type = Dtype::f32;
@@ -245,7 +247,7 @@ void optimizer_step(const StepSettings& training, const OptimizerScalars& scalar
     return adafactor_step(training, scalars, segments, state, pool);
   const bool is_matrix = state.update != nullptr;
   const Rule rule = is_matrix ? muon_rule : rule_of(training.optimizer);
-  // Those of matrices and of lamb are up to date.
+  // The moments of matrices and of lamb are already up to date.
   const Writes writes{.moments = !is_matrix && training.optimizer != OptimizerKind::lamb};
   const Factors factors = factors_of(training, scalars);
   constexpr std::int64_t grain = 1 << 15;  // elements: long enough to hide handing a piece out

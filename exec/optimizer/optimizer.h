@@ -35,8 +35,8 @@ struct OptimizerSegment {
   double* norms = nullptr;  // lamb, adafactor: squared norms of the whole parameter and its update
   bool counted = true;      // lamb_norms adds to them; false where another rank has these elements
   const WholeMatrix* matrix = nullptr;  // muon
-  // Where moments are rounded at random. `first`: the first element's place in this rank's part of
-  // the parameter.
+  // Set if moments are rounded at random. `first` is the index of the first element in this rank's
+  // part of the parameter.
   const RandomRounding* rounding = nullptr;
   std::int64_t first = 0;  // adafactor too
   const AdafactorParameter* adafactor = nullptr;
@@ -65,7 +65,8 @@ struct OptimizerState {
   Dtype moment_type = Dtype::f32;
   void* working = nullptr;  // the 16-bit copy that is made of the masters
   Dtype working_type = Dtype::f32;
-  // muon: what the gradients of matrices become, of this rank and of all that share them.
+  // muon: the updates that replace the gradients of matrices, of this rank and of all that share
+  // them.
   float* update = nullptr;
   float* updates = nullptr;
   std::int64_t elements = 0;  // of one rank
@@ -106,12 +107,12 @@ void muon_momentum(const StepSettings& training, const OptimizerScalars& scalars
 void update_choice_biases(double rate, std::span<const ChoiceBias> biases,
                           const OptimizerState& state);
 
-// By what an orthogonal update is multiplied: its elements are then as large as AdamW's usually
+// Returns the factor of an orthogonal update. With it, elements are as large as AdamW's usually
 // are, whatever the shape (Liu et al. 2025, "Muon is scalable for LLM training").
 double muon_scale(const WholeMatrix& matrix);
 
-// Of momentum * m + g: the coefficients of five Newton-Schulz steps X = a X + (b A + c A A) X with
-// A = X X^T (Jordan et al. 2024), which bring all singular values near 1.
+// Coefficients of the five Newton-Schulz steps X = a X + (b A + c A A) X with A = X X^T that muon
+// applies to momentum * m + g (Jordan et al. 2024). They bring all singular values near 1.
 inline constexpr int muon_steps = 5;
 inline constexpr float muon_a = 3.4445F, muon_b = -4.7750F, muon_c = 2.0315F;
 inline constexpr float muon_epsilon = 1e-7F;  // added to the norm that X begins with

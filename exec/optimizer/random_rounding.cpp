@@ -16,7 +16,7 @@ std::uint16_t sum_or_nan(float number, std::uint32_t random) {
   return static_cast<std::uint16_t>(is_nan ? bits >> 16U | 0x40U : (bits + random) >> 16U);
 }
 
-// So many blocks from `first` on, each of four words; in vector code.
+// Writes `count` blocks from `first` on, each of four words, in vector code.
 void write_blocks(std::uint64_t key, std::int64_t update, std::int64_t first, std::int64_t count,
                   std::uint32_t* words) {
   const auto key_0 = static_cast<std::uint32_t>(key),

@@ -18,8 +18,9 @@
 
 namespace meshwright {
 
-// Where the elements of a rank's part of a parameter lie in the whole one: the part is rows of
-// `held` indices, each of `inner` neighbouring elements; the whole one's have `whole` of them.
+// Maps the elements of a rank's part of a parameter to the whole parameter. A row of the part has
+// `held` indices, each of `inner` neighbouring elements. A row of the whole parameter has `whole`
+// indices.
 struct WholePlaces {
   static constexpr int most_segments = 4;
   std::int64_t inner = 1, held = 0, whole = 0;  // held 0: nothing is cut inside rows
@@ -28,12 +29,13 @@ struct WholePlaces {
   std::int64_t begin[most_segments] = {}, shift[most_segments] = {};
 };
 
-// `count`: so many elements from this one on are neighbours in the whole parameter too.
+// The element's index in the whole parameter. `count` elements from this one on are neighbours
+// there too.
 struct WholePlace {
   std::int64_t place = 0, count = 0;
 };
 
-// Of element i of the part.
+// Returns the place of element i of the part.
 MESHWRIGHT_ON_DEVICES_TOO inline WholePlace whole_place(const WholePlaces& places, std::int64_t i) {
   constexpr std::int64_t endless = std::int64_t{1} << 62;
   if (places.held == 0) return {places.first + i, endless};
@@ -61,18 +63,18 @@ MESHWRIGHT_ON_DEVICES_TOO inline WholePlace whole_place(const WholePlaces& place
           (end - index) * places.inner - behind};
 }
 
-// Of one parameter on one rank.
+// The key and the places for random rounding of one parameter on one rank.
 struct RandomRounding {
   std::uint64_t key = 0;
   WholePlaces places;
 };
 
-// Of a seed and a parameter's name.
+// Returns the key for a run's seed and a parameter's name.
 std::uint64_t rounding_key(std::uint64_t seed, std::string_view parameter);
 
-// A word for each of `count` elements of the part from `first` on, in the update with this number.
-// The lower half is the first moment's, the upper half the second's. Four places share a Philox
-// block.
+// Writes a word for each of `count` elements of the part from `first` on, in the update with this
+// number. The lower half is for the first moment, the upper half for the second. Four places share
+// a Philox block.
 void random_words(const RandomRounding& rounding, std::int64_t update, std::int64_t first,
                   std::int64_t count, std::uint32_t* words);
 
@@ -80,7 +82,7 @@ void random_words(const RandomRounding& rounding, std::int64_t update, std::int6
 // but that of those beyond the largest.
 BFloat16 rounded_at_random(float number, std::uint16_t random);
 
-// By the words' halves, the upper ones with `shift` 16.
+// Rounds by halves of the words, by the upper ones if `shift` is 16.
 void narrow_at_random(const float* from, std::int64_t count, const std::uint32_t* words, int shift,
                       BFloat16* to);
 

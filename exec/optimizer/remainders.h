@@ -35,8 +35,9 @@ inline float join(SplitNumber parts) {
 void split(const float* from, std::int64_t count, BFloat16* upper, std::int16_t* remainders);
 void join(const BFloat16* upper, const std::int16_t* remainders, std::int64_t count, float* to);
 
-// What is computed with of masters, f16 or bf16: the nearest, of bf16 that which split() makes, so
-// that it is the same whether masters are kept whole or as remainders.
+// Rounds masters to the f16 or bf16 weights that are computed with. The result is the nearest
+// number, for bf16 that of split(), so that it is the same whether masters are kept whole or as
+// remainders.
 void round_masters(const float* masters, Dtype dtype, std::int64_t count, void* to);
 
 }  // namespace meshwright

@@ -60,7 +60,7 @@ inline void write_weights(const OptimizerState& state, const Tile& wide, const f
                   static_cast<std::byte*>(state.working) + at * bytes_of(state.working_type));
 }
 
-// The average of the weights moves towards them.
+// Moves the average of the weights towards them.
 inline void move_average(const Factors& c, const float* __restrict__ weights, std::int64_t count,
                          float* __restrict__ average) {
   for (std::int64_t i = 0; i < count; ++i) average[i] += c.average * (weights[i] - average[i]);

@@ -10,14 +10,14 @@
 
 namespace meshwright {
 
-// What lies in Program::loss_scale_state_buffer: fp16.
+// The contents of Program::loss_scale_state_buffer, which exists in fp16.
 struct ScaledStep {
   LossScaleState state;  // of the next step
   double inverse = 1;    // of the scale of the step under way
   double skips = 0;      // not 0: that step makes no update
 };
 
-// In the backend's memory. Both sums are f64 [1], of the whole step.
+// The sums of a step, in the backend's memory. Both sums are f64 [1], over the whole step.
 struct StepSums {
   const double* loss = nullptr;
   const double* squared_norm = nullptr;  // of the scaled loss's gradient
@@ -28,28 +28,30 @@ class Updater {
  public:
   virtual ~Updater() = default;
 
-  // Before a step is issued. `step` counts from 1 those that were not skipped. `of_mean`: what
-  // gradients are multiplied by before all else, where the mean loss is over other targets than
-  // they were scaled for.
+  // Called before a step is issued. `step` counts from 1 the steps that were not skipped. `of_mean`
+  // multiplies gradients before all else. It differs from 1 if the mean loss is over other targets
+  // than they were scaled for.
   virtual void begin_step(std::int64_t step, double learning_rate, double of_mean) = 0;
 
-  // fp16: whether this step is skipped, and the next step's scale, f32 [1].
+  // fp16: decides whether this step is skipped, and computes the next step's scale, f32 [1].
   virtual void update_loss_scale(const StepSums& sums, float* scale) = 0;
-  // Whether there is an update, and the factor of the gradients. Before the two below.
+  // Decides whether there is an update, and the factor of the gradients. Called before the
+  // functions below.
   virtual void decide(const StepSums& sums) = 0;
-  // As in optimizer.h, of a bucket or a piece of one: under a number that has the same segments and
-  // states in every step.
+  // Does what optimizer.h says for a bucket or a piece of one. A `number` stands for the same
+  // segments and states in every step.
   virtual void lamb_norms(int number, std::span<const OptimizerSegment> segments,
                           const OptimizerState& state) = 0;
-  // adafactor.h, of a bucket of matrices, and of any.
+  // Do what adafactor.h says, adafactor_sums for a bucket of matrices, adafactor_norms for any
+  // bucket.
   virtual void adafactor_sums(int number, std::span<const OptimizerSegment> segments,
                               const OptimizerState& state) = 0;
   virtual void adafactor_norms(int number, std::span<const OptimizerSegment> segments,
                                const OptimizerState& state) = 0;
-  // muon, of a bucket of matrices: first brings the moment up to date and makes the update.
+  // muon: brings the first moment of a bucket of matrices up to date and makes the update.
   virtual void muon_momentum(int number, std::span<const OptimizerSegment> segments,
                              const OptimizerState& state) = 0;
-  // Of a bucket that has such biases, after its step.
+  // Called for a bucket that holds such biases, after its step.
   virtual void update_choice_biases(int bucket, std::span<const ChoiceBias> biases,
                                     const OptimizerState& state) = 0;
   virtual void step(int number, std::span<const OptimizerSegment> segments,

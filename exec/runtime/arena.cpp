@@ -72,7 +72,8 @@ double Arena::scalar(int id) const {
   return *HostView<const double>(backend_, static_cast<const double*>(buffer(id)), 1);
 }
 
-// Of `weights`, which are the bucket's whole or this rank's part of it.
+// Returns the part of the parameter in `weights`, which are the whole bucket or this rank's part of
+// it.
 HeldCopy Arena::held(const StageParameter& member, const Operand& weights) const {
   const Bucket& bucket = program_.buckets[static_cast<std::size_t>(member.bucket)];
   const std::int64_t held = weights.type.shape.elements();

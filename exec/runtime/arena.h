@@ -19,13 +19,14 @@ struct HeldWeights {
   StoredArray data;
   std::int64_t begin = 0, count = 0;
 };
-// The same of a working copy, of whatever type.
+// Elements [begin, begin + count) of a parameter's working copy that this rank holds, of whatever
+// type.
 struct HeldCopy {
   void* data = nullptr;
   std::int64_t begin = 0, count = 0;
 };
 
-// Where the exact values of a bucket are: its weights, or the masters of a 16-bit copy.
+// Returns the exact values of a bucket: its weights, or the masters of a 16-bit copy.
 inline const Operand& exact_weights(const Bucket& bucket) {
   return bucket.has_master() ? bucket.master : bucket.weights;
 }
@@ -40,7 +41,7 @@ struct OwnedStates {
 
 class Arena {
  public:
-  // In the backend's memory, as the world gives it.
+  // Allocates in the backend's memory, through the world.
   Arena(const Program& program, const Mesh& mesh, World& world, Backend& backend);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -49,21 +50,21 @@ class Arena {
   void* address(const Operand& operand, int slot, int window = 0) const;
   std::int64_t bytes() const { return bytes_; }
 
-  // Whether this rank steps the bucket at all, or another one owns it.
+  // Returns whether this rank steps the bucket. If not, another rank owns it.
   bool steps(const Bucket& bucket) const { return bucket.owner.includes(own_); }
-  // The first element of its bucket that this rank steps; 0 where the bucket is whole.
+  // Returns the first element of the bucket that this rank steps, or 0 if the bucket is whole.
   std::int64_t own_begin(const Bucket& bucket) const;
   HeldWeights weights(const StageParameter& member) const;  // the exact ones
   HeldCopy working_copy(const StageParameter& member) const;
-  // Of a persistent buffer; null for none (-1).
+  // Returns the address of a persistent buffer, or null for none (-1).
   void* buffer(int id) const;
   double scalar(int id) const;  // f64, as the host reads it
   OwnedStates states(const StageParameter& member) const;
-  // adafactor: of a matrix, in the backend's memory.
+  // adafactor: returns the factors of a matrix, in the backend's memory.
   float* factors(const StageParameter& member) const;
-  // Of all that this rank steps of a bucket.
+  // Returns the states of all elements of a bucket that this rank steps.
   StoredStates own_states(const Bucket& bucket) const;
-  // Averages become what the masters are.
+  // Sets the averages to the masters.
   void begin_averages() const;
 
   // The slice of the bucket's own part that this rank saves, in elements of the own part: the ranks

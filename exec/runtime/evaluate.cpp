@@ -19,7 +19,7 @@ namespace {
 // Not 0: there other kernels are chosen, whose memory nobody has planned.
 constexpr double drops_nothing = 1e-300;
 
-// Whether there was something to leave out.
+// Sets dropout so that nothing is dropped, and returns whether there was any.
 bool leave_out_dropout(Attributes& attributes) {
   bool found = attributes.dropout > 0;
   if (found) attributes.dropout = drops_nothing;
@@ -36,7 +36,7 @@ bool is_of_backward(const Body& body) {
   return body.kind == Body::Kind::backward || body.kind == Body::Kind::weights;
 }
 
-// Whether they may have a byte in common.
+// Returns whether the operands may have a byte in common.
 bool may_meet(const Operand& a, const Operand& b) {
   if (a.buffer != b.buffer) return false;
   if (a.part_of != GroupKind::none || b.part_of != GroupKind::none) return true;
@@ -90,7 +90,7 @@ bool Runtime::is_left_out(const Instruction& instruction, const Task& task) cons
 
 Evaluation Runtime::evaluate(std::int64_t position, Loader& loader) {
   prepare_evaluation();
-  // What delayed scales see is of the steps.
+  // An evaluation must not affect delayed scales, so their maxima are restored after it.
   std::vector<float> largest(2 * program_.rounded.size());
   const auto keep_largest = [&](bool puts_back) {
     if (largest.empty()) return;

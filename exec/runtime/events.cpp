@@ -37,8 +37,9 @@ int Events::event_of(const RunId& run) const {
   return first < 0 ? -1 : first + task.slot;
 }
 
-// What did not run in this step, because its task or rank has nothing to do there, is not waited
-// for. What ran again since is waited for in its place: it is on the same stream.
+// An instruction that did not run in this step, because its task or rank has nothing to do there,
+// is not waited for. If one ran again since, the later run is waited for in its place, because it
+// is on the same stream.
 void Events::await(int task, const Instruction& instruction) {
   if (first_.empty()) return;
   for (const Wait& wait : instruction.waits) {

@@ -10,12 +10,12 @@ namespace meshwright {
 
 class Events {
  public:
-  // One event for each instruction that another stream waits for, and each slot of its body's
-  // tasks. None without streams.
+  // Makes an event for each instruction that another stream waits for and each slot of its body's
+  // tasks. Without streams there are none.
   Events(const Program& program, const WaitResolver& resolve, Streams* streams);
 
   void begin_step();
-  // Before an instruction of the task is issued, and after.
+  // Called before an instruction of the task is issued, and after.
   void await(int task, const Instruction& instruction);
   void record(int task, int instruction);
 

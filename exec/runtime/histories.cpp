@@ -1,4 +1,4 @@
-// What delayed scales remember from step to step, and give to checkpoints.
+// Moves the histories of delayed scales between this run's memory and checkpoints.
 #include <algorithm>
 #include <cmath>
 #include <string>

@@ -34,7 +34,8 @@ class HostView {
   T* operator->() { return data(); }
 
  private:
-  // A device that cannot be written to has failed, and says so at the next call again.
+  // Ignores errors: a device that cannot be written to has failed, and reports that again at the
+  // next call.
   void write_back() noexcept {
     if (copy_.empty()) return;
     try {

@@ -22,7 +22,7 @@ void fill_normal(const PhiloxStream& stream, double scale, std::int64_t global, 
   }
 }
 
-// Of [-limit, limit].
+// Fills in values that are uniform in [-limit, limit].
 void fill_uniform(const PhiloxStream& stream, double limit, std::int64_t global, std::int64_t count,
                   float* values) {
   for (std::int64_t i = 0; i < count; ++i) {

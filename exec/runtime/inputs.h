@@ -11,7 +11,7 @@
 
 namespace meshwright {
 
-// Where a rank stands in the global batch.
+// The position of a rank in the global batch.
 struct InputShare {
   std::int64_t micro_batch = 1;  // sequences
   int tensor_rank = 0, tensor_size = 1;
@@ -26,10 +26,10 @@ class Inputs {
   Inputs(const Inputs&) = delete;
   Inputs& operator=(const Inputs&) = delete;
 
-  // first_sequence: of the task's micro-batch. On a device of its own memory: into host memory,
-  // before the step is issued; nothing otherwise.
+  // Reads the input of a load instruction into host memory before the step is issued, if the device
+  // has its own memory. Otherwise does nothing. `first_sequence` is that of the task's micro-batch.
   void read_ahead(int task, int instruction, std::int64_t first_sequence, Loader& loader);
-  // The instruction itself.
+  // Performs the load instruction itself.
   void load(int task, int instruction, std::int64_t first_sequence, Loader& loader);
 
  private:

@@ -28,8 +28,8 @@ bool finite_bits(const void* data, std::int64_t count, std::uint16_t exponent) {
                      [=](std::uint16_t value) { return (value & exponent) != exponent; });
 }
 
-// What happens earlier in a step comes first; whether one rank found it before another by the clock
-// says nothing.
+// Returns a key that sorts findings by their place in a step. The clock does not matter: which rank
+// found one first says nothing.
 auto order_of(const NonFiniteSearch::Finding& finding) {
   return std::tuple(!finding.found, !finding.begins_here, finding.phase, finding.micro_batch_index,
                     finding.virtual_stage, finding.instruction, finding.rank);
@@ -111,7 +111,7 @@ void NonFiniteSearch::before(const Instruction& instruction, const Task& task) {
 }
 
 void NonFiniteSearch::after(const Instruction& instruction, const Task& task) {
-  // What came from other ranks began there.
+  // A value that came from other ranks became non-finite there.
   if (instruction.kind != InstructionKind::compute) return;
   if (first_.found && (first_.begins_here || !read_finite_)) return;
   const bool good =

@@ -1,5 +1,5 @@
-// Where a value stopped being finite: looks at what every instruction of a replayed step reads and
-// writes, and agrees with the other ranks on the first place.
+// Finds where a value stopped being finite: looks at what every instruction of a replayed step
+// reads and writes, and agrees with the other ranks on the first place.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace meshwright {
 
-// A loss or gradient that is not finite; every rank throws the same one.
+// Thrown if a loss or a gradient is not finite. Every rank throws the same one.
 class NonFinite : public RunError {
  public:
   NonFinite(int rank, const std::string& message) : RunError(message), rank_(rank) {}
@@ -27,7 +27,7 @@ class NonFiniteSearch {
  public:
   NonFiniteSearch(const Program& program, const Arena& memory, int rank);
 
-  // Around each instruction, whose results are complete in after().
+  // Called around each instruction, whose results are complete in after().
   void before(const Instruction& instruction, const Task& task);
   void after(const Instruction& instruction, const Task& task);
 
@@ -38,7 +38,7 @@ class NonFiniteSearch {
     int phase = 0, micro_batch_index = 0, virtual_stage = 0, instruction = 0, rank = 0;
     std::array<char, 512> text{};
   };
-  // Every rank calls it; all get the same.
+  // Returns the first finding of all ranks. Every rank calls it, and all get the same finding.
   Finding first_of_all(Communicator& everybody) const;
 
  private:

@@ -58,7 +58,7 @@ class Merger {
   ParameterRun last_;
 };
 
-// Which index of the whole dimension a local index means; -1: padding.
+// Returns the index of the whole dimension that a local index stands for, or -1 for padding.
 std::int64_t global_index(const std::vector<Range>& ranges, std::int64_t local,
                           std::int64_t published) {
   std::size_t i = 0;
@@ -101,7 +101,7 @@ void visit_runs(const Parameter& parameter, PartOfCut part, std::int64_t begin, 
       stride *= global[dim];
     }
     for (const Range& range : ranges.back()) {
-      // Of this range: what was asked for, its published part and then the padding.
+      // Each range has first the requested elements that are published, and then the padding.
       const std::int64_t at = row * width + range.local;
       const std::int64_t from = std::clamp<std::int64_t>(begin - at, 0, range.count);
       const std::int64_t to = std::clamp<std::int64_t>(end - at, 0, range.count);

@@ -1,4 +1,4 @@
-// Where the elements of a parameter that one rank holds lie in the whole, published tensor.
+// Maps the elements of a parameter that one rank holds to the whole, published tensor.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct ParameterRun {
   std::int64_t count = 0;
 };
 
-// Which part of a parameter a rank holds: of what the tensor group cuts, and, of experts, the
-// expert group.
+// The part of a parameter that a rank holds: its part of what the tensor group cuts and, for
+// experts, its part of the expert group.
 struct PartOfCut {
   int index = 0, count = 1;
   int expert = 0, experts = 1;  // parts of all experts
@@ -31,10 +31,10 @@ PartOfCut part_of(const Parameter& parameter, const Mesh& mesh, const Coordinate
 void visit_runs(const Parameter& parameter, PartOfCut part, std::int64_t begin, std::int64_t count,
                 const std::function<void(const ParameterRun&)>& visit);
 
-// The runs of a part, in local order; together they are the rank's tensor.
+// Returns the runs of a part in local order. Together they are the rank's tensor.
 std::vector<ParameterRun> runs_of(const Parameter& parameter, PartOfCut part);
 
-// The same as kernels find it, of every element that is no padding.
+// Returns the same mapping as kernels find it, for every element that is not padding.
 WholePlaces places_of(const Parameter& parameter, PartOfCut part);
 
 }  // namespace meshwright

@@ -17,21 +17,23 @@ namespace meshwright {
 
 class Parameters {
  public:
-  // `everybody`: the group of all ranks, on host memory. All references outlive this.
+  // `everybody` is the group of all ranks, on host memory. All references must outlive this object.
   Parameters(const std::vector<Program>& stages, const Mesh& mesh, Communicator& everybody,
              const Arena& memory);
 
   void initialise(std::uint64_t seed, int layers, ThreadPool& pool);
 
-  // Every rank calls it. Rank 0 gets each parameter once, in order of names, unsplit and unpadded;
-  // the span is valid during the call.
+  // Calls `on_rank_0` on rank 0 for each parameter once, in order of names, unsplit and unpadded.
+  // The span is valid during the call. Every rank calls gather().
   using Visitor = std::function<void(const Parameter& parameter, std::span<const float> values)>;
   void gather(const Visitor& on_rank_0) const;
 
-  // This rank takes its part of an unsplit, unpadded tensor; nothing when it holds none of it.
+  // Sets this rank's part of an unsplit, unpadded tensor. Does nothing if the rank holds none of
+  // it.
   void set(std::string_view name, std::span<const float> values);
 
-  // SHA-256 over the unsplit fp32 parameters in order of names; empty on other ranks than 0.
+  // Returns the SHA-256 of the unsplit fp32 parameters in order of names, or an empty string on
+  // ranks other than 0.
   std::string sha256() const;
 
  private:

@@ -32,7 +32,7 @@ bool updates(const Instruction& instruction) {
          is_compute(instruction, {Op::update_largest});
 }
 
-// Of a bucket, for its step.
+// Returns whether the instruction copies states of a bucket, for its step.
 bool moves_states(const Instruction& instruction) {
   return instruction.bucket >= 0 && (instruction.kind == InstructionKind::copy_in ||
                                      instruction.kind == InstructionKind::copy_out);
@@ -79,7 +79,7 @@ StepResult Runtime::step(std::int64_t step, std::int64_t position, Loader& loade
   return result;
 }
 
-// Of the whole global batch, so that all ranks and micro-batches share one mean.
+// Counts the targets of the whole global batch, so that all ranks and micro-batches share one mean.
 std::int64_t Runtime::counted_targets(std::int64_t position, Loader& loader) const {
   return loader.counted_targets(position, training_.global_batch)
       .value_or(program_.targets_per_step);
@@ -111,7 +111,8 @@ void Runtime::issue_tasks() {
   complete_all();
 }
 
-// The first step makes what an operation makes when it is first run; the second is captured.
+// An operation may have to prepare itself when it first runs, so the first step is not captured.
+// The second step is.
 void Runtime::issue_captured() {
   if (capture_ == Capture::none) {
     capture_ = Capture::ready;
@@ -151,7 +152,8 @@ void Runtime::run_task(int task) {
     if ((search_ != nullptr || evaluates_) && moves_states(instruction)) continue;
     try {
       wait_for(task, instruction);
-      // Of those who meet here some may first have to send to this rank's group.
+      // Other members of the group may first have to finish a send to this group, so receives are
+      // posted before all meet.
       if (instruction.group != GroupKind::none) receive_ahead();
       execute(task, instruction, static_cast<int>(i));
       make_progress();
@@ -168,7 +170,7 @@ std::string Runtime::describe_run(const RunId& run) const {
   return describe(program_, task, program_.bodies[at(task.body)].instructions[at(run.instruction)]);
 }
 
-// The same instructions make the same values again.
+// Replays the step: the same instructions make the same values again.
 NonFiniteSearch::Finding Runtime::find_non_finite() {
   complete_all();
   NonFiniteSearch search(program_, memory_, world_.rank());
@@ -252,8 +254,9 @@ void Runtime::compute(const Instruction& instruction, const Task& task) {
                {inputs_, outputs_}, context);
 }
 
-// Of this rank's own part of the bucket: what belongs to a parameter, once over all ranks; as few
-// operations as there are gaps, since each takes a GPU longer to start than to do.
+// Sums the squares of this rank's part of the bucket: only elements that belong to a parameter, and
+// each once over all ranks. It runs as few operations as there are gaps, because each takes a GPU
+// longer to start than to do.
 void Runtime::sum_of_squares(const Instruction& instruction, const Task& task) {
   const Dtype dtype = instruction.inputs[0].type.dtype;
   const auto* gradients =
@@ -357,7 +360,7 @@ void Runtime::collective(const Instruction& instruction, const Task& task) {
   }
 }
 
-// Between device and host memory.
+// Copies between device and host memory.
 void Runtime::copy(const Instruction& instruction, const Task& task) {
   const void* from = memory_.address(instruction.inputs[0], task.slot, task.window);
   void* to = memory_.address(instruction.outputs[0], task.slot, task.window);
@@ -427,7 +430,8 @@ int Runtime::tag_of(const Instruction& instruction, const Task& task) const {
   return static_cast<int>(tag % (std::int64_t{max_tag} + 1));
 }
 
-// Position of the micro-batch's first sequence since the run's first step; the others follow it.
+// Returns the position of the micro-batch's first sequence since the run's first step. The other
+// sequences follow it.
 std::int64_t Runtime::first_sequence_of(const Task& task) const {
   if (task.micro_batch_index < 0) return 0;
   return first_sequence(position_, training_.global_batch, mesh_.degrees().data,
@@ -496,7 +500,8 @@ std::size_t Runtime::note(int task, int index, SimTime begin) {
   return timeline_.entries.size() - 1;
 }
 
-// On a device with streams: the number of a stamp, which settle_times() makes a time of.
+// Returns the current time, or on a device with streams the number of a stamp, which settle_times()
+// replaces by a time.
 SimTime Runtime::moment() { return streams_ == nullptr ? now() : SimTime{streams_->stamp()}; }
 
 void Runtime::begin_times() {

@@ -42,7 +42,7 @@ struct RuntimeOptions {
   bool trace = false;  // keep a Timeline of the latest step
 };
 
-// Of a batch that is not trained on.
+// The loss of a batch that is not trained on.
 struct Evaluation {
   double loss = 0;           // sum over the targets
   std::int64_t targets = 0;  // those that count
@@ -57,18 +57,18 @@ struct StepResult {
   double loss_scale = 1;     // of this step; 1 where the loss is not scaled
   std::int64_t skipped = 0;  // steps without an update so far (fp16 overflows)
   bool was_skipped = false;  // this one
-  // Of multi-token prediction: the mean over its depths of their losses, unweighted.
+  // For multi-token prediction: the mean of the losses of its depths, unweighted.
   std::optional<double> mtp_loss;
-  // Where it is measured: by how much the fullest rank of an expert group, or with `expert` 1 the
-  // fullest expert, has more tokens than their mean; the mean over the layers. At least 1.
+  // Set if it is measured: tokens of the most loaded rank of an expert group relative to the mean,
+  // or with `expert` 1 those of the most loaded expert, averaged over the layers. At least 1.
   std::optional<double> expert_load;
 };
 
 class Runtime {
  public:
-  // `stages`: the Programs of all stages; this rank runs that of its own. Every rank of `world`
-  // makes its Runtime at the same time. The arguments outlive it, except options. What this backend
-  // cannot run yet is NotSupportedYet.
+  // Makes the Runtime. `stages` are the Programs of all stages, of which this rank runs its own.
+  // Every rank of `world` makes its Runtime at the same time. The arguments must outlive it, except
+  // options. Throws NotSupportedYet for what this backend cannot run.
   Runtime(const std::vector<Program>& stages, World& world, Backend& backend,
           const RuntimeOptions& options);
   ~Runtime();
@@ -79,14 +79,14 @@ class Runtime {
   // not finite is skipped.
   StepResult step(std::int64_t step, std::int64_t position, Loader& loader);
 
-  // The loss of the global batch that begins with sequence `position`, of the parameters as
-  // they are and without dropout. The step's instructions run, but for its backward compute and
-  // its update: training goes on as if nothing had been asked. Every rank calls it, between two
-  // steps, and all get the same. RunError where the loss is not finite.
+  // Returns the loss of the global batch that begins with sequence `position`, on the parameters as
+  // they are and without dropout. The step's instructions run except for backward compute and the
+  // update, so training goes on as if nothing had been asked. Every rank calls it, between two
+  // steps, and all get the same. Throws RunError if the loss is not finite.
   Evaluation evaluate(std::int64_t position, Loader& loader);
 
   // Replays the latest step on the parameters as they are, without the update, and looks at every
-  // value; every rank calls it, and all get the same.
+  // value. Every rank calls it, and all get the same finding.
   NonFiniteSearch::Finding find_non_finite();
 
   // fp16: the state of the loss scale, equal on all ranks. The optimizer's own count of steps,
@@ -94,19 +94,20 @@ class Runtime {
   bool scales_loss() const { return program_.loss_scale_buffer >= 0; }
   LossScaleState loss_scale() const { return scale_; }
   void set_loss_scale(const LossScaleState& state);  // a static scale stays the job's
-  // fp8 with delayed scales: of everything that is rounded, by name, its largest element in each of
-  // the latest steps, the newest last. On rank 0 those of all stages; every rank calls it.
+  // Returns the histories of fp8's delayed scales: for every rounded tensor, by name, its largest
+  // element in each of the latest steps, the newest last. Every rank calls it, and rank 0 gets
+  // those of all stages.
   Histories histories();
-  // This rank takes those of its stage; what is not there has seen nothing yet. InputError for what
-  // can be no largest element.
+  // Sets the histories of this rank's stage. A tensor without a history has seen nothing yet.
+  // Throws InputError for a value that cannot be a largest element.
   void set_histories(const Histories& histories);
   // Makes the 16-bit working copies anew from the fp32 masters, on all ranks (which call it
   // together); nothing in fp32. For whoever wrote masters, after the fact.
   void refresh_working_copies();
 
-  // Whether any rank says so; every rank calls it.
+  // Returns whether `own` is true on any rank. Every rank calls it.
   bool any(bool own);
-  // A number of every rank, by rank; every rank calls it.
+  // Returns the numbers of all ranks, in their order. Every rank calls it.
   std::vector<std::int64_t> gather_of_all(std::int64_t own);
 
   Parameters& parameters() { return *parameters_; }
@@ -115,7 +116,7 @@ class Runtime {
   const Coordinates& coordinates() const { return own_; }
   const Arena& memory() const { return memory_; }
   void trace(bool on) { options_.trace = on; }  // from the next step on
-  // The latest step, in picoseconds since all ranks made their Runtimes.
+  // The timeline of the latest step, in picoseconds since all ranks made their Runtimes.
   const Timeline& timeline() const { return timeline_; }
   std::int64_t arena_bytes() const { return memory_.bytes(); }
   std::int64_t scratch_bytes() const { return scratch_bytes_; }  // beside the arena
@@ -126,7 +127,7 @@ class Runtime {
     Request request;
     std::size_t entry;  // of the timeline
   };
-  // Those of a pair of streams. A communicator of its own keeps their order.
+  // The messages of a pair of streams. A communicator of its own keeps their order.
   struct Messages {
     Communicator* stages = nullptr;  // null: there are none
     Fifo<Pending> sends, receives;   // under way, each in the order of its stream
@@ -240,7 +241,7 @@ class Runtime {
 
   LossScaleState scale_;  // of the next step
 
-  // Of the step under way.
+  // State of the step that is running.
   Loader* loader_ = nullptr;
   std::int64_t position_ = 0;
   std::int64_t step_ = 0;
@@ -256,8 +257,8 @@ class Runtime {
   std::vector<OptimizerSegment> stepped_;
   NonFiniteSearch* search_ = nullptr;  // while a step is replayed
   bool evaluates_ = false;
-  // Made by the first evaluation: of instructions that drop the same, but that they drop nothing;
-  // and what makes the loss in the bodies of a backward.
+  // Made by the first evaluation: the attributes of instructions without their dropout, and the
+  // instructions that make the loss in backward bodies.
   std::map<const Instruction*, Attributes> without_dropout_;
   std::set<const Instruction*> makes_loss_;
   bool can_evaluate_ = false;

@@ -1,4 +1,4 @@
-// What a Runtime does once, before its first step.
+// The parts of a Runtime that run once, before its first step.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -87,10 +87,10 @@ void Runtime::check_supported_here() const {
   });
 }
 
-// What talks through the host cannot be kept, and a graph of very many operations would take more
-// memory than it saves time. Messages between stages wait for each other on several streams at
-// once: nothing promises that the branches of a graph run side by side, so those are kept on
-// demand.
+// Returns null if steps are not captured. Communication through the host cannot be captured, and a
+// very large graph costs more memory than it saves time. Steps with messages between stages are
+// captured only if `cuda_graph` is set, because nothing guarantees that parallel branches of a
+// graph run concurrently.
 StepCapture* Runtime::capture_of_steps() const {
   constexpr std::size_t most_operations = 50000;
   const std::optional<bool> wanted = training_.cuda_graph;
@@ -133,7 +133,8 @@ void Runtime::make_groups() {
   messages_[1].stages = stages_back_.get();
 }
 
-// Where the norm is summed over all ranks, one of those with the same part counts.
+// Returns whether this rank counts its part of the bucket in the norm. If the norm is summed over
+// all ranks, one of those with the same part counts it.
 bool Runtime::counts_in_norm(const Bucket& bucket) const {
   if (mesh_.degrees().expert == 1) return true;
   return mesh_.index_in(bucket.sharded ? bucket.replica() : bucket.rdp(), world_.rank()) == 0;
@@ -218,7 +219,8 @@ const RandomRounding* Runtime::rounding_of(const Parameter& parameter) {
                                   places_of(parameter, part_of(parameter, mesh_, own_)));
 }
 
-// Before the arena: operations that get ready on the device may need memory for a while.
+// Reserves scratch memory before the arena is made, because operations that get ready on the device
+// may need memory for a while.
 Runtime::Scratch Runtime::reserve_scratch() {
   check_supported_here();
   scratch_bytes_ =
@@ -226,7 +228,8 @@ Runtime::Scratch Runtime::reserve_scratch() {
   return {scratch_bytes_ > 0 ? backend_.allocate(scratch_bytes_) : nullptr, {&backend_}};
 }
 
-// How many are under way at once depends on who is faster; not more than a step has.
+// Reserves lists for all messages of a step, because the number in flight at once depends on which
+// rank is faster.
 void Runtime::list_messages() {
   std::array<std::size_t, std::size(message_streams)> count{};
   for (std::size_t t = 0; t < program_.tasks.size(); ++t) {

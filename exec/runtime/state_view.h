@@ -11,20 +11,22 @@
 
 namespace meshwright {
 
-// An array in a backend's memory. i16: what the bf16 at `upper` lacks of the numbers.
+// An array in a backend's memory. If its type is i16, it holds what the bf16 numbers at `upper`
+// lack.
 struct StoredArray {
   std::byte* data = nullptr;
   Dtype type = Dtype::f32;
   std::byte* upper = nullptr;
 
-  // Of blocks: the first of one.
+  // Returns the array from `element` on. In a type with blocks, `element` must be the first of a
+  // block.
   StoredArray from(std::int64_t element) const {
     return {data == nullptr ? nullptr : data + bytes_of(element, type), type,
             upper == nullptr ? nullptr : upper + element * bytes_of(Dtype::bf16)};
   }
 };
 
-// As HostView: what is written goes back when the view ends, rounded where it must be.
+// Works like HostView: what is written goes back when the view ends, rounded if the type needs it.
 template <typename T>
 class StateView {
  public:
@@ -53,7 +55,7 @@ class StateView {
   T* data() { return array_.type == Dtype::f32 ? floats_.data() : converted_.data(); }
 
  private:
-  // As HostView's.
+  // Ignores errors, like HostView's write_back().
   void write_back() noexcept {
     if (converted_.empty()) return;
     try {

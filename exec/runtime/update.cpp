@@ -164,7 +164,7 @@ void Runtime::refresh_working_copies() {
                                 elements * bytes_of(dtype));
     round_masters(masters.data(), dtype, elements, working.data());
   }
-  // As the step's end shares them.
+  // Shares the new copies as the step's end does.
   const Task& end = program_.tasks.back();
   for (const Instruction& instruction :
        program_.bodies[static_cast<std::size_t>(end.body)].instructions)

@@ -13,7 +13,7 @@
 
 namespace meshwright {
 
-// What follows from the name of an architecture, where no config.json says otherwise.
+// Traits that follow from the name of an architecture unless a config.json sets them.
 struct Traits {
   Family family = Family::gpt;
   Head head = Head::lm;
@@ -38,8 +38,8 @@ struct ArchitectureInfo {
   std::string_view embedding_unit = "";
   std::string_view tokens = "", positions = "", token_types = "",
                    embedding_norm = "";  // "": it has none
-  // Of an encoder and a decoder: the names are the encoder's, and begin with it; the decoder's
-  // begin with `decoder` in its place, and have attention to the encoder's output besides.
+  // Names of an encoder-decoder model. All names are the encoder's and begin with `encoder`. The
+  // decoder's begin with `decoder` instead, and it also has attention to the encoder's output.
   std::string_view encoder = "", decoder = "";
   std::string_view shared_tokens = "";  // whose parameter the tables of both are
   std::string_view cross_attention = "", cross_norm = "";
@@ -48,10 +48,10 @@ struct ArchitectureInfo {
   std::string_view embedding_projection = "";  // from the tables' width to the hidden size
   std::string_view block = "";         // "transformer.h"; a block's path is `transformer.h.<i>`
   std::string_view shared_block = "";  // all blocks have the parameters of this one
-  // Inside a block. Attention: one packed matrix, or three.
+  // Names inside a block. Attention has one packed matrix, or three.
   std::string_view attention = "", qkv = "", q = "", k = "", v = "", attention_out = "";
-  // Where the three are published as one: all queries, all keys, all values; or so of each group of
-  // heads that share a key.
+  // Name of the single matrix in which the three are published: all queries, all keys, all values.
+  // With `published_by_groups`, it has this order within each group of heads that share a key.
   std::string_view published_qkv = "";
   bool published_by_groups = false;
   std::string_view q_norm = "", k_norm = "";
@@ -64,20 +64,24 @@ struct ArchitectureInfo {
   std::string_view router_bias = "";  // a parameter's name, after the router's
   std::string_view shared_experts = "";  // whose matrices are named as `mlp`'s
   std::string_view shared_gate = "";
-  // Experts that are published as one tensor: of each, the gate and what it multiplies.
+  // Name of the experts' matrices that are published as one tensor: for each expert, the gate and
+  // what it multiplies.
   std::string_view published_expert_gate_in = "";
-  // Those lie there as [in, out]; nothing is called `weight`, and biases end in `_bias`. The two
-  // follow each other, or come column by column in turn.
+  // With `bare_experts`, expert matrices are published as [in, out], no name ends in `weight`, and
+  // biases end in `_bias`. The gate and what it multiplies follow each other, or alternate column
+  // by column with `experts_in_turn`.
   bool bare_experts = false, experts_in_turn = false;
   std::string_view sinks = "";  // of attention: a parameter's name
   std::string_view attention_norm = "",
                    mlp_norm = "";  // one name twice: both branches share one norm
-  // Of what is added to the residual, where branches have a norm before and one after.
+  // Norms of what a branch adds to the residual, in models with a norm before and after each
+  // branch.
   std::string_view attention_out_norm = "", mlp_out_norm = "";
   std::string_view final_norm = "";
   std::string_view head = "", head_dense = "", head_norm = "", head_decoder = "";  // head: its unit
   std::string_view head_bias = "";  // a parameter's name, not a path
-  // Of the head that says the class of a text: what comes before the last product, of encoders.
+  // Head that predicts the class of a text. `class_dense` is the matrix before the last one, which
+  // only encoders have.
   std::string_view class_dense = "", class_output = "score";
   Packing packing = Packing::separate;
   bool weight_in_out = false;     // block matrices are stored [in, out]
@@ -99,10 +103,10 @@ struct FamilyInfo {
 };
 std::span<const FamilyInfo> family_table();
 
-// A model with the traits of this architecture and no sizes.
+// Returns a model with the traits of this architecture and no sizes.
 Model model_of(Architecture architecture);
 
-// Under which keys a file gives the sizes; "" where it does not.
+// Keys under which a file gives the sizes. A key is "" if the file does not give that size.
 struct SizeKeys {
   std::string_view hidden, layers, heads, kv_heads, ffn, vocabulary, positions;
 };
@@ -111,21 +115,22 @@ struct SizeKeys {
 // counts as absent.
 void read_sizes(Fields& fields, const SizeKeys& keys, Model& model);
 
-// The token that a decoder reads first, in the vocabulary.
+// Reads the token that a decoder reads first, and checks that it is in the vocabulary.
 void read_decoder_start(Fields& fields, std::string_view key, Model& model);
 
-// Under which keys a file gives the sizes of images: 224 x 224 pixels of 3 channels in patches of
-// 16 x 16 where it does not.
+// Keys under which a file gives the sizes of images. The defaults are 224 x 224 pixels of 3
+// channels in patches of 16 x 16.
 struct ImageKeys {
   std::string_view size, patch, channels;
 };
 void read_image_sizes(Fields& fields, const ImageKeys& keys, Model& model);
 
-// Whether a model may say the class of a text, and of how many classes.
+// Check whether a model may classify texts, and the number of classes.
 void check_classifies(const Fields& fields, std::string_view key, const Model& model);
 void check_classes(const Fields& fields, std::string_view key, int classes);
 
-// Under which keys a file gives the numbers of experts; their other keys have one name everywhere.
+// Keys under which a file gives the numbers of experts. Their other keys have the same name
+// everywhere.
 struct ExpertKeys {
   std::string_view experts, per_token;
 };

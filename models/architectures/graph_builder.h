@@ -35,7 +35,8 @@ class GraphBuilder {
   Graph build();
 
  private:
-  // Which axis of a matrix tensor parallelism cuts: that of its outputs, that of its inputs, none.
+  // The axis along which tensor parallelism splits a matrix: that of its outputs, that of its
+  // inputs, or none.
   enum class Side : std::uint8_t { outputs, inputs, whole };
 
   struct Matrix {
@@ -67,7 +68,8 @@ class GraphBuilder {
     return graph_.output(graph_.add(op, module(path), inputs, a));
   }
 
-  // Of an operation that counts places in documents, where rows have several.
+  // Adds the documents tensor to the inputs of an operation that counts positions in documents, if
+  // rows hold several documents.
   void tell_documents(TensorIds& inputs, Attributes& a) const {
     a.documents = graph_.documents >= 0;
     if (a.documents) inputs.push_back(graph_.documents);
@@ -75,17 +77,18 @@ class GraphBuilder {
 
   int input(Shape shape) { return graph_.add_tensor({shape, Dtype::i32}, Role::input); }
 
-  // One that blocks share is made by the first of them.
+  // Returns the parameter of this name. The first of the blocks that share a parameter makes it.
   int parameter(const std::string& name, Shape shape, Initial initial, Cut cut = {});
 
-  // Where all blocks have the same parameters, these are not numbered.
+  // Returns the name under which a parameter is stored. If all blocks share their parameters, it
+  // has no block number.
   std::string stored_name(const std::string& name) const;
 
-  // A whole one that was published with more dimensions.
+  // Adds an undivided parameter that was published with more dimensions.
   int published_as(const std::string& name, Shape published, Shape shape);
   int new_parameter(const std::string& name, Shape shape, Initial initial, Cut cut);
 
-  // Of the matrix, its weight or its bias.
+  // Adds a parameter of the matrix, its weight or its bias.
   int parameter_of(const Matrix& matrix, const std::string& name, Shape shape, Initial initial,
                    Cut cut);
   int linear(int x, const Matrix& matrix);
@@ -99,75 +102,79 @@ class GraphBuilder {
     return factor == 1 ? x : times(x, path, factor);
   }
 
-  // cap * tanh(x / cap); 0: x. The last product is there for a cap of 1 too: the loss's gradient
-  // takes the place of what the loss reads, and that of tanh reads what tanh made.
+  // Returns cap * tanh(x / cap), or x if cap is 0. The last product is there for a cap of 1 too,
+  // because the loss's gradient takes the place of what the loss reads, while the gradient of tanh
+  // reads what tanh made.
   int capped(int x, const std::string& path, double cap);
 
-  // Of the probabilities or activations of the module at `path`.
+  // Sets the dropout of the probabilities or activations of the module at `path`.
   void set_dropout(Attributes& a, const std::string& path) const;
   int dropout(int x, const std::string& module_path) { return dropout(x, module_path, sequence_); }
 
-  // Of so many rows of each sequence.
+  // Appends dropout of a tensor that has `rows` rows for each sequence.
   int dropout(int x, const std::string& module_path, int rows);
 
-  // The decoder's blocks attend to all of the encoder's output.
+  // Appends the decoder, whose blocks attend to all of the encoder's output.
   int decoder(int encoded);
 
-  // Of a stack.
+  // Appends the final norm of a stack.
   int final_norm(int x);
 
-  // A name of the table, in the stack that is being built.
+  // Returns a name of the table, in the stack that is being built.
   std::string in_stack(std::string_view name) const;
   int embeddings(int tokens);
 
-  // The convolution whose stride is its width is a product with the patches.
+  // Appends the embedding of patches. A convolution whose stride is its width is a product with the
+  // patches.
   int image_embeddings();
   int positions(int x);
-  // Of the stack.
+  // Appends the blocks of the stack.
   int blocks(int x);
 
   // Begins the unit of the block at `path`, which is of the kind of the model's `index`-th.
   void enter_block(const std::string& path, int index, bool predicts_ahead);
   int block(int x);
 
-  // Multi-token prediction: of what depth - 1 made (0: the model) and the tokens `depth` further
-  // on. DeepSeek-V3, 2024, section 2.2.
+  // Appends one depth of multi-token prediction, from the output of depth - 1 (0: the model) and
+  // the tokens `depth` further on. DeepSeek-V3, 2024, section 2.2.
   int predict_ahead(int x, int depth);
 
-  // Of the block; "": none.
+  // Appends a norm of the block. An empty name means that the block has none.
   int norm_if(int x, std::string_view name) { return name.empty() ? x : norm(x, in_block(name)); }
 
   std::string in_block(std::string_view name) const { return prefix_ + std::string(name); }
 
-  // Where a decoder's MLP has another place in the block, since attention comes before it twice.
+  // Returns a name around the MLP. In a decoder's block, the MLP has another position, because
+  // attention comes before it twice.
   std::string of_mlp(std::string_view name) const;
   // Attention (build_attention.cpp).
   int rope(int x, int heads, int kv_heads) { return rope(x, heads, kv_heads, m_.head_dim); }
 
   int rope(int x, int heads, int kv_heads, int head_dim);
 
-  // One projection of the input to all of queries, keys and values.
+  // Appends one projection of the input to all queries, keys and values.
   TensorIds packed_qkv(int x);
   int project(int x, const std::string& path, int heads);
 
-  // The rows of queries (0), keys (1) or values (2) where they are published as one.
+  // Returns the rows of queries (0), keys (1) or values (2) if they are published as one matrix.
   std::optional<PublishedPart> part_of_qkv(int which) const;
   int project_part(int x, std::string_view name, int which);
 
-  // The norm of queries or keys.
+  // Appends the norm of queries or keys.
   int head_norm(int x, std::string_view name);
 
-  // Of queries or keys whose rotation comes before their norm.
+  // Appends the norm of queries or keys in models that rotate them before the norm.
   int turned_norm(int x, std::string_view name);
 
-  // Of queries that have no rotary positions: longer texts make them larger.
+  // Scales queries that have no rotary positions. The factor grows with the position.
   int tempered(int x);
   TensorIds separate_qkv(int x);
 
-  // An RMSNorm whose epsilon no config.json gives.
+  // Appends an RMSNorm whose epsilon no config.json gives.
   int latent_norm(int x, std::string_view name);
 
-  // A part of a published matrix: of each of `groups` groups of outputs `width` from `first` on.
+  // A part of a published matrix: from each of `groups` groups of outputs, `width` outputs from
+  // `first` on.
   struct LatentPart {
     std::string_view whole, part;
     std::int64_t groups, group_width, first, width;
@@ -177,18 +184,19 @@ class GraphBuilder {
 
   int latent_part(int x, const LatentPart& each);
 
-  // What is not turned of each head, and what is: of each head (queries), or for all (keys).
+  // Rotates `turned` and joins it to `other`, the part of each head that is not rotated. `turned`
+  // has a part for each head (queries) or one for all heads (keys).
   int joined_heads(int other, int turned, int heads_of_turned);
 
-  // DeepSeek-V2, 2024, section 2.1.
+  // Appends the queries, keys and values of latent attention. DeepSeek-V2, 2024, section 2.1.
   TensorIds latent_qkv(int x);
   int attention(int x);
 
-  // The table that all blocks of a stack share.
+  // Returns the table of relative positions that all blocks of a stack share.
   int relative_bias();
 
-  // Queries of the decoder; keys and values of the encoder's output, all of which they see. Source
-  // and target are equally long.
+  // Appends attention with queries of the decoder, and keys and values of the encoder's output, all
+  // of which they see. Source and target are equally long.
   int cross_attention(int x);
   int attention(const TensorIds& qkv, const std::string& path, const std::string& out_path,
                 bool causal);
@@ -207,28 +215,32 @@ class GraphBuilder {
   int shared_experts(int x);
   int experts(int x);
 
-  // For transformers no parameter but a buffer: it has no gradient.
+  // Adds the bias of the router's choices. It has no gradient: in transformers it is a buffer and
+  // not a parameter.
   int choice_bias();
 
-  // Not cut: a model with experts has no tensor degree.
+  // Appends a gated MLP. It is not split, because a model with experts has no tensor degree.
   int gated_mlp(int x, const std::string& path, std::int64_t width);
   int activation(int x, const std::string& path);
   int mlp(int x);
 
-  // The head at `path` sees only `count` positions of each sequence.
+  // Selects the `count` positions of each sequence that the head at `path` sees.
   int chosen(int x, int count, std::string_view path);
 
-  // What a masked model does before its decoder: only the positions that are asked for.
+  // Appends the transform before a masked model's decoder, for the predicted positions only.
   int masked_transform(int x);
   int logits(int x);
   int cross_entropy(int logits, int targets, double weight = 1);
-  // `ahead`: what multi-token prediction made, depth by depth.
+  // Appends a language model's head. `ahead` holds the outputs of multi-token prediction, depth by
+  // depth.
   void language_model_head(int x, const std::vector<int>& ahead);
 
-  // Two logits per token: that the answer starts there, that it ends there.
+  // Appends the head with two logits per token: that the answer starts there, and that it ends
+  // there.
   void question_answering_head(int x);
 
-  // Of the first token of a text (encoders), or its last. No rank has a share of the classes.
+  // Appends the head that classifies a text by its first token (encoders) or its last token. Every
+  // rank computes all classes.
   void classification_head(int x);
 
   const Model& m_;

@@ -271,7 +271,8 @@ void read_head_dim(Fields& fields, std::string_view key, Model& model) {
         key, std::to_string(model.head_dim) + " is out of range; use 1 to " + std::to_string(most));
 }
 
-// What T5 has besides sizes. Version 1.1 has a gated MLP, and as published a head of its own.
+// Reads the keys that T5 has besides sizes. Version 1.1 has a gated MLP and, as published, a head
+// that is not tied.
 void read_t5(Fields& fields, Model& model) {
   model.head_dim = 64;
   read_head_dim(fields, "d_kv", model);
@@ -410,7 +411,7 @@ void read_albert(Fields& fields, Model& model) {
                                       std::to_string(model.hidden));
 }
 
-// Of what a newer family needs, what there is no operation for.
+// Operations that newer families need and that meshwright does not have.
 struct Lacking {
   std::string_view model_type, what;
 };
@@ -430,7 +431,7 @@ const ModelType& model_type_of(Fields& fields) {
       choose(fields, "model_type", "model_type", word, known))];
 }
 
-// Of a model that reads images too, the part that works on texts.
+// Returns `text_config`, the part for texts of a model that also reads images.
 Fields text_of(Fields& fields, std::string_view of_text) {
   const std::string_view key = "text_config";
   if (!is_given(fields, key)) fields.fail(key, "missing; it is required (an object)");

@@ -201,7 +201,7 @@ void add_keys_of_gemma2(const Model& model, json& config) {
   add_layer_types(model, config);
 }
 
-// What is ours.
+// Writes the keys that only meshwright knows.
 void add_own_words(const Model& model, json& config) {
   if (model.expert_capacity_factor > 0)
     config["expert_capacity_factor"] = model.expert_capacity_factor;
@@ -284,7 +284,7 @@ void add_latent_attention(const Model& model, json& config) {
   if (model.architecture == Architecture::deepseek_v2) config["norm_topk_prob"] = false;
 }
 
-// What only one of the newer decoders says.
+// Writes the keys in which the newer decoders differ.
 void add_keys_of_newer(const Model& model, json& config) {
   const double share = static_cast<double>(model.rotary_dim) / model.head_dim;
   if (model.rotary_dim > 0) config["rope_theta"] = model.rotary_base;
@@ -398,7 +398,7 @@ void add_keys_of_newer(const Model& model, json& config) {
   }
 }
 
-// What only one architecture says.
+// Writes the keys in which the architectures differ.
 void add_own_keys(const Model& model, json& config) {
   if (model.architecture == Architecture::llama) {
     config["num_key_value_heads"] = model.kv_heads;

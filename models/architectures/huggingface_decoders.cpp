@@ -49,7 +49,7 @@ void check_layer_types(Fields& fields, const Model& model) {
   }
 }
 
-// Where it is asked for, blocks from `max_window_layers` on have a window.
+// Reads Qwen's window. If `use_sliding_window` is set, blocks from `max_window_layers` on have it.
 void read_qwen_window(Fields& fields, Model& model) {
   if (flag(fields, "use_sliding_window", false)) {
     if (!fields.has("sliding_window") || is_given(fields, "sliding_window"))
@@ -59,7 +59,7 @@ void read_qwen_window(Fields& fields, Model& model) {
   check_layer_types(fields, model);
 }
 
-// Of a soft cap: null says that there is none.
+// Returns a soft cap. A null in the file means that there is none, for which it returns 0.
 double cap(Fields& fields, std::string_view key, double usual) {
   if (!fields.has(key)) return usual;
   if (!is_given(fields, key)) return 0;

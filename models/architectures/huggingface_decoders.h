@@ -1,14 +1,15 @@
-// What the config.json of each family of decoders says besides sizes.
+// Reads the keys that the config.json of each family of decoders has besides sizes.
 #pragma once
 
 #include "models/architectures/architecture.h"
 
 namespace meshwright::decoders {
 
-// Whether `head_dim` gives the width of a head; sets it to the family's where the key is absent.
+// Returns whether `head_dim` gives the width of a head. If the key is absent, sets the width to the
+// family's.
 bool gives_head_width(Fields& fields, Model& model);
 
-// After the sizes. Each throws InputError for what is not built.
+// Read the other keys after the sizes. Each throws InputError for what is not supported.
 void read_biases(Fields& fields, Model& model);  // attention_bias, mlp_bias
 void read_window(Fields& fields, Model& model);  // sliding_window, of all blocks
 void read_mistral(Fields& fields, Model& model);

@@ -17,7 +17,8 @@ int classes_of(Fields& fields) {
 
 namespace {
 
-// What transformers' ForSequenceClassification reads; of one label it makes a regression.
+// Reads the keys that transformers' ForSequenceClassification reads. transformers makes a
+// regression of a single label.
 void read_classification(Fields& fields, Model& model) {
   model.head = Head::label;
   check_classifies(fields, "architectures", model);

@@ -80,8 +80,9 @@ std::string_view name_of(Architecture architecture);  // as config.json has it
 // label: one of some classes, of an image or of a text (`classification`).
 enum class Head : std::uint8_t { lm, mlm, qa, label };
 
-// An RMSNorm of all heads, or of each, before they are rotated; `turned`: of each, after that and
-// without weights, where there is a rotation.
+// The norm of queries and keys. Before the rotation, an RMSNorm normalizes all heads together
+// (`rows`) or each head (`heads`). `turned` normalizes each head after the rotation and without
+// weights, in blocks that have a rotation.
 enum class QueryKeyNorm : std::uint8_t { none, rows, heads, turned };
 
 constexpr int most_classes = 1 << 16;  // two bytes of an image's record (exec/data/images.h)
@@ -99,11 +100,12 @@ struct Model {
   int decoder_start = 0;        // seq2seq: the token that a decoder reads first
   int image_size = 0, patch_size = 0, channels = 0;  // of square images; 0: the model reads tokens
   bool gated_ffn = false;
-  // In place of silu where the MLP is gated (T5 v1.1), in place of gelu where it is not (T5).
+  // Activations: gated_gelu takes the place of silu in a gated MLP (T5 v1.1), the others take that
+  // of gelu in an MLP without a gate (T5).
   bool gated_gelu = false, relu = false, squared_relu = false;
   bool activation_dropout = false;  // between the activation and its product: T5, BART where asked
   bool tied_embeddings = true;
-  // What follows from the family unless a config.json says otherwise.
+  // The fields from here on follow from the family unless a config.json sets them.
   int head_dim = 0;
   bool rms_norm = false, learned_positions = true, parallel_residual = false, alibi = false;
   bool one_norm = false;           // attention and MLP of a block share it; GPT-J's always do
@@ -115,7 +117,7 @@ struct Model {
   double norm_epsilon = 1e-5, rotary_base = 10000;
   int rotary_dim = 0;
   bool rotary_interleaved = false;
-  // Of longer texts (models/program/graph/rotary.h).
+  // Scaling of rotary positions for longer texts (models/program/graph/rotary.h).
   double rotary_factor = 1, rotary_low = 1, rotary_high = 4;
   int rotary_original = 0;
   bool rotary_yarn = false, rotary_truncate = true;
@@ -131,24 +133,28 @@ struct Model {
   double score_cap = 0, logit_cap = 0;  // what tanh bounds them to; 0: nothing does
   int token_types = 0;                  // BERT: 2; DistilBERT: 0
   int position_offset = 0;              // RoBERTa: 2
-  // Of the table that each stack of T5 has (models/program/graph/relative.h); no buckets: none.
+  // Sizes of the table that each stack of T5 has (models/program/graph/relative.h). There is no
+  // table if `relative_buckets` is 0.
   int relative_buckets = 0, relative_distance = 0;
-  // Some blocks see so many tokens back, their own counted; 0: all blocks see all. These are the
-  // blocks from `local_from` on but those whose number mod `local_period` is `global_place`.
+  // Some blocks see only `local_window` tokens back, including their own. 0 means that all blocks
+  // see all tokens. These are the blocks from `local_from` on, except those whose number mod
+  // `local_period` is `global_place`.
   int local_window = 0;
   int local_from = 0, local_period = 1, global_place = -1;
   double local_rotary_base = 0;  // of these blocks, unscaled; 0: as of the others
-  // Some blocks have no rotary positions (ascending). The others see only the tokens of their own
-  // chunk of so many places; 0: all before them.
+  // Blocks without rotary positions, ascending. In the other blocks, tokens see only their own
+  // chunk of `attention_chunk` positions, or all earlier tokens if it is 0.
   std::vector<int> unrotated_blocks;
   int attention_chunk = 0;
-  // Of the queries of blocks without rotary positions: Attributes::temperature; 0: none.
+  // Attributes::temperature of the queries in blocks without rotary positions. If it is 0, they are
+  // not scaled.
   double temperature = 0;
   int temperature_floor = 1;
   int experts = 0;  // of every block; 0: none
   int experts_per_token = 0;
-  // Multi-head latent attention: keys and values are made of rows of kv_lora_rank, queries of
-  // q_lora_rank (0: of the hidden size); of a head's width the last rotary_dim is turned.
+  // Multi-head latent attention: keys and values are made of vectors of width kv_lora_rank, queries
+  // of vectors of width q_lora_rank (0: of the hidden size). The last rotary_dim of a head's width
+  // are rotated.
   int q_lora_rank = 0, kv_lora_rank = 0, v_head_dim = 0;
   int dense_ffn = 0;              // width of the MLP of blocks without experts
   std::vector<int> dense_blocks;  // those blocks, ascending; the others have experts
@@ -167,8 +173,8 @@ struct Model {
   bool expert_overflow_drops = false;
   double expert_capacity_factor = 0;  // models/program/graph/experts.h; 0: nothing is dropped
   double router_aux_loss_coef = 0;    // of the balancing loss, a mean over blocks and sequences
-  // Of an ONNX file (onnx/imported_graph.h): the graph that its nodes say. The numbers above are
-  // what rules about plans ask for; no architecture of the table is meant.
+  // The graph that the nodes of an ONNX file describe (onnx/imported_graph.h). The numbers above
+  // are then those that rules about plans need, and `architecture` has no meaning.
   std::shared_ptr<const ImportedGraph> imported;
 
   bool reads_images() const { return image_size > 0; }
@@ -178,7 +184,8 @@ struct Model {
   bool is_causal() const {
     return family != Family::bert && family != Family::vit && !has_decoder();
   }
-  // Texts are padded to rows, and tokens would see the padding behind them.
+  // Returns whether attention hides padding. Texts are padded to rows, and without a causal mask
+  // tokens would see the padding behind them.
   bool hides_padding() const { return classifies_text() && !is_causal(); }
   int embedding_width() const { return embedding > 0 ? embedding : hidden; }
   bool shares_layers() const;  // all blocks have the same parameters

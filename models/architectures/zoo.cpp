@@ -26,7 +26,7 @@ Model read_any(Fields fields) {
 
 Model read_file_named(const fs::path& path) {
   Model model = read_any(read_json_file(path.string()));
-  // Those of a folder by its name, also where the path is `config.json` alone.
+  // A config.json is named after its folder, even if the path is only `config.json`.
   const std::string folder =
       fs::absolute(path).lexically_normal().parent_path().filename().string();
   model.name = path.filename() == "config.json" && !folder.empty() ? folder : path.stem().string();

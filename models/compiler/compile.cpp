@@ -39,7 +39,7 @@ Plan closed(Plan plan, bool rows_made_again, std::int64_t loss_block_bytes) {
 
 class Compilation {
  public:
-  // The stages of a plan without any are cut by the graph of a plan without stages.
+  // Partitions a plan that has no stages yet, on the graph that the passes make of it.
   Compilation(const Model& model, Plan plan, const Target& target)
       : model_(model), target_(target), plan_(std::move(plan)) {
     if (!plan_.stage_of_unit.empty()) return;
@@ -52,7 +52,7 @@ class Compilation {
     known_graph_ = std::move(graph);
   }
 
-  // With its stages.
+  // Returns the plan with its stages.
   const Plan& plan() const { return plan_; }
 
   Compiled lowered(const Plan& plan, const PassObserver& observe = {}) {
@@ -65,7 +65,7 @@ class Compilation {
     return compiled;
   }
 
-  // Of the fullest stage.
+  // Returns the peak memory, in bytes, of the stage that needs most.
   double peak_bytes(const Compiled& compiled) const {
     double most = 0;
     for (const Program& program : compiled.stages)
@@ -85,7 +85,8 @@ class Compilation {
   std::optional<Graph> known_graph_;
 };
 
-// What saves memory costs time: as little of it as memory allows.
+// Saving memory costs time, so this chooses the least of it with which the plan fits into the
+// target's memory.
 class Choice {
  public:
   Choice(Compilation& compilation, const Target& target)
@@ -94,7 +95,7 @@ class Choice {
   Compiled made() {
     Compiled best = built(taking_most_memory(compilation_.plan()));
     if (fits(best)) return best;
-    // The loss in more blocks costs less than rows that are made again.
+    // More loss blocks cost less time than recomputed rows.
     if (auto again = with_smaller_loss(best); again && fits(*again)) return *std::move(again);
     Compiled least = built(taking_least_memory(compilation_.plan()));
     if (!fits(least)) return bytes(least) < bytes(best) ? least : best;
@@ -107,7 +108,8 @@ class Choice {
   double bytes(const Compiled& compiled) const { return compilation_.peak_bytes(compiled); }
   bool fits(const Compiled& compiled) const { return bytes(compiled) <= target_.memory_bytes; }
 
-  // What the memory of the stage that makes the loss is short of, in logits; below 0: what is left.
+  // Returns how many bytes of logits too many a loss block holds for the memory of the stage that
+  // makes the loss. Below 0, a block may grow by this many bytes.
   double missing_logits(const Compiled& compiled, const LossBlocks& blocks) const {
     const Program& program = compiled.stages[at(stage_of(compiled, blocks))];
     return (target_.peak_bytes(program) - target_.memory_bytes) *
@@ -120,7 +122,7 @@ class Choice {
     return compiled.plan.parallelism.stage_layout().stage_of(part);
   }
 
-  // Nothing, where it is of no use.
+  // Returns nothing if a smaller loss block would not help, or if its size is not open to choice.
   std::optional<Compiled> with_smaller_loss(const Compiled& compiled) {
     const LossBlocks blocks = loss_blocks(compiled.graph);
     if (blocks.rows == 0 || !leaves_loss_open(compilation_.plan())) return std::nullopt;
@@ -154,7 +156,8 @@ class Choice {
   const Target& target_;
 };
 
-// What is said of a loss block is no more than there is.
+// Lowers the plan's size of a loss block to the bytes of all logits, so that it never names more
+// than there are.
 void say_loss_block(Compiled& compiled) {
   std::int64_t& said = compiled.plan.training.loss_block_bytes;
   const LossBlocks blocks = loss_blocks(compiled.graph);

@@ -1,5 +1,5 @@
-// The road from a model and its plan to what both interpreters take: graph, passes, partition,
-// lowering.
+// This is the whole road from a model and its plan to what both interpreters take: graph, passes,
+// partition, lowering.
 #pragma once
 
 #include <functional>
@@ -14,17 +14,17 @@
 
 namespace meshwright {
 
-// What each unit of a graph costs, forward and backward: what a partition balances.
+// Costs of each unit of a graph, forward and backward. The partition balances them.
 struct UnitCosts {
   std::vector<double> seconds, bytes;
 };
 
-// The machine that a plan is compiled for, as far as the compiler asks.
+// Describes the machine that a plan is compiled for, as far as the compiler asks.
 struct Target {
   DeviceFacts device;
   std::function<UnitCosts(const Graph&)> unit_costs;  // asked only for a plan without stages
-  // What a rank takes of its device, with what lies beside the Program's own memory. Null: not
-  // known, and as little is taken as can be.
+  // Returns how many bytes one rank takes of its device to run the Program, including what it needs
+  // besides the Program's own memory. Null if unknown: then everything that saves memory is done.
   std::function<double(const Program&)> peak_bytes = {};
   double memory_bytes = 0;  // that it may take
 };
@@ -35,19 +35,21 @@ struct Compiled {
   std::vector<Program> stages;
 };
 
-// `plan` is settled; where plan.stage_of_unit is given, it stays. Where the plan leaves open what
+// Compiles a resolved plan. If plan.stage_of_unit is set, it stays. If the plan leaves open what
 // saves memory but costs time (training.rematerialize_rows, loss_block_bytes), as little of it is
-// done as the target's memory allows, alike on all stages: `Compiled::plan` says what. `observe`
-// sees the graph that is lowered after each pass.
+// done as the target's memory allows, identically on all stages, and `Compiled::plan` records the
+// choice. `observe` is called after each pass with the graph that is lowered.
 Compiled compile(const Model& model, Plan plan, const Target& target,
                  const PassObserver& observe = {});
 
-// `plan` without what it leaves open: with all that saves memory, or with nothing of it.
+// Returns `plan` with nothing left open: with everything that saves memory, or with none of it.
 Plan taking_least_memory(Plan plan);
 Plan taking_most_memory(Plan plan);
-// By the graph of which its stages are cut: nothing in it saves memory, whatever `plan` says.
+// Returns `plan` without row rematerialization and loss blocks. The stages are balanced on its
+// graph, so later memory choices do not move them. Called by compile() and the planner.
 Plan cut_by(const Plan& plan);
-// `plan`, that was compiled, with open again what `asked` leaves to the compiler.
+// Returns the compiled `plan`, in which everything that `asked` leaves to the compiler is open
+// again.
 Plan reopened(Plan plan, const Training& asked);
 
 }  // namespace meshwright

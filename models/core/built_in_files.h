@@ -1,4 +1,4 @@
-// What the build makes of the files that are part of the program.
+// Files of the source tree that the build embeds in the program.
 #pragma once
 
 #include <span>

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "models/zoo/gpt2.json" of "built-in:/models/zoo/gpt2.json".
+// Returns "models/zoo/gpt2.json" for "built-in:/models/zoo/gpt2.json", and nothing for other paths.
 std::optional<std::string> built_in_name(const std::string& path) {
   if (!path.starts_with(built_in)) return std::nullopt;
   return fs::path(path.substr(built_in.size())).lexically_normal().string();

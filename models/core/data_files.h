@@ -1,6 +1,5 @@
-// Files that the program needs wherever it runs, the profiles of machines and the models of the
-// zoo, are part of it. Paths name them as they name files on disk:
-// "built-in:/models/zoo/gpt2.json".
+// Files that the program needs wherever it runs are built into it: the profiles of machines and the
+// models of the zoo. Paths name them like files on disk: "built-in:/models/zoo/gpt2.json".
 #pragma once
 
 #include <map>
@@ -13,11 +12,11 @@ namespace meshwright {
 
 inline constexpr std::string_view built_in = "built-in:/";
 
-// The content; nothing where `path` names no file of these.
+// Returns the content of a built-in file, or nothing if `path` does not name one.
 std::optional<std::string_view> built_in_file(const std::string& path);
 
-// While one of these lives, read_file of this thread finds its texts under these paths: a caller's
-// own, which lie in no file.
+// Lets read_file of this thread find the caller's own texts under these paths while an object of
+// this class lives.
 class GivenFiles {
  public:
   explicit GivenFiles(std::map<std::string, std::string> texts);
@@ -27,9 +26,10 @@ class GivenFiles {
 };
 std::optional<std::string> given_file(const std::string& path);
 
-// Both of what is part of the program and of what is on disk.
+// Returns whether there is such a file, built in or on disk.
 bool is_data_file(const std::string& path);
-// Names of a folder's JSON files without ".json", sorted; nothing where there is no such folder.
+// Returns the names of a folder's JSON files without ".json", sorted, or nothing if there is no
+// such folder.
 std::optional<std::vector<std::string>> json_names(const std::string& folder);
 
 }  // namespace meshwright

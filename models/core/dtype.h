@@ -6,14 +6,13 @@
 
 namespace meshwright {
 
-// Of 8 bits (Micikevicius et al., "FP8 Formats for Deep Learning", 2022): e4m3 up to 448, without
-// infinity; e5m2 up to 57344, with less precision.
-// i16: what an fp32 number has beside its bf16 (exec/optimizer/remainders.h).
-// e2m1: 4 bits, 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives (OCP Microscaling Formats, 2023);
-// two in a byte, the first in its lower half.
-// block8, block8u: an optimizer's first and second moments in 8 bits: a block is 256 codes, signed
-// or not, and then the fp32 number that multiplies what they stand for
-// (exec/optimizer/block_codes.h).
+// e4m3 and e5m2 have 8 bits (Micikevicius et al., "FP8 Formats for Deep Learning", 2022): e4m3
+// reaches 448 and has no infinity, e5m2 reaches 57344 with less precision.
+// i16: the 16 bits that an fp32 number has in addition to its bf16 (exec/optimizer/remainders.h).
+// e2m1: 4 bits, 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives (OCP Microscaling Formats, 2023).
+// Two are in a byte, the first in its lower half.
+// block8, block8u: an optimizer's first and second moments in 8 bits. A block is 256 codes, signed
+// or not, and then the fp32 number that multiplies their values (exec/optimizer/block_codes.h).
 enum class Dtype : std::uint8_t {
   f64,
   f32,
@@ -54,14 +53,14 @@ constexpr std::int64_t bits_of(Dtype dtype) {
   }
   return 0;
 }
-// Of a lone element.
+// Returns the bytes of a single element, rounded up.
 constexpr std::int64_t bytes_of(Dtype dtype) { return (bits_of(dtype) + 7) / 8; }
-// Of so many; a block that is begun is there as a whole.
+// Returns the bytes of `elements` elements. A partial block takes the bytes of a whole one.
 constexpr std::int64_t bytes_of(std::int64_t elements, Dtype dtype) {
   if (is_in_blocks(dtype)) return (elements + moment_block - 1) / moment_block * moment_block_bytes;
   return (elements * bits_of(dtype) + 7) / 8;
 }
-// Of each of very many.
+// Returns the mean bytes per element of a large tensor.
 constexpr double mean_bytes_of(Dtype dtype) {
   return is_in_blocks(dtype) ? static_cast<double>(moment_block_bytes) / moment_block
                              : static_cast<double>(bits_of(dtype)) / 8;
@@ -69,16 +68,16 @@ constexpr double mean_bytes_of(Dtype dtype) {
 
 constexpr bool is_16_bit(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
 constexpr bool is_8_bit(Dtype dtype) { return dtype == Dtype::e4m3 || dtype == Dtype::e5m2; }
-// What products multiply after the pass `quantize`, with scales.
+// Returns whether matrix multiplications read this type, with scales, after the pass `quantize`.
 constexpr bool is_quantized(Dtype dtype) { return is_8_bit(dtype) || dtype == Dtype::e2m1; }
-// The largest finite number of 8 bits.
+// Returns the largest finite value of an 8-bit type.
 constexpr float largest_of(Dtype dtype) { return dtype == Dtype::e5m2 ? 57344.0F : 448.0F; }
 
-// What `training.precision` says: the arithmetic of the matrix products and the type of
+// The values of `training.precision`: the arithmetic of matrix multiplications and the type of
 // activations.
 enum class Precision : std::uint8_t { fp32, tf32, fp16, bf16, fp8, nvfp4 };
 
-// What linear layers of blocks multiply is rounded further
+// Returns whether the inputs of linear layers in blocks are rounded further
 // (models/compiler/passes/graph/quantize.h).
 constexpr bool quantizes(Precision precision) {
   return precision == Precision::fp8 || precision == Precision::nvfp4;

@@ -16,8 +16,8 @@ std::vector<std::string> words_up_to(const char* const (&words)[count]) {
   return {std::begin(words), std::end(words)};
 }
 
-// Whether a table has one row for each enumerator, in their order. `key` is the member that names
-// it.
+// Returns whether a table has one row for each enumerator, in their order. `key` is the member that
+// names the enumerator.
 template <auto last, class Row, std::size_t count, class Enum>
 consteval bool has_row_of_each(const Row (&rows)[count], Enum Row::*key) {
   for (std::size_t i = 0; i < count; ++i)

@@ -50,7 +50,7 @@ class RunError : public std::runtime_error {
 // away. Empty when none is near (more than half its letters differ).
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
-// "a, b or c".
+// Returns "a, b or c".
 std::string list_of(const std::vector<std::string>& words, std::string_view last = "or");
 
 [[noreturn]] void check_failed(const char* condition, const char* file, int line,

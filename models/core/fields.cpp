@@ -85,7 +85,7 @@ class StrictSax : public nlohmann::detail::json_sax_dom_parser<json> {
   std::string error_text_;
 };
 
-// "line 3, column 7" of a byte offset.
+// Returns "line 3, column 7" for a byte offset.
 std::string line_and_column(const std::string& text, std::size_t position) {
   const std::size_t end = std::min(position == 0 ? 0 : position - 1, text.size());
   const auto begin = text.begin();
@@ -95,7 +95,7 @@ std::string line_and_column(const std::string& text, std::size_t position) {
   return "line " + std::to_string(line) + ", column " + std::to_string(column);
 }
 
-// A long message of the parser, cut down to what is wrong.
+// Returns what is wrong, without the rest of the parser's long message.
 std::string syntax_problem(const std::string& text) {
   const std::size_t at = text.find("syntax error");
   if (at != std::string::npos) {

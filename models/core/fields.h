@@ -41,11 +41,12 @@ class Fields {
   const nlohmann::json& raw(std::string_view key);    // required; for free-form values
   const nlohmann::json& raw() const { return *value_; }
 
-  // Every key that was never asked for is an error that names the nearest asked-for one.
+  // Throws InputError for a key that was never asked for. The message names the nearest asked-for
+  // key.
   void done() const;
 
   [[noreturn]] void fail(std::string_view key, const std::string& problem) const;
-  // A WrongChoice.
+  // Throws a WrongChoice.
   [[noreturn]] void fail(std::string_view key, const std::string& statement,
                          const std::vector<std::int64_t>& choices) const;
   const std::string& where() const { return where_; }

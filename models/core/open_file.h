@@ -1,4 +1,4 @@
-// Opening files to read them, without ever waiting for somebody who writes them.
+// Opens files to read them, without ever waiting for a process that writes them.
 #pragma once
 
 #include <string>

@@ -122,8 +122,8 @@ int open_through(const std::string& path) {
   }
 }
 
-// While it lives, writing to a pipe whose reader has gone is an error of the call instead of the
-// end of the process.
+// While an object of this class lives, a write to a pipe whose reader has gone fails instead of
+// ending the process.
 class WithoutSigpipe {
  public:
   WithoutSigpipe() {
@@ -215,7 +215,7 @@ void OutputFile::open_file() {
   struct stat old {
   }, own{};
   if (stat(place_.path.c_str(), &old) != 0 || fstat(descriptor_, &own) != 0) return;
-  // Only the superuser may give a file away; for others the replaced file becomes their own.
+  // Only the superuser may give a file away. For other users, the replaced file becomes their own.
   if (old.st_uid != own.st_uid || old.st_gid != own.st_gid) [[maybe_unused]]
     const int ignored = fchown(descriptor_, old.st_uid, old.st_gid);
   if (fchmod(descriptor_, old.st_mode & permissions) != 0) fail(errno);

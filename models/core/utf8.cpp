@@ -27,7 +27,7 @@ std::size_t valid_utf8(std::string_view text) {
     const std::size_t length = utf8_length(first);
     if (length == 0 || !continues(text, at, length)) return at;
     const auto second = static_cast<unsigned char>(length > 1 ? text[at + 1] : '\0');
-    // Longer than needed, surrogates, beyond U+10FFFF.
+    // Rejects encodings that are longer than needed, surrogates, and values beyond U+10FFFF.
     if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
         (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F))
       return at;

@@ -1,4 +1,4 @@
-// Whether bytes are text.
+// Checks whether bytes are text.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ namespace {
 
 using Pairs = std::vector<std::string>;
 
-// Our keys in the dictionary's words; "" where a version has none.
+// Keys of meshwright in the dictionary's words, or "" if a version has none.
 struct Translation {
   std::string_view ours, version_1, version_2;
 };
@@ -29,7 +29,7 @@ constexpr std::array<Translation, 9> translations = {{
     {"/parallelism/expert", "", "expert_parallel_degree"},
 }};
 
-// Launchers that are not ours to imitate; on is an error.
+// Launchers that meshwright does not imitate. It is an error if one is on.
 struct Refused {
   const char* key;
   const char* why;
@@ -98,7 +98,7 @@ void read_data_parallel(Fields fields, Launchers& launchers, const ChosenCluster
     warn(job, fields, "enabled", "NCCL's collectives take the place of SageMaker's own");
 }
 
-// Which combinations the SDK and the library know.
+// Checks which combinations the SDK and the library know.
 void check_launchers(Fields& fields, const Launchers& on, const ChosenCluster& cluster) {
   if (on.model_parallel && on.mpi && on.torch)
     fields.fail(
@@ -118,7 +118,7 @@ void check_launchers(Fields& fields, const Launchers& on, const ChosenCluster& c
                 "(version 2) or another instance type");
 }
 
-// `parameters`: the keys themselves, or the path of a JSON file that holds them.
+// Returns `parameters`, which holds the keys themselves or the path of a JSON file that holds them.
 Fields parameters_of(Fields& model_parallel, const Job& job) {
   if (!model_parallel.is_string("parameters")) return model_parallel.object("parameters");
   const std::string path = model_parallel.required<std::string>("parameters");
@@ -161,7 +161,8 @@ void read_plain_data_parallel(const DistributionContext& context) {
   context.job.autos.insert("parallelism.data");
 }
 
-// The strategy; at most one. Returns the parameters of modelparallel if it is on and has any.
+// Reads the strategy, of which there may be one. Returns the parameters of modelparallel if it is
+// on and has any.
 std::optional<Fields> read_strategy(Fields& fields, Launchers& launchers,
                                     const ChosenCluster& cluster, Job& job) {
   if (!fields.has("smdistributed")) return std::nullopt;

@@ -11,11 +11,12 @@
 
 namespace meshwright {
 
-// `training_keys`: what the job file's `training` gives, which the dictionary must not contradict.
+// Reads the dictionary. It must not contradict `training_keys`, the keys that the job file's
+// `training` gives.
 void read_distribution(Fields fields, const ChosenCluster& cluster,
                        const std::set<std::string>& training_keys, Job& job);
 
-// A message of `verify` about our keys, in the dictionary's words.
+// Returns a message of `verify` about meshwright's keys in the dictionary's words.
 std::string in_words_of_distribution(const std::string& message, bool version_2);
 
 // --- between the files of the reader ---
@@ -25,7 +26,7 @@ struct DistributionContext {
   const std::set<std::string>& training_keys;
   Job& job;
 
-  // Ranks of the job when one model takes `model_ranks`.
+  // Returns the ranks of the job if one model takes `model_ranks`.
   int ranks(int model_ranks) const;
   bool given(const std::string& key) const { return training_keys.contains(key); }
 };
@@ -33,18 +34,19 @@ struct DistributionContext {
 void read_version_1(Fields parameters, const DistributionContext& context);
 void read_version_2(Fields parameters, const DistributionContext& context);
 
-// A positive integer.
+// Reads a positive integer.
 int read_degree(Fields& fields, std::string_view key, int fallback);
-// `enabled` as the SDK understands it: identical to true, else off (said aloud).
+// Reads `enabled` as the SDK understands it: only the value true is on. Other values are off, with
+// a warning.
 bool read_enabled(Fields& fields, Job& job);
-// One warning for each key that neither version's table has, or only the other one's.
+// Warns of each key that neither version's table has, or only the other version's.
 void warn_unknown(const Fields& fields, const std::vector<std::string>& known,
                   const std::vector<std::string>& other, int version, Job& job);
 const std::vector<std::string>& version_1_keys();
 const std::vector<std::string>& version_2_keys();
 
-// Splits custom_mpi_options into words and checks them; nothing goes through a shell.
-// What a job file may not set by itself is noted in job.unlisted_mpi_options.
+// Splits custom_mpi_options into words and checks them. No shell interprets them. Settings that a
+// job file may not make by itself are noted in job.unlisted_mpi_options.
 std::vector<std::string> read_mpi_options(Fields& fields, std::string_view key,
                                           const ChosenCluster& cluster, Job& job);
 

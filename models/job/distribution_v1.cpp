@@ -11,7 +11,7 @@ namespace meshwright {
 
 namespace {
 
-// pp * tp * rdp = N, and what goes with what.
+// Checks that pp * tp * rdp = N, and which degrees can be combined.
 void check_degrees(const Fields& fields, const Version1& v, int ranks) {
   const std::int64_t model = static_cast<std::int64_t>(v.pipeline) * v.tensor;
   if (ranks % v.pipeline != 0)

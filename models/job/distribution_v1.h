@@ -11,13 +11,13 @@
 
 namespace meshwright {
 
-// P, T, S, M and the switches, with the library's defaults.
+// The degrees P, T, S, M and the switches, with the library's defaults.
 struct Version1 {
   std::string pipeline_key = "pipeline_parallel_degree";  // or its old name, as given
   int pipeline = 1, tensor = 1, shard = 1, microbatches = 1;
   bool simple = false, speed = false, auto_partition = true;
   std::optional<int> active, default_partition;
-  // The stages of modules, when they are given: what smp.partition says in a training script.
+  // The stages that smp.partition gives modules in a training script, if there are any.
   std::map<std::string, int> stage_of;
   bool names_every_unit = false;  // a stored partition
   double memory_weight = 0.8;
@@ -30,7 +30,7 @@ struct Version1 {
   bool hierarchical = true;
 };
 
-// Every key of the table: what it says, one warning for each that changes nothing.
+// Reads every key of the table. Warns once of each key that changes nothing.
 Version1 read_version_1_keys(Fields& fields, Job& job);
 
 }  // namespace meshwright

@@ -12,7 +12,7 @@ namespace {
 
 enum class Kind : std::uint8_t { flag, integer, text };
 
-// Keys that change nothing here; each gives one warning line.
+// Keys that change nothing here. Each gives one warning.
 struct WithoutEffect {
   const char* key;
   Kind kind;
@@ -28,8 +28,8 @@ constexpr std::array<WithoutEffect, 7> without_effect = {{
     {"tensor_parallel_seed", Kind::integer, "initial values do not depend on the degrees"},
 }};
 
-// A stored partition, or the stages that smp.partition gives modules in a training script; the rest
-// goes to default_partition.
+// Reads a stored partition, or the stages that smp.partition gives modules in a training script.
+// All other modules go to default_partition.
 void read_stages_of_modules(Fields& fields, Version1& v, Job& job) {
   const bool loads = fields.optional<bool>("load_partition", false);
   const bool has_file = fields.has("partition_file");

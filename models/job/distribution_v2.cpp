@@ -52,7 +52,8 @@ Version2 read_keys(Fields& fields, const DistributionContext& context) {
   return v;
 }
 
-// The arguments of the library's MoEConfig, which a script gives; here beside the launch keys.
+// Reads the arguments of the library's MoEConfig. The library gets them from a training script.
+// Here they are given next to the launch keys.
 void read_moe_config(Fields fields, const Version2& v, Job& job) {
   if (job.model.experts == 0)
     fields.fail("", "needs a model with experts; remove it, or use family 'mixtral'");

@@ -224,7 +224,7 @@ constexpr KeyChange rows[] = {{"model.family", never},
 constexpr const char* not_given = "not given";
 constexpr std::string_view of_model = "model.", adapters = "training.lora";
 
-// Whether `words` names a key, or a section that the key is in.
+// Returns whether `words` names a key, or a section that the key is in.
 bool names(const std::vector<std::string>& words, std::string_view key) {
   return std::ranges::any_of(
       words, [&](const std::string& word) { return key == word || key.starts_with(word + "."); });
@@ -235,7 +235,7 @@ ChangeRule change_of(std::string_view key) {
   return row == std::end(rows) ? by_word : row->change;
 }
 
-// Paths are compared as seen from the job file, wherever the run is started.
+// Lets paths be compared as seen from the job file, wherever the run is started.
 Job with_paths_from_job_file(Job job) {
   namespace fs = std::filesystem;
   const auto absolute = [](const std::string& path) {
@@ -250,7 +250,7 @@ Job with_paths_from_job_file(Job job) {
   return job;
 }
 
-// Whether a value that is given changes what is computed, beside the others.
+// Returns whether a given value changes what is computed, given the other values.
 bool has_effect(std::string_view key, const Job& job, const Training& training) {
   using enum LearningRateSchedule;
   const LearningRateSchedule schedule = training.learning_rate_schedule;

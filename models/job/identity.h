@@ -15,7 +15,7 @@
 
 namespace meshwright {
 
-// Whether a run may go on from a checkpoint that has another value of a key.
+// Decides whether a run may go on from a checkpoint that has another value of a key.
 enum class ChangeRule : std::uint8_t {
   never,    // what was trained would mean something else
   by_word,  // it is another training, which whoever starts it has to ask for (--allow-changed)

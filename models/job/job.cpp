@@ -143,7 +143,8 @@ void check_attention(AttentionKernel kernel, const MachineFacts& machine) {
                                list_of(words)));
 }
 
-// data from the rest of the ranks, and the product against them.
+// Derives `data` from the rest of the ranks, and checks the product of the degrees against the
+// ranks.
 void settle_degrees(Plan& plan, int ranks, bool data_from_rest) {
   Parallelism& p = plan.parallelism;
   const double model = static_cast<double>(p.pipeline) * p.tensor * p.context;
@@ -165,7 +166,7 @@ void settle_degrees(Plan& plan, int ranks, bool data_from_rest) {
   }
 }
 
-// Where the job leaves it open.
+// Sets `context_heads` to its default if the job does not give it.
 void settle_context_heads(Plan& plan, const Model& model, int ranks_per_host) {
   Parallelism& p = plan.parallelism;
   if (p.has_two_exchanges() && p.context_heads == 0)
@@ -176,7 +177,7 @@ int ranks_per_host(const Job& job, const MachineFacts& machine) {
   return job.cluster.processes_per_host > 0 ? job.cluster.processes_per_host : machine.gpus;
 }
 
-// The modules that the job names are the model's.
+// Checks that the modules that the job names are the model's.
 void check_partition(const Plan& plan, const Model& model) {
   const Partitioner partitioner = plan.parallelism.partitioner;
   if (partitioner != Partitioner::manual && partitioner != Partitioner::even) return;
@@ -223,7 +224,7 @@ bool has_open_degrees(const Job& job) {
   return false;
 }
 
-// While degrees or the cluster are open, only what does not depend on them can be checked.
+// Checks what does not depend on the degrees or the cluster, while these are open.
 void check_open_job(const Job& job) {
   Plan plan = job.plan;
   Parallelism& p = plan.parallelism;
@@ -273,7 +274,8 @@ void warn_oversubscribed(Job& job, const ChosenCluster& cluster) {
                                        cluster.facts.gpus, cluster.machine));
 }
 
-// Where a framework's memory is meant, only cuts are looked for of which that is known.
+// If memory is predicted as a framework's, removes from the search the keys for which that
+// framework's memory is not known.
 void leave_out_unknown_memory(Job& job) {
   if (job.plan.training.memory_of == MemoryOf::engine) return;
   std::erase_if(job.autos, [](const std::string& key) {
@@ -284,7 +286,7 @@ void leave_out_unknown_memory(Job& job) {
     job.plan.training.attention = AttentionKernel::unfused;
 }
 
-// A file may have any name; that of a job is one line of text.
+// Returns the name of a job. A file may have any name, but a job's name is one line of text.
 std::string name_of_job(Fields& fields, const std::string& file) {
   if (fields.has("name")) {
     const auto name = fields.required<std::string>("name");
@@ -304,7 +306,7 @@ void read_small_sections(Fields& fields, Job& job) {
   if (fields.has("log")) read_log(fields.object("log"), job);
 }
 
-// How the job is cut: in our words, or in SageMaker's.
+// Reads how the job is partitioned, in meshwright's words or in SageMaker's.
 void read_cut(Fields& fields, const ChosenCluster& cluster, Job& job) {
   if (!fields.has("distribution")) {
     if (fields.has("parallelism"))
@@ -395,8 +397,8 @@ Job read_whole_job(const json& value, const std::string& file, const std::string
   return job;
 }
 
-// Of `error`'s choices those with which the whole job is right; where there are none, since another
-// key is wrong too, those with which nothing is wrong about their own key.
+// Returns those of `error`'s choices with which the whole job is valid. If there are none, because
+// another key is wrong too, returns those with which no error is about their own key.
 std::vector<std::int64_t> choices_within_all_rules(const WrongChoice& error, const json& value,
                                                    const std::string& file,
                                                    const std::string& folder,
@@ -407,7 +409,7 @@ std::vector<std::int64_t> choices_within_all_rules(const WrongChoice& error, con
   const std::string place = statement.substr(before.size(), end - before.size());
   const json::json_pointer key(place);
   if (!value.contains(key)) return error.choices();
-  // Where version 1's old name stands beside the new one, both have to say the same.
+  // If version 1's old name is given in addition to the new one, both must have the same value.
   const json::json_pointer old_name = key.parent_pointer() / "partitions";
   const bool has_both = key.back() == "pipeline_parallel_degree" && value.contains(old_name);
   std::vector<std::int64_t> right, elsewhere;

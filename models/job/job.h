@@ -37,8 +37,8 @@ struct ClusterRequest {
   std::optional<Fabric> fabric;      // none: the network between the hosts never blocks
 };
 
-// What is best: the least step_time, usd or usd_per_token; the most tokens (under a budget or a
-// deadline); the fewest gpus.
+// The objective of a search: the least step_time, usd or usd_per_token, the most tokens (under a
+// budget or a deadline), or the fewest gpus.
 enum class Minimize : std::uint8_t { step_time, usd, usd_per_token, tokens, gpus };
 const std::vector<std::string>& minimize_names();
 
@@ -57,7 +57,7 @@ struct DataFiles {
   std::uint64_t seed = 0;
   std::optional<int> mask_token;    // what stands for a masked token (head mlm)
   std::optional<int> document_end;  // the last token of each document (training.packing)
-  // Of pairs.
+  // Fields of files with text. Format `pairs` has all three, `labelled` only the tokenizer.
   std::string tokenizer;  // a tokenizer.json; empty: every byte is a token
   ChatTemplate chat_template = ChatTemplate::plain;
   std::string end_token;  // behind every completion; empty: none
@@ -97,7 +97,8 @@ struct Job {
   } log;
   std::vector<std::string> warnings;     // one line each, for standard error
   std::vector<std::string> mpi_options;  // words of custom_mpi_options, checked
-  // What of them a job file may not set by itself ("variable LD_PRELOAD"): --allow-mpi-options.
+  // The settings among them that a job file may not make by itself ("variable LD_PRELOAD"). They
+  // need --allow-mpi-options.
   std::vector<std::string> unlisted_mpi_options;
 
   bool is_auto(std::string_view key) const { return autos.contains(key); }
@@ -127,19 +128,22 @@ Job read_job(const nlohmann::json& value, const std::string& file, const std::st
 // checks degrees against ranks and runs verify(plan, model).
 Plan settle(const Job& job, int ranks, const MachineFacts& machine);
 
-// Of a job that names no attention kernel, by the plan's precision and compiler level.
+// Returns the attention kernel of a job that names none, by the machine and the plan's precision
+// and compiler level.
 AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan,
                                   const Model& model);
 
-// What is not given in the job file, and has no value that says so, is left out.
+// Return a section of the job file. A key is left out if the job does not set it and no value of it
+// says so.
 nlohmann::json to_json(Training training);
 nlohmann::json to_json(Parallelism parallelism);
 // {"format": 1, "parallelism": {...}, "training": {...}, "stage_of": {"transformer.h.0": 0, ...}}
 nlohmann::json to_json(const Plan& plan);
-// The job as JSON with the plan and cluster written into it, every "auto" replaced.
+// Returns the job as JSON, with the plan and cluster written into it and every "auto" replaced.
 nlohmann::json to_json(const Job& job, const Plan& plan, const std::string& machine, int count);
 
-// A stage per unit of the graph: what `parallelism.partition` and `partition_file` read.
+// Returns the stage of each unit of the graph, as `parallelism.partition` and `partition_file` read
+// it.
 nlohmann::json partition_json(const Graph& graph, const std::vector<int>& stage_of_unit);
 
 }  // namespace meshwright

@@ -17,7 +17,7 @@ std::string without_ml(std::string machine) {
   return machine.starts_with("ml.") ? machine.substr(3) : machine;
 }
 
-// A word, "auto", or a list of words to choose from.
+// Reads a word, "auto", or a list of words to choose from.
 void read_machines(Fields& fields, Job& job) {
   ClusterRequest& cluster = job.cluster;
   if (fields.is_array("machine")) {
@@ -94,7 +94,7 @@ Fabric read_fabric(Fields fields) {
   return fabric;
 }
 
-// In place, or in a file of its own.
+// Reads the topology, which is given in place or in a file of its own.
 Fabric read_topology(Fields& fields, Job& job) {
   if (fields.is_object("topology")) return read_fabric(fields.object("topology"));
   const std::string path = resolve(job, fields.required<std::string>("topology"));

@@ -1,4 +1,5 @@
-// The small sections: compiler_config, objective, data, checkpoint, log; what all readers share.
+// Reads the small sections: compiler_config, objective, data, checkpoint, log. Also holds what all
+// readers share.
 #include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
@@ -146,7 +147,7 @@ void read_objective(Fields fields, Job& job) {
 
 namespace {
 
-// What the model's head needs of the files.
+// Checks that the data files fit the model's head.
 void check_targets(const Fields& fields, const Job& job, const DataFiles& data) {
   if (job.model.head == Head::qa)
     fields.fail("files",
@@ -186,7 +187,8 @@ void check_weights(const Fields& fields, const DataFiles& data) {
                     data.files[static_cast<std::size_t>(least - data.weights.begin())]));
 }
 
-// What ends a document in a file of tokens; a pair is one.
+// Checks `document_end`, the token that ends each document in files of tokens. In files of pairs,
+// each pair is a document.
 void check_documents(const Fields& fields, const Job& job, const DataFiles& data) {
   const bool pairs = data.format == TokenFormat::pairs;
   if (data.document_end && !job.plan.training.packing)
@@ -237,7 +239,7 @@ void check_pairs(Fields& fields, const Job& job, const DataFiles& data) {
         fmt::format("template '{}' ends what the assistant says itself; leave it out", name));
 }
 
-// Of sequences that are read as those of `files` are.
+// Reads `evaluation`, whose files are read in the same way as `files`.
 void read_evaluation(Fields& data_fields, DataFiles& data, Job& job) {
   Fields fields = data_fields.object("evaluation");
   DataFiles::Evaluation& evaluation = data.evaluation.emplace();

@@ -1,4 +1,4 @@
-// `failures`: how hosts fail, and how a run goes on.
+// Reads `failures`: how hosts fail, and how a run goes on.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

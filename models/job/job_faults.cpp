@@ -1,4 +1,4 @@
-// `faults`: what a rehearsal takes to be wrong with the cluster.
+// Reads `faults`: what a simulation takes to be wrong with the cluster.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -12,7 +12,7 @@ using nlohmann::json;
 
 namespace {
 
-// Ten thousand times slower is as good as stopped, and times stay in range.
+// A slowdown of ten thousand is as good as a stop, and keeps times in range.
 constexpr double worst = 1e4;
 
 double factor_of(Fields& fields, double low, double high) {

@@ -1,4 +1,4 @@
-// A job written back as a job file.
+// Writes a job back as a job file.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -12,7 +12,8 @@ using nlohmann::json;
 
 namespace {
 
-// A path is said as one, however short, since a word alone names a model of the zoo.
+// A path is written with a slash, however short it is, because a word without one names a model of
+// the zoo.
 json model_json(const Job& job) {
   if (job.model_path.empty()) return json::parse(job.model_json);
   const std::string path = from_folder(job.folder, job.model_path);

@@ -1,4 +1,4 @@
-// The rows of `parallelism`, and what of it needs code of its own.
+// Rows of `parallelism`, and its keys that need code of their own.
 #include <nlohmann/json.hpp>
 
 #include "models/compiler/schedule/schedule.h"
@@ -49,7 +49,7 @@ std::vector<std::string> partition_words() {
   return words;
 }
 
-// {module path: stage}
+// Reads {module path: stage}.
 void read_stages(Fields stages, Parallelism& p) {
   p.partitioner = Partitioner::manual;
   for (const std::string& path : stages.keys()) p.manual_stage[path] = stages.required<int>(path);
@@ -84,7 +84,7 @@ json partition_value(const Parallelism& p) {
   return p.manual_stage;
 }
 
-// What is given and changes nothing.
+// Warns of keys that are given but have no effect.
 void warn_about_effects(const Fields& fields, Job& job) {
   const Parallelism& p = job.plan.parallelism;
   const bool below_zero_3 = p.zero_stage != 3 && !job.is_auto("parallelism.zero_stage");
@@ -120,7 +120,7 @@ void warn_about_effects(const Fields& fields, Job& job) {
   if (p.offload == Offload::activations) warn_about_offload(fields, "offload", job);
 }
 
-// What the rows of schedules say, for the documentation.
+// Returns what the table of schedules says about virtual stages, for the documentation.
 std::string text_of_virtual_stages() {
   std::vector<std::string> names;
   for (const ScheduleInfo& each : schedule_kinds()) {
@@ -284,7 +284,7 @@ Keys parallelism_keys(Parallelism& p) {
        "the others, then inside the hosts; false: in one ring over all ranks"}};
 }
 
-// A saved partition says so: it has a stage for every unit.
+// Reads stages from a file. A saved partition says that it is one: it has a stage for every unit.
 std::string read_partition_file(const Job& job, const std::string& path, Parallelism& parallelism) {
   const std::string found = resolve(job, path);
   Fields file = read_json_file(found);

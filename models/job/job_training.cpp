@@ -1,4 +1,4 @@
-// The rows of `training`, and what of it needs code of its own.
+// Rows of `training`, and its keys that need code of their own.
 #include <fmt/format.h>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ constexpr Range batch = {
 constexpr Range minus_one_to_zero = {.low = -1, .high = 0};
 constexpr Range amount = {.low = 0, .high = 1e9};
 
-// none selective full each contiguous, or group_4.
+// Reads none, selective, full, each, contiguous, or group_4.
 void read_recompute(Fields& fields, Job& job) {
   Training& training = job.plan.training;
   const std::string word = fields.required<std::string>("recompute");

@@ -1,4 +1,4 @@
-// What docs/job-file.md says of a key, made from its row.
+// Writes what docs/job-file.md says about a key, from the key's row.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

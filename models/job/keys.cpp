@@ -25,7 +25,7 @@ void check_range(const Fields& fields, const Key& key, T number) {
                                    : fmt::format("{} is too small; use {} or more", number, low));
 }
 
-// Puts what the job file says into a row's place, kind by kind.
+// Stores what the job file says in a row's variable, kind by kind.
 struct Reader {
   Fields& fields;
   const Key& key;
@@ -81,7 +81,7 @@ void read_key(Fields& fields, const Key& key, Job& job) {
   std::visit(Reader{fields, key, job}, key.place);
 }
 
-// The value in a row's place; null: none.
+// Returns the value of a row's variable. null means that there is none.
 struct Writer {
   const std::string& folder;
 

@@ -114,7 +114,7 @@ struct Key {
 };
 using Keys = std::vector<Key>;
 
-// The places are in what is given: it outlives the rows.
+// Returns the rows. They point into the argument, which must outlive them.
 Keys training_keys(Training& training);
 Keys lora_keys(Lora& lora);
 Keys loss_scale_keys(LossScale& scale);  // of a moving one
@@ -128,7 +128,7 @@ Keys evaluation_keys(DataFiles::Evaluation& evaluation);
 Keys checkpoint_keys(Job::Checkpoint& checkpoint);
 Keys log_keys(Job::Log& log);
 
-// Asks `fields` for every key and puts what is given in its place.
+// Asks `fields` for every key and stores each given value in the key's variable.
 void read_keys(Fields& fields, const Keys& keys, Job& job);
 
 // `folder`: that of the job file.
@@ -142,11 +142,11 @@ struct Section {
 };
 const std::vector<Section>& sections_of_keys();
 
-// The words that a key takes, of either kind; none: other values.
+// Returns the words that a key takes, of either kind. A key with other values has none.
 std::vector<std::string> words_of(const Key& key);
 std::string type_of(const Key& key);     // as the documentation says it
 std::string default_of(const Key& key);  // the same
-// The rows as a table in Markdown.
+// Returns the rows as a table in Markdown.
 std::string key_table(const Keys& keys);
 
 }  // namespace meshwright

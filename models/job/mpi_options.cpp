@@ -1,4 +1,4 @@
-// The words of custom_mpi_options against a table of what we know.
+// Checks the words of custom_mpi_options against a table of known options.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -68,7 +68,8 @@ constexpr std::string_view repeated_parameter = "btl_vader_single_copy_mechanism
 
 // Environment variables of SageMaker's libraries: nothing here reads them.
 constexpr std::array<std::string_view, 2> foreign_variables = {"SMP_", "SMDDP_"};
-// Those of libfabric and of the network devices below it, which the network library reads.
+// Environment variables of libfabric and of the network devices below it, which the network library
+// reads.
 constexpr std::array<std::string_view, 2> fabric_variables = {"FI_", "RDMAV_"};
 
 bool begins_with_one(std::string_view name, std::span<const std::string_view> prefixes) {

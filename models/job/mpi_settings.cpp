@@ -10,7 +10,7 @@ namespace meshwright {
 
 namespace {
 
-// Which transport, how wide, over which interface, and what is said about it.
+// Parameters for the transport, its width, its interface, and its messages.
 constexpr std::array<std::string_view, 20> parameters = {"btl",
                                                          "pml",
                                                          "mtl",
@@ -34,7 +34,7 @@ constexpr std::array<std::string_view, 20> parameters = {"btl",
 constexpr std::array<std::string_view, 10> parameter_families = {
     "btl_tcp_", "btl_openib_", "btl_vader_", "btl_smcuda_", "btl_sm_",
     "pml_ob1_", "pml_ucx_",    "mtl_ofi_",   "coll_tuned_", "coll_hcoll_"};
-// Of the frameworks that may be chosen or that start the ranks.
+// Verbosity of the frameworks that may be chosen or that start the ranks.
 constexpr std::array<std::string_view, 10> verbosity = {
     "btl_base_verbose",  "pml_base_verbose", "mtl_base_verbose", "coll_base_verbose",
     "osc_base_verbose",  "oob_base_verbose", "plm_base_verbose", "rmaps_base_verbose",

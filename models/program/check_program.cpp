@@ -1,4 +1,4 @@
-// Programs from a file: declared in program_json.h.
+// Checks Programs from a file. Declared in program_json.h.
 #include <algorithm>
 #include <string>
 
@@ -97,7 +97,7 @@ void check_attributes(const Attributes& attributes, const Place& place) {
     (place / each.name).in_range(attributes.*each.member, each.least, most);
 }
 
-// What a stage does.
+// Checks the layout, bodies and tasks of a stage.
 class StageCheck {
  public:
   StageCheck(const Program& program, int stages, const Place& place)
@@ -288,7 +288,8 @@ class StageCheck {
                                                std::string(name_of(own)));
   }
 
-  // Of what is gathered or scattered: one operand, or one for each rank, at equal distances.
+  // Returns the bytes of what is gathered or scattered. The parts are one operand, or one for each
+  // rank at equal distances in a buffer.
   static std::int64_t bytes_of_parts(const std::vector<Operand>& parts, std::int64_t ranks,
                                      const Place& place) {
     if (parts.size() == 1) return parts[0].type.bytes();
@@ -328,7 +329,8 @@ class StageCheck {
     }
   }
 
-  // Of the chunk's slots or windows; where it has none only 0 is legal.
+  // Checks the index of a slot or window against the number of the chunk's. If the chunk has none,
+  // only 0 is legal.
   static void check_copy(int copy, int chunk, const std::vector<SlotRegion>& regions,
                          const Place& place) {
     const bool has = chunk >= 0 && at(chunk) < regions.size();

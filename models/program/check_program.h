@@ -9,7 +9,7 @@
 
 namespace meshwright {
 
-// Where in the file something is.
+// A place in the file, which error messages name.
 class Place {
  public:
   Place(const std::string& where, std::string pointer)
@@ -27,7 +27,7 @@ class Place {
       fail(std::to_string(value) + " is out of range; use " + std::to_string(least) + " to " +
            std::to_string(most));
   }
-  // `least` -1: none is named.
+  // Demands that `index` names one of `count` things. If `least` is -1, it may be -1 and name none.
   void names(int index, std::size_t count, std::string_view what, int least = 0) const {
     if (index < least || index >= static_cast<std::int64_t>(count))
       fail(std::to_string(index) + " names no " + std::string(what) + "; there are " +
@@ -45,7 +45,8 @@ class Place {
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 constexpr int most_copies = 1 << 20;  // slots, windows, ranks of one degree
 
-// What a stage has: buffers in their places, parameters in buckets, and operands in buffers.
+// Checks what a stage holds: buffers in their regions, parameters in buckets, and operands in
+// buffers.
 class StageMemoryCheck {
  public:
   StageMemoryCheck(const Program& program, const Mesh& mesh, const Place& place)

@@ -1,4 +1,4 @@
-// What the stages of a file have.
+// Checks what the stages of a file hold: memory, buckets and parameters.
 #include <algorithm>
 
 #include "models/core/index.h"
@@ -66,7 +66,7 @@ void StageMemoryCheck::check_owned(const Place& place) const {
   }
 }
 
-// That it lies in its region is a rule of MemoryPlans.
+// Checks a buffer. That it lies in its region is a rule of MemoryPlans.
 void StageMemoryCheck::check_buffer(const Buffer& buffer, const Place& place) const {
   (place / "bytes").in_range(buffer.bytes, 0, most_bytes);
   (place / "offset").in_range(buffer.offset, 0, most_bytes);
@@ -247,7 +247,7 @@ void StageMemoryCheck::check_scalar(int buffer, std::int64_t bytes, std::string_
           "that buffer is not persistent, or has fewer than " + std::to_string(bytes) + " bytes");
 }
 
-// Every matrix that is stepped by factors has room for them.
+// Checks that every matrix that is updated by factors has room for them.
 void StageMemoryCheck::check_factors() const {
   std::int64_t all = 0;
   for (std::size_t i = 0; i < program_.parameters.size(); ++i) {
@@ -294,7 +294,8 @@ void StageMemoryCheck::check_scalars() const {
   (place_ / "targets_per_step").in_range(program_.targets_per_step, 1, most_bytes);
 }
 
-// Of each as many counts, and of each rank of an expert group.
+// Checks that choice_counts_buffer has the same number of counts for each counted router and each
+// rank of an expert group.
 void StageMemoryCheck::check_counted_routers() const {
   const Place place = place_ / "counted_routers";
   place.in_range(program_.counted_routers, 0, most_bytes / 8);

@@ -1,4 +1,4 @@
-// Instructions in words, for messages to people.
+// Describes instructions in words, for messages to people.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace meshwright {
 
 std::string_view name_of(InstructionKind kind);
 
-// "all_reduce of group tensor in transformer.h.1.mlp, backward, micro-batch 2"
+// Returns a text like "all_reduce of group tensor in transformer.h.1.mlp, backward, micro-batch 2".
 std::string describe(const Program& program, const Task& task, const Instruction& instruction);
 
 }  // namespace meshwright

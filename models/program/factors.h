@@ -1,12 +1,12 @@
-// Of which parameters adafactor keeps factors of rows and columns.
+// Decides for which parameters adafactor keeps factors of rows and columns.
 #pragma once
 
 #include "models/program/graph/graph.h"
 
 namespace meshwright {
 
-// The whole matrix, without padding: [rows, columns]; of no dimension where the parameter is none,
-// or has one row or column.
+// Returns the shape [rows, columns] of the whole matrix, without padding. The shape has no
+// dimension if the parameter is not a matrix, or has one row or column.
 inline Shape factored_shape(const Parameter& parameter) {
   const Shape& whole = parameter.global_shape.rank == parameter.padded_shape.rank
                            ? parameter.global_shape

@@ -16,7 +16,7 @@ std::string_view name_of(MemoryClass cls) {
 
 namespace {
 
-// Of the chunk's region that holds a slot, window or host buffer.
+// Returns the region of the buffer's chunk that holds its slots, windows or host slots.
 const SlotRegion& copies_of(const MemoryPlan& plan, const Buffer& buffer) {
   const auto& regions = buffer.region == Region::window ? plan.windows
                         : buffer.region == Region::host ? plan.host
@@ -150,8 +150,8 @@ std::int64_t pack(std::vector<Buffer*>& buffers) {
 
 namespace {
 
-// Two that are live at one time; none: null. Buffers of one region and body. Those of different
-// owners never meet.
+// Returns a buffer that is live at the same time as another and overlaps it, or null if there is
+// none. The buffers are of one region and body. Buffers of different owners never meet.
 const Buffer* overlapping(const std::vector<const Buffer*>& buffers) {
   for (std::size_t i = 0; i < buffers.size(); ++i)
     for (std::size_t j = i + 1; j < buffers.size(); ++j) {

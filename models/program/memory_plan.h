@@ -34,8 +34,8 @@ std::string_view name_of(MemoryClass cls);
 
 enum class Region : std::uint8_t { persistent, slot, task, window, host, owned };
 
-// Which ranks of a stage have something: those at one data-parallel index, with tensor >= 0 only
-// the one at that tensor index.
+// The ranks of a stage that have something: those at one data-parallel index or, if tensor >= 0,
+// only the one at that tensor index.
 struct Owner {
   int rdp = -1, tensor = -1;  // rdp -1: everybody
   bool operator==(const Owner&) const = default;
@@ -60,8 +60,8 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
-// An instruction of the backward (0) or weights (1) body as a time in the life of a slot; the
-// forward is before all.
+// Returns an instruction of the backward (0) or weights (1) body as a time in the life of a slot.
+// The forward is before all of them.
 constexpr int slot_time(int body, int instruction) { return 1 + (body << 24) + instruction; }
 constexpr int slot_always = 1 << 30;  // `last` of what is live until the slot is given back
 
@@ -81,15 +81,15 @@ struct MemoryPlan {
   std::int64_t owned_offset = 0;
   std::vector<std::vector<std::int64_t>> owned_bytes;  // [rdp][tensor]; empty: nothing is owned
   std::int64_t arena_bytes = 0;                        // of the ranks that own most
-  // Of host memory, of which the last is all: snapshots, and optimizer states that wait there.
+  // Bytes of host memory: snapshots, optimizer states that wait there, and the total.
   std::int64_t snapshot_bytes = 0, state_bytes = 0, host_bytes = 0;
   std::array<std::int64_t, memory_class_count>
       class_bytes{};  // what each class adds to the peak; sums to arena_bytes
 
-  // From the start of the arena, or of the host's.
+  // Returns the bytes from the start of the arena, or of the host's arena.
   std::int64_t address(int buffer, int slot, int window = 0) const;
   std::int64_t arena_bytes_of(int rdp, int tensor) const;
-  // The first chunk of those that share slots with this one.
+  // Returns the first of the chunks that share slots with this one.
   int pool_of(int chunk) const;
   bool operator==(const MemoryPlan&) const = default;
 };
@@ -100,8 +100,8 @@ constexpr std::int64_t arena_alignment = 256;
 // region's size.
 std::int64_t pack(std::vector<Buffer*>& buffers);
 
-// Live buffers never overlap, everything lies inside the arena. Returns the rule that is broken, in
-// words; empty: none.
+// Checks that live buffers never overlap and that everything lies inside the arena. Returns the
+// rule that is broken, in words, or "" if there is none.
 std::string broken_rule(const MemoryPlan& plan);
 void verify(const MemoryPlan& plan);  // of our own: a breach is our bug
 

@@ -20,13 +20,14 @@ enum class GroupKind : std::uint8_t {
   shard,     // consecutive members of rdp that share one copy of the sharded states
   replica,   // same shard index over the shard groups of an rdp group
   context,   // CP: parts of one sequence
-  // Where a context group works on two levels: neighbours in it that exchange heads; the same place
-  // in each of those, around which keys and values go.
+  // Groups of a context group that works on two levels. context_heads: neighbours in it, which
+  // exchange heads by all-to-all. context_ring: the same position in each of those, around which
+  // keys and values travel.
   context_heads,
   context_ring,
   expert,  // EP: consecutive members of rdp that share the experts
-  // Of the ranks that have the same experts: all of an rdp group; those that share one copy of the
-  // sharded states; the same shard index over those.
+  // Ranks that have the same experts. expert_rdp: all of them in an rdp group. expert_shard: those
+  // that share one copy of the sharded states. expert_replica: the same shard index over those.
   expert_rdp,
   expert_shard,
   expert_replica,
@@ -46,9 +47,10 @@ struct Degrees {
   int ranks() const { return pipeline * tensor * data * context; }
   int rdp() const { return data * context; }
   int expert_rdp() const { return rdp() / expert; }
-  // Ranks that share one copy of what is sharded of an expert.
+  // Returns how many ranks share one copy of an expert's sharded states.
   int expert_shard() const { return shard < expert_rdp() ? shard : expert_rdp(); }
-  // In which heads are exchanged; around which keys and values go, or are gathered.
+  // Return the groups in which heads are exchanged, and around which keys and values travel or in
+  // which they are gathered.
   GroupKind heads_group() const {
     return context_heads > 1 ? GroupKind::context_heads : GroupKind::context;
   }
@@ -74,12 +76,12 @@ class Mesh {
   Coordinates coordinates(int rank) const;
   int rank(Coordinates coordinates) const;
 
-  // Ranks of the group of this kind that `rank` is in, ascending; for `embedding` on a middle
-  // stage: empty.
+  // Returns the ranks of the group of this kind that `rank` is in, ascending. For `embedding` on a
+  // middle stage, there are none.
   std::vector<int> group(GroupKind kind, int rank) const;
   int index_in(GroupKind kind, int rank) const;
   int size_of(GroupKind kind) const;
-  // Every group of the kind, by its lowest rank.
+  // Returns every group of the kind, ordered by its lowest rank.
   std::vector<std::vector<int>> groups(GroupKind kind) const;
 
  private:
@@ -87,7 +89,7 @@ class Mesh {
   int pipeline_stride_ = 1, tensor_stride_ = 1, rdp_stride_ = 1;
 };
 
-// `cluster` and `spread` as the permutation that they stand for; other words as they are.
+// Returns the permutation that `cluster` or `spread` stands for, and other words as they are.
 std::string_view order_of_axes(std::string_view placement);
 const std::vector<std::string>& placements();  // the six permutations, cluster, spread
 

@@ -1,12 +1,14 @@
-// What an eager framework's optimizer needs beside its states: arrays as large as one parameter.
+// Scratch memory of an eager framework's optimizer in addition to its states, counted in arrays as
+// large as one parameter.
 #pragma once
 
 #include "models/program/step_settings.h"
 
 namespace meshwright {
 
-// The denominator of Adam's update; with decay in the gradient, that sum too. LAMB is no part of
-// PyTorch: its one kernel stays, as those of moments in 8 bits and of Adafactor.
+// Returns the number of arrays: the denominator of Adam's update and, with decay in the gradient,
+// that sum too. LAMB is not part of PyTorch, so it keeps its one kernel, as do moments in 8 bits
+// and Adafactor.
 inline int optimizer_scratch_arrays(const StepSettings& training) {
   if (training.compiler != CompilerLevel::none || is_in_blocks(training.moments)) return 0;
   switch (training.optimizer) {

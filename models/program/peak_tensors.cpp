@@ -13,8 +13,7 @@ namespace {
 
 using Buffers = std::vector<const Buffer*>;
 
-// Those that live together where they have most bytes, the first time. Where one is first used no
-// fewer are live than just before.
+// Returns the buffers that are live at the first moment at which the live bytes are highest.
 Buffers live_at_fullest(const Buffers& buffers) {
   std::map<int, std::int64_t> changes;  // of the live bytes, by moment
   for (const Buffer* each : buffers) {
@@ -45,8 +44,8 @@ std::int64_t bytes_of(const Buffers& buffers) {
   return bytes;
 }
 
-// How many slots hold micro-batches of each chunk when the slots that it shares hold most, the
-// first time.
+// Returns how many slots hold micro-batches of each chunk at the first moment at which the slots
+// that the chunk shares hold most bytes.
 std::vector<int> slots_when_fullest(const Program& program, const std::vector<Buffers>& of_slot) {
   const std::vector<std::vector<int>> times = slots_in_use(program);
   std::vector<int> slots(of_slot.size(), 0);
@@ -69,7 +68,7 @@ std::vector<int> slots_when_fullest(const Program& program, const std::vector<Bu
   return slots;
 }
 
-// "transformer.h.12.mlp" is "transformer.h.*.mlp".
+// Returns "transformer.h.*.mlp" for "transformer.h.12.mlp".
 std::string without_numbers(const std::string& path) {
   std::string result;
   for (std::size_t begin = 0; begin <= path.size();) {
@@ -83,7 +82,7 @@ std::string without_numbers(const std::string& path) {
   return result;
 }
 
-// By buffer: the module of the first instruction that writes it, -1: none does.
+// Returns for each buffer the module of the first instruction that writes it, or -1 if none does.
 std::vector<int> makers(const Program& program) {
   std::vector<int> module_of(program.memory.buffers.size(), -1);
   for (const Body& body : program.bodies)

@@ -10,17 +10,17 @@
 namespace meshwright {
 
 struct PeakTensor {
-  // What it is ("gradients"), or the module and the operation that make it, blocks as one:
-  // "transformer.h.*.attn attention".
+  // The buffer's name ("gradients"), or the module and the operation that make it. Block numbers
+  // are replaced by `*`, so that blocks are one: "transformer.h.*.attn attention".
   std::string name;
   MemoryClass cls = MemoryClass::activations;
   std::int64_t bytes = 0;  // of all of them
   int count = 0;
 };
 
-// What lies in the arena of the stage's fullest rank at its fullest moment, largest first: what
-// stays, what every slot and window holds, and what is live in the body that needs most. Gaps
-// between them are in nobody's bytes.
+// Returns the tensors in the arena of a rank that owns most (Program::fullest) at its peak, largest
+// first: those that are always there, those in all windows and in the slots in use, and those that
+// are live in the body that needs most. Gaps between them are not counted.
 std::vector<PeakTensor> peak_tensors(const Program& program);
 
 }  // namespace meshwright

@@ -89,8 +89,9 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-// Of load_input: 0 tokens, 1 targets, 2 positions, 3 what a decoder reads, 4 documents; from
-// first_channel_ahead on of each depth of multi-token prediction its tokens, then its targets.
+// Channels of load_input: 0 tokens, 1 targets, 2 positions, 3 what a decoder reads, 4 documents.
+// From first_channel_ahead on, each depth of multi-token prediction has two: its tokens, then its
+// targets.
 constexpr int first_channel_ahead = 5;
 constexpr int input_channels = first_channel_ahead + 2 * most_mtp_layers;
 
@@ -168,11 +169,11 @@ struct StageParameter {
   int bucket = 0;
   std::int64_t offset = 0;  // elements from the bucket's start
   bool copy_of_tied = false;
-  // Of a router's bias that moves with the choices (StepSettings::router_bias_update_rate): where
-  // in the counts of choices those of its layer begin; else -1.
+  // For a router's bias that moves with the choices (StepSettings::router_bias_update_rate), the
+  // index of its layer's first count in the counts of choices. For other parameters, -1.
   std::int64_t first_count = -1;
-  // adafactor: where in Program::factors_buffer those of a matrix begin: of its rows, then of its
-  // columns (factored_shape); else -1.
+  // adafactor: the index in Program::factors_buffer of a matrix's first factor. The factors of its
+  // rows come first, then those of its columns (factored_shape). -1 if there are none.
   std::int64_t first_factor = -1;
   bool operator==(const StageParameter&) const = default;
 };
@@ -225,7 +226,8 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-// What all stages of a job share, and who reads their Programs needs beside instructions.
+// Settings that all stages of a job share. Readers of their Programs need them in addition to the
+// instructions.
 struct JobSettings {
   StepSettings training;
   Degrees degrees;  // `shard`: ranks that share one copy of what is sharded
@@ -248,10 +250,12 @@ struct Program {
   std::vector<Task> tasks;
   MemoryPlan memory;
   Owner fullest{0, 0};  // a rank that owns most; it stands for all in the simulator
-  // Where the runtime finds its scalars: f64 [1] each; -1 on stages without a loss.
+  // Buffers in which the runtime finds its scalars, f64 [1] each. They are -1 on stages without a
+  // loss.
   int loss_buffer =
       -1;  // sum of losses of this rank's micro-batches, after step_end over the world
-  // The same of each depth of multi-token prediction, f64 [depths]; -1: there are none.
+  // The losses of each depth of multi-token prediction, summed in the same way, f64 [depths]. -1 if
+  // there are none.
   int mtp_loss_buffer = -1;
   int norm_buffer =
       -1;  // squared gradient norm (of the scaled loss), after step_end over the group
@@ -272,8 +276,8 @@ struct Program {
   // f64: how many tokens of a step chose each expert of each layer of this stage whose router's
   // bias moves with the choices; after step_end of the global batch. -1: there is none.
   int choice_counts_buffer = -1;
-  // Training::measure_expert_load: it is of so many routers instead, all that the model has, one
-  // after the other. Else 0.
+  // With Training::measure_expert_load, the counts are of this many routers instead, all that the
+  // model has, one after the other. Otherwise 0.
   int counted_routers = 0;
   // adafactor: f32, means of squared gradients of the rows and columns of matrices, as all ranks
   // have them; f64, as many: this step's sums, then what gradients are multiplied by. -1 otherwise.
@@ -305,7 +309,7 @@ class WaitResolver {
   std::vector<int> last_compute_;  // per body
 };
 
-// The one on which a send or recv of a body of this chunk goes.
+// Returns the stream on which a send or recv of a body of this chunk runs.
 inline Stream stream_of_message(const StageLayout& layout, const Instruction& instruction,
                                 int chunk) {
   return instruction.kind == InstructionKind::send
@@ -313,7 +317,7 @@ inline Stream stream_of_message(const StageLayout& layout, const Instruction& in
              : streams_of_messages(layout, instruction.peer_chunk).recv;
 }
 
-// The one that a send or recv meets.
+// Returns the virtual stage that a send or recv exchanges its message with.
 inline int peer_virtual_stage(const Program& program, const Instruction& instruction) {
   return program.layout.virtual_stage(instruction.peer, instruction.peer_chunk);
 }
@@ -323,24 +327,27 @@ inline bool runs(const Instruction& instruction, const Task& task) {
   return runs(instruction.when, task);
 }
 
-// Instruction::overwrites, in this task.
+// Returns the bits of Instruction::overwrites that hold in this task.
 inline std::uint32_t overwrites_in(const Instruction& instruction, const Task& task) {
   return task.first ? instruction.overwrites : 0;
 }
 
-// Whether a rank has something to do: what is done on a bucket with an owner is done there only.
+// Returns whether a rank has something to do. Instructions on a bucket with an owner are done by
+// the owner only.
 bool concerns(const Program& program, const Instruction& instruction, const Owner& rank);
 
-// The scratch memory of the compute instruction that needs most; `bytes_of` says what each needs on
-// some device. One after the other they use the same.
+// Returns the scratch memory, in bytes, of the compute instruction that needs most. `bytes_of`
+// returns what an operation needs on some device. Instructions use the same memory one after the
+// other.
 std::int64_t scratch_memory(const Program& program,
                             const std::function<std::int64_t(const OpCall&)>& bytes_of);
 
-// Program-level rules: waits name earlier things, collectives of one communicator come in one order
-// on all stages, sends meet receives, no deadlock; and those of the stages' MemoryPlans. Returns
-// the first one that is broken, in words; empty: none. All indices must be valid.
+// Checks the rules of Programs: waits name earlier things, collectives of one communicator come in
+// one order on all stages, sends meet receives, there is no deadlock, and the stages' MemoryPlans
+// are right. Returns the first rule that is broken, in words, or "" if there is none. All indices
+// must be valid.
 std::string broken_rule(const std::vector<Program>& stages);
-// Of Programs that we made: a breach is our bug (MESHWRIGHT_CHECK).
+// Verifies Programs that meshwright made itself. A broken rule is a bug (MESHWRIGHT_CHECK).
 void verify(const std::vector<Program>& stages);
 
 std::string to_text(const Program& program);

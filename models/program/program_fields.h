@@ -1,5 +1,5 @@
-// What the parts of a Program are called in JSON: for each struct the list of its fields, by which
-// it is written and read.
+// Names of the parts of a Program in JSON. Each struct has a list of its fields, by which it is
+// written and read.
 #pragma once
 
 #include <string_view>

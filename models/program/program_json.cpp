@@ -64,7 +64,7 @@ const T& with_defaults() {
   return value;
 }
 
-// What differs from a struct that says nothing.
+// Returns the fields that differ from the struct's defaults, and those that are always written.
 template <class T>
 json fields_of(const T& value) {
   const T& usual = with_defaults<T>();

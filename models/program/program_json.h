@@ -25,9 +25,9 @@ nlohmann::json to_json(const std::vector<Program>& stages);
 // number and types of its operands (models/program/graph/op.h) is not looked at.
 std::vector<Program> read_programs(Fields fields);
 
-// What read_programs() checks once everything is read: every index names something, every operand
-// lies in its buffer, groups and parts have the sizes of the mesh, and no rule of Programs is
-// broken. InputError beginning with `where`.
+// Checks Programs after they are read, for read_programs(): every index names something, every
+// operand lies in its buffer, groups and parts have the sizes of the mesh, and no rule of Programs
+// is broken. Throws an InputError that begins with `where` otherwise.
 void check_programs(const std::vector<Program>& stages, const std::string& where);
 
 }  // namespace meshwright

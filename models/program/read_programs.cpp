@@ -48,7 +48,7 @@ void read(Fields& fields, std::string_view key, Shape& target) {
     add_size(fields, key, size, target);
 }
 
-// "f32[4,128]"
+// Reads a type like "f32[4,128]".
 TensorType type_of(const Fields& fields, std::string_view key, const std::string& text) {
   const std::size_t bracket = std::min(text.find('['), text.size());
   TensorType type;
@@ -110,7 +110,8 @@ void read_fields(Fields& fields, T& target) {
   fields.done();
 }
 
-// What a struct's fields say of those that are left out.
+// Derives omitted fields of a struct from its other fields. Throws InputError if a required one is
+// missing.
 template <class T>
 void complete(const Fields&, T&) {}
 

@@ -1,4 +1,4 @@
-// What to_chrome_trace wrote, read again.
+// Reads back a timeline that to_chrome_trace wrote.
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// Microseconds with three digits.
+// Converts microseconds, which have three decimal places, to picoseconds.
 SimTime picoseconds(double microseconds) {
   return static_cast<SimTime>(std::llround(microseconds * 1000)) * 1000;
 }

@@ -26,7 +26,7 @@ struct StageLayout {
   constexpr int virtual_stage(int stage, int chunk) const {
     return chunk * stages + turned(chunk, stage);
   }
-  // Whether the chunk goes from the last stage to the first.
+  // Returns whether the chunk goes from the last stage to the first.
   constexpr bool goes_back(int chunk) const { return shape == StageShape::vee && chunk % 2 == 1; }
   constexpr bool operator==(const StageLayout&) const = default;
 

@@ -1,5 +1,5 @@
-// What a training step is made with, beside its instructions: what those read who run Programs or
-// say how long they take (models/program/program.h).
+// Settings of a training step in addition to its instructions. They are for code that runs Programs
+// or predicts how long they take (models/program/program.h).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ enum class LearningRateSchedule : std::uint8_t {
   inverse_sqrt
 };
 
-// Numbers that are kept of each element from step to step: of those that have fewest, and most.
+// Returns the moments that are kept of each element from step to step, for the parameters that have
+// fewest. The next two functions are about the parameters that have most.
 constexpr int moments_of(OptimizerKind optimizer) {
   if (optimizer == OptimizerKind::adafactor) return 0;
   return optimizer == OptimizerKind::sgd || optimizer == OptimizerKind::lion ||
@@ -38,17 +39,17 @@ constexpr bool has_second_moment(OptimizerKind optimizer) {  // of some paramete
   return optimizer == OptimizerKind::muon || optimizer == OptimizerKind::adafactor ||
          moments_of(optimizer) == 2;
 }
-// Squared norms of parameters and of their updates are looked at before a step.
+// Returns whether the squared norms of parameters and of their updates are measured before a step.
 constexpr bool measures_parameters(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::lamb || optimizer == OptimizerKind::adafactor;
 }
 
-// The type of the second moment, by that of the first.
+// Returns the type of the second moment for that of the first.
 constexpr Dtype second_moment_type(Dtype moments) {
   return moments == Dtype::block8 ? Dtype::block8u : moments;
 }
 
-// What the optimizer keeps of weights that are stored in 16 bits.
+// The copy that the optimizer keeps of weights that are stored in 16 bits.
 enum class MasterWeights : std::uint8_t {
   fp32,
   remainders,  // the 16 bits that bf16 lacks: the same numbers as fp32
@@ -71,7 +72,7 @@ struct Adafactor {
 
 constexpr int most_mtp_layers = 8;  // of multi-token prediction
 
-// A mixture of data files has the weights of the job in each stretch of so many sequences.
+// Number of sequences in each stretch in which a mixture of data files has the weights of the job.
 constexpr int mixture_stretch = 1 << 16;
 
 struct StepSettings {
@@ -84,7 +85,7 @@ struct StepSettings {
   CompilerLevel compiler = CompilerLevel::fused;
   bool fuse_gradient_accumulation = true;
   bool cross_entropy_fusion = true;  // false: priced as Megatron-LM's loss of separate kernels
-  // On GPUs: no choice of algorithm by timing. Predicted as the frameworks' deterministic modes.
+  // On GPUs, algorithms are not chosen by timing. Predicted as the frameworks' deterministic modes.
   bool deterministic = false;
   int steps = 1;
   std::uint64_t seed = 0;
@@ -105,25 +106,27 @@ struct StepSettings {
   double ema_decay = 0;  // of the mean of weights over the steps; 0: none is kept
   Adafactor adafactor;
   std::optional<LossScale> loss_scale;
-  // Of ranks on GPUs: a step as one CUDA graph. Unset: where no messages travel between stages.
+  // For ranks on GPUs: whether a step is captured as one CUDA graph. Unset means that it is if no
+  // messages travel between stages.
   std::optional<bool> cuda_graph;
 
-  // Only fp16 is scaled, and always: by a moving scale that begins at 2^32 unless the job says
-  // another.
+  // Returns whether the loss is scaled. Only fp16 is scaled, and always: by a moving scale that
+  // begins at 2^32 unless the job sets another.
   bool scales_loss() const { return precision == Precision::fp16; }
-  // The type of the masters; nothing where the weights are their own.
+  // Returns the type of the masters, or nothing if the weights are their own masters.
   std::optional<Dtype> master_type() const {
     if (storage_of(precision) == Dtype::f32 || master_weights == MasterWeights::none) return {};
     return master_weights == MasterWeights::fp32 ? Dtype::f32 : Dtype::i16;
   }
   bool averages() const { return ema_decay > 0; }
-  // Of masters, moments and averages, for each parameter that a rank's optimizer steps.
+  // Returns the mean bytes of masters, moments and averages per element that a rank's optimizer
+  // updates.
   double optimizer_bytes() const {
     const std::optional<Dtype> master = master_type();
     return (master ? mean_bytes_of(*master) : 0) + moments_of(optimizer) * mean_bytes_of(moments) +
            (averages() ? mean_bytes_of(Dtype::f32) : 0);
   }
-  // Numbers of each element that a checkpoint has: its weight, moments and average.
+  // Returns how many numbers of each element a checkpoint has: its weight, moments and average.
   int saved_states() const {
     return 1 + (has_first_moment(optimizer) ? 1 : 0) + (has_second_moment(optimizer) ? 1 : 0) +
            (averages() ? 1 : 0);
@@ -134,7 +137,7 @@ struct StepSettings {
   bool operator==(const StepSettings&) const = default;
 };
 
-// The words of the job file and of Programs, in the order of the enumerators.
+// Return the words of the job file and of Programs, in the order of the enumerators.
 const std::vector<std::string>& optimizer_names();
 const std::vector<std::string>& master_weights_names();  // fp32 remainders none
 const std::vector<std::string>& attention_names();

@@ -100,7 +100,8 @@ void append_thread(int process, int lane, std::string_view name, std::string& te
                  process, thread_of(process, lane), name, lane);
 }
 
-// What one rank moves over one kind of link: its rate changes where a use begins or ends.
+// Appends the bytes per second that one rank moves over one kind of link. The rate changes where a
+// use begins or ends.
 void append_link(int rank, int lane, std::string_view link, const std::vector<LinkUse>& uses,
                  std::string& text) {
   std::map<SimTime, std::pair<double, int>> changes;  // of bytes per second, of uses under way

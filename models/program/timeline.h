@@ -1,4 +1,4 @@
-// When each instruction ran: what both interpreters return.
+// Times at which each instruction ran, which both interpreters return.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct Timeline {
 };
 
 std::string_view name_of(Stream stream);
-// `linear transformer.h.3.mlp.c_fc`, `all_reduce tensor`, `send to 2`.
+// Returns `linear transformer.h.3.mlp.c_fc`, `all_reduce tensor`, or `send to 2`.
 std::string instruction_name(const Instruction& instruction, const Program& program);
 
 // Bytes that a rank moves over its links of one kind while an instruction runs.

@@ -35,11 +35,11 @@ struct Training : StepSettings {
   MemoryOf memory_of = MemoryOf::engine;
   std::vector<std::string>
       passes_off;  // optional passes of the compiler that are left out, by name
-  // Whether rematerialize_rows runs. None: compile() looks at the memory; a list of passes alone
-  // takes the least.
+  // Whether rematerialize_rows runs. Unset means that compile() decides by the memory. A list of
+  // passes by itself takes the choice with the least memory.
   std::optional<bool> rematerialize_rows;
-  // Of the logits that fuse_loss makes at once. 0: as for rematerialize_rows; of what is left to
-  // the passes, about least_loss_block_bytes.
+  // Bytes of logits that fuse_loss computes at once. 0 means that compile() chooses by the memory.
+  // Where the choice is left to the passes, they take about least_loss_block_bytes.
   std::int64_t loss_block_bytes = 0;
   // Whether a step clears all gradients, as published steps of other frameworks do, or the first
   // micro-batch overwrites them (models/compiler/lower/first_sums.h). No key: what runs here
@@ -47,8 +47,8 @@ struct Training : StepSettings {
   bool clears_gradients = false;
   std::optional<Lora> lora;     // none: all parameters are trained
   int predicted_positions = 0;  // mlm
-  // Rows hold several documents (models/program/graph/documents.h), for predictions so many in the
-  // mean; none: one.
+  // Whether rows hold several documents (models/program/graph/documents.h). For predictions,
+  // `documents_per_row` is their mean number. Unset means one.
   bool packing = false;
   std::optional<double> documents_per_row;
   // Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): blocks behind the model's
@@ -59,12 +59,12 @@ struct Training : StepSettings {
   Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;
   bool fp8_experts = false;  // their products too
   bool fp8_gathers = false;  // what is multiplied in 8 bits alone travels in them (ZeRO 3)
-  // Of dropless experts that ranks share, for predictions: by so much more than the mean the
-  // fullest rank gets. None: as much.
+  // For predictions of dropless experts that ranks share: tokens of the most loaded rank relative
+  // to the mean, at least 1. Unset means 1, unless `expert_skew` is set.
   std::optional<double> expert_imbalance;
   double expert_skew = 0;            // instead: of the choices (models/program/graph/expert_skew.h)
   bool measure_expert_load = false;  // what that is in a run: StepResult::expert_load
-  // Blocks at the beginning and at the end of a stack that multiply 16 bits all the same.
+  // Numbers of blocks at the beginning and at the end of a stack whose products stay in 16 bits.
   int first_layers_in_bf16 = 0, last_layers_in_bf16 = 0;
   bool has_layers_in_bf16() const { return first_layers_in_bf16 + last_layers_in_bf16 > 0; }
   bool is_in_bf16(int block, int blocks) const {

@@ -1,4 +1,4 @@
-// The rules of Programs: declared in program.h.
+// Checks the rules of Programs. Declared in program.h.
 #include <algorithm>
 #include <string>
 

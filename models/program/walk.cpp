@@ -37,7 +37,7 @@ Rendezvous message_of(const Program& program, const Body& body, const Instructio
   return rendezvous;
 }
 
-// False when it has none.
+// Returns false if the instruction has no rendezvous.
 bool rendezvous_of(const Program& program, const Body& body, const Instruction& instruction,
                    Rendezvous& rendezvous) {
   switch (instruction.kind) {
@@ -68,7 +68,7 @@ int index_of(const Rendezvous& rendezvous, std::vector<Rendezvous>& rendezvous_l
   return static_cast<int>(rendezvous_list.size()) - 1;
 }
 
-// The stages that have each rendezvous.
+// Returns which stages have each rendezvous.
 std::vector<std::vector<bool>> users_of(const std::vector<Script>& scripts,
                                         std::size_t rendezvous_list) {
   std::vector<std::vector<bool>> uses(scripts.size(), std::vector<bool>(rendezvous_list, false));

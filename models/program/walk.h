@@ -20,8 +20,9 @@ namespace meshwright {
 // everything but sends and receives, in list order, as a thread does it that runs all by itself.
 enum class LaneOrder : std::uint8_t { streams, inline_order };
 
-// Where several ranks wait for each other: the instructions of one group kind and stream, or the
-// messages from one virtual stage to another. Stages find theirs in one common list.
+// A point at which several ranks wait for each other: the instructions of one group kind and
+// stream, or the messages from one virtual stage to another. All stages use one common list of
+// these points.
 struct Rendezvous {
   GroupKind group = GroupKind::none;
   Stream stream = Stream::compute;       // of a collective
@@ -31,7 +32,7 @@ struct Rendezvous {
   bool operator==(const Rendezvous&) const = default;
 };
 bool spans_stages(GroupKind kind);
-// The ranks that meet there: every group, or every pair of sender and receiver.
+// Returns the ranks that meet there: every group, or every pair of sender and receiver.
 std::vector<std::vector<int>> meetings_at(const Rendezvous& rendezvous, const Mesh& mesh);
 
 // A Program with the instructions of every body sorted by lane.
@@ -63,7 +64,7 @@ class Script {
     return first_step_[static_cast<std::size_t>(body * lanes_ + lane + 1)];
   }
   const std::vector<Step>& steps() const { return steps_; }
-  // The run that a step's wait names in this task, -1: none.
+  // Returns the run that a step's wait names in this task, or -1 if there is none.
   int waited_run(int task, int wait) const {
     const Wait& named = waits_[static_cast<std::size_t>(wait)];
     if (is_plain_[static_cast<std::size_t>(wait)] != 0) return run(task, named.instruction);
@@ -90,7 +91,8 @@ struct Participants {
   std::vector<int> sizes;
 };
 
-// One rank per stage. Collectives within a stage need nobody else.
+// Returns participants with one rank per stage. Collectives within a stage then need no other
+// ranks.
 Participants participants_of_stages(const std::vector<Script>& scripts,
                                     const std::vector<Rendezvous>& rendezvous_list);
 // One rank for each class of equal ranks: `of_rank` has the class of each rank. Ranks of one class
@@ -100,7 +102,7 @@ Participants participants_of_classes(const std::vector<Script>& scripts,
                                      const std::vector<Rendezvous>& rendezvous_list,
                                      const Mesh& mesh, const std::vector<int>& of_rank);
 
-// A rank has come to a step of one of its lanes.
+// A rank that has come to a step of one of its lanes.
 struct Arrival {
   int rank = 0, lane = 0, run = 0, step = 0;
 };
@@ -187,7 +189,7 @@ class Walk {
     }
   }
 
-  // Whether a run was over as soon as it began: other lanes may have waited for it.
+  // Returns whether a run was over as soon as it began, because other lanes may have waited for it.
   bool advance(int rank, int number) {
     Lane& lane = ranks_[at(rank)].lanes[at(number)];
     if (lane.waits_for >= 0 && !visitor_.done(rank, lane.waits_for)) return false;

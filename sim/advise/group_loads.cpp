@@ -12,7 +12,8 @@ namespace meshwright {
 
 namespace {
 
-// Of a message `pipeline`; nothing that no other rank takes part in.
+// Returns the group that an instruction communicates in, which is `pipeline` for messages. Returns
+// none if no other rank takes part.
 std::optional<GroupKind> group_of(const Instruction& instruction) {
   switch (instruction.kind) {
     case InstructionKind::compute:

@@ -1,5 +1,5 @@
-// What the communication of a group weighs: bytes, time, how much of it hides behind compute, and
-// the link that it waits for.
+// The cost of the communication of each group: its bytes, its time, how much of it overlaps with
+// compute, and the link that limits it.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace meshwright {
 
-// Of one rank of the stage that StepParts describes, for the whole step.
+// The load of one rank of the stage that StepParts describes, over the whole step.
 struct GroupLoad {
   GroupKind group = GroupKind::none;
   double bytes = 0;  // sent, as bytes_moved counts them
@@ -20,8 +20,8 @@ struct GroupLoad {
   double link_bytes_per_s = 0;
 };
 
-// Of the groups that communicate, in the order of their kinds. `timeline` is that of the
-// prediction.
+// Returns the loads of the groups that communicate, in the order of their kinds. `timeline` is the
+// timeline of the prediction.
 std::vector<GroupLoad> group_loads(const Compiled& compiled, const Prediction& prediction,
                                    const StepParts& parts, const Timeline& timeline,
                                    const Topology& topology);

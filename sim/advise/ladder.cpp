@@ -44,13 +44,13 @@ Job job_at(const Job& job, const std::string& machine, Place place) {
   return at;
 }
 
-// What a job may be given when nothing fits as it says, the least intrusive first; each keeps those
-// before it.
+// Keys that are left to the planner if no plan of the job fits, the least intrusive first. Each one
+// is set to auto in addition to those before it.
 constexpr const char* savings[] = {"training.micro_batch", "training.recompute",
                                    "parallelism.offload"};
 
-// The job fixes degrees for some number of GPUs: a place that they do not divide is not one of its
-// rungs.
+// Searches the plans at a rung. The job may fix degrees that do not divide a rung's number of GPUs.
+// Such a rung has no plans, which is not an error.
 SearchResult search_at(const Job& job, const SearchOptions& options) {
   try {
     return search(job, options);
@@ -218,7 +218,7 @@ std::string what_breaks(const Rung& smaller, const Rung& larger) {
     return static_cast<double>(rung.parts.parts[i].time) /
            static_cast<double>(rung.parts.step_time);
   };
-  // What compute loses of the step, others gain.
+  // The share of the step that compute loses goes to other causes. Finds the cause that gains most.
   std::size_t most = 0;
   double growth = 0;
   for (std::size_t i = 0; i < smaller.parts.parts.size(); ++i) {

@@ -1,4 +1,5 @@
-// From one GPU to one host to many: the best plan at each rung, what it brings, and where to stop.
+// Searches the best plan at each rung, from one GPU to one host to many hosts, and advises what
+// each rung brings and where to stop.
 #pragma once
 
 #include <optional>
@@ -23,17 +24,17 @@ struct Rung {
   std::string reason;
   std::optional<ClosestMiss> closest_miss;
 
-  // What follows is of `best`.
-  // Keys that the job fixes and that were opened because nothing fits as it says.
+  // The fields below describe `best`. `opened` holds the keys that the job fixes and that were left
+  // to the planner because no plan of the job fits.
   std::vector<std::string> opened;
   StepParts parts;
   std::vector<GroupLoad> loads;
   std::optional<WholeJob> whole;  // none: the job does not say how long it is
   LargestBatch largest;           // micro-batch with as many micro-batches
-  // Tokens/s per GPU against the machine's first rung that has a plan.
+  // Tokens/s per GPU relative to the machine's first rung that has a plan.
   double efficiency = 1;
-  // Of the GPUs that this rung adds to the last one with a plan: their tokens/s against those of as
-  // many GPUs there. 1 where it adds to nothing.
+  // Tokens/s that each added GPU brings, relative to the tokens/s per GPU of the previous rung with
+  // a plan. 1 if there is no such rung.
   double added_efficiency = 1;
 };
 
@@ -48,22 +49,23 @@ struct Ladder {
 
 struct LadderOptions {
   SearchOptions search;
-  // Where the job is to be done soon: more GPUs pay while those added bring this share of what the
-  // others do.
+  // If the objective is the step time, the advice adds GPUs as long as each added GPU brings at
+  // least this share of what each of the others does.
   double worthwhile = 0.75;
 };
 
-// For each machine of the job: one GPU, one host, and the job's counts of hosts; where it gives one
-// count, the powers of two up to it. The global batch is the job's at each rung.
+// Returns a ladder for each machine of the job. Its rungs are one GPU, one host, and the job's
+// counts of hosts. A single count stands for itself and all smaller powers of two. The global batch
+// is the job's at each rung.
 std::vector<Ladder> ladders(const Job& job, const LadderOptions& options = {});
 
-// Of those that stop somewhere the one whose plan is the best; null: nothing fits.
+// Returns the ladder whose chosen rung has the best plan, or null if nothing fits on any machine.
 const Ladder* best_of(const std::vector<Ladder>& ladders, const Objective& objective);
 
-// Of two rungs with plans: the cause that most of the loss of efficiency is due to, in a sentence
+// Returns the cause of most of the loss of efficiency between two rungs with plans, in a sentence
 // ("from 16 to 32 GPUs efficiency falls from 91 to 74 %: exposed all-reduce of gradients grows from
-// 4 to 18 % of the step, as 2.6 GB per GPU take 52 ms (the slowest link on their way: the
-// network, 12.5 GB/s), and only 38 ms of them hide").
+// 4 to 18 % of the step, as 2.6 GB per GPU take 52 ms (the slowest link on their way: the network,
+// 12.5 GB/s), and only 38 ms of them hide").
 std::string what_breaks(const Rung& smaller, const Rung& larger);
 
 }  // namespace meshwright

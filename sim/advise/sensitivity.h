@@ -1,5 +1,5 @@
-// Which inputs of a prediction move its answer most: each one at a time is set lower and higher,
-// and the whole job is predicted again under the same plan.
+// Measures which inputs move a prediction's answer most. Each input is set lower and higher, one at
+// a time, and the whole job is predicted again under the same plan.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace meshwright {
 
-// What the objective asks for: dollars, tokens, or seconds; seconds too where dollars are asked for
-// and the machine has no price.
+// The unit of what the objective asks for: dollars, tokens or seconds. It is seconds too if the
+// objective asks for dollars and the machine has no price.
 enum class AnswerUnit : std::uint8_t { usd, tokens, seconds };
 
 struct Swing {

@@ -17,14 +17,14 @@ namespace {
 
 constexpr std::size_t most_tenants = 16;
 
-// What a tenant does to the ways to the spine.
+// The load that a tenant puts on the links to the spine.
 struct Sending {
   double step_s = 0;
   double share = 0;  // of the step in which it sends
   SpineLoads loads;  // meanwhile, on average; no more than the way carries
 };
 
-// One kind of communication: all that goes on at once while it does.
+// One kind of communication: all transfers that run at the same time as one of them.
 using Kind = std::tuple<InstructionKind, GroupKind, int, int>;
 
 SpineLoads loads_of(const Kind& kind, const Mesh& mesh, const Cluster& cluster) {
@@ -85,7 +85,8 @@ Sending sending_of(const Tenant& tenant, const Cluster& cluster) {
   return sending;
 }
 
-// The mean slow-down on the way that it is slowest on, over all that the others may be doing.
+// Returns the share of bandwidth that the tenant `asked` gets on the link to the spine where it is
+// slowed down most, on average over all combinations of other tenants that send or do not.
 double spine_share_of(std::size_t asked, const std::vector<Sending>& all, double capacity) {
   double share = 1;
   for (const auto& [leaf, own] : all[asked].loads) {

@@ -28,11 +28,12 @@ struct SharedStep {
   double spine_share = 1;  // of the way to the spine, what the others leave it while it sends
 };
 
-// One for each tenant. InputError: two tenants have the same host, or there are more than 16.
+// Returns one step for each tenant. Throws InputError if two tenants have the same host, or if
+// there are more than 16 tenants.
 std::vector<SharedStep> share_fabric(const std::vector<Tenant>& tenants);
 
-// What a sender that could take all gets of `capacity` beside others that want `wanted`, max-min
-// fairly.
+// Returns what a sender that could use all of `capacity` gets in max-min fair sharing with others
+// that want `wanted`.
 double fair_share(double capacity, std::vector<double> wanted);
 
 }  // namespace meshwright

@@ -27,7 +27,8 @@ std::map<int, int> ranks_on_hosts(const Cluster& cluster, const std::vector<int>
   return on;
 }
 
-// Of a host's ranks those of groups that leave it.
+// Returns for each host how many of its ranks are in groups that extend beyond it. A rank counts
+// once for each of its groups.
 std::map<int, int> senders_on_hosts(const Cluster& cluster, const Groups& groups) {
   std::map<int, int> senders;
   for (const std::vector<int>& group : groups) {

@@ -1,11 +1,10 @@
-// What a fabric with leaf and spine switches (Cluster::fabric) leaves of the bandwidth of network
-// cards.
+// Models how much of the bandwidth of network cards a fabric with leaf and spine switches
+// (Cluster::fabric) sustains.
 //
-// Groups of one kind run at once, so while they do their traffic is the same all the time: a ring
-// sends from each host to the next one, an exchange of all with all from each host to all others
-// equally. A host's cards are busy with all of its groups together. What leaves a leaf for others
-// shares the way to the spine, max-min fairly; all cards then go as slow as those of the fullest
-// leaf, for whom the others wait.
+// Groups of one kind run at the same time, so their traffic is constant while they do. A ring sends
+// from each host to the next one, an all-to-all from each host equally to all others. All groups of
+// a host share its cards. Traffic that leaves a leaf shares the link to the spine, max-min fairly.
+// All cards then run as slowly as those of the most loaded leaf, because the others wait for them.
 #pragma once
 
 #include <map>
@@ -16,23 +15,26 @@
 
 namespace meshwright {
 
-// Of the cards of how many hosts the traffic is that leaves each leaf (or pod), were they not held
-// up. Leaves that nothing leaves are not in it.
+// Traffic that would leave each leaf (or pod) if nothing held it up, in units of the bandwidth of
+// all cards of one host. A leaf that no traffic leaves has no entry.
 using SpineLoads = std::map<int, double>;
 SpineLoads spine_loads(const Cluster& cluster, CollectiveKind kind, const Groups& groups);
 SpineLoads spine_loads(const Cluster& cluster, std::span<const std::pair<int, int>> pairs);
 
 int hosts_per_leaf(const Cluster& cluster);
-// From a leaf to the spine, as SpineLoads: of all of its hosts, divided by the oversubscription.
+// Returns the capacity from a leaf to the spine, in the unit of SpineLoads: that of all of its
+// hosts, divided by the oversubscription and scaled by `spine_share`.
 double spine_capacity(const Cluster& cluster);
 
-// Share of the cards' bandwidth that traffic with these loads reaches, 1 at most.
+// Returns the share of the cards' bandwidth that traffic with these loads reaches, at most 1.
 double share_of_cards(const Cluster& cluster, const SpineLoads& loads);
 
-// The same of one kind of collective; above 1 where switches sum up, as less is sent.
+// Returns that share for one kind of collective. It may exceed 1 if switches add up all-reduces,
+// because less is sent then.
 double share_of_cards(const Cluster& cluster, CollectiveKind kind, const Groups& groups);
 
-// Cards that carry so much more or less, on a fabric that does not block.
+// Returns a topology with the bandwidth of its cards scaled by `share`, on a fabric that does not
+// block.
 Topology with_cards(const Topology& topology, double share);
 
 }  // namespace meshwright

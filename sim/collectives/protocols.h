@@ -1,9 +1,9 @@
-// NCCL's protocols: how much later the first bytes arrive, and how fast the others follow.
+// Models NCCL's protocols: how much later the first bytes arrive, and how fast the others follow.
 //
-// LL sends lines of 8 bytes, half of each a flag: it waits for nothing and has a bandwidth of its
+// LL sends lines of 8 bytes, half of each a flag. It waits for nothing and has a bandwidth of its
 // own. LL128, inside hosts, has one flag in 128 bytes. Simple waits for each chunk as a whole, so
-// its pipeline fills step by step, and then has all of the bandwidth. Which of them is the fastest
-// depends on the bytes; the constants are in the profile.
+// its pipeline fills step by step, and then reaches the full bandwidth. Which of them is the
+// fastest depends on the bytes. The constants are in the profile.
 #pragma once
 
 #include "hwprofiles/machine.h"
@@ -13,7 +13,7 @@ namespace meshwright {
 
 enum class Protocols : std::uint8_t {
   all,
-  // What NCCL falls back to where it has been told to use an algorithm that the machine lacks.
+  // NCCL falls back to Simple if it has been told to use an algorithm that the machine lacks.
   simple
 };
 
@@ -25,14 +25,16 @@ struct InsideHost {
 };
 Seconds of_best_protocol(const Nvlink& nvlink, const InsideHost& inside, Protocols protocols);
 
-// Over PCIe: the same with LL's flags alone.
+// Returns the time over PCIe with the faster of LL, which sends flags too, and Simple, which begins
+// later.
 Seconds of_best_protocol(const Pcie& pcie, Seconds wire);
 
-// Sends between two ranks of a host, alone or all to all: `own` is what one rank sends another.
+// Returns the time of sends between two ranks of a host, single or in an all-to-all. `own` is what
+// one rank sends another.
 Seconds of_exchange(const Nvlink& nvlink, Seconds wire, Bytes own);
 
-// What takes `wire` between hosts with all of the bandwidth, in so many steps that wait for each
-// other. `bus_bytes`: that a rank sends at least.
+// Returns the time of a collective between hosts that would take `wire` at full bandwidth, in
+// `steps` steps that wait for each other. `bus_bytes` is the least that a rank sends.
 Seconds of_best_protocol(const Network& network, Seconds wire, int steps, Bytes bus_bytes);
 
 }  // namespace meshwright

@@ -70,7 +70,7 @@ bool direct_links(const Question& question) {
          question.topology.cluster().machine.nvlink.kind == NvlinkKind::matrix;
 }
 
-// Which algorithms there are; the fastest that applies is taken.
+// An algorithm of the table. The fastest one that applies is taken.
 struct Algorithm {
   CollectiveKind kind;
   std::string_view name;
@@ -146,8 +146,9 @@ std::vector<PlacedGroup> neighbours(const Cluster& cluster, const std::vector<Pl
   return beside;
 }
 
-// What an all-reduce would move in the time in which this kind moves its bytes: on one CPU computer
-// its rate is known, in place, and that of collectives which write elsewhere what they read.
+// Returns the bytes that an all-reduce would move in the time in which this kind moves `bytes`. A
+// profile of a CPU computer has two rates: for all-reduces, which work in place, and for
+// collectives that write their results to another buffer.
 Bytes in_place(const Topology& topology, CollectiveKind kind, Bytes bytes,
                const PlacedGroup& group) {
   const auto& memory = topology.cluster().machine.shared_memory;
@@ -159,14 +160,14 @@ Bytes in_place(const Topology& topology, CollectiveKind kind, Bytes bytes,
   return bytes * (memory->rank_bandwidth_bytes_per_s / memory->copy_bandwidth_bytes_per_s);
 }
 
-// As nccl-tests count them.
+// Returns the bus bytes, as nccl-tests count them.
 Bytes bus_bytes(CollectiveKind kind, Bytes bytes, const PlacedGroup& group) {
   if (kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce) return bytes;
   const double ranks = group.grid.ranks();
   return bytes * ((kind == CollectiveKind::all_reduce ? 2 : 1) * (ranks - 1) / ranks);
 }
 
-// The part of the buffer that belongs to each rank.
+// Returns the part of the buffer that belongs to each rank.
 Bytes own_part(CollectiveKind kind, Bytes bytes, const PlacedGroup& group) {
   if (kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce) return {0};
   return bytes / group.grid.ranks();

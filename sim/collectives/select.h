@@ -1,6 +1,6 @@
-// How long a collective takes when all groups of one kind (say the 128 data-parallel groups) run it
-// at once. The best algorithm of the table is taken, each of its distinct rounds is timed with the
-// links shared max-min fairly by all groups.
+// Predicts how long a collective takes when all groups of one kind (say the 128 data-parallel
+// groups) run it at once. The best algorithm of the table is taken. Each of its distinct rounds is
+// timed with all groups sharing the links max-min fairly.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +30,17 @@ struct CollectiveChoice {
   Seconds time;
 };
 
-// `bytes` is the size of the full buffer: the reduced one, the gathered one, what one rank holds
-// for all-to-all. Groups of one rank take no time. `algorithm`: a row of the table that was asked
-// for, as NCCL_ALGO does; where the machine lacks it, a ring with Simple, as in NCCL. Empty: the
-// fastest.
+// Returns the algorithm of a collective and its time. `bytes` is the size of the full buffer: the
+// reduced one, the gathered one, or what one rank holds for an all-to-all. Groups of one rank take
+// no time. `algorithm` names an entry of the table, as NCCL_ALGO does. If the machine lacks it, a
+// ring with Simple is used, as in NCCL. Empty means the fastest.
 CollectiveChoice choose_collective(const Topology& topology, CollectiveKind kind, Bytes bytes,
                                    const Groups& concurrent_groups,
                                    std::string_view algorithm = {});
 Seconds collective_time(const Topology& topology, CollectiveKind kind, Bytes bytes,
                         const Groups& concurrent_groups);
 
-// Point-to-point: every pair (from, to) sends `bytes` at once; the slowest.
+// Returns the time of the slowest message if every pair (from, to) sends `bytes` at once.
 Seconds transfer_time(const Topology& topology, Bytes bytes,
                       const std::vector<std::pair<int, int>>& concurrent_pairs);
 

@@ -1,13 +1,14 @@
-// How long rounds of transfers take on a topology when several groups run them in step: every round
-// lasts as long as its slowest transfer under max-min fair shares, and each step that waits for
-// another adds a latency. Rounds inside hosts and rounds between hosts work on different chunks at
-// the same time, so of the two the longer counts, and of the shorter only the first chunk.
+// Predicts how long rounds of transfers take on a topology when several groups run them in step.
+// Every round lasts as long as its slowest transfer under max-min fair shares, and each step that
+// waits for another adds a latency. Rounds inside hosts and rounds between hosts work on different
+// chunks at the same time. Therefore the longer of the two counts, and only the first chunk of the
+// shorter one.
 //
-// In which order the ranks of a host take their places: in every one of its rings, along its line,
-// or along its passages; a tree goes along the passages too, but moves no more through each network
-// card than the profile says; where the switch sums up, all lie alike.
+// The order is the one in which the ranks of a host are placed: in every one of its rings, along
+// its line, or along its passages. A tree also follows the passages, but moves no more through each
+// network card than the profile says. If the switch adds up, all ranks are placed alike.
 //
-// Of NCCL's protocols (protocols.h) the fastest is taken. Sums in the switch are Simple.
+// The fastest of NCCL's protocols (protocols.h) is taken. Sums in the switch use Simple.
 #pragma once
 
 #include "models/core/units.h"

@@ -10,7 +10,8 @@ namespace meshwright {
 
 namespace {
 
-// Of a pipeline over thousands of ranks the first pairs are looked at; the others lie alike.
+// In a pipeline over thousands of ranks, only the first pairs are simulated, because the others are
+// placed in the same way.
 constexpr std::size_t most_pairs = 2048;
 
 // Inside a host a send of a few bytes takes as long as an all-to-all of two ranks. Between hosts it

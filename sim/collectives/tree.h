@@ -13,8 +13,8 @@
 namespace meshwright {
 
 Rounds tree_all_reduce(Grid grid, int chunks);
-// The same over the hosts alone, for each place with its own chunks: of 2 k chunks in a row the
-// first k go into one tree of their place, the others into the other.
+// Returns such trees over the hosts only, for each place of a host with its own chunks. Of 2 k
+// consecutive chunks, the first k go into one tree of their place, the others into the other.
 Round trees_of_places(Grid grid, int chunks);
 Rounds tree_broadcast(int ranks);
 Rounds tree_reduce(int ranks);

@@ -1,4 +1,5 @@
-// What the training compiler makes of one plan: the same cut at each level, pass by pass.
+// Reports what the training compiler does with one plan: the same partition at each compiler level,
+// pass by pass.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace meshwright {
 
-// Of a graph: one micro-batch through the whole model, on one rank of its tensor group.
+// The size of a graph: one micro-batch through the whole model, on one rank of its tensor group.
 struct GraphSize {
   KernelWork work;
   double kept_bytes = 0;  // activations that the forward leaves for the other phases
@@ -33,7 +34,8 @@ struct FrameworkBatch {
   MemoryOf whose = MemoryOf::pytorch;
   LargestBatch largest;
 };
-// Of each framework whose memory is known for the plan on this machine; its attention is unfused.
+// Returns the largest batch of each framework whose memory use is known for the plan on this
+// machine. The framework's attention is unfused.
 std::vector<FrameworkBatch> framework_batches(const Model& model, const Plan& plan,
                                               const Cluster& cluster);
 
@@ -46,12 +48,13 @@ struct LevelReport {
   LargestBatch largest;  // in this engine's memory
 };
 
-// `plan` is settled, with its stages filled in; its level is replaced. `observe` sees the graph
-// after each pass.
+// Compiles and predicts `plan` at another compiler level. `plan` is resolved, with its stages
+// filled in. `observe` sees the graph after each pass.
 LevelReport compile_at(CompilerLevel level, const Model& model, Plan plan, const Cluster& cluster,
                        const PassObserver& observe = {});
 
-// For a batch that is `factor` times as large: in proportion, or to its square root.
+// Return the learning rate for a batch that is `factor` times as large, in proportion to the factor
+// or to its square root.
 double linear_learning_rate(double rate, double factor);
 double square_root_learning_rate(double rate, double factor);
 

@@ -1,6 +1,6 @@
-// How long one kernel and one instruction take on one GPU of a cluster: a roofline with the
-// machine's efficiency curves and the host's launch cost. Communication is the business of
-// sim/collectives.
+// Predicts how long one kernel and one instruction take on one GPU of a cluster, by a roofline with
+// the machine's efficiency curves and the host's launch cost. sim/collectives predicts
+// communication.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace meshwright {
 
-// What some kernels are together.
+// The sum over some kernels.
 struct KernelWork {
   std::int64_t kernels = 0;  // launches
   double bytes = 0;          // to and from memory
@@ -25,23 +25,25 @@ class CostModel {
  public:
   CostModel(const Cluster& cluster, const StepSettings& training);
 
-  // `traffic_factor`: bytes really moved by a memory-bound kernel for each that it has to.
+  // Returns the device time of a kernel. A memory-bound kernel moves `traffic_factor` times the
+  // bytes that it has to.
   Seconds time(const Kernel& kernel, double traffic_factor = 1) const;
-  // Device time of a compute or optimizer_step instruction; of a copy between device and host
-  // memory; zero for all other kinds.
+  // Returns the device time of a compute or optimizer_step instruction, or of a copy between device
+  // and host memory. It is zero for all other kinds.
   Seconds time(const Instruction& instruction, const Program& program) const;
-  // What the host needs to launch its kernels, while the device may still run earlier ones. Zero on
-  // a CPU, where one thread does both and time() is no less than that.
+  // Returns the time that the host needs to launch the instruction's kernels, while the device may
+  // still run earlier ones. It is zero on a CPU, where one thread does both and time() includes the
+  // launch.
   Seconds launch_time(const Instruction& instruction, const Program& program) const;
   int launches(const Instruction& instruction, const Program& program) const;  // kernels it starts
   bool host_launches() const;  // kernel by kernel, which takes time
   KernelWork work(const Instruction& instruction, const Program& program) const;
   KernelWork work(const Graph& graph) const;  // of all its nodes
-  // Compute of every unit of a graph, for the partitioner: all phases that the graph holds, or
-  // three times the forward where it holds no other.
+  // Returns the compute of every unit of a graph, for the partitioner: all phases that the graph
+  // holds, or three times the forward if it holds no other.
   std::vector<double> unit_costs(const Graph& graph) const;
-  // Bytes of every unit: parameters with gradients and optimizer states, and the activations kept
-  // for the backward phase.
+  // Returns the bytes of every unit: parameters with gradients and optimizer states, and the
+  // activations saved for the backward phase.
   std::vector<double> unit_memory(const Graph& graph) const;
 
  private:
@@ -66,18 +68,18 @@ class CostModel {
   double gelu_s_ = 0;               // of one, while the whole device computes them
 };
 
-// How many times as long compute takes where ranks wait for the slowest: all `ranks` once a step,
-// `in_layers` of them in every layer. The largest of n normal numbers lies about sqrt(2 ln n)
-// standard deviations above their mean.
+// Returns the factor by which compute takes longer because ranks wait for the slowest: all `ranks`
+// once a step, `in_layers` of them in every layer. The largest of n normal numbers is about sqrt(2
+// ln n) standard deviations above their mean.
 double straggling(const KernelConstants& kernels, int ranks, int in_layers);
 
-// One way between a device and its host's memory while all devices of the host copy: over PCIe, or
-// within the memory of a CPU computer, which every byte enters and leaves. Bytes per
-// second.
+// Returns the bandwidth, in bytes per second, of one direction between a device and its host's
+// memory while all devices of the host copy. The copies go over PCIe, or within the memory of a CPU
+// computer, which every byte enters and leaves.
 double host_copy_bandwidth(const Cluster& cluster);
 
-// The precision whose peak a device reaches when asked for `wanted`: fp8 and nvfp4 without such
-// units run in bf16, and what has no tensor cores for it runs in fp32.
+// Returns the precision whose peak a device reaches when asked for `wanted`. fp8 and nvfp4 run in
+// bf16 on a device without such units, and a precision without tensor cores runs in fp32.
 Precision executed_precision(const Gpu& gpu, Precision wanted);
 
 }  // namespace meshwright

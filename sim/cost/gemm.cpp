@@ -40,8 +40,8 @@ bool misaligned(const Kernel& product, Precision precision) {
 
 std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
-// How fast a precision calls for operands beside the fastest in half precision: arithmetic that
-// takes long hides what small tiles load.
+// Returns how fast a precision needs operands, relative to the fastest arithmetic in half
+// precision. Slow arithmetic hides the loads of small tiles.
 double operand_demand(const Gpu& gpu, Precision precision, double fastest) {
   return gpu.peak(precision).value * static_cast<double>(element_bits(precision)) / (fastest * 16);
 }

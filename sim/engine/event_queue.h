@@ -1,5 +1,5 @@
-// The queue of a discrete-event simulation. Time is an integer (picoseconds) and events of one
-// instant come out in the order in which they were scheduled, so a run repeats exactly.
+// The queue of a discrete-event simulation. Time is an integer (picoseconds), and simultaneous
+// events come out in the order in which they were scheduled, so a run repeats exactly.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace meshwright {
 
-// What an event means is its owner's business: `kind` says which of its rows, `a` and `b` are its
-// operands.
+// An event, whose meaning only its owner knows: `kind` selects one of the owner's entries, and `a`
+// and `b` are operands.
 struct Event {
   SimTime time = 0;
   std::uint64_t sequence = 0;

@@ -91,7 +91,8 @@ void CachingAllocator::split(int block, std::int64_t bytes) {
   pool(at(rest)).insert({at(rest).bytes, rest});
 }
 
-// Of two neighbours, one of which may be among the free ones; the left one stays.
+// Joins two neighbouring blocks, one of which may be in the pool of free blocks. Returns the left
+// block, which remains.
 int CachingAllocator::join(int left, int right) {
   pool(at(left)).erase({at(left).bytes, left});
   pool(at(right)).erase({at(right).bytes, right});

@@ -21,7 +21,7 @@ std::int64_t elements(const TensorType& type) { return type.shape.elements(); }
 
 using Sizes = std::vector<std::int64_t>;  // bytes of some blocks
 
-// What an operation does to memory beside its inputs and outputs.
+// The memory that an operation uses in addition to its inputs and outputs.
 struct Footprint {
   std::int64_t output_size = half;  // bytes of an element of its output
   std::vector<int> kept_inputs;     // tensors that the backward needs as they are
@@ -29,7 +29,7 @@ struct Footprint {
   Sizes forward_scratch, backward_scratch;
 };
 
-// Bytes of each element that may be dropped.
+// Returns the bytes per element that dropout saves for the backward pass.
 std::int64_t kept_by_dropout(const FrameworkTraits& framework) {
   if (framework.execution == Execution::eager) return mask;
   return framework.keeps_random_bits ? random_bits : 0;

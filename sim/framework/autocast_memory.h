@@ -1,7 +1,7 @@
-// What training with automatic mixed precision holds, as PyTorch's autocast in fp16 does
-// (torch.amp's lists of operations): parameters, gradients and both moments are fp32; products take
-// fp16 copies of what they read; norms, softmax and the loss are fp32. From the forward of an
-// operation to its backward is kept what PyTorch's derivatives.yaml names.
+// Models the memory of training with automatic mixed precision, as in PyTorch's autocast in fp16
+// (torch.amp's lists of operations). Parameters, gradients and both moments are fp32. Matmuls read
+// fp16 copies of their inputs. Norms, softmax and the loss are fp32. Between forward and backward,
+// an operation saves what PyTorch's derivatives.yaml names.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +19,34 @@ enum class Execution : std::uint8_t {
 
 struct FrameworkTraits {
   Execution execution = Execution::eager;
-  // Gradients have a second copy, in which they travel (PyTorch's DistributedDataParallel).
+  // Whether gradients have a second copy, which is the one that is communicated (PyTorch's
+  // DistributedDataParallel).
   bool gradient_buckets = false;
-  // Before PyTorch 1.11 the gradient formulas of softmax and log-softmax named their input, if only
-  // for its type, and so autograd kept it, in fp32 (pytorch/pytorch#49600, #65242). A compiler
-  // drops what nothing reads.
+  // Whether softmax and log-softmax save their input. Before PyTorch 1.11 their gradient formulas
+  // named the input, if only for its type, and so autograd saved it, in fp32
+  // (pytorch/pytorch#49600, #65242). A compiler drops what nothing reads.
   bool softmax_keeps_input = false;
-  // A compiled dropout compares random bits with its rate: on XLA it was composed of elementwise
-  // operations (its fused operator, with a mask of its own, came later: pytorch/xla#5643). Before
-  // torch_xla 1.13 XLA's RngBitGenerator made the bits on GPUs, Philox with four interleaved
-  // outputs: they stay from the forward to the backward, 32 bits per element (#5581). ThreeFry,
-  // since then (#3951), is elementwise too, and each kernel that needs a mask makes it again: what
-  // #4815 publishes of BERT's buffers leaves no room for masks.
+  // Whether random bits are saved from the forward to the backward. A compiled dropout compares
+  // random bits with its rate: on XLA it was composed of elementwise operations (its fused
+  // operator, with a mask of its own, came later: pytorch/xla#5643). Before torch_xla 1.13, XLA's
+  // RngBitGenerator made the bits on GPUs, by Philox with four interleaved outputs, and saved them,
+  // 32 bits per element (#5581). ThreeFry, since then (#3951), is elementwise too, and each kernel
+  // that needs a mask recomputes it: what #4815 publishes of BERT's buffers leaves no room for
+  // masks.
   bool keeps_random_bits = false;
 };
 
-// What memory is counted of where the encoder reads `tokens` tokens of each sequence, and the
-// decoder as many as before. Attributes stay as they are: nothing can run such a graph.
+// Returns the graph whose memory is counted if the encoder reads `tokens` tokens of each sequence
+// and the decoder as many as before. Attributes are not updated, so such a graph cannot run.
 Graph with_source_length(Graph forward, int tokens);
 
-// Bytes of all tensors at the fullest moment of a step. `forward`: a model's graph as build_graph
-// makes it, unfused attention, on one rank. InputError for an operation of which nothing is known
-// here.
+// Returns the bytes of all tensors at the peak of a step. `forward` is a model's graph as
+// build_graph makes it, with unfused attention, on one rank. Throws InputError for an operation
+// that this model of memory does not know.
 std::int64_t autocast_peak_bytes(const Graph& forward, const FrameworkTraits& framework);
 
-// Whether steps run in `capacity` bytes, handed out as PyTorch does (allocator.h): rounded up, and
-// in segments that fall apart into blocks which later requests do not fit.
+// Returns whether steps run in `capacity` bytes if they are allocated as in PyTorch (allocator.h):
+// sizes are rounded up, and segments are split into blocks that later requests may not fit.
 bool autocast_fits(const Graph& forward, const FrameworkTraits& framework, std::int64_t capacity);
 
 }  // namespace meshwright

@@ -1,5 +1,6 @@
-// What a plan takes of a GPU where a training framework runs it instead of this engine
-// (training.memory_of). Known of data parallelism in mixed precision, with unfused attention.
+// Predicts the GPU memory of a plan that a training framework runs instead of this engine
+// (training.memory_of). It is known for data parallelism in mixed precision, with unfused
+// attention.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +14,18 @@
 
 namespace meshwright {
 
-// Of the newest versions: without what earlier ones kept (autocast_memory.h).
+// Returns how a framework's newest version uses memory. What only earlier versions saved for the
+// backward (FrameworkTraits, autocast_memory.h) is off; a caller turns it on.
 FrameworkTraits framework_traits(MemoryOf whose, bool several_ranks);
 
-// What is left of a GPU for tensors: without the context and, for a program that XLA lays out in
-// advance, without the share that an allocator loses at its best. InputError where the machine's
-// profile does not say what a framework finds.
+// Returns the bytes of a GPU that are left for tensors: without the context, libraries' buffers
+// and, for a program that XLA lays out in advance, the share that an allocator loses at best.
+// Throws InputError if the machine's profile does not have the framework's share of its memory.
 double framework_limit_bytes(const Machine& machine, MemoryOf whose, bool several_ranks);
 
-// `forward`: as build_graph makes it. In `limit_bytes`, an eager framework's allocator must find
-// room for every request (allocator.h); a compiled program only for the fullest moment.
+// Returns whether steps fit in `limit_bytes`. An eager framework's allocator must find room for
+// every request (allocator.h), a compiled program only for the peak. `forward` is a graph as
+// build_graph makes it.
 MemoryFit fit_of_framework(const Graph& forward, const FrameworkTraits& framework,
                            double limit_bytes);
 
@@ -31,15 +34,17 @@ struct FrameworkUse {
   double limit_bytes = 0;
 };
 
-// Of a legal plan; nothing where training.memory_of is the engine's. InputError for a model with an
-// operation of which nothing is known.
+// Returns the memory use of a legal plan, or none if training.memory_of is the engine's. Throws
+// InputError for a model with an unknown operation.
 std::optional<FrameworkUse> framework_use(const Model& model, const Training& training,
                                           const Cluster& cluster);
 
-// The plan with another word for whose memory is meant, if such a plan is legal and known.
+// Returns the plan with its memory_of set to `whose` and unfused attention, or none if such a plan
+// is illegal or its memory use is unknown.
 std::optional<Plan> with_memory_of(MemoryOf whose, const Model& model, Plan plan);
 
-// As largest_micro_batch() has it, but without lowering the plan for each size.
+// Returns the largest micro-batch that fits, as largest_micro_batch() does, but without lowering
+// the plan for each size.
 LargestBatch largest_framework_batch(const Model& model, const Plan& plan, const Cluster& cluster);
 
 }  // namespace meshwright

@@ -1,4 +1,4 @@
-// Whether something fits into memory, and how many of it do.
+// Finds out how many of something fit into memory.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct LargestBatch {
   std::int64_t peak_memory_bytes = 0;
 };
 
-// The largest count from 1 on that fits into `limit` bytes; 0: none. What it needs grows with the
-// count, nearly in a straight line.
+// Returns the largest count from 1 on that fits into `limit` bytes, or 0 if none does. The bytes
+// must grow with the count, nearly linearly.
 LargestBatch largest_that_fits(std::int64_t limit, const std::function<MemoryFit(int)>& fit);
 
 }  // namespace meshwright

@@ -54,7 +54,7 @@ void Flows::add(int from_rank, int to_rank, double bytes) {
 }
 
 Seconds Flows::slowest() const {
-  // In one order, so that sums of the same flows are the same to the last digit.
+  // Flows are sorted, so that sums of the same flows are equal to the last digit.
   std::vector<Flow> flows = flows_;
   std::stable_sort(flows.begin(), flows.end(), [](const Flow& a, const Flow& b) {
     return std::pair(a.from, a.to) < std::pair(b.from, b.to);

@@ -15,8 +15,8 @@ class Flows {
   bool empty() const { return flows_.empty(); }
   bool crosses_hosts() const { return crosses_hosts_; }
 
-  // When the slowest has ended: equal flows share a link equally, so those over the link with the
-  // most bytes for its bandwidth are held back by it and end last.
+  // Returns when the slowest flow has ended. Equal flows share a link equally, so the flows over
+  // the link with the most bytes for its bandwidth end last.
   Seconds slowest() const;
 
  private:

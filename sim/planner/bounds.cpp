@@ -56,8 +56,8 @@ BoundMaker::Sent BoundMaker::sent(const Candidate& candidate) {
   return sent;
 }
 
-// A stage in the middle sends to both sides on one way out, unless one of them is on another host
-// and one on its own.
+// Returns the seconds of messages. A stage in the middle sends to both sides over one link, unless
+// one neighbour is on another host and the other one on its own host.
 BoundMaker::MessageTimes BoundMaker::message_times(const Candidate& candidate) {
   const auto between = static_cast<std::size_t>(candidate.pipeline - 1);
   const auto [onwards, back, crosses] = sent(candidate);
@@ -78,8 +78,9 @@ Bounds BoundMaker::time(const Candidate& candidate) {
   return time_of_cut(candidate, partition(candidate));
 }
 
-// Reductions of a split backward hide behind weight gradients of other micro-batches, those of one
-// chunk behind the backward tasks of all others: neither is in the bound.
+// Returns the means over the stages. Reductions of a split backward hide behind weight gradients of
+// other micro-batches, and reductions of one chunk behind the backward tasks of all others, so the
+// bound omits both.
 BoundMaker::MeanTimes BoundMaker::mean_times(const Candidate& candidate) {
   const Work& all = work(candidate);
   const PerParameter& cost = per_parameter(candidate);
@@ -98,7 +99,7 @@ BoundMaker::MeanTimes BoundMaker::mean_times(const Candidate& candidate) {
   return mean;
 }
 
-// Whether the stages decide, beside their mean.
+// Returns whether the bound depends on the single stages and not only on their mean.
 bool BoundMaker::depends_on_cut(const Candidate& candidate) {
   return candidate.pipeline > 1 && schedule_info(candidate.schedule).most_chunks == 1;
 }
@@ -108,8 +109,9 @@ bool BoundMaker::can_end_within(const Candidate& candidate, double seconds) {
   return !depends_on_cut(candidate) || some_cut_ends_within(candidate, seconds);
 }
 
-// Taking as many units as a stage can is best: a unit that moves from a stage to those before it
-// takes at least as much from what the stage does as it adds to what it waits for.
+// Returns whether the bound of some cut is at most `seconds`. It is best to give each stage as many
+// units as it can take: a unit that moves from a stage to those before it takes at least as much
+// from what the stage does as it adds to what the stage waits for.
 bool BoundMaker::some_cut_ends_within(const Candidate& candidate, double seconds) {
   const bool splits = schedule_info(candidate.schedule).splits_backwards;
   const Work& all = work(candidate);
@@ -155,10 +157,10 @@ Bounds BoundMaker::time_of_any_partition(const Candidate& candidate) {
   return {low, std::max(high, mean.stream) + mean.beside};
 }
 
-// Gradients are there when those of the longest stage are: its first micro-batch has passed the
-// stages before it, and after its last backward both its own reductions and the backwards of the
-// stages before follow, side by side. Optimizers wait for the norm of all gradients. What
-// collectives the next task may hide is not in the bound.
+// Returns the bounds of one cut. All gradients are ready when those of the longest stage are: its
+// first micro-batch has passed the stages before it, and after its last backward both its own
+// reductions and the backwards of the stages before follow, side by side. Optimizers wait for the
+// norm of all gradients. Collectives that the next task may hide are not in the bound.
 Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
   const Work& all = work(candidate);
   const PerParameter& cost = per_parameter(candidate);
@@ -169,17 +171,19 @@ Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
   const double batches = micro_batches(candidate);
   const double hidden = candidate.virtual_stages * all.last_collectives;
   const StageLayout layout = candidate.stage_layout();
-  // Of three equal tasks weight gradients fill all but one while the pipeline fills and drains. Of
-  // schedules there and back simulations are idle about half of that.
+  // If a micro-batch's three tasks take equal time, weight gradients fill all but a third of the
+  // idle time while the pipeline fills and drains. In simulations of schedules that go there and
+  // back, stages are idle for about half of that third.
   const double idle_share = !splits ? 1.0 : layout.goes_back(1) ? 1.0 / 6 : 1.0 / 3;
   const double interleaved_ramp = (candidate.pipeline - 1.0) / candidate.virtual_stages *
                                   all.seconds / candidate.pipeline * idle_share;
-  // Where the slowest messages go, the others wait: those of all chunks that go the same way.
+  // The other stages wait for the stage whose messages are slowest. It sends those of all chunks
+  // that go in the same direction.
   const MessageTimes messages = message_times(candidate);
   const double sent =
       candidate.virtual_stages / (layout.goes_back(1) ? 2.0 : 1.0) * messages.slowest;
-  // Chunks with whole backwards wait for each other's messages all the time, others while the
-  // pipeline fills.
+  // Chunks with whole backwards wait for each other's messages all the time. Other schedules wait
+  // only while the pipeline fills.
   const double exposed =
       interleaves && !splits ? batches * sent : candidate.virtual_stages * messages.all;
   Bounds bounds;

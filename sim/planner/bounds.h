@@ -1,27 +1,31 @@
-// What a candidate needs at least, without building its Programs: most candidates are turned away
-// by these. They are lower bounds of what the simulator says, whatever the partition.
+// Lower bounds of what a candidate needs, found without building its Programs. Most candidates are
+// pruned by them. They are lower bounds of what the simulator says, whatever the partition.
 //
 // Time of 1f1b and gpipe. A stage that holds the units [a, b) of the chain cannot begin before the
-// first micro-batch has passed the units before a, which takes F, and its last gradient must pass
-// them back, which takes B (without what they recompute and without the weight gradients of one
-// unit per stage, which nobody waits for). While it does, the stage reduces its gradients: those
-// that only the last backward task, of length b, can hide, r, and those that none does, f. All
-// gradients make the norm for which the optimizers wait, t. With c its own per micro-batch and m
-// micro-batches: step >= F + m*c + max(B, r - b, f) + t. The bound is the smallest step for which
-// some cut into stages obeys that. Interleaved: the mean over stages of the same without F and B.
+// first micro-batch has passed the units before a, which takes F. Its last gradient must pass them
+// back, which takes B (without what they recompute and without the weight gradients of one unit per
+// stage, which nobody waits for). During that time the stage reduces its gradients: r is the time
+// of the reductions that only the last backward task, of length b, can hide, and f that of the
+// reductions that no task hides. The optimizers, which take t, wait for the norm of all gradients.
+// With c the stage's own time per micro-batch and m micro-batches:
+//   step >= F + m*c + max(B, r - b, f) + t
+// The bound is the smallest step for which some cut into stages obeys that. For interleaved
+// schedules it is the mean over stages of the same without F and B.
 //
-// A looser bound of the same needs no cut: let x_s be the work of stage s, rho the least share of a
-// unit's work that others wait for, W = sum x_s. Of step >= rho * (x_0 + ... + x_(s-1)) + m * x_s
-// for all s, the mean with weights that grow by 1 / (1 - rho/m) from stage to stage has all x_s
-// equally often: step >= rho * W / (1 - (1 - rho/m)^p). `sweep` (sweep.h) asks it of all plans.
+// A looser version of this bound needs no cut: let x_s be the work of stage s, rho the least share
+// of a unit's work that others wait for, W = sum x_s, p the number of stages. Each stage s obeys
+//   step >= rho * (x_0 + ... + x_(s-1)) + m * x_s
+// The mean of these with weights that grow by 1 / (1 - rho/m) from stage to stage has all x_s
+// equally often: step >= rho * W / (1 - (1 - rho/m)^p). `sweep` (sweep.h) computes it for all
+// plans.
 //
-// Where the partition is known (a chain cut by the costs of its units, blocks alike), both are
+// If the partition is known (a chain cut by the costs of its units, blocks alike), both bounds are
 // those of its stages.
 //
 // Memory of any partition. With n_s blocks on stage s, of weight w_s each (parameters, their
-// states, activations of the micro-batches in flight), max n_s*w_s >= layers / sum(1/w_s). Where
-// blocks differ: with a the states of a block, q_s micro-batches in flight and K what all blocks
-// keep of one of them, max >= (a * layers / q_0 + K) / sum(1/q_s).
+// states, activations of the micro-batches in flight), max n_s*w_s >= layers / sum(1/w_s). If
+// blocks differ, let a be the states of a block, q_s the micro-batches in flight and K what all
+// blocks save for the backward pass of one of them: max >= (a * layers / q_0 + K) / sum(1/q_s).
 #pragma once
 
 #include <algorithm>
@@ -40,7 +44,8 @@
 
 namespace meshwright {
 
-// Of a parameter that is gathered for its product: what some may have.
+// Returns the least bytes per element of a gathered weight, because `fp8_gathers` sends some
+// weights in 8 bits.
 inline double gathered_bytes(const Training& t) {
   return static_cast<double>(bytes_of(t.fp8_gathers ? Dtype::e4m3 : storage_of(t.precision)));
 }
@@ -50,7 +55,7 @@ struct Bounds {
   double estimate_s = 0;   // what it probably is: the order in which plans are simulated
 };
 
-// One unit, one micro-batch, with the collectives of its tensor group.
+// Seconds of one unit for one micro-batch, with the collectives of its tensor group.
 struct UnitTimes {
   bool is_block = false;
   double forward = 0, recompute = 0, backward = 0;
@@ -60,17 +65,17 @@ struct UnitTimes {
   double weight_gradient = 0;
   double last_collectives = 0;  // that the next task may hide: one of a forward, one of a backward
   double forward_last = 0, backward_last = 0;  // these
-  // What is computed before the first collective of a forward, of a backward.
+  // Seconds of compute before the first collective of a forward and of a backward.
   double until_collective_forward = 0, until_collective_backward = 0;
   double work() const { return forward + recompute + backward; }
 };
 
-// Units whose blocks keep their activations, or do not.
+// Times of the units: with blocks that save their activations, and with blocks that recompute.
 struct KindTimes {
   std::vector<UnitTimes> kept, repeated;
 };
 
-// All units, one micro-batch.
+// Times of all units for one micro-batch.
 struct Work {
   std::vector<KindTimes> kinds;  // of blocks (profile.h); the first has the other units
   double fraction = 1;           // of the blocks: `repeated`
@@ -90,7 +95,7 @@ struct MemoryBounds {
   double likely_bytes = 0;  // what it probably is
 };
 
-// Sums over the units before each unit, and over all.
+// Sums over the units before each unit, and over all units.
 struct Chain {
   std::vector<double> work;      // of one micro-batch
   std::vector<double> drain;     // its last gradient on its way back
@@ -98,11 +103,11 @@ struct Chain {
   std::vector<double> context;   // of one micro-batch, beside
   std::vector<HeldParameters> parameters;
   std::vector<const UnitTimes*> units;
-  // What the first micro-batch takes to come here.
+  // Returns the seconds that the first micro-batch takes to reach `unit`.
   double fill(std::size_t unit) const { return work[unit] - backward[unit]; }
 };
 
-// What is slow to find, for the bound makers of several threads.
+// Measurements that are slow to make. The bound makers of several threads share them.
 struct Measured {
   Measured(const Model& model, const Plan& base, const Cluster& cluster)
       : blocks(kinds_of_blocks(model, base.training)), network(cluster) {
@@ -112,35 +117,39 @@ struct Measured {
   BlockKinds blocks;
   std::vector<std::unique_ptr<Profiles>> profiles;  // of each kind of blocks
   NetworkTimes network;
-  // Costs of the units, virtual stages: the first unit of each, and one more.
+  // The key is the costs of the units and the number of virtual stages. The value is the first unit
+  // of each virtual stage, followed by the number of units.
   Memo<std::pair<const std::vector<double>*, int>, std::vector<std::size_t>> partitions;
-  // Schedule, stages, chunks, micro-batches: of every stage, what is in flight when it is fullest.
+  // The key is schedule, stages, chunks and micro-batches. The value is, for every stage, what is
+  // in flight at the times when most is.
   Memo<std::tuple<ScheduleKind, int, int, int>, std::vector<std::vector<InFlight>>> fullest;
 };
 
 class BoundMaker {
  public:
   BoundMaker(const Model& model, const Plan& base, const Cluster& cluster);
-  // Each is for one thread; this one shares what is measured.
+  // A bound maker is for one thread. The returned one shares the measurements of this one.
   BoundMaker for_another_thread() const { return {model_, base_, cluster_, measured_}; }
   MemoryBounds memory(const Candidate& candidate);
   Bounds time(const Candidate& candidate);
-  // Of any cut into stages, whether it is known or not; and, sooner found, whether it is above
-  // `seconds`.
+  // Returns bounds that hold for any partition into stages, whether it is known or not.
+  // can_end_within() only says whether the lower bound is at most `seconds`, which is faster.
   Bounds time_of_any_partition(const Candidate& candidate);
   bool can_end_within(const Candidate& candidate, double seconds);
-  // Closer, and slower to find: the pipeline's tasks in their order (pipeline_bound.h). 0 where the
-  // stages are not known.
+  // Returns a closer bound, in seconds, which is slower to find: the pipeline's tasks in their
+  // order (pipeline_bound.h). Returns 0 if the stages are not known.
   double pipeline_time(const Candidate& candidate);
-  // The same of one cut: the first unit of each virtual stage, and one more.
+  // The bounds of one cut. A cut is the first unit of each virtual stage, followed by the number of
+  // units.
   using Cut = std::vector<std::size_t>;
   Bounds time_of_cut(const Candidate& candidate, const Cut& cut);
   double pipeline_time_of_cut(const Candidate& candidate, const Cut& cut);
 
-  // The parts of both; what is returned stays where it is.
+  // Parts of the bounds of time and memory. The returned references stay valid.
   const Work& work(const Candidate& candidate);
   const PerParameter& per_parameter(const Candidate& candidate);
-  // From forward to backward, of all blocks and of the other units; none where it is moved away.
+  // Bytes saved from forward to backward by all blocks and by the other units. They are 0 if they
+  // are offloaded.
   struct Kept {
     double blocks = 0, others = 0;
   };
@@ -149,8 +158,8 @@ class BoundMaker {
   PipelineShape pipeline_shape(const Candidate& candidate) const;
   ParameterBytes bytes_per_parameter(const Candidate& candidate) const;
   bool reduces_each(const Candidate& candidate) const;  // gradients, in every micro-batch
-  // Of what is gathered and reduced unit by unit, per parameter of a block, on a stage one of whose
-  // chunks has so many.
+  // Returns the bytes of the buffers of weights and gradients that are gathered and reduced unit by
+  // unit, per parameter of a block, on a stage that has a chunk of `blocks` blocks.
   ParameterBytes unit_buffer_bytes(const Candidate& candidate, int blocks) const;
   double fixed_bytes() const;                                  // of libraries
   int in_flight(const Candidate& candidate, int stage) const;  // micro-batches, at least
@@ -164,7 +173,7 @@ class BoundMaker {
  private:
   BoundMaker(const Model& model, const Plan& base, const Cluster& cluster,
              std::shared_ptr<Measured> measured);
-  // The ranks that have the same of the parameters of a kind, and those that share one copy of it.
+  // The ranks that hold the same parameters of a kind, and those that share one copy of them.
   struct Sharers {
     GroupKind all, shard, replica;
     int ranks, shards;
@@ -180,7 +189,8 @@ class BoundMaker {
   double beside_compute(const Candidate& candidate, const std::vector<UnitProfile::Step>& steps,
                         bool recomputes);
   double context_time(const Candidate& candidate, const UnitProfile::Pass& pass);
-  // Of one micro-batch: what the stage with the slowest way out sends, and what all send.
+  // Seconds of the messages of one micro-batch: on the stage whose outgoing link takes longest, and
+  // on all stages together.
   struct MessageTimes {
     double slowest = 0, all = 0;
   };
@@ -203,7 +213,7 @@ class BoundMaker {
   double any_partition_memory(const Candidate& candidate);
   MemoryBounds stage_memory(const Candidate& candidate);
   double shared_slot_bytes(const std::vector<InFlight>& time, const std::vector<double>& each);
-  // Of the stages: without their filling and draining.
+  // Mean seconds of the stages, without filling and draining the pipeline.
   struct MeanTimes {
     double busy = 0, drained = 0;   // with what the first forward and the last backward cannot hide
     double beside = 0, stream = 0;  // of context groups; of all communication beside compute
@@ -215,9 +225,10 @@ class BoundMaker {
   bool works_by_units(const Candidate& candidate) const;
   bool has_kinds() const { return measured_->profiles.size() > 1; }
   std::size_t kind_of(int block) const { return measured_->blocks.of_block[at(block)]; }
-  // `block` of a stack's; `repeats` its work.
+  // Returns the times of block `block` of a stack, which recomputes if `repeats`.
   const UnitTimes& block_of(const Work& work, std::size_t unit, int block, bool repeats) const;
-  // What the blocks keep from forward to backward; `likely`: those that repeat their work, too.
+  // Returns the bytes that the blocks save from forward to backward. In a mixed plan, the blocks
+  // that recompute count only if `likely`.
   double kept_by_blocks(const Candidate& candidate, bool likely);
   bool gathers_once(const Candidate& candidate) const;  // a step, what is kept gathered
 
@@ -229,12 +240,13 @@ class BoundMaker {
   std::shared_ptr<Measured> measured_;
   Profiles& profiles_;  // of the usual blocks
   NetworkTimes& network_;
-  // Profiles of blocks that keep and that repeat, share of those, strides of tensor, context and
-  // expert groups.
+  // The key is the profiles of blocks that save and of blocks that recompute, the share of the
+  // latter, and the strides of the tensor, context and expert groups.
   std::map<std::tuple<const ModelProfile*, const ModelProfile*, double, int, int, int>, Work>
       works_;
-  // Axis of the replicas, expert degree, zero stage, level; whether gradients are reduced in every
-  // micro-batch, and whether parameters are kept gathered, for the step.
+  // The key is the axis of the replicas, expert degree, zero stage and level, whether gradients are
+  // reduced in every micro-batch, whether parameters are kept gathered, and whether for the whole
+  // step.
   std::map<std::tuple<NetworkTimes::Axis, int, int, CompilerLevel, bool, bool, bool>, PerParameter>
       per_parameter_;
   // The work and costs of the last candidate, because its bounds ask for them several times.

@@ -15,12 +15,13 @@ namespace meshwright {
 
 namespace {
 
-// More blocks may be packed a little closer than three.
+// More blocks may be packed a little closer than the three blocks that are measured.
 constexpr double packing_allowance = 0.98;
-// From so many micro-batches per stage on, no more are in flight.
+// From this many micro-batches per stage on, the number in flight no longer grows.
 constexpr int steady_micro_batches_per_stage = 4;
 
-// Of blocks that keep their activations, where others repeat their work.
+// Return what blocks that save their activations need, even if the candidate recomputes a share of
+// the blocks.
 const KeptBytes& kept_of(Profiles& profiles, const Candidate& candidate) {
   return is_mixed(candidate) ? profiles.kept(keeping(candidate), Recompute::none)
                              : profiles.kept(candidate, candidate.recompute);
@@ -30,10 +31,11 @@ const StageProfile& stages_of(Profiles& profiles, const Candidate& candidate) {
                              : profiles.stages(candidate, candidate.recompute);
 }
 
-// What blocks of one kind keep on a stage in the middle.
+// Bytes that a block of one kind saves on a stage in the middle.
 struct KeptOfBlock {
-  // What weights' gradients need is kept longer where an earlier stage waits for the rest: in one
-  // block of a stage (`waited_for`), whose others are through by then.
+  // The inputs of weight gradients are saved longer if an earlier stage waits for the rest of the
+  // backward. This holds for one block of a stage (`waited_for`), whose other blocks are done by
+  // then.
   double block = 0, waited_for = 0;
   double repeated = 0;  // of one that repeats its work
 };
@@ -62,7 +64,8 @@ ParameterBytes BoundMaker::bytes_per_parameter(const Candidate& candidate) const
   return {each(false), each(true)};
 }
 
-// Where nobody shares them they are as without a `zero_stage`.
+// Returns the bytes per parameter on a rank if `shards` ranks share one copy. With one shard they
+// are the same as without a `zero_stage`.
 double BoundMaker::bytes_of_each(const Candidate& candidate, int shards) const {
   const Training& t = base_.training;
   const double storage = static_cast<double>(bytes_of(storage_of(t.precision)));
@@ -87,8 +90,8 @@ double BoundMaker::bytes_of_each(const Candidate& candidate, int shards) const {
                                                   : t.optimizer_bytes() * (zero >= 1 ? share : 1));
 }
 
-// Units take turns in two buffers of each kind; without overlap, or under a cap, at least one holds
-// gathered weights.
+// Returns the bytes of buffers per parameter. Units use two buffers of each kind round-robin.
+// Without overlap, or under a cap, at least one buffer holds gathered weights.
 ParameterBytes BoundMaker::unit_buffer_bytes(const Candidate& candidate, int blocks) const {
   const Parallelism& p = base_.parallelism;
   const bool gathers = candidate.zero_stage == 3 && !candidate.keeps_gathered;
@@ -125,7 +128,7 @@ MemoryBounds BoundMaker::memory(const Candidate& candidate) {
   return {packing_allowance * stages.least_bytes, stages.likely_bytes};
 }
 
-// Blocks that repeat their work keep at least nothing, and likely what such blocks keep.
+// The recomputed blocks of a mixed plan save at least 0 bytes, and likely what such blocks save.
 double BoundMaker::kept_by_blocks(const Candidate& candidate, bool likely) {
   const bool mixed = is_mixed(candidate);
   double bytes = 0;
@@ -179,7 +182,8 @@ double BoundMaker::any_partition_memory(const Candidate& candidate) {
                   differ ? (all_states + kept_by_blocks(candidate, false)) / turns : 0);
 }
 
-// Like the units of Work: kinds of blocks that are cut into stages of their own.
+// Returns whether the partition is known: the chain must be cut by the costs of its units only, and
+// these must be the units of Work.
 bool BoundMaker::knows_partition(const Candidate& candidate) const {
   const Parallelism& p = base_.parallelism;
   return candidate.pipeline > 1 && !model_.has_decoder() && !model_.shares_layers() &&
@@ -189,7 +193,7 @@ bool BoundMaker::knows_partition(const Candidate& candidate) const {
           candidate.recompute == Recompute::full);
 }
 
-// Cut by the costs of its units, which a small model tells.
+// Returns the cut by the costs of the units, which a small model tells.
 const BoundMaker::Cut& BoundMaker::partition(const Candidate& candidate) {
   const std::vector<double>& of_units = profiles_.costs(candidate);
   const int parts = candidate.pipeline * candidate.virtual_stages;
@@ -227,7 +231,7 @@ const std::vector<std::vector<InFlight>>& BoundMaker::fullest(const Candidate& c
   });
 }
 
-// Many candidates have the same chunks: those that differ in how states are sharded, for one.
+// Many candidates have equal chunks, for example those that differ only in how states are sharded.
 double BoundMaker::shared_slot_bytes(const std::vector<InFlight>& time,
                                      const std::vector<double>& each) {
   constexpr std::size_t most_kept = 10'000;
@@ -237,8 +241,8 @@ double BoundMaker::shared_slot_bytes(const std::vector<InFlight>& time,
   return found->second;
 }
 
-// Of the partition that the costs give, slot by slot. Of a chunk without blocks what it keeps and
-// works in is known beside a block: at least nothing.
+// Returns the bounds for the partition that the costs give, slot by slot. The bytes of a chunk
+// without blocks are only measured together with a block, so its lower bound is 0.
 MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
   const bool mixed = is_mixed(candidate);
   const StageProfile& parts = stages_of(profiles_, candidate);

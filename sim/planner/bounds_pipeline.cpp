@@ -1,4 +1,4 @@
-// The third part of BoundMaker: a pipeline whose stages are known, task by task.
+// The third part of BoundMaker: it bounds a pipeline whose stages are known, task by task.
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -10,7 +10,8 @@
 
 namespace meshwright {
 
-// Those of the last pipeline that was asked for: plans of a kind come one after the other.
+// Returns the order of tasks of every stage. Only the orders of the last pipeline are cached,
+// because plans of a kind come one after the other.
 const std::vector<StageOrder>& BoundMaker::orders(const Candidate& candidate) {
   const PipelineShape shape = pipeline_shape(candidate);
   const std::tuple key{candidate.schedule, shape.stages, shape.chunks, shape.micro_batches};
@@ -24,8 +25,8 @@ const std::vector<StageOrder>& BoundMaker::orders(const Candidate& candidate) {
 
 namespace {
 
-// For the backward of the first stage nobody waits: all of it is put off but for what is repeated,
-// which needs no gradient.
+// Sets what a split backward defers. No stage waits for the backward of the first stage, so it
+// defers all of it except recomputation, which needs no gradient.
 void put_off(PartTimes& times, bool is_first, double repeated_s) {
   if (is_first) times.before_gradient = repeated_s;
   times.weights = is_first ? times.backward - repeated_s : std::min(times.weights, times.backward);
@@ -38,7 +39,7 @@ const std::vector<PartTimes>& BoundMaker::part_times(const Candidate& candidate,
   const bool splits = schedule_info(candidate.schedule).splits_backwards;
   const bool mixed = is_mixed(candidate);
   const Work& all = work(candidate);
-  // What a split backward puts off, beside the units of `all` that put it off.
+  // The work that a split backward defers, paired with the units of `all` that defer it.
   using Deferred = const std::vector<UnitProfile::Pass>*;
   const Deferred repeated = splits ? &profiles_.deferred(candidate, candidate.recompute) : nullptr;
   std::vector<std::pair<const std::vector<UnitTimes>*, Deferred>> of_units;
@@ -95,7 +96,8 @@ double BoundMaker::pipeline_time(const Candidate& candidate) {
 }
 
 double BoundMaker::pipeline_time_of_cut(const Candidate& candidate, const Cut& cut) {
-  // What a unit before the blocks puts off is known on the first stage only.
+  // The deferred work of a unit before the blocks is known on the first stage only, so there is no
+  // bound if such a unit is on another stage.
   const bool splits = schedule_info(candidate.schedule).splits_backwards;
   const std::vector<const UnitTimes*>& units = chain(work(candidate), splits).units;
   if (splits && !units[cut[1]]->is_block &&

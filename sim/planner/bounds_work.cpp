@@ -1,4 +1,4 @@
-// What BoundMaker bounds by: the times of units, of parameters, and of the whole chain.
+// The times that BoundMaker bounds by: those of units, of parameters and of the whole chain.
 #include <algorithm>
 #include <limits>
 
@@ -12,7 +12,7 @@ namespace meshwright {
 
 namespace {
 
-// Of optimizer kernels, whose bytes are counted with their launches.
+// Factor on the time of optimizer kernels, because their launches are counted with their bytes.
 constexpr double launch_allowance = 0.98;
 
 HeldParameters held_of(std::int64_t parameters, std::int64_t of_experts) {
@@ -54,7 +54,7 @@ double BoundMaker::all_gather_s(const Candidate& candidate, const Sharers& share
                                : CollectiveKind::all_gather);
 }
 
-// Weights that are not trained are gathered, and nothing else is done with them.
+// Returns the times of frozen weights. They are gathered, and nothing else is done with them.
 ParameterTimes BoundMaker::gathers_of_frozen(const Candidate& candidate, const Sharers& sharers) {
   ParameterTimes cost;
   if (candidate.zero_stage != 3 || sharers.ranks == 1 ||
@@ -150,9 +150,9 @@ double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass
   return seconds;
 }
 
-// When the compute stream has done all steps, as the collectives of its tensor group and of its
-// expert group go on beside it, each after the compute step before it. All streams may begin at
-// once: nothing begins earlier.
+// Returns when the compute stream has done all steps, in seconds. Collectives of its tensor group
+// and of its expert group overlap with it, each after the compute step before it. All streams are
+// taken to begin at once, because nothing begins earlier.
 double BoundMaker::beside_compute(const Candidate& candidate,
                                   const std::vector<UnitProfile::Step>& steps, bool recomputes) {
   double compute = 0, of_tensor = 0, of_experts = 0;
@@ -280,7 +280,8 @@ Work BoundMaker::make_work(const Candidate& candidate) {
   return work;
 }
 
-// What is moved away costs no less time, and leaves an unknown part in memory.
+// Returns the work of a candidate without offloading. Offloading takes no less time, and leaves an
+// unknown part in memory.
 const Work& BoundMaker::work(const Candidate& asked) {
   if (last_work_ != nullptr && asked == last_work_of_) return *last_work_;
   Candidate candidate = asked;
@@ -303,7 +304,7 @@ const Work& BoundMaker::work(const Candidate& asked) {
   return known->second;
 }
 
-// Unit after unit, a block as often as the model has it.
+// Returns the sums over the chain, unit after unit, with each block as often as the model has it.
 const Chain& BoundMaker::chain(const Work& work, bool splits) {
   if (chain_of_ == &work && chain_splits_ == splits) return chain_;
   chain_of_ = &work;
@@ -315,7 +316,7 @@ const Chain& BoundMaker::chain(const Work& work, bool splits) {
   sums.units.clear();
   const auto add = [&](const UnitTimes& unit, bool has_parameters) {
     sums.work.push_back(sums.work.back() + unit.work());
-    // Where backwards are split, weight gradients fill the time.
+    // If backwards are split, weight gradients fill the time of the drain.
     sums.drain.push_back(sums.drain.back() + (splits ? 0 : unit.backward));
     sums.backward.push_back(sums.backward.back() + unit.recompute + unit.backward);
     sums.context.push_back(sums.context.back() + unit.context);

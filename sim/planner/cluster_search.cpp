@@ -22,10 +22,10 @@ const char* const losses[loss_count] = {
 // Building a plan only to find that it does not fit costs less than simulating it.
 constexpr int builds_per_simulation = 2;
 constexpr int last_attempts = 16;
-// Plans that are tried before it is looked again which are promising: the same number on any
+// Number of plans that are tried before the promising ones are chosen anew. It is the same on any
 // computer, so that the same plans are found.
 constexpr std::size_t at_once = 4, at_once_in_proofs = 16;
-// A space of at most so many plans is bounded closely at once.
+// A space of at most this many plans is bounded closely at once.
 constexpr std::int64_t small_space = 4096;
 
 }  // namespace
@@ -73,7 +73,7 @@ double ClusterSearch::longest_step_s() const {
   return std::min(limit.seconds, plans_[keep_ - 1].prediction.step_time_s);
 }
 
-// Finds plans that fit, so that others can be turned away.
+// Finds plans that fit, so that others can be pruned by comparison.
 void ClusterSearch::simulate_usual(int budget) {
   const double in_time = longest_step(job_.objective, base_.training, cluster_).seconds;
   entries_ = surveyor_.usual(space_, {limit_, in_time, in_time});
@@ -108,7 +108,7 @@ void ClusterSearch::survey_all() {
   entries_ = std::move(surveyed.entries);
 }
 
-// `is_late`: the objective's limits are what turns them away.
+// Counts rejected plans. `is_late` means that the objective's limits are the reason.
 void ClusterSearch::reject(const std::string& reason, std::int64_t count, bool is_late) {
   if (count == 0) return;
   rejected_[is_late ? longest_step(job_.objective, base_.training, cluster_).reason : reason] +=
@@ -121,8 +121,8 @@ void ClusterSearch::turn_away_slow(const Entry& entry) {
   reject(too_slow, 1, entry.bounds.step_time_s > limit.seconds);
 }
 
-// What the estimate leaves out is much alike in plans of a kind; kept parameters are gathered about
-// as often as ZeRO 1 gathers them.
+// Returns the kind of a candidate. The time that the estimate omits is similar in plans of one
+// kind. Kept parameters count as ZeRO 1, because they are gathered about as often.
 ClusterSearch::Kind ClusterSearch::kind_of(const Candidate& candidate) {
   return {candidate.schedule,
           candidate.placement,
@@ -140,7 +140,7 @@ double ClusterSearch::expected_s(const Entry& entry) {
   return entry.bounds.estimate_s * learned->second.sum / learned->second.count;
 }
 
-// And counts it.
+// Returns whether a plan is pruned, and counts it if so.
 bool ClusterSearch::is_turned_away(const Entry& entry) {
   if (known_not_to_fit(entry.candidate))
     ++rejected_[no_memory];
@@ -151,18 +151,19 @@ bool ClusterSearch::is_turned_away(const Entry& entry) {
   return true;
 }
 
-// Trials that may still be made.
+// Returns how many trials may still be made.
 std::size_t ClusterSearch::left_of(int budget) const {
   return static_cast<std::size_t>(std::max<std::int64_t>(
       0, std::min(budget - simulated_, builds_per_simulation * budget - built_)));
 }
 
-// What likely fits comes first, then what takes least time, then what needs least memory.
+// Returns the sort key of an entry: plans that likely fit come first, then those that take least
+// time, then those that need least memory.
 std::tuple<bool, double, double> ClusterSearch::place(const Entry& entry, double seconds) const {
   return {entry.memory.likely_bytes > limit_, seconds, entry.memory.likely_bytes};
 }
 
-// Takes those whose places come first out of the entries.
+// Removes the entries whose places come first, and returns them.
 template <class Place>
 std::vector<Entry> ClusterSearch::take_first(std::size_t count, const Place& place) {
   using Placed = std::pair<decltype(place(entries_.front())), std::size_t>;
@@ -181,7 +182,7 @@ std::vector<Entry> ClusterSearch::take_first(std::size_t count, const Place& pla
   return first;
 }
 
-// The most promising first, which changes with what is learned.
+// Simulates the most promising plans first. Their order changes with what is learned.
 void ClusterSearch::simulate_promising(int budget) {
   const auto turned_away = [&](const Entry& entry) { return is_turned_away(entry); };
   std::erase_if(entries_, turned_away);
@@ -200,7 +201,7 @@ bool ClusterSearch::simulate_lowest() {
   return true;
 }
 
-// What promises most is seldom what is least bounded.
+// Simulates plans with the lowest bounds, because the most promising plans seldom have them.
 void ClusterSearch::narrow_gap(int more) {
   constexpr double small_gap = 0.1;
   const std::int64_t enough = simulated_ + more, attempts = built_ + builds_per_simulation * more;
@@ -225,21 +226,22 @@ std::optional<Merit> ClusterSearch::best_left() const {
   return best;
 }
 
-// Nothing among the fastest fits: the smallest ones then.
+// Tries the smallest plans if none of the fastest ones fits.
 void ClusterSearch::find_any_that_fits() {
   for (int attempts = 0; attempts < last_attempts && simulated_ == 0 && !entries_.empty();
        ++attempts)
     try_out(take_first(1, [](const Entry& entry) { return entry.memory.likely_bytes; }));
 }
 
-// Not simulated: it could be as good as its bound.
+// Counts a plan that was not simulated. It could be as good as its bound.
 void ClusterSearch::leave(const Entry& entry) {
   ++rejected_[not_simulated];
   const Merit best = merit(job_.objective, cluster_, entry.bounds.step_time_s);
   if (!best_left_ || best < *best_left_) best_left_ = best;
 }
 
-// The same plan needs no less memory with larger micro-batches, while as many are in flight.
+// Returns whether a candidate needs at least as much memory as a plan that did not fit. This holds
+// for the same plan with larger micro-batches if as many of them are in flight.
 bool ClusterSearch::known_not_to_fit(const Candidate& candidate) {
   return std::any_of(too_large_.begin(), too_large_.end(), [&](const Candidate& large) {
     Candidate smaller = candidate;
@@ -259,7 +261,8 @@ void ClusterSearch::note_miss(const Candidate& candidate, const Trial::Need& nee
                            need.limit_bytes};
 }
 
-// What they give is noted in their order, however many threads there are.
+// Simulates plans in parallel. Their results are noted in the order of the entries, so that the
+// number of threads changes nothing.
 void ClusterSearch::try_out(std::span<const Entry> entries) {
   std::vector<Trial> trials(entries.size());
   in_parallel(entries.size(), threads_, [&](std::size_t i, std::size_t) {
@@ -292,7 +295,8 @@ void ClusterSearch::note(const Entry& entry, Trial trial) {
                 std::move(*trial.simulated));
 }
 
-// Every candidate was turned away by its bound: build the nearest for the exact number.
+// Builds the candidate with the lowest bound of memory that is still too much, for its exact bytes.
+// Called if nothing was simulated and no plan that was built needed too much memory.
 void ClusterSearch::measure_closest_miss() {
   if (!nearest_) return;
   const Trial trial = trials_.build_alone(*nearest_);

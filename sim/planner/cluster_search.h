@@ -1,8 +1,8 @@
-// The search on one cluster. A few plans of the usual kind are simulated first; what the loose
-// bounds leave of the whole space is bounded closely; and of that the promising plans are built and
-// simulated, the best estimate first, until nothing is left whose bound is better than the best
-// plans found, or the budget is spent: then the bounds of what is left say how much better the best
-// of them could be.
+// The search on one cluster. A few plans of the usual kind are simulated first. The plans that the
+// loose bounds leave of the whole space are then bounded closely. Promising plans of these are
+// built and simulated, the best estimate first, until no plan is left whose bound is better than
+// the best plans found, or until the budget is spent. In that case the bounds of the remaining
+// plans say how much better the best of them could be.
 #pragma once
 
 #include <map>
@@ -22,18 +22,19 @@ namespace meshwright {
 
 class ClusterSearch {
  public:
-  // `machine` is the job's word for it.
+  // `machine` is the name that the job uses for the machine.
   ClusterSearch(const Job& job, const std::string& machine, Cluster cluster,
                 const SearchOptions& options);
 
-  // Simulates at most `budget` candidates and keeps the best `keep` that fit; then at most
-  // `for_gap` of those with the lowest bounds, while these say that a plan may be much better.
+  // Simulates at most `budget` candidates and keeps the best `keep` that fit. Then simulates at
+  // most `for_gap` of the candidates with the lowest bounds, while these say that a plan may be
+  // much better.
   void run(int budget, std::size_t keep, int for_gap = 0);
 
-  // Simulates the candidates with the lowest bounds; false: there are none.
+  // Simulates the candidates with the lowest bounds. Returns false if there are none.
   bool simulate_lowest();
 
-  // Counts what was not simulated; nothing is simulated after it.
+  // Counts the plans that were not simulated. Nothing may be simulated after it.
   void finish();
 
   const std::string& machine() const { return machine_; }
@@ -43,7 +44,7 @@ class ClusterSearch {
   std::int64_t enumerated() const { return enumerated_; }
   std::int64_t simulated() const { return simulated_; }
   const std::optional<ClosestMiss>& closest_miss() const { return closest_; }
-  // No plan that was not simulated is better than this; nothing: there is none.
+  // Returns a bound that no unsimulated plan is better than, or nothing if there is no such plan.
   std::optional<Merit> best_left() const;
 
  private:
@@ -84,7 +85,7 @@ class ClusterSearch {
   std::vector<RankedPlan> plans_;
   Rejections rejected_;
   std::vector<Candidate> evaluated_;
-  // How much longer plans of a kind took than estimated: the mean ratio of those simulated.
+  // The mean ratio of simulated to estimated time, over the simulated plans of a kind.
   struct Learned {
     double sum = 0;
     int count = 0;

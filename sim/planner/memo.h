@@ -1,5 +1,6 @@
-// Values that are slow to find, each found once, by whichever thread asks first for it; others that
-// ask for it wait. Where finding one threw, all who ask for it get that exception.
+// Values that are slow to find. Each is found once, by the thread that asks first for it, while
+// other threads that ask for it wait. If finding a value threw, all who ask for it get that
+// exception.
 #pragma once
 
 #include <exception>
@@ -11,7 +12,7 @@ namespace meshwright {
 template <class Key, class Value>
 class Memo {
  public:
-  // The reference stays good.
+  // Returns a reference that stays valid.
   template <class Make>
   const Value& get(const Key& key, const Make& make) {
     Slot* slot = nullptr;

@@ -1,4 +1,5 @@
-// What becomes of activations: a share of the blocks is recomputed, the others keep theirs.
+// Mixed plans, in which a share of the blocks is recomputed and the other blocks save their
+// activations.
 #pragma once
 
 #include <cmath>
@@ -7,7 +8,8 @@
 
 namespace meshwright {
 
-// Whether a block is recomputed when a share of them is, evenly spread (models/compiler/passes).
+// Returns whether `block` is recomputed if the share `fraction` of the blocks is, evenly spread
+// (models/compiler/passes).
 inline bool is_repeated(int block, double fraction) {
   constexpr double rounding = 1e-9;
   return std::floor((block + 1) * fraction + rounding) > std::floor(block * fraction + rounding);
@@ -17,12 +19,14 @@ inline bool is_mixed(const Candidate& candidate) {
   return candidate.recompute != Recompute::none && candidate.recompute_fraction < 1;
 }
 
-// Of what bodies of chunks keep and work in, states that are moved away change nothing.
+// Returns the offloading that matters for what bodies of chunks save and work in. Offloaded
+// optimizer states do not change these bytes.
 inline Offload offloaded_activations(const Candidate& candidate) {
   return candidate.offload == Offload::optimizer ? Offload::none : candidate.offload;
 }
 
-// The blocks of a mixed plan that keep their activations: nothing of them is moved away.
+// Returns the candidate for blocks of a mixed plan that save their activations. Nothing of these
+// blocks is offloaded.
 inline Candidate keeping(Candidate candidate) {
   candidate.offload = Offload::none;
   return candidate;

@@ -35,8 +35,8 @@ NetworkTimes::Axis NetworkTimes::axis(const Candidate& candidate, GroupKind grou
           by_experts ? candidate.expert : 1};
 }
 
-// The groups with a rank on the hosts of the first group's ends: the others lie like them, and
-// fewer groups are never slower.
+// Returns the groups with a rank on the hosts of the first group's ends. The other groups are
+// placed in the same way, and fewer groups are never slower.
 const Groups& NetworkTimes::groups(const Candidate& candidate, const Axis& axis) {
   return groups_.get(axis, [&] { return find_groups(candidate, axis); });
 }
@@ -84,7 +84,8 @@ double NetworkTimes::shift(const Candidate& candidate, double bytes) {
   });
 }
 
-// What stage `from` sends to the next one, while all ranks of its host that have it do.
+// Returns the (sender, receiver) pairs of stage `from` and the next stage for one host: all of its
+// ranks that hold stage `from` send at the same time.
 std::vector<std::pair<int, int>> NetworkTimes::senders(const Mesh& mesh, int from) const {
   const Cluster& cluster = topology_.cluster();
   const int host = cluster.host_of(mesh.rank({from, 0, 0}));
@@ -106,7 +107,8 @@ const std::vector<NetworkTimes::Boundary>& NetworkTimes::boundaries(const Candid
                          [&] { return find_boundaries(mesh, bytes); });
 }
 
-// Those that lie alike on their hosts take the same time.
+// Returns the boundaries between stages. Boundaries whose ranks are placed alike on their hosts
+// take the same time, so each placement is timed once.
 std::vector<NetworkTimes::Boundary> NetworkTimes::find_boundaries(const Mesh& mesh,
                                                                   std::int64_t bytes) const {
   const Cluster& cluster = topology_.cluster();

@@ -1,5 +1,5 @@
-// What collectives, rings and messages of a candidate's groups take: the simulator's own times,
-// each asked for once. Groups of a kind are alike where their axis lies alike.
+// Times of the collectives, rings and messages of a candidate's groups. They are the simulator's
+// own times, each computed once. Groups of one kind take the same time if their axes are equal.
 #pragma once
 
 #include <tuple>
@@ -18,7 +18,7 @@ class NetworkTimes {
  public:
   explicit NetworkTimes(const Cluster& cluster) : topology_(cluster) {}
 
-  // Groups of one kind: they lie as their axis does.
+  // Groups of one kind, whose placement is that of their axis.
   struct Axis {
     GroupKind group = GroupKind::tensor;
     int stride = 1, size = 1;
@@ -28,17 +28,19 @@ class NetworkTimes {
   };
   static Axis axis(const Candidate& candidate, GroupKind group);
 
-  // Of all groups of a kind at once.
+  // Return the seconds of one collective, and of one byte in a large one, while all groups of the
+  // kind communicate at once.
   double collective(const Candidate& candidate, GroupKind group, CollectiveKind kind, double bytes);
   double per_byte(const Candidate& candidate, GroupKind group, CollectiveKind kind);
-  // Every member of the context groups sends to the next one of its ring.
+  // Returns the seconds in which every member of the context groups sends `bytes` to the next
+  // member of its ring.
   double shift(const Candidate& candidate, double bytes);
 
   struct Boundary {
     bool crosses_hosts = false;
     double seconds = 0;  // of one message
   };
-  // Between each stage and the next one.
+  // Returns the boundaries between each stage and the next one.
   const std::vector<Boundary>& boundaries(const Candidate& candidate, std::int64_t bytes);
 
  private:
@@ -51,7 +53,7 @@ class NetworkTimes {
   Memo<Axis, Groups> groups_;
   Memo<std::tuple<Axis, CollectiveKind, double>, double> times_;
   Memo<std::pair<Axis, double>, double> shift_times_;
-  // Stages, their stride, bytes.
+  // The key is the number of stages, their stride, and the bytes.
   Memo<std::tuple<int, int, std::int64_t>, std::vector<Boundary>> boundaries_;
 };
 

@@ -12,21 +12,21 @@ namespace {
 
 constexpr double seconds_per_hour = 3600;
 
-// Dollars per step; the global batch is the job's, so dollars per token are in the same order.
-// Machines without a price come last.
+// Returns dollars per step. The global batch is the job's, so dollars per token are in the same
+// order. Machines without a price come last.
 double usd_per_step(const Objective& objective, const Cluster& cluster, double step_time_s) {
   const std::optional<double> price = usd_per_hour(cluster, objective.price);
   if (!price) return std::numeric_limits<double>::infinity();
   return *price / seconds_per_hour * step_time_s;
 }
 
-// The longest run that costs no more than the budget; 0 without a price.
+// Returns the longest run, in seconds, that the budget pays for, or 0 without a price.
 double affordable_time(const Objective& objective, const Cluster& cluster) {
   const Price* price = find_price(cluster.machine.prices, objective.price);
   return price == nullptr ? 0 : affordable_s(*price, cluster.hosts, *objective.budget_usd);
 }
 
-// As long as the deadline and the budget allow.
+// Returns the longest run, in seconds, that the deadline and the budget allow.
 double longest_run(const Objective& objective, const Cluster& cluster) {
   double seconds = objective.deadline_s.value_or(std::numeric_limits<double>::infinity());
   if (objective.budget_usd) seconds = std::min(seconds, affordable_time(objective, cluster));
@@ -45,7 +45,7 @@ Merit by_gpus(const Objective&, const Cluster& cluster, double step_time_s) {
   return {static_cast<double>(cluster.ranks()), step_time_s};
 }
 
-// The share of the longest run that one step takes: the less, the more tokens.
+// Compares by the share of the longest run that one step takes: the less, the more tokens.
 Merit by_tokens(const Objective& objective, const Cluster& cluster, double step_time_s) {
   return {step_time_s / longest_run(objective, cluster), step_time_s};
 }

@@ -1,4 +1,4 @@
-// What makes one prediction better than another under the job's objective.
+// Compares predictions under the job's objective.
 #pragma once
 
 #include <optional>
@@ -18,9 +18,9 @@ struct Merit {
 
 Merit merit(const Objective& objective, const Cluster& cluster, double step_time_s);
 
-// The longest step with which a plan keeps the objective's deadline and budget for the whole job
-// (objective.tokens, or training.steps where they are not given), and what a longer one breaks.
-// Infinite where there is neither.
+// The longest step, in seconds, with which a plan keeps the objective's deadline and budget for the
+// whole job (objective.tokens, or training.steps if they are not given), and what a longer step
+// breaks. It is infinite if there is neither a deadline nor a budget.
 struct StepLimit {
   double seconds = 0;
   std::string reason;
@@ -28,11 +28,12 @@ struct StepLimit {
 StepLimit longest_step(const Objective& objective, const Training& training,
                        const Cluster& cluster);
 
-// Whether the job says how long it is: in steps, in tokens, or as what a deadline or budget allows.
+// Returns whether the job says how long it is: in steps, in tokens, or as what a deadline or budget
+// allows.
 bool has_length(const Job& job);
 
-// All steps: of objective.tokens, or of training.steps; as many as the budget and the deadline
-// allow where tokens are what counts.
+// The whole job. It has the steps of objective.tokens or of training.steps, or, if the objective is
+// to maximize tokens, as many steps as the budget and the deadline allow.
 struct WholeJob {
   double tokens = 0, time_s = 0;
   std::optional<Bill> bill;                   // none: no price

@@ -1,4 +1,4 @@
-// Which plans are worth a look when both time and money count.
+// Finds the plans that are worth a look when both time and money count.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 namespace meshwright {
 
 // Marks the plans that no other beats in both step time and dollars per token (a tie in one and a
-// win in the other beats too). Where a machine has no price, GPU seconds stand for dollars.
+// win in the other beats too). If a machine has no price, GPU seconds stand for dollars.
 void mark_pareto(std::vector<RankedPlan>& plans);
 
 }  // namespace meshwright

@@ -1,13 +1,13 @@
-// What the parameters that a rank holds cost it. Where an expert group shares the experts, these
-// are reduced, sharded and stepped among the ranks that have the same ones: fewer than those that
-// share all else.
+// Costs, in bytes and seconds, of the parameters that a rank holds. If an expert group shares the
+// experts, these are reduced, sharded and updated among the ranks that hold the same experts, which
+// are fewer than the ranks that share all other parameters.
 #pragma once
 
 #include <algorithm>
 
 namespace meshwright {
 
-// How many; without expert groups experts count among the others.
+// Number of parameters. Without expert groups, experts count among the others.
 struct HeldParameters {
   double others = 0, experts = 0;
   double all() const { return others + experts; }
@@ -31,7 +31,7 @@ struct ParameterBytes {
   }
 };
 
-// Seconds: per parameter, or of all that a rank holds.
+// Seconds, either per parameter or for all parameters that a rank holds.
 struct ParameterTimes {
   double optimizer = 0;    // after the norm of all gradients
   double gather = 0;       // of updated weights, beside the optimizer
@@ -43,17 +43,17 @@ struct ParameterTimes {
 
   double after_norm() const { return std::max(optimizer, gather); }
   double after() const { return finish + after_norm(); }  // the last backward
-  // What the first forward and the last backward cannot hide.
+  // Returns the seconds that the first forward and the last backward cannot hide.
   double at_the_ends(double forward, double backward) const {
     return std::max(0.0, first_batch - forward) + std::max(0.0, hidden_last - backward);
   }
-  // Of all micro-batches, beside compute.
+  // Returns the seconds of communication for all micro-batches that overlaps with compute.
   double in_stream(double batches) const {
     return batches * each_batch + first_batch + hidden_last;
   }
 };
 
-// One stream reduces and gathers what all of them are.
+// The times of both kinds are summed, because one stream reduces and gathers all parameters.
 struct PerParameter {
   ParameterTimes others, experts;
   bool reduces_last() const { return others.hidden_last + experts.hidden_last > 0; }

@@ -74,8 +74,8 @@ class Pipeline {
     return true;
   }
 
-  // When a task ends that could begin now, and needs something `needed_after` so long; what it
-  // waits for delays it, the longer one.
+  // Returns when the task ends, in seconds. The longer of two waits delays it: for its input,
+  // needed `needed_after` the begin, or for the previous task's collective.
   double end_of(Stage& own, double lasts, double needed, double needed_after,
                 double until_collective, double last) {
     const double begin = own.compute;
@@ -114,7 +114,8 @@ class Pipeline {
     return true;
   }
 
-  // A chunk's messages of both directions take turns.
+  // Returns when the message arrives. A chunk's messages of both directions are sent one after
+  // another.
   double sent(Stage& own, int part, int to_part, double ready) {
     const StageLayout& layout = times_.layout;
     const int stage = layout.stage_of(part), to = layout.stage_of(to_part);
@@ -127,7 +128,7 @@ class Pipeline {
     return sends;
   }
 
-  // No gradient of a unit is there before its backward begins.
+  // Adds the reductions. No gradient of a unit exists before its backward begins.
   void reduce(Stage& own, const PartTimes& times, double begin, int micro_batch) {
     const double each = times_.per_parameter->of(times.parameters).reduce_each;
     if (each > 0) own.reductions = std::max(own.reductions, begin) + each;

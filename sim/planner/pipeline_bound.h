@@ -17,7 +17,7 @@ struct UnitBackward {
   HeldParameters parameters;
 };
 
-// One virtual stage, one micro-batch, with the collectives of its tensor group.
+// Seconds of one virtual stage for one micro-batch, with the collectives of its tensor group.
 struct PartTimes {
   double forward = 0, backward = 0;
   double weights = 0;          // of `backward`, what a split backward puts off; 0: not split
@@ -35,7 +35,7 @@ struct PipelineTimes {
   const std::vector<StageOrder>* orders = nullptr;  // of each stage
   int micro_batches = 1;
   const std::vector<PartTimes>* parts = nullptr;  // of each virtual stage
-  // Between stage b and b + 1, for each boundary.
+  // Seconds of messages between stage b and b + 1, for each boundary.
   std::vector<double> onwards, back;
   const PerParameter* per_parameter = nullptr;
 };

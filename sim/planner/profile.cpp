@@ -18,7 +18,7 @@ namespace meshwright {
 
 namespace {
 
-// The least with a stage in the middle.
+// Smallest number of blocks with a stage in the middle.
 constexpr int blocks_of_stages = 3;
 
 struct SmallModel {
@@ -27,8 +27,8 @@ struct SmallModel {
   const Program& program() const { return stages.front(); }
 };
 
-// The model with as many blocks, on so many stages: one block on the first and on the last, the
-// others between; and as many replicas as share its experts.
+// Lowers the model with `layers` blocks on `stages` stages: one block on the first and on the last
+// stage, the others between. There are as many replicas as share its experts.
 SmallModel lower_small(Model model, Plan plan, int layers, int stages = 1) {
   model.layers = layers;
   std::erase_if(model.dense_blocks, [&](int block) { return block >= layers; });
@@ -70,7 +70,7 @@ CollectiveKind kind_of(InstructionKind kind) {
   }
 }
 
-// Bytes of the whole buffer, as collective_time counts them.
+// Returns the bytes of the whole buffer, which collective_time counts.
 std::int64_t whole_bytes(const Instruction& instruction) {
   std::int64_t in = 0, out = 0;
   for (const Operand& operand : instruction.inputs) in += operand.type.bytes();
@@ -122,8 +122,8 @@ void count_parameters(const Graph& graph, bool shares_experts, std::vector<UnitP
     }
 }
 
-// The steps of one body, unit by unit: which collectives of its own unit each instruction waits
-// for.
+// Collects the steps of one body, unit by unit, with the collective of its own unit that each step
+// waits for.
 class StepLists {
  public:
   StepLists(const Body& body, std::vector<UnitProfile>& units)
@@ -198,8 +198,9 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
   return units;
 }
 
-// The blocks of a stack may share parameters (T5's relative positions), which its first one has. In
-// `two` every block of `units` has one more: what that one has alone is what all have.
+// Corrects the parameters of blocks that share some (T5's relative positions), which the first
+// block of a stack has. In `two` every block of `units` has one more: the parameters that only the
+// added block has are those that every block has.
 void leave_shared_parameters(const std::vector<UnitProfile>& two, std::vector<UnitProfile>& units) {
   std::size_t place = 0;
   for (UnitProfile& unit : units) {
@@ -222,7 +223,8 @@ Model all_alike(Model model, BlockKind kind) {
 }  // namespace
 
 BlockKinds kinds_of_blocks(const Model& model, const Training& training) {
-  // What is beside blocks is in the first kind: multi-token prediction, which is like the last one.
+  // The first kind also has the units that are not blocks. Among these, multi-token prediction is
+  // like the last block.
   BlockKind first;
   first.dense =
       training.mtp_layers > 0 && model.experts > 0 && !model.has_experts(model.layers - 1);
@@ -284,7 +286,7 @@ const std::vector<UnitProfile::Pass>& Profiles::deferred(const Candidate& candid
 const std::vector<double>& Profiles::costs(const Candidate& candidate) {
   Candidate whole = candidate;
   whole.schedule = ScheduleKind::one_f_one_b;
-  // Of the passes, only that of rows looks at what is moved away, and only whether it is by layers.
+  // Only the pass that rematerializes rows looks at offloading, and only whether it is by layers.
   if (whole.offload != Offload::layers) whole.offload = Offload::none;
   const double fraction = is_mixed(candidate) ? candidate.recompute_fraction : 1;
   const bool rounds_again =
@@ -298,7 +300,8 @@ const StageProfile& Profiles::stages(const Candidate& candidate, Recompute recom
                      [&] { return measure_stages(smallest_of(candidate, recompute)); });
 }
 
-// What is kept, repeated or put off does not cross a boundary.
+// Returns the messages of a plain plan, because what is saved, recomputed or deferred does not
+// cross a boundary.
 const Messages& Profiles::messages(const Candidate& candidate) {
   Candidate plain = keeping(candidate);
   plain.schedule = ScheduleKind::one_f_one_b;
@@ -360,7 +363,8 @@ ModelProfile Profiles::measure(const Plan& plan) const {
 
 KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const {
   KeptBytes kept;
-  // Under a budget at least what is kept of it; how much that is is left to the exact plan.
+  // Under a recompute budget the lower bound of what is saved is 0. How much it is is left to the
+  // exact plan.
   if (base_.training.recompute_budget) return kept;
   const std::int64_t two = bytes_of(lower_small(alike_, plan, 2).program()).kept;
   kept.block = std::max<std::int64_t>(0, two - one.kept);
@@ -370,8 +374,9 @@ KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const 
   return kept;
 }
 
-// Of blocks on a stage in the middle, of the units after them on the last stage. What comes before
-// is on the first one, where all of a backward is put off: nobody waits for it.
+// Returns the deferred work of blocks on a stage in the middle, and of the units after them on the
+// last stage. The units before them are on the first stage, which defers its whole backward because
+// nobody waits for it.
 std::vector<UnitProfile::Pass> Profiles::measure_deferred(const Plan& plan) const {
   const SmallModel small = lower_small(alike_, plan, blocks_of_stages, blocks_of_stages);
   const CostModel cost(cluster_, plan.training);
@@ -399,20 +404,21 @@ std::vector<UnitProfile::Pass> Profiles::measure_deferred(const Plan& plan) cons
   return units;
 }
 
-// After how many blocks it is again the same ones that are recomputed.
+// Returns the number of blocks after which the pattern of recomputed blocks repeats.
 int period_of(double fraction, int layers) {
   int period = 1;
   while (period < layers && std::floor(period * fraction) != period * fraction) ++period;
   return period;
 }
 
-// The first blocks that no later ones are like: those without experts where all others have them.
+// Returns the number of blocks at the beginning that no later block is like: those without experts
+// if all other blocks have them.
 int odd_blocks(const Model& model) {
   const auto dense = static_cast<int>(model.dense_blocks.size());
   return dense > 0 && model.dense_blocks.back() == dense - 1 ? dense : 0;
 }
 
-// After how many blocks, from `first` on, they are of the same kinds again.
+// Returns the number of blocks, from `first` on, after which their kinds repeat.
 int period_of_kinds(const Model& model, int first) {
   const auto alike = [&](int a, int b) {
     return model.has_experts(a) == model.has_experts(b) &&
@@ -427,8 +433,8 @@ int period_of_kinds(const Model& model, int first) {
   return std::max(1, model.layers - first);
 }
 
-// Costs depend on a block and its neighbours: those of a model with three periods of blocks that
-// are alike, between those at its ends that are not, tell all.
+// Returns the costs of all units. The costs of a block depend on its neighbours, so a model is
+// measured that has the odd blocks at both ends and three periods of the blocks between them.
 std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
   const double fraction = is_mixed(candidate) ? candidate.recompute_fraction : 1;
   Plan plan = to_plan(candidate, base_);
@@ -449,7 +455,7 @@ std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
   for (std::size_t unit = 0; unit < small.size(); ++unit) {
     costs.push_back(small[unit]);
     if (!graph.units[unit].is_block || ++block != first + 2 * period) continue;
-    // Those between the first period and the last are alike.
+    // The blocks between the first period and the last repeat the costs of the period before.
     for (int more = model.layers; more < model_.layers; ++more)
       costs.push_back(costs[costs.size() - at(period)]);
   }

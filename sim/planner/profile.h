@@ -1,6 +1,7 @@
-// What one unit of a model (its embedding, a block, its head) costs one rank for one micro-batch:
-// measured on Programs of the same model with one and with two blocks, so that the numbers are
-// those of the simulator and yet cheap. Blocks are alike, so these tell the whole model.
+// Profiles what one unit of a model (its embedding, a block, its head) costs one rank for one
+// micro-batch. Programs of the same model with one and with two blocks are measured, so that the
+// numbers are those of the simulator and yet cheap. Blocks are alike, so these tell the whole
+// model.
 #pragma once
 
 #include <cstdint>
@@ -30,16 +31,18 @@ struct UnitProfile {
   bool is_block = false;        // stands for as many blocks as the model has
   std::int64_t parameters = 0;  // elements that the rank holds, unsharded; shared ones counted once
   std::int64_t expert_parameters = 0;  // of experts that an expert group shares
-  // One micro-batch.
+  // Work of one micro-batch.
   struct Pass {
     double compute_s = 0;
     std::map<Collective, int> collectives;  // of the tensor and the expert group: how many
-    // What the context group does beside: bytes that go around its ring, how often; collectives.
+    // Communication of the context group that overlaps with compute: how often its ring passes on
+    // how many bytes, and its collectives.
     std::map<std::int64_t, int> shifts;
     std::map<Collective, int> context_collectives;
   };
   Pass forward, recompute, backward;
-  // Where these collectives go on beside compute: what a body does in turn, on its streams.
+  // The steps of a body in order, on its streams, for plans in which these collectives overlap with
+  // compute.
   struct Step {
     Phase phase = Phase::forward;
     bool computes = false;  // else it is a collective
@@ -51,7 +54,7 @@ struct UnitProfile {
   double weight_gradient_s = 0;  // part of backward that no earlier stage waits for
 };
 
-// What a stage keeps from forward to backward of a micro-batch, and the working space of its
+// Bytes that a stage saves from forward to backward of a micro-batch, and the workspace of its
 // largest body.
 struct StageBytes {
   std::int64_t kept = 0;
@@ -65,57 +68,59 @@ struct ModelProfile {
   StageBytes one_block;            // of a stage with all units, one block among them
 };
 
-// What all units keep, on one stage.
+// Bytes that all units save if they are on one stage.
 struct KeptBytes {
   std::int64_t block = 0;                   // one block more
   std::int64_t other = 0;                   // the other units
   std::int64_t task = 0, largest_task = 0;  // as above
 };
 
-// Stages of a pipeline with one block each, and what the partitioner goes by.
+// Bytes of the stages of a pipeline with one block each.
 struct StageProfile {
   StageBytes first, middle, last;
   std::int64_t middle_block_kept = 0;  // by one block more of a stage in the middle
   int units_before = 0;                // all blocks
 };
 
-// Bytes that a stage in the middle sends, one by one: to the next stage, to the one before.
+// Bytes of each message that a stage in the middle sends to the next stage and to the previous one.
 struct Messages {
   std::vector<std::int64_t> onwards, back;
 };
 
-// What all blocks of a profile are like: those whose products are in bf16
-// (`first_layers_in_bf16`), and those without experts, of a model whose other blocks have some.
+// Properties that all blocks of a profile share: their matmuls are in bf16 (`first_layers_in_bf16`,
+// `last_layers_in_bf16`), or they have no experts although other blocks of the model have some.
 struct BlockKind {
   bool in_bf16 = false, dense = false;
   bool operator==(const BlockKind&) const = default;
 };
 
-// The kinds that a model has under a plan. The first has the units beside blocks.
+// The kinds of blocks that a model has under a plan. The first kind also has the units that are not
+// blocks.
 struct BlockKinds {
   std::vector<BlockKind> kinds;
   std::vector<std::size_t> of_block;
 };
 BlockKinds kinds_of_blocks(const Model& model, const Training& training);
 
-// Profiles of one model on one cluster, each made when it is first asked for, once per (tensor,
-// context, its exchange, micro_batch, recompute, offload, sequence_parallel, expert, compiler,
-// whether backwards are split, tensor_chunks), all blocks alike. What is returned stays where it
-// is. Several threads may ask. Of what the plan leaves to the compiler (models/compiler), times and
-// costs are those of a plan with memory enough, bytes those of the plan that takes least.
+// Profiles of one model on one cluster, with all blocks alike. Each is made when it is first asked
+// for, once per (tensor, context, its exchange and heads, micro_batch, recompute, offload,
+// sequence_parallel, expert, compiler, whether backwards are split, tensor_chunks). References stay
+// valid, and several threads may ask. If the plan leaves choices to the compiler (models/compiler),
+// times and costs are those of a plan with enough memory, bytes those of the plan that needs least.
 class Profiles {
  public:
   Profiles(const Model& model, const Plan& base, const Cluster& cluster, BlockKind kind = {});
-  // With `recompute` instead of the candidate's.
+  // Returns the profile with `recompute` in place of the candidate's.
   const ModelProfile& of(const Candidate& candidate, Recompute recompute);
-  // What a split backward puts off, of each unit, on any stage but the first.
+  // Returns what a split backward defers, for each unit, on any stage but the first.
   const std::vector<UnitProfile::Pass>& deferred(const Candidate& candidate, Recompute recompute);
   const KeptBytes& kept(const Candidate& candidate, Recompute recompute);
-  // What the partitioner goes by, of every unit of the model, each as the plan has it.
+  // Returns the cost of every unit of the model as the plan has it, by which the partitioner cuts.
   const std::vector<double>& costs(const Candidate& candidate);
-  // Of a chain of blocks of one kind, at least three, each with parameters of its own.
+  // Returns the bytes of the stages of a chain of at least three blocks of one kind, each with its
+  // own parameters.
   const StageProfile& stages(const Candidate& candidate, Recompute recompute);
-  // Between stages of such a chain.
+  // Returns the messages between stages of such a chain.
   const Messages& messages(const Candidate& candidate);
   std::size_t count() const { return profiles_.size() + kept_.size() + stages_.size(); }
 
@@ -140,8 +145,7 @@ class Profiles {
   const Model alike_;  // all blocks of the kind
   Memo<Key, ModelProfile> profiles_;
   Memo<Key, std::vector<UnitProfile::Pass>> deferred_;
-  // With the share of blocks that repeat their work, and whether weights are rounded again and
-  // again.
+  // The key also holds the share of recomputed blocks, and whether weights are rounded repeatedly.
   Memo<std::tuple<Key, double, bool>, std::vector<double>> costs_;
   Memo<Key, KeptBytes> kept_;
   Memo<Key, StageProfile> stages_;

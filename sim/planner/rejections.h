@@ -1,4 +1,4 @@
-// Why plans were not simulated, and how many for each reason.
+// Counts the plans that were not simulated, by reason.
 #pragma once
 
 #include <cstdint>

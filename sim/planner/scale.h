@@ -28,9 +28,9 @@ struct ScaleResult {
   std::vector<ScaleGap> gaps;
 };
 
-// The job's counts where it gives several, else 1, 2, 4, ... up to the one it gives. What the job
-// fixes stays, except `data`, which grows with the ranks. The global batch is the job's (strong
-// scaling); `weak`: it grows with the ranks from the first count.
+// Plans at the job's counts if it gives several, else at 1, 2, 4, ... up to the one it gives. What
+// the job fixes stays, except `data`, which grows with the ranks. The global batch is the job's
+// (strong scaling), or, if `weak`, grows with the ranks from the first count.
 struct ScaleOptions {
   bool weak = false;
   SearchOptions search;

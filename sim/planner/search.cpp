@@ -19,7 +19,7 @@ using Searches = std::vector<std::unique_ptr<ClusterSearch>>;
 
 using Clock = std::chrono::steady_clock;
 
-// In the unit that shows it.
+// Returns bytes in the unit that suits them.
 std::string amount(double bytes) {
   constexpr double mib = 1024.0 * 1024.0;
   if (bytes >= 1024 * mib) return fmt::format("{:.1f} GiB", bytes / (1024 * mib));
@@ -36,7 +36,8 @@ void add_misses(const ClusterSearch& search, std::optional<ClosestMiss>& closest
   if (!closest || excess(*miss) < excess(*closest)) closest = miss;
 }
 
-// Most frequent first; the memory line says by how much the nearest one missed.
+// Returns the rejections, most frequent first. The memory line says by how much the closest plan
+// missed.
 std::vector<Rejection> sorted(const Rejections& reasons, const std::optional<ClosestMiss>& miss) {
   std::vector<Rejection> list;
   for (const auto& [reason, count] : reasons) {
@@ -55,14 +56,15 @@ Merit merit_of(const Job& job, const RankedPlan& plan) {
   return merit(job.objective, plan.cluster, useful_step_time_s(plan.prediction));
 }
 
-// Of the best plan; nothing: there is none.
+// Returns the merit of the best plan, or nothing if there is none.
 std::optional<Merit> best_of(const Job& job, const ClusterSearch& search) {
   if (search.plans().empty()) return std::nullopt;
   return merit_of(job, search.plans().front());
 }
 
-// What the first look left out of a cluster's space may hold a better plan than the best of all
-// that were found: such a cluster is searched as it would be alone, the most promising first.
+// Searches a cluster with the full budget, as it would be searched alone, if the plans that the
+// first look left out may include a better one than the best of all. The most promising clusters
+// come first.
 void search_again(const Job& job, Searches& searches, std::size_t keep,
                   const SearchOptions& options) {
   std::vector<std::unique_ptr<ClusterSearch>*> order;
@@ -89,7 +91,7 @@ void search_again(const Job& job, Searches& searches, std::size_t keep,
   }
 }
 
-// All plans in one order; the best `keep`, and the best of each cluster.
+// Returns all clusters' plans in one order: the best `keep`, and the best of each cluster.
 std::vector<RankedPlan> rank(const Job& job, const Searches& searches, std::size_t keep) {
   struct Place {
     const RankedPlan* plan;
@@ -110,7 +112,7 @@ std::vector<RankedPlan> rank(const Job& job, const Searches& searches, std::size
   return plans;
 }
 
-// By how much the best of what was not simulated could be better than the best plan.
+// Returns the share by which the best plan that was not simulated could be better than `best`.
 double gap(const Job& job, const Searches& searches, const RankedPlan& best) {
   const Merit found = merit(job.objective, best.cluster, best.prediction.step_time_s);
   double largest = 0;
@@ -177,7 +179,8 @@ SearchResult search(const Job& job, const SearchOptions& options) {
     }
   }
   if (first_budget < budget) search_again(job, searches, keep, options);
-  // What a search that was made again had simulated is among what the second one did, or rejected.
+  // Plans of a first search that was repeated do not count, because the second search simulated or
+  // rejected them again.
   for (const auto& search : searches) result.candidates_simulated += search->simulated();
   if (options.prove_gap)
     result.candidates_simulated += prove(job, options, searches, result.candidates_simulated);

@@ -1,7 +1,7 @@
-// Which plan? Every legal cut of the job on every cluster that it allows is bounded; the promising
-// ones are built and simulated; for the others the reason is counted. The best plan is the best of
-// the space, up to `proven_gap`. The same job gives the same answer, and a job that allows more
-// clusters never a worse one.
+// Searches for the best plan of a job. Every legal plan on every cluster that the job allows is
+// bounded, and the promising ones are built and simulated. For the others the reason is counted.
+// The best plan is the best of the space, up to `proven_gap`. The same job gives the same result,
+// and a job that allows more clusters never gets a worse one.
 #pragma once
 
 #include <cstdint>
@@ -43,11 +43,12 @@ struct ClosestMiss {
 struct SearchResult {
   double search_wall_s = 0;
   std::int64_t candidates_enumerated = 0, candidates_simulated = 0;
-  // Best first; of equally good ones first those of the machine, then of the count that the job
-  // names first.
+  // The plans, best first. Among equally good ones, the order of the machines and then of the
+  // counts in the job decides.
   std::vector<RankedPlan> plans;
-  // No plan of the space is better than the first one by more than this share of what is minimized:
-  // 0 where it is the best. By the bounds of the plans that were not simulated.
+  // No plan of the space is better than the first one by more than this share of what is minimized.
+  // It is 0 if the first plan is the best. The bounds of the plans that were not simulated prove
+  // it.
   double proven_gap = 0;
   std::vector<Rejection> rejected;
   std::optional<ClosestMiss> closest_miss;
@@ -71,19 +72,20 @@ using SearchWatch = std::function<void(const ClusterProgress&)>;
 struct SearchOptions {
   int keep_best = 10;         // over all clusters, and in any case the best of each cluster
   int simulate_at_most = 36;  // on a cluster; of several, on those that may have the best plan
-  // Beside these: the plans with the lowest bounds, while the gap is above 10 %.
+  // Number of plans with the lowest bounds that are simulated in addition, while the gap is above
+  // 10 %.
   int simulate_for_gap = 32;
-  // At a first look at each of several. The same for any number of them, so that what is found
-  // among many is never worse than what is found among some of them.
+  // Plans to simulate at a first look at each of several clusters. The number does not depend on
+  // how many there are, so that what is found among many is never worse than what is found among
+  // some.
   int simulate_first = 12;
   // Share of the memory of a GPU (or of what a framework gets of it) that plans leave free.
   double memory_margin = 0;
-  // Goes on to simulate the plans with the lowest bounds until the gap is no larger; none: does
-  // not.
+  // If set, goes on to simulate the plans with the lowest bounds until the gap is at most this.
   std::optional<double> prove_gap = std::nullopt;
-  // Asked before each of these; false: stop there.
+  // Asked before each of these simulations. It returns false to stop there.
   std::function<bool(const SearchProgress&)> go_on = {};
-  // Told while clusters are searched, often: from any of the threads, one at a time.
+  // Told often while clusters are searched, from any of the threads, by one at a time.
   SearchWatch watch = {};
   int threads = 0;  // that bound and simulate; 0: as many as this process may use. Any number finds
                     // the same plans.

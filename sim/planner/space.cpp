@@ -18,13 +18,13 @@ namespace meshwright {
 
 namespace {
 
-// The values that one key may take: what the job says, or all that make sense.
+// Returns the values that one key may take: what the job says, or all that make sense.
 template <class T>
 std::vector<T> choices(const Job& job, std::string_view key, T given, std::vector<T> all) {
   return job.is_auto(key) ? std::move(all) : std::vector<T>{given};
 }
 
-// Words that outlive the job.
+// Returns the equal word among `words`, which outlive the job.
 std::string_view known_word(std::string_view word, const std::vector<std::string>& words) {
   for (const std::string& known : words)
     if (known == word) return known;
@@ -35,7 +35,7 @@ std::string_view known_word(std::string_view word, const std::vector<std::string
 // A context group cuts sequences into chunks of at least as many tokens as a tile of attention has.
 constexpr int least_chunk_tokens = 128;
 
-// Shares of the blocks that are recomputed, where that is open.
+// Shares of the blocks that are recomputed, if the job leaves the share to the planner.
 const std::vector<double> fractions = {0.25, 0.5, 0.75, 1};
 
 Candidate chosen_with(Candidate candidate, const Saving& saving) {
@@ -65,7 +65,8 @@ class Enumerator {
         sizes_(job.model.sizes()),
         asked_(base) {}
 
-  // Shapes know nothing of each other; what they give is joined in their order.
+  // Enumerates the space. Shapes are independent of each other, so threads split them, and the
+  // results are joined in the order of the shapes.
   Space run(int threads) {
     const std::vector<Candidate> all = shapes();
     std::vector<Space> found(all.size());
@@ -116,7 +117,8 @@ class Enumerator {
     space_.rejected[reason] += count;
   }
 
-  // Sequences are cut where a causal model predicts every token, into twice as many chunks.
+  // Returns the possible degrees of context. Sequences are split if a causal model predicts every
+  // token, into twice as many chunks as ranks.
   std::vector<int> contexts() const {
     const int length = base_.training.sequence_length;
     const bool cuts = job_.model.is_causal() && job_.model.head == Head::lm &&
@@ -130,7 +132,8 @@ class Enumerator {
     return found;
   }
 
-  // Scores in memory, and latent attention.
+  // Returns whether a rank attends to whole sequences: with scores in memory, and in latent
+  // attention.
   bool attends_to_whole_sequences() const {
     return sizes_.latent || base_.training.attention == AttentionKernel::unfused;
   }
@@ -152,7 +155,8 @@ class Enumerator {
     return choices(job_, "parallelism.context_exchange", given, std::move(all));
   }
 
-  // That exchange heads, placed as close as ranks can be; 0: none can.
+  // Returns how many neighbours exchange heads if ranks are as close as they can be, or 0 if none
+  // can.
   int neighbours_on_host(const Candidate& shape) const {
     Parallelism close;
     close.tensor = shape.tensor;
@@ -160,7 +164,8 @@ class Enumerator {
     return default_context_heads(close, sizes_, ranks_per_host_);
   }
 
-  // Those of the job, where it says so; 1: nothing is exchanged on two levels.
+  // Returns how many ranks exchange heads: the job's number if it is set. 1 means that the exchange
+  // does not have two levels.
   int context_heads(const Candidate& shape) const {
     if (shape.context == 1 || shape.context_exchange != ContextExchange::a2a_p2p) return 1;
     const int given = base_.parallelism.context_heads;
@@ -210,7 +215,8 @@ class Enumerator {
     }
   }
 
-  // What is against a rule whatever else is chosen is counted with all of that.
+  // Erases what breaks a rule whatever else is chosen. Each element counts `others` times, once for
+  // every combination of the other choices.
   template <class T, class Rule>
   void keep_legal(std::vector<T>& list, std::int64_t others, const Rule& rule) {
     std::erase_if(list, [&](const T& each) {
@@ -220,8 +226,8 @@ class Enumerator {
     });
   }
 
-  // A candidate of the branch with which each list of choices is tried: what is not chosen yet
-  // breaks no rule by itself.
+  // Returns a candidate of the branch with which each list of choices is tried. Its open choices
+  // break no rule by themselves.
   Candidate plain_with(const Candidate& shape, const Kernels& kernels) const {
     Candidate plain = chosen_with(shape, kernels);
     plain.sequence_parallel = false;
@@ -278,7 +284,7 @@ class Enumerator {
     }
   }
 
-  // Finds the pairs that are against a rule.
+  // Adds a branch, and finds its pairs of choices that break a rule.
   void add(Branch branch) {
     const Candidate plain = plain_with(branch.shape, branch.kernels.front());
     const std::int64_t per_pair = std::ssize(branch.kernels) * std::ssize(branch.placements);
@@ -307,7 +313,8 @@ class Enumerator {
     space_.branches.push_back(std::move(branch));
   }
 
-  // 1f1b, zero_bubble, gpipe, and the schedules of several virtual stages.
+  // Returns the pipeline cuts: 1f1b, zero_bubble, gpipe, and the schedules of several virtual
+  // stages.
   std::vector<PipelineCut> cuts_of(int pipeline, int micro_batches) const {
     const Parallelism& p = base_.parallelism;
     const bool free_schedule = job_.is_auto("parallelism.schedule");
@@ -327,7 +334,7 @@ class Enumerator {
       const bool tried = free_schedule ? !info.splits_backwards ||
                                              (splits && zero_bubble_idles(pipeline, micro_batches))
                                        : info.kind == p.schedule;
-      // It idles as long as zero_bubble_v, and keeps more.
+      // It idles as long as zero_bubble_v, and saves more activations.
       if (free_schedule && info.kind == ScheduleKind::dualpipe_v) continue;
       if (info.most_chunks == 1 || !tried) continue;
       for (const int chunks : chunks_of(info, pipeline))
@@ -339,16 +346,17 @@ class Enumerator {
     return found;
   }
 
-  // Whether zero_bubble leaves more than little of the step idle, of equal tasks p - 1 beside 3 m.
-  // That is all that schedules of several virtual stages which split backwards, too, could save.
+  // Returns whether zero_bubble leaves more than a little of the step idle: with equal tasks, p - 1
+  // in addition to 3 m. Schedules with several virtual stages that also split backwards could save
+  // no more.
   static bool zero_bubble_idles(int pipeline, int micro_batches) {
     constexpr double little = 0.05;
     const double idle = pipeline - 1;
     return idle > little * (3.0 * micro_batches + idle);
   }
 
-  // As many virtual stages as the layers give, or all units, of which embedding and head then may
-  // be alone.
+  // Returns the numbers of virtual stages that divide the layers, or all units. In the latter case
+  // embedding and head may be alone.
   std::vector<int> chunks_of(const ScheduleInfo& schedule, int pipeline) const {
     const bool free_chunks = job_.is_auto("parallelism.virtual_stages");
     const int units = units_to_cut(sizes_);
@@ -365,8 +373,8 @@ class Enumerator {
     return found;
   }
 
-  // What differs: ZeRO 1 that reduces in every micro-batch is ZeRO 2, and ZeRO 2 that reduces once
-  // a step is ZeRO 1.
+  // Returns the values that give different plans: ZeRO 1 that reduces in every micro-batch is ZeRO
+  // 2, and ZeRO 2 that reduces once a step is ZeRO 1.
   std::vector<ReduceGradients> reductions_of(const Candidate& shape, int stage,
                                              int micro_batches) const {
     using enum ReduceGradients;
@@ -380,7 +388,7 @@ class Enumerator {
     return choices(job_, "parallelism.reduce_gradients", base_.parallelism.reduce_gradients, all);
   }
 
-  // With ZeRO 1 in the space.
+  // Returns whether a ZeRO 2 plan equals a ZeRO 1 plan that is also in the space.
   bool is_zero_1(const Candidate& shape, ReduceGradients reduce, int micro_batches) const {
     using enum ReduceGradients;
     const bool same = reduce != usual || shape.pipeline > 1;
@@ -388,14 +396,15 @@ class Enumerator {
            !job_.is_auto("parallelism.reduce_gradients") && micro_batches > 1 && same;
   }
 
-  // Under stages plans that keep parameters gathered once a step are those of ZeRO 1 but for when
-  // that is: as many again, within a few percent.
+  // Returns whether plans that keep parameters gathered once a step are worth enumerating. With
+  // several stages they equal those of ZeRO 1 except for when that is, and would double the space
+  // for a few percent.
   bool keeps_something_else(const Candidate& shape) const {
     return shape.pipeline == 1 || !job_.is_auto("parallelism.zero_stage");
   }
 
-  // States in as many parts as there are replicas, or in fewer, with copies of all parts; the
-  // latter as usual alone.
+  // Returns the shardings: states in as many shards as there are replicas, or in fewer, with copies
+  // of all shards. The latter are only combined with the usual choices.
   std::vector<Sharding> shardings_of(const Candidate& shape, int micro_batches) const {
     const Parallelism& p = base_.parallelism;
     const int replicas = shape.replicas();
@@ -445,15 +454,15 @@ class Enumerator {
                    cuts ? std::vector<int>{1, 2, 4, 8} : std::vector<int>{1});
   }
 
-  // As settle() chooses it.
+  // Returns the attention kernel that settle() chooses.
   AttentionKernel attention_of(CompilerLevel level, int context) const {
     const bool eager = level == CompilerLevel::none && context == 1 && !sizes_.sinks;
     return eager && job_.is_auto("training.attention") ? AttentionKernel::unfused
                                                        : base_.training.attention;
   }
 
-  // Selective recomputation repeats what fused attention does not keep anyway; what is not
-  // checkpointed is not moved away.
+  // Returns the ways to save memory. Selective recomputation recomputes what fused attention does
+  // not save anyway, and only checkpointed activations are offloaded.
   std::vector<Saving> savings_of(const Kernels& kernels) const {
     const Training& t = base_.training;
     std::vector<Recompute> kinds = {Recompute::none};
@@ -475,7 +484,7 @@ class Enumerator {
     return found;
   }
 
-  // One for each order of the axes that have more than one rank.
+  // Returns one placement for each order of the axes that have more than one rank.
   std::vector<std::string_view> placements_of(const Candidate& shape) const {
     const std::vector<std::string>& words = placements();
     const std::string_view given = known_word(base_.parallelism.placement, words);
@@ -498,7 +507,7 @@ class Enumerator {
     return of_framework(shape, std::move(found));
   }
 
-  // Those that the framework has; where it has none of them, its own.
+  // Returns the placements that the framework has, or its own one if it has none of them.
   std::vector<std::string_view> of_framework(Candidate candidate,
                                              std::vector<std::string_view> found) const {
     std::erase_if(found, [&](const std::string_view placement) {
@@ -509,8 +518,8 @@ class Enumerator {
     return found;
   }
 
-  // Empty: it is legal. What is legal but not supported is turned away where the planner chose it,
-  // and an error where the job asks for it.
+  // Returns the rule that a candidate breaks, or nothing if it is legal. A candidate that is legal
+  // but not supported is rejected if the planner chose it. If the job asks for it, it is an error.
   std::string rule_against(const Candidate& candidate, bool chosen = false) const {
     choose(candidate, asked_);
     try {
@@ -524,8 +533,9 @@ class Enumerator {
     return {};
   }
 
-  // What the framework that plans are for cannot do, of the keys that these choices decide. What
-  // hangs together with other keys is looked at when a plan is built (trial.cpp).
+  // Returns the limit of the framework that a candidate breaks, among the limits on `keys`, which
+  // these choices decide. Limits that depend on other keys are checked when a plan is built
+  // (trial.cpp).
   std::string limit_against(const Candidate& candidate,
                             std::initializer_list<std::string_view> keys) const {
     const Framework framework = job_.objective.framework;
@@ -641,7 +651,8 @@ Space enumerate(const Job& job, const Plan& base, int ranks, int ranks_per_host,
 
 namespace {
 
-// Bounds on time and memory that no plan's own type of gradients falls below.
+// Returns the narrowest type of gradients that a plan may have, so that bounds on time and memory
+// hold for every plan.
 Dtype narrowest_gradients(const Job& job, const Plan& base) {
   const bool is_open = job.is_auto("parallelism.zero_stage");
   std::vector<Dtype> types;

@@ -1,8 +1,9 @@
-// Every way in which a job may be cut on a number of ranks: what the job fixes stays, what it
-// leaves "auto" takes all legal values. Combinations against a rule are counted with the rule.
+// Lists every way in which a job may be partitioned over a number of ranks. What the job fixes
+// stays, and what it leaves "auto" takes all legal values. Combinations that break a rule are
+// counted with the rule.
 //
-// A space has too many plans to list. It is a list of branches instead: a shape, and what may be
-// chosen beside it, each list with each other.
+// A space has too many plans to list. Instead it is a list of branches: a shape, and lists of what
+// may be chosen for it, which are combined with each other.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace meshwright {
 
-// What a plan takes from the search; all else comes from the job.
+// The choices that the search makes for a plan. Everything else comes from the job.
 struct Candidate {
   int pipeline = 1, tensor = 1, context = 1, data = 1, expert = 1;
   ContextExchange context_exchange = ContextExchange::p2p;
@@ -37,7 +38,7 @@ struct Candidate {
   std::string_view placement = "PDT";
   bool operator==(const Candidate&) const = default;
   int replicas() const { return data * context; }
-  // Ranks that share one copy of what is sharded.
+  // Returns the number of ranks that share one copy of what is sharded.
   int shards() const { return zero_stage == 0 ? 1 : shard > 1 ? shard : replicas(); }
   Degrees degrees() const {
     return {pipeline, tensor, data, context, shards(), expert, context_heads};
@@ -47,8 +48,8 @@ struct Candidate {
   }
 };
 
-// Schedule and chunks per stage; what is sharded over how many, and when it is reduced and
-// gathered; what is recomputed or moved away.
+// The choices of a branch: schedule and chunks per stage; what is sharded over how many ranks, and
+// when it is reduced and gathered; what is recomputed or offloaded.
 struct PipelineCut {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int virtual_stages = 1;
@@ -63,7 +64,7 @@ struct Saving {
   double fraction = 1;
   Offload offload = Offload::none;
 };
-// How the tensor group shares rows and cuts products, and what the compiler makes of it all.
+// The choice how the tensor group shares tokens and splits matmuls, and what the compiler does.
 struct Kernels {
   bool sequence_parallel = false;
   int tensor_chunks = 1;
@@ -98,13 +99,14 @@ struct Space {
   std::vector<Candidate> candidates() const;  // all legal ones, of a space that is small
 };
 
-// `base`: the job's plan with precision and attention settled for the machine. Context groups are
-// cut into two levels where they are larger than a host; `ranks_per_host` 0: there is one host. Any
-// number of threads finds the same space, in the same order.
+// Returns the space of a job. `base` is the job's plan with precision and attention resolved for
+// the machine. Context groups may exchange on two levels if they are larger than a host.
+// `ranks_per_host` 0 means that there is one host. Any number of threads finds the same space, in
+// the same order.
 Space enumerate(const Job& job, const Plan& base, int ranks, int ranks_per_host = 0,
                 int threads = 1);
 
-// The job's plan with precision and attention as this machine takes them by default.
+// Returns the job's plan with the precision and attention that are the default on this machine.
 Plan base_plan(const Job& job, const MachineFacts& machine);
 
 Candidate chosen_with(Candidate candidate, const PipelineCut& cut);
@@ -112,7 +114,7 @@ Candidate chosen_with(Candidate candidate, const Sharding& sharding);
 
 Plan to_plan(const Candidate& candidate, const Plan& base);
 // Writes what a candidate chooses into a plan of the job. Callers that ask about many candidates
-// keep one plan, for a copy of a plan takes longer than most of what is asked of it.
+// keep one plan, because copying a plan takes longer than most of what is asked of it.
 void choose(const Candidate& candidate, Plan& plan);
 
 }  // namespace meshwright

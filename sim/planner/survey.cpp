@@ -12,11 +12,11 @@ namespace meshwright {
 namespace {
 
 constexpr std::size_t closely_bounded_usual_plans = 1024, bounded_at_once = 256;
-// More plans than that are not kept; how good they could be is.
+// More plans than this are not kept, only how good they could be.
 constexpr std::size_t most_entries = 25'000;
 
-// What one begins with: no activations moved away, all blocks alike, states in as many parts as
-// there are replicas, tensor groups side by side.
+// Returns the usual part of a branch, which a user would begin with: no offloaded activations, all
+// blocks alike, states in as many shards as there are replicas, tensor groups side by side.
 Branch usual_part(const Branch& whole) {
   Branch branch = whole;
   branch.placements.resize(1);
@@ -71,7 +71,7 @@ void keep_fastest(std::vector<Found>& found, std::size_t most) {
   found.erase(end, found.end());
 }
 
-// Of what is too slow its memory is of no interest.
+// Bounds a plan closely. The memory of a plan that is too slow is not bounded.
 void bound_closely(Entry entry, const SurveyLimits& limits, BoundMaker& bounds, Surveyed& result) {
   const auto turn_away = [&](double seconds) {
     ++(seconds > limits.deadline_s ? result.too_late : result.too_slow);
@@ -80,7 +80,7 @@ void bound_closely(Entry entry, const SurveyLimits& limits, BoundMaker& bounds, 
     if (seconds > limits.step_time_s) turn_away(seconds);
     return seconds > limits.step_time_s;
   };
-  // Rounded otherwise, the bound may be the limit itself.
+  // The bound is rounded differently here, so it may equal the limit.
   if (!bounds.can_end_within(entry.candidate, limits.step_time_s))
     return turn_away(bounds.time_of_any_partition(entry.candidate).step_time_s);
   entry.bounds = bounds.time(entry.candidate);

@@ -1,6 +1,6 @@
-// What bounds leave of a space. Every plan is bounded loosely, branch by branch (sweep.h), and what
-// may still be among the best closely. Several threads take the branches; what they find does not
-// depend on how many there are.
+// The plans of a space that bounds do not prune. Every plan is bounded loosely, branch by branch
+// (sweep.h), and those that may still be among the best are bounded closely. Several threads take
+// the branches. The result does not depend on how many threads there are.
 #pragma once
 
 #include <array>
@@ -28,7 +28,8 @@ struct SurveyLimits {
   double memory_bytes = 0;
   double step_time_s = 0;
   double deadline_s = 0;  // at least `step_time_s`: what is slower misses the objective's limits
-  // Of the best plan that is known; what may be better is bounded task by task. 0: nothing is.
+  // Seconds of the best known plan. Plans that may be faster are bounded task by task. 0 means that
+  // no plan is.
   double best_step_time_s = 0;
 };
 
@@ -36,14 +37,14 @@ struct Surveyed {
   std::vector<Entry> entries;                              // in the order of the space
   std::array<std::int64_t, loss_count> lost{};             // turned away by the loose bounds
   std::int64_t too_late = 0, too_slow = 0, too_large = 0;  // by the close ones
-  // Of what does not fit, that which needs least by its bound.
+  // The plan that needs least memory by its bound, among those that do not fit.
   struct Nearest {
     double bytes = std::numeric_limits<double>::infinity();
     std::pair<std::size_t, std::size_t> place;
     Candidate candidate;
   };
   Nearest nearest;
-  // Not among the entries, which are too many: how many, and their least bound.
+  // Plans that are not among the entries because these are too many: their number and lowest bound.
   std::int64_t left = 0;
   double left_s = std::numeric_limits<double>::infinity();
 
@@ -53,12 +54,13 @@ struct Surveyed {
 
 class Surveyor {
  public:
-  // What it is given must stay.
+  // `model`, `base` and `cluster` must outlive the surveyor.
   Surveyor(const Model& model, const Plan& base, const Cluster& cluster, int threads);
 
-  // Of plans as one usually makes them those that likely fit, the fastest by their loose bounds.
+  // Returns the plans of the usual kind that likely fit, the fastest by their loose bounds.
   std::vector<Entry> usual(const Space& space, const SurveyLimits& limits);
-  // Of all plans but those that are `done`. `told` of how many branches are, one call at a time.
+  // Returns the bounds of all plans but those in `done`. `told` gets the number of branches that
+  // are finished, in one call at a time.
   Surveyed all(const Space& space, const SurveyLimits& limits, std::span<const Candidate> done,
                const std::function<void(std::size_t branches)>& told = {});
 

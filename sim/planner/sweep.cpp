@@ -11,7 +11,7 @@ namespace meshwright {
 
 namespace {
 
-// What a cut makes of a micro-batch's work, whatever the work is.
+// The factors by which a cut enters a bound, whatever the work of a micro-batch is.
 struct CutFactors {
   bool splits = false, interleaves = false;
   double stages = 1, batches = 1;
@@ -19,7 +19,7 @@ struct CutFactors {
   double first_in_flight = 1, turns = 0;  // of stage 0; sum of 1 / in flight over the stages
 };
 
-// rho * W / (1 - (1 - rho/m)^p) of `bounds.h`, over W.
+// Returns rho * W / (1 - (1 - rho/m)^p) of `bounds.h`, divided by W.
 double pipeline_factor(const CutFactors& cut, double ramp_share) {
   if (ramp_share <= 0) return cut.batches / cut.stages;
   const double rest = std::max(0.0, 1 - ramp_share / cut.batches);
@@ -72,7 +72,7 @@ class Sweep {
   }
 
  private:
-  // Null where a micro-batch is so large that nothing could hold its tensors.
+  // Returns null if a micro-batch is so large that nothing could hold its tensors.
   const Work* work_of(const Candidate& candidate) {
     try {
       return &bounds_.work(candidate);
@@ -81,14 +81,14 @@ class Sweep {
     }
   }
 
-  // Turns away a cut with all shardings.
+  // Counts a cut with all shardings as pruned.
   void lose(Loss loss, std::size_t cut) {
     std::int64_t& lost = swept_.lost[static_cast<std::size_t>(loss)];
     for (std::size_t i = 0; i < branch_.shardings.size(); ++i)
       lost += branch_.takes(cut, i) ? 1 : 0;
   }
 
-  // Of each sharding.
+  // Returns the per-parameter costs of every sharding.
   const std::vector<PerParameter>& costs_of(Candidate candidate, std::size_t place) {
     const auto level = static_cast<std::size_t>(candidate.compiler);
     std::vector<PerParameter>& costs = costs_[level * branch_.placements.size() + place];
@@ -99,7 +99,7 @@ class Sweep {
     return costs;
   }
 
-  // The longest of what holds for any sharding.
+  // Returns the largest bound, in seconds, that holds for any sharding.
   double least_time(const Work& work, const CutFactors& cut, bool with_network) const {
     const double micro_batch_s = with_network ? work.seconds : work.compute;
     const double hidden = cut.chunks * work.last_collectives;
@@ -181,7 +181,7 @@ class Sweep {
   const Limits& limits_;
   Swept& swept_;
   std::vector<CutFactors> cuts_;
-  // Of each sharding.
+  // These have one element for each sharding.
   std::vector<ParameterBytes> bytes_per_parameter_, bytes_without_states_, unit_buffer_bytes_;
   std::vector<std::vector<PerParameter>> costs_;  // [level * placements + placement]
 };

@@ -1,5 +1,5 @@
 // Bounds all plans of a branch, loosely and fast, and tells which may be as good as what is known.
-// Plans that lose for a reason they share are turned away together.
+// Plans that are pruned for a reason they share are pruned together.
 #pragma once
 
 #include <array>
@@ -10,8 +10,9 @@
 
 namespace meshwright {
 
-// What turned plans away. Computation: its bound without the network and with no stage idle is too
-// long already; bubble: with idle stages; network: with collectives.
+// The reason why plans were pruned. `computation`: the bound without the network and with no stage
+// idle is already too long. `bubble`: it is too long with idle stages. `network`: it is too long
+// with collectives.
 enum class Loss : std::uint8_t { memory, computation, bubble, network };
 constexpr int loss_count = 4;
 
@@ -28,7 +29,7 @@ struct Swept {
   std::array<std::int64_t, loss_count> lost{};
   std::int64_t bounded = 0;  // one by one; the others were turned away together
   std::vector<Survivor> survivors;
-  // Of what does not fit, that which needs least by its bound.
+  // The plan that needs least memory by its bound, among those that do not fit.
   Candidate nearest;
   double nearest_bytes = 0;  // 0: none
 };

@@ -1,5 +1,5 @@
-// One candidate built as it would run, and simulated if it fits. Trials know nothing of each other:
-// several threads may make them at once.
+// Builds one candidate as it would run, and simulates it if it fits. Trials are independent of each
+// other, so several threads may make them at once.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 namespace meshwright {
 
 struct Trial {
-  // What decides whether a plan that is built fits.
+  // The memory that decides whether a plan that is built fits.
   struct Need {
     double bytes = 0, limit_bytes = 0;
     bool fits = false;
@@ -24,7 +24,8 @@ struct Trial {
 
 class TrialMaker {
  public:
-  // What it is given must stay. `usable`: the share of a GPU's memory that plans may take.
+  // `job`, `cluster` and `base` must outlive the maker. `usable` is the share of a GPU's memory
+  // that plans may take.
   TrialMaker(const Job& job, std::string machine, const Cluster& cluster, const Plan& base,
              double usable);
   Trial try_out(const Candidate& candidate) const;

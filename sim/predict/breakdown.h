@@ -1,4 +1,4 @@
-// Where the time of a step goes, stage by stage.
+// Splits the time of a step into its parts, stage by stage.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace meshwright {
 
-// Of one rank of a stage, means over its ranks. All parts sum to the step time.
+// Seconds of one rank of a stage, as means over its ranks. All parts sum to the step time.
 struct StageBreakdown {
   double compute_s = 0;  // kernels at work
   double launch_s = 0;   // waiting for the host to launch the next kernel
@@ -19,7 +19,7 @@ struct StageBreakdown {
 
 std::vector<StageBreakdown> breakdown(const Prediction& prediction);
 
-// "tensor", "pipeline", ...; "host copies" for GroupKind::none.
+// Returns "tensor", "pipeline", ..., or "host copies" for GroupKind::none.
 std::string_view exposed_name(std::size_t group);
 
 }  // namespace meshwright

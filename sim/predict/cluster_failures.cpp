@@ -19,7 +19,7 @@ double checkpoint_bytes(const Compiled& compiled) {
   return 4.0 * states * saved;
 }
 
-// Of one host, to where its checkpoints go.
+// Returns the bandwidth, in bytes per second, from one host to where its checkpoints go.
 double write_bytes_per_s(const Failures& failures, const Cluster& cluster) {
   if (!copies_to_peers(failures, cluster)) return failures.checkpoint_bytes_per_s;
   const Network network = cluster.network();
@@ -62,7 +62,7 @@ ClusterFailures cluster_failures(const Compiled& compiled, const Cluster& cluste
   result.replacement_s = failures.replacement_s;
   result.spares = failures.spare_hosts();
   const double of_host = checkpoint_bytes(compiled) / cluster.hosts;
-  // Read and written once in the device's memory.
+  // The state is read and written once in the device's memory.
   result.stall_s =
       2 * of_host / cluster.processes_per_host / cluster.device().memory_bandwidth_bytes_per_s;
   result.write_s = of_host / write_bytes_per_s(failures, cluster);

@@ -1,5 +1,6 @@
-// How a cluster fails while it trains one plan, cause by cause, and what a checkpoint of the plan
-// takes: the numbers behind the closed form of goodput.h and the simulated runs of sim/risk.
+// Describes how a cluster fails while it trains one plan, cause by cause, and what a checkpoint of
+// the plan takes: the numbers behind the closed form of goodput.h and the simulated runs of
+// sim/risk.
 #pragma once
 
 #include <vector>
@@ -25,15 +26,16 @@ struct ClusterFailures {
   double write_s = 0;  // of the copy, beside training
 
   double per_s() const;  // of all causes
-  // Whether a checkpoint can be written between the notice and the failure.
+  // Returns whether a checkpoint can be written between the notice and the failure.
   bool can_save(const FailureSource& source) const {
     return source.notice_s > 0 && source.notice_s >= stall_s + write_s;
   }
 };
 
-// `cluster` has failures. The state is 4 bytes per parameter for the fp32 copy and each moment; all
-// hosts write equal shares, to the storage, or with `peer_memory` over their network cards into the
-// memory of other hosts (a single host has no peer: to the storage).
+// Require that `cluster` has failures. The state is 4 bytes per parameter for the fp32 copy and
+// each moment. All hosts write equal shares, either to the storage or, with `peer_memory`, over
+// their network cards into the memory of other hosts. A single host has no peer and writes to the
+// storage.
 bool copies_to_peers(const Failures& failures, const Cluster& cluster);
 ClusterFailures cluster_failures(const Compiled& compiled, const Cluster& cluster);
 

@@ -7,11 +7,11 @@ namespace meshwright {
 
 namespace {
 
-// What the time from `begin` to `end`, in which nothing is computed, was waited for. `uses` by
-// their begin.
+// Attributes the time from `begin` to `end`, in which nothing is computed, to what was waited for.
+// `uses` are sorted by their begin.
 void blame(std::span<const DeviceUse> uses, SimTime begin, SimTime end, DeviceTimes& times) {
   while (begin < end) {
-    // The first that is under way now; else the next one that begins.
+    // Finds the first use that is in flight at `begin`, or else the next one that begins.
     const DeviceUse *now = nullptr, *next = nullptr;
     for (const DeviceUse& use : uses) {
       if (use.begin <= begin && use.end > begin) now = &use;

@@ -1,5 +1,5 @@
-// Where a stretch of a device's time goes: to what it computes, to communication that nothing
-// covers, or to nothing.
+// Splits a stretch of a device's time into compute, communication that no compute covers, and idle
+// time.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,23 @@
 
 namespace meshwright {
 
-// Something under way on the device, of a kind that the caller numbers.
+// A use of the device, of a kind that the caller numbers.
 struct DeviceUse {
   SimTime begin = 0, end = 0;
   std::size_t of = 0;
-  // Communication that began when the last of its ranks was ready: the idle time before it, while
-  // nothing is computed, is its own too.
+  // True for communication that began when the last of its ranks was ready. The idle time before
+  // it, without compute, counts as its own too.
   bool began_late = false;
 };
 
 struct DeviceTimes {
   std::vector<SimTime> computed;  // by kind; of what overlaps, that which began later has the rest
-  // By kind: while nothing is computed, time is that of the communication under way that began
-  // first.
+  // By kind: time without compute is attributed to the communication in flight that began first.
   std::vector<SimTime> exposed;
   SimTime idle = 0;
 };
 
-// Of the time from `begin` to `end`, to which all numbers together add up.
+// Splits the time from `begin` to `end`. All numbers together sum to it.
 DeviceTimes device_times(std::vector<DeviceUse> computed, std::size_t compute_kinds,
                          std::vector<DeviceUse> communicated, std::size_t communication_kinds,
                          SimTime begin, SimTime end);

@@ -1,4 +1,4 @@
-// What the compute stream of a device works on, in a word.
+// Classifies what the compute stream of a device works on.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,11 @@ enum class DeviceWork : std::uint8_t { products, attention, other, recomputation
 constexpr std::size_t device_work_count = 5;
 std::string_view name_of(DeviceWork work);  // "matrix products"
 
-// Of a compute instruction by its kernels alone, whatever part of the step it is in.
+// Returns the class of a compute instruction by its kernels only, whatever part of the step it is
+// in.
 DeviceWork work_of_kernels(const Instruction& instruction, const StepSettings& training);
 
-// Of the instructions of a program, each found once.
+// Classifies the instructions of a program, each of them once.
 class DeviceWorks {
  public:
   explicit DeviceWorks(const Program& program);

@@ -7,7 +7,7 @@ namespace meshwright {
 
 namespace {
 
-// Means so long that nothing fails.
+// Mean time between failures, in seconds, that is so long that nothing fails.
 constexpr double never_s = 1e15;
 
 }  // namespace
@@ -29,8 +29,8 @@ double goodput(const FailureModel& failures, double interval_s) {
          (mean * -std::expm1(-cycle / mean));
 }
 
-// From w on the derivative vanishes at t = x M with x - 1 + exp(-x - d / M) = 0, between 0 and 1.
-// Below w only t exp(-t / M) depends on t; it grows up to M.
+// Returns the best interval. From w on the derivative vanishes at t = x M with x - 1 + exp(-x - d /
+// M) = 0, between 0 and 1. Below w only t exp(-t / M) depends on t; it grows up to M.
 double best_interval_s(const FailureModel& failures) {
   const double mean = failures.mean_time_between_failures_s;
   double low = 0, high = 1;

@@ -28,27 +28,27 @@ struct FailureModel {
   double write_s = 0;                       // of the copy, beside training
 };
 
-// Of a run that saves after every `interval_s` seconds of steps; 0 to 1.
+// Returns the goodput, from 0 to 1, of a run that saves after every `interval_s` seconds of steps.
 double goodput(const FailureModel& failures, double interval_s);
 
-// Where goodput() is highest, to within rounding.
+// Returns the interval, in seconds, at which goodput() is highest, to within rounding.
 double best_interval_s(const FailureModel& failures);
 
-// The same in whole steps of `step_time_s`.
+// Returns the best interval in whole steps of `step_time_s` seconds.
 int best_every_steps(const FailureModel& failures, double step_time_s);
 
-// Several causes as one: its failures are those that leave no time for a checkpoint, its restart
-// what all causes together take, the checkpoint that was written in time included. A spare is taken
-// to be there whenever there are any. exp(-R / M) is then the product of exp(-rate x outage) over
-// the causes.
+// Combines several causes into one. Its failures are those that leave no time for a checkpoint. Its
+// restart is what all causes together take, including the checkpoints that were written in time. If
+// there are any spares, one is assumed to be there for every failure. exp(-R / M) is then the
+// product of exp(-rate x outage) over the causes.
 FailureModel failure_model(const ClusterFailures& failures);
 
-// Empty where nothing fails. `every_steps` 0: the best interval is taken, as it is for copies
-// that go to peers.
+// Returns nothing if nothing fails. The best interval is used if `every_steps` is 0, and always if
+// copies go to peers.
 std::optional<Goodput> goodput_of(const Compiled& compiled, const Cluster& cluster, int every_steps,
                                   double step_time_s);
 
-// What a step takes, its share of what failures cost included.
+// Returns the seconds of a step, including its share of what failures cost.
 double useful_step_time_s(const Prediction& prediction);
 
 }  // namespace meshwright

@@ -20,8 +20,8 @@ constexpr std::array<std::string_view, compute_kind_count + communication_kind_c
     "reduce-scatter",         "all-to-all",          "broadcast and reduce",
     "messages between ranks", "host copies",         "other communication"};
 
-// A part of a name, in lower case and without underscores, and what it tells. The first row that
-// is found decides.
+// A part of a name, in lower case and without underscores, and the kind that it tells. The first
+// row that matches decides.
 struct NameRule {
   std::string_view part;
   KernelKind kind;
@@ -89,7 +89,7 @@ constexpr NameRule kernel_rules[] = {
     {"rotary", KernelKind::elementwise},
 };
 
-// Products of cuBLAS begin with the GPU that they are for.
+// The names of cuBLAS's matmuls begin with the GPU that they are for.
 constexpr std::string_view product_prefixes[] = {"volta", "turing", "ampere", "hopper", "sm70",
                                                  "sm75",  "sm80",   "sm86",   "sm89",   "sm90",
                                                  "sm100", "sm120",  "cijk"};

@@ -1,6 +1,6 @@
-// Kinds of kernels that can be told by a kernel's name alone, so that a profiler's trace of any
-// training framework can be compared with a prediction. Which kernels are a recomputation, or
-// which process group a collective is of, no name tells.
+// Kinds of kernels that can be told by a kernel's name only, so that a profiler's trace of any
+// training framework can be compared with a prediction. A name does not tell which kernels are a
+// recomputation, or which process group a collective belongs to.
 #pragma once
 
 #include <cstdint>
@@ -36,13 +36,14 @@ constexpr std::size_t communication_kind_count = 8;
 constexpr bool is_communication(KernelKind kind) { return kind >= KernelKind::all_reduce; }
 std::string_view name_of(KernelKind kind);  // "matrix products", "all-reduce"
 
-// Of a kernel of the libraries of CUDA and ROCm, PyTorch, Triton and Apex, by parts of its name
-// that are usual there. `collective`: PyTorch's name of the collective, where it knows one
-// ("_allgather_base"); it tells an all-to-all from the sends and receives that NCCL makes of it.
+// Returns the kind of a kernel of the libraries of CUDA and ROCm, PyTorch, Triton and Apex, by
+// parts of its name that are usual there. `collective` is PyTorch's name of the collective, if it
+// knows one ("_allgather_base"). It tells an all-to-all from the sends and receives that NCCL makes
+// of it.
 KernelKind kind_of_kernel(std::string_view name, std::string_view collective = {});
 
-// Of the instructions of a program as its kernels would be told, each found once. A recomputed
-// product is a product.
+// Classifies the instructions of a program, each once, in the way that the names of its kernels
+// would be. A recomputed matmul is a matmul.
 class KernelKinds {
  public:
   explicit KernelKinds(const Program& program);

@@ -13,7 +13,7 @@ namespace meshwright {
 
 namespace {
 
-// What a stretch of a device's time held.
+// Compute and communication in a stretch of a device's time.
 struct Stretch {
   SimTime begin = 0, end = 0;
   std::vector<DeviceUse> computed, communicated;
@@ -32,7 +32,7 @@ struct Stretch {
   }
 };
 
-// Means over so many steps, rounded down: the step time is their sum.
+// Returns means over `steps` steps, rounded down. The step time is the sum of these means.
 KernelParts parts_of(Stretch stretch, std::int64_t steps) {
   const DeviceTimes times =
       device_times(std::move(stretch.computed), compute_kind_count, std::move(stretch.communicated),
@@ -60,13 +60,13 @@ bool waits_in_nccl(const Instruction& instruction) {
   return instruction.kind == InstructionKind::recv || spans_stages(instruction.group);
 }
 
-// Where the steps of a trace lie on the device: from the first one that has a kernel to the last.
+// The steps of a trace on the device, from the first one that has a kernel to the last.
 struct DeviceSteps {
   SimTime begin = 0, end = 0;
   std::int64_t steps = 1, first = -1, last = -1;
 };
 
-// When the device had done all that was launched before each of `moments`.
+// Returns when the device had done all that was launched before each of `moments`.
 std::vector<SimTime> done_before(const ProfilerTrace& trace, const std::vector<SimTime>& moments) {
   std::vector<SimTime> done = moments;
   for (const ProfiledKernel& kernel : trace.kernels)

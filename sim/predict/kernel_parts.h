@@ -1,5 +1,5 @@
-// Where the time of a step goes by kinds of kernels: as a profiler saw it of some framework, and as
-// it is predicted, in the same parts.
+// Splits the time of a step by kinds of kernels, in the same parts for a step of any framework that
+// a profiler measured and for a predicted one.
 #pragma once
 
 #include <string>
@@ -23,9 +23,9 @@ struct NamedKernel {
   std::int64_t runs = 0;
 };
 
-// The parts: each kind of compute, "exposed" each kind of communication, and "launch gaps", when
-// the device computes nothing and no communication is under way. They sum to the step time, and
-// every step has the same in the same order.
+// The parts are each kind of compute, "exposed" each kind of communication, and "launch gaps", in
+// which the device computes nothing and no communication is in flight. They sum to the step time.
+// Every step has the same parts in the same order.
 struct KernelParts {
   StepParts parts;
   std::vector<CommunicationTime> communication;  // that there is
@@ -34,16 +34,17 @@ struct KernelParts {
   std::int64_t first_step = -1, last_step = -1;  // N of ProfilerStep#N; -1: none is marked
 };
 
-// Of a rank of `program`'s stage whose entries are those of `rank`, from the step's begin to
-// `step_time`. What the simulator lets begin when all are ready (messages, collectives of several
-// stages), NCCL begins before and waits in: the idle time right before it is part of it.
+// Returns the parts of a rank of `program`'s stage, from the step's begin to `step_time`. Its
+// entries in the timeline are those of `rank`. The simulator lets messages and collectives of
+// several stages begin when all ranks are ready, but NCCL begins before and waits in them. The idle
+// time right before them therefore counts as part of them.
 KernelParts predicted_kernel_parts(const Program& program, const Timeline& timeline, int rank,
                                    SimTime step_time);
 
-// The mean of the steps that the profiler was told of; without any, all that the device did is one
-// step. A step begins when the host has begun it and the device has done what was launched before,
-// and ends where the next one begins: hosts run ahead of devices. InputError, which begins with
-// `path`: no kernel lies in any step.
+// Returns the mean of the steps that the profiler was told of. Without any, all that the device did
+// is one step. A step begins when the host has begun it and the device has done what was launched
+// before. It ends where the next one begins, because hosts run ahead of devices. Throws InputError,
+// which begins with `path`, if no kernel lies in any step.
 KernelParts profiled_kernel_parts(const ProfilerTrace& trace, const std::string& path);
 
 }  // namespace meshwright

@@ -14,8 +14,9 @@ namespace meshwright {
 
 namespace {
 
-// model_flops() counts one micro-batch on one rank of a tensor and context group; a step has the
-// product of the degrees below of them, wherever the stages lie.
+// Returns the model FLOPs of a step. model_flops() counts one micro-batch on one rank of a tensor
+// and context group. A step has as many of these as the product of the degrees below, wherever the
+// stages are.
 double flops_per_step(const Compiled& compiled) {
   const Parallelism& p = compiled.plan.parallelism;
   return model_flops(compiled.graph) * p.tensor * p.context * compiled.plan.replicas() *
@@ -53,7 +54,7 @@ void add_memory(const Compiled& compiled, const Cluster& cluster, Prediction& re
                 static_cast<double>(result.host_memory_bytes) <= result.host_memory_limit_bytes;
 }
 
-// Means over the stages.
+// Adds the idle times as means over the stages.
 void add_idle_times(const ReplayResult& replayed, Prediction& result) {
   const double stages = static_cast<double>(replayed.stages.size());
   for (const StageTimes& stage : replayed.stages) {
@@ -64,10 +65,11 @@ void add_idle_times(const ReplayResult& replayed, Prediction& result) {
   }
 }
 
-// Copies that PyTorch makes of logits, in fp32: beside what its log-softmax keeps, of the logits in
-// the forward, of their gradient in the backward, one at a time. Where ranks share the logits
-// (torch.distributed.tensor.parallel.loss_parallel) there are four at once: the logits or their
-// log-softmax, what they are shifted or picked from, exponents, and the result.
+// Returns the bytes of the copies that PyTorch makes of logits, in fp32, in addition to what its
+// log-softmax saves: of the logits in the forward, of their gradient in the backward, one at a
+// time. If ranks share the logits (torch.distributed.tensor.parallel.loss_parallel) there are four
+// at once: the logits or their log-softmax, what they are shifted or picked from, exponents, and
+// the result.
 std::int64_t copies_of_logits(const Instruction& instruction) {
   if (instruction.kind != InstructionKind::compute) return 0;
   const auto wide_bytes = [](const TensorType& type) {
@@ -96,8 +98,8 @@ std::int64_t scratch_of_framework(const Program& program) {
   return most;
 }
 
-// As the engine reserves it. What else training frameworks take beside their tensors is in the
-// machine's overheads.
+// Returns the scratch bytes that the engine reserves, or a framework's copies of logits. Whatever
+// else training frameworks take is in the machine's overheads.
 std::int64_t scratch_of(const Program& program, const Machine& machine) {
   if (!machine.runs_engine()) return scratch_of_framework(program);
   if (machine.gpu.kind == DeviceKind::cpu) return scratch_memory(program, scratch_bytes);
@@ -116,7 +118,8 @@ std::int64_t second_gradient_bytes(const Program& program, const Machine& machin
   return bytes;
 }
 
-// What a step begins by rounding to 8 bits: in 16 bits whole weights, in 8 shards (of a bucket).
+// Bytes of the weights that a step rounds to 8 bits at its begin: whole weights in 16 bits, and
+// shards (of a bucket) in 8 bits.
 struct RoundedWeights {
   std::int64_t whole_in_16_bits = 0, shards_in_8_bits = 0;
 };
@@ -135,7 +138,8 @@ RoundedWeights rounded_weights(const Program& program) {
   return bytes;
 }
 
-// Of the weights that are kept as shards, and of those that are kept in 8 bits.
+// Returns the bytes that frameworks do without, for weights that are stored as shards and for
+// weights that are kept in 8 bits.
 std::int64_t weights_left_out(const Program& program, const Machine& machine) {
   const StepSettings& training = program.settings->training;
   const std::int64_t each = shard_left_out(training, machine);

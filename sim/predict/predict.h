@@ -1,4 +1,4 @@
-// What one step of a compiled job costs on a cluster.
+// Predicts what one step of a compiled job costs on a cluster.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ struct StageMemory {
   std::int64_t peak_bytes = 0;
 };
 
-// Share of the time whose steps count where hosts fail (goodput.h), for the chosen interval between
-// checkpoints and for the best one.
+// Share of the time that goes into steps that count if hosts fail (goodput.h), for the chosen
+// interval between checkpoints and for the best one.
 struct Goodput {
   double share = 1, best_share = 1;
   int every_steps = 0, best_every_steps = 0;
@@ -32,7 +32,7 @@ struct Goodput {
   double checkpoint_write_s = 0;
 };
 
-// Where four of five steps like this one would be measured.
+// The range, in seconds, in which four of five measurements of steps like this one would be.
 struct StepInterval {
   double low_s = 0, high_s = 0;
   int rows = 0;  // published steps behind it
@@ -61,14 +61,14 @@ struct Prediction {
   double simulation_wall_s = 0;
 };
 
-// What mixed precision needs of each gradient beside the Program's copy, in bytes per parameter of
-// a stage: training frameworks hold it in the 16 bits in which the backward makes it and in the 32
-// in which it is summed or the optimizer reads it (2 + 2 + 4 + 4 + 8 bytes per parameter in all),
-// unless products sum into the 32 themselves. The engine does without (Machine::runs_engine), and
-// so do optimizers that keep less than fp32 masters, where gradients are summed in 16 bits: Apex's
-// DistributedFusedAdam, Transformer Engine's FusedAdam with `use_decoupled_grad`.
-// `one_by_one`: of units whose gradients are sharded, those of 16 bits are handed on one by one,
-// and only those of 32 stay.
+// Bytes that mixed precision needs of each gradient in addition to the Program's copy, per
+// parameter of a stage. Training frameworks hold a gradient in the 16 bits in which the backward
+// computes it and in the 32 in which it is summed or the optimizer reads it (2 + 2 + 4 + 4 + 8
+// bytes per parameter in all), unless matmuls sum into the 32 themselves. The engine does without
+// (Machine::runs_engine). So do optimizers that keep less than fp32 masters, if gradients are
+// summed in 16 bits: Apex's DistributedFusedAdam, Transformer Engine's FusedAdam with
+// `use_decoupled_grad`. `one_by_one` is set for units whose gradients are sharded. Their gradients
+// in 16 bits are handed on one by one, and only those in 32 stay.
 struct SecondGradient {
   std::int64_t of_all = 0;  // of every parameter that the stage has
   std::int64_t of_own = 0;  // of those that the rank's optimizer steps
@@ -76,20 +76,21 @@ struct SecondGradient {
 SecondGradient second_gradient(const StepSettings& training, bool one_by_one,
                                const Machine& machine);
 
-// Bytes of each parameter's shard in the Program's 16 bits that frameworks do without under ZeRO 3:
-// FSDP, of PyTorch as of XLA, has shards of the fp32 masters alone, and casts them as it gathers.
+// Returns the bytes of each parameter's shard in the Program's 16 bits that frameworks do without
+// under ZeRO 3: FSDP, of PyTorch as of XLA, has only shards of the fp32 masters, and casts them as
+// it gathers.
 std::int64_t shard_left_out(const StepSettings& training, const Machine& machine);
 
-// Whether weights that are multiplied in 8 bits, and stay so from step to step, have no copy in 16:
-// the primary weights of Transformer Engine, which Megatron's and NeMo's recipes ask for
-// (fp8_param_gather). The engine keeps both, as must who has no fp32 masters.
+// Returns whether weights that are multiplied in 8 bits, and stay so from step to step, have no
+// copy in 16 bits: the primary weights of Transformer Engine, which Megatron's and NeMo's recipes
+// ask for (fp8_param_gather). The engine keeps both, as does whoever has no fp32 masters.
 bool keeps_8_bits_alone(const StepSettings& training, const Machine& machine);
 
-// Memory alone, without replay: cheap.
+// Return the memory without a replay, which is cheap.
 StageMemory stage_memory(const Program& program, const Cluster& cluster);
 std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster);
 
-// Of what all ranks of the host that has most keep in its memory.
+// Returns the bytes that ranks keep in their host's memory, on the host where this is most.
 std::int64_t host_memory_bytes(const std::vector<Program>& stages, const Cluster& cluster);
 
 struct PredictOptions {

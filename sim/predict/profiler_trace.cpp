@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// The `cat` of events; capitals are those of PyTorch 1.8.
+// The `cat` of events. Those with capitals are of PyTorch 1.8.
 bool is_on_device(const std::string& category) {
   static const std::set<std::string> words = {"kernel", "gpu_memcpy", "gpu_memset",
                                               "Kernel", "Memcpy",     "Memset"};
@@ -39,7 +39,8 @@ constexpr SimTime longest_together = 1'000'000'000'000'000'000;
 
 constexpr std::string_view step_prefix = "ProfilerStep#";
 
-// One pass over the file, in which each event is looked at and dropped: traces have millions.
+// Reads the file in one pass, in which each event is looked at and dropped, because traces have
+// millions.
 class ProfilerReader {
  public:
   explicit ProfilerReader(const std::string& path) : path_(path) {}

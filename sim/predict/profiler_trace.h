@@ -1,4 +1,4 @@
-// What PyTorch's profiler saw of a rank (torch.profiler's export_chrome_trace; its library is
+// The trace of a rank by PyTorch's profiler (torch.profiler's export_chrome_trace; its library is
 // Kineto): when its device ran which kernels, and when the host was in which step.
 #pragma once
 
@@ -23,7 +23,7 @@ struct ProfiledStep {
   SimTime begin = 0, end = 0;  // on the host
 };
 
-// Times since the trace's first event, in whole nanoseconds; lists by their begin.
+// Times are since the trace's first event, in whole nanoseconds. Lists are sorted by their begin.
 struct ProfilerTrace {
   std::vector<ProfiledKernel> kernels;  // and copies of memory, of the one device
   std::vector<ProfiledStep> steps;      // none: the profiler was not told of steps
@@ -31,8 +31,9 @@ struct ProfilerTrace {
   std::optional<int> rank, world_size;  // where torch.distributed was in use
 };
 
-// None: the file is well-formed, but not of this profiler. InputError: it cannot be read, is cut
-// off or damaged, compressed, holds no kernel of a GPU, or those of several; a message for each.
+// Returns nothing if the file is well-formed, but not of this profiler. Throws InputError if the
+// file cannot be read, is truncated, damaged or compressed, or holds no kernel of a GPU or those of
+// several GPUs, with a message for each case.
 std::optional<ProfilerTrace> read_profiler_trace(const std::string& path);
 
 }  // namespace meshwright

@@ -13,7 +13,7 @@ namespace meshwright {
 
 namespace {
 
-// Of what the compute stream waited for, in the order of GroupKind.
+// Names of what the compute stream waited for, in the order of GroupKind.
 constexpr std::array<std::string_view, group_kind_count> exposed_causes = {
     "exposed host copies",
     "exposed tensor communication",
@@ -48,8 +48,8 @@ WorkTimes works_of_stage(const Program& program, const Mesh& mesh, const Timelin
   return times;
 }
 
-// The same shares of another total. They are equal where all ranks of the stage are: then one
-// stands for all in the timeline.
+// Scales the times to another total. The totals are equal if all ranks of the stage are equal,
+// because one rank then stands for all in the timeline.
 void scale_to(SimTime total, WorkTimes& times) {
   SimTime sum = 0;
   for (const SimTime time : times) sum += time;

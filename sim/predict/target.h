@@ -1,4 +1,4 @@
-// A cluster as the compiler asks for it.
+// Describes a cluster as the compiler asks for it.
 #pragma once
 
 #include "hwprofiles/machine.h"
@@ -6,13 +6,14 @@
 
 namespace meshwright {
 
-// Share of a GPU's memory that is left free: allocators cut memory into pieces, and predicted peaks
-// are not exact.
+// Share of a GPU's memory that is left free, because allocators split memory into pieces, and
+// predicted peaks are not exact.
 inline constexpr double usual_memory_margin = 0.03;
 
 DeviceFacts device_facts(const Cluster& cluster, Precision precision);
 
-// `cluster` stays where it is. `usable`: the share of a device's memory that plans may take.
+// Returns the target of the compiler. `cluster` must outlive it. `usable` is the share of a
+// device's memory that plans may take.
 Target target_of(const Cluster& cluster, const StepSettings& training,
                  double usable = 1 - usual_memory_margin);
 

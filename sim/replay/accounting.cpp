@@ -53,9 +53,9 @@ class Accountant {
     exposed_inside_ += inside(begin, end);
   }
 
-  // From `free` on the compute stream waited for `run` to end. While that communication was under
-  // way it is exposed; before it began, whatever held it up on this rank is looked at in turn; and
-  // what is left is time in which a peer was not there yet.
+  // Attributes the time from `free` on, in which the compute stream waited for `run` to end. Time
+  // in which that communication was in flight is exposed. Before it began, whatever delayed it on
+  // this rank is attributed in the same way. The rest is time in which a peer had not arrived yet.
   void blame(int run, SimTime free) {
     while (run >= 0 && times_.end[at(run)] > free) {
       if (!is_compute(run))

@@ -1,7 +1,8 @@
-// Which ranks of a stage behave alike. Healthy ones all do: a collective lasts as long as the
-// slowest of the groups of its kind, which run it at the same time, and a message as long as the
-// slowest between the same two stages. With faults a class is: equal stage, equal slowness, equal
-// state of the links of every group it is in, and groups with members of the same classes.
+// Classes of ranks of a stage that have identical timelines. Without faults all ranks of a stage
+// do: a collective lasts as long as the slowest of the groups of its kind, which run it at the same
+// time, and a message as long as the slowest between the same two stages. With faults, the ranks of
+// a class have the same stage, the same slowness, the same state of the links of every group that
+// they are in, and groups with members of the same classes.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@
 
 namespace meshwright {
 
-// What is left of the links' bandwidth, by FaultyLink.
+// The remaining share of the links' bandwidth, indexed by FaultyLink.
 using LinkState = std::array<double, faulty_link_count>;
 
 struct RankClass {
@@ -35,12 +36,13 @@ struct RankClasses {
   std::vector<int> of_rank;
 };
 
-// `fold` false: every rank is a class of its own.
+// Returns the classes of all ranks. If `fold` is false, every rank is a class of its own.
 RankClasses classes_of(const std::vector<Rendezvous>& rendezvous_list, const Mesh& mesh,
                        const Cluster& cluster, bool fold);
 
-// How long every step of a class lasts. What touches a host with a degraded link lasts as long as
-// if all hosts were like that one: in each round of a collective everybody waits for the slowest.
+// Predicts how long every step of a class lasts. A step that involves a host with a degraded link
+// lasts as long as if all hosts were like that one, because in each round of a collective all ranks
+// wait for the slowest.
 class ClassDurations {
  public:
   ClassDurations(const JobSettings& settings, const Mesh& mesh, const Topology& topology)

@@ -51,7 +51,8 @@ std::int64_t full_bytes(const Instruction& instruction) {
 
 constexpr int message_kind = -1, ring_kind = -2;
 
-// In every layer meet the ranks that share its matrices or its tokens.
+// Returns the factor by which compute takes longer because ranks wait for the slowest. The ranks
+// that share a layer's matrices or tokens wait for each other in every layer.
 double straggling_of(const KernelConstants& kernels, const JobSettings& settings) {
   const Degrees& d = settings.degrees;
   const int shards = settings.zero_stage == 3 ? d.shard : 1;

@@ -1,5 +1,5 @@
-// How long every step of a Script lasts once it has begun, in the order of Script::steps(). Priced
-// once per body; tasks repeat them.
+// Predicts how long every step of a Script lasts once it has begun, in the order of
+// Script::steps(). Each body is priced once, and tasks repeat bodies.
 #pragma once
 
 #include <map>
@@ -15,7 +15,8 @@ namespace meshwright {
 
 struct StepTimes {
   std::vector<SimTime> lasts;
-  // Steps of the compute stream: what the host needs for their kernels. All zero: nobody launches.
+  // For steps of the compute stream, the time that the host needs to launch their kernels. All zero
+  // means that no host launches kernels.
   std::vector<SimTime> launch;
   std::vector<int> kernels;   // how many it launches
   std::vector<char> message;  // point to point

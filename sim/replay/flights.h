@@ -1,11 +1,11 @@
-// The runs that are under way, and how fast each goes: what a rank sends and receives shares its
-// ports, and its kernels are slower while a collective moves bytes over NVLink.
+// The runs in flight and their speeds. What a rank sends and receives shares its ports, and its
+// kernels are slower while a collective moves bytes over NVLink.
 //
-// A run that keeps shares of ports busy at full speed goes on at 1 / (the largest sum of such
-// shares at a port it uses, of all its ranks), no faster than alone: each port is shared out
-// equally, and no share depends on who came first. Of the GPU's multiprocessors and memory
-// bandwidth a collective takes a part in proportion to what it moves over NVLink; kernels take 1 +
-// slowdown * (share of NVLink in use) as long meanwhile.
+// A run at full speed keeps shares of ports busy. Its actual speed is 1 / (the largest sum of such
+// shares at a port that any of its ranks uses), and at most full speed. Each port is shared
+// equally, and no share depends on who came first. A collective takes a part of the GPU's
+// multiprocessors and memory bandwidth in proportion to what it moves over NVLink: during that
+// time, kernels take 1 + slowdown * (share of NVLink in use) as long.
 #pragma once
 
 #include <array>
@@ -28,7 +28,8 @@ enum class Port : std::uint8_t {
 };
 constexpr std::size_t port_count = 6;
 
-// In millionths of what the port carries: sums of integers do not depend on their order.
+// Loads in millionths of the port's bandwidth. They are integers, because sums of integers do not
+// depend on their order.
 using PortLoads = std::array<std::int32_t, port_count>;
 constexpr std::int32_t whole_port = 1'000'000;
 
@@ -43,11 +44,12 @@ class Flights {
 
   Flights(std::size_t ranks, double slowdown) : slowdown_(slowdown), ranks_(ranks) {}
 
-  // One run of all members, of `lasts` at full speed, from `begin` on, which is now or later.
+  // Adds one run of all members, which takes `lasts` at full speed, from `begin` on. `begin` must
+  // not be in the past.
   void add(std::span<const Member> members, SimTime begin, SimTime lasts);
 
-  // Takes out the run that ends next and goes to that time; none: no members. Valid until the next
-  // add().
+  // Removes the run that ends next and advances the time to its end. Returns its members, or none
+  // if nothing is in flight. The result is valid until the next add().
   std::span<const Member> next();
 
   SimTime now() const { return ends_.now(); }

@@ -20,7 +20,7 @@ struct Span {
   }
 };
 
-// What a micro-batch does on one chunk.
+// The tasks of a micro-batch on one chunk.
 struct MicroBatch {
   int forward = -1, load = -1, backward = -1, weights = -1;  // tasks, -1: none
   SimTime handed_on = std::numeric_limits<SimTime>::max();   // its slot has the next one's content
@@ -88,8 +88,8 @@ class Memory {
     }
   }
 
-  // A slot goes to the next micro-batch when all of it has been read, whatever the backward task
-  // still communicates.
+  // Records when each slot gets the next micro-batch's content. That may happen as soon as all of
+  // the slot has been read, whatever the backward task still communicates.
   void hand_slots_on() {
     std::map<std::pair<int, int>, std::map<SimTime, MicroBatch*>> users;  // by pool and slot
     for (auto& [key, of] : micro_batches_)
@@ -136,7 +136,9 @@ class Memory {
     live(buffer, {tasks_[at(of.load >= 0 ? of.load : of.backward)].begin, end});
   }
 
-  // Of a buffer that is live between two instructions of a task, as far as they ran in it.
+  // Returns the span in which a buffer is live from instruction `first` to instruction `last` of a
+  // task. Instructions that did not run in this task are left out. If none of them ran, the span is
+  // empty.
   Span between(std::size_t task, int first, int last) const {
     const auto& runs = runs_[task];
     while (first <= last && !runs[at(first)]) ++first;

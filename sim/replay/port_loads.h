@@ -1,4 +1,4 @@
-// How much of a rank's ports a communication keeps busy while it has them for itself.
+// Predicts how much of a rank's ports a communication uses while it has them for itself.
 #pragma once
 
 #include <map>
@@ -12,10 +12,10 @@
 
 namespace meshwright {
 
-// What crosses hosts keeps the rank's share of its host's NICs busy; inside a host, NVLink (or the
-// way to the host where there is none) by the bytes that the rank moves there in that time. A
-// collective keeps both directions busy, a message or a copy one. The same for all ranks of a
-// stage.
+// Returns the loads of communication on a rank's ports. Traffic between hosts uses the rank's share
+// of its host's NICs. Traffic inside a host uses NVLink (or the way to the host if there is none),
+// by the bytes that the rank moves there in that time. A collective uses both directions, a message
+// or a copy one. The loads are the same for all ranks of a stage.
 class PortUse {
  public:
   PortUse(const Mesh& mesh, const Topology& topology) : mesh_(mesh), topology_(topology) {}

@@ -23,8 +23,8 @@ struct ReplayOptions {
   bool timeline = false;  // keep every entry (of the folded representatives)
 };
 
-// Of one rank of a stage, the mean over its ranks where they differ. `span` is the same for all
-// stages: from the first forward of any stage to the last backward of any, so that equal stages
+// The times of one rank of a stage, as a mean over its ranks if they differ. `span` is the same for
+// all stages: from the first forward of any stage to the last backward of any, so that equal stages
 // with free communication have a bubble of (p - 1) / (m + p - 1) each.
 struct StageTimes {
   SimTime compute_busy = 0;  // compute stream at work, whole step
@@ -33,8 +33,8 @@ struct StageTimes {
                                       // a send, whole step
   SimTime launch = 0;  // compute stream waiting for the host to launch its next kernel, whole step
   SimTime span = 0;
-  // exposed_communication by the group of the collective; of messages `pipeline`, of copies to and
-  // from the host `none`.
+  // exposed_communication by the group of the collective. Messages count as `pipeline`, copies to
+  // and from the host as `none`.
   std::array<SimTime, group_kind_count> exposed_by{};
 };
 
@@ -46,7 +46,7 @@ struct ReplayResult {
   Timeline timeline;
 };
 
-// `stages`: of one job, all of them.
+// Simulates one step. `stages` holds the Programs of all stages of one job.
 ReplayResult replay(const std::vector<Program>& stages, const Topology& topology,
                     const ReplayOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Which rank's entries in a folded timeline are those of each rank.
+// Finds for each rank the rank that represents it in a folded timeline.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace meshwright {
 
-// [rank]: the rank that stands for it in the timeline of replay() on that cluster.
+// Returns for each rank the rank that represents it in the timeline of replay() on that cluster.
 std::vector<int> stand_ins(const std::vector<Program>& stages, const Cluster& cluster);
 
 }  // namespace meshwright

@@ -84,13 +84,14 @@ struct Work {
   }
 };
 
-// Where hosts come from: spares first, then what was asked for.
+// The source of replacement hosts: first the spares, then the hosts that were requested for earlier
+// losses.
 class Hosts {
  public:
   Hosts(int spares, double replacement_s)
       : arrivals_(static_cast<std::size_t>(spares), 0.0), replacement_s_(replacement_s) {}
 
-  // When a host is there for one that is asked for now.
+  // Returns when a host arrives to replace one that is requested at `asked`.
   double arrival(double asked) {
     if (arrivals_.empty()) return asked + replacement_s_;
     double& first = *std::min_element(arrivals_.begin(), arrivals_.end());
@@ -151,7 +152,8 @@ class Player {
     return kept_s;
   }
 
-  // From one failure to steps that go on, through all failures on the way.
+  // Advances from one failure to the time at which steps go on, through all failures during the
+  // recovery.
   void recover() {
     const double begin = clock_;
     double waited = 0, resumes = clock_;

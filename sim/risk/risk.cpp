@@ -32,7 +32,8 @@ Spread spread_of(std::vector<double> values) {
   return spread;
 }
 
-// In pieces, so that threads do not share what they write; the first run is the one given.
+// Simulates all runs. They are divided into pieces, so that threads do not share what they write.
+// The first run is `first`.
 std::vector<PlayedRun> play_all(const RunModel& model, const RiskOptions& options, int runs,
                                 const PlayedRun& first) {
   constexpr int of_piece = 50;
@@ -46,7 +47,8 @@ std::vector<PlayedRun> play_all(const RunModel& model, const RiskOptions& option
   return played;
 }
 
-// What the runs have in common, in the order of their numbers.
+// Sums up the shares, causes and failures of all runs. The runs are added in the order of their
+// numbers, so that the result is the same with any number of threads.
 void sum_up(const RunModel& model, const std::vector<PlayedRun>& played, RunRisk& risk) {
   const auto runs = static_cast<double>(played.size());
   double wall_s = 0;

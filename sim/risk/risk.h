@@ -1,17 +1,17 @@
-// How long a whole run takes and what it costs where hosts fail, as distributions: the run is
-// played many times from the first step to the last, from failure to failure.
+// Predicts how long a whole run takes and what it costs if hosts fail, as distributions. The run is
+// simulated many times from the first step to the last, from failure to failure.
 //
-// Between two failures nothing is random: after every interval of steps a checkpoint is copied and
-// written as goodput.h says. Failures of each cause come at exponentially distributed times, in
-// restarts and while hosts are waited for too. A failure throws the run back to the newest
-// checkpoint that is written; one with enough notice to a checkpoint that is written just in time,
-// which begins stall_s + write_s before it. Then the failure is detected, the lost host is replaced
-// (by a spare at once, where one stands by; each lost host is asked for when it is lost or its
-// notice comes, and comes replacement_s later), and a restart follows; a failure in it begins it
-// anew.
+// Between two failures nothing is random: after every interval of steps, a checkpoint is copied and
+// written as goodput.h describes. Failures of each cause come at exponentially distributed times,
+// also in restarts and while the run waits for hosts. A failure throws the run back to the newest
+// checkpoint that is written. A failure with enough notice throws it back to a checkpoint that is
+// written just in time, which begins stall_s + write_s before it. Then the failure is detected, the
+// lost host is replaced, and a restart follows. A spare replaces the host at once, if there is one.
+// Each lost host is requested when it is lost or its notice comes, and arrives replacement_s later.
+// A failure during a restart begins it anew.
 //
 // Not modelled: hosts that fail together, checkpoints that fail with a host, degraded running with
-// the hosts that are left. All hosts and spares are paid from the first step to the last.
+// the remaining hosts. All hosts and spares are paid from the first step to the last.
 #pragma once
 
 #include <array>
@@ -58,10 +58,11 @@ struct CauseRisk {
 };
 
 struct RunRisk {
-  // Fewer than asked for where failures are many (about a second's work).
+  // Number of simulated runs. It is less than requested if there are many failures (about a
+  // second's work).
   int runs = 0;
-  // False: the first run was given up after a million failures, or after a thousand times its work
-  // and a restart. All below is empty then.
+  // False means that the first run was given up after a million failures, or after a thousand times
+  // its work and a restart. All fields below are empty then.
   bool finishes = true;
   Spread wall_s;
   std::optional<Spread> usd;  // none: no price
@@ -72,19 +73,21 @@ struct RunRisk {
   int every_steps = 0;            // between checkpoints
 };
 
-// Same model, runs and seed: the same to the last bit. Times of failures depend on the seed and the
-// rates alone, so runs with other intervals, spares or restarts meet the same ones.
+// Returns the distributions for a run. The same model, runs and seed give the same result bit by
+// bit. The times of failures depend only on the seed and the rates, so runs with other intervals,
+// spares or restarts have the same failures.
 RunRisk risk_of(const RunModel& model, const RiskOptions& options = {});
 
-// What hosts that stand by save, on average of the same failures: those of the model against none;
-// of a model without any one against none. Below 0: they cost more than they save.
+// The value of spare hosts: the mean difference between runs without and with them, under the same
+// failures. It compares the model's spares with none, or one spare with none if the model has none.
+// Below 0 means that they cost more than they save.
 struct SpareWorth {
   int spares = 0;
   double wall_s = 0;
   std::optional<double> usd;  // what the spares cost is taken off; none: no price
 };
-// `risk`: of the model with the same options. None where no cause loses a host, or the run does not
-// finish.
+// Returns the value of spare hosts. `risk` is the risk of the model with the same options. Returns
+// none if no cause loses a host, or if a run does not finish.
 std::optional<SpareWorth> spare_worth(const RunModel& model, const RunRisk& risk,
                                       const RiskOptions& options = {});
 

@@ -8,8 +8,9 @@
 
 namespace meshwright {
 
-// None where nothing fails, or where the job says neither training.steps nor objective.tokens.
-// `prediction` is that of the compiled plan, with its goodput.
+// Returns the model of the job's run, or none if nothing fails or the job has neither
+// training.steps nor objective.tokens. `prediction` is the prediction of the compiled plan, with
+// its goodput.
 std::optional<RunModel> run_model(const Job& job, const Compiled& compiled, const Cluster& cluster,
                                   const Prediction& prediction);
 

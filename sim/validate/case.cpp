@@ -39,30 +39,32 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
   result.job = read_job(value, row.id, ".", [&](const std::string&) { return facts_of(machine); });
   result.cluster = make_cluster(result.job.cluster, machine, counts_of(result.job.cluster).front());
   result.plan = settle(result.job, result.cluster.ranks(), facts_of(machine));
-  // What a row leaves open is as in the frameworks that were measured (Megatron-LM and its kin):
-  // every stage has as many blocks, and gradients of fp16 are reduced as they are; weights are
-  // gathered by one call of NCCL.
+  // Values that a row does not state are as in the frameworks that were measured (Megatron-LM and
+  // its relatives): every stage has the same number of blocks, gradients of fp16 are reduced in
+  // fp16, and weights are gathered by one call of NCCL.
   Parallelism& p = result.plan.parallelism;
   if (!value.contains("/parallelism/hierarchical_gather"_json_pointer))
     p.hierarchical_gather = false;
   if (!value.contains("/parallelism/partition"_json_pointer)) p.partitioner = Partitioner::even;
-  // Transformer Engine, whose overlap it is, cuts products with gathers and scatters into four.
+  // Transformer Engine, from which this overlap comes, splits matmuls with all-gathers and
+  // reduce-scatters into four chunks.
   if (p.overlap_tensor && p.tensor > 1 &&
       !value.contains("/parallelism/tensor_chunks"_json_pointer))
     p.tensor_chunks = 4;
-  // Who shards everything, shares sequences and compiles is PyTorch: FSDP of whole context groups.
+  // A row that shards everything, splits sequences and compiles is from PyTorch: FSDP over whole
+  // context groups.
   if (p.zero_stage == 3 && p.context > 1 && result.plan.training.compiler == CompilerLevel::full)
     p.context_of_pytorch = true;
   Training& t = result.plan.training;
   if (t.precision == Precision::fp16 &&
       !value.contains("/training/gradient_reduce_precision"_json_pointer))
     t.gradient_reduce = Dtype::f16;
-  // Megatron's experts multiply 8 or 4 bits as all linear layers do (Transformer Engine's).
+  // Megatron's experts multiply in 8 or 4 bits, as all linear layers do (Transformer Engine's).
   if (quantizes(t.precision) && result.job.model.experts > 0 &&
       !value.contains("/training/fp8_experts"_json_pointer))
     t.fp8_experts = true;
-  // The loss of language models is one kernel in the frameworks that were measured: neither in
-  // pieces, as PyTorch has it, nor one with the head, as our compiler makes it.
+  // In the frameworks that were measured, the loss of language models is one kernel. It is neither
+  // in pieces, as in PyTorch, nor fused with the head, as our compiler does.
   if (!value.contains("/training/passes_off"_json_pointer))
     t.passes_off = {"eager_loss", "fuse_loss"};
   // The compilers that were measured (XLA, torch.compile) make rows again, whatever memory there

@@ -54,7 +54,7 @@ Harness read_harness(Fields& fields, Harness harness) {
   return harness;
 }
 
-// What people should know about a row and the scores do not use.
+// Accepts keys that are for human readers only. The scores do not use them.
 void allow_remarks(Fields& fields) {
   for (const char* key : {"notes", "assumed"}) fields.has(key);
 }

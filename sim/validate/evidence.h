@@ -11,7 +11,7 @@
 
 namespace meshwright {
 
-// What a published peak of memory was read of.
+// The part of memory that a published peak covers.
 enum class PeakMemoryOf : std::uint8_t {
   device,     // all that is in use, as nvidia-smi shows it
   allocator,  // the framework's, handed out or reserved: no context, no buffers of communicators
@@ -33,7 +33,8 @@ struct CollectiveRow {
   std::string machine;
   int count = 1, gpus = 1;  // hosts; ranks over all of them
   double bytes = 0, time_s = 0;
-  // NCCL's name of the algorithm that it was told to use, in small letters; empty: its own choice.
+  // NCCL's name, in lower case, of the algorithm that it was told to use. Empty means its own
+  // choice.
   std::string algorithm;
   Harness harness;
 };
@@ -53,7 +54,8 @@ struct Evidence {
   std::vector<LargestBatchRow> largest_batches;
 };
 
-// Strictly: an unknown key, a missing number or a row of no known kind is an InputError.
+// Reads a file strictly: throws InputError for an unknown key, a missing number or a row of unknown
+// kind.
 Evidence read_evidence(const std::string& path);
 
 }  // namespace meshwright

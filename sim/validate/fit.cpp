@@ -96,7 +96,7 @@ class Problem {
   }
 
   const std::vector<Row>& rows() const { return rows_; }
-  // That rows which depend on a free constant are of, in the order of the files.
+  // Returns the sources of rows that depend on a free constant, in the order of the files.
   std::vector<std::string> sources() const {
     std::vector<std::string> names;
     for (const Row& row : rows_)
@@ -155,7 +155,8 @@ class Problem {
     return row.compiled ? constant.of_plan(row.compiled->plan) : is_of_links(constant);
   }
 
-  // Of a constant that the machine has none of: 0, whatever it is multiplied by.
+  // Returns the value at which the fit of a constant starts. With `near_profile` it is the
+  // profile's value. If that is 0, the constant stays 0, because the fit only multiplies it.
   double start_of(const TunableConstant& constant) const {
     if (!near_profile_ || rows_.empty()) return constant.start;
     Machine machine = rows_.front().cluster.machine;
@@ -194,7 +195,8 @@ class Problem {
     rows_.push_back(std::move(added));
   }
 
-  // Of sources with hundreds of alike steps every n-th stands for n; collectives take no time.
+  // Adds the rows of a source. If it has hundreds of similar steps, each n-th step stands for n,
+  // which saves time. All collectives are added, because they are fast to predict.
   void add(const Evidence& evidence) {
     constexpr std::size_t most_rows = 80;
     constexpr double weight_of_source = 24;
@@ -227,7 +229,7 @@ class Problem {
 
 constexpr double prior_weight = 0.05;
 
-// Sum of weighted absolute errors (near zero their squares), and the priors.
+// Returns the sum of weighted absolute errors (squared errors near zero) and of the priors.
 double cost(const Problem& problem, const Eigen::VectorXd& x, const Eigen::VectorXd& errors) {
   constexpr double small = 0.03;
   double sum = 0;
@@ -254,7 +256,8 @@ void keep_inside(const Problem& problem, Eigen::VectorXd& x) {
   }
 }
 
-// Of squared errors, such that near the minimum they weigh as much as cost() has them.
+// Returns weights of the squared errors, chosen so that near the minimum the errors count as much
+// as in cost().
 Eigen::VectorXd weights_of(const Problem& problem, const Eigen::VectorXd& errors) {
   Eigen::VectorXd weights(errors.size());
   for (Eigen::Index i = 0; i < errors.size(); ++i)
@@ -263,7 +266,7 @@ Eigen::VectorXd weights_of(const Problem& problem, const Eigen::VectorXd& errors
   return weights;
 }
 
-// J^T W J + prior: what rows and prior say together about the constants.
+// Returns J^T W J + prior, the information that rows and prior together have about the constants.
 Eigen::MatrixXd information(const Eigen::MatrixXd& jacobian, const Eigen::VectorXd& weights) {
   Eigen::MatrixXd sum = jacobian.transpose() * weights.asDiagonal() * jacobian;
   for (Eigen::Index c = 0; c < sum.cols(); ++c) {
@@ -273,7 +276,8 @@ Eigen::MatrixXd information(const Eigen::MatrixXd& jacobian, const Eigen::Vector
   return sum;
 }
 
-// Of the rows' predictions, given the covariance of the constants.
+// Returns the root mean square spread of the rows' predictions, given the covariance of the
+// constants.
 double spread_of(const Eigen::MatrixXd& jacobian, const Eigen::MatrixXd& covariance) {
   if (jacobian.rows() == 0) return 0;
   return std::sqrt((jacobian * covariance * jacobian.transpose()).trace() /

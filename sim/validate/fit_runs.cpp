@@ -12,7 +12,8 @@ namespace meshwright {
 
 namespace {
 
-// What remains where all constants are known: the model's own error, from sources with many rows.
+// The spread that remains if all constants are known: the model's own error, from sources with many
+// rows.
 constexpr double least_spread = 0.03;
 constexpr double of_eight_in_ten = 1.2816;  // the normal distribution's 90th percentile
 
@@ -40,14 +41,14 @@ Residuals::Interval interval(double spread, double errors, int rows) {
   return {std::exp(-of_eight_in_ten * all), std::exp(of_eight_in_ten * all), rows};
 }
 
-// Root mean square of what the constants leave unexplained.
+// Returns the root mean square of the errors, in logarithms, that remain after the fit.
 double unexplained(std::span<const FittedRun> runs) {
   double sum = 0;
   for (const FittedRun& run : runs) sum += std::pow(std::log(run.after_s / run.measured_s), 2);
   return std::sqrt(sum / static_cast<double>(runs.size()));
 }
 
-// Of the blocks that a fit changes.
+// Sets the source of the blocks that a fit changes.
 void name_source(Machine& machine, const std::string& source) {
   for (const std::string block : {"efficiency", "residuals"}) {
     std::erase_if(machine.sources, [&](const auto& each) { return each.first == block; });

@@ -20,7 +20,8 @@ struct RunsFit {
   Machine machine;  // with the constants; its `residuals` hold `after`
   Fit fit;
   std::vector<FittedRun> runs;
-  // measured / predicted lies within it 8 times of 10, for a step like these runs.
+  // The interval of measured / predicted step time, by the profile's constants and by the fitted
+  // ones: 8 of 10 steps on as many hosts (one, or several) are expected to lie in it.
   Residuals::Interval before, after;
 };
 

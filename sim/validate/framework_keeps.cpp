@@ -30,7 +30,7 @@ std::int64_t reduced_by_alpa(const Program& program, const StageMemory& memory) 
   return std::max<std::int64_t>(0, gradients - gone);
 }
 
-// Of one micro-batch.
+// Returns the bytes that bodies of this kind send or receive for one micro-batch.
 std::int64_t message_bytes(const Program& program, InstructionKind kind, Body::Kind body_kind) {
   std::int64_t bytes = 0;
   for (const Body& body : program.bodies)
@@ -40,7 +40,7 @@ std::int64_t message_bytes(const Program& program, InstructionKind kind, Body::K
   return bytes;
 }
 
-// Of one micro-batch; none where no loss is computed.
+// Returns the type of one micro-batch's logits, or none if this stage does not compute the loss.
 std::optional<TensorType> logits_of(const Program& program) {
   for (const Body& body : program.bodies)
     for (const Instruction& each : body.instructions)
@@ -67,7 +67,8 @@ std::int64_t messages_of_pytorch(const Program& program) {
   const std::int64_t inputs = message_bytes(program, InstructionKind::recv, Body::Kind::forward);
   int in_flight = 0;
   for (const SlotRegion& chunk : program.memory.slots) in_flight = std::max(in_flight, chunk.slots);
-  // What is in flight anyway holds its input, and one micro-batch its output and its gradient.
+  // Micro-batches in flight hold their inputs anyway, and one of them holds its output and its
+  // gradient.
   return (outputs + gradients) * (program.micro_batches - 1) +
          inputs * std::max(0, program.micro_batches - in_flight);
 }

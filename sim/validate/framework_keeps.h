@@ -1,4 +1,5 @@
-// What the framework of a published step keeps on a GPU beside what its plan needs here.
+// Accounts for the memory that the framework of a published step uses in addition to what its plan
+// needs in this engine.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +10,24 @@
 
 namespace meshwright {
 
-// The peak of the fullest stage with it. Of bytes alone:
+// Returns the peak memory, in bytes, of the stage that needs most, including what the framework
+// named in `title` keeps:
 //
-// OneFlow keeps what a backward needs in twice as many buffers as there are stages, on all but the
-// last (oneflow/core/job_rewriter/pipeline_buffer_pass.cpp), and lays them out in advance.
+// OneFlow keeps the data for the backward in twice as many buffers as there are stages, on all but
+// the last stage (oneflow/core/job_rewriter/pipeline_buffer_pass.cpp), and lays them out in
+// advance.
 //
 // Alpa joins all reductions of gradients over replicas into one, which does not work in place
-// (all_reduce_threshold in alpa/shard_parallel/auto_sharding.py): after the backward, when
-// activations are gone, gradients are there twice.
+// (all_reduce_threshold in alpa/shard_parallel/auto_sharding.py). After the backward, when
+// activations are freed, it therefore holds the gradients twice.
 //
-// Megatron-LM's loss, unless it is told to fuse it with others' kernels, makes a copy of the logits
-// in fp32, of which it keeps what the gradient is made of (_VocabParallelCrossEntropy in
+// Megatron-LM's loss, unless it is told to fuse it with other kernels, makes a copy of the logits
+// in fp32 and saves it for the gradient (_VocabParallelCrossEntropy in
 // megatron/core/tensor_parallel/cross_entropy.py).
 //
-// PyTorch's stages keep what they sent, the last one its logits, of all micro-batches until the
-// step ends, and have buffers for all that they receive
-// (torch/distributed/pipelining/stage.py). Pipelines of FSDP are PyTorch's.
+// PyTorch's stages keep what they sent (the last stage its logits) of all micro-batches until the
+// step ends, and have buffers for all that they receive (torch/distributed/pipelining/stage.py).
+// Pipelines of FSDP are PyTorch's.
 std::int64_t peak_with_framework(const std::string& title, const Compiled& compiled,
                                  const Prediction& prediction);
 

@@ -1,5 +1,5 @@
-// Who started a collective that was measured, and how: what that adds to the collective itself.
-// nccl-tests start the next one while the last runs, so a slow start shows only where the
+// Models how a measured collective was started, and what that adds to the collective itself.
+// nccl-tests start the next collective while the last one runs, so a slow start matters only if the
 // collective is faster than its launches.
 #pragma once
 
@@ -24,7 +24,8 @@ struct Harness {
   int year = 2025;  // of the software
 };
 
-// What a harness measures of a collective of so many GPUs of a host that takes `time`.
+// Returns the time that a harness measures for a collective that takes `time` on `gpus` GPUs of a
+// host.
 Seconds measured_by(const Harness& harness, Seconds time, int gpus);
 
 }  // namespace meshwright

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// As the config.json of the models that can be predicted have it.
+// Returns the dropout that config.json gives for the models that can be predicted.
 double dropout_of(const std::string& model) {
   return model == "albert-base-v2" ? 0 : 0.1;  // github google-research/albert#23
 }
@@ -38,9 +38,10 @@ Job job_of(const LargestBatchRow& row, const Machine& machine) {
       ".", machine_facts);
 }
 
-// Tokens of what an encoder reads of a data set of texts and their summaries. A row's sequence
-// length is that of the summaries: transformers' example cuts them at 128 tokens, the texts at 1024
-// (max_target_length, max_source_length), and pads both to that.
+// Returns the number of tokens that an encoder reads in a data set of texts and their summaries, or
+// none for other data. A row's sequence length is that of the summaries: transformers' example
+// truncates them at 128 tokens, the texts at 1024 (max_target_length, max_source_length), and pads
+// both to that.
 std::optional<int> source_length_of(const LargestBatchRow& row, const Model& model) {
   constexpr int longest_text = 1024;
   constexpr std::string_view summarized[] = {"xsum", "cnn_dailymail", "samsum"};
@@ -49,7 +50,8 @@ std::optional<int> source_length_of(const LargestBatchRow& row, const Model& mod
   return longest_text;
 }
 
-// Whether "transformers-4.11.0-pytorch-1.9.0" names an earlier version; torch_xla's are the same.
+// Returns whether a framework such as "transformers-4.11.0-pytorch-1.9.0" is of an earlier version
+// of PyTorch, whose numbers torch_xla shares.
 bool is_before(const std::string& framework, std::pair<int, int> version) {
   const std::size_t at = framework.find("pytorch-");
   int major = 0, minor = 0;

@@ -130,7 +130,7 @@ class Scorer {
     return *last_;
   }
 
-  // Of the predicted peak, what the reading of the published one left out.
+  // Returns the bytes of the predicted peak that the published peak does not cover.
   static double unseen_bytes(const StepRow& row, const Cluster& cluster) {
     const LibraryOverheads& overheads = cluster.machine.overheads;
     if (row.peak_memory_of == PeakMemoryOf::device) return 0;
@@ -227,7 +227,8 @@ struct PlanTimes {
   double measured_step_time_s = 0, predicted_step_time_s = 0;
 };
 
-// What one plan took, in other years or runs: the middle of its steps.
+// Returns the median step times of one plan that was measured several times, in different years or
+// runs.
 PlanTimes median_of(std::vector<PlanTimes> steps) {
   const auto middle = [&](double PlanTimes::*time) {
     std::ranges::sort(steps, {}, time);
@@ -237,7 +238,7 @@ PlanTimes median_of(std::vector<PlanTimes> steps) {
   return {middle(&PlanTimes::measured_step_time_s), middle(&PlanTimes::predicted_step_time_s)};
 }
 
-// Of plans that answer one question.
+// The order of the plans for one question, predicted against measured.
 struct Choice {
   double pairs_in_order = 0, pairs = 0, regret = 0;
 };

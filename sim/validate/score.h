@@ -1,5 +1,5 @@
-// Predicted against measured: every row that can be predicted, and how far off each source is. An
-// error never stands alone: beside it is that of the simplest predictor, one constant MFU.
+// Compares predictions with measurements: every row that can be predicted, and how far off each
+// source is. Each error is reported next to the error of the simplest predictor, one constant MFU.
 #pragma once
 
 #include <functional>
@@ -65,18 +65,20 @@ struct ErrorSummary {
   double p90_ape = 0;            // 90th percentile of |error|, linear between ranks
   double bias = 0;               // mean error: above 0 is too slow
   std::optional<double> inside;  // steps: share of rows within their intervals
-  // Of plans for one model, batch and cluster: share of the pairs that are put in the right order,
-  // and how much slower than the fastest the one is that was predicted to be; the mean over the
-  // questions with three plans or more. A plan that was measured several times has its median.
+  // For plans of one model, batch and cluster: `pairs_in_order` is the share of pairs that are
+  // predicted in the right order. `regret` is how much slower than the fastest plan the plan is
+  // that was predicted to be the fastest, as a fraction. It is the mean over the questions with
+  // three plans or more. A plan that was measured several times has its median.
   std::optional<double> pairs_in_order, regret;
   std::optional<double> constant_mfu;       // steps: the median measured MFU ...
   std::optional<double> constant_mfu_mape;  // ... and the error of predicting with it
 };
 
-// A batch must not be said to fit where so much less was the largest that did.
+// A prediction counts as too large if it says that this multiple of the largest measured batch
+// fits.
 constexpr double too_large = 1.25;
 
-// What is said to fit, against what did.
+// Compares what is predicted to fit in memory with what did fit.
 struct FitChecks {
   std::string source;
   int largest = 0;          // published largest batches ...
@@ -95,7 +97,8 @@ struct ValidationScores {
   std::vector<ErrorSummary> long_collectives, short_collectives;
   std::vector<FitChecks> fits;  // one for each source of steps or largest batches
   std::vector<SkippedRow> skipped;
-  // In order of the files; collectives have their own, largest batches one for each column.
+  // Errors by source, in the order of the files. Collectives have entries of their own, and largest
+  // batches have one for each column.
   std::vector<ErrorSummary> sources;
   ErrorSummary overall;  // of all training steps
 };
@@ -104,25 +107,26 @@ struct Pair {
   double predicted = 0, measured = 0, weight = 1;
 };
 ErrorSummary summarise(const std::string& source, std::span<const Pair> pairs);
-// The value below which `share` of the values' weight lies.
+// Returns the value below which `share` of the total weight of the values is.
 double quantile(std::vector<std::pair<double, double>> value_and_weight, double share);
-// The same with the constant-MFU baseline.
+// Summarises the errors of training steps, together with those of the constant-MFU baseline.
 ErrorSummary summarise(const std::string& source, std::span<const ScoredStep> steps);
 
-// Of training steps: one for each machine, every row counted once.
+// Returns one summary of the errors of training steps for each machine. Every row has the same
+// weight.
 std::vector<ErrorSummary> summarise_machines(std::span<const ScoredStep> steps);
-// Of peak memory: one for each source that publishes some.
+// Returns one summary of the errors of peak memory for each source that publishes peak memory.
 std::vector<ErrorSummary> summarise_memory(std::span<const ScoredStep> steps);
 std::vector<FitChecks> check_fits(const ValidationScores& scores);
-// Of collectives of `long_bytes` and more, where bandwidth counts, or of shorter ones, where
-// latency does: one for each cluster, named "2 x p4de.24xlarge".
+// Returns one summary for each cluster, named "2 x p4de.24xlarge". It covers the collectives of
+// `long_bytes` and more, where bandwidth matters, or the shorter ones, where latency does.
 constexpr double long_bytes = 1 << 20;
 enum class Lengths : std::uint8_t { longer, shorter };
 std::vector<ErrorSummary> summarise(std::span<const ScoredCollective> collectives, Lengths lengths);
 
-// `progress`: rows done, rows in all.
+// Called with the number of rows that are done and of all rows.
 using Progress = std::function<void(std::size_t done, std::size_t all)>;
-// `load` gives the machine of a name.
+// Predicts and scores all rows. `load` returns the machine of a name.
 ValidationScores score(std::span<const Evidence> evidence, const Progress& progress = {},
                        const MachineLoader& load = load_known_machine);
 

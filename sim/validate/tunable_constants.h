@@ -1,4 +1,4 @@
-// The constants of machine profiles that a fit may change: where they lie, what is believed of them
+// The constants of machine profiles that a fit may change: their places, what is assumed of them
 // before any measurement, and what depends on them.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace meshwright {
 
-// A constant, where it lies, and how far a fit may take it: `spread` is the standard deviation of
-// its logarithm that we hold likely before we have seen a measurement.
+// A constant, its place, and how far a fit may change it. `spread` is the standard deviation of its
+// logarithm that is assumed before any measurement.
 struct TunableConstant {
   std::string_view name;
   std::vector<std::string> kinds;
@@ -24,7 +24,7 @@ struct TunableConstant {
 
 const std::vector<TunableConstant>& tunable_constants();
 
-// Whether the machine's name, or its GPU's, begins with one of the constant's kinds.
+// Returns whether the name of the machine, or of its GPU, begins with one of the constant's kinds.
 bool concerns(const TunableConstant& constant, const Machine& machine);
 bool is_of_links(const TunableConstant& constant);  // collectives are measured alone
 

@@ -47,7 +47,8 @@ struct SavedStates {
   bool operator==(const SavedStates&) const = default;
 };
 
-// What a run under this plan saves: of three steps, or of what it has loaded.
+// Returns the states that a run under this plan saves, either after three steps or right after it
+// has resumed from `from`.
 SavedStates saved_by(const Model& model, Plan plan, World& world, const std::string& from,
                      const std::string& to) {
   plan.snapshot = true;

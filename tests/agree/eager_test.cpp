@@ -15,7 +15,7 @@ void drop(Plan& plan) {
   plan.training.seed = 3;
 }
 
-// ||a - b|| / ||b|| over all parameters.
+// Returns ||a - b|| / ||b|| over all parameters.
 double distance(const Values& a, const Values& b) {
   double squares = 0, norm = 0;
   for (const auto& [name, values] : b)
@@ -47,7 +47,7 @@ void check_levels(const Model& model, Change change, OptimizerKind optimizer) {
   CHECK(distance(compiled.parameters, framework.parameters) <= 1e-6);
 }
 
-// Of the same operations, cut.
+// Variants of the same eager operations, split over ranks in different ways.
 constexpr Variant eager_variants[] = {
     {{1, 1, 1}, eager},
     {{1, 1, 1}, all_of<eager, unfused, drop>},

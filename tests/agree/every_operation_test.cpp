@@ -1,4 +1,5 @@
-// What every operation must have beside its row, and which have a reason not to.
+// Checks that every operation has kernels, a gradient, a test case and a place in random graphs, in
+// addition to its row in the operation table. Exceptions need a reason.
 #include <set>
 #include <string>
 

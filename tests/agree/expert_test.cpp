@@ -64,7 +64,7 @@ constexpr Variant expert_variants[] = {
     {{2, 1, 2, 4, 0, 2}, all_of<experts<2>, dualpipe_v>},
 };
 
-// A tensor group has the columns of every expert.
+// The ranks of a tensor group share the columns of every expert.
 constexpr Variant cut_variants[] = {
     {{1, 2, 1}, nothing},
     {{1, 2, 1}, rows},
@@ -89,7 +89,7 @@ constexpr Variant cut_variants[] = {
     {{1, 4, 1}, rows},
 };
 
-// Where experts take as many tokens as choose them, a context group may share each sequence.
+// Dropless experts have no fixed capacity per sequence, so a context group may share each sequence.
 constexpr Variant context_variants[] = {
     {{1, 1, 1, 4, 0, 1, 2}, nothing},
     {{1, 1, 1, 4, 0, 1, 2}, all_of<gathers, full>},
@@ -111,8 +111,8 @@ constexpr Variant context_variants[] = {
     {{1, 1, 1, 4, 3, 1, 4}, all_of<two_exchanges, experts<2>, full>},
 };
 
-// visit(plan), of as many ranks as there are; by SGD. Other ones for each model, unless all are
-// tried.
+// Calls visit(plan) for the variants that have as many ranks as the test. Plans train by SGD. Each
+// model has other variants, unless all are tried.
 template <typename Visit>
 void for_expert_variants(const Model& model, const Visit& visit,
                          std::span<const Variant> all = expert_variants) {
@@ -132,7 +132,7 @@ void for_expert_variants(const Model& model, const Visit& visit,
   }
 }
 
-// A golden model, more blocks deep; experts have few slots.
+// Returns a golden model with more blocks, whose experts have few slots.
 Model with_four_layers(std::string_view name) {
   Model model = load_model(
       std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + std::string(name), "/");
@@ -141,7 +141,8 @@ Model with_four_layers(std::string_view name) {
   return model;
 }
 
-// Of all blocks; of the family's own name in place of Mixtral's.
+// Replaces the names of Mixtral's modules in the plan by those of the model's family, for all
+// blocks.
 void name_modules(const Model& model, Plan& plan) {
   for (std::string& module : plan.training.recompute_modules)
     if (model.architecture == Architecture::llama4_text)
@@ -306,7 +307,7 @@ TEST_CASE_ON_RANKS("experts in 16 bits train alike", "[agree][mpi]") {
       store_in(precision, plan);
       Plan alone = on_one_process(plan);
       alone.training.micro_batch = plan.training.micro_batch;
-      // Other levels round elsewhere.
+      // Other compiler levels round in other places.
       alone.training.compiler = plan.training.compiler;
       const Trained &expected = train_alone(model, alone), got = train(model, plan, world);
       CHECK(got.losses[0] == Approx(expected.losses[0]).epsilon(1e-12));
@@ -324,7 +325,7 @@ Plan with_moving_biases(Plan plan) {
   return plan;
 }
 
-// Of the layer whose router's slots these are, the tokens that chose each expert.
+// Returns how many tokens chose each expert of a layer, given the slots that its router assigned.
 std::vector<double> choices_of(const Attributes& a, const std::int32_t* slots) {
   std::vector<double> counts(static_cast<std::size_t>(a.experts));
   const int choices = a.micro_batch * a.sequence_length * a.experts_per_token;
@@ -339,7 +340,8 @@ std::vector<double> choices_of(const Attributes& a, const std::int32_t* slots) {
   return counts;
 }
 
-// From the counts of one process: the fullest of `parts` of each layer's experts against the mean.
+// Returns the load of the most loaded of `parts` groups of a layer's experts relative to the mean,
+// averaged over layers. `layers` holds the counts of one process.
 double load_of(const std::vector<std::vector<double>>& layers, int parts) {
   double loads = 0;
   for (const std::vector<double>& counts : layers) {
@@ -353,7 +355,8 @@ double load_of(const std::vector<std::vector<double>>& layers, int parts) {
   return loads / static_cast<double>(layers.size());
 }
 
-// Of a step in one micro-batch, so that its slots lie where it left them.
+// Returns the counts of choices_of() for each layer after one step on one process. The step is a
+// single micro-batch, so the slots are still in memory afterwards.
 std::vector<std::vector<double>> choices_on_one_process(const Model& model, Plan plan) {
   plan = on_one_process(plan);
   plan.training.micro_batch = static_cast<int>(plan.training.global_batch);

@@ -30,7 +30,7 @@ constexpr Change mxfp8 = rounds<Fp8Recipe::mxfp8>;
 
 void delayed(Plan& plan) { plan.training.fp8_recipe = Fp8Recipe::delayed; }
 
-// Of eight blocks three have 8 bits: of two stages the last has none.
+// Only three of eight blocks compute in fp8. With two stages, the last one has none of them.
 void ends_in_bf16(Plan& plan) {
   plan.training.first_layers_in_bf16 = 1;
   plan.training.last_layers_in_bf16 = 4;

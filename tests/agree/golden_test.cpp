@@ -86,7 +86,7 @@ void run_golden(GraphRunner& runner, const Graph& graph, const Golden& golden) {
   runner.run();
 }
 
-// ||a - b|| / ||b|| over the elements that the golden tensor has.
+// Returns ||a - b|| / ||b|| over the elements that the golden tensor has.
 double distance(const std::vector<float>& got, const std::vector<float>& golden) {
   double squares = 0, norm = 0;
   for (std::size_t i = 0; i < golden.size(); ++i) {
@@ -125,7 +125,7 @@ void check_logits(const std::vector<float>& got, std::size_t width, const Golden
   CHECK(distance(unpadded, golden.values) < 2e-5);
 }
 
-// Of multi-token prediction: means over the targets that are there.
+// Checks the losses of multi-token prediction, which are means over the targets that exist.
 void check_losses_ahead(const Golden& golden, const Graph& graph, const GraphRunner& runner) {
   for (std::size_t i = 0; i < graph.ahead.size(); ++i) {
     const std::string depth = std::to_string(i + 1);
@@ -136,7 +136,7 @@ void check_losses_ahead(const Golden& golden, const Graph& graph, const GraphRun
   }
 }
 
-// Of the graph after all passes.
+// Checks the losses and gradients of the graph after all passes.
 void check_gradients(const Golden& golden, const Graph& graph) {
   const auto backend = make_cpu_backend(1);
   GraphRunner runner(graph, *backend);
@@ -163,7 +163,7 @@ void check_gradients(const Golden& golden, const Graph& graph) {
   }
 }
 
-// Of the forward graph alone.
+// Checks the logits of the forward graph.
 void check_logits_of(const Golden& golden, const Graph& graph) {
   const auto backend = make_cpu_backend(1);
   GraphRunner runner(graph, *backend);
@@ -173,7 +173,7 @@ void check_logits_of(const Golden& golden, const Graph& graph) {
                golden.tensor("logits"));
 }
 
-// Of the forward graph alone, of multi-token prediction.
+// Checks the logits of multi-token prediction in the forward graph.
 void check_logits_ahead(const Golden& golden, const Graph& graph) {
   const auto backend = make_cpu_backend(1);
   GraphRunner runner(graph, *backend);

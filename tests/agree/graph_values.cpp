@@ -14,7 +14,7 @@ namespace meshwright {
 
 namespace {
 
-// Where the tensors of a graph lie.
+// Memory of a graph's tensors. A tensor has its own memory unless it is an alias of another one.
 class Memory {
  public:
   Memory(const Graph& graph, std::uint64_t seed, int neighbour)
@@ -38,7 +38,7 @@ class Memory {
     std::vector<double>& storage = tensors_[at(id)].storage;
     std::memset(static_cast<void*>(storage.data()), 0xFF, storage.size() * sizeof(double));
   }
-  // Before a node runs: what it makes, but for memory that it reads too.
+  // Fills the outputs of a node with NaN before it runs, except for memory that it reads too.
   void poison_outputs(const Node& node) {
     for (const int id : node.outputs) {
       const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(),
@@ -65,7 +65,7 @@ class Memory {
   }
 
  private:
-  // Of one tensor, whatever its number.
+  // Returns random numbers for one tensor, which do not depend on the tensor's id in the graph.
   Draw draw_of(std::size_t purpose) const { return Draw(seed_ * 1000 + purpose); }
 
   void fill_inputs() {
@@ -83,7 +83,7 @@ class Memory {
     for (std::int64_t i = 0; i < made.elements(); ++i) made.set(i, draw.below(end));
   }
 
-  // Those of a sequence of more than one document, of about four tokens.
+  // Divides every sequence into documents of about four tokens.
   void fill_documents() {
     Draw draw = draw_of(2);  // there are no positions
     OpTensor& made = tensors_[at(graph_.documents)];
@@ -95,7 +95,7 @@ class Memory {
     }
   }
 
-  // Its gradient begins with something too: operations add to it.
+  // Fills a parameter and its gradient. The gradient is not zero, because operations add to it.
   void fill_parameter(std::size_t index) {
     const Parameter& parameter = graph_.parameters[index];
     const bool ones = parameter.initial == Initial::ones;
@@ -153,8 +153,8 @@ void run(const Graph& graph, const Node& node, Memory& memory, Backend& backend)
   backend.run(call, {in, out}, context);
 }
 
-// Between the least logit that was chosen in a row and the largest that was not, over the largest
-// of that row; the least over all rows.
+// Returns the gap between the least chosen and the largest other logit of a row, relative to the
+// row's largest logit. The result is the least over all rows.
 double closest_choice(const std::vector<float>& logits, const Attributes& a) {
   double closest = std::numeric_limits<double>::infinity();
   if (a.experts_per_token >= a.experts) return closest;

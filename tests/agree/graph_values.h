@@ -1,4 +1,4 @@
-// What a graph computes, node by node.
+// Runs a graph node by node and returns what it computes.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,21 @@
 
 namespace meshwright {
 
-// What the step reads from a graph. Numbers of 16 bits as fp32.
+// Results of a graph that a training step reads. Values of 16 bits are widened to fp32.
 struct GraphValues {
   std::vector<float> losses;             // of the targets; then balancing losses, sorted
   std::vector<std::vector<float>> sums;  // of parameter gradients, in the order of the parameters
-  // Between a logit for which an expert was chosen and the next one, over the row's largest; the
-  // least of all routers.
+  // The least gap of all routers between a logit for which an expert was chosen and the next one,
+  // relative to the row's largest logit.
   double closest_choice = std::numeric_limits<double>::infinity();
 };
 
-// Runs the nodes in order, each tensor in memory of its own unless it is said to share another's.
-// Inputs and parameters follow from the seed, gradients begin with it; all other memory holds NaN
-// until an operation writes it. Collectives of one rank are copies. A neighbour above 0 has other
-// last bits, in the graph's precision, of some of the parameters. std::logic_error where a node
-// writes into an input or a parameter, or a tensor does not fit into that whose memory it shares.
+// Runs the nodes in order, each tensor in memory of its own unless it is an alias. Inputs and
+// parameters follow from the seed, and so do the gradients' first values. All other memory holds
+// NaN until an operation writes it. Collectives of one rank are copies. If `neighbour` is above 0,
+// some of the parameters have other last bits, in the graph's precision. Throws std::logic_error if
+// a node writes into an input or a parameter, or if a tensor does not fit into the memory that it
+// shares.
 GraphValues values_of(const Graph& graph, std::uint64_t seed, Backend& backend, int neighbour = 0);
 
 }  // namespace meshwright

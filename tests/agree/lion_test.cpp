@@ -10,7 +10,8 @@ using namespace meshwright;
 
 namespace {
 
-// What a turned sign does to the losses falls with its square.
+// The learning rate is small because the effect of a flipped sign on the losses falls with its
+// square.
 constexpr double learning_rate = 1e-4;
 
 void by_lion(Plan& plan) {
@@ -38,7 +39,7 @@ constexpr Variant lion_variants[] = {
     {{1, 1, 4, 1, 3}, all_of<by_lion, in_pairs>},
 };
 
-// On rank 0: the elements, but for key biases, that a turned sign has moved apart.
+// Checks on rank 0 how many elements, except for key biases, a flipped sign has moved apart.
 void compare_signs(const Trained& got, const Trained& expected) {
   std::int64_t elements = 0, apart = 0;
   for (const auto& [name, values] : expected.parameters) {

@@ -84,7 +84,7 @@ Model golden_model(const std::string& name) {
   return load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + name, "/");
 }
 
-// Of the first step, what is said of the blocks' losses.
+// Checks the multi-token prediction losses that the first step reports against one process.
 void check_losses_ahead(const Model& model, const Plan& plan) {
   SmallRun alone(model, on_one_process(plan)), cut(model, plan, test_world());
   const StepResult expected = alone.step(1), got = cut.step(1);

@@ -1,4 +1,4 @@
-// What waits in another memory comes back as it left: the model trains alike.
+// Tensors that wait in another memory come back unchanged, so the model trains identically.
 #include "tests/agree/variants.h"
 #include "tests/exec/on_ranks.h"
 
@@ -66,7 +66,7 @@ constexpr Variant offload_variants[] = {
     {{2, 1, 2, 4, 3}, all_of<full, activations<1>, gpipe>},
 };
 
-// Of which states wait in host memory.
+// Variants whose optimizer states are offloaded to host memory.
 constexpr Variant with_states[] = {
     {{1, 1, 1}, all_of<by_adamw, many_buckets>},
     {{1, 1, 1}, all_of<by_adamw, bf16>},

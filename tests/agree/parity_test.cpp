@@ -15,7 +15,8 @@ using namespace meshwright;
 
 namespace {
 
-// Those that split backwards are in zero_bubble_test.cpp.
+// Returns plans with every schedule that does not split backward passes. The others are tested in
+// zero_bubble_test.cpp.
 std::vector<Plan> schedules_of(const Model& model, SmallDegrees degrees) {
   if (degrees.pipeline == 1) return {base_plan(model, degrees)};
   std::vector<Plan> plans;

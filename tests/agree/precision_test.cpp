@@ -41,7 +41,7 @@ constexpr Variant precision_variants[] = {
     {{1, 1, 4, 1, 3}, nothing},
 };
 
-// What one process makes of a model.
+// Results of training a model on one process.
 struct Alone {
   Values begin;
   Trained in_fp32, in_precision;
@@ -108,7 +108,7 @@ TEST_CASE_ON_RANKS("masters kept as remainders train as those in fp32, to the bi
   });
 }
 
-// What is rounded once a step is rounded alike wherever it lies.
+// A value that is rounded once per step is rounded identically wherever it is stored.
 TEST_CASE_ON_RANKS("moments in bf16 and weights without masters train alike under all degrees",
                    "[agree][mpi]") {
   World& world = test_world();
@@ -134,7 +134,7 @@ TEST_CASE_ON_RANKS("moments in bf16 and weights without masters train alike unde
   });
 }
 
-// What an element's moment is rounded to follows from its place in the whole parameter.
+// The random rounding of a moment depends only on the element's offset in the whole parameter.
 TEST_CASE_ON_RANKS("moments rounded at random train alike under all degrees", "[agree][mpi]") {
   World& world = test_world();
   const double u = unit_of(Precision::bf16);

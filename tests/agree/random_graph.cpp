@@ -151,7 +151,7 @@ class Generator {
     return apply(Op::dropout, {x}, a);
   }
 
-  // What a group's operations between two others come to on one rank: nothing, or another order.
+  // Sometimes adds operations of a group. On one rank they do nothing or change only the order.
   int wander(int x) {
     if (!draw_.one_in(4)) return x;
     Attributes a = attributes();
@@ -180,7 +180,8 @@ class Generator {
     }
   }
 
-  // Tokens of a context group in the order of their sequences, and back.
+  // Reorders the tokens of a context group to or from the order of their sequences, and sometimes
+  // back.
   int reorder(int x) {
     if (graph_.tensor(x).type.shape[0] != rows()) return x;
     Attributes a = attributes();
@@ -215,7 +216,7 @@ class Generator {
     return op == Op::relu && draw_.one_in(2) ? apply(op, {x}, a) : x;
   }
 
-  // Of an image of so many patches a side.
+  // Begins the graph with an image of `patches_` by `patches_` patches.
   int image() {
     Attributes a = attributes();
     a.patch_size = 2;
@@ -277,7 +278,7 @@ class Generator {
     return x;
   }
 
-  // What was made a second time is needed too; otherwise it is dead.
+  // Sometimes uses the output of a duplicated operation, which is dead otherwise.
   int use_spare(int x) {
     for (const int spare : spare_)
       if (graph_.tensor(spare).type == graph_.tensor(x).type && draw_.one_in(2)) {

@@ -40,7 +40,8 @@ std::string names_of(const std::vector<const Pass*>& passes) {
   return names;
 }
 
-// As a schedule that splits backwards runs them: last what makes gradients of parameters alone.
+// Moves the nodes that make only gradients of parameters to the end, which is how a schedule that
+// splits backward passes runs them.
 Graph weights_last(Graph graph) {
   const auto makes_weights = [&](const Node& node) {
     return node.phase == Phase::backward &&
@@ -52,7 +53,7 @@ Graph weights_last(Graph graph) {
   return cleaned(std::move(graph));
 }
 
-// What became of one graph.
+// A graph before and after the passes, and the problem that was found.
 struct Tried {
   Graph before, after;
   std::vector<const Pass*> passes;
@@ -79,8 +80,8 @@ int writers_of(const Graph& graph, int tensor) {
   return writers;
 }
 
-// Whether all products and sums are as they were, but for what is added to
-// parameter gradients.
+// Returns whether all matmuls and sums are as they were, except for what is added to parameter
+// gradients.
 bool keeps_all_sums(const Tried& tried) {
   const auto keeps = [](const Pass* pass) {
     return std::find(std::begin(keeps_sums), std::end(keeps_sums), pass->name) !=
@@ -96,8 +97,8 @@ bool keeps_all_sums(const Tried& tried) {
          std::none_of(tried.after.nodes.begin(), tried.after.nodes.end(), changes_products);
 }
 
-// Fused operations sum over the rows block by block; and operations that add to
-// the same gradient may have been moved past each other.
+// Returns whether a parameter's gradient keeps its sums. Fused operations sum over the rows block
+// by block, and operations that add to the same gradient may have been moved past each other.
 bool keeps_sums_of(const Tried& tried, std::size_t parameter) {
   const int gradient = tried.after.parameters[parameter].gradient;
   const bool several = writers_of(tried.before, tried.before.parameters[parameter].gradient) > 1;
@@ -163,7 +164,7 @@ bool all_finite(const GraphValues& values) {
   return finite(values.losses) && std::all_of(values.sums.begin(), values.sums.end(), finite);
 }
 
-// What differs; "": nothing.
+// Returns how the values differ, or an empty string if they agree.
 std::string compare(const GraphValues& before, const GraphValues& after, const Tried& tried,
                     const Tolerance& tolerance) {
   if (!all_finite(before)) return "values before the passes are not finite";
@@ -196,7 +197,8 @@ std::string compare(const GraphValues& before, const GraphValues& after, const T
   return "";
 }
 
-// What the rest of the program knows of a graph.
+// Returns how the parameters, inputs and loss differ, which the rest of the program refers to. An
+// empty string means that they agree.
 std::string compare_surroundings(const Graph& before, const Graph& after) {
   const auto type = [](const Graph& graph, int id) {
     return id < 0 ? TensorType{} : graph.tensor(id).type;
@@ -227,9 +229,9 @@ bool before_backward(const Pass& pass) {
   return &pass < &*backward_pass;
 }
 
-// Passes that keep what one rank computes: those after `backward`, and the
-// compiler's own before it. (The others before it cut the model; `quantize`
-// rounds, in precisions that are not drawn.)
+// Returns the passes that keep what one rank computes: those after `backward`, and the compiler's
+// own before it. (The others before it cut the model; `quantize` rounds, in precisions that are not
+// drawn.)
 std::vector<const Pass*> tested_passes() {
   std::vector<const Pass*> tested;
   for (const Pass& pass : training_passes()) {
@@ -244,7 +246,7 @@ bool runs_at(const Pass& pass, CompilerLevel level) {
   return (pass.levels >> static_cast<unsigned>(level) & 1U) != 0;
 }
 
-// Those of the level in random order, optional ones up to twice.
+// Returns the passes of the level in random order. Optional ones appear up to twice.
 std::vector<const Pass*> draw_passes(Draw& draw, CompilerLevel level) {
   std::vector<const Pass*> drawn;
   for (const Pass* pass : tested_passes()) {
@@ -260,7 +262,7 @@ std::vector<const Pass*> draw_passes(Draw& draw, CompilerLevel level) {
   return drawn;
 }
 
-// Fused operations in shorter blocks: small graphs have few rows.
+// Makes the blocks of fused operations shorter, because small graphs have few rows.
 void shorten_blocks(Graph& graph, Draw& draw) {
   for (Node& node : graph.nodes) {
     if (node.op != Op::fused) continue;

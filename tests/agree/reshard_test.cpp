@@ -53,7 +53,7 @@ Plan plan_of(const Model& model, const Cut& cut) {
   return plan;
 }
 
-// Of `ranks` ranks.
+// Returns the partitionings of `ranks` ranks that are tested.
 std::vector<Cut> cuts(int ranks) {
   if (ranks == 2)
     return {{{.pipeline = 2}},
@@ -159,7 +159,7 @@ void check_family(const std::string& family, const std::vector<Cut>& all, int st
       if (from == to) CHECK(losses == undisturbed[to]);
       ++pairs;
     }
-  // What many ranks saved, one loads.
+  // One process loads what many ranks saved.
   for (std::size_t from = 0; from < all.size() && world.rank() == 0; ++from) {
     INFO(family << ": " << describe(plan_of(model, all[from])) << " -> alone");
     Run run(model, alone, *one);
@@ -191,7 +191,7 @@ std::vector<Cut> expert_cuts(int ranks) {
           {{.data = 4, .zero_stage = 3}}};
 }
 
-// Those that muon takes, of which some cut its matrices.
+// Returns the partitionings that muon supports. Some of them split its matrices.
 std::vector<Cut> muon_cuts(int ranks) {
   std::vector<Cut> all = {{{.pipeline = 2}},
                           {{.tensor = 2}},
@@ -209,7 +209,7 @@ std::vector<Cut> muon_cuts(int ranks) {
   return all;
 }
 
-// Those that adafactor takes.
+// Returns the partitionings that adafactor supports.
 std::vector<Cut> adafactor_cuts(int ranks) {
   std::vector<Cut> all = cuts(ranks);
   std::erase_if(all, [](const Cut& cut) { return cut.offload != Offload::none; });
@@ -239,7 +239,8 @@ void check_16_bit() {
   }
 }
 
-// Of routers: they are no parameters to transformers, but part of its checkpoints too.
+// Returns the biases of routers. They are no parameters in transformers, but its checkpoints
+// contain them.
 Values choice_biases_of(Run& run) {
   Values biases = run.parameters();
   std::erase_if(biases, [](const auto& each) { return !each.first.ends_with("correction_bias"); });
@@ -280,7 +281,7 @@ void check_choice_biases() {
   CHECK(saved > 2);
 }
 
-// Of every parameter, as a checkpoint holds them; of `run`'s model.
+// Returns the averages of all parameters of `run`'s model, read from its checkpoint in `folder`.
 Values averages_in(const std::string& folder, const Run& run) {
   const Checkpoint found(step_folder(folder, saved_steps));
   REQUIRE(found.average() > 0);
@@ -294,8 +295,9 @@ Values averages_in(const std::string& folder, const Run& run) {
   return averages;
 }
 
-// In plain code, of what the steps made of the weights: of each, 0.75 of what it was and a quarter
-// of the new weight. Roundings of four numbers below 2 or so are allowed in each of three steps.
+// Computes the averages in plain code: after each step an average is 0.75 of its previous value
+// plus a quarter of the new weight. Four roundings of numbers below 2 or so are allowed in each of
+// three steps.
 Values averages_by_steps(Run& run) {
   Values averages = run.parameters();
   for (int step = 1; step <= saved_steps; ++step) {
@@ -340,7 +342,8 @@ void check_averages(const Model& model, const std::vector<Cut>& all,
     first.save(folder);
     const Values averages = world.rank() == 0 ? averages_in(folder, first) : Values{};
     if (world.rank() == 0) check_alike(averages, expected);
-    // What goes on saves the same, and with the same degrees moves it on to the same bits.
+    // A resumed run saves the same averages. With the same degrees it also continues with the same
+    // bits.
     second.load(folder);
     second.save(folder + "-again");
     if (world.rank() == 0) CHECK(averages_in(folder + "-again", second) == averages);

@@ -22,11 +22,11 @@ constexpr double loss_bound = 0.12, update_bound = 2.3;  // in units of u
 
 double unit_of(Precision precision);  // unit roundoff u
 
-// A plan in this precision; the loss scale of fp16 stays at 1024.
+// Changes the plan to this precision. The loss scale of fp16 stays at 1024.
 void store_in(Precision precision, Plan& plan);
 
 double largest_difference(const Trained& a, const Trained& b);  // of the losses
-// |a - b| / |b - begin| over all parameters.
+// Returns |a - b| / |b - begin| over all parameters.
 double difference_of_updates(const Trained& a, const Trained& b, const Values& begin);
 
 }  // namespace meshwright

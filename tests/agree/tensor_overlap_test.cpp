@@ -1,5 +1,6 @@
-// What a tensor group does beside compute changes no bit of what is trained. In chunks BLAS gets
-// other numbers of rows, for which it may take a kernel that adds in another order.
+// Overlapping a tensor group's communication with compute changes no bit of the training. Chunks
+// may change the rounding: BLAS gets matrices with other numbers of rows and may choose a kernel
+// that sums in another order.
 #include <vector>
 
 #include "tests/agree/variants.h"

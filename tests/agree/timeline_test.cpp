@@ -55,8 +55,8 @@ TEST_CASE("the engine allocates what the simulator plans, in 16 bits too", "[agr
     CHECK(planned.library_bytes == 0);
     CHECK(run.runtime.arena_bytes() + run.runtime.scratch_bytes() == planned.peak_bytes);
     CHECK((run.runtime.scratch_bytes() > 0) == (precision != Precision::fp32));
-    // Of 16-bit weights and their masters, fp32 moments and gradients: 2 + 4 + 8 + 4 bytes a
-    // parameter; fp32 without masters 4 + 8 + 4.
+    // A parameter takes 2 + 4 + 8 + 4 bytes: its 16-bit weight, the fp32 master, two fp32 moments
+    // and the gradient. Training in fp32 without masters takes 4 + 8 + 4 bytes.
     const auto bytes = [&](MemoryClass cls) {
       return double(stages[0].memory.class_bytes[std::size_t(cls)]);
     };

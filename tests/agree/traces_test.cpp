@@ -213,7 +213,9 @@ std::vector<Asked> collectives_of(const Program& program, const std::vector<Time
   return all;
 }
 
-// Those of small_plans(), and the same with tensor communication beside products, in chunks.
+// Returns the plans of small_plans() that have `ranks` ranks. ZeRO-3 plans appear a second time
+// with the other gather, and tensor-parallel plans with communication that overlaps with compute,
+// in chunks.
 std::vector<Plan> plans_on(int ranks, const Model& model) {
   std::vector<Plan> plans;
   for (const Plan& plan : small_plans(model)) {

@@ -1,4 +1,4 @@
-// What the parity tests change in a plan, by name, and how they go through lists of such plans.
+// Defines the named changes that parity tests make to plans, and visits lists of such plans.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@ namespace meshwright {
 using Change = void (*)(Plan& plan);
 
 inline void nothing(Plan&) {}
-// Several changes, in this order.
+// Applies several changes in this order.
 template <Change... changes>
 void all_of(Plan& plan) {
   (changes(plan), ...);
@@ -42,7 +42,7 @@ inline void gathers(Plan& plan) { plan.parallelism.context_exchange = ContextExc
 inline void heads_exchanged(Plan& plan) {
   plan.parallelism.context_exchange = ContextExchange::all_to_all;
 }
-// Two neighbours exchange heads, and what they have goes around a ring.
+// Two neighbours exchange heads by all-to-all, and their keys and values go around a ring.
 inline void two_exchanges(Plan& plan) {
   plan.parallelism.context_exchange = ContextExchange::a2a_p2p;
   plan.parallelism.context_heads = 2;
@@ -98,8 +98,8 @@ struct Variant {
   Change change = nothing;
 };
 
-// The variants of as many ranks as `world` has, for two families, or each for one of them in turn:
-// visit(model, plan); plans train by SGD, whose results can be compared closely.
+// Calls visit(model, plan) for the variants that have as many ranks as `world`, for two families or
+// for each of them in turn. Plans train by SGD, whose results can be compared closely.
 template <typename Visit>
 void for_each_variant(std::span<const Variant> variants, const World& world, const Visit& visit) {
   int turn = 0;

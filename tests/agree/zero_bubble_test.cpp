@@ -88,7 +88,7 @@ TEST_CASE_ON_RANKS("schedules there and back train like one process", "[agree][m
     });
 }
 
-// Where no gradient is summed over stages.
+// Without tied embeddings no gradient is summed over stages.
 TEST_CASE_ON_RANKS("schedules there and back train bit for bit like interleaved", "[agree][mpi]") {
   World& world = test_world();
   if (world.size() == 1) return;

@@ -72,7 +72,7 @@ struct Sizes {
   std::int64_t m, n, k;
 };
 
-// As the header of cuBLASLt has it: D[m,n] = op(A)[m,k] op(B)[k,n].
+// Follows the header of cuBLASLt: D[m,n] = op(A)[m,k] op(B)[k,n].
 Sizes sizes_of(const Description& description, const Layout& a, const Layout& b, const Layout& c,
                const Layout& d) {
   const bool turned_a = description.transpose_a == CUBLAS_OP_T;

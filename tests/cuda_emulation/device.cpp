@@ -1,4 +1,4 @@
-// What the one device says of itself, errors, numbers of 16 bits.
+// Properties of the one emulated device, its errors, and conversions of 16-bit numbers.
 #include <cstdint>
 #include <cstdio>
 #include <utility>

@@ -1,4 +1,4 @@
-// What kernels are written in, as plain C++.
+// Defines in plain C++ the parts of CUDA that kernels are written in.
 #pragma once
 
 #include <algorithm>

@@ -33,11 +33,12 @@ unsigned char* shared_memory();
 
 // Appends any other work of a device to the stream, as a library of kernels does.
 void enqueue(CUstream_st* stream, std::function<void()> work);
-// The same for work that may have to wait for other processes: it is tried again and again until it
-// says that it is done, and the other streams go on meanwhile.
+// Appends work that may have to wait for other processes. It is called repeatedly until it returns
+// that it is done, while the other streams continue.
 void enqueue_until(CUstream_st* stream, std::function<bool()> done);
 
-// What the device says of itself: an H100, unless a test says otherwise.
+// Properties that the device reports: those of an H100 with few multiprocessors, unless a test sets
+// others.
 struct Hardware {
   int major = 9, minor = 0;              // compute capability
   std::size_t shared_bytes = 227 << 10;  // of a block that asks for them
@@ -45,7 +46,7 @@ struct Hardware {
   int multiprocessors = 6;
 };
 const Hardware& hardware();
-// The device is another one while this lives.
+// Replaces the device's properties while an object of this class exists.
 class OtherHardware {
  public:
   explicit OtherHardware(const Hardware& other);
@@ -57,7 +58,7 @@ class OtherHardware {
   Hardware before_;
 };
 
-// What was asked of the device: a kernel, a product of a library, or memory set or copied.
+// A request to the device: a kernel, a library's matmul, or memory that is set or copied.
 struct Asked {
   enum class Kind { kernel, product, memory };
   Kind kind = Kind::kernel;
@@ -66,8 +67,8 @@ struct Asked {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;  // of a product
   std::int64_t bytes = 0;                       // set or copied
 };
-// While this lives nothing is done: what is asked is listed, operands may lie anywhere, and text of
-// kernels is not compiled.
+// While an object of this class exists, requests are only listed and nothing runs. Operands may be
+// at any address, and the text of kernels is not compiled.
 class Listing {
  public:
   Listing();
@@ -78,7 +79,7 @@ class Listing {
 };
 Listing* listing();  // null: the device works
 
-// Threads, warps and blocks in the opposite order from now on.
+// Runs threads, warps and blocks in the opposite order from now on if `reversed`.
 void reverse_threads(bool reversed);
 
 // Whether the host may not touch device memory outside of device work; true at first.
@@ -88,7 +89,8 @@ void protect_memory(bool wanted);
 
 void barrier();  // of the block
 unsigned int lane();
-// What each lane of `mask` gives; `exchanged` ends the reading. Others: 0xFF.
+// Exchanges values in a warp. Returns the value of each lane of `mask`; for other lanes it is their
+// last value, or all bits set if they had none. The caller calls exchanged() after reading.
 std::span<const std::uint64_t, 32> exchange(unsigned int mask, std::uint64_t given);
 void exchanged(unsigned int mask);
 
@@ -98,12 +100,12 @@ void exchanged(unsigned int mask);
 void run_grid(Extent blocks, Extent threads, std::size_t shared_bytes,
               const std::function<void()>& one_thread);
 void open_memory(bool open);
-// std::logic_error where something wrote beyond an allocation of device memory.
+// Throws std::logic_error if something wrote beyond an allocation of device memory.
 void check_memory();
 enum class Space { pageable, pinned, device, nowhere };
 Space space_of(const void* begin, std::size_t bytes);
 bool is_capturing();
-// Null outside of a capture.
+// Returns the capture that the stream is part of, or null outside of a capture.
 std::shared_ptr<const void> capture_of(CUstream_st* stream);
 
 }  // namespace emulated

@@ -36,7 +36,7 @@ class Fiber {
   char* memory_;
   Place own_;
   Place* resumer_ = nullptr;
-  // Of whoever resumed it, as the sanitizer sees it.
+  // The stack of the caller that resumed it, for the sanitizer.
   const void* resumer_stack_ = nullptr;
   std::size_t resumer_stack_bytes_ = 0;
 };

@@ -1,4 +1,4 @@
-// What streams are told between the begin and the end of a capture, kept to be run many times.
+// Keeps the work of streams between the begin and the end of a capture, so that it runs many times.
 #include <algorithm>
 #include <utility>
 

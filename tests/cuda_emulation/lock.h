@@ -13,7 +13,7 @@ struct Lock : std::lock_guard<std::recursive_mutex> {
   Lock() : std::lock_guard<std::recursive_mutex>(mutex()) {}
 };
 
-// What cudaGetLastError gives.
+// Sets the error that cudaGetLastError returns, and returns it.
 cudaError_t failed(cudaError_t error);
 
 }  // namespace emulated

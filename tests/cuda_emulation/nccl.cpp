@@ -28,7 +28,7 @@ int open_windows = 0;
 
 enum class Kind { all_reduce, reduce, reduce_scatter, all_gather, broadcast, send, recv };
 
-// What both ends of a message must have called.
+// Describes a call. Both ends of a message must have made the same call.
 struct Call {
   Kind kind;
   std::int64_t bytes;
@@ -181,8 +181,8 @@ class Operation {
     const bool needs = call_.kind != Kind::reduce || comm_->rank == call_.root;
     for (int peer = 0; peer < comm_->size; ++peer) {
       if (peer == comm_->rank) continue;
-      // Where only the root gives, or gets, the others still hear of each other: nobody goes on
-      // alone. NCCL would let some do so.
+      // If only the root sends or receives, the other ranks still exchange empty messages, so that
+      // no rank continues alone. NCCL would let some ranks do so.
       const bool gives = call_.kind == Kind::broadcast ? comm_->rank == call_.root
                          : call_.kind == Kind::reduce  ? peer == call_.root
                                                        : true;
@@ -247,7 +247,7 @@ class Operation {
     return coming_[static_cast<std::size_t>(rank < comm_->rank ? rank : rank - 1)].data();
   }
 
-  // As a ring does it: share c of the elements is summed from rank c + 1 on, and rounded each time.
+  // Sums like a ring: share c of the elements is summed from rank c + 1 on, and rounded each time.
   void combine(std::int64_t begin) {
     const Numbers numbers = numbers_of(call_.type);
     const std::int64_t width = size_of(static_cast<ncclDataType_t>(call_.type));
@@ -276,7 +276,7 @@ class Operation {
   bool finishes_ = true;
 };
 
-// What one communicator does at once on one stream.
+// Operations that a communicator runs together on one stream.
 struct Batch {
   ncclComm* comm;
   cudaStream_t stream;
@@ -297,8 +297,8 @@ struct Batch {
   }
 };
 
-// What a communicator does comes in the order in which it is told, on whichever streams; in a graph
-// too. Between graphs, and what is in none, the caller's own waits must do.
+// Orders the operations of a communicator as they were issued, on all streams and within a graph.
+// The caller's own waits must order different graphs, and graphs with work outside of them.
 void follow_latest(ncclComm& comm, cudaStream_t stream) {
   const std::shared_ptr<const void> capture = emulated::capture_of(stream);
   if (comm.latest_in.lock() == capture && comm.latest_is_captured == (capture != nullptr))
@@ -482,7 +482,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   delete comm;
   return ncclSuccess;
 }
-// What was sent may never be taken: it is left as it is.
+// A message that was sent may never be received, so it is left as it is.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->over = true;
   return ncclSuccess;

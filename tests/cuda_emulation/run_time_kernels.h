@@ -1,4 +1,4 @@
-// What stands before the text of kernels that are compiled at run time (nvrtc.cpp), compiled once.
+// Precedes the text of kernels that are compiled at run time (nvrtc.cpp). It is compiled only once.
 #pragma once
 
 #include <functional>

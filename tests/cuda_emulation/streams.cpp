@@ -302,7 +302,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return target == Space::pageable ? drain(stream) : cudaSuccess;
 }
 
-// As the manual says it ("API synchronization behavior"): the host waits for what reaches host
+// Follows the manual ("API synchronization behavior"): the host waits if the copy reaches host
 // memory or comes from pinned memory. Pageable memory is staged, and its copy to the device, like
 // one inside the device, may be done later.
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {

@@ -1,4 +1,4 @@
-// What streams, events and graphs hold.
+// Contents of streams, events and graphs.
 #pragma once
 
 #include <chrono>

@@ -148,8 +148,8 @@ bool release(int warp) {
   return any;
 }
 
-// As far as it comes without the other warps: it is ahead of them until the next barrier, so that
-// one which is missing shows.
+// Runs a warp as far as it comes without the other warps. It is ahead of them until the next
+// barrier, so that a missing barrier shows.
 void run_warp(int warp) {
   const int begin = warp * warp_size, end = std::min(begin + warp_size, count());
   do {

@@ -30,7 +30,7 @@ void add_over(std::vector<Held>& ranks, std::vector<double> Held::*sums) {
   }
 }
 
-// Of one parameter, on all ranks.
+// Updates one parameter on all ranks.
 void step(const StepSettings& training, int number, std::vector<Held>& ranks) {
   ThreadPool pool(2);
   const OptimizerScalars scalars{number, training.learning_rate, 1};

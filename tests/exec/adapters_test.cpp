@@ -1,4 +1,4 @@
-// What a run of adapters saves, what it begins with, and what peft reads of it.
+// Tests what a run of adapters saves, what it starts from, and what peft reads of it.
 #include "exec/checkpoint/adapters.h"
 
 #include <cmath>

@@ -11,14 +11,14 @@ namespace meshwright {
 OpTensor in_double(const OpTensor& tensor);  // the same numbers; integers as they are
 double largest(const OpTensor& tensor);      // in absolute value; NaN: infinite
 
-// Both, with all real operands of the tables of one type.
+// Runs operations on both. All real operands of the tables have one type.
 class Beside {
  public:
   explicit Beside(Dtype real);
   double tolerance() const { return real_ == Dtype::f32 ? 1e-5 : 1e-2; }
 
-  // What the tables' kernel makes (Runner::run), after a CHECK of every output against the CPU's;
-  // integers are equal. Where each rank has something else to do, set tensor_rank and the like
+  // Runs the tables' kernel (Runner::run), checks every output against the CPU's, and returns the
+  // outputs. Integers must be equal. If ranks do different work, set tensor_rank and the like
   // before.
   std::vector<OpTensor> run(Op op, const Attributes& attributes,
                             const std::vector<const OpTensor*>& inputs,

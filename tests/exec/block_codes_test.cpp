@@ -28,7 +28,7 @@ std::vector<float> from_blocks(const std::vector<std::byte>& blocks, Dtype dtype
   return values;
 }
 
-// Of many decades, as moments are; a block and a part of one.
+// Returns values over many decades, as moments have. `count` need not be whole blocks.
 std::vector<float> moments(Dtype dtype, std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> decade(-9, 3), sign(-1, 1);

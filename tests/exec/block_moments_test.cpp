@@ -70,7 +70,7 @@ TEST_CASE("moments in 8 bits are rounded once a step", "[exec][optimizer]") {
   CHECK(weights[1010] == sines()[1010]);  // between two segments
 }
 
-// As on ranks that have a part each.
+// Updates the parts separately, like ranks that hold a part each.
 TEST_CASE("parts that are whole blocks are stepped as the whole", "[exec][optimizer]") {
   const StepSettings training = settings();
   std::vector<float> weights = sines(), in_parts = weights;

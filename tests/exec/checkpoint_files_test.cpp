@@ -177,7 +177,7 @@ TEST_CASE("hostile headers are refused with their place", "[checkpoint]") {
   };
   CHECK(piece("[2, 3]", "[0, 6, 0, 1]") == "");
   CHECK(piece("[2, 3]", "[0, 1, 2, 3]", "0", 12) == "");
-  // What pieces claim is what the file holds: they lie one after the other and fill it.
+  // Pieces must describe exactly what the file holds: they follow one another and fill the file.
   const std::string three = entry("[2, 3]", "[0, 1, 2, 3]", "0");
   CHECK(pieces(three + "," + entry("[2, 3]", "[1, 1, 2, 3]", "12"), 24) == "");
   for (const std::string offset : {"0", "8", "16"})

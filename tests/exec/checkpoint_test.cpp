@@ -194,7 +194,7 @@ TEST_CASE("the newest checkpoints are kept", "[checkpoint]") {
   const TestFolder folder;
   train_and_save(folder.path(), 5, 2);
   CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{5, 4});
-  // Those of another run are not this one's to remove.
+  // A run must not remove checkpoints of another run.
   write_content(folder.path() + "/other", "");
   fs::create_directory(step_folder(folder.path(), 1));
   Run run(saving_plan(small_model("gpt")));
@@ -204,7 +204,8 @@ TEST_CASE("the newest checkpoints are kept", "[checkpoint]") {
   saver.save(about);
   CHECK(saver.finish());
   CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{6, 5, 4, 1});
-  // Nor to replace: it is put aside. A damaged one is replaced.
+  // A run must not replace another run's checkpoint either, so that one is renamed. A damaged one
+  // is replaced.
   about.step = 5;
   write_content(step_folder(folder.path(), 4) + "/manifest.json", "");
   saver.save(about);
@@ -238,8 +239,8 @@ TEST_CASE("a second save waits for the first, and each holds its own step", "[ch
   }
 }
 
-// What ThreadSanitizer (preset `tsan`) watches: the threads of the kernels, and the one that saves
-// while data are read and steps are logged.
+// ThreadSanitizer (preset `tsan`) watches this test. The threads of the kernels, and the one that
+// saves, run while data are read and steps are logged.
 TEST_CASE("a run that saves and logs every step goes as one that does neither", "[checkpoint]") {
   const TestFolder folder;
   const std::string text =

@@ -17,7 +17,8 @@ using namespace meshwright;
 
 namespace {
 
-// What rank r holds at element i; not representable sums, so that the order of summation shows.
+// Returns the value of rank r at element i. Sums of these are inexact, so that the order of
+// summation shows.
 double value(int rank, std::int64_t i) { return std::sin(1.0 + rank * 1000.0 + 0.37 * double(i)); }
 
 template <typename T>
@@ -300,8 +301,8 @@ TEST_CASE("memory of other ranks is told from one's own", "[exec][comm]") {
   const std::int64_t before = world.resident_bytes_of_others();
   group->all_gather(memory + part * world.rank(), memory, part);
   const std::int64_t touched = world.resident_bytes_of_others() - before;
-  // Where memory is shared, one part of every other rank was read (and pages around it); over
-  // several hosts, those of the ranks of one's own.
+  // With shared memory, one part of every other rank was read, with pages around it. With several
+  // hosts, only the ranks on the same host count.
   const std::int64_t others = part * (world.size() - 1);
   CHECK((touched == 0 || (touched >= others / 2 && touched < others + world.size() * part / 4)));
   if (world.size() == 1) CHECK(touched == 0);

@@ -1,5 +1,6 @@
-// What an eager framework runs, and images, on the emulated device where the cases of all
-// operations do not go: ranks with their share of the heads, masks, the types of a real graph.
+// Tests operations of an eager framework, and of images, on the emulated device. They cover what
+// the cases of all operations do not: ranks with their share of the heads, masks, and the types of
+// a real graph.
 #include "tests/catch.h"
 #include "tests/exec/beside_double.h"
 

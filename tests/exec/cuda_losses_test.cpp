@@ -101,7 +101,8 @@ TEST_CASE("the loss over a vocabulary of fifty thousand words", "[exec][cuda]") 
 
 TEST_CASE("ranks that share a vocabulary find the loss of the whole", "[exec][cuda]") {
   Beside both(any_type());
-  // Of 4 * 136 columns 400 are words: the third rank has masked ones, the last nothing else.
+  // Only 400 of the 4 * 136 columns are words, so the third rank has some masked columns and the
+  // last one has nothing else.
   const std::int64_t rows = 37, width = 136, ranks = 4;
   Attributes a;
   a.vocabulary = 400;

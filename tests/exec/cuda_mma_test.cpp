@@ -72,7 +72,8 @@ void load_matrices() {
   }
 }
 
-// What the lanes have for themselves beside the instructions, on numbers of every size.
+// Compares the instructions with the functions that replace them, in which lanes exchange values
+// themselves, on random numbers.
 template <typename T>
 void both_forms() {
   auto random = [word = threadIdx.x * 2654435761u + 1]() mutable {

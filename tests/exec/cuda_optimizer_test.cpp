@@ -110,7 +110,7 @@ class OnDevice {
   OptimizerState state_;
 };
 
-// What a step is given and makes beside the buckets.
+// Inputs and outputs of a step other than its buckets.
 struct Scalars {
   DeviceArray<UpdateScalars> of_update{{UpdateScalars{}}};
   DeviceArray<double> loss{{1.0}}, squared_norm{{1.0}};
@@ -207,8 +207,8 @@ constexpr Kept kept_in[] = {{Dtype::f32, Dtype::bf16},        {Dtype::i16, Dtype
                             {Dtype::f32, Dtype::bf16, true},  {Dtype::i16, Dtype::bf16, true},
                             {Dtype::bf16, Dtype::bf16, true}, {Dtype::f16, Dtype::bf16, true}};
 
-// Of whole parameters, of columns of one, in two segments, and of rows that are no multiple of
-// four.
+// Returns roundings of a whole parameter, of columns of one in two segments, and of parts whose
+// offsets are not multiples of four.
 std::vector<RandomRounding> roundings() {
   WholePlaces columns, rows, later;
   columns.inner = 4, columns.held = 10, columns.whole = 20;
@@ -312,7 +312,7 @@ TEST_CASE("states that are kept in 16 bits have the CPU's bits on the device", "
   CHECK(average[7] == begin.weights[7]);  // between two segments
 }
 
-// What muon and lamb keep, of which the device's kernels are others.
+// Covers the moments of muon and lamb, for which the device has other kernels.
 TEST_CASE("moments of matrices and of lamb are rounded at random as on a CPU", "[exec][cuda]") {
   const OptimizerKind kind = GENERATE(OptimizerKind::muon, OptimizerKind::lamb);
   const StepSettings training = exact_training(kind);
@@ -362,7 +362,8 @@ TEST_CASE("moments of matrices and of lamb are rounded at random as on a CPU", "
   }
 }
 
-// Where they are not, a compiler may round a product and a sum together, or not.
+// If products and sums are inexact, results may differ, because a compiler may round a product and
+// a sum together.
 TEST_CASE("a step on the device is within two units in the last place of the CPU's",
           "[exec][cuda]") {
   const OptimizerKind kind = GENERATE(from_range(std::begin(all_kinds), std::end(all_kinds)));

@@ -105,7 +105,7 @@ struct Expected {
   std::vector<double> c, saved, product;  // product: before anything is added to it
 };
 
-// As products.h says it.
+// Computes in double what products.h specifies.
 Expected expected_of(const ProductForm& f, const std::vector<double>& a,
                      const std::vector<double>& b, const std::vector<double>& start,
                      const std::vector<double>& bias, const std::vector<double>& saved) {

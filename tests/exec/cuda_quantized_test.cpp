@@ -21,7 +21,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Of many sizes, as gradients are.
+// Returns random numbers of many magnitudes, as gradients have.
 std::vector<BFloat16> random_numbers(std::int64_t count) {
   std::mt19937_64 generator(3);
   std::vector<BFloat16> numbers;
@@ -195,7 +195,7 @@ TEST_CASE("histories of largest elements move on alike on a GPU and on a CPU", "
   };
   const auto found = move_on(device, 4), expected = move_on(*cpu, 4);
   CHECK(found == expected);
-  // The oldest, which was 1, is forgotten.
+  // The oldest value, which was 1, is forgotten.
   CHECK(expected.first == std::vector<float>{2, 0, 0.5F, 0, 0.5F, 0, 0, 0});
   CHECK(expected.second[0] == 0.5F);
   CHECK(expected.second[static_cast<std::size_t>(steps - 1)] == 2);

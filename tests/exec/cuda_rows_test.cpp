@@ -28,8 +28,8 @@ OpTensor integers(const Shape& shape, const std::vector<int>& values) {
 TEST_CASE("CUDA norms of rows of any width", "[exec][cuda]") {
   const Dtype dtype = GENERATE(from_range(all_types));
   Beside beside(dtype);
-  // Those that one warp holds, a block of each size, none; and those that are no multiple of 16
-  // bytes.
+  // Covers widths that one warp holds, one of each block size, and widths that no block holds. The
+  // last two are not multiples of 16 bytes.
   for (const std::int64_t width : {8, 256, 264, 1000, 1032, 2056, 4104, 8192, 8200, 77, 1030}) {
     const std::int64_t rows = width < 1000 ? 50 : 3;
     INFO(rows << " rows of " << width);

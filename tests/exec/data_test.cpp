@@ -315,8 +315,9 @@ TEST_CASE("masked positions hide what stood there", "[exec][data]") {
     }
     REQUIRE(std::equal(tokens, tokens + 20, original));
   }
-  // Of 12000: 80 % are masks and 10 % stay, within four standard deviations (44 and 33); a random
-  // token is one of these in 1 of 500. Each place is drawn 600 times, deviation 20.5.
+  // If 12000 hidden tokens are drawn, 80 % become masks and 10 % stay, within four standard
+  // deviations (44 and 33). A random token is one of these in 1 of 500 cases. Each place is drawn
+  // 600 times, with a standard deviation of 20.5.
   CHECK(std::abs(masks - 9600) < 180);
   CHECK(std::abs(kept - 1200) < 140);
   for (const int times : places) CHECK(std::abs(times - 600) < 100);
@@ -442,7 +443,7 @@ TEST_CASE("Megatron-LM's indexed datasets are read by their index", "[exec][data
   folder.file("wide.bin", std::string("\x01\x02\x03\x00\xff\0\0\0", 8));
   folder.file("wide.idx", megatron_index(4, 4, {0, 1, 1}));
   CHECK(all(folder.path() + "/wide", 1 << 18) == std::vector{0x30201, 255});
-  // As Megatron-Core wrote it (tests/golden/make_megatron_dataset.py).
+  // Megatron-Core wrote this file (tests/golden/make_megatron_dataset.py).
   CHECK(all(MESHWRIGHT_SOURCE_DIR "/tests/golden/megatron/documents", 50257) ==
         std::vector{1, 50256, 300, 7, 9, 11});
   folder.file("bytes.bin", "ab");

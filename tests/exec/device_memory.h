@@ -8,10 +8,10 @@
 
 #include "models/core/dtype.h"
 
-// f64, f32, f16 or bf16; returns when they are there.
+// Copies f64, f32, f16 or bf16 values, and returns when they have arrived.
 void upload(void* to, const std::vector<double>& numbers, meshwright::Dtype dtype,
             cudaStream_t stream);
 std::vector<double> download(const void* from, std::int64_t elements, meshwright::Dtype dtype,
                              cudaStream_t stream);
-// What is left of them when they are stored.
+// Returns the values as they are after being stored in `dtype`.
 std::vector<double> as_stored(const std::vector<double>& numbers, meshwright::Dtype dtype);

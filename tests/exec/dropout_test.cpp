@@ -1,4 +1,4 @@
-// What dropout drops: the share asked for, and the same elements however the work is cut.
+// Tests that dropout drops the share asked for, and the same elements however the work is split.
 #include <cmath>
 
 #include "exec/backends/cpu/cpu_backend.h"
@@ -44,7 +44,7 @@ double correlation(const OpTensor& a, const OpTensor& b) {
   return (both / n - p * q) / std::sqrt(p * (1 - p) * q * (1 - q));
 }
 
-// Of n independent pairs the correlation has the standard deviation 1 / sqrt(n).
+// The correlation of n independent pairs has the standard deviation 1 / sqrt(n).
 const double four_deviations = 4 / std::sqrt(double{sequences} * length * width);
 
 }  // namespace

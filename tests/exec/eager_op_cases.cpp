@@ -78,7 +78,8 @@ void add_head_cases(std::vector<Case>& cases, const Sizes& z, int head_dim) {
   }
 }
 
-// Of split_heads that of the first part, which the tests ask for.
+// Gradient rules. For split_heads, the rule is the gradient of the first part, because the tests
+// need only that.
 const OpRule rules[] = {
     {Op::scale,
      [](Runner& r, const Case& c, const Inputs& in, const Inputs&, const OpTensor& dy) {

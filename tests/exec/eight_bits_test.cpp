@@ -81,7 +81,7 @@ Attributes in_blocks(Dtype dtype, std::int64_t rows, std::int64_t columns) {
   return a;
 }
 
-// As Programs do it: the largest element first, where there is one scale.
+// Quantizes like Programs do. If there is one scale, the largest element is computed first.
 std::vector<Quantized> quantize(Backend& backend, const Matrix& x, const Attributes& a) {
   std::vector<TensorType> in = {{x.shape, Dtype::f32}}, out;
   std::vector<const void*> from = {x.values.data()};
@@ -201,7 +201,8 @@ TEST_CASE("quantized numbers times their scales are within half a step", "[exec]
     const std::vector<Quantized> made = quantize(*backend, x, a);
     REQUIRE(made.size() == 2);
     const double half_step = a.made == Dtype::e4m3 ? 0x1p-4 : 0x1p-3;
-    // Of a block below its largest number by more than the exponents reach: half of the least step.
+    // An element too far below its block's largest number for the exponent range is off by up to
+    // half of the least step.
     const double least = (a.made == Dtype::e4m3 ? 0x1p-10 : 0x1p-17);
     int wrong = 0;
     for (std::int64_t r = 0; r < 256; ++r)

@@ -13,7 +13,8 @@ namespace {
 
 using Tensors = std::vector<OpTensor>;
 
-// Of `attributes`, all tokens and all heads of one rank of the tensor group.
+// A context group that exchanges heads. `attributes` describes all tokens and all heads of one rank
+// of the tensor group.
 class ContextGroup {
  public:
   ContextGroup(Runner& runner, const Attributes& attributes, int degree)
@@ -32,7 +33,7 @@ class ContextGroup {
 
   const Attributes& attention() const { return attention_; }
 
-  // The rows that each rank holds of a tensor of whole sequences.
+  // Returns the rows that each rank holds of a tensor of whole sequences.
   Tensors held(const OpTensor& whole) const {
     const std::int64_t rows = whole.type.shape[0] / degree_, width = whole.type.shape[1];
     Tensors parts(static_cast<std::size_t>(degree_), OpTensor({{rows, width}, whole.type.dtype}));
@@ -47,7 +48,7 @@ class ContextGroup {
     return parts;
   }
 
-  // From each rank's tokens of all heads to its heads of all tokens.
+  // Moves data from each rank's tokens of all heads to its heads of all tokens.
   Tensors to_heads(const Tensors& held) { return to_heads(held, moving_); }
   // Outputs are not packed.
   Tensors outputs_to_heads(const Tensors& held) { return to_heads(held, plain()); }
@@ -172,7 +173,7 @@ void check_exchanged(const Case& c, int degree, Dtype dtype = Dtype::f64,
   if (a.sinks) CHECK(farthest_apart(sinks, whole.gradients[3]) <= tolerance);
 }
 
-// Of one rank of two of a tensor group.
+// Returns the attributes of one of two ranks of a tensor group.
 Attributes eight_heads(int batch, int length) {
   Attributes a;
   a.micro_batch = batch;

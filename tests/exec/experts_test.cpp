@@ -127,8 +127,8 @@ TEST_CASE("tokens take the places of their experts in order of position", "[exec
   CHECK(shares[0].get(0) == Approx(std::exp(2.0) / (std::exp(2.0) + std::exp(1.0) + 1)));
   CHECK(values(shares[1]) == values(out[1]));
   CHECK(values(shares[2]) == values(out[2]));
-  // Of the first sequence's three tokens 3 chose expert 0, 2 chose 1, and 1 chose 2, dropped or
-  // not.
+  // The three tokens of the first sequence chose expert 0 three times, expert 1 twice and expert 2
+  // once, dropped or not.
   double mean[3] = {};
   for (int r = 0; r < 3; ++r) {
     double sum = 0;
@@ -264,7 +264,7 @@ TEST_CASE("rows beyond the bound of a part are dropped or an error", "[exec][exp
 
 namespace {
 
-// Of slots as a route made them, added to `before`.
+// Returns `before` plus the number of choices of each expert. `slots` are as a route makes them.
 std::vector<double> counted(Backend& backend, const Attributes& a, const std::vector<int>& slots,
                             const std::vector<int>& placed, std::vector<double> before) {
   const TensorType choices{Shape{rows_of(a), a.experts_per_token}, Dtype::i32};

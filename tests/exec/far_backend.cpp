@@ -13,7 +13,7 @@ namespace meshwright {
 
 namespace {
 
-// What is called on the host now and done on the device later.
+// An updater that is called on the host immediately and runs on the device later.
 class FarUpdater : public Updater {
  public:
   FarUpdater(std::unique_ptr<Updater> near, FarBackend& backend)

@@ -45,11 +45,11 @@ class FarBackend : public Backend, private Streams {
   void read(void* host, const void* own, std::int64_t bytes) override;
   void write(void* own, const void* host, std::int64_t bytes) override;
 
-  // Work on the stream in use. Of those that talk to other ranks each begins after the ones issued
-  // before it, on whatever stream. `ready`: whether it can be done now; it is asked again and
-  // again.
+  // Issues work on the stream in use. Work that talks to other ranks begins in the order in which
+  // it was issued, on all streams. `ready` returns whether the work can be done now. It is called
+  // repeatedly.
   void issue(std::function<void()> work, bool talks = false, std::function<bool()> ready = {});
-  // Where the memory is.
+  // Returns the address of the memory on the host.
   template <typename T>
   static T* near(T* far) {
     const auto address = reinterpret_cast<std::uintptr_t>(far);

@@ -1,4 +1,4 @@
-// What goes wrong during a step: values that are not finite, and ranks that do not do the same.
+// Tests faults during a step: values that are not finite, and ranks that do different things.
 #include <cmath>
 #include <limits>
 #include <map>

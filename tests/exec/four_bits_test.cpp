@@ -126,7 +126,7 @@ Attributes attributes_of(What what) {
   return a;
 }
 
-// As Programs do it: the largest elements first.
+// Quantizes like Programs do, which compute the largest elements first.
 std::vector<InFourBits> quantize(Backend& backend, const Matrix& x, const Attributes& a,
                                  std::int64_t first_sequence = 0, const float* whole = nullptr) {
   const TensorType one{Shape{1}, Dtype::f32};
@@ -445,7 +445,8 @@ TEST_CASE("products of 4-bit factors are those of what they stand for", "[exec][
   }
 }
 
-// What the transform is for: both factors went through it, so the product is near the exact one.
+// Both factors went through the transform, which cancels in their product, so the product is near
+// the exact one.
 TEST_CASE("gradients of weights in 4 bits are near those of what was rounded", "[exec][kernels]") {
   const auto backend = make_cpu_backend(2);
   const std::int64_t rows = 512, in = 32, out = 48;

@@ -46,7 +46,7 @@ class Body {
     return graph_.add_tensor({shape, Dtype::f32}, Role::parameter_gradient);
   }
 
-  // The first output; -1: there are gradients of parameters only.
+  // Adds an operation. Returns its first output, or -1 if it has gradients of parameters only.
   int add(Op op, TensorIds inputs, TensorIds accumulated = {}) {
     const int node = graph_.add_gradient(op, 0, inputs, accumulated, attributes_);
     const TensorIds& outputs = graph_.nodes[static_cast<std::size_t>(node)].outputs;
@@ -57,7 +57,8 @@ class Body {
 
   void keep(int id) { kept_.push_back(id); }
 
-  // What nobody reads is an output, and so is what is kept. Nothing: too many operands.
+  // Returns the fusion, or nothing if it has too many operands. Values that nobody reads are
+  // outputs, and so are those that are kept.
   std::optional<Fusion> fusion() const {
     std::vector<int> uses = count_uses(graph_);
     for (int& use : uses) use += use == 0 ? 1 : 0;
@@ -292,7 +293,7 @@ class RandomBody {
     made(y);
   }
 
-  // Of a norm of the body, or of an earlier one.
+  // Adds the gradient of a norm of the body or of an earlier norm.
   void add_norm_grad() {
     const int dy = some();
     const bool inside = norm_.size() > 0 && below(2) == 0;

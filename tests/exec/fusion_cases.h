@@ -29,7 +29,7 @@ std::vector<FusionCase> epilogues(const RowSizes& sizes);
 FusionCase residual_and_norm(const RowSizes& sizes);  // add + layer_norm, the sum is an output too
 FusionCase random_body(const RowSizes& sizes, std::uint64_t seed);  // 2 to 6 steps
 
-// What a fusion is given, and NaN where it writes.
+// Returns random inputs and sums of a fusion, and NaN in the outputs that it writes.
 std::vector<OpTensor> random_operands(const Fusion& fusion, std::uint64_t seed);
 OpContext some_place();  // of a rank somewhere in the middle
 // `overwrites`: the sums that can be overwritten hold NaN before.
@@ -37,8 +37,8 @@ void run_fusion(Backend& backend, const Fusion& fusion, std::vector<OpTensor>& o
                 bool overwrites = false);
 double tolerance_of(const Fusion& fusion);  // of results beside the CPU's
 
-// What a CUDA kernel is made of in the model's graph at compiler level full: every fused operation
-// that works by rows, and the epilogues of the others.
+// Returns what CUDA kernels are generated for in the model's graph at compiler level full: every
+// fused operation that works by rows, and the epilogues of the others.
 std::vector<FusionCase> fusions_of(const Model& model, const Training& training);
 
 }  // namespace meshwright

@@ -11,8 +11,9 @@ using namespace meshwright;
 
 namespace {
 
-// The largest |gradient - central difference| over up to 48 elements of `input`, or 16, relative to
-// 1 + |gradient|. With step 1e-5 the difference is off by about 1e-10 f''' and 1e-16 f / 1e-5.
+// Returns the largest |gradient - central difference| over up to 48 elements of `input`, or 16,
+// relative to 1 + |gradient|. With step 1e-5 the difference is off by about 1e-10 f''' and 1e-16 f
+// / 1e-5.
 double worst_difference(OpTensor& input, const OpTensor& gradient,
                         const std::function<double()>& functional) {
   REQUIRE(gradient.type.shape == input.type.shape);
@@ -47,7 +48,7 @@ double product_of(const OpTensor& a, const OpTensor& b) {
   return sum;
 }
 
-// Rows [first, first + rows) of a matrix or a vector.
+// Returns rows [first, first + rows) of a matrix or a vector.
 OpTensor rows_of(const OpTensor& all, std::int64_t first, std::int64_t rows) {
   Shape shape = all.type.shape;
   shape[0] = rows;
@@ -192,7 +193,7 @@ struct NormInParts {
                                       : rows_of(whole, w * rank, w);
   }
 
-  // y and saved of both ranks.
+  // Returns y and saved of both ranks.
   std::vector<std::vector<OpTensor>> forward() const {
     std::vector<OpTensor> stats;
     for (int rank = 0; rank < 2; ++rank) {
@@ -211,7 +212,7 @@ struct NormInParts {
     return results;
   }
 
-  // Of x, weight and bias.
+  // Returns the gradients of x, weight and, for layer norm, bias.
   std::vector<OpTensor> gradients() const {
     const auto y = forward();
     std::vector<std::vector<OpTensor>> sums;

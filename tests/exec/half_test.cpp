@@ -108,10 +108,10 @@ TEST_CASE("fp32 rounds to the nearest 16-bit number, ties to even", "[exec][half
   CHECK(reference_half(0x1p-25F).bits == 0);
 }
 
-// What is stored in 16 bits is the fp32 kernel's result, rounded once: off by the type's unit
-// roundoff, relative to the largest element, and by what two fp32 sums of the same terms differ
-// (below 1e-5 here: pieces add them in another order).
-// Halves below 2^-14 have fixed steps of 2^-24.
+// Checks that results in 16 bits are the fp32 kernel's results, rounded once. They may be off by
+// the type's unit roundoff, relative to the largest element, and by the difference between two fp32
+// sums of the same terms (below 1e-5 here, because pieces add them in another order). Halves below
+// 2^-14 have fixed steps of 2^-24.
 void check_rounded(const OpTensor& got, const OpTensor& expected) {
   const Dtype dtype = got.type.dtype;
   const double relative = 1e-5 + (is_16_bit(dtype) ? unit_of(dtype) : 0);

@@ -33,7 +33,7 @@ struct Read {
   bool operator==(const Read&) const = default;
 };
 
-// As a step reads it: one tensor after the other.
+// Reads one tensor after the other, like a step.
 Read read_text(Loader& loader, std::int64_t sequence) {
   std::vector<std::int32_t> tokens(6, -1);
   Read read;

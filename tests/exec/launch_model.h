@@ -27,15 +27,15 @@ struct DeviceModel {
       512;  // of a multiprocessor, that keep its share of the memory busy
 };
 
-// A grid of blocks on the device: how many fit at once, and in how many turns all have run.
+// A grid of blocks on the device: how many fit at once, and in how many waves all have run.
 struct Waves {
   std::int64_t blocks = 0, at_once = 0;
   double waves = 0;
 };
 Waves waves_of(const DeviceModel& device, const emulated::Asked& kernel);
 
-// Of a kernel that moves so many bytes, each block its share: while few threads are left, in the
-// last wave or all the time, the memory waits for them.
+// Returns the seconds of a kernel that moves `bytes` bytes, split equally over its blocks. Few
+// threads, in the last wave or all the time, do not keep the memory busy.
 double memory_seconds(const DeviceModel& device, const emulated::Asked& kernel, double bytes);
 
 // Launches of one kernel in a step, or products or attention of one operation.
@@ -47,7 +47,7 @@ struct KernelRow {
   double share() const { return ideal_s / modelled_s; }  // of the roofline on paper
 };
 
-// Of a step of one rank that talks to no other; the longest first.
+// Returns the kernels of one step of a rank without communication, the longest first.
 std::vector<KernelRow> model_launches(const Program& program, const DeviceModel& device);
 
 }  // namespace meshwright

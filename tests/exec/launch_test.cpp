@@ -92,7 +92,7 @@ TEST_CASE("mpirun is told of root and of too many ranks only where it must be", 
                                                                             "a job.json"});
   CHECK(joined(mpirun_command({4, 4, false, {}, {}}, program)).find("--oversubscribe") ==
         std::string::npos);
-  // What the user sets replaces ours.
+  // An option that the user sets replaces the default.
   CHECK(joined(mpirun_command({1, 4, false, {"--mca", "btl", "tcp,self"}, {}}, program)) ==
         "mpirun -n 1 --use-hwthread-cpus --bind-to none --mca oob_tcp_if_include lo --mca btl "
         "tcp,self meshwright train a job.json");

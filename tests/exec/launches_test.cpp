@@ -1,4 +1,4 @@
-// What the CUDA backend launches in a training step fills an H100.
+// Tests that the kernels which the CUDA backend launches in a training step fill an H100.
 #include "tests/catch.h"
 #include "tests/exec/launch_model.h"
 #include "tests/exec/one_gpu_step.h"
@@ -7,11 +7,13 @@ using namespace meshwright;
 
 namespace {
 
-// Of the roofline on paper. A kernel that fills the device reaches 0.8 of the memory (DeviceModel);
-// an eighth of that may be lost to a last wave that is half empty. Products and attention are at
-// measured rates, so their shares say which ones are too small for these.
+// Least shares of the roofline on paper. A kernel that fills the device reaches 0.8 of the memory
+// bandwidth (DeviceModel), and a last wave that is half empty may cost an eighth of that. Matmuls
+// and attention have measured rates, so their shares show which of them are too small for these
+// rates.
 constexpr double least_share = 0.7, least_share_of_products = 0.55, least_share_of_attention = 0.2;
-// Of the step, that all launches of a kernel take: shorter ones are limited by their launch.
+// Kernels are checked if all their launches take at least this share of the step. The time of
+// shorter ones is limited by their launch.
 constexpr double worth_it = 0.005;
 
 double floor_of(const KernelRow& row) {

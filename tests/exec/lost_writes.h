@@ -1,7 +1,7 @@
-// What a disk may hold after the power fails during recorded calls: what was forced to it with
-// fsync, and any part of the rest. A file's fsync keeps its data, a folder's fsync its entries:
-// what was made, renamed or removed in it. Writes that were not forced may be lost, torn and
-// reordered.
+// Predicts what a disk may hold if the power fails during recorded calls: everything that fsync
+// forced to it, and any part of the rest. A file's fsync keeps its data, a folder's fsync its
+// entries, that is, what was made, renamed or removed in it. Writes that were not forced may be
+// lost, torn and reordered.
 #pragma once
 
 #include <functional>
@@ -16,16 +16,18 @@ namespace meshwright {
 
 class LostWrites {
  public:
-  // `before`: the folder as it was, all of it on the disk; the calls are of watching `folder`.
+  // `before` is the folder as it was, all of it on the disk. `calls` were recorded while watching
+  // `folder`.
   LostWrites(const Contents& before, const std::string& folder,
              const std::vector<SystemCall>& calls);
 
   std::size_t crash_points() const { return calls_ + 1; }
-  // How many changes are made but not forced, where the first `calls` calls were made.
+  // Returns how many changes the first `calls` calls make that are not forced to the disk.
   std::size_t unforced(std::size_t calls) const;
 
   enum class Fate { lost, torn, kept };  // of an unforced change; only data are torn
-  // What the folder may hold then; `fate` is asked for each unforced change, from 0.
+  // Returns what the folder may hold if the power fails after `calls` calls. `fate` is called for
+  // each unforced change, numbered from 0.
   Contents left(std::size_t calls, const std::function<Fate(std::size_t)>& fate) const;
 
  private:

@@ -1,5 +1,5 @@
-// What is said when one rank fails another in the midst of NCCL's operations, which by themselves
-// would wait for ever.
+// Tests the messages when one rank fails another in the midst of NCCL's operations, which by
+// themselves would wait forever.
 #include <unistd.h>
 
 #include <cstdio>

@@ -35,7 +35,7 @@ Plan eager(const Plan& plan) {
   return made;
 }
 
-// ||a - b|| / ||b|| over all parameters.
+// Returns ||a - b|| / ||b|| over all parameters.
 double distance(const Values& a, const Values& b) {
   double squares = 0, norm = 0;
   for (const auto& [name, values] : b)
@@ -62,7 +62,7 @@ TEST_CASE("over NCCL a device trains as the CPU does, whatever the degrees", "[n
   const Model model = small_model("gpt");
   int met = 0, plans = 0;
   for (const Plan& each : small_plans(model)) {
-    // What is repeated instead of kept has nothing to do with others.
+    // Recomputation is independent of communication, so plans with it are skipped.
     if (each.parallelism.degrees().ranks() != world.size() ||
         each.training.recompute != Recompute::none)
       continue;

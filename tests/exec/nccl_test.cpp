@@ -48,7 +48,8 @@ double roundoff(Dtype dtype) {
                                : std::ldexp(1.0, -8);
 }
 
-// What the ranks of a group hold: `times` sines each, as they are stored.
+// For each element, its sum, sum of magnitudes and maximum over the ranks of a group. Each rank
+// holds sines, rounded to the type that stores them.
 struct Expected {
   std::vector<double> sum, magnitude, largest;
 };
@@ -67,8 +68,9 @@ Expected expected(int ranks, std::int64_t elements, Dtype dtype, std::int64_t fi
   return all;
 }
 
-// Of `additions` additions of numbers whose magnitudes add up to `magnitude`; each partial sum is
-// at most that, and rounding it moves it by at most a roundoff (f16's smallest numbers: absolute).
+// Checks results of `additions` additions of numbers whose magnitudes add up to `times` *
+// `magnitude`. Each partial sum is at most that, and rounding moves it by at most a roundoff (for
+// f16's smallest numbers, by an absolute amount).
 void check_sums(const std::vector<double>& found, const Expected& wanted, double times,
                 int additions, Dtype dtype) {
   REQUIRE(found.size() == wanted.sum.size());
@@ -285,8 +287,8 @@ TEST_CASE("memory for communication is cleared and aligned", "[nccl]") {
   CHECK(device.world->resident_bytes_of_others() == test_world().resident_bytes_of_others());
 }
 
-// As the stages of a pipeline do it: many messages each way and round the ring, receives on one
-// stream and sends on the other. Each rank only waits for its sends when all has been issued; a
+// The stages of a pipeline do this: many messages each way and round the ring, receives on one
+// stream and sends on the other. Each rank only waits for its sends when all has been issued. A
 // message each way per pair would not meet if they shared a stream, or a communicator.
 TEST_CASE("neighbours in a pipeline exchange messages in both directions at once", "[nccl]") {
   Device device;

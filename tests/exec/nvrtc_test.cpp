@@ -36,7 +36,7 @@ void check_compiles(const std::vector<FusionCase>& cases) {
     if (architecture != "sm_90" && !all_are_tried()) continue;
     const cuda::Compiled compiled = cuda::compile_cuda(source, architecture);
     INFO(architecture);
-    // Of sm_70 the last compiler that has it says so, and some of its registers are spilled.
+    // For sm_70, the last compiler that supports it reports so, and some registers are spilled.
     if (architecture != "sm_70") CHECK(compiled.log == "");
     for (std::size_t i = 0; i < cases.size(); ++i)
       CHECK(compiled.cubin.find("kernel_" + std::to_string(i)) != std::string::npos);

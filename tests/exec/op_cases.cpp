@@ -157,7 +157,8 @@ void add_expert_cases(std::vector<Case>& cases, const Sizes& z) {
     }
 }
 
-// Of 6 * unit coordinates, all or the first two thirds turn.
+// Adds cases whose heads have 6 * unit coordinates, of which all or the first two thirds are
+// rotated.
 void add_rope_cases(std::vector<Case>& cases, const Sizes& z, int unit) {
   Attributes a = sequences(z.batch, z.length);
   a.heads = 4;
@@ -323,7 +324,7 @@ void add_latent_cases(std::vector<Case>& cases, int batch, int length, int head_
     }
 }
 
-// One head over more than one tile of 128 rows.
+// Adds attention cases over more than one tile of 128 rows. Two heads share one head of keys.
 void add_tiled_attention_cases(std::vector<Case>& cases, int length) {
   Attributes a = sequences(1, length);
   a.heads = a.alibi_heads = 2;

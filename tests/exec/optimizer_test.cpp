@@ -133,7 +133,8 @@ TEST_CASE("lamb scales Adam's update by the norms of the whole parameter", "[exe
   double worst = 0;
   for (std::size_t i = 0; i < n + zeros; ++i)
     worst = std::max(worst, std::abs(weights[i] - expected[i].weight));
-  // As above: a few roundings of weights below 1.1, and an update whose terms are fp32.
+  // The bound allows a few roundings of weights below 1.1, as above, and an update whose terms are
+  // fp32.
   CHECK(worst < 2e-6);
   CHECK(std::abs(weights[n]) > 1e-3);
 }
@@ -352,7 +353,8 @@ TEST_CASE("the average of the weights follows them, by every optimizer", "[exec]
   double worst = 0;
   for (std::size_t i = 0; i < n; ++i)
     worst = std::max(worst, std::abs(double(average[i]) - expected[i]));
-  // Of numbers below 2, 0.9 rounded to fp32 (2^-25 of them) and three roundings (2^-24) a step.
+  // The numbers are below 2. In each step, rounding 0.9 to fp32 adds an error of 2^-25 of them, and
+  // three roundings add 2^-24 of them each.
   CHECK(worst < 4 * (0x1p-24 + 3 * 0x1p-23));
   CHECK(average[5000] == weights[5000]);
   CHECK(average[0] != weights[0]);
@@ -407,7 +409,7 @@ TEST_CASE("a static loss scale stays, and other precisions have none", "[exec][o
   training.loss_scale->initial = 128;
   const LossScaleState state = first_state(training);
   CHECK(after_step(*training.loss_scale, state, false) == state);
-  // As large as has an inverse in fp32.
+  // The scale stops at the largest power of two that has an inverse in fp32.
   const LossScale moving{.dynamic = true, .factor = 4, .window = 1, .hysteresis = 1};
   CHECK(after_step(moving, {0x1p125, 0, 1, 0}, false).scale == 0x1p126);
   CHECK(after_step(moving, {0x1p126, 0, 1, 0}, false).scale == 0x1p126);
@@ -472,7 +474,8 @@ TEST_CASE("clipping scales the gradient to the wanted norm, and never up", "[exe
 
 TEST_CASE("biases of routers move towards equal use, each layer by its own mean",
           "[exec][optimizer]") {
-  // Of a bucket: an element that is no bias, experts 2 to 4 of a layer of five, all of one of two.
+  // The bucket holds an element that is no bias, the biases of experts 2 to 4 of a layer of five,
+  // and all biases of a layer of two.
   const std::vector<double> first = {4, 4, 9, 1, 2}, second = {3, 3};  // means 4 and 3
   const ChoiceBias biases[] = {{1, 3, 2, 5, first.data()}, {4, 2, 0, 2, second.data()}};
   const auto moved = [&](const OptimizerState& state) {

@@ -194,7 +194,7 @@ TEST_CASE("rows of a step come once each, whatever their order", "[exec][data]")
   }
   CHECK(found == expected);
   CHECK(balanced.counted_targets(8, 8) == counted);
-  // What was read before changes nothing.
+  // A row does not depend on what was read before.
   Loader again(options);
   CHECK(row_at(again, 13, 16).tokens == row_at(balanced, 13, 16).tokens);
 }

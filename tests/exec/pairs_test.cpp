@@ -42,7 +42,7 @@ Read read_pair(Loader& loader, std::int64_t position, int s) {
   return read;
 }
 
-// Those that are learned, as text; the others are dots.
+// Returns the learned targets as text, with dots in place of the others.
 std::string learned(const Read& read) {
   std::string text;
   for (const std::int32_t target : read.targets)
@@ -66,7 +66,7 @@ ChatTemplate template_of(const json& golden) {
   return static_cast<ChatTemplate>(found - names.begin());
 }
 
-// What is read of tokens of which some are to be learned.
+// Returns the tokens and targets that are read if only some tokens are to be learned.
 Read expected_of(const json& row, int s) {
   Read read{std::vector<std::int32_t>(static_cast<std::size_t>(s), 0),
             std::vector<std::int32_t>(static_cast<std::size_t>(s), ignored_target)};

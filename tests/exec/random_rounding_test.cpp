@@ -107,7 +107,7 @@ TEST_CASE("the mean of many roundings is the number", "[exec][optimizer]") {
     for (const int shift : {0, 16}) {
       CHECK(std::abs(share_of_ups(1, 0, shift, p) - p) < most);
       CHECK(std::abs(share_of_ups(1'000'000, 12'345, shift, p) - p) < most);
-      // Of one element over the updates.
+      // Checks the share for one element over many updates.
       std::int64_t ups = 0;
       for (std::int64_t update = 1; update <= n; ++update) {
         const std::uint32_t word = reference_word(rounding.key, update, 5);
@@ -118,8 +118,8 @@ TEST_CASE("the mean of many roundings is the number", "[exec][optimizer]") {
       }
       CHECK(std::abs(double(ups) / n - p) < most);
     }
-  // Both halves of a word carry as often as two that know nothing of each other: by the same bound
-  // of the products' mean, of p = 1/4.
+  // Both halves of a word carry as often as two independent ones would. The mean of the products,
+  // of p = 1/4, has the same bound.
   std::int64_t both = 0;
   for (const std::uint32_t word : words_of(rounding, 3, 0, n))
     both += (word & 0x8000U) != 0 && (word & 0x80000000U) != 0 ? 1 : 0;
@@ -205,7 +205,8 @@ void bring_up_to_date(const StepSettings& training, std::int64_t step,
 
 }  // namespace
 
-// As the fp32 step makes them of what is kept, then rounded by the word of their place.
+// Moments equal those that an fp32 step makes of the stored values, rounded by the word of their
+// place.
 TEST_CASE("moments are rounded at random once a step, by every optimizer", "[exec][optimizer]") {
   constexpr std::size_t n = 9001;
   StepSettings training;

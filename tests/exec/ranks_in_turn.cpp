@@ -16,7 +16,7 @@ namespace meshwright {
 
 namespace {
 
-// What one member of a group brings to a collective.
+// Arguments with which one member of a group calls a collective.
 struct Call {
   std::string_view what;
   std::int64_t count = 0;  // bytes or elements
@@ -40,7 +40,7 @@ struct Message {
   std::vector<char> buffer = {};  // what was sent, where it is buffered
 };
 
-// What the members of a group share.
+// State that the members of a group share.
 struct Meeting {
   explicit Meeting(std::size_t members) : calls(members) {}
   std::vector<Call> calls;
@@ -78,7 +78,8 @@ class Ranks {
     if (error_) std::rethrow_exception(error_);
   }
 
-  // Of the rank that runs, which waits for another.
+  // Pauses the running rank, which waits for another. Throws RunError if another one failed or all
+  // ranks wait.
   void pause() {
     emulated::Fiber::pause();
     if (!complaint_.empty()) throw RunError(complaint_);

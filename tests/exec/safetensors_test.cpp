@@ -216,7 +216,7 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
   }
 }
 
-// Of every family, as the message that refuses another word lists them.
+// Returns the activations of all families, parsed from the message that rejects an unknown word.
 std::vector<std::string> activations_in(const std::string& message) {
   std::vector<std::string> words;
   const std::regex word("[a-z_0-9]+");

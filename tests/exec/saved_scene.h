@@ -18,12 +18,12 @@ class SavedScene {
   SavedScene();
 
   void begin(const std::string& folder) const;  // an empty one
-  // Whether the checkpoint of step 1, 2 or 3 is there to the last byte.
+  // Returns whether the checkpoint of step 1, 2 or 3 is there to the last byte.
   bool holds(const std::string& folder, std::int64_t step) const;
-  // The step that a run resumes from, with that step's parameters; -1: none. Damage is an error of
-  // the test, but where it may be there.
+  // Returns the step that a run resumes from with that step's parameters, or -1 if there is none.
+  // Damage is an error of the test unless it may be there.
   std::int64_t newest(const std::string& folder, bool may_be_damaged = false);
-  // Step 4 is saved, and the one that a run resumes from.
+  // Checks that step 4 is saved and is the step that a run resumes from.
   void check_next_save(const std::string& folder);
 
   SavingRun run;  // after step 3

@@ -17,22 +17,22 @@ using Values = std::map<std::string, std::vector<float>>;  // of parameters, by 
 struct SmallRun {
   // Lowers the plan; every rank of `world` calls it. `trace`: keeps the Timeline.
   SmallRun(const Model& model, const Plan& plan, World& world, bool trace = false);
-  // These Programs instead of the plan's own.
+  // Runs these Programs instead of the plan's own.
   SmallRun(const Model& model, const Plan& plan, World& world, std::vector<Program> stages,
            bool trace = false);
-  // On a backend of its own, which `world` may know.
+  // Runs on a backend of its own, which `world` may know.
   SmallRun(const Model& model, const Plan& plan, World& world, std::shared_ptr<Backend> backend);
-  // Alone, in a world of its own; the kernels on `threads` threads.
+  // Runs in a world of its own, with the kernels on `threads` threads.
   SmallRun(const Model& model, const Plan& plan, int threads = 1);
   SmallRun(const SmallRun&) = delete;
   SmallRun& operator=(const SmallRun&) = delete;
 
-  // Step `number`, from 1, on the global batch that a run from step 1 has then.
+  // Runs step `number`, from 1, on the global batch that a run from step 1 has then.
   StepResult step(int number);
-  // On the global batch that begins with sequence `position`.
+  // Runs a step on the global batch that begins with sequence `position`.
   StepResult step_at(std::int64_t number, std::int64_t position);
   std::string hash() { return runtime.parameters().sha256(); }
-  // Whole, by name; on rank 0, empty on the others. Every rank calls it.
+  // Returns whole parameters by name on rank 0, and nothing on the others. Every rank calls it.
   Values parameters();
 
   const std::unique_ptr<World> own_world;  // of a run alone
@@ -49,7 +49,7 @@ struct SmallRun {
            std::vector<Program> stages, bool trace, std::shared_ptr<Backend> backend);
 };
 
-// What came of a run.
+// Results of a run.
 struct Trained {
   std::vector<double> losses, norms;  // of every step
   Values parameters;                  // on rank 0
@@ -58,8 +58,8 @@ struct Trained {
 };
 Trained train(SmallRun& run);  // the plan's steps, from 1
 
-// A few steps in which every difference shows. AdamW with its usual epsilon makes whole steps of
-// gradients that are nothing but rounding.
+// Changes the plan to a few steps in which every difference shows. AdamW with its usual epsilon
+// makes whole steps of gradients that are nothing but rounding.
 Plan in_few_steps(Plan plan, int steps);
 
 std::unique_ptr<Communicator> group_of_all(World& world);

@@ -251,7 +251,8 @@ TEST_CASE("a fault at any call of a log", "[faults]") {
       fs::create_directory(folder.path() + "/logs");
       write_content(path, first + tail);
     };
-    // What the next run makes of it: whole lines, and none of the first ones missing.
+    // Checks the file after the next run appends to it: all lines are whole, and the first ones are
+    // all there.
     const auto check_left = [&] {
       GrowingFile::append_lines(path).add("four\n");
       const std::string left = content_of(path);

@@ -51,7 +51,7 @@ class DeviceCopy {
   std::size_t bytes_;
 };
 
-// What the operation makes of each output.
+// Returns the bytes that the operation writes to each output.
 std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& call,
                                           const OpOperands& operands, OpContext context,
                                           const cuda::Device& device,
@@ -101,7 +101,7 @@ cuda::Device device_under_test() {
           .shared_bytes = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin)};
 }
 
-// What kernels know of the device, and what they share.
+// The device as kernels see it, and the objects that kernels share.
 struct TableBackend::Device {
   static constexpr std::int64_t workspace_bytes = 1 << 20, cached_bytes = 64 << 20;
 

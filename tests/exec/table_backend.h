@@ -11,11 +11,11 @@
 
 namespace meshwright {
 
-// What kernels are told of the device under test; they share nothing.
+// Returns the properties of the device under test for kernels, without objects that kernels share.
 cuda::Device device_under_test();
 
-// Runs every operation that has a row twice, with the threads in both orders; std::logic_error
-// where they give different bits. Operations without a row go to the CPU backend.
+// Runs every operation that has a row twice, with the threads in both orders. Throws
+// std::logic_error if they give different bits. Operations without a row go to the CPU backend.
 class TableBackend : public Backend {
  public:
   TableBackend();
@@ -42,12 +42,12 @@ class TableBackend : public Backend {
   void read(void* host, const void* own, std::int64_t bytes) override { copy(host, own, bytes); }
   void write(void* own, const void* host, std::int64_t bytes) override { copy(own, host, bytes); }
 
-  // std::logic_error where an operation takes other scratch memory than
+  // If set, throws std::logic_error if an operation takes other scratch memory than
   // models/program/graph/gpu_scratch.h plans for it.
   bool has_planned_scratch = true;
-  // std::logic_error where both runs give different bits.
+  // If set, throws std::logic_error if both runs give different bits.
   bool repeats_bits = true;
-  // Attention by a library, wherever it has a kernel.
+  // Runs attention by a library wherever the library has a kernel.
   void take_attention_of(std::unique_ptr<cuda::AttentionLibrary> library);
   std::set<Op> ran;  // from the tables
 

@@ -1,22 +1,24 @@
-// What tests ask of the device that they run on: the emulated one (tests/cuda_emulation), or a GPU.
+// Describes and controls the device that tests run on: the emulated one (tests/cuda_emulation) or a
+// GPU.
 #pragma once
 
 namespace meshwright {
 
 bool device_is_emulated();
 
-// Threads, warps and blocks in the opposite order; a GPU's come in an order of its own each time.
+// Runs threads, warps and blocks in the opposite order if `reversed`. It does nothing on a GPU,
+// whose order differs each time.
 void reverse_threads(bool reversed);
 
-// As if cuBLASLt had no product with an epilogue; a GPU's has what it has.
+// Pretends that cuBLASLt has no matmul with an epilogue if `refused`. It does nothing on a GPU.
 void refuse_epilogues(bool refused);
 
-// That were issued so far: with factors in fp8, of algorithms that add parts of k as they come. 0
-// on a GPU.
+// Return how many matmuls were issued so far with fp8 factors, and by algorithms that add parts of
+// k as they come. On a GPU both return 0.
 long long products_in_fp8();
 long long products_split_in_place();
 
-// Whether ranks of one GPU can be NCCL's (docs/gpu.md).
+// Returns whether ranks that share one GPU can use NCCL (docs/gpu.md).
 bool nccl_shares_devices();
 
 }  // namespace meshwright

@@ -1,6 +1,7 @@
-// What the fuzz targets share. A target is LLVMFuzzerTestOneInput in a file of its own: good bytes
-// are read, written and read again as the same; bad ones are refused with a place. libFuzzer calls
-// it (preset `fuzz`), and in every other build replay.cpp does, on the corpus alone.
+// Shared code of the fuzz targets. Each target is an LLVMFuzzerTestOneInput in its own file. Good
+// bytes are read, written and read again with the same result, and bad ones are rejected with a
+// place. libFuzzer calls the target (preset `fuzz`). In every other build replay.cpp does, on the
+// corpus alone.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace meshwright::fuzz {
 
-// What `read` returns; empty when it refuses with an InputError that begins with `place`. Another
-// error, or one without its place, is a finding.
+// Returns what `read` returns, or nothing if it throws an InputError that begins with `place`.
+// Another error, or one without its place, is a finding.
 template <typename Read>
 auto read_or_refused(std::string_view place, const Read& read)
     -> std::optional<std::invoke_result_t<Read>> {
@@ -29,7 +30,8 @@ auto read_or_refused(std::string_view place, const Read& read)
   }
 }
 
-// A file of this name with these bytes, in a folder that lasts as long as the program; its path.
+// Writes these bytes to a file of this name in a folder that lasts as long as the program. Returns
+// its path.
 std::string input_file(const std::string& name, std::string_view bytes);
 
 inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {

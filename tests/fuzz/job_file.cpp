@@ -17,7 +17,8 @@ std::optional<Job> read(const std::string& text) {
   return fuzz::read_or_refused(path + ": ", [&] { return read_job(path, {}, lookup_for_tests); });
 }
 
-// Whether nothing is left to the planner: what is `auto` follows from the ranks and the machine.
+// Returns whether nothing is left to the planner, so that what is `auto` follows from the ranks and
+// the machine.
 bool is_closed(const Job& job) {
   const std::set<std::string, std::less<>> follow = {"parallelism.data", "training.precision",
                                                      "training.attention"};
@@ -40,7 +41,8 @@ bool is_small(const Model& model, const Plan& plan) {
   return model.layers <= 8 && plan.degrees().ranks() <= 16 && plan.micro_batches() <= 16;
 }
 
-// What cannot be lowered is refused in words.
+// Lowers a small job and verifies its programs. A job that cannot be lowered must be rejected with
+// a message.
 void check_programs(const Job& job) {
   const Plan plan = plan_of(job);
   if (!is_small(job.model, plan)) return;

@@ -12,7 +12,7 @@ namespace meshwright::fuzz {
 
 using Random = std::mt19937_64;
 
-// Mostly legal: what does not go together is for the reader to refuse.
+// Returns a mostly legal job. The reader rejects what does not go together.
 nlohmann::json random_job(Random& random);
 
 struct Rehearsal {
@@ -22,17 +22,18 @@ struct Rehearsal {
   std::optional<FrameworkUse> framework;
 };
 
-// The same with some keys left to the planner.
+// Returns such a job with some keys left to the planner.
 nlohmann::json random_open_job(Random& random);
 
 Machine load_machine_of_job(const std::string& name);  // `local` is that of tests/tools/local.json
 
-// What `simulate` does with a job that leaves no choice to the planner; InputError like it.
+// Do what `simulate` does with a job that leaves no choice to the planner. Throw InputError like
+// it.
 Job read_random_job(const nlohmann::json& value);
 bool leaves_no_choice(const Job& job);
 Rehearsal rehearse(Job job);
 
-// An internal error unless every number is finite and none is negative.
+// Throws an internal error unless every number is finite and none is negative.
 void check_prediction(const Prediction& prediction);
 
 }  // namespace meshwright::fuzz

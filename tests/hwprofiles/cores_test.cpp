@@ -17,7 +17,7 @@ void write(const TestFolder& folder, const std::string& path, const std::string&
   write_content(folder.file(path), text);
 }
 
-// What f() gives on a thread that may use the first `count` cores of this one's.
+// Returns f() on a thread that may use only the first `count` cores of the current thread.
 template <typename F>
 int on_cores(int count, const F& f) {
   int result = 0;
@@ -58,7 +58,8 @@ TEST_CASE("a control group's quota is a limit of cores", "[hwprofiles]") {
   CHECK(with({{"proc/self/cgroup", v2}, {groups + "user/job/cpu.max", "1000 100000\n"}}) == 1);
   CHECK(with({{"proc/self/cgroup", v2}, {groups + "user/job/cpu.max", "150000 100000\n"}}) ==
         limited(2));
-  // Of the groups around it too, and of a container that is named by the host's path.
+  // Quotas of enclosing groups count too, and so do those of a container that is named by the
+  // host's path.
   CHECK(with({{"proc/self/cgroup", v2},
               {groups + "user/cpu.max", "100000 100000\n"},
               {groups + "user/job/cpu.max", "300000 100000\n"}}) == 1);

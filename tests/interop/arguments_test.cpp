@@ -1,4 +1,5 @@
-// Arguments in shell scripts: resolved as a shell would, and never executed.
+// Tests arguments in shell scripts. They are resolved as a shell would resolve them, and never
+// executed.
 #include <filesystem>
 #include <random>
 
@@ -105,7 +106,7 @@ TEST_CASE("conditions that the script decides choose their branch", "[interop]")
   CHECK(value_of(settings, "third") == nullptr);
   CHECK(value_of(settings, "inner") == nullptr);
   CHECK(value_of(settings, "outer") == "1");
-  // What only the shell knows takes both branches; the later one counts.
+  // If only the shell knows a condition, both branches are read, and the later one counts.
   const Settings open =
       read("if [ -d /somewhere ]; then A=1; else A=2; fi\npython pretrain_gpt.py --lr $A\n");
   CHECK(value_of(open, "lr") == "2");

@@ -1,5 +1,5 @@
-// How context ranks exchange what attention needs, in the words of Megatron-LM and what is built on
-// it.
+// Tests how context ranks exchange what attention needs, in the words of Megatron-LM and of the
+// frameworks that are built on it.
 #include "tests/catch.h"
 #include "tests/interop/read_text.h"
 #include "tests/message_of.h"

@@ -118,7 +118,7 @@ Launch hostile_launch(const std::vector<std::string>& texts, const std::string& 
   return launch;
 }
 
-// Whether the last call ends with these words, whole and in order.
+// Checks that the last call ends with these words, whole and in order.
 void check_calls(const std::vector<std::vector<std::string>>& calls,
                  const std::vector<std::string>& texts) {
   REQUIRE_FALSE(calls.empty());

@@ -1,4 +1,4 @@
-// What starts a run, in exact words, and as a shell reads it.
+// Tests the scripts that start a run, word by word and as a shell reads them.
 #include <cstdlib>
 #include <fstream>
 

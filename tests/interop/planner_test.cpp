@@ -131,7 +131,8 @@ TEST_CASE("a job whose sharding is decided is told which type gradients are redu
   CHECK(!all_of(read).plans.empty());
 }
 
-// How many replicas there are is the planner's, and with several torchtitan keeps weights in fp32.
+// The planner chooses the number of replicas. With several replicas, torchtitan keeps weights in
+// fp32.
 TEST_CASE("a way that depends on the replicas is not taken before they are known", "[interop]") {
   Job read = fuzz::read_random_job({{"model", "llama-3-8b"},
                                     {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 1}}},

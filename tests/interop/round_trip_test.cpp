@@ -1,5 +1,5 @@
-// What is exported and imported again is the same plan, key by key, and the same prediction, for
-// plans drawn at random of every framework.
+// Tests that an exported and imported plan is the same, key by key, and has the same prediction,
+// for random plans of every framework.
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -35,7 +35,7 @@ struct Drawn {
   int hosts = 1, ranks = 1;
 };
 
-// Stages as a planner might find them: units in order, none empty.
+// Returns random stages as a planner might find them: units are in order, and no stage is empty.
 std::vector<int> random_stages(const Plan& plan, const Model& model, fuzz::Random& random) {
   const int parts = plan.virtual_stage_count();
   const std::vector<Unit> all = build_graph(model, plan.training).units;
@@ -54,7 +54,7 @@ std::vector<int> random_stages(const Plan& plan, const Model& model, fuzz::Rando
   return stages;
 }
 
-// Those of the plan's partitioner, as compiling it finds them.
+// Returns the stages that the plan's partitioner finds if all units have the same costs.
 std::vector<int> found_stages(const Plan& plan, const Model& model) {
   const Graph graph = build_graph(model, plan.training);
   const std::vector<double> alike(graph.units.size(), 1);
@@ -85,7 +85,7 @@ std::optional<Drawn> draw(Framework framework, fuzz::Random& random) {
       return std::nullopt;
     near->snapshot = false;  // of the job's checkpoints, which no plan holds
     drawn.plan = *near;
-    // What is near may need hardware that this machine lacks.
+    // The nearest plan may need hardware that this machine lacks. Such a draw is discarded.
     const MachineFacts facts = facts_of(machine);
     const Training& t = near->training;
     if (!facts.is_cpu && !facts.has_bf16 &&
@@ -97,7 +97,7 @@ std::optional<Drawn> draw(Framework framework, fuzz::Random& random) {
   return drawn;
 }
 
-// What no setting of the framework says.
+// Returns overrides for the keys that no setting of the framework expresses.
 std::vector<std::string> overrides_of(Framework framework, const Drawn& drawn) {
   std::vector<std::string> set = {"cluster.machine=" + drawn.machine};
   if (framework == Framework::megatron_lm || framework == Framework::megatron_bridge ||
@@ -170,7 +170,7 @@ void check_round_trip(Framework framework, const Drawn& drawn, const std::string
   CHECK(differences(drawn.plan, plan) == "");
   Model model = job.model, expected = drawn.job.model;
   model.name = expected.name;
-  // Places for all tokens are said as such.
+  // Slots for all tokens come back from Megatron-LM as the capacity factor that gives them.
   if (framework == Framework::megatron_lm && expected.experts > 0 && !expected.expert_dropless &&
       expected.expert_capacity_factor == 0)
     expected.expert_capacity_factor =
@@ -205,7 +205,7 @@ void check_random_plans(Framework framework) {
 
 }  // namespace
 
-// A case for each, so that they run beside each other.
+// Each framework has a case of its own, so that the cases can run in parallel.
 TEST_CASE("plans come back from Megatron-LM as they were", "[interop][release]") {
   check_random_plans(Framework::megatron_lm);
 }

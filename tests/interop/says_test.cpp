@@ -106,7 +106,7 @@ TEST_CASE("what a framework has no way to run is refused in words", "[interop]")
         {"hyperpod", " has recipes for Llama and Mixtral"}})
     CHECK(said(framework, "/model", "bert-large") ==
           std::string("job.json: /model: ") + framework + why + none);
-  // With the nearest plan that can be run there.
+  // The message names the nearest plan that the framework can run.
   CHECK(
       said("deepspeed", "/parallelism/pipeline", 2) ==
       "job.json: /parallelism/pipeline: 2: deepspeed has stages in a model's own code only; 1; the "

@@ -55,7 +55,7 @@ const ChakraProtoMsg::AttributeProto& attribute(const ChakraProtoMsg::Node& node
   return node.attr(0);
 }
 
-// Whichever kind of number it is.
+// Returns the attribute `name` as an integer, whichever kind of integer it has in the node.
 std::int64_t number(const ChakraProtoMsg::Node& node, const std::string& name) {
   const ChakraProtoMsg::AttributeProto& found = attribute(node, name);
   return found.has_int64_val()   ? found.int64_val()

@@ -1,6 +1,7 @@
-// What communicators on device memory (exec/comm/nccl.h) rely on: the k-th message that one rank
-// sends to another, there or back, is the k-th that the other receives so, whatever the channel;
-// and what has been reduced into a sum is not read again.
+// Tests the order that communicators on device memory (exec/comm/nccl.h) rely on. The k-th message
+// that one rank sends to another in one direction is the k-th that the other receives from it in
+// that direction, whatever the channel. Gradients that have been reduced into a sum are not read
+// again.
 #include <map>
 #include <set>
 #include <tuple>
@@ -14,13 +15,13 @@ using namespace meshwright;
 
 namespace {
 
-// from and to: virtual stages.
+// `from` and `to` are virtual stages.
 struct Sent {
   int from, to, channel, micro_batch;
   std::int64_t bytes;
   bool operator==(const Sent&) const = default;
 };
-// By sending and receiving stage, and whether they go back.
+// Adds the messages of a Program, by sending stage, receiving stage and direction.
 using Messages = std::map<std::tuple<int, int, bool>, std::vector<Sent>>;
 
 void add_messages(const Program& program, Messages& sent, Messages& received) {
@@ -41,7 +42,7 @@ void add_messages(const Program& program, Messages& sent, Messages& received) {
     }
 }
 
-// Which bytes of a buffer hold gradients: from when they are cleared until they are reduced.
+// Tracks which bytes of a buffer hold gradients, from when they are cleared until they are reduced.
 class LiveGradients {
  public:
   explicit LiveGradients(const Program& program) : program_(program) {

@@ -178,7 +178,8 @@ TEST_CASE("version 1: modules on the stages that a file says", "[models][distrib
     parameters["partition_file"] = folder + name;
     return version_1(parameters);
   };
-  // As smp.partition would: what no context names goes to the default stage.
+  // The job is partitioned as smp.partition would: modules that no context names go to the
+  // default stage.
   const Job manual =
       read(with_file("second_half.json", {{"auto_partition", false}, {"default_partition", 0}}));
   CHECK(manual.plan.parallelism.partitioner == Partitioner::manual);

@@ -94,8 +94,8 @@ TEST_CASE("all blocks of a T5 stack share a table of relative positions", "[mode
   CHECK(nodes_of(gated, Op::scale) == 0);
 }
 
-// As transformers' T5Attention._relative_position_bucket gives them for 32 buckets and the distance
-// 128: from which distance on a bucket is used.
+// The values are those of transformers' T5Attention._relative_position_bucket for 32 buckets and
+// the distance 128. They say from which distance on a bucket is used.
 TEST_CASE("buckets of relative positions are T5's", "[models][importers]") {
   Attributes a;
   a.relative_buckets = 32;

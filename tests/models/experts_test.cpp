@@ -1,4 +1,5 @@
-// How a model with experts is cut: exchanges in the graph, groups of the buckets, shares of memory.
+// Tests how a model with experts is split: all-to-alls in the graph, groups of the buckets, shares
+// of memory.
 #include "models/program/graph/experts.h"
 #include "models/program/graph/expert_skew.h"
 
@@ -190,8 +191,9 @@ TEST_CASE("every legal plan of a model with experts lowers to a sound program",
 
 namespace {
 
-// Of what experts exchange in a backward: the gradients of their weights that are made beside each,
-// until a compute instruction waits for it.
+// Returns, for each all-to-all of experts in a backward phase, how many gradients of expert weights
+// overlap with it. The overlap ends when a compute instruction waits for it or for a later
+// all-to-all.
 std::vector<int> gradients_beside_exchanges(const Program& program) {
   std::vector<int> found;
   for (const Body& body : program.bodies)
@@ -230,7 +232,8 @@ TEST_CASE("what comes back to the tokens goes beside the gradients of experts' w
       return gradients_beside_exchanges(lower_small(model, plan).front());
     };
     const std::vector<int> before = beside(false), after = beside(true);
-    // Of each block the gradient of what comes to the experts' outputs, and of their inputs.
+    // Each block has two all-to-alls in the backward phase: one for the gradient of the experts'
+    // outputs and one for that of their inputs.
     REQUIRE(before.size() == 2 * static_cast<std::size_t>(model.layers));
     REQUIRE(after.size() == before.size());
     for (std::size_t i = 0; i < before.size(); ++i) {

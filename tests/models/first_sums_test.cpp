@@ -16,7 +16,8 @@ using namespace meshwright;
 
 namespace {
 
-// Which bytes of the gradients are of this step. All steps are alike, so each begins with none.
+// Tracks which bytes of the gradients are of this step. All steps are identical, so each begins
+// with none.
 class OfThisStep {
  public:
   explicit OfThisStep(const Program& program) : program_(program) {

@@ -32,7 +32,7 @@ TEST_CASE("sums over rows have a row in fp32 for each chunk of rows", "[models][
   CHECK(scratch_of(Op::rms_norm_grad, {x, bias, bias, x}, {x, bias}) == 781 * 768 * 4);
 }
 
-// As `cuda_gpu_tests "cuDNN's attention beside ours"` prints them on an H200.
+// The values are those that `cuda_gpu_tests "cuDNN's attention beside ours"` prints on an H200.
 TEST_CASE("what cuDNN needs for attention is planned", "[models][graph]") {
   const auto bytes = [](int batch, int length, int heads, int kv_heads, int dim) {
     Attributes a;
@@ -143,7 +143,7 @@ TEST_CASE("experts have lists of choices, sums and counts", "[models][graph]") {
   Attributes odd = a;
   odd.micro_batch = 1, odd.sequence_length = 3, odd.experts = 5, odd.experts_per_token = 1;
   CHECK(scratch_of(Op::route, {{{3, 5}, Dtype::bf16}}, {weights, slots}, odd) == 16 + 32 + 48);
-  // Without slots the rows of every expert, and how many choices sequences have.
+  // Without slots, the rows of every expert are counted, and how many choices sequences have.
   Attributes dropless = a;
   dropless.expert_rows = 24;
   CHECK(scratch_of(Op::route, {logits}, {weights, slots}, dropless) ==
@@ -268,7 +268,7 @@ TEST_CASE("a fusion's sums are made in strips of its rows", "[models][graph]") {
 
 namespace {
 
-// What one step of a fusion needs on so many of its rows.
+// Returns the scratch bytes that one step of a fusion needs for `rows` rows.
 std::int64_t scratch_of_step(const Fusion& fusion, const FusedStep& step, std::int64_t rows) {
   std::vector<TensorType> inputs, outputs;
   for (const int id : step.inputs) inputs.push_back(fusion.of_block(id, rows));
@@ -283,7 +283,7 @@ std::int64_t most_of_steps(const Fusion& fusion, std::int64_t rows) {
   return most;
 }
 
-// A row in fp32 of each sum for each strip of the rows.
+// Returns the bytes of a fusion's sums: one row in fp32 for each sum and each strip of the rows.
 std::int64_t sums_of(const Fusion& fusion) {
   if (fusion.accumulated == 0) return 0;
   const TensorType& first =

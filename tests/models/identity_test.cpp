@@ -1,4 +1,4 @@
-// What makes a run the run it is: every key of the job and every value of the model has a row.
+// Tests the identity of a run: every key of the job and every value of the model has a row in it.
 #include "models/job/identity.h"
 
 #include <map>
@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-// All keys of the sections that have rows, and all values of a model, dotted.
+// Returns all keys of the sections that have rows, and all values of a model, as dotted names.
 std::set<std::string> all_keys() {
   std::set<std::string> keys;
   for (const Section& section : sections_of_keys())

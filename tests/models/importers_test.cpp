@@ -324,7 +324,7 @@ TEST_CASE("heads that say the class of a text", "[models][importers]") {
   CHECK(gpt.units.back().path == "score");
   CHECK(parameter(gpt, "score.weight").global_shape == Shape{100, 64});
   CHECK_FALSE(has_parameter(gpt, "score.bias"));
-  // As many classes as tokens: the table is padded, the head is not.
+  // There are as many classes as tokens. The table is padded, the head is not.
   Plan plan;
   plan.training = training_of(2, 32);
   const Graph padded = pad_vocabulary(gpt, plan);
@@ -740,7 +740,7 @@ TEST_CASE("Llama 4's blocks with and without rotary positions, with and without 
   CHECK(maverick.dense_ffn == 16384);
   CHECK(maverick.has_experts(1));
   CHECK_FALSE(maverick.has_experts(0));
-  // As long as a chunk, and shorter than what the queries grow with.
+  // The sequence fits into a chunk, and is shorter than what the queries grow with.
   const Graph plain = built(maverick, 8191);
   CHECK(nodes_of(plain, Op::rope) == 2 * 36);
   CHECK(nodes_of(plain, Op::head_norm) == 0);

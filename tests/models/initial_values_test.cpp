@@ -1,5 +1,6 @@
-// How the parameters of every family begin, by their names: biases with zeros, norms with what
-// multiplies by 1, and the last matrix of every branch with less than the other matrices.
+// Tests how the parameters of every family begin, by their names: biases with zeros, norms with the
+// values that multiply by 1, and the last matrix of every branch with smaller values than the other
+// matrices.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -20,7 +21,8 @@ bool is_bias(const std::string& name) {
   return ends_with_one(name, ".bias", "_bias", ".sinks", ".b1", ".b2");
 }
 
-// What attention or an MLP adds to the residual stream comes out of one of these.
+// Returns whether `name` is the last matrix of attention or of an MLP. Its result is added to the
+// residual stream.
 bool ends_branch(const std::string& name) {
   return ends_with_one(name, "c_proj.weight", "o_proj.weight", "out_proj.weight",
                        "down_proj.weight", "down_proj", "fc2.weight", "fc_out.weight",

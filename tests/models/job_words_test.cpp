@@ -60,7 +60,8 @@ std::string page_text() {
   return {std::istreambuf_iterator<char>(page), {}};
 }
 
-// The page with the tables between "<!-- keys of training: begin -->" and "end" made again.
+// Returns the page with the tables between "<!-- keys of training: begin -->" and "end" generated
+// anew.
 std::string with_tables(std::string page) {
   for (const Section& section : sections_of_keys()) {
     const std::string mark = "<!-- keys of " + std::string(section.name) + ": ";
@@ -77,7 +78,7 @@ std::string with_tables(std::string page) {
   return page;
 }
 
-// The rows of the first table below a heading.
+// Returns the rows of the first table below a heading.
 std::vector<Row> rows_of(const std::string& heading) {
   std::istringstream page(page_text());
   std::vector<Row> rows;
@@ -106,7 +107,8 @@ json base_job() {
 
 Job read(const json& value) { return read_job(value, "job.json", ".", lookup_for_tests); }
 
-// A section of the plan, in the words of the job file. What stands for "not given" is not written.
+// Returns a section of the plan in the words of the job file. Values that stand for "not given" are
+// not written.
 json section_of(const Job& job, const std::string& section) {
   return section == "training" ? to_json(job.plan.training) : to_json(job.plan.parallelism);
 }
@@ -114,7 +116,8 @@ json section_of(const Job& job, const std::string& section) {
 const std::map<std::string, std::string> sections = {{"Training", "training"},
                                                      {"Parallelism", "parallelism"}};
 
-// Of defaults that are rules, not values: what the section of a job without the key says.
+// Defaults that are rules instead of values, with what the section of a job without the key holds.
+// Null means that the section does not hold the key.
 const std::map<std::string, json> rules = {{"training/recompute_modules", nullptr},
                                            {"training/recompute_budget", nullptr},
                                            {"training/expert_imbalance", nullptr},
@@ -130,11 +133,11 @@ const std::map<std::string, json> rules = {{"training/recompute_modules", nullpt
                                            {"training/decay_steps", nullptr},
                                            {"parallelism/active_microbatches", nullptr},
                                            {"parallelism/partition", "auto"}};
-// And those that somebody decides: marked so in the job.
+// Defaults that are left open: the job marks these keys as "auto".
 const std::set<std::string> open = {"training/micro_batch", "training/precision",
                                     "training/attention", "parallelism/data"};
 
-// The default cell's value: what comes before its explanation.
+// Returns the value of a default cell, which comes before its explanation.
 json value_of(const std::string& cell) {
   const std::string value = cell.starts_with('[')
                                 ? cell.substr(0, cell.find(']') + 1)
@@ -152,7 +155,7 @@ bool is_nothing(const json& value) {
   return value == 0 || value == false || value == json::array();
 }
 
-// The words of `a b c` in a type cell; none where it is no list of words.
+// Returns the words of `a b c` in a type cell, or nothing if it is not a list of words.
 std::vector<std::string> words_of(const std::string& type) {
   std::smatch list;
   if (!std::regex_search(type, list, std::regex("`([A-Za-z0-9_+]+( [A-Za-z0-9_+]+)+)`"))) return {};

@@ -1,4 +1,4 @@
-// The frontier of a unit against all choices, played step by step.
+// Tests the frontier of a unit against all choices, simulated step by step.
 #include "models/compiler/passes/dataflow/kept_sets.h"
 
 #include <algorithm>
@@ -33,7 +33,8 @@ TEST_CASE("a unit's frontier has every choice worth making", "[models][recompute
 
 namespace {
 
-// Steps of one tensor each, item i + 1 by step i of some items before it; item 0 from outside.
+// Returns a random problem of steps with one tensor each. Step i makes item i + 1 from one or two
+// earlier items, and item 0 comes from outside.
 KeptProblem random_problem(int steps, std::mt19937& random) {
   const auto below = [&](int end) {
     return static_cast<int>(random() % static_cast<unsigned>(end));
@@ -56,7 +57,8 @@ KeptProblem random_problem(int steps, std::mt19937& random) {
   return problem;
 }
 
-// What a choice of items that are made again takes, as kept_sets.h defines it.
+// Returns what it takes to recompute the items that `again` marks: the cost, the saved bytes and
+// the working bytes, as kept_sets.h defines them.
 KeptSet played(const KeptProblem& problem, const std::vector<char>& again) {
   const std::size_t items = problem.items.size();
   KeptSet result;

@@ -1,4 +1,4 @@
-// Who starts the ranks, and what is handed to mpirun.
+// Tests which launcher starts the ranks, and what is passed to mpirun.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -63,7 +63,7 @@ TEST_CASE("a job file may set a closed list of parameters and variables",
     return read(value).unlisted_mpi_options;
   };
   using Words = std::vector<std::string>;
-  // As published examples have them.
+  // These options appear in published examples.
   for (const char* options :
        {"-verbose --mca orte_base_help_aggregate 0 -x SMDEBUG_LOG_LEVEL=ERROR",
         "--mca btl_tcp_if_exclude lo,docker0 -mca btl_vader_eager_limit 4096 --mca pml ob1",
@@ -75,7 +75,7 @@ TEST_CASE("a job file may set a closed list of parameters and variables",
     CAPTURE(options);
     CHECK(unlisted(options) == Words{});
   }
-  // What would run, load or write what it names.
+  // These options would run, load or write what they name, so they are not on the list.
   CHECK(unlisted("-x LD_PRELOAD=/tmp/x.so") == Words{"variable LD_PRELOAD"});
   CHECK(unlisted("--mca plm_rsh_agent /tmp/x -gmca mca_base_component_path /tmp/y") ==
         Words{"MCA parameter plm_rsh_agent", "MCA parameter mca_base_component_path"});

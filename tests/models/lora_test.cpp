@@ -1,4 +1,4 @@
-// What a Program holds and does where adapters alone are trained.
+// Tests what a Program holds and does when only adapters are trained.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -100,7 +100,8 @@ TEST_CASE("the backward makes gradients of adapters alone, and none below the fi
       CHECK(graph.units[static_cast<std::size_t>(graph.unit_of(node))].path != "transformer.h.2");
     }
   CHECK(made[Op::linear_grad_weight] == 2);  // of A and B
-  // Of the head, two of the MLP, attention's output; B, as A's input needs none.
+  // Input gradients are needed of the head, of the MLP's two layers, of attention's output layer
+  // and of B. The input of A needs none.
   CHECK(made[Op::linear_grad_input] == 5);
   CHECK(made[Op::bias_grad] == 0);
   CHECK(made[Op::embedding_grad] == 0);

@@ -66,7 +66,8 @@ TEST_CASE("a stage has as many slots as its schedule keeps micro-batches in flig
 
 namespace {
 
-// Of all chunks; those that share slots lie at one place.
+// Returns the number of slots of all chunks. Chunks that share slots have the same offset and count
+// once.
 int slots_of(const Program& program) {
   std::map<std::int64_t, int> by_offset;
   for (const SlotRegion& region : program.memory.slots) by_offset[region.offset] = region.slots;
@@ -335,7 +336,8 @@ TEST_CASE("level none runs what an eager framework runs", "[models][passes]") {
   for (const Op whole : {Op::gelu, Op::attention, Op::cross_entropy, Op::gelu_grad,
                          Op::attention_grad, Op::cross_entropy_grad})
     CHECK(count_ops(gpt, whole, Phase::forward) + count_ops(gpt, whole, Phase::backward) == 0);
-  // Of a block: gelu's 0.5, 0.044715 and sqrt(2/pi), and that of the scores.
+  // Each block has four: gelu's 0.5, 0.044715 and sqrt(2/pi), and the scale of the attention
+  // scores.
   CHECK(count_ops(gpt, Op::scale, Phase::forward) == 4 * 4);
   CHECK(count_ops(gpt, Op::tanh, Phase::forward) == 4);
   CHECK(count_ops(gpt, Op::multiply, Phase::backward) == 2 * 4);
@@ -439,7 +441,7 @@ TEST_CASE("where ranks compute on GPUs snapshots lie in host memory", "[models][
     CHECK(beside.class_bytes[snapshot] > 0);
     CHECK(memory.class_bytes[snapshot] == 0);
     CHECK(memory.host_bytes == memory.snapshot_bytes);
-    // Of the rank that has most, as in the arena.
+    // The bytes are those of the rank whose snapshot is largest, like in the arena.
     CHECK(memory.snapshot_bytes == beside.class_bytes[snapshot]);
     CHECK(memory.arena_bytes == beside.arena_bytes - memory.snapshot_bytes);
     for (const Bucket& bucket : stages[0].buckets) {

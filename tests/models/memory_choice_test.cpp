@@ -1,4 +1,4 @@
-// What a plan leaves to the compiler: as little of what saves memory as the device's memory allows.
+// Tests what a plan leaves to the compiler: it saves only as much memory as the device requires.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,8 +15,9 @@ namespace {
 
 double arena(const Program& program) { return static_cast<double>(program.memory.arena_bytes); }
 
-// A device with so much memory. All units cost as much, but for the work that is done twice, more
-// in later units: cuts by a graph that keeps rows and by one that makes them again differ.
+// Returns a device with `bytes` of memory. All units cost the same, except that recomputation costs
+// more in later units. Partitions by a graph that saves rows and by one that recomputes them
+// therefore differ.
 Target device_with(double bytes) {
   Target target;
   target.unit_costs = [](const Graph& graph) {
@@ -46,7 +47,8 @@ bool makes_again(const Compiled& compiled) {
                              [](const Node& node) { return node.phase == Phase::recompute; });
 }
 
-// All instructions and places; Programs themselves are equal where settings are the same object.
+// Returns all instructions and addresses as text. Programs themselves are equal only if their
+// settings are the same object.
 std::string text_of(const Compiled& compiled) { return to_json(compiled.stages).dump(); }
 
 Plan full_plan(const Model& model, SmallDegrees degrees = {.micro_batches = 1}) {
@@ -55,7 +57,7 @@ Plan full_plan(const Model& model, SmallDegrees degrees = {.micro_batches = 1}) 
   return plan;
 }
 
-// Its logits are larger than all else.
+// Returns a model whose logits are larger than everything else.
 Model model_of_much_loss() {
   Model model = small_model("gpt");
   model.vocabulary = 8192;
@@ -63,7 +65,7 @@ Model model_of_much_loss() {
   return model;
 }
 
-// So many sequences that they are 1 GiB.
+// Returns a plan with so many sequences that the logits of `model` take at least 1 GiB.
 Plan plan_of_much_loss(const Model& model) {
   Plan plan = full_plan(model);
   Training& training = plan.training;

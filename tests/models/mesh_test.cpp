@@ -13,7 +13,7 @@ namespace {
 
 using Groups = std::vector<std::vector<int>>;
 
-// "rdp pp tp" of every rank in order, as the published tables print them: 000 001 010 ...
+// Returns "rdp pp tp" of every rank in order, as the published tables print them: 000 001 010 ...
 std::string table(const Mesh& mesh) {
   std::string text;
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
@@ -176,7 +176,7 @@ TEST_CASE("an unknown placement is refused", "[models][mesh]") {
   CHECK_THROWS_AS(Mesh(degrees(1, 1, 1), "packed"), InputError);
 }
 
-// Which ranks share a group, said pair by pair: those whose coordinates agree in what the group
+// Tests which ranks share a group, pair by pair: those whose coordinates agree in what the group
 // keeps. d = data * context is counted as data index * context + context index.
 TEST_CASE("two ranks are in one group where their coordinates say so", "[models][mesh]") {
   Degrees d = degrees(3, 3, 8);  // of three the first and the last are not all
@@ -207,7 +207,8 @@ TEST_CASE("two ranks are in one group where their coordinates say so", "[models]
       {GroupKind::context, own, own, chunk(2)},
       {GroupKind::expert, own, own, chunk(4)},
       {GroupKind::expert_rdp, own, own, every(4)},
-      // Of the ranks with the same experts a consecutive chunk, or the same place in each.
+      // Ranks with the same experts are grouped in consecutive chunks, or by their position in the
+      // chunk.
       {GroupKind::expert_shard, own, own,
        [=](int a, int b) {
          return a % 4 == b % 4 && a / 4 / expert_shard == b / 4 / expert_shard;

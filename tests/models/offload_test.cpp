@@ -1,5 +1,5 @@
-// What is offloaded: less of it on the device, the rest in host memory, and in which order it is
-// copied.
+// Tests what offloading changes: it needs less memory on the device, it needs memory of the host,
+// and the copies have an order.
 #include <algorithm>
 #include <map>
 #include <string>

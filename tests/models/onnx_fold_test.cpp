@@ -1,5 +1,5 @@
-// What is computed while an ONNX file is read, operator by operator, with the values that the
-// standard's definitions give.
+// Tests what is computed while an ONNX file is read, operator by operator, against the values that
+// the standard's definitions give.
 #include <cmath>
 #include <string>
 #include <vector>

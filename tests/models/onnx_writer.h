@@ -21,7 +21,8 @@ inline std::string wire_field(int field, const std::string& bytes) {
          bytes;
 }
 
-// Of ModelProto and what is in it; each function gives the bytes of one message.
+// Builds the bytes of a ModelProto. Each function adds one message to `graph`, and file() returns
+// the whole file.
 struct OnnxWriter {
   std::string graph;
 
@@ -40,7 +41,7 @@ struct OnnxWriter {
     bytes += wire_field(2, 1) + wire_field(8, name);
     graph += wire_field(5, bytes + (more.empty() ? wire_field(9, std::string(count, '\0')) : more));
   }
-  // Of int64, with a name for each dimension.
+  // Adds an input of int64, with a name for each dimension.
   void input(const std::string& name, const std::vector<std::string>& dims) {
     std::string shape;
     for (const std::string& dim : dims) shape += wire_field(1, wire_field(2, dim));
@@ -54,7 +55,8 @@ struct OnnxWriter {
   }
 };
 
-// A graph from input_ids through a table `t` [5,4]; what comes after it is the caller's.
+// Returns the beginning of a graph, from input_ids through a table `t` [5,4]. The caller adds what
+// comes after it.
 inline OnnxWriter begun_onnx() {
   OnnxWriter writer;
   writer.input("input_ids", {"batch", "sequence"});

@@ -1,4 +1,4 @@
-// The table of operations, turned round: for each property the operations that have it.
+// Tests the table of operations by its columns: for each property, the operations that have it.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -21,7 +21,7 @@ Names those_that(Property has) {
   return names;
 }
 
-// The words of a text.
+// Returns the words of a text.
 Names words(const std::string& text) {
   Names names;
   std::string word;
@@ -136,8 +136,8 @@ TEST_CASE("the listed operations communicate, each with its group", "[ops]") {
   CHECK(found == wanted);
 }
 
-// What is widened from 16 bits as a whole is not listed: either it has a kernel of its own for
-// them, or no kernel at all.
+// Operations that are widened from 16 bits as a whole are not listed. Each of them has either a
+// kernel of its own for 16 bits, or no kernel at all.
 TEST_CASE("devices without 16-bit arithmetic widen the listed operands of an operation", "[ops]") {
   using How = WidenRule::How;
   struct Cut {
@@ -193,7 +193,7 @@ TEST_CASE("devices without 16-bit arithmetic widen the listed operands of an ope
   CHECK(names_of(How::rows).size() == 3 + 2 + 4 + 2 + 2 + 3 + 1 + 20 + 18);
 }
 
-// As their signatures in op.h say; "2-3" has an operand that may be missing.
+// The numbers are those of the signatures in op.h. "2-3" has an operand that may be missing.
 TEST_CASE("operations have the numbers of operands that their signatures name", "[ops]") {
   const auto range = [](Count count) {
     const std::string least = std::to_string(count.least);

@@ -71,7 +71,7 @@ Kernels times(int count, const Kernel& kernel) {
   return Kernels(static_cast<std::size_t>(count), kernel);
 }
 
-// By compiler level: none, fused, full.
+// Kernels by compiler level: none, fused, full.
 struct Levels {
   Kernels none, fused, full;
   Levels(Kernels all) : none(all), fused(all), full(all) {}
@@ -281,7 +281,8 @@ std::vector<Example> embedding_examples() {
       {Op::select_positions, a, {x, positions}, {chosen}, {memory(96 + 24 + 72)}},
       {Op::image_patches, image, {whole({2, 48})}, {half({8, 12})}, {memory(384 + 192)}},
       {Op::prepend_row, a, {chosen, half({6})}, {x}, {memory(192)}},
-      // Of each element of dy one of the fp32 table is read and written: 48 * (2 + 8).
+      // For each element of dy (2 bytes), an element of the fp32 table is read and written (8
+      // bytes): 48 * (2 + 8).
       {Op::embedding_grad, a, {tokens, x}, {word({10, 6})}, {memory(480)}},
       {Op::embedding_grad, a, {tokens, wide}, {word({10, 6})}, {memory(48 * 12)}},
       {Op::add_position_grad, a, {x}, {word({9, 6})}, {memory(96 + 216)}},
@@ -328,7 +329,8 @@ std::vector<Example> attention_examples() {
   const TensorType kv = half({8, 3}), saved = word({4, 4}), scores = half({4, 4, 4});
   const TensorType table = half({3, 2}), both = half({8, 6});
   const TensorType q_heads = half({4, 4, 3}), k_heads = half({2, 4, 3});
-  // Of 4 heads of 2 sequences: products of [4,3] and [3,4], or [4,4] and [4,3].
+  // The batches hold 4 heads of 2 sequences, with products of [4,3] and [3,4], or of [4,4] and
+  // [4,3].
   const Kernel q_k = of_heads(4, 4, 3, 384, 4 * (12 + 12 + 16) * 2);
   const Kernel w_v = of_heads(4, 3, 4, 384, 4 * (16 + 12 + 12) * 2);
   const Kernel narrow_w_v = of_heads(4, 2, 4, 256, 4 * (16 + 8 + 8) * 2);

@@ -1,5 +1,5 @@
-// What the program writes: a regular file is replaced as a whole or stays, everything else is
-// written through or refused.
+// Tests how the program writes files. A regular file is replaced as a whole or stays unchanged.
+// Everything else is written through or rejected.
 #include "models/core/output_file.h"
 
 #include <fcntl.h>

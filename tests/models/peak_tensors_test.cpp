@@ -1,4 +1,4 @@
-// Which tensors make the peak.
+// Tests which tensors make up the peak.
 #include "models/program/peak_tensors.h"
 
 #include <algorithm>
@@ -18,8 +18,9 @@ std::int64_t bytes_of_all(const std::vector<PeakTensor>& tensors) {
       [](std::int64_t sum, const PeakTensor& tensor) { return sum + tensor.bytes; });
 }
 
-// What slots hold nothing of when they hold most: chunks may be fullest at different times, and a
-// slot is as large as the largest chunk of those that share it needs, and one is spare.
+// Returns the bytes of slots that hold nothing when all slots together hold most. Chunks may reach
+// their peaks at different times, a slot is as large as the largest chunk that shares it needs, and
+// one slot is spare.
 std::int64_t left_in_slots(const Program& program) {
   const MemoryPlan& memory = program.memory;
   std::vector<std::int64_t> kept(memory.slots.size(), 0);
@@ -30,7 +31,7 @@ std::int64_t left_in_slots(const Program& program) {
     const int pool = memory.pool_of(chunk);
     const SlotRegion& region = memory.slots[static_cast<std::size_t>(pool)];
     if (pool == chunk) all += region.stride * region.slots;
-    // Some take turns inside a slot.
+    // Some buffers share memory inside a slot.
     std::int64_t& own = kept[static_cast<std::size_t>(chunk)];
     own = std::min(own, region.stride);
   }

@@ -36,7 +36,8 @@ Plan legal() {
   return plan;
 }
 
-// What verify says of a legal plan after one change.
+// Returns the message with which verify rejects a legal plan after one change, or "" if it accepts
+// the plan.
 std::string refused(const std::function<void(Training&, Parallelism&)>& change) {
   Plan plan = legal();
   change(plan.training, plan.parallelism);

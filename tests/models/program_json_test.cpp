@@ -12,7 +12,7 @@ using nlohmann::json;
 
 namespace {
 
-// What is compared by what it holds, not by where it is.
+// Shares objects of equal content, because Programs compare them by address.
 void share(Instruction& read, const Instruction& written) {
   const auto &own = read.attributes.fusion, &other = written.attributes.fusion;
   if (own && other && *own == *other) read.attributes.fusion = other;
@@ -54,7 +54,7 @@ void check_through_json(const Model& model, const Plan& plan) {
   check_same(read_programs(Fields(parse_json(text, "job"), "job")), stages);
 }
 
-// A stage that adds two numbers.
+// Returns a stage that adds two numbers.
 json smallest() {
   return parse_json(R"({
     "format": 1, "settings": {"training": {"global_batch": 1, "sequence_length": 1, "optimizer": "sgd"}},

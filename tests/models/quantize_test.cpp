@@ -1,4 +1,4 @@
-// What precision fp8 makes of a graph and of its Programs.
+// Tests what precisions of 8 and 4 bits change in a graph and in its Programs.
 #include "models/compiler/passes/graph/quantize.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ int count_ops(const Body& body, Op op) {
       }));
 }
 
-// A model whose sizes are multiples of any block.
+// Returns a model whose sizes are multiples of any block.
 Model wide_model() {
   Model model = small_model("llama");
   model.hidden = 256;
@@ -89,8 +89,8 @@ TEST_CASE("in fp8 the linear layers of blocks multiply 8 bits, what is outside d
   }
   CHECK(of_blocks == 4 * 7 * 3);  // queries, keys, values, output, gate, up, down
   CHECK(others == 3);             // the head
-  // Of a block: 7 weights; inputs of queries, keys and values, of the output, of gate and up, of
-  // down. Gradients: of each of the 7 outputs.
+  // Each block rounds 7 weights, and the inputs of queries, keys and values, of the output layer,
+  // of gate and up, and of down. In the backward phase it rounds the gradients of the 7 outputs.
   CHECK(count_ops(graph, Op::quantize, Phase::forward) == 4 * (7 + 4));
   CHECK(count_ops(graph, Op::quantize, Phase::backward) == 4 * 7);
   CHECK(count_ops(graph, Op::amax, Phase::forward) == 4 * (7 + 4));
@@ -105,7 +105,7 @@ TEST_CASE("in fp8 the linear layers of blocks multiply 8 bits, what is outside d
 
 namespace {
 
-// Which blocks have products of 8 bits, in the order of the model.
+// Returns which blocks have products of 8 bits, in the order of the model.
 std::vector<bool> blocks_in_8_bits(const Graph& graph) {
   std::vector<bool> found;
   for (int u = 0; u < static_cast<int>(graph.units.size()); ++u)
@@ -131,7 +131,7 @@ TEST_CASE("the first and the last blocks stay in bf16 where the plan says so", "
   CHECK(blocks(model, 1, 0) == Each{false, true, true, true});
   CHECK(blocks(model, 0, 2) == Each{true, true, false, false});
   CHECK(blocks(model, 1, 2) == Each{false, true, false, false});
-  // Of an encoder and of a decoder.
+  // The numbers of layers apply to the encoder and to the decoder separately.
   const Model two = small_model("seq2seq");
   const Each all = blocks(two, 0, 0), some = blocks(two, 1, 1);
   REQUIRE(all.size() == 2 * at(two.layers));
@@ -140,7 +140,7 @@ TEST_CASE("the first and the last blocks stay in bf16 where the plan says so", "
     CHECK(some[block] == (of_stack > 0 && of_stack < two.layers - 1));
     CHECK(all[block]);
   }
-  // All of them: the graph of bf16.
+  // If all blocks stay in bf16, the graph is the one of bf16.
   Plan plan = in_fp8(small_plan(model, {}));
   plan.training.first_layers_in_bf16 = 1;
   plan.training.last_layers_in_bf16 = 3;
@@ -343,7 +343,7 @@ TEST_CASE("with fp8_gathers weights that something else reads are gathered as th
     return std::ranges::count(graph_of(model, plan).tensors, Role::gathered_bits, &Tensor::role);
   };
   CHECK(rounded() == 3 * 7);
-  // Of weights that every rank keeps whole nothing is gathered.
+  // Weights that every rank keeps whole are not gathered.
   plan.parallelism.persistence_threshold = model.hidden * model.hidden + 1;
   CHECK(rounded() < 3 * 7);
   plan.parallelism.persistence_threshold = 1'000'000;
@@ -357,9 +357,10 @@ TEST_CASE("inputs of linear layers are kept in 8 bits", "[models][lower]") {
   CHECK(slot_bytes(lower_small(model, plan)[0]) == rounded);  // one of both layouts is kept
   plan.training.precision = Precision::bf16;
   const std::int64_t whole = slot_bytes(lower_small(model, plan)[0]);
-  // Of each of 4 blocks: the inputs of queries, keys and values (256 columns), of gate and up (256)
-  // and of down (384) have half of the bytes; attention's gradient reads that of the output layer
-  // in bf16 too, so its 8 bits are more. Each input has a scale, on an address of its own.
+  // In each of 4 blocks, the inputs of queries, keys and values (256 columns), of gate and up (256)
+  // and of down (384) take half of the bytes. Attention's gradient also reads the input of the
+  // output layer in bf16, so its 8-bit copy is additional. Each input has a scale at an address of
+  // its own.
   const std::int64_t rows = 128, scales = 4 * arena_alignment;
   CHECK(whole - rounded == 4 * (rows * (256 + 256 + 384 - 256) - scales));
 }
@@ -377,7 +378,8 @@ TEST_CASE("ranks with a share of the rows gather rounded ones, with one scale", 
         ++rounded;
       maxima += instruction.kind == InstructionKind::all_reduce && instruction.maximum;
     }
-  // Of each block forward, again for its gradients, and the gradients of its two sums.
+  // Each block gathers two inputs in the forward phase, gathers them again for the gradients, and
+  // gathers the gradients of its two sums.
   CHECK(rounded == 4 * (2 + 2 + 2));
   CHECK(maxima == 4 * (2 + 2));
 }
@@ -401,7 +403,7 @@ TEST_CASE("delayed scales ask for no pass over a tensor, and once a step for wha
     }
     CHECK(maxima_over == std::vector{GroupKind::tensor, GroupKind::rdp});
   }
-  // As one process calls them.
+  // One process uses the same names.
   plan.parallelism = {};
   const Program alone = lower_small(model, plan)[0];
   CHECK(std::ranges::is_permutation(names, alone.rounded));
@@ -543,9 +545,9 @@ TEST_CASE("in nvfp4 inputs of linear layers are kept in 4 bits, weights in both 
   const auto of_weights = [](const Program& program) {
     return program.memory.class_bytes[static_cast<std::size_t>(MemoryClass::parameters)];
   };
-  // Of each of 4 blocks 4 x 256 x 256 and 3 x 256 x 384 weights: half a byte, and a scale for 256,
-  // twice; and the largest element of each of 7 weights. Addresses are multiples of
-  // arena_alignment.
+  // Each of 4 blocks has 4 x 256 x 256 and 3 x 256 x 384 weights. They are kept in both directions,
+  // each with half a byte for a weight and a scale of one byte for 256 weights. In addition, the
+  // largest element of each of 7 weights is kept. Addresses are multiples of arena_alignment.
   const std::int64_t weights = 4 * (4 * 256 * 256 + 3 * 256 * 384);
   const std::int64_t kept = of_weights(rounded) - of_weights(whole);
   CHECK(kept >= 2 * (weights / 2 + weights / 256));

@@ -1,5 +1,5 @@
-// Whether a Program lets two of its instructions touch the same memory at one time: the order that
-// streams and waits enforce, against every access that the memory plan places.
+// Checks whether a Program lets two of its instructions touch the same memory at the same time. The
+// order that streams and waits enforce is compared with every access that the memory plan places.
 #pragma once
 
 #include <array>
@@ -11,12 +11,12 @@
 
 namespace meshwright {
 
-// What every run comes after, by stream order and waits alone: of each stream the number of its
-// runs that must have ended.
+// The order that stream order and waits alone enforce. For each run it holds, by stream, the number
+// of the runs that must have ended before.
 class RunOrder {
  public:
   explicit RunOrder(const Program& program);
-  // Whether the run that comes earlier in the Program has ended when the later one begins.
+  // Returns whether the run that comes earlier in the Program has ended when the later one begins.
   bool before(RunId earlier, RunId later) const;
 
  private:
@@ -28,10 +28,11 @@ class RunOrder {
   std::vector<std::vector<Run>> runs_;  // [task][instruction]
 };
 
-// Two runs of `rank` that access the same memory, one of them to write, and could do so at one
-// time, in words; "": there are none.
+// Describes two runs of `rank` that access the same memory, at least one of them to write, and
+// could do so at the same time. Returns "" if there are none.
 std::string race_in(const Program& program, const Mesh& mesh, int rank);
-// In the Programs of all stages, on the first and the last rank of each.
+// Describes a race in the Programs of all stages, on the first and the last rank of each. Returns
+// "" if there is none.
 std::string race_in(const std::vector<Program>& stages);
 
 }  // namespace meshwright

@@ -17,7 +17,8 @@ namespace {
 
 const int thinned = sanitized ? 7 : one_in(7);
 
-// The legal ones of: schedules x stages x ZeRO stages x messages' slots x context x experts.
+// Visits combinations of schedules, stages, virtual stages, ZeRO stages, context degrees and bounds
+// on active micro-batches, with and without experts. Some of them are not legal.
 template <typename Visit>
 void for_all_plans(const Visit& visit) {
   for (const char* family : {"gpt", "mixtral"})
@@ -39,7 +40,7 @@ void for_all_plans(const Visit& visit) {
               }
 }
 
-// Lowers a plan and looks for races, and counts it; one that is not legal counts for nothing.
+// Lowers a plan, looks for races and counts the plan. A plan that is not legal is not counted.
 void check(const Model& model, const Plan& plan, int& plans) {
   static int turn = 0;
   if (turn++ % thinned != 0) return;
@@ -199,7 +200,7 @@ TEST_CASE("nor can they where chunks share slots", "[models][lower][races][slots
 
 namespace {
 
-// Whether what the wait names still comes before, by other waits, wherever the instruction runs.
+// Returns whether other waits already enforce this one, wherever the instruction runs.
 bool is_implied(const Program& without, int body, int instruction, const Wait& wait) {
   const RunOrder order(without);
   for (int task = 0; task < static_cast<int>(without.tasks.size()); ++task) {
@@ -213,8 +214,9 @@ bool is_implied(const Program& without, int body, int instruction, const Wait& w
   return true;
 }
 
-// What waits by rule, whether or not memory asks for it: communication for the computation before
-// it, and the step's end for all reductions.
+// Returns whether a wait is there by rule, whether or not memory requires it. Communication waits
+// for the computation before it, the end of a step waits for all reductions, and some instructions
+// wait for the previous task.
 bool is_rule(const Body& body, std::size_t waiting, const Wait& wait) {
   if (body.kind == Body::Kind::step_end) return true;
   if (body.instructions[waiting].stream == Stream::compute ||

@@ -1,4 +1,5 @@
-// Recomputation under a budget against exhaustive search, full recomputation and planned memory.
+// Tests recomputation under a budget against exhaustive search, full recomputation and planned
+// memory.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -40,7 +41,7 @@ Model medium_model(const std::string& family, int layers) {
   return model;
 }
 
-// On one process and one stage.
+// Returns a plan for one process and one stage.
 Plan plan_of(const Model& model, int micro_batch, int length) {
   Plan plan;
   plan.training.micro_batch = micro_batch;
@@ -61,8 +62,8 @@ struct Measured {
   double cost = 0;
 };
 
-// What a graph on one stage keeps, has at one time of what it repeated, and repeats: from its
-// nodes.
+// Measures a graph on one stage from its nodes: what it saves for the backward pass, the most
+// recomputed activations that live at one time, and the cost of the recomputation.
 Measured measure(const Graph& graph) {
   Measured result;
   std::set<int> kept;
@@ -92,7 +93,7 @@ Measured measure(const Graph& graph) {
   return result;
 }
 
-// Tensors that a unit makes for itself alone; the statistics of a norm go with its rows.
+// Returns the tensors that a unit makes only for itself. The statistics of a norm go with its rows.
 std::vector<std::vector<int>> own_tensors(const Graph& graph, int unit) {
   std::vector<std::vector<int>> found;
   for (const Node& node : graph.nodes) {
@@ -115,7 +116,7 @@ std::vector<std::vector<int>> own_tensors(const Graph& graph, int unit) {
   return found;
 }
 
-// Every subset of a unit's tensors made again: what that changes.
+// Returns what changes if a subset of a unit's tensors is recomputed, for every subset.
 std::vector<Measured> all_subsets(const Graph& graph, int unit) {
   const std::vector<std::vector<int>> own = own_tensors(graph, unit);
   REQUIRE(own.size() <= 16);
@@ -130,7 +131,7 @@ std::vector<Measured> all_subsets(const Graph& graph, int unit) {
     each.kept -= none.kept;
     all.push_back(each);
   }
-  // Without those that another one equals or beats.
+  // Subsets that another one equals or beats are left out.
   std::vector<Measured> best;
   std::ranges::sort(all, [](const Measured& a, const Measured& b) {
     return std::tie(a.cost, a.kept, a.working) < std::tie(b.cost, b.kept, b.working);
@@ -148,8 +149,9 @@ struct Sum {
   double cost;
 };
 
-// Least cost of one subset for each unit within `budget` by trying all combinations; those of some
-// units that others equal or beat are dropped on the way. Infinite: nothing fits.
+// Returns the least cost within `budget` of one subset for each unit, by trying all combinations.
+// Partial combinations that others equal or beat are dropped on the way. Infinite means that
+// nothing fits.
 double exhaustive(const std::vector<std::vector<Measured>>& units, std::int64_t budget) {
   std::set<std::int64_t> bounds;
   for (const auto& unit : units)
@@ -190,7 +192,8 @@ std::vector<std::vector<Measured>> subsets_of_units(const Graph& graph) {
   return units;
 }
 
-// In the task region at one time: its size without what packing loses.
+// Returns the most bytes that live in the task region at one time: its size without what packing
+// loses.
 std::int64_t most_live(const MemoryPlan& memory) {
   std::map<std::pair<int, int>, std::int64_t> live;  // body, instruction
   std::int64_t most = 0;
@@ -200,7 +203,7 @@ std::int64_t most_live(const MemoryPlan& memory) {
   return most;
 }
 
-// By each micro-batch, of a slot that other chunks may share.
+// Returns the bytes that each micro-batch saves in a slot, which other chunks may share.
 std::int64_t kept_by(const MemoryPlan& memory, std::size_t chunk) {
   std::int64_t bytes = 0;
   for (const Buffer& buffer : memory.buffers)
@@ -209,7 +212,7 @@ std::int64_t kept_by(const MemoryPlan& memory, std::size_t chunk) {
   return bytes;
 }
 
-// The differentiated graph before anything is repeated.
+// Returns the differentiated graph before anything is recomputed.
 Graph not_yet_repeated(const Model& model, const Plan& plan) {
   Graph graph = build_graph(model, plan.training);
   for (const Pass& pass : passes_of(plan.training)) {

@@ -14,7 +14,7 @@ using namespace meshwright;
 
 namespace {
 
-// "F0 F1 B0 ..."; chunk c > 0 as "F0'c".
+// Returns the tasks as "F0 F1 B0 ...". A task of chunk c > 0 is written as "F0'c".
 std::string text(const StageOrder& order) {
   std::string line;
   for (const ScheduledTask& task : order) {
@@ -55,7 +55,7 @@ InFlight walk(const StageOrder& order, PipelineShape shape, bool splits) {
   return result;
 }
 
-// Most pairs at once of which no backward has begun.
+// Returns the highest number of pairs at one time whose forward has run and whose backward has not.
 int most_forwarded(const StageOrder& order) {
   int pairs = 0, most = 0;
   for (const ScheduledTask& task : order) {
@@ -66,7 +66,7 @@ int most_forwarded(const StageOrder& order) {
   return most;
 }
 
-// How often a stage holds nothing any more.
+// Returns how often a stage has finished every pair that it held.
 int times_drained(const StageOrder& order, bool splits) {
   int pairs = 0, times = 0;
   for (const ScheduledTask& task : order) {
@@ -150,15 +150,16 @@ std::string name(const ScheduleInfo& info, PipelineShape shape) {
          " active=" + std::to_string(shape.active_microbatches);
 }
 
-// Pairs of chunks and micro-batches whose activations may be alive at once on a stage: all that are
-// allowed, where the schedule promises no less.
+// Returns how many pairs of chunk and micro-batch may have activations alive at one time on a
+// stage. Unless the schedule promises fewer, these are all that are allowed.
 int most_alive(ScheduleKind kind, PipelineShape shape, int stage) {
   const int below = shape.stages - stage - 1, active = shape.active_microbatches;
   const int allowed = active > 0 ? std::min(active, shape.micro_batches) : shape.micro_batches;
   const int all = shape.chunks * allowed;
   switch (kind) {
     case ScheduleKind::one_f_one_b:
-      // What is allowed beyond the pipe fills the slots before the first backward arrives.
+      // Micro-batches that are allowed beyond the number of stages use the idle slots before the
+      // first backward arrives.
       return std::min({2 * below + 1, below + 1 + std::max(0, active - shape.stages), all});
     case ScheduleKind::zero_bubble:
       return std::min(shape.stages, all);
@@ -386,7 +387,7 @@ TEST_CASE("dualpipe_v idles as its tasks after each other make it", "[models][sc
               chunks * m * (t.forward + t.backward + t.weights) +
                   (p - 1) * (t.forward + t.backward - t.weights));
       }
-  // As published, one half micro-batch more than 1f1b and zero_bubble_v.
+  // The published memory is one half micro-batch more than that of 1f1b and zero_bubble_v.
   for (int stage = 0; stage < 4; ++stage) {
     const PipelineShape shape{4, 2, 16, 0};
     CHECK(walk(schedule_info(ScheduleKind::dualpipe_v).order(shape, stage), shape, true).pairs ==
@@ -396,8 +397,9 @@ TEST_CASE("dualpipe_v idles as its tasks after each other make it", "[models][sc
 
 namespace {
 
-// The least time in which any order of the tasks of `p` stages, at most `p` micro-batches of each
-// in flight, can end: every state that unit tasks on all stages can reach, time step by time step.
+// Returns the least time in which any order of the tasks of `p` stages can end, with at most `p`
+// micro-batches of each in flight. It walks every state that unit tasks on all stages can reach,
+// time step by time step.
 int least_time(int p, int m) {
   using State = std::vector<std::array<int, 3>>;  // per stage: forwards, backwards, weights done
   std::set<State> now{State(static_cast<std::size_t>(p), {0, 0, 0})};

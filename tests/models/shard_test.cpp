@@ -1,4 +1,4 @@
-// What sharding writes into Programs and MemoryPlans: buckets, gathers, owners.
+// Tests what sharding writes into Programs and MemoryPlans: buckets, gathers, owners.
 #include <algorithm>
 
 #include "models/compiler/lower/owners.h"
@@ -164,7 +164,7 @@ TEST_CASE("whole parameters are shared out evenly", "[models][lower]") {
   items.push_back({3, true, true});
   const std::vector<Owner> pinned = share_out(items, 4, 1);
   CHECK(pinned.back() == Owner{0, -1});
-  // What all tensor ranks hold alike has rdp * tensor owners.
+  // Items that all tensor ranks hold identically have rdp * tensor owners.
   const std::vector<Owner> alike =
       share_out({{1, false}, {1, false}, {1, false}, {1, false}}, 2, 2);
   for (int i = 0; i < 4; ++i) CHECK(alike[at(i)] == Owner{i / 2, i % 2});

@@ -1,4 +1,4 @@
-// What operations are told when a model is split over ranks.
+// Tests the attributes that operations get when a model is split over ranks.
 #include <string>
 
 #include "models/architectures/model.h"

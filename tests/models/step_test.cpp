@@ -1,5 +1,5 @@
-// What lies between the micro-batches of two steps: what is cleared, measured, stepped and shared,
-// for every optimizer, precision and sharding.
+// Tests what happens between the micro-batches of two steps: what is cleared, measured, updated and
+// shared, for every optimizer, precision and sharding.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -52,7 +52,7 @@ Buffers buffers_of(const std::vector<Operand>& operands) {
   return buffers;
 }
 
-// The first of a list.
+// Returns the first `count` buffers of a list.
 Buffers first_of(const std::vector<Operand>& operands, std::size_t count) {
   Buffers buffers = buffers_of(operands);
   REQUIRE(buffers.size() >= count);
@@ -197,8 +197,9 @@ TEST_CASE("a step clears what it adds to, measures what it steps, and steps ever
   }
 }
 
-// Of an element: what the rule reads and writes of fp32 states, gradients of `g` bytes, a master of
-// 4 bytes and a weight of 2. Rules that measure parameters first have read gradients before.
+// The bytes of an element are the fp32 states and the gradients of `g` bytes that the rule reads
+// and writes, a master of 4 bytes that is read and written, and a weight of 2 bytes. Rules that
+// measure parameters first have read the gradients before.
 TEST_CASE("a step of each optimizer moves the bytes of its states", "[models][lower]") {
   struct Case {
     OptimizerKind optimizer;

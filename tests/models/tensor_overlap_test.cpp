@@ -1,4 +1,5 @@
-// Where collectives of the tensor group stand among the products that they go beside.
+// Tests where the collectives of the tensor group are placed among the products that they overlap
+// with.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -36,7 +37,7 @@ std::string name(const Program& program, const Instruction& instruction) {
   return path.substr(path.rfind('.') + 1);
 }
 
-// The collective and what runs beside it: the compute instructions after it until one waits for it.
+// A collective and what overlaps with it: the compute instructions after it until one waits for it.
 struct Beside {
   Instruction collective;
   std::vector<Instruction> computed;
@@ -65,7 +66,8 @@ int count(const std::vector<Instruction>& list, Op op) {
   return static_cast<int>(std::ranges::count(list, op, &Instruction::op));
 }
 
-// A product, or the products of one chunk: rows that come out, 0 where it is none.
+// Returns the rows that a product makes, or the products of one chunk. Returns 0 if the instruction
+// is not a product.
 std::int64_t rows_of_product(const Instruction& instruction, Op op) {
   if (instruction.kind != InstructionKind::compute) return 0;
   if (instruction.op == op) return instruction.outputs[0].type.shape[0];
@@ -90,7 +92,7 @@ Products products_of(const std::vector<Instruction>& list, Op op) {
   return products;
 }
 
-// Operations and how often, without those that join streams.
+// Returns the operations and how often each runs, without those that join streams.
 std::map<std::string, int> work_of(const Program& program) {
   std::map<std::string, int> work;
   for (const Body& body : program.bodies)
@@ -164,7 +166,7 @@ TEST_CASE("forward products are cut into chunks beside what they communicate",
         // All of them gather or scatter rows; else the second product of attention and of the MLP.
         const int cut = rows ? uncut.count : 2 * model.layers;
         CHECK(products.count == uncut.count + (chunks - 1) * cut);
-        // What all chunks but the last one send goes beside a product.
+        // The collectives of all chunks except the last one overlap with a product.
         int beside = 0;
         for (const Beside& each : besides(after))
           beside += products_of(each.computed, Op::linear).count > 0;

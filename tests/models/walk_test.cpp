@@ -1,5 +1,5 @@
-// What the verifier of Programs must notice: each breach is made by hand. A breach aborts, so it is
-// tried in a child process.
+// Tests that the verifier of Programs notices each breach. Breaches are made by hand. A breach
+// aborts, so it is tried in a child process.
 #include "models/program/walk.h"
 
 #include <sys/wait.h>

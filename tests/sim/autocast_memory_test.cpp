@@ -1,4 +1,4 @@
-// What autocast keeps, counted by hand.
+// Tests the memory that autocast keeps against counts by hand.
 #include <nlohmann/json.hpp>
 
 #include "models/architectures/model.h"
@@ -59,7 +59,7 @@ constexpr std::int64_t statistics = 2 * 2 * 4;
 }  // namespace
 
 TEST_CASE("a layer of BERT keeps what eager autocast says", "[sim][compile]") {
-  // In bytes per token: three fp16 copies of the input; queries, keys and values; context;
+  // The bytes per token are: three fp16 copies of the input; queries, keys and values; context;
   // dropout's mask; the norm's fp32 input; the MLP's input; GELU's input and output; mask; norm's
   // input.
   const std::int64_t token =

@@ -25,7 +25,8 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// What other programs take of the core is not in it.
+// Returns the CPU time of this process, in seconds. It excludes what other programs take of the
+// core.
 double cpu_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 double peak_mib() {
@@ -36,7 +37,8 @@ double peak_mib() {
 
 Job job_of(const json& value) { return read_job(value, "bench.json", ".", machine_facts); }
 
-// Replay of many micro-batches: the events alone, Programs and prices made before.
+// Measures the replay of many micro-batches. Only events count: Programs and prices are made
+// before.
 void replay_rate() {
   json value = {{"model", "gpt3-175b"},
                 {"training",

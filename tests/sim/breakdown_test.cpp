@@ -1,4 +1,4 @@
-// Where the time and the memory of a step go.
+// Tests the parts of a step's time and of its memory.
 #include "sim/predict/breakdown.h"
 
 #include <algorithm>

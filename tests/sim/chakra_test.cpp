@@ -139,8 +139,8 @@ struct MessageKey {
   auto operator<=>(const MessageKey&) const = default;
 };
 
-// What one rank sends another receives, once, of as many bytes; groups are the same for all
-// members.
+// Checks the traces of all ranks against each other. What one rank sends another receives once,
+// with the same number of bytes. A group has the same members in the traces of all of them.
 class Crossing {
  public:
   void add(const ChakraFile& file, int rank, int ranks) {

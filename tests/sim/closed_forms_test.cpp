@@ -1,4 +1,4 @@
-// What can be worked out by hand, worked out by hand.
+// Tests predictions against values that can be worked out by hand.
 #include <algorithm>
 
 #include "models/program/graph/op_table.h"
@@ -67,7 +67,8 @@ TEST_CASE("a weight's gradient reads both operands and the sum, which it writes"
   REQUIRE(kernels.size() == 1);
   CHECK(kernels[0].flops == 2.0 * tokens * elements);
   CHECK(kernels[0].bytes == read + (4 + 4) * elements);
-  // By itself: written in 16 bits, and then added to the 32 of the sum.
+  // If gradients accumulate separately, they are written in 16 bits and then added to the sum's 32
+  // bits.
   attributes.accumulate_separately = true;
   kernels = kernels_of();
   REQUIRE(kernels.size() == 2);
@@ -122,7 +123,7 @@ TEST_CASE("a CPU's copies to the host are read and written in one memory", "[cos
   const Cluster cluster{local, 1, 2, {}, {}};
   CHECK(host_copy_bandwidth(cluster) == 24e9 / 2 / 2);  // two ranks share it
 
-  // What is moved there stays in the process.
+  // Memory into which a CPU offloads still belongs to the process.
   Plan plan = data_parallel(2);
   plan.training.global_batch = 32;
   plan.training.recompute = Recompute::full;

@@ -73,8 +73,8 @@ TEST_CASE("each rank of a context group has its share of attention and activatio
       CHECK(model_flops(part.graph) == Approx(model_flops(whole.graph) / context));
       CHECK(part.stages[0].targets_per_step == whole.stages[0].targets_per_step);
       double kept = static_cast<double>(whole.stages[0].memory.slots[0].stride) / context;
-      // What attention made of some heads and all tokens, beside the same of all heads and some
-      // tokens: two layers in fp16.
+      // If heads are exchanged, attention's outputs are saved twice: for some heads and all
+      // tokens, and for all heads and some tokens. There are two layers, in fp16.
       if (plan.parallelism.exchanges_heads()) kept += 2.0 * 16384 / context * 2048 * 2;
       CHECK(static_cast<double>(part.stages[0].memory.slots[0].stride) ==
             Approx(kept).epsilon(1e-3));
@@ -191,7 +191,8 @@ TEST_CASE("attention of packed rows has the work of their documents", "[context]
     plan.training.documents_per_row = documents;
     const Compiled packed = compiled_for(long_model(), plan, of_ranks(1));
     CHECK(attention_flops(packed.graph) == Approx(whole * 2 / (documents + 1)));
-    // What MFU counts stays: it does not halve for the mask either.
+    // The model FLOPs that MFU is computed from stay the same. They are not halved for the mask
+    // either.
     Plan one = plan;
     one.training.packing = false;
     one.training.documents_per_row.reset();

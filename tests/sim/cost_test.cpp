@@ -289,7 +289,7 @@ TEST_CASE("the host launches kernels one after the other, while the device works
   cluster.machine.gpu.kernels.exposed_launch = 0.25;
   CHECK(CostModel(cluster, training_in(Precision::fp16)).time(add, program).value ==
         Approx(6e-5 + 0.25 * 1.5 * 8e-6));
-  // None of a step that is recorded as one graph, and started at once.
+  // A step that is recorded as one graph is started at once, so it waits for no launches.
   StepSettings recorded = training_in(Precision::fp16);
   recorded.cuda_graph = true;
   CHECK(CostModel(cluster, recorded).time(add, program).value == Approx(6e-5));
@@ -392,7 +392,8 @@ TEST_CASE("an optimizer step touches what its shard owns", "[cost]") {
   };
   // Gradient 4, two moments and the master 8 each (read and written), working copy 2.
   CHECK(time_in(training_in(Precision::fp16)) == Approx(1e6 * (4 + 3 * 8 + 2) / 1e12));
-  // Of the same step with remainders the weight is read too, and of each number 2 bytes less.
+  // With remainders, the same step also reads the weight. The moments in bf16 and the remainder
+  // have 2 bytes less.
   Training parts = training_in(Precision::bf16);
   parts.master_weights = MasterWeights::remainders;
   parts.moments = Dtype::bf16;

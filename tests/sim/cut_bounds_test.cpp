@@ -1,5 +1,5 @@
-// Of random small jobs every cut into stages is simulated: no bound of a cut, and none of all of
-// them, is above.
+// Simulates every partition into stages of random small jobs. The bounds of each partition and of
+// all partitions together must stay at or below what is simulated.
 #include <algorithm>
 #include <random>
 
@@ -48,7 +48,7 @@ json random_pipeline(Random& random) {
   return job;
 }
 
-// Every way of cutting so many units into so many parts.
+// Returns every partition of `units` units into `parts` parts.
 std::vector<Cut> cuts_of(std::size_t units, std::size_t parts) {
   std::vector<Cut> cuts;
   std::vector<char> begins(units - 1, 0);  // whether a part begins with the unit after

@@ -1,4 +1,4 @@
-// Experts in simulated time: what a rank of an expert group computes, keeps and sends.
+// Tests experts in simulated time: what a rank of an expert group computes, keeps and sends.
 #include <nlohmann/json.hpp>
 
 #include "sim/planner/bounds.h"
@@ -54,7 +54,8 @@ SimTime exchange_time(const Model& model, const Plan& plan, const Cluster& clust
   return longest;
 }
 
-// Of the first rank: kernels that run beside an exchange and are no gradients of experts' weights.
+// Returns how long kernels of the first rank overlap with all-to-alls. Gradients of expert weights
+// do not count.
 SimTime beside_exchanges(const Model& model, const Plan& plan, const Cluster& cluster) {
   const Compiled compiled = compiled_for(model, plan, cluster);
   Timeline timeline;

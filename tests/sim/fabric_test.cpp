@@ -14,7 +14,7 @@ namespace {
 
 constexpr Bytes large{4e9};
 
-// 8 GPUs, 4 cards each.
+// Returns a cluster whose hosts have 8 GPUs and 4 cards each.
 Cluster hosts(int count) {
   Cluster cluster;
   cluster.machine = load_machine("p4d.24xlarge");
@@ -31,7 +31,7 @@ Fabric leaves(int ports, double oversubscription, bool rails = false) {
   return fabric;
 }
 
-// GPU g of every host, for each g.
+// Returns groups of GPU g of the hosts, for each g.
 Groups across(int count, int stride = 1) {
   Groups groups;
   for (int start = 0; start < stride; ++start)
@@ -64,7 +64,7 @@ TEST_CASE("a fabric that never blocks changes nothing", "[fabric]") {
 TEST_CASE("rings leave a leaf once, and cross a spine with little bandwidth unharmed", "[fabric]") {
   // Leaves of two hosts (8 cards): each sends what one host's cards carry.
   CHECK(slower(hosts(8), leaves(8, 2), CollectiveKind::all_gather, across(8)) == 1);
-  // Of twice as little bandwidth half is left.
+  // With half as much bandwidth, half of the rate is left.
   CHECK(slower(hosts(8), leaves(8, 4), CollectiveKind::all_gather, across(8)) ==
         Approx(2).epsilon(0.02));
   // Rails: leaves of eight hosts, nothing leaves them.
@@ -79,7 +79,7 @@ TEST_CASE("rings whose neighbours lie in different leaves pay for all of the ove
 }
 
 TEST_CASE("all to all sends to other leaves what is not in its own", "[fabric]") {
-  // Of seven other hosts six are in other leaves: 2 hosts x 6/7 against 2 / 4.
+  // Six of the seven other hosts are in other leaves: 2 hosts x 6/7 against 2 / 4.
   CHECK(slower(hosts(8), leaves(8, 4), CollectiveKind::all_to_all, across(8)) ==
         Approx(4 * 6.0 / 7).epsilon(0.02));
 }
@@ -148,7 +148,7 @@ TEST_CASE("jobs on one fabric slow each other down where they meet, and nowhere 
     CHECK(step.together_s > step.alone_s);
   }
   CHECK(both[0].together_s == Approx(both[1].together_s).epsilon(1e-3));
-  // As long as both fit, nobody notices.
+  // If both fit, neither job becomes slower.
   for (const SharedStep& step : across_leaves(1)) CHECK(step.together_s == step.alone_s);
   CHECK(message_of([&] {
           share_fabric({tenant("a", 0, 1), tenant("b", 1, 1)});

@@ -1,4 +1,4 @@
-// Slow ranks and degraded links in a replay.
+// Tests slow ranks and degraded links in a replay.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -57,7 +57,7 @@ std::vector<FaultCase> fault_cases(const Cluster& cluster) {
   return cases;
 }
 
-// Of every entry a little more.
+// Returns the faults with every entry made worse.
 Faults worse(Faults faults) {
   for (Faults::SlowRanks& slow : faults.slow_ranks) slow.factor *= 1.5;
   for (Faults::DegradedLink& degraded : faults.degraded_links) degraded.factor *= 0.5;
@@ -179,7 +179,7 @@ TEST_CASE("a degraded link slows what crosses it, and nothing else", "[faults]")
   CHECK(sound < first);
   CHECK(first < both);
   CHECK(time({{FaultyLink::nvlink, 0, 0.01}, {FaultyLink::nvlink, 1, 0.01}}) == both);
-  // Of two entries the worse one counts.
+  // If two entries apply, the worse one counts.
   CHECK(time({{FaultyLink::nvlink, {}, 0.01}, {FaultyLink::nvlink, 0, 0.5}}) == both);
   // A message between the hosts is as slow as the worse end.
   CHECK(time({{FaultyLink::network, 1, 0.01}}) == time({{FaultyLink::network, {}, 0.01}}));

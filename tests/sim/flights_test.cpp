@@ -100,7 +100,8 @@ double slow_rate(const std::vector<const Drawn*>& under_way, const Drawn& one, d
   return rate;
 }
 
-// All flights begin together; every rate is found anew at every end.
+// Returns when each flight ends. All flights begin together, and every rate is computed anew at
+// every end.
 std::map<int, double> slow_ends(const std::vector<Drawn>& flights, double slowdown) {
   std::map<int, double> ends;
   std::vector<double> left;

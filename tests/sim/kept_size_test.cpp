@@ -1,5 +1,5 @@
-// What a graph's forward leaves for the other phases, on a graph of a few nodes: each tensor once,
-// however many read it and by whatever name.
+// Tests how many bytes a graph's forward phase leaves for the other phases, on a graph of a few
+// nodes. Each tensor counts once, however many nodes read it and by whatever name.
 #include <vector>
 
 #include "sim/compile/compile.h"

@@ -1,4 +1,4 @@
-// From one GPU to many: the ladder's rungs, where it stops, and the sentence that says why.
+// Tests the ladder from one GPU to many: its rungs, where it stops, and the sentence that says why.
 #include "sim/advise/ladder.h"
 
 #include <atomic>
@@ -81,7 +81,8 @@ TEST_CASE("a ladder goes from one GPU over one host to the most that the job all
                  (before.best->prediction.tokens_per_s / before.gpus())));
   }
   REQUIRE(found[0].stop);
-  // Where time counts it stops before the first rung whose GPUs bring too little.
+  // If the objective is time, the ladder stops before the first rung whose additional GPUs bring
+  // too little.
   const LadderOptions options = quick();
   for (std::size_t i = 1; i <= *found[0].stop; ++i)
     CHECK(rungs[i].added_efficiency >= options.worthwhile);

@@ -1,5 +1,5 @@
-// What must hold between the predictions of a random job and of the same job on a changed cluster.
-// The Programs stay as they are: only the machine changes.
+// Tests what must hold between the predictions of a random job and of the same job on a changed
+// cluster. The Programs stay the same: only the machine changes.
 #include <algorithm>
 
 #include "hwprofiles/load.h"
@@ -25,7 +25,7 @@ ReplayResult replayed(const Rehearsal& made, const Cluster& cluster, bool fold =
 
 void as_drawn(nlohmann::json&) {}
 
-// Then no two communications are ever under way.
+// Changes the job so that no two communications are ever in flight at once.
 void one_thing_at_a_time(nlohmann::json& job) {
   job["parallelism"]["pipeline"] = 1;
   for (const char* key : {"schedule", "virtual_stages", "active_microbatches"})
@@ -33,7 +33,7 @@ void one_thing_at_a_time(nlohmann::json& job) {
   job["parallelism"]["overlap"] = nlohmann::json::array();
 }
 
-// Calls `check` with random jobs, changed, until it was of use for `jobs` of them.
+// Calls `check` with random jobs, changed by `change`, until it was of use for `jobs` of them.
 template <class Check>
 void for_random_jobs(unsigned seed, const Check& check,
                      void (*change)(nlohmann::json&) = as_drawn) {
@@ -116,8 +116,8 @@ TEST_CASE("random jobs whose communications share nothing are never slower on a 
       one_thing_at_a_time);
 }
 
-// What shares links can lose by somebody's gain (sim/README.md): of 24,000 comparisons nine were
-// slower, by 1.1 % at most.
+// Communication that shares links can lose when other communication gains (sim/README.md). Of
+// 24,000 comparisons nine were slower, by 1.1 % at most.
 TEST_CASE("random jobs are hardly ever slower on a faster machine", "[metamorphic]") {
   int slower = 0;
   for_random_jobs(2, [&](const Rehearsal& made) {

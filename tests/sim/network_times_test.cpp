@@ -1,5 +1,6 @@
-// What the planner asks of the network is what all groups of a kind take at once: groups that meet
-// only on the second host of one of them, of experts, context and shards, and messages.
+// Tests that the planner asks the network for the time that all groups of a kind take at once. The
+// cases are groups that meet only on the second host of one of them, groups of experts, context and
+// shards, and messages.
 #include "sim/planner/network_times.h"
 
 #include "hwprofiles/load.h"

@@ -1,4 +1,4 @@
-// What offloading costs and saves in simulated time and memory.
+// Tests what offloading costs and saves in simulated time and memory.
 #include <algorithm>
 
 #include "sim/predict/predict.h"
@@ -9,7 +9,7 @@ using namespace meshwright;
 
 namespace {
 
-// GPipe with 8 micro-batches of 2 sequences.
+// Returns a plan of GPipe with 8 micro-batches of 2 sequences.
 Plan plan_of(int pipeline, int data, Offload offload) {
   Plan plan;
   plan.training.micro_batch = 2;
@@ -26,7 +26,7 @@ Plan plan_of(int pipeline, int data, Offload offload) {
 
 struct Simulated {
   Prediction prediction;
-  // Of rank 0: in copies, and at work at the step's end.
+  // Seconds of rank 0 in copies, and in the optimizer at the end of the step.
   double copies_s = 0, optimizer_s = 0;
 };
 
@@ -88,7 +88,7 @@ TEST_CASE("without recomputation blocks' activations leave, but for some of the 
     const std::int64_t saved = kept.peak_memory_bytes - sent.peak_memory_bytes;
     CHECK(sent.peak_memory_bytes <= fewer);
     CHECK(sent.host_memory_bytes > on_host);
-    // What two blocks keep takes turns on the device.
+    // The device has slots for what two blocks save, and offloaded blocks use them in turn.
     CHECK(static_cast<double>(saved) ==
           Approx(static_cast<double>(sent.host_memory_bytes) * (12 - layers) / (14 - layers))
               .epsilon(0.02));

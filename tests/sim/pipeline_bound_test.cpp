@@ -176,7 +176,7 @@ TEST_CASE("reductions of the last backward begin unit by unit, one after the oth
   CHECK(scene.end() == Approx(all - b + 2 + 10 + 1));
   scene.per_parameter.others.hidden_last = 5;
   CHECK(scene.end() == Approx(all - b + 5 + 10 + 5));
-  // Where weights are put off, no unit is known to begin later than the task.
+  // If weight gradients are deferred, the bound assumes that every unit may begin with its task.
   Scene split(1, ScheduleKind::zero_bubble);
   split.per_parameter.others.hidden_last = 1;
   split.parts[0].weights = 2;

@@ -17,7 +17,7 @@ struct Range {
   bool has(double value) const { return low <= value && value <= high; }
 };
 
-// How near the bounds come, over all plans.
+// Limits on how near the bounds come, over all plans.
 struct Nearness {
   double step;     // simulated / least step, at most
   Range estimate;  // estimated / simulated step
@@ -153,7 +153,7 @@ struct Simulated {
   double peak_bytes, step_time_s;
 };
 
-// Those that no other beats in both, the smallest first.
+// Returns the entries that no other one beats in both values, in order of memory.
 std::vector<Simulated> best_by_memory(std::vector<Simulated> all) {
   std::ranges::sort(all, [](const Simulated& a, const Simulated& b) {
     return std::pair(a.peak_bytes, a.step_time_s) < std::pair(b.peak_bytes, b.step_time_s);

@@ -1,4 +1,4 @@
-// What the planner discards by: bounds below every simulated step and memory.
+// Tests the bounds by which the planner prunes: they stay below every simulated step and memory.
 #include "models/compiler/passes/dataflow/recompute_budget.h"
 #include "sim/planner/sweep.h"
 #include "tests/catch.h"
@@ -11,8 +11,8 @@ using nlohmann::json;
 
 namespace {
 
-// Every plan of hundreds is built and replayed; sanitizers, which slow that down tenfold, look at a
-// tenth of them.
+// Compiling and replaying hundreds of plans takes long. Most runs try a third of them
+// (tests/one_in.h), and sanitizers, which slow that down tenfold, try a tenth.
 const auto thinned = static_cast<std::size_t>(sanitized ? 10 : one_in(3));
 
 }  // namespace

@@ -65,7 +65,8 @@ TEST_CASE("virtual stages whose backwards are split are tried where zero_bubble 
       found.insert(each.schedule);
     return found;
   };
-  // Of two stages and m micro-batches 1 of 3 m + 1 tasks: above 5 % up to 6 of them.
+  // With two stages and m micro-batches, 1 of 3 m + 1 tasks is idle, which is above 5 % for up to 6
+  // micro-batches.
   CHECK(schedules(6).size() == schedule_kinds().size() - 1);  // but dualpipe_v
   std::set<ScheduleKind> few;
   for (const ScheduleInfo& info : schedule_kinds())

@@ -1,5 +1,5 @@
-// Where predictions change: heads of 64, memory of hosts, parameters that ranks share, and which
-// machines a constant is of.
+// Tests where predictions change: heads of 64, memory of hosts, parameters that ranks share, and
+// the machines that a constant applies to.
 #include "sim/validate/tunable_constants.h"
 
 #include <set>
@@ -64,7 +64,7 @@ TEST_CASE("a second gradient is of all parameters, whoever steps them", "[predic
     std::int64_t elements = 0;
     for (const Bucket& bucket : compiled.stages[0].buckets) elements += bucket.elements;
     CAPTURE(zero);
-    // Products that do not sum into the 32 bits make another gradient of 16.
+    // Products that do not sum into the 32 bits make another gradient of 16 bits.
     CHECK(gradients(false) - gradients(true) == 2 * elements);
   }
 }

@@ -133,7 +133,8 @@ TEST_CASE("the engine's operations have scratch memory on a GPU", "[predict]") {
   CHECK(memory().scratch_bytes == 0);  // what frameworks take is in the profile
   cluster.machine.calibration = Calibration::this_machine;
   const StageMemory own = memory();
-  // Of a norm's weight and bias: 2 * 128 rows of 256 in chunks of 8 rows.
+  // The gradients of a norm's weight and bias need 2 * 128 rows of 256 columns, in chunks of 8
+  // rows.
   CHECK(own.scratch_bytes == 2 * (2 * 128 / 8) * 256 * 4);
   CHECK(own.peak_bytes == own.arena_bytes + own.scratch_bytes + own.library_bytes);
 }
@@ -238,7 +239,8 @@ TEST_CASE("frameworks keep weights of 8 bits alone; the engine beside those of 1
   };
   const std::int64_t of_frameworks = weights();
   cluster.machine.calibration = Calibration::this_machine;
-  // Of a block: queries, keys and values, what joins them, and both products of the MLP.
+  // The difference is 2 bytes for each weight of a block: of queries, keys and values, of the
+  // output layer, and of both layers of the MLP.
   CHECK(weights() - of_frameworks == std::int64_t{6} * 2 * (4 + 2 * 4) * 256 * 256);
 }
 

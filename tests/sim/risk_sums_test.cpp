@@ -1,4 +1,4 @@
-// What is said of many played runs is what adding them up one by one gives.
+// Tests that the summary of many played runs is what adding them up one by one gives.
 #include <algorithm>
 
 #include "sim/risk/played_run.h"

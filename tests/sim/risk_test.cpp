@@ -1,5 +1,5 @@
-// Whole runs under failures: against Daly's formula, against a run played step by step, and against
-// what Llama 3 405B met.
+// Tests whole runs under failures: against Daly's formula, against a run played step by step, and
+// against what Llama 3 405B met.
 #include "sim/risk/risk.h"
 
 #include <cmath>
@@ -122,7 +122,7 @@ TEST_CASE("a notice saves the work where a checkpoint can be written within it",
   source.notice_s = 65;
   const RunRisk saved = risk_of(model, {.runs = 200});
   CHECK(saved.wall_s.mean < sudden_s);
-  // What is worked while the checkpoint is written is lost, and part of a step.
+  // The work done while the checkpoint is written is lost, and part of a step.
   CHECK(saved.shares.lost * saved.wall_s.mean / saved.failures < 60 + 5 + model.step_time_s);
 }
 

@@ -88,7 +88,7 @@ TEST_CASE("between hosts the NICs decide: a tree sends less than a ring between 
       choose_collective(topology, CollectiveKind::all_reduce, {64e6}, {first_ranks(8)});
   CHECK(all.algorithm == "tree");
   CHECK(all.time.value == Approx(1600e-6 * 68 / 61 + 10e-6));
-  // Where the GPUs sum up less for each card than it carries, the ring is faster.
+  // If the GPUs of a host sum less for each card than the card carries, the ring is faster.
   Cluster narrow = uniform(4, 2);
   narrow.machine.network.tree_bandwidth_bytes_per_s = 5e9;
   const auto ring =
@@ -222,8 +222,9 @@ TEST_CASE("72 GPUs of one NVLink domain are one host", "[sim][collectives]") {
 }
 
 TEST_CASE("rings over hosts with one card enter and leave them beside it", "[sim][collectives]") {
-  // Of the cube mesh's rings the one of single links passes GPUs 0 and 1, at whose switch the card
-  // is, both ways: 2 (n - 1) / n of the bytes go through it and none through the sockets.
+  // One of the cube mesh's rings has single links and passes GPUs 0 and 1, whose switch has the
+  // card, in both directions. So 2 (n - 1) / n of the bytes go through the card and none through
+  // the sockets.
   Cluster cluster = cluster_of("dgx-1v-16gb", 4);
   cluster.network_override = NetworkOverride{1, 100.0, {}};
   const double card = 12.5e9 * cluster.machine.network.efficiency;
@@ -357,7 +358,8 @@ TEST_CASE("ranks of a CPU computer share its memory", "[sim][collectives]") {
   CHECK(collective_time(Topology({local, 1, 8, {}, {}}), CollectiveKind::all_reduce, {8},
                         {first_ranks(8)})
             .value == Approx(6 * 2e-6).epsilon(0.01));
-  // What is written elsewhere goes at 2 GB/s where an all-reduce would have 4: twice the time.
+  // Collectives whose results are written to another buffer run at 2 GB/s, where an all-reduce
+  // would have 4, so they take twice the time.
   local.shared_memory->copy_bandwidth_bytes_per_s = 2e9;
   for (CollectiveKind kind : {CollectiveKind::all_gather, CollectiveKind::reduce_scatter})
     CHECK(collective_time(Topology({local, 1, 2, {}, {}}), kind, {100e6}, {{0, 1}}).value ==

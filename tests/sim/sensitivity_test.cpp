@@ -1,4 +1,5 @@
-// Which inputs move the answer: each in its direction, against closed forms where there are any.
+// Tests which inputs change the result: each in its direction, against closed forms where there are
+// any.
 #include "sim/advise/sensitivity.h"
 
 #include "sim/planner/search.h"
@@ -72,7 +73,7 @@ TEST_CASE("links inside a host move the answer of one host, the network does not
   CHECK(swing(all, "network bandwidth").width() == 0);
 }
 
-// What a job says of its hosts goes before the machine's profile, so that is what is varied.
+// A job's values for its hosts override the machine's profile, so the job's values are varied.
 TEST_CASE("a job's own network and launch time move the answer", "[advise]") {
   const auto job = [](double gbps, double latency_us, double launch_us) {
     json value = job_json("step_time");

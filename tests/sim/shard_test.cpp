@@ -1,4 +1,4 @@
-// What the settings of sharding do to the predicted step.
+// Tests what the settings of sharding do to the predicted step.
 #include <array>
 
 #include "sim/predict/predict.h"

@@ -28,7 +28,7 @@ json job_of(const json& model, int hosts, const json& parallelism, double gbps) 
   return job;
 }
 
-// The fastest of all, after bounds and search are checked.
+// Checks the bounds and the search, and returns the fastest candidate of all.
 Candidate fastest(const json& job, int hosts, double nearness) {
   Planned planned(job, "p3.16xlarge", hosts);
   double best_s = std::numeric_limits<double>::infinity();
@@ -49,7 +49,7 @@ Candidate fastest(const json& job, int hosts, double nearness) {
   REQUIRE(!found.plans.empty());
   CHECK(found.plans.front().prediction.step_time_s == best_s);
   CHECK(found.proven_gap == 0);
-  // What few simulations leave open is no less than what there is to gain.
+  // After few simulations, the reported gap is at least what there is to gain.
   const SearchResult gap = search(planned.job, some);
   REQUIRE(!gap.plans.empty());
   CHECK((1 - gap.proven_gap) * gap.plans.front().prediction.step_time_s <= best_s);

@@ -1,5 +1,5 @@
-// The parts of a step sum to it, and the changes from one step to another to their difference: to
-// the picosecond, on random pairs of plans.
+// Tests that the parts of a step sum to it, and that the changes from one step to another sum to
+// their difference, to the picosecond, on random pairs of plans.
 #include "sim/predict/step_parts.h"
 
 #include <map>
@@ -76,7 +76,7 @@ TEST_CASE("the changes from one step to another sum to the difference exactly", 
     }
     before = now;
   }
-  // What is always 0 would sum as well.
+  // Parts that are always 0 would also sum, so each part must often be nonzero.
   for (const char* cause :
        {"matrix products", "attention", "other kernels", "recomputation", "optimizer",
         "kernel launches", "exposed tensor communication", "exposed all-reduce of gradients",

@@ -1,5 +1,5 @@
-// Two jobs of several stages on one fabric, by closed forms: when each sends over the spine, and
-// what the other leaves of it.
+// Tests two jobs of several stages on one fabric, by closed forms: when each sends over the spine,
+// and what the other leaves of it.
 #include <algorithm>
 #include <array>
 
@@ -13,8 +13,8 @@ using namespace meshwright;
 
 namespace {
 
-// Two stages of eight ranks on two hosts, the first of which is `first_host`. Leaves of two hosts
-// whose cards all reach the spine at once.
+// Returns a job of two stages of eight ranks on two hosts, the first of which is `first_host`.
+// Leaves have two hosts, whose cards can all reach the spine at once.
 Tenant tenant(const char* name, int first_host, const char* placement) {
   Cluster cluster{load_machine("p4d.24xlarge"), 2, 8, {}, {}};
   cluster.fabric = Fabric{};
@@ -78,7 +78,8 @@ Sent sent_by(const Tenant& tenant, double spine_share = 1) {
   return sent;
 }
 
-// What is left of the way while the other, which wants `wanted` of two hosts' cards, sends or not.
+// Returns the share of the way to the spine that the other job leaves. The other job sends in a
+// share `sends` of the time, and then wants `wanted` of two hosts' cards.
 double left_by(double sends, double wanted) { return 1 / (1 - sends + sends * 2 / (2 - wanted)); }
 
 }  // namespace

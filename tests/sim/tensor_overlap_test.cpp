@@ -1,4 +1,4 @@
-// Tensor communication beside compute, in simulated time.
+// Tests tensor communication that overlaps with compute, in simulated time.
 #include <fmt/format.h>
 
 #include "sim/predict/breakdown.h"
@@ -55,7 +55,7 @@ std::vector<Pair> pairs() {
   return found;
 }
 
-// Of the tensor group.
+// Returns the exposed seconds of the tensor group, on the first stage.
 double exposed(const Prediction& prediction) {
   return breakdown(prediction).front().exposed_s[static_cast<std::size_t>(GroupKind::tensor)];
 }

@@ -1,5 +1,5 @@
-// The schemas of answers beside the answers: each key is described, and none is described that is
-// not there.
+// Compares the schemas with the program's output: each key is described, and each key that is
+// described occurs.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -18,7 +18,7 @@ namespace {
 
 json schema_of(const std::string& what) { return json::parse(run("schema " + what).out); }
 
-// The paths of what a schema describes, which `value` has.
+// Adds the paths that a schema describes and `value` has to `met`.
 void meet(const json& schema, const json& value, const std::string& path,
           std::set<std::string>& met) {
   if (value.is_object() && schema.contains("properties")) {
@@ -41,7 +41,7 @@ void describe(const json& schema, const std::string& path, std::set<std::string>
   if (schema.contains("items")) describe(schema["items"], path + "[]", described);
 }
 
-// Whether the answers are valid; what none of them has.
+// Checks that the output of all calls is valid. Returns the described paths that no output has.
 std::set<std::string> missing_in(const std::string& what, const std::vector<std::string>& calls) {
   const json schema = schema_of(what);
   std::set<std::string> described, met;
@@ -157,7 +157,7 @@ TEST_CASE("what explain answers is what its schema describes", "[tools][json]") 
   CHECK(missing.empty());
 }
 
-// What is measured on GPUs alone is not answered here.
+// Values that are measured only on GPUs are left out here.
 TEST_CASE("what train and fit answer is what their schemas describe", "[tools][json]") {
   const TestFolder folder;
   json profile = json::parse(std::ifstream(jobs + "local.json"));

@@ -16,7 +16,7 @@ using namespace meshwright;
 
 namespace {
 
-// With memory for what is saved while training goes on.
+// Returns a plan with memory for a snapshot, which is saved while training goes on.
 Plan plan_of(const Model& model) {
   Plan plan = small_plan(model, {});
   plan.snapshot = true;

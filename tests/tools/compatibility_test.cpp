@@ -1,4 +1,4 @@
-// What earlier versions wrote (tests/compatibility) is read for ever.
+// Tests that files of earlier versions (tests/compatibility) can still be read.
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -17,7 +17,8 @@ const std::string saved = source + "/tests/compatibility/0.1/";
 
 json file_of(const std::string& name) { return json::parse(std::ifstream(saved + name)); }
 
-// The keys of `said` that leave no choice are in `answer` as they were given.
+// Checks that the keys of `said` that leave no choice are in `answer` as they were given. Returns
+// their number.
 int same_keys(const json& said, const json& answer) {
   int same = 0;
   if (!said.is_object()) return same;

@@ -1,5 +1,5 @@
-// What the server reads of a request before anything else sees it, and whom it gives up when there
-// are too many.
+// Tests what the server reads of a request before anything else sees it, and which client it drops
+// when there are too many.
 #include "tools/serve/connection.h"
 
 #include <sys/socket.h>
@@ -26,7 +26,7 @@ bool is_taken(const std::string& headers) {
   return fault_of_head(head_with(headers)).empty();
 }
 
-// A client's end of a connection, and the server's.
+// Holds both ends of a connection, the client's and the server's.
 struct Ends {
   Ends() { REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0); }
   ~Ends() {

@@ -1,4 +1,5 @@
-// What runs cost as the commands say it: risk, prices, blocks, the user's own price list.
+// Tests the costs of runs as the commands print them: risk, prices, blocks, the user's own price
+// list.
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,7 +12,7 @@ using nlohmann::json;
 
 namespace {
 
-// The program's today, until the end of the case.
+// Sets the program's current date until the end of the case.
 class Today {
  public:
   explicit Today(const char* epoch) { setenv("SOURCE_DATE_EPOCH", epoch, 1); }

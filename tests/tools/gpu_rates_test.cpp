@@ -1,5 +1,5 @@
-// What `calibrate` finds on a device whose times follow a rule: the constants of the rule, and a
-// profile with which the cost model predicts each operation that was measured.
+// Tests what `calibrate` finds on a device whose times follow a rule: the constants of the rule,
+// and a profile with which the cost model predicts each operation that was measured.
 #include "tools/measure/gpu_rates.h"
 
 #include <algorithm>
@@ -140,7 +140,8 @@ TEST_CASE("calibrate finds the constants of a device that follows a rule", "[too
   const Gpu& gpu = measured().gpu;
   const TensorType few{Shape{1, 8}, Dtype::f32};
   CHECK(gpu.kernel_latency_s == Approx(seconds_of(Probe(Op::add, {}, {few, few}).call())));
-  // What takes no longer than a latency is taken to last a tenth; the largest tells the bandwidth.
+  // The latency is subtracted from each measured time, but at least a tenth of the time remains.
+  // The largest operation determines the bandwidth.
   CHECK(gpu.memory_bandwidth_bytes_per_s == Approx(bandwidth).epsilon(1e-3));
   CHECK(gpu.memory_bound.points.size() == 7);
   CHECK(gpu.memory_bound.points.back().fraction == Approx(1).epsilon(1e-3));
@@ -164,7 +165,8 @@ TEST_CASE("calibrate finds the constants of a device that follows a rule", "[too
 
 TEST_CASE("products take as long as the profile of a calibrated device predicts",
           "[tools][measure]") {
-  // Of fewer tiles the cost model expects less than this device reaches, which has none.
+  // Smaller products are left out. With fewer tiles the cost model expects less than this device
+  // reaches, because its times do not depend on tiles.
   for (const std::int64_t size : {1536, 2048, 3072, 4096, 6144, 8192}) {
     CAPTURE(size);
     const Probe product = linear(size, Dtype::bf16);
@@ -272,7 +274,8 @@ TEST_CASE("a peak that is not known is the fastest product's", "[tools][measure]
   for (const EfficiencyCurve::Point& point : gpu.gemm.points)
     highest = std::max(highest, point.fraction);
   CHECK(highest == Approx(1));
-  // In 8 bits twice as fast; in fp32 a sixteenth. Shapes leave the precisions other shares.
+  // Products in 8 bits are twice as fast, and in fp32 a sixteenth as fast. Shapes leave the
+  // precisions different shares.
   rates.fp8_products();
   CHECK(gpu.peak(Precision::fp8).value / gpu.peak(Precision::bf16).value == Approx(2).epsilon(0.2));
   double share = 0.5;

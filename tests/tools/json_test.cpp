@@ -1,4 +1,5 @@
-// `--json` of every command: one object and nothing else, with the keys that others rely on.
+// Tests `--json` of every command: it prints one object and nothing else, with the keys that others
+// rely on.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -369,7 +370,7 @@ TEST_CASE("every command obeys what SageMaker's environment says, and says so", 
     const json in_environment = training(run_line(variable + MESHWRIGHT_PROGRAM " " + plain));
     CHECK(in_environment == training(run(plain + set)));
     CHECK(in_environment != training(run(plain)));
-    // What the command line says goes before it.
+    // The command line takes precedence over the environment.
     CHECK(training(run_line(variable + MESHWRIGHT_PROGRAM " " + plain + " --set " + keys +
                             "microbatches=4")) == training(run(plain)));
   }
@@ -421,7 +422,7 @@ TEST_CASE("what is missing is said in a unit that shows it", "[tools]") {
 }
 
 TEST_CASE("names from files move no terminal", "[tools]") {
-  // Of the job, of its model, and of a key.
+  // The job, its model and a key get names with control characters.
   const TestFolder folder;
   json job = json::parse(content_of(jobs + "tiny.json"));
   job["name"] = job["model"]["name"] = "n\x1b]0;owned\x07\xc2\x9b";
@@ -617,7 +618,7 @@ TEST_CASE("deadline and budget are asked on the command line", "[tools][json]") 
         best("plan " + jobs +
              "searched.json --set objective.budget_usd=500 --set "
              "objective.minimize=tokens"));
-  // What --set says goes before.
+  // Values of --set take precedence.
   CHECK(best("plan " + job + " --by 4w --set objective.minimize=step_time") ==
         best("plan " + job + " --set objective.deadline_s=2419200"));
 }

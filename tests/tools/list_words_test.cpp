@@ -1,4 +1,4 @@
-// What `list` prints: every name once, and of a framework each rule, limit and setting of its
+// Tests what `list` prints: every name once, and each rule, limit and setting of a framework's
 // tables.
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ using namespace meshwright;
 
 namespace {
 
-// What the command writes to standard output.
+// Returns what the command writes to standard output.
 std::string listed(const std::vector<std::string>& operands) {
   const TestFolder folder;
   Options options;

@@ -1,5 +1,5 @@
-// What a call of a tool becomes: the words of a command, files with the jobs, or a refusal that
-// names the argument.
+// Tests what a call of a tool becomes: the words of a command, files with the jobs, or a refusal
+// that names the argument.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -18,7 +18,7 @@ using Words = std::vector<std::string>;
 
 const json job = {{"model", "gpt2"}};
 
-// The message of the refusal; empty: there was none.
+// Returns the message of the refusal, or "" if there was none.
 std::string refused(const std::string& tool, const json& arguments) {
   try {
     mcp::question_of(tool, arguments, false);

@@ -255,7 +255,7 @@ TEST_CASE("mcp: what is no request is refused with its code", "[mcp]") {
         R"({"name": "list", "arguments": {}, "_meta": {"progressToken": {}}})"})
     CHECK(client.code_of(R"({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": )" +
                          std::string(params) + "}") == -32602);
-  // Neither is answered: what comes next is of the ping.
+  // None of these lines gets a response, so the next response is that of the ping.
   client.send_line(R"({"jsonrpc": "2.0", "method": "notifications/unknown"})");
   client.send_line(R"({"jsonrpc": "2.0", "id": 3, "result": {}})");
   client.send_line(std::string());

@@ -1,4 +1,5 @@
-// What is said where nothing fits, and what a rung's advice says of how its plan cuts the model.
+// Tests the text that appears if nothing fits, and what a rung's advice says about how its plan
+// partitions the model.
 #include <functional>
 
 #include "tests/catch.h"
@@ -60,7 +61,7 @@ struct Scene {
     advice.best = advice.ladders.data();
     advice.command = "command";
   }
-  // The line behind what to rent.
+  // Returns the line after the one that says what to rent.
   std::string cut() const {
     const std::string text = advice_text(job, advice);
     const std::size_t at = text.find('\n', text.find("\nRent ") + 1) + 1;

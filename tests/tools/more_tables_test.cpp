@@ -1,5 +1,5 @@
-// As tables_test.cpp: the tables of the commands that compare with measurements, compile and
-// advise.
+// Tests the tables of the commands that compare with measurements, compile and advise, in the way
+// of tables_test.cpp.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -32,7 +32,7 @@ std::string bytes_of(const json& row, const char* key) {
   return shown::bytes(row.at(key).get<double>());
 }
 
-// "1204 -34": what there is after a pass, and how that differs from before.
+// Returns the value after a pass and how it differs from the one before, as in "1204 -34".
 std::string with_change(double after, double before,
                         const std::function<std::string(double)>& show) {
   if (after == before) return show(after);
@@ -42,7 +42,7 @@ std::string with_change(double after, double before,
 }  // namespace
 
 TEST_CASE("validate's tables show what its JSON says", "[tools][json]") {
-  // Of the largest file some rows, with the same plan on one GPU and on eight.
+  // Some rows of the largest file are used. They have the same plan on one GPU and on eight.
   const std::string files = source + "/scenarios/evidence/", pairs = "nvidia_bert_large_v100_a100";
   const TestFolder folder;
   json some = json::parse(content_of(files + pairs + ".json"));
@@ -238,7 +238,8 @@ TEST_CASE("fit's tables show what its JSON says, and its runs are what validate 
                column("after", "after_step_time_s", shown::seconds),
                {"error", error("after_step_time_s")}});
 
-  // What one run moves by a hundredth is a line; what it hardly narrows is named below.
+  // A constant that one run moves by at least a hundredth has a line. Constants that the run hardly
+  // narrows are named below.
   json moved = json::array();
   std::string unknown;
   for (const json& each : value["constants"]) {

@@ -15,7 +15,7 @@ std::string text_of(const std::optional<int>& count) {
   return count ? std::to_string(*count) : "none";
 }
 
-// All fields that the command line sets, under the options' names.
+// Returns all fields that the command line sets, under the options' names.
 std::map<std::string, std::string> fields_of(const Options& o) {
   std::map<std::string, std::string> fields = {{"trace", o.trace},
                                                {"write", o.write},

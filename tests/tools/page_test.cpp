@@ -1,4 +1,4 @@
-// The page of `serve` in a browser: choose, plan, cancel, export, come back by the link.
+// Tests the page of `serve` in a browser: choose, plan, cancel, export, come back by the link.
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
@@ -15,7 +15,8 @@ using nlohmann::json;
 
 namespace {
 
-// Where nobody looks at what is skipped, nothing is.
+// Returns whether there is a browser. In CI nobody would notice a skipped test, so there a missing
+// browser is a failure.
 bool can_browse() {
   if (Browser::is_here()) return true;
   const char* ci = std::getenv("CI");
@@ -72,7 +73,7 @@ TEST_CASE("the page: choose, plan, export, come back by the link", "[page]") {
   browser.open("http://" + served.host() + "/");
   browser.wait_for(ready);
 
-  // By the keyboard where it is one's own: a list, a number, and the enter key.
+  // The page's own controls are used by the keyboard: a list, a number, and the enter key.
   browser.type("#model", "distilgpt2");
   browser.type("#filter", "p3.8");
   browser.value_of(
@@ -88,7 +89,7 @@ TEST_CASE("the page: choose, plan, export, come back by the link", "[page]") {
   browser.type("#tokens", "1\n");  // submits
   browser.wait_for(searched, 120);
 
-  // What is shown is what the command says of the job.
+  // The page must show what the command prints for the same job.
   const json job =
       json::parse(browser.value_of("document.querySelector('#json').value").get<std::string>());
   CHECK(job["model"] == "distilgpt2");
@@ -110,12 +111,12 @@ TEST_CASE("the page: choose, plan, export, come back by the link", "[page]") {
   CHECK(browser.value_of("document.querySelectorAll('.chart canvas').length") >= 4);
   CHECK(std::stoi(browser.value_of("document.querySelector('.timeline canvas').dataset.drawn")
                       .get<std::string>()) > 0);
-  // The timeline by its keys.
+  // The keyboard zooms the timeline.
   browser.type(".timeline canvas", "+");
   CHECK(browser.value_of("Number(document.querySelector('.timeline canvas').dataset.from) > 0") ==
         true);
 
-  // What it exports is a job that gives the prediction shown.
+  // The exported job must give the prediction that the page shows.
   browser.value_of(
       "[...document.querySelectorAll('#exports button')].forEach("
       "each => each.textContent.includes('with this plan') && each.click())");
@@ -134,7 +135,7 @@ TEST_CASE("the page: choose, plan, export, come back by the link", "[page]") {
   }
   CHECK(browser.value_of(text_of("#ladder")).get<std::string>().find("Rent ") != std::string::npos);
 
-  // By the link the same job.
+  // The link must lead to the same job.
   browser.reload();
   browser.wait_for(ready);
   CHECK(json::parse(browser.value_of("document.querySelector('#json').value").get<std::string>()) ==

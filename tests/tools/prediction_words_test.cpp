@@ -1,4 +1,4 @@
-// What is said of a prediction: every number of it is another one, so none stands for another.
+// Tests the text of a prediction. All its numbers differ, so none can stand in for another.
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.h"

@@ -1,4 +1,4 @@
-// What a container's environment says: each variable has its own place.
+// Tests how a container's environment is read: each variable has a field of its own.
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tools/sagemaker.h"

@@ -1,5 +1,5 @@
-// What a page's timeline draws, and times by kind of instruction, of a timeline whose every span
-// is known.
+// Tests what a page's timeline draws, and the times by kind of instruction, with a timeline whose
+// every span is known.
 #include "tools/report/timeline_view.h"
 
 #include <map>
@@ -58,7 +58,7 @@ std::string label_of(int rank, Stream stream) {
   return "rank " + std::to_string(rank) + "  " + std::string(name_of(stream));
 }
 
-// The colours' meanings, in the order in which the page has them.
+// Returns the meaning of an instruction's colour, in the page's order.
 std::string sort_of(const Instruction& instruction, Body::Kind body) {
   switch (instruction.stream) {
     case Stream::compute:

@@ -1,5 +1,5 @@
-// What a run says of itself: lines of steps, the comparison at the end, --json and --log-json.
-// Every number is another one, so none stands for another.
+// Tests the text of a run: lines of steps, the comparison at the end, --json and --log-json. All
+// its numbers differ, so none can stand in for another.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::int64_t mebi = 1 << 20;
 
-// What is written to standard error while `work` runs; with --json that is all of a run's text.
+// Returns what is written to standard error while `work` runs. With --json that is all of a run's
+// text.
 std::string errors_of(const std::function<void()>& work) {
   const TestFolder folder;
   std::fflush(stderr);

@@ -1,5 +1,5 @@
-// The numbers of `--json` agree with each other, with those of other commands about the same plan,
-// and with what the text shows.
+// Tests that the numbers of `--json` agree with each other, with those of other commands about the
+// same plan, and with what the text shows.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -24,7 +24,7 @@ double tokens_of(const json& training) {
   return number(training, "global_batch") * number(training, "sequence_length");
 }
 
-// The job of a plan that was found: no key is left open.
+// Returns the job of a plan that was found. No key is left to the planner.
 std::string settled(const TestFolder& folder, json job, const json& plan) {
   job["parallelism"] = plan.at("parallelism");
   for (const char* key : {"global_batch", "micro_batch", "precision", "recompute", "attention",
@@ -82,7 +82,8 @@ TEST_CASE("each plan that is proposed is what simulate says of it", "[tools][jso
     CHECK(simulated["fits"] == true);
   }
   CHECK(on_one > 0);  // the best of each cluster is there
-  // What is dearer and slower than another is not on the front, anything else is.
+  // A plan is on the front unless another one is at least as fast and as cheap, and better in one
+  // of them.
   for (const json& plan : plans) {
     const bool beaten = std::ranges::any_of(plans, [&](const json& other) {
       const double faster = number(plan, "step_time_s") - number(other, "step_time_s");

@@ -1,5 +1,5 @@
-// What MeshwrightPrecompiled.cmake compiles once for all sources: the headers that many of them
-// include. No source includes this file.
+// MeshwrightPrecompiled.cmake compiles these headers once for all sources, because many sources
+// include them. No source includes this file.
 #pragma once
 
 #include <algorithm>

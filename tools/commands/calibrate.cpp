@@ -50,7 +50,8 @@ json cpu_json(const Machine& machine) {
           {"rank_latency_s", machine.host_latency.step_latency_s}};
 }
 
-// Of the largest product in each precision that was measured.
+// Returns the measured rates of one GPU as JSON. The rate of matrix products in each precision is
+// that of the largest product that was measured.
 json gpu_json(const Machine& machine) {
   const Gpu& gpu = machine.gpu;
   const KernelConstants& k = gpu.kernels;
@@ -110,7 +111,7 @@ void say_gpu(const Machine& machine) {
 
 bool shows_gpus(const Options& options) { return gpus_here() > 0 && !options.cpu; }
 
-// What runs beside the measurements is in their figures.
+// Warns if this computer is busy, because other processes make the measured rates too low.
 void warn_of_load() {
   double running = 0;  // processes, over the last minute
   const auto processors = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));

@@ -1,4 +1,5 @@
-// All commands. Each is a file: what it does, and a row that says how it is called.
+// Declares all commands. Each command has a file with its code and a row that describes how it is
+// called.
 #pragma once
 
 #include "exec/launch/exit_codes.h"
@@ -13,7 +14,7 @@ extern const Command plan_command, simulate_command, train_command, scale_comman
     export_command, import_weights_command, export_weights_command, list_command, explain_command,
     advise_command, sensitivity_command, share_command, serve_command, mcp_command, schema_command,
     completion_command, manual_command;
-// In the order of the help.
+// All commands, in the order of the help.
 inline constexpr const Command* all_commands[] = {
     &plan_command,           &simulate_command,    &train_command,    &scale_command,
     &advise_command,         &sensitivity_command, &explain_command,  &share_command,
@@ -35,7 +36,8 @@ inline constexpr ExitCodeMeaning exit_code_meanings[] = {
     {stopped, "stopped on request"},
 };
 
-// Of the environment; read in main.cpp and where they act.
+// A variable of the environment, for the manual page and docs/commands.md. It is read in
+// options_from_environment(), or where it acts. Not all variables that are read are listed.
 struct Variable {
   const char* name;
   const char* meaning;
@@ -48,13 +50,15 @@ inline constexpr Variable variables_read[] = {
     {"SOURCE_DATE_EPOCH", "seconds since 1970 taken as the current time, for the age of prices"},
 };
 
-// What `list WHAT` prints, as names; of "" all that it can be asked for.
+// Returns the names that `list WHAT` prints. If `what` is empty, returns all values that WHAT may
+// have.
 std::vector<std::string> names_listed(const std::string& what);
 
-// What `schema WHAT` prints.
+// Returns all values that WHAT may have in `schema WHAT`.
 std::vector<std::string> schemas_known();
 
-// Of weights; `import` and `export` did that before they read settings, and still do.
+// Convert weights. `import` and `export` still call these functions if they are asked for weights,
+// because they converted weights before they read settings.
 int run_import_weights(const Options& options);
 int run_export_weights(const Options& options);
 

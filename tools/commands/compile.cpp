@@ -38,7 +38,7 @@ struct Row {
   const std::string& level() const {
     return compiler_names()[static_cast<std::size_t>(plan().training.compiler)];
   }
-  // The stage that needs most.
+  // Returns the memory of the stage with the highest peak.
   const StageMemory& memory() const {
     return *std::ranges::max_element(report.prediction.memory, {}, &StageMemory::peak_bytes);
   }
@@ -62,7 +62,7 @@ json pass_json(const PassEffect& pass) {
           {"compute_after_s", after.work.time_s}};
 }
 
-// How many times as large as the plan's a batch is.
+// Returns the ratio of the largest micro-batch to the plan's.
 double growth(const Plan& plan, const LargestBatch& largest) {
   return static_cast<double>(largest.micro_batch) / plan.training.micro_batch;
 }
@@ -153,7 +153,8 @@ Table memory_table(const std::vector<Row>& rows) {
   return table;
 }
 
-// By this engine at each level, and by the frameworks of which it is known.
+// Returns the table of the largest batches that fit: with this engine at each level, and with the
+// frameworks for which they are known.
 Table largest_table(const std::vector<Row>& rows, const std::vector<FrameworkBatch>& frameworks) {
   Table table(
       {"largest batch", "micro-batch", "global batch", "peak", "rate x k", "rate x sqrt k"});
@@ -172,7 +173,7 @@ Table largest_table(const std::vector<Row>& rows, const std::vector<FrameworkBat
   return table;
 }
 
-// "1204 -34": what there is after the pass, and the change where there is one.
+// Returns "1204 -34": the value after the pass, and its change if there is one.
 std::string with_change(const std::string& after, const std::string& change, double difference) {
   return difference == 0 ? after : after + (difference > 0 ? " +" : " -") + change;
 }
@@ -198,7 +199,8 @@ Table pass_table(const Row& row) {
   return table;
 }
 
-// What a job of this kind has no use for.
+// Lists the passes that changed nothing, since a job of this kind has no use for them, and the time
+// that they took together.
 std::string idle_passes_text(const std::vector<PassEffect>& passes) {
   constexpr std::size_t columns = 110;
   std::string names;
@@ -235,8 +237,8 @@ std::string text_of(const Job& job, const Chosen& chosen, const std::vector<Row>
   return text;
 }
 
-// The attention kernel of a job that names none is the level's own, and so is what it leaves to the
-// compiler.
+// Returns the plan at another compiler level. If the job leaves the attention kernel or other
+// choices to the compiler, the level makes them itself.
 Plan plan_at(CompilerLevel level, const Job& job, const Chosen& chosen) {
   Plan plan = reopened(chosen.compiled.plan, job.plan.training);
   plan.training.compiler = level;

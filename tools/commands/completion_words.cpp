@@ -12,7 +12,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// What a key of the job takes; none: numbers, and others that are not words.
+// Returns the words that a key of the job accepts. Empty if the key takes numbers or other values
+// that are not words.
 Words values_of(const Section& section, const Key& key) {
   if (section.name == "training" && key.name == "attention") return names_listed("attention");
   Words words = words_of(key);
@@ -21,7 +22,7 @@ Words values_of(const Section& section, const Key& key) {
   return words;
 }
 
-// KEY= of every key, or KEY=VALUE once the key is there.
+// Returns KEY= for every key, or KEY=VALUE once the key has been typed.
 Words overrides(const std::string& begun) {
   const std::size_t end = begun.find('=');
   const std::string key_typed = begun.substr(0, end);

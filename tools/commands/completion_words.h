@@ -1,4 +1,5 @@
-// What may come next on a command line of the program, for shells to offer.
+// Finds the words that may come next on a command line of the program, for the completion of
+// shells.
 #pragma once
 
 #include <string>
@@ -11,7 +12,8 @@ struct Completion {
   bool files = false;              // names of files too
 };
 
-// `typed`: the words after the program's name; the last one, which may be empty, is not complete.
+// Returns the words that may complete the last of `typed`, the words after the program's name. The
+// last word is incomplete and may be empty.
 Completion completion_of(const std::vector<std::string>& typed);
 
 }  // namespace meshwright

@@ -42,7 +42,8 @@ struct JobParameters {
   std::vector<Adapter> adapters;
   std::vector<std::string> trained_whole;  // modules, beside adapters
 
-  // Of the model, or of its adapters.
+  // Returns the shapes of the model's parameters, without adapters. of_adapters() returns the
+  // shapes of all parameters that are not frozen: those that an adapter's file holds.
   std::map<std::string, Shape> of_model() const {
     std::map<std::string, Shape> shapes_of_model = shapes;
     for (const Adapter& each : adapters)
@@ -56,7 +57,7 @@ struct JobParameters {
   }
 };
 
-// How the model is cut does not change what its parameters are.
+// Returns the parameters of the job's model. How the plan splits the model does not change them.
 JobParameters parameters_of(const Job& job) {
   Plan plan;
   plan.training = job.plan.training;
@@ -107,8 +108,8 @@ SoundCheckpoint read_sound(const std::string& path, const std::set<std::string>&
   return sound;
 }
 
-// One checkpoint, or the newest good one of a run's folder. InputError where that is of another
-// job.
+// Returns the given checkpoint, or the newest good one if `folder` is that of a run. Throws
+// InputError if it is of another job.
 SoundCheckpoint newest_good(const std::string& folder, const Job& job,
                             const JobParameters& parameters,
                             const std::vector<std::string>& allowed) {
@@ -141,7 +142,7 @@ SoundCheckpoint newest_good(const std::string& folder, const Job& job,
   throw InputError(folder + ": holds no good checkpoint");
 }
 
-// All that is trained, by peft's names.
+// Writes all trained parameters, under peft's names.
 void export_adapter(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
                     const std::string& file, int state) {
   std::map<std::string, std::string> own;
@@ -231,7 +232,7 @@ namespace {
 
 bool is_adapter(const std::string& source) { return fs::exists(source + adapter_config_file); }
 
-// Those with which training begins.
+// Returns a function that makes the values with which training begins for `parameter`.
 std::function<std::vector<float>()> initial_values(const Parameter& parameter, std::uint64_t seed) {
   return [&parameter, seed] {
     std::vector<float> values(static_cast<std::size_t>(parameter.global_shape.elements()));
@@ -240,7 +241,8 @@ std::function<std::vector<float>()> initial_values(const Parameter& parameter, s
   };
 }
 
-// Of a head that says classes, what the file of a model without it lacks.
+// Returns initial values for the parameters of a classification head that `from` lacks, because a
+// file of the model without such a head does not hold them.
 MadeParameters made_head(const Job& job, const JobParameters& parameters, const Safetensors& from) {
   MadeParameters made;
   if (!job.model.classifies_text()) return made;
@@ -252,7 +254,8 @@ MadeParameters made_head(const Job& job, const JobParameters& parameters, const 
   return made;
 }
 
-// The adapter's values: those of `source`, or those with which training begins.
+// Returns the adapter's values: those of `source`, or the values with which training begins if
+// `source` is empty.
 MadeParameters made_adapters(const Job& job, const JobParameters& parameters,
                              const std::string& source) {
   MadeParameters made;
@@ -279,8 +282,8 @@ MadeParameters made_adapters(const Job& job, const JobParameters& parameters,
   return made;
 }
 
-// Weights have the names and shapes of the job's model, and may yet be those of one that computes
-// something else with them: a config.json beside them says so.
+// Warns if a config.json next to the weights describes another model. Weights with the right names
+// and shapes may still belong to a model that computes something else with them.
 void warn_of_other_model(const std::string& source, const Job& job) {
   const std::string file = source + "/config.json";
   if (!fs::is_regular_file(file)) return;

@@ -38,7 +38,7 @@ Explained explained(const std::string& name, const Options& options, const Machi
   return one;
 }
 
-// Two jobs; or one, as it is and with --set.
+// Returns the options of the two sides: two jobs, or one job without and with --set.
 std::pair<Options, Options> two_of(const Options& options) {
   Options from = options, to = options;
   if (options.operands.size() == 2) {
@@ -56,14 +56,15 @@ std::pair<Options, Options> two_of(const Options& options) {
 
 double seconds(SimTime time) { return to_seconds(time).value; }
 
-// +1.2 ms, -340 us
+// Returns a signed time: "+1.2 ms", "-340 us".
 std::string show_change(SimTime change) {
   return (change < 0 ? "-" : "+") + show_seconds(std::abs(seconds(change)));
 }
 
 constexpr std::size_t kernels_shown = 20;
 
-// Of a step that was taken apart by kinds of kernels.
+// Adds the communication times and the longest kernels of a step that was divided by kinds of
+// kernels.
 void add_kernels(const KernelParts& kernels, json& value) {
   value["communication"] = json::array();
   for (const CommunicationTime& each : kernels.communication)
@@ -114,8 +115,8 @@ json answer_of(const Explained& from, const Explained& to) {
           {"changes", changed}};
 }
 
-// What is under way between ranks, whether or not something covers it; and which kernels no kind
-// has. Empty where steps were not taken apart by kinds of kernels.
+// Returns the time of each kind of communication, in total and exposed, and the measured kernels
+// that belong to no kind. Empty if the steps were not divided by kinds of kernels.
 std::string kernels_text(const Explained& predicted, const Explained& measured) {
   if (!predicted.kernels || !measured.kernels) return "";
   std::map<KernelKind, std::array<CommunicationTime, 2>> kinds;
@@ -145,7 +146,8 @@ std::string side_text(const Explained& one) {
                      one.chosen.machine, short_plan_text(one.chosen.compiled.plan));
 }
 
-// Which causes make most of the difference, in one sentence.
+// Returns one sentence that names the three causes at the front of `all`, and how much time each
+// adds or saves.
 std::string reason_text(const Explained& from, const Explained& to,
                         const std::vector<PartChange>& all) {
   const SimTime difference = to.parts.step_time - from.parts.step_time;
@@ -161,7 +163,7 @@ std::string reason_text(const Explained& from, const Explained& to,
   return text + ".\n";
 }
 
-// A step that is predicted all the same.
+// Returns a warning if the plan does not fit, because its step is predicted nevertheless.
 std::string fits_text(const Explained& one) {
   if (one.prediction.fits) return "";
   return fmt::format("{} does not fit: {}.\n", one.name,

@@ -17,7 +17,8 @@ namespace meshwright {
 
 namespace {
 
-// What `train --trace` wrote: of the stage that the others wait for, as predicted, its first rank.
+// Compares the prediction with a trace of `train --trace`. Both sides are those of one rank: the
+// first rank of the stage that, as predicted, the others wait for.
 void compare_timelines(const std::string& path, const Timeline& timeline, Explained& predicted,
                        Explained& measured) {
   const Compiled& compiled = predicted.chosen.compiled;
@@ -33,7 +34,8 @@ void compare_timelines(const std::string& path, const Timeline& timeline, Explai
     throw InputError(fmt::format("{}: holds nothing of rank {}", path, rank));
 }
 
-// The rank that a profile is of. Where it does not say and the stages are alike, any.
+// Returns the rank that a profile belongs to. If the profile does not name its rank, returns rank
+// 0, which stands for all ranks of a plan without stages.
 int rank_of_profile(const ProfilerTrace& trace, const std::string& path, const Mesh& mesh) {
   if (trace.world_size && *trace.world_size != mesh.ranks())
     throw InputError(fmt::format("{}: is of a run of {} ranks, the job's plan has {}", path,
@@ -56,8 +58,8 @@ std::string steps_text(const KernelParts& parts) {
   return fmt::format("the mean of ProfilerSteps {} to {}", parts.first_step, parts.last_step);
 }
 
-// What PyTorch's profiler wrote: by kinds of kernels, which it tells, not by the plan's
-// instructions.
+// Compares the prediction with a profile of PyTorch by kinds of kernels, because a profile names
+// kernels and not the plan's instructions.
 void compare_kernels(const std::string& path, const ProfilerTrace& trace, const Timeline& timeline,
                      Explained& predicted, Explained& measured) {
   const Compiled& compiled = predicted.chosen.compiled;

@@ -31,7 +31,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Fate = ReadSetting::Fate;
 
-// Weights are a folder, or end so; settings do not.
+// Returns whether `from` holds weights: a folder, or a file with an ending of weights. Settings are
+// neither.
 bool holds_weights(const std::vector<std::string>& from) {
   return from.size() == 1 &&
          (fs::is_directory(from.front()) || from.front().ends_with(".safetensors") ||
@@ -63,7 +64,7 @@ std::string shortened(const std::string& text) {
   return text.size() <= most ? text : text.substr(0, most - 3) + "...";
 }
 
-// "parallelism.tensor 8".
+// Returns the keys that a setting set, with their values: "parallelism.tensor 8".
 std::string keys_text(const ReadSetting& setting, const json& job) {
   std::string text;
   for (const std::string& key : setting.keys) {
@@ -79,7 +80,8 @@ std::string keys_text(const ReadSetting& setting, const json& job) {
   return text.empty() ? "(as without it)" : text;
 }
 
-// What acts, line by line; the rest by its reason.
+// Prints the settings that act, one in a line, and then the others, grouped by the reason why they
+// do not act.
 void print_settings(const Imported& imported) {
   std::size_t width = 0;
   const auto said = [](const ReadSetting& each) {
@@ -155,7 +157,7 @@ void write_files(const std::string& folder, const std::vector<ExportedFile>& fil
   }
 }
 
-// As many as objective.tokens takes, where the job says no steps.
+// Sets the number of steps from objective.tokens if the job does not specify it.
 void settle_steps(const Job& job, const Cluster& cluster, double step_time_s, Plan& plan,
                   std::vector<std::string>& warnings) {
   if (job.has_steps) return;

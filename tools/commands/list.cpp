@@ -64,7 +64,7 @@ nlohmann::json stacks_json() {
   return all;
 }
 
-// What each generation of software means.
+// Prints every generation of software, and what it means for the kernels of GPUs.
 void print_stacks() {
   for (const SoftwareStack& stack : software_stacks()) {
     std::printf("%s  %s to %s: %s\n      %s\n", stack.name.c_str(), stack.since.c_str(),

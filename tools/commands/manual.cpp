@@ -15,7 +15,8 @@ namespace meshwright {
 
 namespace {
 
-// How models/core/output_file.h and models/core/open_file.h treat what an option names.
+// Describes how models/core/output_file.h and models/core/open_file.h treat a file that an option
+// names.
 struct NamedFile {
   const char* name;
   const char* treatment;
@@ -42,7 +43,8 @@ std::string call_of(const Command& command) {
   return text;
 }
 
-// Whole sentences of a summary or an option's help, which begin small and have no full stop.
+// Turns a summary or an option's help, which begins in lower case and has no full stop, into a
+// whole sentence.
 std::string sentence(std::string text) {
   if (text.empty()) return text;
   text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
@@ -50,7 +52,8 @@ std::string sentence(std::string text) {
   return text;
 }
 
-// Roff: a line that begins with . or ' would be a request; - would be a hyphen. `code` is bold.
+// Escapes `text` for roff, where a line that begins with . or ' would be a request and - would be a
+// hyphen. `code` becomes bold.
 std::string roff(std::string_view text) {
   std::string result;
   bool bold = false;
@@ -103,7 +106,7 @@ void print_man() {
   std::fputs(page.c_str(), stdout);
 }
 
-// Of a cell in a table.
+// Escapes `text` for a cell of a Markdown table.
 std::string cell(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -113,7 +116,7 @@ std::string cell(std::string_view text) {
   return result;
 }
 
-// docs/NAME.md is a link.
+// Turns each docs/NAME.md into a link.
 std::string with_links(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {

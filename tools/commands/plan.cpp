@@ -86,8 +86,9 @@ std::string money(const std::optional<double>& usd, int digits) {
   return usd ? fmt::format("${:.{}f}", *usd, digits) : "-";
 }
 
-// Where the most tokens are best, how many they are; where a framework's memory decides what fits,
-// that beside this engine's.
+// Returns the table of the best `top` plans. It shows the job's tokens if the objective is to train
+// on the most tokens. If a framework's memory decides what fits, it shows that memory next to this
+// engine's.
 Table table_of(const Job& job, const SearchResult& result, int top) {
   const bool counts_tokens = job.objective.minimize == Minimize::tokens;
   std::vector<std::string> head = {"", "cluster", "plan", "step", "tokens/s"};
@@ -163,7 +164,7 @@ void write_partition(const Job& job, const RankedPlan& best, const std::string& 
       partition_json(compile_ranked(job, best).graph, best.plan.stage_of_unit).dump(2) + "\n");
 }
 
-// With --prove; on a terminal it shows how far it is.
+// Sets the options of --prove. On a terminal, the search shows its progress.
 void prove_too(SearchOptions& options) {
   constexpr double small_enough = 0.02;
   options.prove_gap = small_enough;

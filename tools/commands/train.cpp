@@ -60,19 +60,20 @@ std::unique_ptr<World> world_of_ranks(const Options& options) {
   return make_world("mpi", world);
 }
 
-// What rank 0 knows, for the others: an exit code, or the settled run.
+// The decision of rank 0, which the other ranks receive: an exit code or the resolved run.
 struct Decision {
   int exit_code = done;
   std::string settled;
 };
 
-// From the launcher, wherever it runs.
+// Reads the decision from standard input. The launcher writes it there for rank 0, on whatever host
+// this rank is.
 Decision read_decision() {
   return {done, {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}};
 }
 
-// Inside the user's own mpirun: rank 0 reads, measures and decides, and the others follow, so that
-// all have the same plan whatever each would have measured.
+// Makes the decision inside the user's own mpirun. Only rank 0 reads, measures and decides, so that
+// all ranks have the same plan even if they would measure different rates.
 Decision decide(const Options& options, int ranks) {
   const auto refuse = [](int exit_code, const std::string& message) {
     print_to(stderr, "{}\n", message);
@@ -94,7 +95,7 @@ Decision decide(const Options& options, int ranks) {
   }
 }
 
-// A message, not a file: hosts need not share a folder.
+// Sends the decision to all ranks as a message, because the hosts need not share a folder.
 void share(Communicator& all, Decision& decision) {
   std::array<std::int64_t, 2> head = {decision.exit_code,
                                       static_cast<std::int64_t>(decision.settled.size())};

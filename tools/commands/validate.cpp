@@ -147,7 +147,8 @@ void print_errors(const char* title, const std::vector<ErrorSummary>& summaries)
   print_table(table);
 }
 
-// Where something was tried to its limit, or contradicts.
+// Prints, for each source, how well predictions say what fits. Sources are left out if they neither
+// published a largest batch nor measured a step that is predicted not to fit.
 void print_fits(const ValidationScores& scores) {
   Table table(
       {"what fits", "largest batches", "1.25 x said to fit", "measured steps", "said not to fit"});

@@ -66,7 +66,8 @@ void check_expressible(Framework framework, const Plan& plan, const Model& model
 
 namespace {
 
-// Degrees are the planner's, and a model is what it is.
+// Returns whether the key of `limit` may be changed. The degrees are left to the planner, and the
+// model is fixed.
 bool may_be_changed(const Job& job, const Limit& limit) {
   constexpr std::string_view fixed[] = {"model",
                                         "parallelism.pipeline",
@@ -79,7 +80,8 @@ bool may_be_changed(const Job& job, const Limit& limit) {
          std::find(std::begin(fixed), std::end(fixed), limit.key) == std::end(fixed);
 }
 
-// With how many of the choices that are open the limit holds: of sharding and of replicas.
+// Tells with how many of the possible values of sharding and replicas the limit holds, where the
+// job leaves these to the planner.
 enum class Holds : std::uint8_t { never, sometimes, always };
 Holds holds(const Job& job, const Limit& limit) {
   Plan plan = job.plan;
@@ -106,7 +108,8 @@ Holds holds(const Job& job, const Limit& limit) {
 
 void take_ways_of_framework(Job& job) {
   const Framework framework = job.objective.framework;
-  // Where the machine decides: what most of them take.
+  // If the precision is "auto", the machine decides it later. The limits are checked with bf16,
+  // which most machines get.
   const Precision precision = job.plan.training.precision;
   if (job.is_auto("training.precision")) job.plan.training.precision = Precision::bf16;
   for (const Limit& limit : limits_of(framework)) {

@@ -26,7 +26,7 @@ std::string reason_of(const InteropTarget& target, std::string_view name) {
   return {};
 }
 
-// Rules one after the other; each says which settings it read.
+// Applies the rules one after the other, and records which settings each rule read.
 void apply_rules(const Rules& rules, Settings& from, JobDraft& to, std::vector<ReadSetting>& read) {
   for (const Rule& rule : rules) {
     std::vector<const Setting*> mine;
@@ -57,7 +57,8 @@ void apply_rules(const Rules& rules, Settings& from, JobDraft& to, std::vector<R
   to.comes_from({});
 }
 
-// As the files spell it, where the rules have other names.
+// Returns the known name that is nearest to `name`, both as the files spell them, because the rules
+// may have other names.
 std::string nearest_name(const Settings& from, const std::string& name,
                          const std::vector<std::string>& known) {
   std::vector<std::string> spelled;
@@ -65,7 +66,8 @@ std::string nearest_name(const Settings& from, const std::string& name,
   return nearest(from.spelled(name), spelled);
 }
 
-// What no rule read.
+// Adds the settings that no rule read to `read`, with the reason why they have no meaning. Throws
+// InputError for an unknown setting unless `allow_unknown` is set.
 void explain_rest(const InteropTarget& target, const Settings& from, bool allow_unknown,
                   std::vector<ReadSetting>& read) {
   std::vector<std::string> known;
@@ -108,13 +110,14 @@ std::optional<int> ranks_of(const json& job, const MachineLookup& lookup) {
       return std::nullopt;
     }
   }
-  // The reader of jobs refuses later what is no number of ranks.
+  // The reader of jobs rejects any other number of ranks later.
   const double ranks = hosts * each;
   const bool is_count = ranks >= 1 && ranks <= std::numeric_limits<int>::max();
   return is_count ? std::optional(static_cast<int>(ranks)) : std::nullopt;
 }
 
-// The reader of jobs names a key; the user knows the setting that it came from.
+// Rewrites an error of the job's reader, which names a key, to name the setting that the key came
+// from, because that is what the user knows.
 std::string in_words_of_settings(const std::string& message, const std::string& file,
                                  const JobDraft& draft) {
   const std::string before = file + ": ";
@@ -124,7 +127,8 @@ std::string in_words_of_settings(const std::string& message, const std::string& 
   const std::string pointer = message.substr(before.size(), end - before.size());
   const std::string problem = message.substr(end + 2);
   std::string origin = draft.origin_of_pointer(pointer);
-  // Degrees that do not fit together: the first that cuts something.
+  // If the degrees do not fit together, the error names the setting of the first degree that is not
+  // 1.
   for (const char* key : {"tensor", "pipeline", "context", "expert", "data"})
     if (const std::string name = std::string("parallelism.") + key;
         origin.empty() && pointer == "/parallelism" && draft.value(name) != 1)

@@ -1,4 +1,5 @@
-// Settings of other frameworks to a job file. Nothing is executed, nothing is dropped in silence.
+// Imports settings of other frameworks to a job file. Nothing is executed, and nothing is dropped
+// silently.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +12,7 @@
 
 namespace meshwright {
 
-// What became of one setting.
+// A setting that was read, and what became of it.
 struct ReadSetting {
   std::string name;   // as its file spells it: "--micro-batch-size"
   std::string value;  // as JSON
@@ -34,12 +35,13 @@ struct Imported {
   std::vector<std::string> remarks;  // what the job file cannot say, a line each
 };
 
-// `files`: the settings, and beside them what they name: a config.json of the model, a launch file.
-// InputError with the file and the line: unreadable files, unknown settings, contradictions.
+// Returns the job of `files`. These are the files of settings and the files that those name: a
+// config.json of the model, a launch file. Throws InputError with the file and the line for
+// unreadable files, unknown settings and contradictions.
 Imported import_settings(const std::vector<std::string>& files, const ImportOptions& options,
                          const MachineLookup& lookup);
 
-// The settings of files by their format, without their meaning; for tests and import_settings().
+// Holds the settings of files, read by their format only. import_settings() and tests use it.
 struct ReadFiles {
   std::string name;        // of the job: that of the first file of settings, without its ending
   std::string first_file;  // for messages about what is missing
@@ -49,7 +51,8 @@ struct ReadFiles {
 };
 ReadFiles read_settings(const std::vector<std::string>& files, std::optional<Framework> format);
 
-// Rules applied to settings that were read; what read_settings() found is completed from the model.
+// Applies the rules to settings that were read. Completes what read_settings() found from the
+// model.
 Imported import_from(ReadFiles files, const ImportOptions& options, const MachineLookup& lookup);
 
 }  // namespace meshwright

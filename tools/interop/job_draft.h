@@ -1,4 +1,4 @@
-// The job file that an import makes, key by key, and where each key comes from.
+// Holds the job file that an import makes, key by key, and the origin of each key.
 #pragma once
 
 #include <functional>
@@ -13,39 +13,39 @@ namespace meshwright {
 
 class JobDraft {
  public:
-  // "parallelism.tensor", "model". A key that is set twice keeps its last value.
+  // Sets a key: "parallelism.tensor", "model". A key that is set twice keeps its last value.
   void set(std::string_view key, nlohmann::json value);
   bool has(std::string_view key) const;
   nlohmann::json value(std::string_view key) const;  // null: not set
-  // For what follows from a key. Where --set says a value of another kind, the reader of jobs
-  // refuses it in the end, and until then it says nothing.
+  // Return a key's value for rules that depend on it. If --set gives it a value of another type,
+  // they return `fallback`, and the reader of jobs rejects the job in the end.
   double number(std::string_view key, double fallback) const;
   std::string word(std::string_view key, std::string fallback) const;
-  // The same of a number of things: at least 1 where the key is set.
+  // Returns the value of a key that counts things: at least 1 if the key is set.
   std::int64_t count(std::string_view key, std::int64_t fallback = 1) const;
-  // Layers of the model's config.json; 0: unknown.
+  // Returns the number of layers in the model's config.json, or 0 if it is unknown.
   std::int64_t model_layers() const;
   const nlohmann::json& job() const { return job_; }
-  // `--set` texts KEY=VALUE; what they set keeps no origin.
+  // Applies arguments KEY=VALUE of --set. The keys that they set have no origin.
   void override_with(const std::vector<std::string>& overrides);
 
-  // The ranks of the whole job, where its cluster is known by now: rules of launch settings stand
-  // first in a framework's list.
+  // Returns the ranks of the whole job if its cluster is known by now. The rules of launch settings
+  // are the first of a framework, so that later rules know the ranks.
   std::optional<int> ranks() const { return ranks_ ? ranks_(job_) : std::nullopt; }
   void count_ranks_by(std::function<std::optional<int>(const nlohmann::json& job)> ranks) {
     ranks_ = std::move(ranks);
   }
-  // What a setting says and a job file cannot: one line for the user.
+  // Adds a line for the user about a setting that a job file cannot express.
   void remark(std::string text) { remarks_.push_back(std::move(text)); }
   const std::vector<std::string>& remarks() const { return remarks_; }
 
-  // Keys that were set since the last call, in order, each once.
+  // Returns the keys that were set since the last call, in order, each once.
   std::vector<std::string> take_news();
 
-  // Keys that are set from now on come from there: "run.sh:12: --micro-batch-size".
+  // Sets the origin of the keys that are set from now on: "run.sh:12: --micro-batch-size".
   void comes_from(std::string origin) { origin_ = std::move(origin); }
-  // Of the key that a message of the job's reader names by its pointer ("/parallelism/tensor"), or
-  // of one above it; empty: nobody's.
+  // Returns the origin of a key, which a message of the job's reader names by its pointer
+  // ("/parallelism/tensor"), or of the nearest key above it that has an origin. Empty if none has.
   std::string origin_of_pointer(std::string pointer) const;
 
  private:

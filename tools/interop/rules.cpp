@@ -11,7 +11,8 @@ using nlohmann::json;
 
 namespace {
 
-// Of a rule with one key and one setting. `get` gives what is read, or null.
+// Returns a rule for one key and one setting. `get` returns the value that was read, or null. `put`
+// returns the value to write, or null. `missing` replaces a null of `get`.
 Rule simple_rule(std::string key, std::string setting, json missing,
                  std::function<json(Settings&, const std::string&)> get,
                  std::function<json(const json&)> put) {

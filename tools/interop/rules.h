@@ -21,7 +21,8 @@ struct Rule {
   std::vector<std::string> settings;  // of the framework; the same
   // Reads its settings, if they are there, and sets its keys.
   std::function<void(Settings&, JobDraft&)> read;
-  // Adds its settings; null: the framework is told by another rule.
+  // Adds the rule's settings to the framework's, from the job's values. Null if there is nothing to
+  // add here: a launcher or another rule writes them, or the framework has no such setting.
   std::function<void(const JobValues&, Settings&)> write;
   std::string note = {};  // for the documentation
 };

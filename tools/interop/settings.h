@@ -1,6 +1,6 @@
-// Settings of another framework as its files or its command line say them: a flat list of names and
-// values, each with the place where it stands. What reads one marks it, so that nothing is dropped
-// in silence.
+// Holds the settings of another framework as its files or its command line specify them: a flat
+// list of names and values, each with its place. Reading a setting marks it, so that none is
+// dropped silently.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,25 @@ struct Setting {
   bool is_read = false;
 };
 
-// Command lines take `-` for `_` in names.
+// Compares names as command lines do, which accept `-` for `_`.
 bool same_name(std::string_view one, std::string_view other);
 
 class Settings {
  public:
   Settings() = default;
-  // `before`: how messages spell a name, "--" for a command line.
+  // `before` precedes the names in messages: "--" for a command line.
   explicit Settings(std::string before) : before_(std::move(before)) {}
 
-  // Of several of one name the last one counts, as on a command line.
+  // Adds a setting. It replaces an earlier one of the same name, because on a command line the last
+  // one counts.
   void add(std::string name, nlohmann::json value, std::string place = {});
   bool has(std::string_view name) const;  // without reading it
   const std::vector<Setting>& all() const { return all_; }
 
-  // Reads one; null: it is not there, or says null.
+  // Reads a setting. Returns null if the setting is absent or null.
   const Setting* read(std::string_view name);
-  // The same as a value; a wrong type is an InputError with the place. A string that holds a number
-  // or a truth value ("8", "1e-4", "true") is taken as one.
+  // Read a setting as a value, and throw InputError with its place if it has the wrong type. A
+  // string that holds a number or a truth value ("8", "1e-4", "true") is taken as one.
   std::optional<std::int64_t> whole(std::string_view name);
   // Reads a number of hosts, ranks, layers and the like: a whole number from `least` to 2^31 - 1.
   // Throws InputError for any other.
@@ -50,17 +51,19 @@ class Settings {
   std::optional<std::string> word(std::string_view name, const std::vector<std::string>& known);
   std::vector<std::string> words(std::string_view name);  // a list, or one word; none: empty
 
-  // Called with every setting that is read, until the next call.
+  // Calls `listener` for every setting that is read, until on_read() is called again.
   void on_read(std::function<void(const Setting&)> listener) { listener_ = std::move(listener); }
-  // "run.sh:12: --micro-batch-size: ".
+  // Returns the place and the name of a setting, for messages: "run.sh:12: --micro-batch-size: ".
   std::string where(const Setting& setting) const;
-  // As the file has it: "--bf16", "torchrun --nnodes", "#SBATCH --nodes", "NCCL_DEBUG".
+  // Returns a name as the file spells it: "--bf16", "torchrun --nnodes", "#SBATCH --nodes",
+  // "NCCL_DEBUG".
   std::string spelled(const std::string& name) const;
-  // Messages about what is missing name this file.
+  // Sets the file that messages about missing settings name.
   void is_of(std::string file) { file_ = std::move(file); }
-  // Messages name it so: where settings were translated from another framework's names.
+  // Sets the name of a setting in messages, for settings that were translated from another
+  // framework's names.
   void show_as(const std::string& name, std::string shown);
-  // InputError at that setting, or, where it is missing, about it.
+  // Throws InputError with the place of the setting, or, if it is missing, about the setting.
   [[noreturn]] void fail(std::string_view name, const std::string& problem) const;
 
  private:

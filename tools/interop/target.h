@@ -1,4 +1,5 @@
-// A framework as the command line names it: how its settings are read and written, what starts it.
+// Describes a framework that the command line can name: how its settings are read and written, and
+// what starts it.
 #pragma once
 
 #include <span>
@@ -12,7 +13,7 @@
 
 namespace meshwright {
 
-// A file of an export, in its folder.
+// A file of an export, to be written in the export's folder.
 struct ExportedFile {
   std::string name;
   std::string text;
@@ -24,20 +25,23 @@ struct InteropTarget {
   std::string_view title;  // "Megatron-LM, arguments of pretrain_gpt.py"
   const Rules& (*rules)();
   std::span<const WithoutMeaning> without_meaning;
-  // The files that hold the settings; those that start the run are the launchers' (launch/).
+  // Returns the files that hold the settings. The launchers write the files that start the run
+  // (launch/).
   std::vector<ExportedFile> (*files)(const JobValues& job, const Settings& settings);
-  // What runs on each host of what those files say.
+  // Returns what runs on each host, with these files.
   Launch (*launch)(const JobValues& job, const Settings& settings);
-  // From the files' names to those of the rules, before these are applied; `given` holds what --set
-  // says. Null: they are the same.
+  // Translates the names in the files to those of the rules, before the rules are applied. `given`
+  // holds the values of --set. Null if both have the same names.
   Settings (*translate)(Settings settings, const JobDraft& given) = nullptr;
-  // How the framework spells a name of the rules, for people. Null: as the rules do.
+  // Returns how the framework spells a name of the rules, for messages. Null if it spells names as
+  // the rules do.
   std::string (*spelled)(std::string_view name) = nullptr;
-  // What a file of the export does another way than the plan, a line each. Null: nothing.
+  // Returns a line for each difference between a file of the export and the plan. Null if there is
+  // none.
   std::vector<std::string> (*warnings)(const JobValues& job) = nullptr;
 };
 
-// With the job's name, machine and ranks, and nothing to start.
+// Returns a launch with the job's name, machine and ranks, and without a command.
 Launch launch_of(const JobValues& job);
 
 extern const InteropTarget megatron_lm_target, megatron_bridge_target, torchtitan_target,

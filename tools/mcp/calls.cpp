@@ -19,7 +19,7 @@ using nlohmann::json;
 
 namespace {
 
-// What a command says of its search (tools/report/search_watch.cpp), for people.
+// Returns a line about the progress of a search (tools/report/search_watch.cpp) as text for people.
 std::string progress_text(const std::string& line) {
   const json said = json::parse(line, nullptr, false);
   if (!said.is_object() || !said.contains("progress")) return line;

@@ -1,5 +1,5 @@
-// JSON-RPC 2.0 as the Model Context Protocol has it, revision 2025-06-18: a message is a line, and
-// there are no batches.
+// Reads and writes messages of JSON-RPC 2.0 as the Model Context Protocol uses it, revision
+// 2025-06-18: a message is a line, and there are no batches.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class Code : int {
   internal_error = -32603
 };
 
-// What a request is answered with instead of a result.
+// The error that a request is answered with instead of a result.
 class Refusal : public std::runtime_error {
  public:
   Refusal(Code code, const std::string& message, nlohmann::json id = nullptr)
@@ -45,10 +45,10 @@ struct Message {
   nlohmann::json params = nlohmann::json::object();
 };
 
-// Refusal where the line is no such message.
+// Throws Refusal if the line is not such a message.
 Message read_message(const std::string& line);
 
-// Lines without their end.
+// Return a message as a line, without its end.
 std::string result_line(const nlohmann::json& id, const nlohmann::json& result);
 std::string error_line(const nlohmann::json& id, Code code, const std::string& message);
 std::string notification_line(const std::string& method, const nlohmann::json& params);

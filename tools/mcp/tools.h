@@ -1,4 +1,4 @@
-// What a client may call: commands of this program, with their JSON.
+// Describes the commands of this program that a client may call, with their JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,11 +10,13 @@ namespace meshwright::mcp {
 
 nlohmann::json tool_list();  // as tools/list has it
 
-// The command that a call runs, without the program's path. Refusal: there is no such tool, or the
-// arguments are not what its schema says. InputError: the job is refused.
+// Returns the command that a call runs, without the program's path. Throws Refusal if the called
+// name is unknown or the arguments do not match its schema. Throws InputError if the job is
+// rejected.
 Question question_of(const std::string& tool, const nlohmann::json& arguments, bool watched);
 
-// As tools/call has it. An answer that is an error is a result too, so that the model reads it.
+// Returns the result of tools/call. A response that is an error is a result too, so that the model
+// reads it.
 nlohmann::json result_of(const Answer& answer);
 
 }  // namespace meshwright::mcp

@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A device of this computer, alone.
+// A device of this computer with a single rank.
 struct Device {
   std::unique_ptr<World> host = make_world("self");
   Engine engine;
@@ -29,7 +29,7 @@ struct Device {
                            WorldOptions{}.deadline_s)) {}
 };
 
-// One way and the other, of the slower.
+// Returns the bytes per second of the slower direction of copies between host and device.
 double copy_rate(GpuBench& bench) {
   constexpr std::int64_t bytes = std::int64_t{64} << 20;
   Backend& backend = bench.backend();
@@ -45,7 +45,7 @@ Precision of_16_bits(const GpuHere& here) {
   return here.generation >= 80 ? Precision::bf16 : Precision::fp16;
 }
 
-// Everything that one GPU does by itself.
+// Measures everything that one GPU does without communication.
 void measure_alone(const GpuHere& here, const TimeBudget& budget, const MeasureWatch& watch,
                    Machine& machine, std::vector<std::string>& measured) {
   Gpu& gpu = machine.gpu;
@@ -79,7 +79,7 @@ void measure_alone(const GpuHere& here, const TimeBudget& budget, const MeasureW
         rates.other_products(Precision::fp16, whole);
       }
     }
-    // With the code of all kernels that ran.
+    // This includes the code of all kernels that ran.
     machine.overheads.context_bytes =
         std::max(machine.overheads.context_bytes, static_cast<double>(backend.used_bytes())) -
         here.workspace_bytes;
@@ -97,8 +97,8 @@ void measure_alone(const GpuHere& here, const TimeBudget& budget, const MeasureW
   }
 }
 
-// What published measurements say of GPUs like this one; habits of the frameworks that they were
-// made with are not the engine's.
+// Returns the constants that published measurements give for GPUs like this one. Constants that
+// describe the frameworks of those measurements are replaced by the engine's.
 KernelConstants constants_of_engine(const std::optional<Machine>& known) {
   const KernelConstants ours;
   if (!known) return ours;
@@ -118,7 +118,8 @@ void add_network(Machine& machine) {
   machine.network.gbit_per_s_each = 1;
 }
 
-// One switch for each GPU where no known machine is like this one.
+// Sets the links between GPUs to those of a known machine with as many GPUs. Otherwise each GPU
+// gets a switch of its own.
 void add_links(const GpuHere& here, const std::optional<Machine>& known, Machine& machine) {
   machine.pcie.peer_to_peer = here.reaches_others;
   machine.pcie.switches.clear();

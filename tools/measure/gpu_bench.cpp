@@ -12,7 +12,7 @@ constexpr int measured = 3;              // graphs
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// Where each tensor begins in a set of operands, and at the end how long the set is.
+// Offsets, in bytes, of the tensors in a set of operands, and the set's size.
 struct Layout {
   std::vector<std::int64_t> begins;
   std::int64_t bytes = 0;
@@ -22,7 +22,8 @@ struct Layout {
       bytes += aligned(type.bytes());
     }
   }
-  // Of the set for a run, so that a set comes again only when all of the memory was used.
+  // Returns the offset of the set that a run uses. The sets are used round-robin, so that a set is
+  // used again only when all of the memory was used.
   std::int64_t place(std::int64_t run, std::int64_t pool_bytes) const {
     return bytes == 0 ? 0 : run % (pool_bytes / bytes) * bytes;
   }

@@ -32,24 +32,25 @@ struct Probe {
 
 class GpuBench {
  public:
-  // Of a device with streams that captures steps. Operands go through `spread_bytes` of memory at
-  // least.
+  // Needs a device with streams, which captures steps. Operands are spread over at least
+  // `spread_bytes` of memory.
   GpuBench(Backend& backend, std::int64_t spread_bytes, const TimeBudget& budget);
   ~GpuBench();
   GpuBench(const GpuBench&) = delete;
   GpuBench& operator=(const GpuBench&) = delete;
 
-  // Keeps the device busy for a while: its clocks rise under load.
+  // Keeps the device busy for a while, because its clocks rise under load.
   void warm_up();
-  // Of one run, by the median of some.
+  // Returns the seconds of one run: the median of several measurements.
   double seconds(const Probe& probe);
-  // The same of whatever issue(run) gives to the backend.
+  // Returns the seconds of one run of whatever issue(run) gives to the backend.
   double seconds(const std::function<void(std::int64_t)>& issue);
-  // Whether there is time for what takes so long.
+  // Returns whether a run of `run_s` seconds is short enough, and time is left to measure it.
   bool affords(double run_s) const;
 
   Backend& backend() { return backend_; }
-  // Numbers around 0 (inputs) or whatever was written last, for the caller to lay out.
+  // Return memory for operands, which the caller lays out. Inputs hold values around 0, outputs the
+  // values that were written last.
   char* inputs(std::int64_t bytes);
   char* outputs(std::int64_t bytes);
 

@@ -22,8 +22,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double longest_wait_s = 60;
 
-// Of one call, by the fastest of some rounds of `calls`. Where calls return before they are done
-// they are replayed from a graph, as in a training step, by the device's clock.
+// Returns the seconds of one call: the fastest of several rounds of `calls` calls. If calls return
+// before they are done, they are replayed from a graph, as in a training step, and timed by the
+// device's clock.
 double seconds_of(Backend& backend, Communicator& host, bool to_streams, int calls,
                   const std::function<void()>& call) {
   constexpr int rounds = 5;
@@ -61,7 +62,7 @@ double seconds_of(Backend& backend, Communicator& host, bool to_streams, int cal
   return best;
 }
 
-// Of the slowest rank.
+// Returns the seconds of the slowest rank. Every rank calls it.
 double slowest(Communicator& host, double seconds) {
   host.all_reduce(&seconds, 1, Dtype::f64, true);
   return seconds;

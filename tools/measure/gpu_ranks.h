@@ -1,4 +1,4 @@
-// What the GPUs of this computer reach among themselves: measured by a process for each under
+// Measures communication among the GPUs of this computer, with one process for each GPU under
 // mpirun.
 #pragma once
 
@@ -16,10 +16,10 @@ struct GpuRankRates {
   double communicator_bytes = 0;          // that the world's communicator takes of a GPU
 };
 
-// None, with a warning, where the processes cannot be started.
+// Returns no rates, after a warning, if the processes cannot be started.
 std::optional<GpuRankRates> measure_gpu_ranks(const Options& options, int ranks);
 
-// The other side: this process is one of those ranks. Rank 0 writes options.rank_result.
+// Measures as one of those processes. Rank 0 writes the result to options.rank_result.
 int run_as_measured_gpu_rank(const Options& options);
 
 }  // namespace meshwright

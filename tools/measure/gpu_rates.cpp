@@ -20,7 +20,8 @@ TensorType matrix(std::int64_t rows, std::int64_t columns, Dtype dtype) {
 // Shares that are read back must lie in (0, 1].
 double share_of(double share) { return std::clamp(share, 1e-6, 1.0); }
 
-// As the pass `quantize` leaves it on GPUs: every sum runs along the memory of both factors.
+// Returns a linear layer as the pass `quantize` leaves it on GPUs: every sum runs along the memory
+// of both factors.
 std::vector<Probe> layer_in_8_bits(std::int64_t m, std::int64_t n, std::int64_t k) {
   const TensorType scale{Shape{1, 1}, Dtype::f32};
   Attributes forward, of_input, of_weight;
@@ -227,7 +228,7 @@ void GpuRates::attention(Precision precision) {
   measured_.emplace_back("attention");
 }
 
-// Of attention that has its scores in memory.
+// Measures the matrix products of attention that has its scores in memory.
 void GpuRates::score_products(Precision precision) {
   const auto scores = [&](std::int64_t length) {
     Attributes attributes;
@@ -258,7 +259,8 @@ void GpuRates::score_products(Precision precision) {
   measured_.emplace_back("batched_share, misaligned_batched_share");
 }
 
-// Bytes that the operations take the time of, for each that they have to move.
+// Returns the measured time of the operations relative to the time that the bytes take which they
+// have to move.
 double GpuRates::traffic_of(const std::vector<Probe>& probes) {
   const Together all = run(probes);
   double expected = 0;
@@ -271,7 +273,8 @@ double GpuRates::traffic_of(const std::vector<Probe>& probes) {
 void GpuRates::traffic(Dtype storage) {
   const auto slowest =
       gpu_.memory_bandwidth_bytes_per_s * gpu_.memory_bound.points.front().fraction;
-  // Of so many bytes in all tensors of one row.
+  // Returns an estimate of the seconds that operations take, if all tensors of one row have
+  // `bytes_of_row` bytes.
   const auto seconds = [&](double bytes_of_row) {
     return
         [=](std::int64_t rows) { return 4 * bytes_of_row * static_cast<double>(rows) / slowest; };

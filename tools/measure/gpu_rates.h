@@ -1,5 +1,5 @@
-// What one GPU reaches, as the simulator's cost model (sim/cost) asks for it: each figure is what
-// makes its prediction of the measured operation right.
+// Measures the rates of one GPU as the simulator's cost model (sim/cost) asks for them. Each value
+// is the one with which the model predicts the measured operation correctly.
 #pragma once
 
 #include <string>
@@ -11,19 +11,20 @@
 
 namespace meshwright {
 
-// Fills in what `gpu` lacks, in this order. Its name, sizes and, where known, peaks and constants
-// are there before; what could not be measured stays as it is.
+// Fills in what `gpu` lacks, in the order of the functions. Its name and sizes must be known
+// before. Known peaks and constants may be. A value that cannot be measured stays unchanged.
 class GpuRates {
  public:
-  // `measured`: names of what was measured, for the profile.
+  // `measured` gets the names of what was measured, for the profile.
   GpuRates(GpuBench& bench, Gpu& gpu, std::vector<std::string>& measured)
       : bench_(bench), gpu_(gpu), measured_(measured) {}
 
   void kernel_latency();
   void memory(Dtype storage);
-  // The curve of products; `precision` is of 16 bits.
+  // Measures the efficiency curve of matrix products. `precision` has 16 bits.
   void products(Precision precision);
-  // What products in another precision reach of it, and their peak where it is not known.
+  // Measures products in another precision: `share` becomes the share of that curve which they
+  // reach. If their peak is unknown, it is derived from the measurement instead, and `share` is 1.
   void other_products(Precision precision, double& share);
   void fp8_products();
   void attention(Precision precision);
@@ -32,14 +33,15 @@ class GpuRates {
   void optimizer(Dtype storage);
 
  private:
-  // Seconds of the operations beside their kernels' latency, and what the simulator sees of them.
+  // Seconds of the operations without their kernels' latency, and the work that the simulator
+  // counts for them.
   struct Together {
     double seconds = 0, flops = 0, bytes = 0;
     std::vector<Kernel> kernels;
   };
   Together run(const std::vector<Probe>& probes);
-  // The first of the sizes, falling, for which there is time; 0 where there is none left at all.
-  // `seconds(size)`: what one run is expected to take.
+  // Returns the first of the sizes, which fall, that there is time for, or 0 if no time is left at
+  // all. seconds(size) is the expected time of one run.
   template <typename Seconds>
   std::int64_t affordable(std::initializer_list<std::int64_t> sizes, const Seconds& seconds) const {
     for (const std::int64_t size : sizes)
@@ -47,8 +49,8 @@ class GpuRates {
     return bench_.affords(0) ? *(sizes.end() - 1) : 0;
   }
   double traffic_of(const std::vector<Probe>& probes);
-  // Of the arithmetic of a linear layer, forward and backward: FLOPs per second of its three
-  // products, each of m x n x k.
+  // The arithmetic rate of a linear layer, forward and backward: FLOPs per second of its three
+  // matrix products, each of m x n x k.
   struct Rate {
     double flops = 0, per_s = 0;  // of one product; what they would reach were it not for the shape
   };

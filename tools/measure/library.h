@@ -1,4 +1,5 @@
-// What a rank holds that no plan counts: libraries, stacks, what MPI keeps. Measured by training.
+// Measures, by training, the memory of a rank that no plan counts: libraries, stacks, what MPI
+// keeps.
 #pragma once
 
 #include "hwprofiles/machine.h"
@@ -6,9 +7,10 @@
 
 namespace meshwright {
 
-// For a profile of this computer whose other numbers are known: how much more processes that train
-// a small model hold than is planned; one alone, and, where there is MPI, what each of two holds
-// beyond that. A guess inside another mpirun and, with a warning, where the run fails.
+// Completes a profile of this computer whose other values are known. Trains a small model and
+// returns how many bytes more than planned a process alone holds and, with MPI, how many more each
+// of two processes holds. Returns a guess inside another mpirun, and also, with a warning, if the
+// run fails.
 LibraryOverheads measure_library(const Options& options, Machine machine);
 
 }  // namespace meshwright

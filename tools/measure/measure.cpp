@@ -23,8 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of the runs within the time given, after one that warms caches and threads: a time that `share`
-// of them do not exceed; without it the median.
+// Runs `work` once to warm up caches and threads, and then repeatedly for `budget_s` seconds.
+// Returns the time in seconds that `share` of the runs do not exceed, by default the median.
 double seconds_of(double budget_s, const std::function<void()>& work, double share = 0.5) {
   work();
   std::vector<double> times;
@@ -39,7 +39,8 @@ double seconds_of(double budget_s, const std::function<void()>& work, double sha
   return *at;
 }
 
-// One operation with operands of its own. `outputs`: of one that adds to what is there already.
+// Runs one operation with operands of its own. `outputs` are those of an operation that adds to its
+// outputs.
 class Probe {
  public:
   Probe(Backend& backend, Op op, Attributes attributes, std::vector<TensorType> inputs,
@@ -96,9 +97,9 @@ struct Rate {
   double per_s = 0;  // of one core, or of the threads that share the kernel
 };
 
-// What one core, or `threads` that share kernels, reach while every core does the same: they share
-// caches, memory and the clock, as in a training step. measure(backend) gives what those see that
-// are alone with their operands.
+// Measures one core, or `threads` threads that share kernels, while every core does the same: they
+// share caches, memory and the clock, as in a training step. measure(backend) measures one core or
+// group of threads, which has operands of its own.
 class AllCores {
  public:
   explicit AllCores(int cores, int threads = 1) {
@@ -107,7 +108,7 @@ class AllCores {
   }
 
   int count() const { return static_cast<int>(backends_.size()); }
-  // The mean over the cores, or over the groups of threads.
+  // Returns the mean over the cores, or over the groups of threads.
   Rate rate(const std::function<Rate(Backend&)>& measure) const {
     std::vector<Rate> own(backends_.size());
     {
@@ -135,7 +136,7 @@ std::vector<Rate> product_rates(const AllCores& cores, double budget_s) {
   return rates;
 }
 
-// Of causal attention, forward and backward; its size is the FLOPs of one head.
+// Returns the rate of causal attention, forward and backward. Its size is the FLOPs of one head.
 Rate attention_rate(Backend& backend, int sequence, int width, double budget_s, double share) {
   Attributes attributes;
   attributes.sequence_length = sequence;
@@ -156,7 +157,7 @@ Rate attention_rate(Backend& backend, int sequence, int width, double budget_s, 
   return {flops / 2 / (4.0 * attributes.micro_batch), flops / seconds};
 }
 
-// Short and long sequences with narrow and wide heads.
+// Returns the rates of attention for short and long sequences with narrow and wide heads.
 std::vector<Rate> attention_rates(const AllCores& cores, double budget_s, double share = 0.5) {
   std::vector<Rate> rates;
   for (const auto& [sequence, width] :
@@ -169,7 +170,8 @@ std::vector<Rate> attention_rates(const AllCores& cores, double budget_s, double
   return rates;
 }
 
-// The mean rate of what a training step runs between its products.
+// Returns the mean rate of the memory-bound operations that a training step runs between its matrix
+// products.
 Rate memory_rate(Backend& backend, std::int64_t rows, double budget_s, double share = 0.5) {
   constexpr std::int64_t width = 1024;
   Attributes tanh_form;
@@ -188,8 +190,8 @@ Rate memory_rate(Backend& backend, std::int64_t rows, double budget_s, double sh
   return {bytes / 3, bytes / seconds};
 }
 
-// From what fits a core's own cache to what no cache holds: 192 MiB, less where many cores would
-// need more than 4 GiB together.
+// Returns rates of sizes from those that fit a core's own cache to those that no cache holds: 192
+// MiB, less if many cores would together need more than 4 GiB.
 std::vector<Rate> memory_rates(const AllCores& cores, double budget_s) {
   constexpr int most_rows = 16384 * 20;  // of 12 KiB
   std::vector<Rate> rates;
@@ -242,7 +244,7 @@ EfficiencyCurve shared_rates(const std::vector<Rate>& together, const std::vecto
   return curve;
 }
 
-// For 2, 4, 8 ... threads, and for all cores.
+// Returns the efficiency of kernels that 2, 4, 8 ... threads share, up to all cores.
 std::vector<ThreadScaling> thread_scaling(const AllCores& one, double budget_s) {
   const int cores = one.count();
   std::vector<ThreadScaling> scaling;

@@ -1,4 +1,4 @@
-// Measures this computer: the profile of machine `local`.
+// Measures this computer for the profile of machine `local`.
 #pragma once
 
 #include <functional>
@@ -9,14 +9,15 @@
 
 namespace meshwright {
 
-// What begins to be measured, and about which share of the time is over by then.
+// A function that is called when a measurement begins, with its name and the share of the total
+// time, about, that is over by then.
 using MeasureWatch = std::function<void(double share, const char* what)>;
 
 enum class MeasureEffort { quick, thorough };
 
-// The GPUs where there are some and options.cpu is not set (measure_gpu.h), else the processor:
-// products of several sizes, a memory-bound kernel, attention; with two or more cores also messages
-// and collectives between processes.
+// Measures the GPUs if there are any and options.cpu is not set (gpu.h). Otherwise measures the
+// processor: products of several sizes, a memory-bound kernel, attention; with two or more cores
+// also messages and collectives between processes.
 Machine measure_this_computer(const Options& options, MeasureEffort effort,
                               const MeasureWatch& watch = {});
 

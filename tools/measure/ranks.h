@@ -1,4 +1,4 @@
-// What processes of this computer reach among themselves: measured by starting some under mpirun.
+// Measures communication between processes of this computer, by starting some under mpirun.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace meshwright {
 
-// How mpirun starts ranks on this computer.
+// Returns how mpirun starts ranks on this computer.
 MpirunOptions mpirun_options(int ranks);
 
 struct RankRates {
@@ -21,16 +21,16 @@ struct RankRates {
 };
 
 // Starts `ranks` of this program under mpirun as `calibrate --as-rank` with `more` options, and
-// gives back what rank 0 wrote. None without MPI in this build, inside another mpirun, and, with a
-// warning, where they fail.
+// returns what rank 0 wrote. Returns nothing if this build lacks MPI, inside another mpirun, and,
+// with a warning, if the ranks fail.
 std::optional<Fields> run_measured_ranks(const Options& options, int ranks,
                                          const std::vector<std::string>& more);
 
-// Without MPI in this build: one process only, copies at the rate of memory.
+// Measures the communication of `ranks` processes. Where they cannot run (run_measured_ranks()),
+// returns fixed guesses.
 RankRates measure_ranks(const Options& options, int ranks);
 
-// The other side: this process is one of those ranks. Rank 0 writes the result to the file
-// options.rank_result.
+// Measures as one of those ranks. Rank 0 writes the result to the file options.rank_result.
 int run_as_measured_rank(const Options& options);
 
 }  // namespace meshwright

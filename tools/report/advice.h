@@ -1,4 +1,4 @@
-// The answer of `advise`: as JSON and as text.
+// Writes the response of `advise`, as JSON and as text.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,14 +13,15 @@ namespace meshwright {
 
 struct Advice {
   std::vector<Ladder> ladders;
-  // What follows is of the rung to rent, which is the one where the best ladder stops.
+  // The following fields describe the rung to rent, which is the one at which the best ladder
+  // stops.
   const Ladder* best = nullptr;  // of `ladders`; null: nothing fits
   std::optional<WholeRun> run;   // where something fails
   std::string command;           // that plans and runs it
 };
 
-// `asked`: the job's file and options, as a command line has them; `profile`: " --profile FILE" or
-// nothing, for `train`. `today` as Options::today.
+// Returns the advice. `asked` is the job's file and options as on a command line. `profile` is "
+// --profile FILE" or empty, for `train`. `today` is that of Options::today.
 Advice advice_of(const Job& job, const LadderOptions& options, const std::string& asked,
                  const std::string& profile);
 nlohmann::json advice_json(const Job& job, const Advice& advice, int today);

@@ -1,5 +1,5 @@
-// What --json prints, key by key: the schema and the page of the documentation are made of it, and
-// a test holds it against the answers.
+// Describes what --json prints, key by key. The schema and the documentation are made from it, and
+// a test compares it with the real output.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,10 +9,10 @@
 namespace meshwright {
 
 struct AnswerKey {
-  // "memory[].peak_bytes"; `*` is any name; `?` at the end: not always there.
+  // A path: "memory[].peak_bytes". `*` is any name. A `?` at the end marks an optional key.
   std::string_view path;
-  // number, integer, string, boolean, object; `parallelism` and `training`: as in the job file; one
-  // of answer_types(); "number or null".
+  // The type: number, integer, string, boolean or object, one of answer_types(), or "number or
+  // null". `parallelism` and `training` are those of the job file.
   std::string_view type;
   std::string_view meaning;
 };
@@ -23,10 +23,11 @@ struct AnswerTable {
 };
 std::span<const AnswerTable> answer_tables();
 
-// What several answers have: `price`, `errors`, ...
+// Returns the types that several outputs share: `price`, `errors`, ...
 std::span<const AnswerTable> answer_types();
 
-// As a JSON Schema (2020-12): every key that is not optional is there, and no other one.
+// Returns a JSON Schema (2020-12) in which every key is required unless it is optional, and no
+// other key is allowed.
 nlohmann::json answer_schema(const AnswerTable& table);
 
 }  // namespace meshwright

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array text_columns = {"plan", "cluster", "rejected because"};
 
-// What the numbers of a page are.
+// Explains a term that the numbers of a page are labelled with.
 struct Meaning {
   const char* word;
   const char* meaning;
@@ -34,7 +34,7 @@ constexpr Meaning meanings[] = {
     {"$/h, $/M tokens", "US dollars: of all hosts for an hour; for a million tokens"},
     {"pareto", "no other plan is both faster and cheaper"}};
 
-// The picture's coordinates: a frame with room for numbers on the left and below.
+// The coordinates of a picture: a frame with room for numbers on the left and below.
 struct Frame {
   static constexpr double width = 800, height = 300, left = 70, right = 790, top = 10, bottom = 270;
   double lowest = 0, highest = 1;
@@ -180,7 +180,7 @@ void HtmlPage::bars(const std::string& caption, const std::vector<std::string>& 
 void HtmlPage::areas(const std::string& caption, const std::vector<std::string>& parts,
                      const std::vector<AreaPoint>& points, double end) {
   if (points.empty() || !(end > 0)) return;
-  // One column per pixel: of the points in it the highest, or else the one before.
+  // A column per pixel shows the highest of its points, or, without any, the column before.
   constexpr std::size_t columns = static_cast<std::size_t>(Frame::right - Frame::left);
   std::vector<const AreaPoint*> highest(columns, nullptr);
   const auto total = [](const AreaPoint& point) {

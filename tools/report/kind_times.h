@@ -1,4 +1,4 @@
-// Where the time of a step goes, predicted and measured, by kind of instruction.
+// Sums up the time of a step, predicted and measured, by kind of instruction.
 #pragma once
 
 #include <string>
@@ -14,9 +14,10 @@ struct KindTime {
   double predicted_s = 0, measured_s = 0;
 };
 
-// Seconds of a step in which a rank is at each kind, the mean over all ranks; the longest first.
-// `measured` is one step of every rank, `predicted` of one rank for each stage at least. What lies
-// on different streams may run at once, and waiting for other ranks counts.
+// Returns the seconds of a step in which a rank is busy with each kind, as the mean over all ranks,
+// the longest first. `measured` is one step of every rank, `predicted` that of at least one rank of
+// each stage. Instructions on different streams may overlap, and the time in which they wait for
+// other ranks counts.
 std::vector<KindTime> kind_times(const Timeline& predicted, const Timeline& measured,
                                  const std::vector<Program>& stages, const Mesh& mesh);
 

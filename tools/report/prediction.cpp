@@ -47,7 +47,7 @@ const std::string& compiler_word(const Training& training) {
   return compiler_names()[static_cast<std::size_t>(training.compiler)];
 }
 
-// What the compiler decided by the memory; nothing where it had no choice.
+// Returns what the compiler chose to save memory, as a line of text. Empty if it had no choice.
 std::string saved_memory_text(const Compiled& compiled) {
   const Training& training = compiled.plan.training;
   if (training.compiler != CompilerLevel::full) return "";
@@ -62,7 +62,8 @@ std::string saved_memory_text(const Compiled& compiled) {
   return text.empty() ? text : "      " + text + "\n";
 }
 
-// Of the fullest stage: the three that most of its peak is made of.
+// Returns the three kinds of tensors that take the largest part of the peak memory, on the stage
+// with the highest peak.
 std::string peak_text(const Compiled& compiled, const Prediction& p) {
   constexpr std::size_t shown = 3;
   const auto fullest = std::ranges::max_element(p.memory, {}, &StageMemory::peak_bytes);
@@ -91,7 +92,8 @@ std::string exchange_text(const Parallelism& p, std::string_view space) {
   return fmt::format("{}{}", space, word);
 }
 
-// What is not as usual for the ZeRO stage.
+// Returns the ways in which gradients are reduced and parameters are gathered, if they differ from
+// what is usual for the ZeRO stage.
 std::string reductions_text(const Parallelism& p, std::string_view space) {
   std::string text;
   if (p.reduce_gradients != ReduceGradients::usual)

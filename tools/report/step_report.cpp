@@ -16,7 +16,8 @@ struct Column {
   std::vector<double> of_stage;  // seconds
 };
 
-// Where the time goes; what takes none on any stage is left out.
+// Returns a column for each part of a step's time, with its seconds on every stage. Parts that take
+// no time on any stage are left out.
 std::vector<Column> columns_of(const std::vector<StageBreakdown>& stages) {
   std::vector<Column> columns;
   const auto add = [&](const std::string& name, const auto& part) {
@@ -58,7 +59,8 @@ void add_breakdown(HtmlPage& page, const std::vector<StageBreakdown>& stages, do
   page.table(table);
 }
 
-// The stage whose ranks need most; its representative's entries.
+// Adds the memory over time of the stage with the highest peak, from the timeline of one of its
+// ranks.
 void add_memory(HtmlPage& page, const Compiled& compiled, const Prediction& prediction,
                 const Mesh& mesh, const Timeline& timeline) {
   const auto fullest = std::max_element(

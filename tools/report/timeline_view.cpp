@@ -18,7 +18,7 @@ using nlohmann::json;
 
 namespace {
 
-// What a span's colour says.
+// The meaning of a span's colour.
 struct Sort {
   const char* name;
   const char* colour;

@@ -1,5 +1,5 @@
-// The timeline of a step as a picture in a page: a lane per rank and stream, drawn and zoomed by a
-// script (timeline.js).
+// Draws the timeline of a step as a picture in a page: a lane per rank and stream, drawn and zoomed
+// by a script (timeline.js).
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace meshwright {
 
-// Of each rank.
+// Returns the pipeline stage of each rank.
 std::vector<int> stages_of_ranks(const std::vector<Program>& stages);
 
-// What the script draws, as JSON. Where there are more than `most_spans` entries, a span stands for
-// all that a task does on a stream.
+// Returns the data that the script draws, as JSON. If there are more than `most_spans` entries, a
+// span covers everything that a task does on a stream.
 std::string timeline_data(const Timeline& timeline, const std::vector<Program>& stages,
                           std::size_t most_spans = 50'000);
 
-// As an element of a page, the script with it.
+// Returns the timeline as an element of a page, which includes the script.
 std::string timeline_view(const Timeline& timeline, const std::vector<Program>& stages);
 
 }  // namespace meshwright

@@ -1,4 +1,4 @@
-// Timelines as the files of --trace.
+// Writes timelines as the files of --trace.
 #pragma once
 
 #include <span>
@@ -10,14 +10,16 @@
 
 namespace meshwright {
 
-// What --trace-format asks for: `chrome` is one file, `chakra` is PREFIX.RANK.et for every rank.
+// The formats of --trace-format: `chrome` writes one file, `chakra` writes PREFIX.RANK.et for every
+// rank.
 enum class TraceFormat : std::uint8_t { chrome, chakra };
-// InputError: an unknown word, or no --trace FILE beside it.
+// Returns the format. Throws InputError for an unknown word, or if --trace FILE is missing.
 TraceFormat trace_format(const Options& options);
-// check_writable() of what --trace names.
+// Calls check_writable() for the files that --trace names.
 void check_trace(const Options& options, std::span<const std::string> inputs);
 
-// PREFIX.RANK.et for every rank (models/program/chakra.h); `stand_ins[rank]` has its entries.
+// Writes PREFIX.RANK.et for every rank (models/program/chakra.h). `stand_ins[rank]` is the rank
+// whose entries it gets.
 void write_chakra(const std::string& prefix, const Timeline& timeline,
                   const std::vector<Program>& stages, const std::vector<int>& stand_ins);
 

@@ -1,5 +1,6 @@
-// Where the server listens, and by which names a request may call it. A page elsewhere that has its
-// own name point here (DNS rebinding) says that name as Host, and is refused.
+// Knows where the server listens, and by which names a request may address it. If a page elsewhere
+// has its own name resolve to this server (DNS rebinding), its requests have that name as Host and
+// are rejected.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@ namespace meshwright {
 
 class ServedAddress {
  public:
-  // `host`: as --host names it.
+  // `host` is the argument of --host.
   ServedAddress(std::string host, int port);
 
   bool is_host(std::string_view header) const;    // "localhost:8080"

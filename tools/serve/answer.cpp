@@ -54,7 +54,7 @@ std::string line_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// What is left of standard error without what `watch` got.
+// Keeps the lines of standard error that `watch` does not get: all except progress and warnings.
 class ErrorLines {
  public:
   explicit ErrorLines(const std::function<void(const std::string&)>& watch) : watch_(watch) {}
@@ -78,7 +78,8 @@ class ErrorLines {
   std::string text_;
 };
 
-// The answer itself goes with the error where there is one: of a job that nothing fits, why.
+// Returns the error that no plan fits. It includes the command's output, if there is any, because
+// that says why.
 Answer no_plan(const std::string& message, const std::string& out) {
   json error = {{"status", 422}, {"message", message}};
   if (!out.empty()) error["answer"] = json::parse(out, nullptr, false);

@@ -1,4 +1,4 @@
-// What a command answers, as HTTP has it.
+// Runs a command and returns its output as an HTTP response.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ struct Answer {
   std::string text;
 };
 
-// {"error": {"status": ..., "message": ...}}
+// Returns {"error": {"status": ..., "message": ...}}.
 Answer error_answer(int status, const std::string& message);
 
 struct Question {
@@ -27,8 +27,8 @@ struct Question {
   std::chrono::seconds limit = to_search;
 };
 
-// Runs the command among its files, in a folder of its own, until the client goes away or
-// `stopping` is readable. `watch` gets what it says meanwhile, a JSON object each: {"progress":
+// Runs the command in a folder of its own, which holds its files, until it ends, the client
+// disconnects or `stopping` is readable. During the run, `watch` gets JSON objects: {"progress":
 // ...}, {"warning": ...}.
 Answer answer_to(const Question& question, int client, int stopping,
                  const std::function<void(const std::string& line)>& watch);

@@ -1,4 +1,4 @@
-// The commands that clients may have run: a row each. An answer is what the command prints with
+// Lists the commands that clients may run, a row each. The response is what the command prints with
 // --json, or the file that it writes.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace meshwright {
 struct ServedCommand {
   std::string_view path;     // "/api/plan"
   std::string_view command;  // "plan"
-  // The keys of the body that hold its jobs; one without a name: the body is the job.
+  // The keys of the body that hold its jobs. If the key is empty, the body is the job.
   std::vector<std::string_view> jobs = {""};
   std::string_view file_option = {};  // names the file that is the answer; none: standard output
   std::string_view type = "application/json";
@@ -24,21 +24,23 @@ struct ServedCommand {
 std::span<const ServedCommand> served_commands();
 const ServedCommand* served_command(std::string_view path);
 
-// A job file by its name, and what it holds.
+// Job files: from the name to the content.
 using JobFiles = std::map<std::string, std::string>;
 
-// Of a request's body. InputError where it is no JSON, lacks a job, or a job names a file.
+// Returns the job files of a request's body. Throws InputError if the body is not JSON, lacks a
+// job, or has a job that names a file.
 JobFiles job_files(const ServedCommand& command, const std::string& body);
 
-// The words after the program's path; `query` gives an option's value. With `watched` it says how
-// far it is. The answer's file is called `answer_file`. InputError: a value is no count or no name,
-// or a name is missing.
+// Returns the words after the program's path. `query` gives an option's value. With `watched`, the
+// command reports its progress. The file of the response is called `answer_file`. Throws InputError
+// if a value is not a count or a name, or if a name is missing.
 inline constexpr const char* answer_file = "answer";
 std::vector<std::string> command_words(const ServedCommand& command, const JobFiles& jobs,
                                        bool watched,
                                        const std::multimap<std::string, std::string>& query);
 
-// "/api/list": list --json; "/api/list/models": list models --json. Nothing: not such a path.
+// Returns the words for "/api/list" (list --json) or "/api/list/models" (list models --json).
+// Returns nothing for any other path.
 std::optional<std::vector<std::string>> list_words(std::string_view path);
 
 }  // namespace meshwright

@@ -16,7 +16,8 @@ Connection::Connection(int socket, int stopping, Crowd& crowd, std::chrono::seco
       guest_(crowd, socket),
       read_until_(Clock::now() + to_send) {}
 
-// False when it takes too long, or the server stops.
+// Waits until the client's socket is ready for `events`. Returns false if it is not by `until`, or
+// if the server stops.
 bool Connection::wait(short events, Clock::time_point until) const {
   pollfd fds[] = {{socket_, events, 0}, {stopping_, POLLIN, 0}};
   int ready = Clock::now() < until ? poll(fds, 2, 0) : -1;

@@ -33,7 +33,8 @@ std::size_t Crowd::waiting() {
   return static_cast<std::size_t>(std::ranges::count_if(guests_, &Guest::is_waiting_));
 }
 
-// Guests that are given up already leave by themselves.
+// If there are too many guests, gives up the one that has waited longest for its client. Guests
+// that are given up already do not count, because their threads end by themselves.
 void Crowd::make_room() {
   const auto stays = [](const Guest* guest) { return !guest->is_given_up_; };
   if (static_cast<std::size_t>(std::ranges::count_if(guests_, stays)) <= most_) return;

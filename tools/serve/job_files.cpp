@@ -17,7 +17,7 @@ struct FileKey {
   bool has_words = false;  // what does not end in .json is one
 };
 
-// Where they are strings.
+// Keys of a job that name a file if their value is a string.
 constexpr FileKey file_keys[] = {
     {"/cluster/topology", "give the switches' sizes themselves"},
     {"/parallelism/partition", "give the stages themselves", true},
@@ -25,7 +25,8 @@ constexpr FileKey file_keys[] = {
     {"/distribution/smdistributed/modelparallel/parameters/partition_file",
      "give the stages themselves as parallelism.partition"}};
 
-// A name without a slash is looked up in the zoo, and beside the job file, where nothing else lies.
+// Returns whether `model` is a path. A name without a slash is looked up in the zoo, and next to
+// the job file, where the server keeps no other files.
 bool is_path(const std::string& model) {
   return !is_zoo_name(model) && (model.find('/') != std::string::npos || model.ends_with(".json") ||
                                  model.ends_with(".onnx") || model == "." || model == "..");

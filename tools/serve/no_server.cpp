@@ -1,4 +1,4 @@
-// Of a build without the HTTP library.
+// Replaces the server in a build without the HTTP library.
 #include "models/core/error.h"
 #include "tools/serve/server.h"
 

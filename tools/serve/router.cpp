@@ -32,7 +32,8 @@ void refuse(httplib::Response& response, int status, const std::string& message)
   set(response, error_answer(status, message), json_type);
 }
 
-// Nothing comes from elsewhere, nothing goes elsewhere, and no other page shows this one.
+// Sets headers so that the page loads nothing from elsewhere, sends nothing elsewhere, and is not
+// shown in another page.
 void harden(httplib::Response& response) {
   response.set_header("Content-Security-Policy",
                       "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri "
@@ -70,7 +71,7 @@ std::string type_of(std::string_view name) {
   return "text/plain; charset=utf-8";
 }
 
-// {"commands": ["/api/plan", ...]}
+// Returns {"commands": ["/api/plan", ...]}.
 std::string commands_text() {
   std::string names;
   for (const ServedCommand& each : served_commands())
@@ -78,7 +79,7 @@ std::string commands_text() {
   return "{\"commands\": [" + names + "]}\n";
 }
 
-// {"answer": ...} or {"error": ...}, in a line.
+// Returns {"answer": ...} or {"error": ...} in one line.
 std::string last_line(const Answer& answer) {
   if (answer.status != 200) return answer.text;
   std::string text = answer.text;
@@ -86,7 +87,7 @@ std::string last_line(const Answer& answer) {
   return "{\"answer\": " + text + "}\n";
 }
 
-// No body that is longer is kept.
+// Reads the body. Returns false if it is longer than `most_body_bytes`.
 bool read_body(const httplib::ContentReader& reader, std::string& body) {
   return reader([&](const char* some, std::size_t size) {
     if (body.size() + size > most_body_bytes) return false;
@@ -125,7 +126,7 @@ bool Router::is_allowed(const Request& request, Response& response) const {
   return false;
 }
 
-// All that can be said before the body is read. Only a question to a command goes on.
+// Answers everything that needs no body. Only a request for a command goes on.
 Router::Routed Router::before_body(const Request& request, Response& response) const {
   harden(response);
   if (!is_allowed(request, response)) return Routed::Handled;
@@ -216,7 +217,7 @@ void Router::answer_for(httplib::Server& server) {
       refuse(response, 500, error.what());
     }
   });
-  // What the library itself refuses.
+  // Answers the requests that the HTTP library itself rejects.
   const httplib::Server::HandlerWithResponse refused = [](const Request&, Response& response) {
     if (response.body.empty())
       refuse(response, response.status,

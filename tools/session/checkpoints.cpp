@@ -39,8 +39,8 @@ void refuse(const IdentityChanges& changes, const std::string& where) {
   if (!changes.refused.empty()) throw InputError(where + ": /made_with: " + changes.refused);
 }
 
-// "its model, training.ema_decay and data.evaluation.files": all values that describe a model are
-// one.
+// Lists keys for a message: "data.evaluation.files, its model and training.ema_decay". The keys
+// are sorted, so those under "model." are neighbours and become one phrase.
 std::string list_of_unknown(const std::vector<std::string>& keys) {
   std::vector<std::string> words;
   for (const std::string& key : keys) {

@@ -1,4 +1,5 @@
-// The checkpoints of a training run: where it begins, when it saves, how that went.
+// Manages the checkpoints of a training run: where it begins, when it saves, and whether that
+// worked.
 #pragma once
 
 #include <memory>
@@ -14,27 +15,28 @@
 
 namespace meshwright {
 
-// Refuses a --resume without checkpoints in the job, and a folder that holds a run without
-// --resume; unless weights are about to be imported, also one in which a run began with imported
-// weights. InputError.
+// Throws InputError for --resume if the job has no checkpoints. Without --resume, throws it for a
+// folder that holds a run, and, unless weights are about to be imported, for one in which a run
+// began with imported weights.
 void check_checkpoint_folder(const Job& job, bool resume, bool imports = false);
 
-// Of a run of this job that has done nothing yet.
+// Returns the manifest of a run of this job before its first step.
 Manifest first_manifest(const Job& job);
 
-// Refuses to read weights as those of another model than that they were trained in. `where` names
-// the manifest, `allowed` are the words of --allow-changed. InputError.
+// Throws InputError if the weights were trained in another model. `where` names the manifest.
+// `allowed` are the words of --allow-changed.
 void check_same_weights(const Manifest& manifest, const std::string& where, const Job& job,
                         const std::vector<std::string>& allowed);
 
-// Rank 0 takes the lock of the job's checkpoint folder; every rank calls it. InputError on all.
+// Takes the lock of the job's checkpoint folder on rank 0. Every rank calls it. Throws InputError
+// on all ranks.
 std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Communicator& all);
 
 class RunCheckpoints {
  public:
-  // With --resume, continues from the newest good checkpoint; --allow-changed says what of the job
-  // may differ from it. A job without checkpoints has none of this and begins at step 1. Every rank
-  // calls each of these at the same place.
+  // With --resume, continues from the newest good checkpoint, from which the job may differ as
+  // --allow-changed says. A job without checkpoints begins at step 1. Every rank calls each
+  // function of this class at the same point.
   RunCheckpoints(const Job& job, const Chosen& chosen, const Options& options, Runtime& runtime,
                  Communicator& all);
 
@@ -43,8 +45,8 @@ class RunCheckpoints {
   std::int64_t position(std::int64_t step) const;          // of the first sequence of a step
   const std::string& how_it_began() const { return how_it_began_; }
 
-  // The lowest evaluation loss so far, and its step; -1: there was none. Of what came before this
-  // run a job that keeps the best one knows.
+  // The lowest evaluation loss so far and its step, or step -1 before the first evaluation. Losses
+  // from before a resume count only if that run set `checkpoint.keep_best`.
   double best_loss() const { return begin_.best_loss; }
   std::int64_t best_step() const { return begin_.best_step; }
 

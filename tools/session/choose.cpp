@@ -29,8 +29,8 @@ std::string miss_text(const SearchResult& search, double memory_margin) {
   return text;
 }
 
-// What is settled without a search: the data degree is the rest of the ranks, precision and
-// attention follow from the machine.
+// Returns whether the job needs a search. It needs none for the data degree, which follows from the
+// number of ranks, or for precision and attention, which follow from the machine.
 bool leaves_a_choice(const Job& job) {
   for (const std::string& key : job.autos)
     if (key != "parallelism.data" && key != "training.precision" && key != "training.attention")
@@ -40,7 +40,8 @@ bool leaves_a_choice(const Job& job) {
 
 namespace {
 
-// A profile of this computer knows no network.
+// Throws InputError if several hosts are asked for without a network, because a profile of this
+// computer has none.
 void check_network(const Job& job, const Cluster& cluster) {
   if (cluster.hosts > 1 && cluster.machine.shared_memory && !cluster.network_override)
     throw InputError(fmt::format(
@@ -48,14 +49,15 @@ void check_network(const Job& job, const Cluster& cluster) {
         job.file, cluster.hosts, cluster.machine.name));
 }
 
-// Only the micro-batch was left out: the job is simulated with 1 where none fits.
+// Returns whether only the micro-batch is left to the planner. Such a job is simulated with a
+// micro-batch of 1 if none fits.
 bool only_micro_batch_is_open(const Job& job) {
   Job closed = job;
   closed.autos.erase("training.micro_batch");
   return !leaves_a_choice(closed);
 }
 
-// Errors of a plan's parts name the key; the file is named here.
+// Compiles the plan. Errors of its parts name the key, so the file's name is added here.
 void compile_chosen(const Job& job, const Plan& plan, Chosen& chosen) {
   try {
     chosen.compiled = compile(job.model, plan, target_of(chosen.cluster, plan.training));
@@ -83,7 +85,8 @@ Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeli
   }
 }
 
-// "; for own there is a price (objective.price)": of the other kinds, for all of the machines.
+// Returns "; for own there is a price (objective.price)": the other kinds of prices that all
+// machines have.
 std::string other_kinds(const std::vector<Machine>& machines, const std::string& region) {
   std::vector<std::string> kinds;
   for (std::size_t i = 0; i < price_kind_names().size(); ++i) {

@@ -1,5 +1,5 @@
-// From a job to the plan that it will be simulated or trained under: as given, or the planner's
-// best where it says auto.
+// Chooses the plan that a job will be simulated or trained with: the given one, or the planner's
+// best if the job says auto.
 #pragma once
 
 #include <optional>
@@ -25,23 +25,23 @@ struct Chosen {
 
 bool leaves_a_choice(const Job& job);
 
-// Nothing that the job allows fits: exit code 3.
+// No plan that the job allows fits. The exit code is 3.
 class NoPlanFits : public std::runtime_error {
  public:
   explicit NoPlanFits(const std::string& message) : std::runtime_error(message) {}
 };
 
-// On standard error, where the objective counts money and machines have no price.
+// Warns on standard error if the objective counts money and machines have no price.
 void warn_of_prices(const Job& job, const MachineLoader& load);
 
-// NoPlanFits when the job leaves a choice and nothing fits. `watch`: of the search.
+// Throws NoPlanFits if the job leaves a choice and nothing fits. `watch` observes the search.
 Chosen choose_plan(const Job& job, const MachineLoader& load, const SearchWatch& watch = {});
 
-// What is predicted of the chosen plan, its goodput too. Errors name the job's file.
+// Returns the prediction of the chosen plan, including its goodput. Errors name the job's file.
 Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeline = nullptr);
 
-// "no plan fits: the closest needs 11.2 GiB too much for 40.0 GiB on 1 x p4d.24xlarge (p4 t2 d1 mb1
-// ...)"
+// Returns "no plan fits: the closest needs 11.2 GiB too much for 40.0 GiB on 1 x p4d.24xlarge (p4
+// t2 d1 mb1 ...)".
 std::string miss_text(const SearchResult& search, double memory_margin = 0);
 
 }  // namespace meshwright

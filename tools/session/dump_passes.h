@@ -1,4 +1,4 @@
-// The graph after each pass, as text: one file per pass, in order; and the Programs, as JSON.
+// Writes the graph after each pass as text, one file per pass in order, and the Programs as JSON.
 #pragma once
 
 #include <span>
@@ -10,22 +10,24 @@
 
 namespace meshwright {
 
-// FOLDER/full/05-simplify.txt: the file of each pass that runs at the training's level.
+// Returns the files of the passes that run at the training's level: FOLDER/full/05-simplify.txt,
+// ...
 std::vector<std::string> dump_files(const std::string& folder, const Training& training);
 
-// InputError, beginning with `where`, when one of these files could not be written, or is one of
-// `inputs`.
+// Throws InputError, beginning with `where`, if one of these files could not be written or is one
+// of `inputs`.
 void check_dump(const std::string& where, const std::string& folder, const Training& training,
                 std::span<const std::string> inputs);
 
-// FOLDER/full/programs.json: what `compile --dump` makes of the Programs.
+// Returns FOLDER/full/programs.json, to which `compile --dump` writes the Programs.
 std::string programs_file(const std::string& folder, const Training& training);
 
-// Writes each pass's file when its turn comes.
+// Returns an observer that writes each pass's file after the pass.
 PassObserver dump_into(const std::string& folder, const Training& training);
 
-// Where compiler_config's `debug` puts them: the job's log folder, in SageMaker's containers
-// /opt/ml/output/data/compiler as there; neither: an InputError.
+// Returns the folder to which compiler_config's `debug` writes these files: `compiler` in the job's
+// log folder, or /opt/ml/output/data/compiler in SageMaker's containers. Throws InputError if there
+// is neither.
 std::string debug_folder(const Job& job);
 
 }  // namespace meshwright

@@ -1,4 +1,4 @@
-// What a command reads may not be what it is told to write.
+// Finds the files that a command reads, because none of them may be an output of the command.
 #pragma once
 
 #include <string>

@@ -17,7 +17,8 @@ namespace {
 
 constexpr double patience_s = 3600;  // of the containers, for the first host's mpirun
 
-// Of an instance that is no machine of ours nothing is known.
+// Sets which network features the hosts have. Without an instance, the network is that of the
+// chosen cluster's machine. For an instance that is not a known machine, nothing is assumed.
 void add_network(RemoteHosts& remote, const Run& run, const std::string& instance) {
   Network network;
   if (instance.empty()) {
@@ -29,7 +30,7 @@ void add_network(RemoteHosts& remote, const Run& run, const std::string& instanc
   remote.rdma = network.efa && network.gpudirect;
 }
 
-// The hosts, and where they are named.
+// Returns the hosts, and the file or variable that names them.
 std::pair<std::vector<RunHost>, std::string> named_hosts(const Options& options,
                                                          const SageMaker& sm, int processes) {
   if (!options.hostfile.empty()) return {read_hostfile(options.hostfile), options.hostfile};
@@ -76,7 +77,8 @@ std::optional<RemoteHosts> remote_hosts(const Options& options, const Run& run) 
   remote.interface = sm.interface;
   add_network(remote, run, sm.instance);
   remote.model_parallel = sm.model_parallel;
-  // Where /sys is not mounted, as in a container, hwloc would complain on every host.
+  // Without this variable, hwloc complains on every host where /sys is not mounted, as in a
+  // container.
   remote.variables.emplace_back("HWLOC_HIDE_ERRORS=2");
   if (options.threads)
     remote.variables.push_back("OMP_NUM_THREADS=" + std::to_string(*options.threads));

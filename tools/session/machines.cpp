@@ -20,7 +20,7 @@ namespace meshwright {
 
 namespace {
 
-// What --profile names, where that is the profile of machine `name`.
+// Returns the profile that --profile names, if it is that of machine `name`.
 std::optional<Machine> given_profile_of(const std::string& name, const Options& options) {
   if (options.profile.empty()) return std::nullopt;
   if (!std::filesystem::exists(options.profile))
@@ -79,7 +79,7 @@ void check_is_text(const std::string& text) {
   }
 }
 
-// Where there is no profile yet: what this computer is known to have before it is measured.
+// Returns what is known of this computer before it is measured. Called if it has no profile yet.
 MachineFacts facts_of_unmeasured() {
   MachineFacts facts;
   facts.is_cpu = gpus_here() == 0;
@@ -93,7 +93,8 @@ MachineFacts facts_of_unmeasured() {
   return facts;
 }
 
-// Of a CPU no number of cores: as many processes as the job says may share them.
+// Returns the facts of machine `local`. If its profile is that of a CPU, the profile's number of
+// cores is not used, because as many processes as the job specifies may share them.
 MachineFacts facts_of_local(const Options& options) {
   if (!std::filesystem::exists(options.local_profile))
     return options.profile.empty() ? facts_of_unmeasured() : machine_facts("local");
@@ -101,12 +102,13 @@ MachineFacts facts_of_local(const Options& options) {
     const MachineFacts facts = facts_of(load_machine_file(options.local_profile));
     if (!facts.is_cpu) return facts;
   } catch (const InputError&) {
-    // Whoever loads the machine says so.
+    // The error is reported when the machine is loaded.
   }
   return machine_facts("local");
 }
 
-// A profile that no machine of the job has the name of would change nothing.
+// Throws InputError if no machine of the job has the profile's name, because the profile would
+// change nothing.
 void check_profile_is_used(const Options& options, const Job& job) {
   const std::vector<std::string> machines = machines_of(job.cluster);
   const auto uses = [&](const std::string& name) {

@@ -46,7 +46,8 @@ void check_runs_here(const Job& job, const Options& options) {
         job.file, count, one_host));
 }
 
-// A job file may come from anywhere; what it could run on this computer is for whoever starts it.
+// Throws InputError for MPI options that could run anything, because a job file may come from
+// anywhere. Whoever starts the job has to allow them.
 void check_mpi_options(const Job& job, const Options& options) {
   if (job.unlisted_mpi_options.empty() || options.allow_mpi_options) return;
   throw InputError(fmt::format(
@@ -61,7 +62,8 @@ void warn_of_files(const Loader& loader) {
   for (const std::string& remark : loader.remarks()) print_to(stderr, "warning: {}\n", remark);
 }
 
-// Of data, unless the job says it, predictions are of the documents that there are.
+// Sets documents_per_row from the documents in the data, so that predictions describe them, unless
+// the job specifies it.
 void settle_documents(Job& job, Loader& loader) {
   std::optional<double>& documents = job.plan.training.documents_per_row;
   const std::optional<double> share = loader.document_share();
@@ -81,7 +83,8 @@ void settle_documents(Job& job, Loader& loader) {
            list_of(job.data->files, "and"));
 }
 
-// A batch that is not whole has no place on the ranks, so the last sequences may be left out.
+// Prints how many sequences are evaluated if the last ones are left out, because only whole batches
+// can be distributed over the ranks.
 void say_evaluated(const Job& job, const Loader& held_out) {
   const std::int64_t batch = job.plan.training.global_batch, all = held_out.sequences();
   const std::int64_t evaluated = evaluation_batches(job, held_out) * batch;
@@ -197,7 +200,8 @@ std::int64_t evaluation_batches(const Job& job, const Loader& loader) {
   return wanted > 0 ? wanted : whole;
 }
 
-// What runs is not made to fail: `faults` and `failures` are for rehearsals.
+// Removes `faults` and `failures` from the job, with a warning, because they exist for simulations
+// only and a real run ignores them.
 void leave_out_faults(Job& job) {
   const auto warn_of = [&](const char* section) {
     print_to(stderr, "warning: {}: /{}: no effect here; simulate and plan rehearse them\n",

@@ -1,4 +1,5 @@
-// What is decided and checked once before a training run starts, and how every rank learns of it.
+// Decides and checks everything once before a training run starts, and passes the decisions to
+// every rank.
 #pragma once
 
 #include <string>
@@ -15,21 +16,21 @@ struct Run {
   Chosen chosen;
 };
 
-// Reads the job of the command line and chooses its plan. Refuses what cannot run: a cluster that
-// is not this computer, wrong data files, files that cannot be written (InputError); what does not
-// fit (NoPlanFits).
+// Reads the job of the command line and chooses its plan. Throws InputError for what cannot run: a
+// cluster that is not this computer, wrong data files, files that cannot be written. Throws
+// NoPlanFits if no plan fits.
 Run settle_run(const Options& options);
 
 LoaderOptions loader_options(const Job& job);
 
-// data.evaluation: whether the job has it; of a job that does, what is read and how many global
-// batches of it. InputError where the files have not as many.
+// Read data.evaluation: whether the job has it and, if so, what is read and how many global
+// batches. Throw InputError if the files have fewer.
 bool evaluates(const Job& job);
 LoaderOptions evaluation_options(const Job& job);
 std::int64_t evaluation_batches(const Job& job, const Loader& loader);
 
-// The settled job and the profile that it was planned with, as every rank reads them: all decide
-// alike, on whatever host they are.
+// Returns the resolved job and the profile that it was planned with, which every rank reads. So all
+// ranks decide identically, whatever host they are on.
 std::string settled_text(const Run& run);
 struct Settled {
   Job job;

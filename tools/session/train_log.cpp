@@ -24,7 +24,7 @@ namespace {
 
 constexpr int bar_width = 30;
 
-// A run is worth more than its log.
+// Abandons a log that cannot be written, because the run is worth more than its log.
 template <typename Log, typename Write>
 void write_or_give_up(std::optional<Log>& log, const Write& write) {
   try {
@@ -35,7 +35,8 @@ void write_or_give_up(std::optional<Log>& log, const Write& write) {
   }
 }
 
-// On a GPU also what the peak is made of, which adds up to it.
+// Returns the table that compares the prediction with the measurement. On a GPU it also shows the
+// parts that add up to the peak memory.
 Table comparison(const Prediction& prediction, const Plan& plan, const Outcome& outcome,
                  bool on_gpu) {
   const auto error = [](double predicted, double real) {
@@ -73,8 +74,9 @@ std::vector<std::int64_t> peaks_of(const std::vector<RankMemory>& memory) {
   return peaks;
 }
 
-// Of the last step, which was traced: on a GPU its kernels are started one by one then. Kinds that
-// hardly take time are summed up.
+// Returns the table that compares kinds of instructions in the last step, which was traced. On a
+// GPU, the kernels of a traced step are launched one by one. Kinds that take little time are summed
+// up.
 Table comparison_of_kinds(const std::vector<KindTime>& kinds) {
   constexpr std::size_t shown = 15;
   Table table({"kind of instruction", "predicted", "measured"});

@@ -1,5 +1,5 @@
-// What rank 0 says of a training run: a line per step, and prediction beside measurement at the
-// end, as text, JSON and HTML.
+// Reports a training run from rank 0: a line per step, and at the end the prediction next to the
+// measurement, as text, JSON and HTML.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace meshwright {
 
-// Bytes of a rank. On a device with memory of its own libraries take what else is in use there;
-// elsewhere nothing is said of them.
+// Bytes of a rank. On a device with memory of its own, libraries take the rest of the used memory.
+// Elsewhere nothing is reported about them.
 struct RankMemory {
   std::int64_t arena = 0, scratch = 0, peak = 0;
   std::int64_t libraries() const { return peak - arena - scratch; }
@@ -41,13 +41,13 @@ struct Outcome {
   std::vector<KindTime> kinds;  // of the last step; none where the machine was not measured
 };
 
-// Where the lines per step go: --log-json, log.json of the job, or steps.jsonl in its log.folder;
-// empty: nowhere.
+// Returns the file to which the lines per step are written: --log-json, log.json of the job, or
+// steps.jsonl in its log.folder. Empty if there is none.
 std::string log_file(const Options& options, const Job& job);
 
 class TrainLog {
  public:
-  // A log that cannot be written, now or later, is given up aloud; the run goes on.
+  // A log that cannot be written, now or later, is abandoned with a warning, and the run goes on.
   TrainLog(const Options& options, const Job& job, const Chosen& chosen,
            const Prediction& prediction);
   void begin(int threads, const std::string& how_it_began);

@@ -1,4 +1,4 @@
-// One rank of a training run: its steps, its part of the trace.
+// Runs one rank of a training run: its steps and its part of the trace.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -48,8 +48,9 @@ std::unique_ptr<Communicator> group_of_all(World& world) {
   return world.group(GroupKind::world, everybody);
 }
 
-// What `make` returns. A rank's file or GPU may be another than that of rank 0 (other hosts, a file
-// that was just replaced): when one rank finds it bad, none begins. The first to complain is heard.
+// Returns what `make` returns, or nothing on all ranks if it throws InputError on one of them. A
+// rank's file or GPU may differ from that of rank 0 (other hosts, a file that was just replaced),
+// so all ranks have to agree. Only the first rank that failed prints its error.
 template <typename Make>
 auto made_by_all(Communicator& all, const Make& make) -> std::optional<decltype(make())> {
   std::optional<decltype(make())> made;
@@ -87,8 +88,8 @@ Timeline timeline_of_all(const Timeline& own, Communicator& all) {
   return merged;
 }
 
-// The step that was predicted begins where the last one of `measured` began. Chakra's files have
-// what was measured alone.
+// Writes the trace. The predicted step begins where the last step of `measured` began. Chakra's
+// files hold the measured steps only.
 void write_timelines(const Options& options, const Timeline& measured, SimTime last_begin,
                      Timeline predicted, const Mesh& mesh, const Compiled& compiled) {
   if (trace_format(options) == TraceFormat::chakra) {
@@ -105,8 +106,8 @@ void write_timelines(const Options& options, const Timeline& measured, SimTime l
              to_chrome_trace(measured, compiled.stages, stage_of_rank, {}, predicted));
 }
 
-// What is kept of the steps: for --trace those of --trace-steps, or the latest one; the last one
-// where its times are compared with the predicted ones.
+// Keeps the timelines of some steps: for --trace those of --trace-steps, or else the latest one,
+// and the last step if its times are compared with the predicted ones.
 class Traced {
  public:
   Traced(const Options& options, bool compares, int last_step)
@@ -139,8 +140,8 @@ class Traced {
   SimTime last_begin_ = 0;
 };
 
-// Pages of other ranks that collectives read count as resident here too; they are not ours. What a
-// device holds it has held since the first step.
+// Returns the memory of every rank. Pages of other ranks that collectives read count as resident
+// here too, so they are subtracted. The memory of a device has been in use since the first step.
 std::vector<RankMemory> memory_of_all(Runtime& runtime, const World& world) {
   const Backend& backend = runtime.memory().backend();
   const auto peaks = runtime.gather_of_all(
@@ -154,7 +155,7 @@ std::vector<RankMemory> memory_of_all(Runtime& runtime, const World& world) {
   return memory;
 }
 
-// data.evaluation, as one rank does its part.
+// The part of one rank in data.evaluation.
 struct HeldOut {
   Loader loader;
   std::int64_t batches = 0, every_steps = 0, global_batch = 0;
@@ -170,7 +171,7 @@ struct HeldOut {
   }
 };
 
-// None where the job has none.
+// Returns nothing if the job has no evaluation.
 std::optional<HeldOut> evaluation_of(const Job& job) {
   if (!evaluates(job)) return std::nullopt;
   Loader loader(evaluation_options(job));
@@ -217,7 +218,7 @@ Outcome run_steps(Runtime& runtime, World& world, const Deadlines& deadlines, Lo
   return outcome;
 }
 
-// A model of an ONNX file begins with the file's weights.
+// Returns the weights with which a model of an ONNX file begins, or null for other models.
 std::unique_ptr<OnnxWeights> weights_of_file(const Job& job) {
   return job.model.imported ? std::make_unique<OnnxWeights>(job.model.imported->file) : nullptr;
 }
@@ -231,8 +232,9 @@ void set_weights(const OnnxWeights& weights, Runtime& runtime) {
   }
 }
 
-// Says why this rank fails, as the launcher expects it, and leaves. The others may have something
-// to say too, and the launcher, whose word about a killed rank comes first.
+// Prints why this rank fails, in the form that the launcher expects, and ends the run. It waits a
+// moment first, so that other ranks and the launcher can report too, because the launcher's message
+// about a killed rank comes first.
 int fail(World& world, int rank, const std::string& what) {
   print_to(stderr, "rank {} failed: {}\n", rank, what);
   std::fflush(stderr);
@@ -350,7 +352,7 @@ int train_as_rank(const Options& options, const Job& job, const Chosen& chosen, 
   try {
     return train(options, job, chosen, world);
   } catch (const InputError& error) {
-    // What the engine cannot do follows from the plan: every rank finds the same.
+    // Every rank finds the same error, because what the engine cannot do follows from the plan.
     if (world.rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
     return bad_input;
   } catch (const std::exception&) {

@@ -93,7 +93,7 @@ void swiglu_grad(const KernelCall& k) {
 
 namespace {
 
-// Of a clamped gate; the published alpha.
+// Computes the values of a clamped gate. alpha is the published constant.
 template <typename T>
 struct ClampedGate {
   static constexpr T alpha = T(1.702);

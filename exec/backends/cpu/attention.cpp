@@ -163,7 +163,7 @@ void flash_head(const HeadInput<T>& in, const HeadOutput<T>& out, T* log_sums) {
   }
 }
 
-// What earlier steps around the ring have summed: null in the first one.
+// The sums of earlier steps around the ring, null in the first step.
 template <typename T>
 struct Before {
   const T* y = nullptr;  // of token 0, rows as those of the output

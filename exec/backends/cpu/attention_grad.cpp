@@ -58,7 +58,7 @@ void probabilities(const HeadInput<T>& in, const Tile& t, const T* saved, Tiles<
   }
 }
 
-// ds holds dP; makes it dS / sqrt(d).
+// Turns ds from dP into dS / sqrt(d).
 template <typename T>
 void score_gradients(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>& g, const T* p,
                      T* ds) {
@@ -72,7 +72,7 @@ void score_gradients(const HeadInput<T>& in, const Tile& t, const HeadGradient<T
   }
 }
 
-// ds holds dS; makes it that of the scores before they were capped.
+// Turns ds from the gradients of capped scores into those of the scores before the cap.
 template <typename T>
 void uncap(const HeadInput<T>& in, const Tile& t, Tiles<T>& tiles) {
   if (in.a.score_cap == 0) return;
@@ -82,7 +82,7 @@ void uncap(const HeadInput<T>& in, const Tile& t, Tiles<T>& tiles) {
   for (std::int64_t i = 0; i < t.rows * t.columns; ++i) ds[i] *= slopes[i];
 }
 
-// What a tile's products are added to; else they replace it.
+// Whether a tile's products are added to dq, and to dk and dv. Otherwise they replace them.
 struct Adds {
   bool dq = true, dkv = true;
 };
@@ -272,7 +272,7 @@ void attention_grad(const KernelCall& k) {
 
 namespace {
 
-// Of one head, against the keys and values of one rank.
+// Computes the gradients of one head against the keys and values of one rank.
 template <typename T>
 void context_head_gradient(const KernelCall& k, const HeadInput<T>& in, const HeadGradient<T>& g,
                            int source, Tiles<T>& tiles) {

@@ -10,8 +10,8 @@
 
 namespace meshwright {
 
-// Also sets OpenBLAS, which is one per process, to one thread: the backend cuts matrix products
-// itself.
+// Makes the backend. It also sets OpenBLAS, which is one per process, to one thread, because the
+// backend splits matmuls itself.
 std::unique_ptr<Backend> make_cpu_backend(int threads);
 
 }  // namespace meshwright

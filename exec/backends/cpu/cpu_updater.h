@@ -1,4 +1,4 @@
-// The step's end on the host's memory.
+// The end of a step on the CPU backend: from the gradients' norm to new weights (updater.h).
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace meshwright::cpu {
 
-// Both arguments outlive it.
+// Makes the updater. Both arguments must outlive it.
 std::unique_ptr<Updater> make_updater(const StepSettings& training, ThreadPool& pool);
 
 }  // namespace meshwright::cpu

@@ -1,5 +1,6 @@
-// Which elements dropout sets to zero: a function of (seed, module, sequence, row, column) alone,
-// so that nothing is kept for the gradient, and repeated work and other degrees drop the same ones.
+// Decides which elements dropout sets to zero. That depends only on (seed, module, sequence, row,
+// column), so nothing is saved for the gradient, and recomputation and other degrees drop the same
+// elements.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +20,8 @@ class Dropout {
         threshold_(static_cast<std::uint32_t>(a.dropout * 0x1p32)),
         scale_(1 / (1 - a.dropout)) {}
 
-  // y = x for `count` columns of a row of a sequence, beginning with `column`; y may be x.
-  // A Philox block is four columns.
+  // Writes to y, for `count` columns of a row of a sequence from `column` on, what dropout leaves
+  // of x. y may be x. A Philox block is four columns.
   template <typename T>
   void apply(const T* x, T* y, std::int64_t count, std::int64_t sequence, std::int64_t row,
              std::int64_t column) const {

@@ -60,7 +60,7 @@ struct Matrix {
   const T* of(std::int64_t head) const { return data + head * rows * columns; }
 };
 
-// How many query heads share a head of keys and values.
+// Returns how many query heads share a head of keys and values.
 std::int64_t group_of(const Attributes& a) { return a.heads / a.kv_heads; }
 
 }  // namespace

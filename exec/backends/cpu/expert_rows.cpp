@@ -1,4 +1,4 @@
-// What is done to the rows of experts beside their products.
+// Operations on the rows of experts, apart from their matrix products.
 #include "exec/backends/cpu/math.h"
 #include "exec/backends/cpu/tables.h"
 #include "models/program/graph/experts.h"
@@ -49,7 +49,8 @@ struct RowGroup {
   std::int64_t begin, count;
 };
 
-// Of the operand `counts_at`, dropless; else of equally many rows.
+// Returns each expert's rows. Dropless, the operand `counts_at` counts them. Otherwise all experts
+// have equally many.
 std::vector<RowGroup> groups_of(const KernelCall& k, std::int64_t all_rows, std::size_t counts_at) {
   const Attributes& a = k.attributes();
   std::vector<RowGroup> groups;

@@ -37,7 +37,8 @@ void scores_of(const T* logits, const Attributes& a, OfExperts& p) {
 
 using Taken = std::array<bool, most_experts>;
 
-// Of the experts [begin, end) the one that ranks highest and is not taken; of equal ones the first.
+// Returns the highest-ranked expert in [begin, end) that is not taken, the first of equal ones, or
+// -1 if all are taken.
 template <typename T>
 int best_of(const T* ranks, int begin, int end, const Taken& taken) {
   int best = -1;
@@ -156,7 +157,7 @@ void route(const KernelCall& k) {
 
 namespace {
 
-// What slots mean, with rows of no fixed number too.
+// Maps slots to experts, also for dropless routing, where experts have no fixed number of rows.
 struct Slots {
   const Attributes& a;
   ExpertRows rows;
@@ -226,7 +227,8 @@ void route_grad(const KernelCall& k) {
   });
 }
 
-// What found no room is there as the expert that was chosen; dropless, `counts` has the others.
+// Adds the number of tokens that chose each expert. A choice that found no room has the slot -1 -
+// expert. Dropless, the second input counts the choices that found room.
 void count_choices(const KernelCall& k) {
   const Attributes a = k.attributes();
   const auto* slots = k.in<std::int32_t>(0);
@@ -341,7 +343,7 @@ void combine_grad(const KernelCall& k) {
 
 namespace {
 
-// The same of groups of as many rows as their counts say. Rows of no group become 0.
+// Runs the kernel for groups with as many rows as their counts say. Rows of no group become 0.
 void for_each_counted_group(const KernelCall& k, Kernel one) {
   const ExpertProduct product = expert_product_of(k.call);
   const ExpertRows rows(k.attributes(), k.in<std::int32_t>(2));

@@ -19,21 +19,24 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + fused_alignment - 1) / fused_alignment * fused_alignment;
 }
 
-// Where the operands of one block lie.
+// Runs steps of a fused operation on one block of rows, and finds the operands of the block in
+// memory.
 class Block {
  public:
   Block(const KernelCall& k, std::int64_t first, std::int64_t rows, std::byte* internal)
       : k_(k), fusion_(*k.attributes().fusion), first_(first), rows_(rows), internal_(internal) {}
 
-  // Steps [first_step, end_step). `sums`: of parameter gradients, one after the other; null: the
-  // gradients themselves. `scratch`: for operands that are widened.
+  // Runs steps [first_step, end_step). `sums` receives parameter gradients, one after the other. If
+  // it is null, they are added to the gradients themselves. `scratch` is for operands that are
+  // widened.
   void run(std::size_t first_step, std::size_t end_step, std::byte* sums, void* scratch,
            ThreadPool& pool) const {
     for (std::size_t i = first_step; i < end_step; ++i) run(i, sums, scratch, pool);
   }
 
  private:
-  // Of the gradients themselves the first block overwrites what the operation is to overwrite.
+  // If there are no `sums`, the first block overwrites the gradients that the operation is to
+  // overwrite. All other blocks add.
   void run(std::size_t index, std::byte* sums, void* scratch, ThreadPool& pool) const {
     const FusedStep& step = fusion_.steps[index];
     const bool begins = sums == nullptr && first_ == 0;
@@ -47,7 +50,8 @@ class Block {
       in_types[inputs] = fusion_.of_block(id, rows_);
       in[inputs++] = address(id, sums);
     }
-    // What lowering appends to the operation's inputs is meant for the step that takes it.
+    // Lowering appends the loss scale to the operation's inputs. It belongs to the step that takes
+    // it.
     if (info(step.op).takes_loss_scale &&
         k_.call.inputs.size() > static_cast<std::size_t>(fusion_.inputs)) {
       in_types[inputs] = k_.call.inputs.back();

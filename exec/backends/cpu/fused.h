@@ -8,7 +8,7 @@ namespace meshwright::cpu {
 
 void run_fused(const KernelCall& call);
 
-// Any operation of the backend, by its table of kernels (cpu_backend.cpp).
+// Runs any operation of the backend by its table of kernels (cpu_backend.cpp).
 void run_operation(const KernelCall& call);
 
 }  // namespace meshwright::cpu

@@ -27,12 +27,12 @@ struct Product {
   T beta = 0;  // 0: what c held does not matter, not even a NaN
 };
 
-// On the calling thread.
+// Multiplies on the calling thread.
 void multiply(const Product<float>& product);
 void multiply(const Product<double>& product);
 
-// On all threads of the pool. `row` (n values), where it is given, is added to every row of c; beta
-// is 0 or 1 then.
+// Multiplies on all threads of the pool. If `row` (n values) is given, it is added to every row of
+// c, and beta must be 0 or 1.
 template <typename T>
 void multiply(ThreadPool& pool, const Product<T>& product, const T* row = nullptr);
 

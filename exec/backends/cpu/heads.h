@@ -1,5 +1,5 @@
-// Where the queries, keys and values of each head lie in the operands of attention, and how scores
-// are computed.
+// Finds the queries, keys and values of each head in the operands of attention, and computes
+// scores.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct QueryKeyValue {
   Heads<T> q, k, v;
 };
 
-// From the operands of an attention: one packed tensor, or the three in `tensors`.
+// Returns the heads in the operands of an attention: one packed tensor, or the three in `tensors`.
 template <typename T>
 QueryKeyValue<T> heads_of(const Attributes& a, T* const tensors[3]) {
   const std::int64_t dim = a.head_dim, heads = a.heads, kv_heads = a.kv_heads;
@@ -73,8 +73,8 @@ inline double alibi_slope(std::int64_t head, std::int64_t heads) {
   return std::exp2(exponent);
 }
 
-// Of a text, the place of the first key that a query at `place` sees, its window and its chunk
-// permitting.
+// Returns the position of the first key that a query at position `place` of a text sees within its
+// window and its chunk.
 inline std::int64_t first_seen(const Attributes& a, std::int64_t place) {
   std::int64_t first = 0;
   if (a.window > 0) first = std::max(first, place - a.window + 1);
@@ -82,13 +82,14 @@ inline std::int64_t first_seen(const Attributes& a, std::int64_t place) {
   return first;
 }
 
-// Of the tokens of one sequence; null: it is one document.
+// Returns the document begins of the tokens of one sequence, or null if it is one document.
 inline const std::int32_t* documents_of(const KernelCall& k, std::int64_t batch) {
   const std::int32_t* all = k.documents();
   return all == nullptr ? nullptr : all + batch * k.attributes().sequence_length;
 }
 
-// Of one query head of one sequence: the addresses of token 0, and what turns products to scores.
+// The inputs of one query head of one sequence: the addresses of token 0, and what turns products
+// into scores.
 template <typename T>
 struct HeadInput {
   const Attributes& a;
@@ -155,11 +156,13 @@ struct HeadInput {
     if (a.window > 0 || a.chunk > 0 || documents != nullptr) hide(t, scores, scores_row);
   }
 
-  // Of the queries from row i0 on, the first column of a tile that a whole sequence's have to see.
+  // Returns the column of the first tile that queries from row i0 on of a whole sequence need.
+  // Tiles before it hold only keys of earlier documents.
   std::int64_t first_column(std::int64_t i0) const {
     return documents == nullptr ? 0 : documents[i0] / tile_length * tile_length;
   }
-  // Whether all keys of the tile lie before the queries' documents, which follow each other.
+  // Returns whether all keys of the tile are before the queries' documents, which follow each
+  // other.
   bool hides(const Tile& t) const {
     return documents != nullptr && t.j0 + t.columns + t.key_shift <= documents[t.i0];
   }
@@ -242,7 +245,8 @@ struct KeyHalf {
   }
 };
 
-// Of source's keys in half `key_half`, for query rows [.., end_row) of half `half` of `rank`.
+// Returns the keys in half `key_half` of rank `source` that query rows before `end_row`, in half
+// `half` of `rank`, may see.
 inline KeyHalf key_half_of(const Attributes& a, int rank, int half, int source, int key_half,
                            std::int64_t end_row) {
   const std::int64_t held = a.sequence_length, length = held / 2;

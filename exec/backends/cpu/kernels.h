@@ -1,5 +1,5 @@
-// What a kernel of the CPU backend is given: one template per operation, for float and double, in a
-// row of its file's table (tables.h). What each one computes is said in models/program/graph/op.h.
+// The interface of the CPU backend's kernels: one template per operation, for float and double, in
+// a row of its file's table (tables.h). models/program/graph/op.h says what each one computes.
 #pragma once
 
 #include "exec/backends/backend.h"
@@ -16,7 +16,7 @@ struct KernelCall {
   ThreadPool& pool;
 
   const Attributes& attributes() const { return call.attributes; }
-  // Which rows of the first operand's tensor these are.
+  // Tell which rows of the first operand's tensor this call computes.
   std::int64_t first_row() const { return context.first_row; }
   std::int64_t whole_rows() const {
     return context.whole_rows > 0 ? context.whole_rows : in_shape(0)[0];
@@ -27,7 +27,8 @@ struct KernelCall {
   const T* in(std::size_t i) const {
     return static_cast<const T*>(operands.inputs[i]);
   }
-  // Where each token's document begins (models/program/graph/documents.h); null: nobody asks.
+  // Returns where each token's document begins (models/program/graph/documents.h), or null if the
+  // operation has no documents.
   const std::int32_t* documents() const {
     return attributes().documents ? in<std::int32_t>(call.inputs.size() - 1) : nullptr;
   }

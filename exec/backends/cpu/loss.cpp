@@ -11,7 +11,7 @@ namespace meshwright::cpu {
 
 namespace {
 
-// Which columns of the vocabulary the logits of this rank are. Those past the unpadded size are
+// The columns of the vocabulary that this rank's logits are. Columns past the unpadded size are
 // masked, as if their logit were -infinity.
 struct Columns {
   std::int64_t width = 0;    // of the logits
@@ -23,14 +23,15 @@ struct Columns {
     if (a.vocabulary_parallel) first = k.context.tensor_rank * width;
     if (a.vocabulary > 0) visible = std::clamp<std::int64_t>(a.vocabulary - first, 0, width);
   }
-  // Where the target's logit is; -1 when another rank has it.
+  // Returns the column of the target's logit, or -1 if it is not among this rank's visible columns:
+  // another rank has it, or the target is not in the vocabulary.
   std::int64_t of(std::int32_t target) const {
     const std::int64_t column = target - first;
     return column >= 0 && column < visible ? column : -1;
   }
 };
 
-// What the gradient of a loss is multiplied by; a loss scale is the operand after the targets.
+// Returns the factor of a loss's gradient. A loss scale is the operand after the targets.
 template <typename T>
 T scale_of(const KernelCall& k) {
   const T scale = static_cast<T>(k.attributes().scale);

@@ -29,14 +29,14 @@ T squares_about(const T* row, std::int64_t n, T mean) {
   return sum;
 }
 
-// What is added to every weight.
+// Returns what is added to every weight.
 template <typename T>
 T offset_of(const Attributes& a) {
   return a.one_plus_weight ? T(1) : T(0);
 }
 
-// Of an RMSNorm or its gradient: which operands are the weight, what was saved, and dy. Those of
-// heads may have no weight; its gradient comes last.
+// Indices of the operands of an RMSNorm or its gradient: the weight, what was saved, and dy. The
+// norm of heads may have no weight, so the weight comes last in its gradient.
 struct NormOperands {
   std::size_t weight = 1, saved = 2, dy = 3;
   explicit NormOperands(Op op) {
@@ -239,7 +239,7 @@ std::pair<T, T> combined(const T* stats, std::int64_t r, std::int64_t rows, std:
   return {mean, T(1) / std::sqrt(squares / static_cast<T>(ranks * w) + epsilon)};
 }
 
-// What norm_parts saved of row r: mean (0 with rms) and 1/std or 1/rms.
+// Returns what norm_parts saved of row r: its mean (0 with rms) and 1/std or 1/rms.
 template <typename T>
 std::pair<T, T> saved_of(const T* saved, std::int64_t r, bool rms) {
   return rms ? std::pair{T(0), saved[r]} : std::pair{saved[2 * r], saved[2 * r + 1]};
@@ -306,7 +306,7 @@ void norm_parts_sums(const KernelCall& k) {
                        [=](std::int64_t r, std::int64_t c) { return dy[r * w + c]; });
 }
 
-// As layer_norm_grad and rms_norm_grad, with the sums over all ranks' columns given.
+// Works like layer_norm_grad and rms_norm_grad, but is given the sums over all ranks' columns.
 template <typename T>
 void norm_parts_grad(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], w = k.in_shape(0)[1];

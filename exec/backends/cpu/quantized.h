@@ -1,4 +1,4 @@
-// What rounding to 8 and to 4 bits share.
+// Functions shared by the kernels that round to 8 and to 4 bits.
 #pragma once
 
 #include <algorithm>
@@ -42,8 +42,8 @@ MatrixSource<T> transposed_source(const KernelCall& k) {
   return {k.in<T>(0), 1, each.columns, each.columns, each.rows * each.columns};
 }
 
-// To e2m1, as exec/core/four_bits.h says. amax: the largest magnitude of the transposed matrices
-// after their transform.
+// Rounds to e2m1, as exec/core/four_bits.h says. The amax is the largest magnitude of the
+// transposed matrices after their transform.
 template <typename T>
 void quantize_to_4_bits(const KernelCall& k);
 template <typename T>

@@ -8,7 +8,7 @@
 
 namespace meshwright::cpu {
 
-// The largest of row[0, n), -infinity for none.
+// Returns the largest element of row[0, n), or -infinity if n is 0.
 template <typename T>
 T maximum_of(const T* row, std::int64_t n) {
   T maximum = -std::numeric_limits<T>::infinity();
@@ -17,7 +17,7 @@ T maximum_of(const T* row, std::int64_t n) {
   return maximum;
 }
 
-// The sum over i of exp(row[i] - shift).
+// Returns the sum over i of exp(row[i] - shift).
 template <typename T>
 T sum_of_exp(const T* row, std::int64_t n, T shift) {
   T sum = 0;

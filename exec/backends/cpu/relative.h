@@ -1,5 +1,6 @@
-// Relative positions (models/program/graph/relative.h) in blocks of scores: the table's numbers of
-// the distances in a block are looked up once, or once added to.
+// Biases by relative position (models/program/graph/relative.h), a block of scores at a time. Many
+// scores of a block have the same distance, so the table is read, or its gradient added to, once
+// for each distance instead of once for each score.
 #pragma once
 
 #include <array>

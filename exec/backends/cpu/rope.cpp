@@ -14,7 +14,7 @@ namespace meshwright::cpu {
 
 namespace {
 
-// Of a pair of coordinates, in radians per position.
+// Returns the frequency of a pair of coordinates, in radians per position.
 double frequency_of(const Attributes& a, int pair) { return RotaryScaling(a).of_pair(pair); }
 
 // Calls visit(column) with the first column of every head that turns in a row.
@@ -37,7 +37,7 @@ void for_each_head(const Attributes& a, std::int64_t width, const Visit& visit) 
   }
 }
 
-// Of some of a head's pairs at one position.
+// Cosines and sines of up to `most` pairs of a head at one position.
 template <typename T>
 struct Turn {
   static constexpr int most = 64;
@@ -146,7 +146,7 @@ void times_angles(const KernelCall& k, T rest, const Function& of_angle) {
   });
 }
 
-// Of each pair (p, q): (-q, p) for sign 1, (q, -p) for -1.
+// Writes for each pair (p, q): (-q, p) for sign 1, (q, -p) for -1.
 template <typename T>
 void rotate_halves(const KernelCall& k, T sign) {
   const Attributes& a = k.attributes();
@@ -202,7 +202,7 @@ void rope_grad(const KernelCall& k) {
   rotate<T>(k, -1);
 }
 
-// Of each head what is not turned, then what is.
+// Writes for each head first the part without rotation, then the rotated part.
 template <typename T>
 void concat_heads(const KernelCall& k) {
   const Attributes& a = k.attributes();

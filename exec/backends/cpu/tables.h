@@ -46,7 +46,7 @@ constexpr Table* tables[] = {
     rope_rows,
 };
 
-// The operation's row; null: none, and it is a collective.
+// Returns the operation's row, or null if it has none because it is a collective.
 inline const Row* row_of(Op op) {
   for (Table* table : tables)
     for (const Row& row : table())

@@ -13,9 +13,10 @@ constexpr std::int64_t tile_length = 128;
 // The scores of query rows [i0, i0 + rows) against keys [j0, j0 + columns) of one sequence.
 struct Tile {
   std::int64_t i0 = 0, rows = 0, j0 = 0, columns = 0;
-  // What is added to a row to get its place in the sequence, where ranks share sequences.
+  // Shifts from rows, and from keys, to positions in the sequence. They differ from 0 where ranks
+  // share sequences.
   std::int64_t query_shift = 0, key_shift = 0;
-  // How much the queries' places are ahead of their rows, less the keys'.
+  // Returns how far the queries' positions are ahead of their rows, less the keys' shift.
   std::int64_t ahead() const { return query_shift - key_shift; }
   // Columns of row i (counted in the tile) that the mask lets through.
   std::int64_t visible(const Attributes& a, std::int64_t i) const {

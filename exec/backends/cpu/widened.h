@@ -8,12 +8,12 @@
 
 namespace meshwright::cpu {
 
-// `kernel` is the fp32 one.
+// Runs `kernel`, which is the fp32 one.
 void run_widened(Kernel kernel, const KernelCall& call);
 
-// A linear layer or one of its gradients (product_of).
+// Multiplies for a linear layer or one of its gradients (product_of).
 void multiply_widened(const KernelCall& call);
-// The same over the rows of all experts (expert_product_of).
+// Multiplies the rows of all experts in the same way (expert_product_of).
 void multiply_experts_widened(const KernelCall& call);
 
 }  // namespace meshwright::cpu

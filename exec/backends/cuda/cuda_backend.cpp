@@ -65,7 +65,8 @@ class Gpu : public CudaBackend {
     fusions_ = std::make_unique<Fusions>(cache_, "sm_" + generation());
     device_.fusions = fusions_.get();
 #ifdef MESHWRIGHT_CUDNN
-    // Its gradients are added in an order that changes: not where every run makes the same bits.
+    // cuDNN adds gradients in an order that changes from run to run, so it is not used if every run
+    // must give the same bits.
     if (std::unique_ptr<AttentionLibrary> cudnn;
         !options.deterministic && (cudnn = make_cudnn_attention()) != nullptr)
       attention_ = std::make_unique<AttentionChoice>(std::move(cudnn), AttentionChoice::By::time,
@@ -87,7 +88,8 @@ class Gpu : public CudaBackend {
     return row_of(op) != nullptr &&
            (dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16);
   }
-  // Of tensor cores; fp16's are the oldest, and without any it is slow, not wrong.
+  // Returns whether the GPU's tensor cores compute in this precision. Those of fp16 are the oldest,
+  // and a GPU without any is slow in fp16, but correct.
   bool computes_in(Precision precision) const override {
     const int generation = device_.major * 10 + device_.minor;
     if (precision == Precision::nvfp4) return false;
@@ -150,7 +152,7 @@ class Gpu : public CudaBackend {
  private:
   cudaStream_t stream() const { return streams_.current(); }
 
-  // On a stream that nothing else is issued to, whatever thread asks.
+  // Copies on a stream that nothing else is issued to, so any thread may call it.
   void move(void* to, const void* from, std::int64_t bytes) {
     if (bytes == 0) return;
     const std::lock_guard<std::mutex> alone(apart_mutex_);

@@ -20,11 +20,12 @@ struct CudaOptions {
 
 class CudaBackend : public Backend, public StreamSource {};
 
-// InputError where there is no such device, or where this build has no machine code for it: then
-// with its architecture and those of the build. It becomes the process's current device.
+// Makes the backend. Its device becomes the process's current one. Throws InputError if there is no
+// such device, or if this build has no machine code for it: then with its architecture and those of
+// the build.
 std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options);
 
-// 0 without a GPU or its driver.
+// Returns the number of GPUs, 0 without a GPU or its driver.
 int cuda_devices();
 
 DeviceDescription cuda_device(int index);  // InputError where there is no such device

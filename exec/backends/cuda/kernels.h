@@ -24,8 +24,8 @@ struct Device {
   AttentionChoice* attention = nullptr;  // null: attention is ours
 };
 
-// Where the micro-batch's first sequence stands since the run's first step. The step's own position
-// lies in device memory, so that a captured graph can be replayed for other steps.
+// The position of the micro-batch's first sequence, counted from the run's first step. The step's
+// own position is in device memory, so that a captured graph can be replayed for other steps.
 struct FirstSequence {
   const long long* of_step;
   long long offset;
@@ -47,7 +47,8 @@ struct KernelCall {
   const T* in(std::size_t i) const {
     return static_cast<const T*>(operands.inputs[i]);
   }
-  // Where each token's document begins (models/program/graph/documents.h); null: nobody asks.
+  // Returns where each token's document begins (models/program/graph/documents.h), or null if the
+  // operation has no documents.
   const std::int32_t* documents() const {
     return attributes().documents ? in<std::int32_t>(call.inputs.size() - 1) : nullptr;
   }

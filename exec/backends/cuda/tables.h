@@ -62,7 +62,7 @@ constexpr Table tables[] = {
     rope_rows,
 };
 
-// The operation's row; null: none.
+// Returns the operation's row, or null if there is none.
 inline const Row* row_of(Op op) {
   for (const Table table : tables)
     for (const Row& row : table())

@@ -210,7 +210,8 @@ std::optional<OnnxValue> OnnxTracer::masked(const OnnxValue& scores, const Known
   return make(std::move(e));
 }
 
-// Where(seen, scores, very negative), or the other way round.
+// Returns the masked scores of Where(seen, scores, very negative), whose last two inputs may be
+// swapped.
 OnnxValue OnnxTracer::where(const Values& inputs) {
   if (inputs[0].is_traced() || !inputs[0].known)
     throw InputError("a choice that depends on the tokens is not known");

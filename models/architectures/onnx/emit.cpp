@@ -129,8 +129,8 @@ class OnnxEmitter {
     return graph_.operations.empty() ? "model" : graph_.operations.back().module;
   }
 
-  // What comes before the blocks is one unit, and so is each block; after them each module with
-  // parameters.
+  // Returns the unit of a module and adds it if it is new. The modules before the blocks are one
+  // unit, and so is each block. After the blocks, each module with parameters is a unit.
   int unit_of(const std::string& path, bool has_weight) {
     std::vector<Unit>& units = graph_.units;
     const int last = static_cast<int>(units.size()) - 1;
@@ -154,7 +154,7 @@ class OnnxEmitter {
   int parameter(const OnnxExpression& e, const OnnxValue& weight, const std::string& path,
                 const char* kind, Shape shape, bool transposed, Initial initial) {
     std::string name = weight.weight_name;
-    // Of a table that the head uses too, exporters may keep the head's name.
+    // If the head uses the token table too, exporters may keep the head's name for it.
     const bool of_table = e.form == OnnxForm::embedding && !node(e).module.empty();
     if (!is_published_name(name) || of_table)
       name = (of_table ? node(e).module : path) + "." + kind;
@@ -237,7 +237,7 @@ class OnnxEmitter {
     graph_.operations.push_back(std::move(operation));
   }
 
-  // What has a table of rows or a matrix.
+  // Fills in an operation that has a table of rows or a matrix. Returns false for other forms.
   bool set_table_operation(const OnnxExpression& e, ImportedOperation& to) {
     Attributes& a = to.attributes;
     const std::int64_t width = width_of(e);
@@ -292,7 +292,8 @@ class OnnxEmitter {
     return "";
   }
 
-  // What works on whole rows, or on the heads in them.
+  // Fills in an operation that works on whole rows or on the heads in them. Returns false for other
+  // forms.
   bool set_row_operation(const OnnxExpression& e, ImportedOperation& to) {
     Attributes& a = to.attributes;
     const std::int64_t width = width_of(e);
@@ -383,8 +384,8 @@ class OnnxEmitter {
     return true;
   }
 
-  // What rules about plans ask for: those of the first attention, and the widest product in a
-  // block.
+  // Sets the sizes that rules about plans need: `head_dim` of the first attention, the greatest
+  // common divisors of all head counts, and that of the widths of all activations in blocks.
   void set_sizes() {
     const auto fits = [&](std::int64_t number) {
       return static_cast<int>(std::min<std::int64_t>(number, 1 << 24));

@@ -1,6 +1,6 @@
-// What is left of an ONNX graph once its constants are computed and its views are seen through:
-// expressions. Those that a decomposed module is made of (the mean of a layer norm, the scores of
-// attention) are replaced by the module's own as soon as its last operation is met (rules.h).
+// Expressions to which an ONNX graph is reduced once its constants are computed and its views are
+// resolved. The expressions of a decomposed module (the mean of a layer norm, the scores of
+// attention) are replaced by the module's own expression once its last operation is read (rules.h).
 #pragma once
 
 #include <string>
@@ -52,8 +52,8 @@ enum class OnnxForm : std::uint8_t {
   softmax,
 };
 
-// What a name of the graph stands for: a known tensor, a weight (whose elements are read when they
-// are asked for), or a view of an expression.
+// The value of a name in the graph: a known tensor, a weight (whose elements are read on demand),
+// or a view of an expression.
 struct OnnxValue {
   OnnxDims dims;
   KnownKind kind = KnownKind::real;

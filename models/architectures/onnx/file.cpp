@@ -65,7 +65,7 @@ std::string module_of(const onnx_file::NodeProto& node) {
   return path;
 }
 
-// What is read becomes `file`, and what is wrong an InputError that names it.
+// Reads a parsed model into an OnnxFile. Throws an InputError that names the file if it is wrong.
 class OnnxReader {
  public:
   OnnxReader(onnx_file::ModelProto& model, std::string path) : model_(model) {

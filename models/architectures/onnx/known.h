@@ -1,5 +1,5 @@
-// What of an ONNX graph does not depend on tokens or weights: shapes, positions, masks, rotary
-// angles. It is computed while the graph is read, with a small batch of short sequences.
+// The part of an ONNX graph that does not depend on tokens or weights: shapes, positions, masks,
+// rotary angles. It is computed while the graph is read, with a small batch of short sequences.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace meshwright {
 
 enum class KnownKind : std::uint8_t { real, integer, boolean };
 
-// Values as fp64; those that are real are rounded to fp32 as they would be in the graph.
+// Values as fp64. Real values are rounded to fp32, as they would be in the graph.
 struct Known {
   OnnxDims dims;
   KnownKind kind = KnownKind::integer;
@@ -22,12 +22,13 @@ struct Known {
 };
 using KnownPtr = std::shared_ptr<const Known>;
 
-// No tensor that is computed may be larger: masks of a short sequence are far smaller.
+// Largest number of elements of a computed tensor. Masks of a short sequence are far smaller.
 constexpr std::int64_t most_known = std::int64_t{1} << 23;
 
 std::int64_t element_count(const OnnxDims& dims);
 KnownKind kind_of(OnnxType type);
-// What TensorProto.DataType says a Cast makes; nothing for a number that is not read.
+// Returns the kind of elements that a Cast to this TensorProto.DataType makes. Returns nothing for
+// a type that cannot be read.
 std::optional<KnownKind> kind_of_number(std::int64_t data_type);
 
 // An operation whose operands are known; a null is an optional one that is not given. InputError
@@ -36,7 +37,8 @@ std::optional<KnownKind> kind_of_number(std::int64_t data_type);
 std::optional<std::vector<Known>> fold(const OnnxNode& node, int opset,
                                        std::span<const Known* const> inputs);
 
-// The parts of fold(): element by element with broadcasting, and what moves elements.
+// Compute parts of fold(): elementwise operations with broadcasting, and operations that move
+// elements.
 std::optional<Known> fold_elements(const OnnxNode& node, std::span<const Known* const> inputs);
 std::optional<std::vector<Known>> fold_moves(const OnnxNode& node, int opset,
                                              std::span<const Known* const> inputs);
@@ -45,22 +47,22 @@ std::optional<std::vector<Known>> fold_moves(const OnnxNode& node, int opset,
 const Known& operand(std::span<const Known* const> inputs, std::size_t index);
 std::int64_t integer_at(const Known& known, std::size_t index);  // clamped to +-2^62
 OnnxDims integers_of(const Known& known);
-// 0 to rank - 1; InputError for what is no axis.
+// Returns the axis as 0 to rank - 1. Throws InputError if there is no such axis.
 std::size_t axis_of(std::int64_t axis, std::size_t rank);
-// Broadcasting of shapes; InputError where they do not fit.
+// Returns the broadcast shape. Throws InputError if the shapes do not fit.
 OnnxDims broadcast(const OnnxDims& a, const OnnxDims& b);
 // Reshape's rules: 0 keeps a dimension, -1 is the rest.
 OnnxDims reshape_dims(const OnnxDims& from, const OnnxDims& wanted, bool allows_zero);
-// The axes of Squeeze and Unsqueeze applied.
+// Return the shapes that Squeeze and Unsqueeze of these axes make.
 OnnxDims squeezed_dims(const OnnxDims& from, const OnnxDims* axes);
 OnnxDims unsqueezed_dims(const OnnxDims& from, const OnnxDims& axes);
-// [begin, begin + count) with a step of 1 or -1, of one axis of a Slice.
+// The range [begin, begin + count) with a step of 1 or -1, on one axis of a Slice.
 struct SliceRange {
   std::size_t axis = 0;
   std::int64_t begin = 0, count = 0, step = 1;
 };
 std::vector<SliceRange> slice_ranges(const OnnxDims& from, std::span<const Known* const> inputs);
-// The sizes of a Split's outputs.
+// Returns the sizes of a Split's outputs.
 OnnxDims split_sizes(const OnnxNode& node, std::int64_t size, const Known* sizes);
 
 }  // namespace meshwright

@@ -29,7 +29,8 @@ OnnxReading read_with(const OnnxFile& file, std::int64_t sequence) {
   return reading;
 }
 
-// What a block reads and makes, seen from within: two blocks are alike where these are equal.
+// The operations of a block and what it reads and makes, seen from within. Two blocks are alike if
+// their shapes are equal.
 struct BlockShape {
   std::vector<std::string> operations;
   std::vector<int> reads;  // operations of other units

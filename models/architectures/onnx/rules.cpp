@@ -138,7 +138,8 @@ bool OnnxTracer::is_square_of(const OnnxValue& value, const OnnxValue& x) const 
   const bool power = e.form == OnnxForm::power && e.number == 2;
   const bool times_itself = e.form == OnnxForm::multiply && same(e.inputs[0], e.inputs[1]);
   if (!power && !times_itself) return false;
-  // Of all elements in order where `value` and x are the same view of the one and the other.
+  // `value` and x are the same view of the square and of x's expression, so the square has to be of
+  // that expression's elements in order.
   const OnnxValue& of = e.inputs[0];
   return of.expression == x.expression &&
          (of.view == x.view || is_in_order(of.view, element_count(at(of).dims)));
@@ -368,7 +369,7 @@ std::optional<OnnxValue> OnnxTracer::as_gelu(double number, const Values& factor
   return std::nullopt;
 }
 
-// Of two tensors: an activation, a norm, or the product of each two elements.
+// Returns the product of two tensors: an activation, a norm, or an elementwise product.
 OnnxValue OnnxTracer::product_of(OnnxForm form, const OnnxValue& a, const OnnxValue& b) {
   for (const auto& [x, other] : {std::pair{a, b}, std::pair{b, a}}) {
     const OnnxExpression* inverse = as(other, OnnxForm::inverse);

@@ -307,7 +307,7 @@ OnnxTracer::Values OnnxTracer::folded(const OnnxNode& node, Values& inputs) {
   if (!results) throw InputError("operation " + node.op + " of constants is not known");
   Values values;
   for (Known& known : *results) values.push_back(known_value(std::move(known)));
-  // What a cast or another shape makes of rows is still rows.
+  // A cast or a reshape of rows of a weight gives rows again, unless their width changes.
   const bool keeps = node.op == "Cast" || node.op == "Unsqueeze" || node.op == "Identity" ||
                      node.op == "Squeeze" || node.op == "Reshape";
   if (keeps && !values.empty() && inputs[0].rows_of >= 0 &&

@@ -1,5 +1,5 @@
-// What of a plan accelerate can express: DDP, and FSDP 2 with its ParallelismConfig. (ZeRO 1 and 2
-// are the target deepspeed's, stages Megatron-LM's.)
+// accelerate can express DDP, and FSDP 2 with its ParallelismConfig. This file lists its limits.
+// (ZeRO 1 and 2 belong to the target deepspeed, stages to Megatron-LM.)
 #include "models/compiler/frameworks/accelerate.h"
 
 #include "models/compiler/frameworks/huggingface.h"
@@ -11,7 +11,8 @@ namespace {
 
 bool is_fsdp(const Plan& plan) { return plan.parallelism.zero_stage == 3; }
 
-// Autocast keeps gradients in fp32; FSDP's mixed precision sends them in 16 bits.
+// DDP reduces gradients in fp32, as autocast keeps them. FSDP reduces them in the type that it
+// computes in: 16 bits in mixed precision.
 Dtype reduced_type(const Plan& plan) {
   return is_fsdp(plan) ? storage_of(plan.training.precision) : Dtype::f32;
 }

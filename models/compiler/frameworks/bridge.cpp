@@ -1,5 +1,6 @@
-// What of a plan Megatron-Bridge can express: what Megatron-LM can, and layers that leave the
-// device; a table of positions is as long as the sequences that are read.
+// Megatron-Bridge can express what Megatron-LM can, and in addition layers that are offloaded to
+// the host. A learned table of positions must be as long as the sequences. This file lists its
+// limits.
 #include <algorithm>
 
 #include "models/compiler/frameworks/megatron.h"

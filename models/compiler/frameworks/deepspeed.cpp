@@ -1,4 +1,4 @@
-// What of a plan DeepSpeed's ZeRO and tensor parallelism can express.
+// This file lists which plans DeepSpeed's ZeRO and tensor parallelism can express.
 #include <cmath>
 
 #include "models/compiler/frameworks/deepspeed.h"
@@ -14,8 +14,8 @@ ReduceGradients reduction_of(const Plan& plan) {
   return plan.parallelism.zero_stage >= 2 ? ReduceGradients::each : ReduceGradients::last;
 }
 
-// Without ZeRO gradients are summed after the backward; gathers go beside compute under ZeRO 3
-// only.
+// Without ZeRO, gradients are summed after the backward. Gathers overlap with compute only under
+// ZeRO 3.
 bool can_overlap_gradients(const Plan& plan) {
   return plan.parallelism.zero_stage > 0 || replicas_of(plan) == 1;
 }

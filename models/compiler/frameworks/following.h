@@ -11,8 +11,9 @@ namespace meshwright {
 // FSDP, in fp32 with DDP.
 bool follows_other_keys(std::string_view key);
 
-// The plan with those keys as the framework has them there. For the planner, which tries the other
-// choices; a plan that somebody wrote keeps its own (check_expressible() refuses it).
+// Returns the plan with those keys as the framework sets them. The planner calls it, because it
+// tries the other choices. A plan that somebody wrote keeps its own keys (check_expressible()
+// rejects it).
 Plan with_what_follows(Framework framework, Plan plan, const Model& model);
 
 }  // namespace meshwright

@@ -29,7 +29,7 @@ static_assert(has_row_of_each<Framework::hyperpod>(rows, &Row::framework));
 
 const Row& row_of(Framework framework) { return rows[static_cast<std::size_t>(framework)]; }
 
-// What is written in no framework's words here.
+// Limits of every framework: settings that meshwright writes for none of them.
 constexpr Limit of_all[] = {
     {"training.optimizer", "has optimizers of its own; of these, adamw, adam, lamb and sgd",
      [](const Plan& p, const Model&) { return p.training.optimizer <= OptimizerKind::sgd; },
@@ -74,7 +74,7 @@ constexpr Limit of_all[] = {
      [](Plan& p, const Model&) { p.training.gradient_clip_value = 0; }},
 };
 
-// Of all but Megatron's.
+// Limit of every framework except Megatron-LM and Megatron-Bridge.
 constexpr Limit of_others = {"training.mtp_layers", "is written without multi-token prediction",
                              [](const Plan& p, const Model&) { return p.training.mtp_layers == 0; },
                              [](Plan& p, const Model&) {
@@ -86,7 +86,7 @@ bool is_megatron(Framework framework) {
   return framework == Framework::megatron_lm || framework == Framework::megatron_bridge;
 }
 
-// Those of every framework, in the order of the enumerators.
+// Returns the limits of every framework, in the order of the enumerators.
 const std::vector<std::vector<Limit>>& limits() {
   static const std::vector<std::vector<Limit>> all = [] {
     std::vector<std::vector<Limit>> lists(std::size(rows));
@@ -101,7 +101,7 @@ const std::vector<std::vector<Limit>>& limits() {
   return all;
 }
 
-// The order of the axes that have more than one rank.
+// Returns the order of the axes that have more than one rank.
 std::string order_of(const Parallelism& p, std::string_view placement) {
   std::string order;
   for (const char axis : order_of_axes(placement)) {

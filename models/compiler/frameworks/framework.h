@@ -24,41 +24,43 @@ enum class Framework : std::uint8_t {
   sagemaker,
   hyperpod
 };
-// The words of `--for` and of objective.framework, without `none`, in the order of the enumerators.
+// Returns the words of `--for` and of objective.framework, without `none`, in the order of the
+// enumerators.
 const std::vector<std::string>& framework_names();
 std::string_view name_of(Framework framework);
 Framework framework_of(std::string_view name);  // unknown: InputError that names the nearest
 
-// A key of the plan that a framework takes in part only.
+// Describes a key of the plan that a framework supports only in part.
 struct Limit {
   std::string_view key;  // of the job file: "parallelism.schedule"
   std::string_view why;  // what the framework has instead
   bool (*holds)(const Plan& plan, const Model& model);
-  // Changes the plan as little as it takes; null: no such plan is near.
+  // Changes the plan so that the limit holds, and otherwise as little as possible. Null if no plan
+  // near it would do.
   void (*mend)(Plan& plan, const Model& model);
 };
 
 std::span<const Limit> limits_of(Framework framework);
 
-// The first limit that the plan breaks; none: the framework can run it.
+// Returns the first limit that the plan breaks, or null if the framework can run the plan.
 const Limit* broken_limit(Framework framework, const Plan& plan, const Model& model);
 
-// "parallelism.schedule: megatron-lm has 1f1b and interleaved".
+// Returns a message such as "parallelism.schedule: megatron-lm has 1f1b and interleaved".
 std::string broken_text(Framework framework, const Limit& limit);
 
-// The plan with what it leaves to defaults said as the framework does it: the order of ranks, the
-// size of gradient buckets, when gradients are reduced. A plan that the framework cannot express
-// stays so.
+// Returns the plan with its defaults spelled out as the framework chooses them: the order of ranks,
+// the size of gradient buckets, when gradients are reduced. A plan that the framework cannot
+// express remains one.
 Plan as_run_by(Framework framework, Plan plan, const Model& model);
 
-// The plan with every broken limit mended, as the framework runs it; nothing where that breaks
-// another rule.
+// Returns the plan with every broken limit mended, as the framework runs it, or nothing if that
+// breaks another rule.
 std::optional<Plan> nearest_plan(Framework framework, Plan plan, const Model& model);
 
-// The names of those that can run the plan.
+// Returns the names of the frameworks that can run the plan.
 std::vector<std::string> frameworks_that_run(const Plan& plan, const Model& model);
 
-// What a framework is, for the table of framework.cpp; one in each framework's folder.
+// Describes a framework for the table of framework.cpp. Each framework's own file defines one.
 struct FrameworkLimits {
   std::span<const Limit> limits;
   void (*settle)(Plan& plan, const Model& model);
@@ -66,10 +68,10 @@ struct FrameworkLimits {
 extern const FrameworkLimits megatron_lm_limits, megatron_bridge_limits, torchtitan_limits,
     deepspeed_limits, accelerate_limits, sagemaker_limits, hyperpod_limits;
 
-// Of use to several: whether two orders of ranks are the same one, since a degree of 1 has no
-// place.
+// Returns whether two placements order the ranks identically. An axis of degree 1 does not count.
+// Several frameworks need this.
 bool same_placement(const Parallelism& parallelism, std::string_view one, std::string_view other);
-// What has no effect is as it is by default.
+// Resets the settings of the context exchange that have no effect to their defaults.
 void settle_context_exchange(Parallelism& parallelism);
 
 }  // namespace meshwright

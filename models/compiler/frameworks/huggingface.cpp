@@ -1,4 +1,4 @@
-// What a plan may have that transformers' models and Trainer run.
+// This file lists which plans transformers' models and Trainer can run.
 #include "models/compiler/frameworks/huggingface.h"
 #include "models/compiler/frameworks/pytorch.h"
 
@@ -17,7 +17,7 @@ bool is_kernel_of_transformers(const Training& t) {
   return t.attention != AttentionKernel::flash;
 }
 
-// More replicas in place of what is not there.
+// Turns the ranks of a degree that the framework does not have into more replicas.
 void give_to_replicas(int& degree, Parallelism& p) {
   p.data *= degree;
   degree = 1;

@@ -7,7 +7,7 @@
 
 namespace meshwright {
 
-// What a model that transformers builds, and its Trainer, cannot express.
+// Returns the limits of the models that transformers builds, and of its Trainer.
 std::span<const Limit> trainer_limits();
 void settle_as_trainer(Plan& plan, const Model& model);
 

@@ -1,12 +1,12 @@
-// What of a plan a HyperPod recipe can express: the model parallel library, version 2, with the
-// training program of sagemaker-hyperpod-training-adapter-for-nemo.
+// A HyperPod recipe runs version 2 of the model parallel library with the training program of
+// sagemaker-hyperpod-training-adapter-for-nemo. This file lists which plans it can express.
 #include "models/compiler/frameworks/smp.h"
 
 namespace meshwright {
 
 namespace {
 
-// What a recipe's keys say of Llama, Mistral and Mixtral.
+// Returns whether a recipe's keys can describe the model: Llama, Mistral or Mixtral.
 bool is_model_of_recipes(const Model& m) {
   return (m.architecture == Architecture::llama || m.architecture == Architecture::mixtral) &&
          is_causal_of_scripts(m);

@@ -1,4 +1,4 @@
-// What of a plan Megatron-LM and what is built on it can express.
+// This file lists which plans Megatron-LM, and what is built on it, can express.
 #include <algorithm>
 
 #include "models/architectures/architecture.h"

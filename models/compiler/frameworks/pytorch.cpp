@@ -6,7 +6,8 @@ namespace meshwright {
 
 namespace {
 
-// What is made again one by one in the backward: nothing, or all of a block.
+// Returns whether each block is recomputed by itself in the backward: not at all, fully or
+// selectively.
 bool is_usual_recompute(const Training& t) {
   return t.recompute == Recompute::none || t.recompute == Recompute::full ||
          t.recompute == Recompute::selective;

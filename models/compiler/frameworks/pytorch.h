@@ -1,4 +1,5 @@
-// What frameworks on PyTorch's own parallelism have in common: torchtitan, DeepSpeed, accelerate.
+// torchtitan, DeepSpeed and accelerate run on PyTorch's own parallelism. They share these limits
+// and defaults.
 #pragma once
 
 #include <initializer_list>
@@ -9,16 +10,16 @@
 
 namespace meshwright {
 
-// The keys that only the engine's own schedules, layouts and memory have.
+// Returns the limits on keys that only the engine's own schedules, layouts and memory have.
 std::span<const Limit> pytorch_limits();
-// One list after the other.
+// Returns the lists, concatenated.
 std::vector<Limit> joined(std::initializer_list<std::span<const Limit>> lists);
 
-// What says nothing in this plan gets its default, and what those frameworks never do is turned
-// off.
+// Sets keys that have no effect in this plan to their defaults, and turns off what these frameworks
+// never do.
 void settle_as_pytorch(Plan& plan, const Model& model);
 
-// Ranks that gradients are summed over.
+// Returns the number of ranks that gradients are summed over.
 inline int replicas_of(const Plan& plan) {
   return plan.parallelism.data * plan.parallelism.context;
 }

@@ -1,5 +1,5 @@
-// What of a plan a SageMaker training job can express: without stages version 2 of the model
-// parallel library, with them version 1 (PyTorch 1.13 at most).
+// A SageMaker training job runs version 2 of the model parallel library if the plan has no stages,
+// and version 1 (PyTorch 1.13 at most) if it has. This file lists which plans it can express.
 #include <algorithm>
 
 #include "models/compiler/frameworks/smp.h"
@@ -195,7 +195,7 @@ void settle_as_sagemaker(Plan& plan, const Model& model) {
     p.active_microbatches = p.pipeline;
   if (p.offload == Offload::none) p.offload_horizon = 0;
   if (p.offload != Offload::none && p.offload_horizon == 0) p.offload_horizon = p.horizon();
-  // What it cuts by itself.
+  // Unless the partition is manual, the library partitions the model itself, by its module tree.
   const bool is_ours = p.partitioner != Partitioner::manual;
   if (is_ours) p.partitioner = Partitioner::tree;
   plan.stage_of_unit.clear();

@@ -1,5 +1,5 @@
-// What SageMaker's model parallel library, version 2, can run, wherever it is started: training
-// jobs and HyperPod.
+// Version 2 of SageMaker's model parallel library has these limits wherever it is started: in
+// training jobs and on HyperPod.
 #pragma once
 
 #include <span>
@@ -8,12 +8,13 @@
 
 namespace meshwright {
 
-// Of plans without stages; those with stages hold all of them.
+// Returns the limits on plans without pipeline stages. A plan with stages satisfies all of them.
 std::span<const Limit> smp_limits();
-// Of all plans with or without stages: the training step as such scripts have it.
+// Returns the limits on all plans, with or without stages: those of the training step in such
+// scripts.
 std::span<const Limit> smp_training_limits();
-// A model that transformers' classes build: Llama and Mixtral with silu in a gated MLP and RMSNorm,
-// others with an MLP that is not gated.
+// Returns whether transformers' classes build the model: Llama and Mixtral with silu in a gated MLP
+// and RMSNorm, others with an MLP that is not gated.
 bool is_causal_of_scripts(const Model& model);
 void settle_as_smp(Plan& plan, const Model& model);
 

@@ -1,4 +1,4 @@
-// What of a plan torchtitan can express.
+// This file lists which plans torchtitan can express.
 #include <cmath>
 
 #include "models/compiler/frameworks/pytorch.h"
@@ -14,19 +14,20 @@ bool is_llama_of_torchtitan(const Model& m) {
          m.head_dim * m.heads == m.hidden && m.rotary_dim == m.head_dim;
 }
 
-// FSDP gathers and reduces unit by unit in every micro-batch; schedules of stages wait for the
-// last.
+// Returns when gradients are reduced. FSDP gathers and reduces unit by unit in every micro-batch.
+// Pipeline schedules wait for the last one.
 ReduceGradients reduction_of(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   return replicas_of(plan) == 1 || p.pipeline > 1 ? ReduceGradients::last : ReduceGradients::each;
 }
 
-// 1 / k: every k-th block.
+// Returns whether the fraction is 1 / k, which means every k-th block.
 bool is_every_kth(double fraction) {
   return fraction > 0 && fraction == 1.0 / std::round(1.0 / fraction);
 }
 
-// Mixed precision is FSDP's, or autocast's where nothing is cut but the batch.
+// Returns whether training runs in mixed precision. FSDP brings it, or autocast if nothing but the
+// batch is split.
 bool mixes_precision(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   return replicas_of(plan) > 1 || p.tensor * p.pipeline == 1;

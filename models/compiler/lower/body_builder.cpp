@@ -89,7 +89,8 @@ BodyBuilder::Accesses& BodyBuilder::accesses(int buffer) {
   return accesses_[i];
 }
 
-// Where a part lies depends on the rank: it may be anywhere in the buffer.
+// Returns which bytes of its buffer an operand may touch. The offset of a part depends on the rank,
+// so a part may touch the whole buffer.
 BodyBuilder::Access BodyBuilder::access_of(const Operand& operand) {
   Access access{operand.offset, operand.offset + operand.type.bytes(), -1, {}, 0};
   if (operand.part_of != GroupKind::none) access.begin = 0, access.end = somewhere;

@@ -22,7 +22,8 @@ class BodyBuilder {
 
   // Appends and returns the instruction's index. Waits given by the caller are kept.
   int emit(Instruction instruction);
-  // The next compute instruction also waits for this one (work that is not to overlap compute).
+  // Makes the next compute instruction wait for this one too (for work that may not overlap with
+  // compute).
   void join_before_next_compute(int instruction) { forced_.push_back(instruction); }
   int last_compute() const { return last_compute_; }
   int number() const { return body_; }
@@ -37,15 +38,15 @@ class BodyBuilder {
   void finish();
 
  private:
-  // Who touched bytes [begin, end) of a buffer last.
+  // Holds which instructions accessed bytes [begin, end) of a buffer last.
   struct Access {
     std::int64_t begin = 0, end = 0;
     int writer = -1;
     std::array<int, stream_count> reader;
     int number = 0;  // where there are many, in the order of their making
   };
-  // Of one buffer. Mostly they are few; a buffer of the parameters of ten thousand layers has many,
-  // which are kept by where they begin.
+  // Accesses of one buffer. Mostly they are few. A buffer with the parameters of ten thousand
+  // layers has many, which are sorted by where they begin.
   struct Accesses {
     struct Many {
       std::multimap<std::int64_t, Access> by_begin;
@@ -55,7 +56,7 @@ class BodyBuilder {
     std::vector<Access> few;  // and all that may be anywhere in the buffer
     std::unique_ptr<Many> many;
 
-    // In the order of their making.
+    // Visits accesses in the order in which they were made.
     template <typename Visit>
     void visit_overlapping(const Access& wanted, const Visit& visit) const;
     Access& find_or_add(const Access& wanted);

@@ -15,9 +15,9 @@ void note_parameter(Boundaries& found, int parameter, int stage) {
   if (place == users.end() || *place != stage) users.insert(place, stage);
 }
 
-// The body of every node. Where the schedule splits backwards, a node belongs to the weights body
-// if only gradients of parameters come of it, on its own stage. (A norm's gradient makes both kinds
-// at once, and stays in the backward body.)
+// Returns the body of every node. If the schedule splits backwards, a node belongs to the weights
+// body if it leads only to gradients of parameters on its own stage. (A norm's gradient makes both
+// kinds at once, and stays in the backward body.)
 std::vector<Body::Kind> bodies_of_nodes(const Graph& graph, const std::vector<int>& stage,
                                         bool splits) {
   std::vector<Body::Kind> body(graph.nodes.size(), Body::Kind::forward);
@@ -85,7 +85,8 @@ void note_node(Boundaries& found, const Graph& graph, int index, int stage) {
     found.reduced_into[static_cast<std::size_t>(node.inputs[0])] = node.outputs[0];
 }
 
-// What takes another's place is kept where that lies, and that one until then.
+// A tensor that takes over another one's memory is kept where that memory is. The other tensor is
+// therefore kept if its successor is, or if a later body makes the successor.
 void keep_replaced(const Graph& graph, Boundaries& found) {
   for (std::size_t id = 0; id < graph.tensors.size(); ++id) {
     if (graph.tensors[id].alias_of < 0) continue;
@@ -95,8 +96,7 @@ void keep_replaced(const Graph& graph, Boundaries& found) {
   }
 }
 
-// tensor_copy is a view, and an in-place gradient shares the tensor it replaces: what is kept of
-// the one is kept of the other.
+// A tensor_copy is a view, so its input is kept if the view is.
 void keep_viewed(const Graph& graph, Boundaries& found) {
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     if (node->op != Op::tensor_copy) continue;

@@ -1,5 +1,6 @@
-// Where every tensor of the graph is made and used once the chain of units is cut into virtual
-// stages: what must be sent, and what must be kept from one task of a micro-batch to a later one.
+// Finds where every tensor of the graph is made and used once the chain of units is partitioned
+// into virtual stages. This says what must be sent, and what must be kept from one task of a
+// micro-batch to a later one.
 #pragma once
 
 #include <vector>
@@ -32,7 +33,7 @@ struct Boundaries {
 
 Boundaries find_boundaries(const Graph& graph, const Plan& plan);
 
-// The units of a virtual stage's nodes of such a body in list order, each once per run.
+// Returns the units of a virtual stage's nodes of such a body in list order, each once per run.
 std::vector<int> units_in_order(const Graph& graph, const Boundaries& boundaries, int virtual_stage,
                                 Body::Kind body);
 

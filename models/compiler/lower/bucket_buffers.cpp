@@ -26,8 +26,8 @@ Operand place(StageDraft& draft, const Bucket& bucket, std::string_view name, Me
   return {id, 0, type, GroupKind::none};
 }
 
-// Of weights or gradients, of which there is all of the bucket or, where they are cut, that part
-// alone.
+// Returns the operand of this rank's shard of a bucket's weights or gradients. If `is_cut`, the
+// buffer holds nothing but this shard, otherwise it holds the whole bucket.
 Operand own_part(const Bucket& bucket, const Operand& placed, bool is_cut) {
   Operand part = placed;
   part.type = flat(bucket.shard_elements, placed.type.dtype);
@@ -66,8 +66,8 @@ void place_states(StageDraft& draft, Bucket& bucket) {
   if (training.averages()) bucket.average = state("average", Dtype::f32);
 }
 
-// Elements of the own part that one rank saves: a share of it among the ranks that have the same;
-// 0 where all of the bucket is saved by another stage.
+// Returns how many elements of the local part one rank saves: its share among the ranks that have
+// the same part, or 0 if another stage saves all of the bucket.
 std::int64_t snapshot_slice(const StageDraft& draft, const Bucket& bucket) {
   const bool saved_elsewhere = std::ranges::all_of(bucket.parameters, [&](int index) {
     return draft.program.parameters[at(index)].copy_of_tied;
@@ -124,7 +124,8 @@ void place_factors(StageDraft& draft) {
                                           Region::persistent, all * bytes_of(Dtype::f64));
 }
 
-// Of what this stage's nodes round.
+// Adds buffers for the largest elements of the tensors that this stage's nodes round, and for their
+// histories.
 void place_largest(StageDraft& draft) {
   const Graph& graph = draft.graph;
   Program& program = draft.program;
@@ -152,8 +153,9 @@ void place_largest(StageDraft& draft) {
                                         graph.tensor(tensors[i]).type, GroupKind::none};
 }
 
-// Of the layers of this stage whose routers have a bias that moves; or, where loads are measured,
-// of all layers, so that what all stages counted can be added.
+// Adds the counters of expert choices for the layers of this stage whose router has a bias that
+// moves. If loads are measured, all layers of the model get counters, so that the counts of all
+// stages can be added.
 void place_choice_counts(StageDraft& draft) {
   const Training& training = draft.plan.training;
   const bool moves = training.router_bias_update_rate > 0;

@@ -19,8 +19,8 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 
 constexpr int no_node = -1;
 
-// A parameter of this stage and the last node that adds to its gradient here; of one that is not
-// trained, the first that reads it.
+// A parameter of this stage and the last node that adds to its gradient here. For a parameter that
+// is not trained, it is the first node that reads it.
 struct Candidate {
   int parameter = 0;
   int chunk = 0;
@@ -29,7 +29,8 @@ struct Candidate {
   int unit = 0;
 };
 
-// In the order in which gradients are complete: chunks from last to first, nodes in graph order.
+// Returns the trained parameters in the order in which gradients are complete: chunks from last to
+// first, nodes in graph order.
 std::vector<Candidate> trained(const Graph& graph, const Plan& plan, const Boundaries& boundaries,
                                int stage) {
   std::map<int, Candidate> found;
@@ -57,7 +58,7 @@ std::vector<Candidate> trained(const Graph& graph, const Plan& plan, const Bound
   return order;
 }
 
-// What is not trained, in the order of its use in a backward.
+// Returns the parameters that are not trained, in the order in which a backward uses them.
 std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Boundaries& boundaries,
                               int stage) {
   std::map<int, Candidate> found;
@@ -85,7 +86,7 @@ std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Bounda
   return order;
 }
 
-// Which stages have copies of a parameter (BucketClass::tied).
+// Returns which stages have copies of a parameter (BucketClass::tied).
 GroupKind tied_over(const Plan& plan, const Boundaries& boundaries, int parameter) {
   const StageLayout layout = plan.parallelism.stage_layout();
   const std::vector<int>& users = boundaries.users[static_cast<std::size_t>(parameter)];
@@ -100,8 +101,9 @@ GroupKind tied_over(const Plan& plan, const Boundaries& boundaries, int paramete
   return at_ends ? GroupKind::embedding : GroupKind::pipeline;
 }
 
-// Those that are trained first; before them, in no node, those of which this stage has a copy
-// because others use them.
+// Returns the parameters of a stage. First come those of which this stage has a copy only because
+// others use them, which belong to no node. Those that it trains follow, and then those that are
+// not trained.
 std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
                                   const Boundaries& boundaries, int stage) {
   const std::vector<Candidate> used = trained(graph, plan, boundaries, stage);
@@ -117,7 +119,8 @@ std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
   return all;
 }
 
-// The parameter that a product reads, whole or rounded to 8 or 4 bits; -1: none.
+// Returns the parameter that a matmul reads, whole or rounded to 8 or 4 bits, or -1 if there is
+// none.
 int parameter_read(const Graph& graph, int id) {
   const Tensor* tensor = &graph.tensor(id);
   if (tensor->role != Role::parameter && tensor->producer >= 0) {
@@ -127,7 +130,8 @@ int parameter_read(const Graph& graph, int id) {
   return tensor->role == Role::parameter ? tensor->parameter : -1;
 }
 
-// The weights of linear layers in blocks, which muon steps as matrices.
+// Returns which parameters are weights of linear layers in blocks, because muon updates these as
+// matrices.
 std::vector<char> matrices_of(const Graph& graph, const Plan& plan) {
   std::vector<char> is_matrix(graph.parameters.size(), 0);
   if (plan.training.optimizer != OptimizerKind::muon) return is_matrix;

@@ -10,7 +10,7 @@
 
 namespace meshwright {
 
-// How gradients are reduced, beside over the data-parallel ranks.
+// Says over which ranks gradients are reduced besides the data-parallel ones.
 struct BucketClass {
   bool partial = false;  // first summed over the tensor group (sequence parallelism)
   // Last over stages that have copies: none; `embedding`, the first and the last (tied embeddings);
@@ -44,8 +44,8 @@ struct BucketPlan {
     return is_rounded ? Dtype::e4m3 : storage_of(training.precision);
   }
   int ready_node = 0;  // graph node after which all its gradients are summed
-  // Reduced once a step: where a chunk's body reduces it, that body and the last instruction that
-  // does.
+  // If the bucket is reduced once a step in a chunk's body: that body, and the last instruction
+  // that reduces it.
   int reduced_in = -1, reduced_by = -1;
 };
 
@@ -54,7 +54,7 @@ struct BucketPlan {
 std::vector<BucketPlan> make_buckets(const Graph& graph, const Plan& plan,
                                      const Boundaries& boundaries, Program& program);
 
-// Ranks that have the same own part of it.
+// Returns the number of ranks that have the same local part of the bucket.
 int replicas_of(const Degrees& degrees, const Bucket& bucket);
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
-// One stage while it is lowered: what is known of it, and what has been written so far. lower.cpp
-// lists the steps that write it.
+// Holds one stage while it is lowered: what is known of it, and what has been written so far.
+// lower.cpp lists the steps that write it.
 #pragma once
 
 #include <map>
@@ -18,11 +18,13 @@
 
 namespace meshwright {
 
-// Where each activation lies on the virtual stage that makes it and on the next one. As long as the
-// graph, so all stages share one: each reads what it has written itself.
+// Operands of each activation on the virtual stage that makes it and on the next one. The lists are
+// as long as the graph has tensors, so all stages share them. Each stage reads only what it has
+// written itself.
 struct TensorPlaces {
   std::vector<Operand> own, received;
-  // {tensor, virtual stage} -> where an input lies: several virtual stages may load the same one.
+  // Maps {tensor, virtual stage} to where an input is stored, because several virtual stages may
+  // load the same one.
   std::map<std::pair<int, int>, Operand> loaded;
 };
 
@@ -44,7 +46,7 @@ struct StageDraft {
   std::vector<std::int64_t> slot_bytes;  // chunk -> what a micro-batch needs of a slot
   SlotPools pools;
   std::vector<Instruction> of_step;  // what is made of parameters when a step begins
-  // Module of a router whose choices are counted -> where in the counts its own begin.
+  // Maps the module of a router whose choices are counted to where its own counts begin.
   std::map<int, std::int64_t> first_count;
 
   bool works_by_units() const { return zero_stage == 3 || reduces_each; }
@@ -53,9 +55,9 @@ struct StageDraft {
   int chunk_of(int virtual_stage) const { return program.layout.chunk_of(virtual_stage); }
   Buffer& buffer(int id) { return program.memory.buffers[at(id)]; }
 
-  // Numbers of bodies: the step's begin; forward, backward and, where backwards are split, weights
-  // of every chunk; the step's end; where micro-batches' activations are offloaded, a load of every
-  // chunk.
+  // Bodies have these numbers: the step's begin comes first. Forward, backward and, if backwards
+  // are split, weights of every chunk follow, then the step's end. If micro-batches' activations
+  // are offloaded, a load of every chunk comes last.
   int bodies_per_chunk() const { return splits_backwards ? 3 : 2; }
   int forward_body(int chunk) const { return 1 + bodies_per_chunk() * chunk; }
   int backward_body(int chunk) const { return forward_body(chunk) + 1; }

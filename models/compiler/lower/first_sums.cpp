@@ -12,8 +12,8 @@ namespace meshwright {
 
 namespace {
 
-// Bytes between two parts that are cleared; what is shorter is cleared with them, for each part is
-// one more operation of a device.
+// Least bytes between two parts that are cleared separately. A shorter gap is cleared with them,
+// because each part is one more operation of a device.
 constexpr std::int64_t shortest_gap = 4 << 10;
 
 // Disjoint parts [begin, end) of a buffer.
@@ -32,7 +32,7 @@ class Parts {
     }
     ends_.emplace(begin, end);
   }
-  // What of [begin, end) is in none of them.
+  // Returns the parts of [begin, end) that are in none of the ranges.
   std::vector<std::pair<std::int64_t, std::int64_t>> gaps(std::int64_t begin,
                                                           std::int64_t end) const {
     std::vector<std::pair<std::int64_t, std::int64_t>> found;
@@ -56,8 +56,8 @@ class FirstSums {
       if (!bucket.frozen) parts_[bucket.gradients.buffer];
   }
 
-  // Bodies in the order in which a step first runs them: what one of them begins, in its first
-  // task, none before it has touched.
+  // Visits the bodies in the order in which a step first runs them, so that the first task of a
+  // body finds which gradients no earlier body has touched.
   void run() {
     std::vector<char> seen(program_.bodies.size(), 0);
     for (const Task& task : program_.tasks) {
@@ -98,7 +98,7 @@ class FirstSums {
     }
   }
 
-  // All that the operand may be on any rank.
+  // Notes all bytes that the operand may take on any rank.
   void touch(const Operand& operand) {
     const auto found = parts_.find(operand.buffer);
     if (found == parts_.end()) return;

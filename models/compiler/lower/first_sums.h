@@ -5,9 +5,9 @@
 
 namespace meshwright {
 
-// Of a Program whose step_begin clears all gradients: says of every instruction that is the first
-// of a step to add to a gradient, and can write it instead, that it does so
-// (Instruction::overwrites), and clears the rest only.
+// Lets every instruction that is the first of a step to add to a gradient write it instead, if it
+// can (Instruction::overwrites), so that only the rest is cleared. Expects a Program whose
+// step_begin clears all gradients.
 void overwrite_first_sums(Program& program);
 
 }  // namespace meshwright

@@ -131,8 +131,8 @@ void write_nodes(StageDraft& draft, BodyBuilder& body) {
   if (position >= 0 && backward) finish_units(draft, body);
 }
 
-// Of the losses, the targets', those that balance experts and, apart, those of tokens further on,
-// the ones that this body makes.
+// Adds the losses that this body makes to the sums of the step: the loss of the targets and the
+// losses that balance experts to one sum, each loss of multi-token prediction to one of its own.
 void sum_losses(StageDraft& draft, BodyBuilder& body) {
   const int virtual_stage = draft.virtual_stage(body.chunk());
   const Program& program = draft.program;

@@ -7,7 +7,7 @@ struct StageDraft;
 
 void write_forward(StageDraft& draft, int chunk);
 void write_backward(StageDraft& draft, int chunk);
-// What backward bodies put off where the schedule splits them.
+// Writes what backward bodies defer if the schedule splits them.
 void write_weights(StageDraft& draft, int chunk);
 
 }  // namespace meshwright

@@ -18,7 +18,7 @@ bool takes_loss_scale(const Node& node) {
                      [](const FusedStep& step) { return info(step.op).takes_loss_scale; });
 }
 
-// Of each Communication::What.
+// Instruction kind of each Communication::What.
 constexpr InstructionKind kinds[] = {InstructionKind::all_reduce, InstructionKind::all_reduce,
                                      InstructionKind::all_gather, InstructionKind::reduce_scatter,
                                      InstructionKind::ring_shift, InstructionKind::all_to_all};
@@ -27,7 +27,7 @@ struct Ranks {
   GroupKind group;
   Stream stream;
 };
-// Of each Communication::Over.
+// Group and stream of each Communication::Over.
 constexpr Ranks ranks_of[] = {{GroupKind::none, Stream::compute},
                               {GroupKind::tensor, Stream::tensor_comm},
                               {GroupKind::context, Stream::context_comm},

@@ -7,7 +7,8 @@ namespace meshwright {
 
 struct StageDraft;
 
-// Of a node whose operands have their places; those that it makes are given one.
+// Returns the instruction of a node. Its inputs must have their places, and the tensors that it
+// makes are given one.
 Instruction instruction_of(StageDraft& draft, const Node& node, int virtual_stage);
 
 }  // namespace meshwright

@@ -54,13 +54,14 @@ void fill_buckets(StageDraft& draft) {
     draft.member_of[at(draft.graph.tensor(each.parameter.tensor).parameter)] = member++;
 }
 
-// The steps, in order.
+// Runs the steps of lowering in order.
 Program lower_stage(StageDraft draft) {
   const int chunks = draft.chunks();
   const bool loads = offloads_tasks(draft.plan);
   draft.program.bodies.resize(at(draft.end_body() + 1 + (loads ? chunks : 0)));
 
-  // What the bodies of all chunks use, before any of them is written.
+  // The bodies of all chunks use the results of these steps, so they come before any body is
+  // written.
   fill_buckets(draft);
   place_buckets(draft);
   place_rounded_weights(draft);

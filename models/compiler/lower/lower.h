@@ -11,7 +11,7 @@
 
 namespace meshwright {
 
-// `graph`: after training_passes(). `plan.stage_of_unit` is filled in.
+// Lowers `graph`, which comes from training_passes(). `plan.stage_of_unit` must be filled in.
 std::vector<Program> lower(const Graph& graph, const Plan& plan, const DeviceFacts& device = {});
 
 }  // namespace meshwright

@@ -59,8 +59,9 @@ Regions regions_of(StageDraft& draft) {
   return regions;
 }
 
-// Where those of `buffers` end that each rank [rdp][tensor] has. They lie in one piece: first what
-// everybody has, then what a tensor group owns alike, then what one rank alone owns.
+// Lays out `buffers` contiguously and returns, in bytes, where those of each rank [rdp][tensor]
+// end. First come the buffers that every rank has, then those that all ranks of a tensor group own,
+// then those that one rank owns.
 std::vector<std::vector<std::int64_t>> lay_out_by_owner(const Degrees& degrees,
                                                         const Buffers& buffers) {
   std::vector<std::vector<std::int64_t>> ends(at(degrees.rdp()),
@@ -87,13 +88,13 @@ void lay_out_snapshots(StageDraft& draft, const Buffers& snapshots) {
       memory.snapshot_bytes = std::max(memory.snapshot_bytes, end);
 }
 
-// Of the optimizer: what waits in host memory, behind the snapshots.
+// Lays out the optimizer states that wait in host memory. They follow the snapshots.
 void lay_out_states(MemoryPlan& memory, const Buffers& states) {
   memory.state_bytes = one_after_another(states);
   for (Buffer* each : states) each->offset += memory.snapshot_bytes;
 }
 
-// What a rank owns lies behind all else.
+// Lays out the buffers that have an owner. They follow all other memory.
 void lay_out_owned(StageDraft& draft, const Buffers& owned) {
   if (owned.empty()) return;
   std::vector<std::vector<std::int64_t>>& bytes = draft.program.memory.owned_bytes;
@@ -114,8 +115,8 @@ std::int64_t lay_out_copies(SlotRegion& region, std::int64_t from, std::int64_t 
   return from + region.stride * region.slots;
 }
 
-// Those of the first chunk of a pool are as large as any of the pool needs; the others name the
-// same.
+// Lays out the slots of a chunk. Slots of the first chunk of a pool are as large as any chunk of
+// the pool needs. The other chunks name the same slots.
 std::int64_t lay_out_slots_of(const StageDraft& draft, std::vector<SlotRegion>& regions,
                               const std::vector<std::int64_t>& bytes, std::size_t chunk,
                               std::int64_t from) {
@@ -130,7 +131,7 @@ std::int64_t lay_out_slots_of(const StageDraft& draft, std::vector<SlotRegion>& 
   return lay_out_copies(regions[chunk], from, largest);
 }
 
-// What each class adds to the peak of the rank that owns most.
+// Counts what each class adds to the peak of the rank that owns most.
 void count_classes(StageDraft& draft, const Regions& regions) {
   MemoryPlan& memory = draft.program.memory;
   const auto bytes_of = [&](MemoryClass cls) -> std::int64_t& {

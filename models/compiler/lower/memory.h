@@ -10,7 +10,8 @@ namespace meshwright {
 
 struct StageDraft;
 
-// Its number. `chunk`: of what lies in a slot, a window or the host's memory.
+// Adds a buffer and returns its number. `chunk` is set for buffers in a slot, a window or the
+// host's memory.
 int add_buffer(StageDraft& draft, std::string_view name, MemoryClass cls, Region region,
                std::int64_t bytes, int chunk = -1);
 

@@ -9,7 +9,8 @@ namespace meshwright {
 
 namespace {
 
-// Whole activations go in parts, one from each rank of the tensor group, where rows allow.
+// Returns whether the tensor is sent in parts, one from each rank of the tensor group. Whole
+// activations are, if their rows divide.
 bool sends_parts(const StageDraft& draft, int tensor) {
   const Parallelism& parallelism = draft.plan.parallelism;
   return parallelism.pipeline_scatter_gather && parallelism.tensor > 1 &&
@@ -17,7 +18,7 @@ bool sends_parts(const StageDraft& draft, int tensor) {
          draft.graph.tensor(tensor).type.shape[0] % parallelism.tensor == 0;
 }
 
-// What of it this rank sends or receives.
+// Returns the part of the tensor that this rank sends or receives.
 Operand part_for_message(const StageDraft& draft, int tensor, Operand whole) {
   if (!sends_parts(draft, tensor)) return whole;
   whole.type.shape[0] /= draft.plan.parallelism.tensor;
@@ -36,7 +37,8 @@ Instruction message_with(const StageDraft& draft, const BodyBuilder& body, Instr
   return message;
 }
 
-// What a backward body gets is mostly used by that body only: then it is not kept in a slot.
+// Returns whether a received tensor is kept in a slot. A tensor that a backward body receives
+// mostly is not, because only that body uses it.
 bool received_in_slot(const BodyBuilder& body, const TensorFlow& flow) {
   return !body.is_backward() || flow.kept_by_previous;
 }
@@ -68,8 +70,8 @@ void gather_parts(BodyBuilder& body, const Instruction& recv, const Operand& who
   body.emit(std::move(gather));
 }
 
-// Where a schedule splits backwards, nothing may be left for the weights body of a chunk: of a head
-// alone whose loss is fused, for one.
+// Returns the last body of a chunk that computes anything. If a schedule splits backwards, nothing
+// may be left for the weights body, for example of a chunk with only a head whose loss is fused.
 int last_computing_body(const StageDraft& draft, int chunk) {
   const Boundaries& boundaries = draft.boundaries;
   const bool computes = std::ranges::any_of(
@@ -83,7 +85,7 @@ void receive_tensor(StageDraft& draft, BodyBuilder& body, int tensor, int from, 
   Instruction recv = message_with(draft, body, InstructionKind::recv, from);
   recv.channel = channel;
   recv.outputs = {part_for_message(draft, tensor, whole)};
-  // Until its last user of an earlier micro-batch is through.
+  // Waits until the last user of an earlier micro-batch has finished with the buffer.
   const int chunk = body.chunk();
   recv.waits.push_back(
       received_in_slot(body, draft.boundaries.tensors[at(tensor)])
@@ -94,7 +96,7 @@ void receive_tensor(StageDraft& draft, BodyBuilder& body, int tensor, int from, 
   if (!body.is_backward()) copy_out_if_offloaded(draft, body, tensor);
 }
 
-// How many tensors before this one the same virtual stage sends in such a body.
+// Returns how many tensors before this one the same virtual stage sends in such a body.
 int channel_of(const StageDraft& draft, int tensor, bool backward) {
   const std::vector<TensorFlow>& flows = draft.boundaries.tensors;
   const int maker = flows[at(tensor)].maker;

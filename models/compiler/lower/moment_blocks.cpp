@@ -8,8 +8,8 @@ namespace meshwright {
 
 namespace {
 
-// What a rank holds of the parameter is runs of neighbouring elements: the size of one that is no
-// number of blocks; 0 where all are.
+// Returns the length of a run of neighbouring elements that is not a whole number of blocks, or 0
+// if all are. A rank holds such runs of the parameter.
 std::int64_t odd_run(const Parameter& parameter, int tensor) {
   const auto odd = [](std::int64_t run) { return run % moment_block == 0 ? 0 : run; };
   if (parameter.is_cut) {
@@ -22,7 +22,8 @@ std::int64_t odd_run(const Parameter& parameter, int tensor) {
   return parameter.is_cut_by_experts ? odd(parameter.shape.elements()) : 0;
 }
 
-// How much padding there is depends on the degrees: behind all rows it moves nothing.
+// Returns whether rows end in padding. The amount of padding depends on the degrees, so in rows it
+// would move blocks. After all rows it moves nothing.
 bool has_padding_in_rows(const Parameter& parameter) {
   const Shape &padded = parameter.padded_shape, &global = parameter.global_shape;
   if (padded.rank != global.rank) return false;

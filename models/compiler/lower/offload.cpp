@@ -18,7 +18,7 @@ void wait(Instruction& instruction, Wait::Relation relation, int body, int on) {
   instruction.waits.push_back({relation, body, on});
 }
 
-// The tensor that a chain of views looks at.
+// Returns the tensor that a chain of views looks at.
 int base_of(const Graph& graph, int tensor) {
   for (;;) {
     const int producer = graph.tensor(tensor).producer;
@@ -33,8 +33,8 @@ bool held_from_forward(const TensorFlow& flow, int virtual_stage) {
   return flow.maker == virtual_stage - 1 && flow.kept_by_next;
 }
 
-// What the repeated operations of this virtual stage read and its forward body holds, in the order
-// in which it is made, with the last node that reads it.
+// Returns the tensors that the recomputed operations of this virtual stage read and its forward
+// body holds, in the order in which they are made, each with the last node that reads it.
 std::vector<Offloaded> checkpoints_of(const StageDraft& draft, int virtual_stage) {
   const Graph& graph = draft.graph;
   std::vector<int> last_reader(graph.tensors.size(), -1);
@@ -60,7 +60,8 @@ std::vector<Offloaded> checkpoints_of(const StageDraft& draft, int virtual_stage
   return chosen;
 }
 
-// `layers` without recomputation: all that blocks keep.
+// Returns whether everything that blocks save is offloaded: with `layers` and without
+// recomputation.
 bool offloads_whole_blocks(const Plan& plan) {
   return plan.parallelism.offload == Offload::layers &&
          plan.training.recompute == Recompute::none && plan.training.recompute_modules.empty();
@@ -69,8 +70,8 @@ bool offloads_whole_blocks(const Plan& plan) {
 // While a layer makes the next one's input, both are on the device.
 constexpr int layers_in_turn = 2;
 
-// The first blocks of a virtual stage, as many as leave `offload_horizon` on the device: those that
-// take turns, and the last ones, which the backward begins with.
+// Returns the first blocks of a virtual stage, as many as leave `offload_horizon` of them on the
+// device: those that share the ring, and the last ones, with which the backward begins.
 std::vector<char> first_blocks(const StageDraft& draft, int virtual_stage) {
   const Graph& graph = draft.graph;
   std::vector<int> blocks;
@@ -87,8 +88,8 @@ int unit_of(const StageDraft& draft, const Offloaded& each) {
   return draft.graph.unit_of(draft.graph.nodes[at(draft.graph.tensor(each.tensor).producer)]);
 }
 
-// What those blocks keep, in the order in which it is made. Tensors that are much smaller than the
-// largest are not worth a copy.
+// Returns what these blocks save, in the order in which it is made. Leaves out tensors that are
+// much smaller than the largest one, because they are not worth a copy.
 std::vector<Offloaded> kept_by_first_blocks(const StageDraft& draft, int virtual_stage) {
   constexpr std::int64_t much_smaller = 100;
   const Graph& graph = draft.graph;
@@ -125,8 +126,8 @@ std::vector<Offloaded> kept_by_first_blocks(const StageDraft& draft, int virtual
   return chosen;
 }
 
-// Places of the ring: of layers' inputs one each; of whole blocks as many as the one has that keeps
-// most tensors.
+// Returns the number of places in the ring. Inputs of layers take one each. Whole blocks take as
+// many as the block that saves most tensors.
 std::size_t places_in_ring(const StageDraft& draft) {
   if (!offloads_whole_blocks(draft.plan))
     return std::max<std::size_t>(layers_in_turn, at(draft.plan.parallelism.horizon()));
@@ -138,7 +139,7 @@ std::size_t places_in_ring(const StageDraft& draft) {
   return layers_in_turn * most;
 }
 
-// The place of the tensor that is the `order`-th of its chunk.
+// Returns the place in the ring of the tensor that is the `order`-th of its chunk.
 int place_in_ring(StageDraft& draft, std::size_t order, std::size_t places, std::int64_t bytes) {
   std::vector<int>& ring = draft.offloads.ring;
   if (ring.size() < places)
@@ -176,7 +177,7 @@ void emit_copy(StageDraft& draft, BodyBuilder& body, Offloaded& each, bool out) 
   (out ? each.copy_out : each.copy_in) = body.emit(std::move(copy));
 }
 
-// The first instruction of every stream that uses the buffer.
+// Visits the first instruction of every stream that uses the buffer.
 template <class Visit>
 void for_first_users(Body& body, int buffer, bool writers, const Visit& visit) {
   std::array<bool, stream_count> seen{};
@@ -188,8 +189,8 @@ void for_first_users(Body& body, int buffer, bool writers, const Visit& visit) {
   }
 }
 
-// A window's or place's former content must have left it and been read before something else is
-// written there. What computes comes after all that computed before by the order of its stream.
+// Makes `writer` wait until the former content of a window or place has left it and has been read.
+// The order of the compute stream already covers writers that compute.
 void wait_until_free(const StageDraft& draft, Instruction& writer, Wait::Relation relation,
                      int chunk, int copy_out) {
   wait(writer, relation, draft.forward_body(chunk), copy_out);
@@ -212,7 +213,8 @@ void wait_for_windows(StageDraft& draft, int chunk) {
   }
 }
 
-// The last copy out of a place in the ring by a chunk's forward body, -1: it uses others.
+// Returns the last copy out of a place in the ring by a chunk's forward body, or -1 if that body
+// uses other places.
 int last_copy_out(const StageDraft& draft, int chunk, int place) {
   int last = -1;
   for (const Offloaded& each : draft.offloads.of_chunk[at(chunk)])
@@ -254,13 +256,13 @@ const Offloaded* find_offloaded(const StageDraft& draft, int tensor, int chunk) 
   return nullptr;
 }
 
-// After the instruction that makes or receives it.
+// Copies the tensor out, after the instruction that makes or receives it.
 void copy_out_if_offloaded(StageDraft& draft, BodyBuilder& body, int tensor) {
   for (Offloaded& each : draft.offloads.of_chunk[at(body.chunk())])
     if (each.tensor == tensor) emit_copy(draft, body, each, true);
 }
 
-// All of a micro-batch's activations, in the order in which the backward body reads them.
+// Loads all of a micro-batch's activations, in the order in which the backward body reads them.
 void write_load(StageDraft& draft, int chunk) {
   BodyBuilder body(draft.program, draft.load_body(chunk), Body::Kind::load, chunk);
   std::vector<Offloaded>& all = draft.offloads.of_chunk[at(chunk)];

@@ -32,17 +32,18 @@ struct Offloads {
 bool offloads_tasks(const Plan& plan);
 bool offloads_layers(const Plan& plan);
 
-// The steps; they do nothing where nothing is offloaded.
+// These are steps of lowering. They do nothing if nothing is offloaded.
 void choose_offloaded(StageDraft& draft);
 void write_load(StageDraft& draft, int chunk);
 void wait_for_offloaded(StageDraft& draft);
 
-// In the forward body. nullptr: the tensor stays on the device.
+// These belong to the forward body. A null pointer means that the tensor stays on the device.
 const Offloaded* find_offloaded(const StageDraft& draft, int tensor, int chunk);
 void copy_out_if_offloaded(StageDraft& draft, BodyBuilder& body, int tensor);
 
-// In the backward body, of layers: the last ones come back when it begins, each of the others when
-// the place that it shares has been read for the last time.
+// These belong to the backward body, for layers. The last layers' inputs come back when the body
+// begins. Each of the others comes back when the place that it shares has been read for the last
+// time.
 void load_last_layers(StageDraft& draft, BodyBuilder& body);
 void load_layer_after(StageDraft& draft, BodyBuilder& body, int node);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t state_places = 2;
 
-// A state of a bucket where it waits, and of a piece where it is stepped.
+// Holds a state of a bucket on the host, and that of a piece on the device where it is updated.
 struct MovedState {
   const Operand* host;
   Operand* device;
@@ -35,7 +35,8 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Each piece is a few instructions: there are not many more than `most_state_pieces`.
+// Returns how many elements a piece has. Each piece is a few instructions, so there are not many
+// more pieces than `most_state_pieces`.
 std::int64_t piece_elements(const StageDraft& draft) {
   const Plan& plan = draft.plan;
   const std::int64_t given =
@@ -46,8 +47,9 @@ std::int64_t piece_elements(const StageDraft& draft) {
   return std::max(given > 0 ? given : default_state_piece_elements, all / most_state_pieces);
 }
 
-// Where pieces begin, and the end. lamb measures a parameter in one go: flat shards, which cut
-// parameters elsewhere on every rank, stay whole.
+// Returns where the pieces of a bucket begin, and its end, in elements. lamb measures a parameter
+// at once, so its pieces begin where parameters do. Its flat shards stay whole, because they split
+// parameters at different elements on every rank.
 std::vector<std::int64_t> cuts_of(const StageDraft& draft, const Bucket& bucket,
                                   std::int64_t wanted) {
   const std::int64_t all = bucket.shard_elements;
@@ -74,7 +76,7 @@ Operand part_on_host(const Operand& state, const StatePiece& piece) {
   return part;
 }
 
-// Returns how many bytes they take there.
+// Places the states of a piece in the buffer `place`, and returns how many bytes they take there.
 std::int64_t place_piece(const Bucket& bucket, StatePiece& piece, int place) {
   std::int64_t end = 0;
   for (const MovedState& each : moved_states(bucket, piece)) {
@@ -130,7 +132,7 @@ void StateTurns::bring(std::size_t turn) { copy(turn, InstructionKind::copy_in, 
 void StateTurns::end_turn(States changed) {
   if (pieces_.empty()) return;
   copy(turn_, InstructionKind::copy_out, changed);
-  // Where a second round begins, two turns after each other may have the same place.
+  // At the beginning of a second round, two consecutive turns may have the same place.
   std::size_t next = turn_ + 1;
   while (next < turns_ && place_of(next) != place_of(turn_)) ++next;
   if (next < turns_) bring(next);

@@ -1,6 +1,7 @@
-// Optimizer states that wait in host memory (Offload::optimizer). In the step's end those of one
-// piece of a bucket after the other come to one of two places in device memory and go back from
-// there: while one is stepped, the next one's come and the last one's go. The step is the device's.
+// Optimizer states wait in host memory with Offload::optimizer. At the step's end, the states of
+// one piece of a bucket after the other come to one of two places in device memory and go back from
+// there. While one piece is updated, the states of the next one arrive and those of the last one
+// leave. The device computes the update.
 #pragma once
 
 #include <cstddef>
@@ -15,30 +16,30 @@ namespace meshwright {
 
 struct StageDraft;
 
-// Of a bucket that is larger; `reduce_bucket_bytes` may say another size.
+// Elements of a piece of a larger bucket, unless `reduce_bucket_bytes` sets another size.
 constexpr std::int64_t default_state_piece_elements = std::int64_t{8} << 20;
 constexpr std::int64_t most_state_pieces = 1024;  // of a stage, beside one for each bucket
 
 bool offloads_states(const Plan& plan);
 
-// Cuts buckets into pieces, and says where these are stepped. Does nothing where states stay on the
-// device.
+// Splits buckets into pieces and assigns the memory in which these are updated. Does nothing if
+// states stay on the device.
 void cut_states(StageDraft& draft);
 
-// What is copied of a piece; weights: masters and averages.
+// Says which states of a piece are copied. `weights` means masters and averages.
 enum class States : std::uint8_t { all, weights, moments };
 
-// The copies of one step's end, around the instructions that use the states. A turn is one piece's
-// use: as many as there are pieces, twice that where all of them are measured before any is
-// stepped. Does nothing where states stay on the device.
+// Writes the copies of one step's end, around the instructions that use the states. A turn is one
+// use of one piece. There are as many turns as pieces, or twice as many if all pieces are measured
+// before any is updated. Does nothing if states stay on the device.
 class StateTurns {
  public:
-  // Brings the first ones.
+  // Brings the states of the first turns.
   StateTurns(const StageDraft& draft, BodyBuilder& body, int rounds);
-  // After the instructions of a turn: takes back what they changed, and brings the states of the
-  // turn that has this place next.
+  // Ends a turn, after its instructions: takes back what they changed, and brings the states of the
+  // next turn that has this place.
   void end_turn(States changed);
-  // The places are free for the next task when all have gone back.
+  // Ends the body. The places are free for the next task when all states have gone back.
   void finish();
 
  private:

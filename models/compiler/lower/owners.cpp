@@ -6,8 +6,8 @@ namespace meshwright {
 
 namespace {
 
-// Owner of each size when every owner takes as many in turn as `limit` allows; empty when `owners`
-// do not suffice. The first one begins with `held`.
+// Returns the owner of each size if every owner takes as many consecutive sizes as `limit` allows.
+// Returns nothing if `owners` do not suffice. The first owner begins with `held`.
 std::vector<int> fill(const std::vector<std::int64_t>& sizes, int owners, std::int64_t held,
                       std::int64_t limit) {
   std::vector<int> owner_of;

@@ -14,9 +14,9 @@ struct OwnedItem {
   bool pinned = false;               // goes to the first owner (a tied weight, on both its stages)
 };
 
-// Consecutive items to consecutive owners, such that what the fullest one gets is least: in this
-// order few and large messages go to each. Items that all tensor ranks hold alike are shared out
-// over rdp * tensor owners, the others over rdp.
+// Gives consecutive items to consecutive owners such that the most loaded owner has least. In this
+// order few and large messages go to each. Items that all tensor ranks hold identically are
+// distributed over rdp * tensor owners, the others over rdp.
 std::vector<Owner> share_out(const std::vector<OwnedItem>& items, int rdp, int tensor);
 
 }  // namespace meshwright

@@ -7,8 +7,9 @@ namespace meshwright {
 
 namespace {
 
-// Once a step: tensor group first where each rank saw a share of the rows, then the data-parallel
-// ranks. Returns the last instruction written, -1 when there is nothing to reduce.
+// Reduces a bucket once a step: over the tensor group first if each rank saw a share of the rows,
+// then over the data-parallel ranks. Returns the last instruction written, or -1 if there is
+// nothing to reduce.
 int reduce_bucket(const StageDraft& draft, BodyBuilder& body, int b, When when) {
   const BucketPlan& planned = draft.buckets[at(b)];
   const Bucket& bucket = planned.bucket;
@@ -54,8 +55,9 @@ void reduce_what_is_ready(StageDraft& draft, BodyBuilder& body, int node) {
   }
 }
 
-// What was reduced in every micro-batch is summed over the shard group already, or over all
-// replicas where there are no shards, and goes on with the own parts.
+// Reduces what is left of a bucket at the step's end. Gradients that were reduced in every
+// micro-batch are summed over the shard group already, or over all replicas if there are no shards,
+// so only their local parts are reduced further.
 void finish_reduction(const StageDraft& draft, BodyBuilder& body, int b) {
   const BucketPlan& planned = draft.buckets[at(b)];
   if (planned.bucket.frozen) return;

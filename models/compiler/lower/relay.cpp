@@ -44,8 +44,9 @@ class Relay {
     return *out_;
   }
 
-  // Copies it where a stage that is no neighbour reads it; and where stages have several chunks and
-  // its own stage keeps it, for these may share slots, out of which nothing is sent.
+  // Copies a tensor if a stage that is no neighbour reads it. Also copies it if stages have several
+  // chunks and its own stage keeps it, because chunks may share slots, and nothing is sent from a
+  // shared slot.
   void pass_on(int tensor) {
     const std::vector<int>& readers = readers_[at(tensor)];
     const int maker = old_.tensor(tensor).producer;
@@ -77,16 +78,16 @@ class Relay {
     });
   }
 
-  // The last node of the stage in the forward, or in the backward; -1: there is none.
+  // Returns the last node of the stage in the forward or in the backward, or -1 if there is none.
   int last_of(int stage, bool forward) const {
     int last = static_cast<int>(stage_.size()) - 1;
     while (last >= 0 && (stage_[at(last)] != stage || is_forward(last) != forward)) --last;
     return last;
   }
 
-  // After all that the stage does in the forward, or in the backward: messages leave in the order
-  // of their tensors, of which this is a new one. A stage that does nothing in the backward (frozen
-  // embeddings) copies after the one from which it comes.
+  // Adds a copy after everything that the stage does in the forward or in the backward, because
+  // messages leave in the order of their tensors, and this tensor is new. A stage that does nothing
+  // in the backward (frozen embeddings) copies after the stage from which the tensor comes.
   int copy_on(int stage, int tensor, bool forward) {
     int last = last_of(stage, forward);
     const int module = node(last >= 0 ? last : last_of(stage, true)).module;

@@ -1,5 +1,5 @@
-// What a virtual stage makes and a later one than the next needs is passed on by those between, as
-// every block of a decoder needs what the encoder made.
+// If a virtual stage makes a tensor that a later one than the next needs, the stages between pass
+// it on. For example, every block of a decoder needs what the encoder made.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,10 @@
 
 namespace meshwright {
 
-// The partitioned graph in which all activations flow to the same or the next virtual stage, and
-// gradients to the same or the one before: each stage between copies what came from its
-// neighbour to where its messages leave (a `scale` by 1), and nodes read the one that comes to
-// them.
-// None: it is so already.
+// Returns the partitioned graph in which all activations flow to the same or the next virtual
+// stage, and gradients to the same or the previous one. Each stage between copies what came from
+// its neighbour to where its messages leave (a `scale` by 1), and nodes read the copy that comes to
+// them. Returns nothing if the graph needs no change.
 std::optional<Graph> relay(const Graph& graph, const Plan& plan);
 
 }  // namespace meshwright

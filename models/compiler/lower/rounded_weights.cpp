@@ -7,7 +7,7 @@ namespace meshwright {
 
 namespace {
 
-// Whose ranks share the weights of all experts, or of all else.
+// Groups whose ranks share the weights of all experts, or all other weights.
 constexpr GroupKind sharers[] = {GroupKind::shard, GroupKind::expert_shard};
 
 std::int64_t rounded_by(const StageDraft& draft, GroupKind group) {

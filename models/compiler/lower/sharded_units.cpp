@@ -17,8 +17,8 @@ int buffers_of(Body::Kind body, int buffers) {
   return body == Body::Kind::forward ? buffers : std::min(buffers, backward_buffers);
 }
 
-// Of its weights and, but for those that are not trained and come last, of its gradients, where
-// both go unit by unit.
+// Returns the elements of the weights of a unit that is handled unit by unit. The next function
+// returns those of its gradients, without parameters that are not trained, which come last.
 std::int64_t unit_elements(const StageDraft& draft, int unit) {
   std::int64_t elements = 0;
   for (const BucketPlan& planned : draft.buckets)
@@ -32,8 +32,8 @@ std::int64_t unit_gradient_elements(const StageDraft& draft, int unit) {
   return elements;
 }
 
-// Elements of all gather buffers when `buffers` of them are used in turn: each as large as the
-// largest unit that it ever holds.
+// Returns the elements of all gather buffers if units use `buffers` of them round-robin. Each is as
+// large as the largest unit that it ever holds.
 std::int64_t elements_live_with(const StageDraft& draft, int buffers) {
   std::vector<std::int64_t> largest(at(buffers), 0);
   for (int chunk = 0; chunk < draft.chunks(); ++chunk)
@@ -52,8 +52,9 @@ std::int64_t elements_live_with(const StageDraft& draft, int buffers) {
   return sum;
 }
 
-// One: a unit is gathered when the one before has been used. More: as many are live at once. Units
-// are whole: the one that reaches the cap may exceed it, and is the last to be prefetched.
+// Returns the number of gather buffers. With one, a unit is gathered when the previous one has been
+// used. With more, as many units are live at once. Units are gathered whole, so the one that
+// reaches the cap may exceed it, and is the last to be prefetched.
 int gather_buffers(const StageDraft& draft) {
   const std::int64_t cap = draft.plan.parallelism.max_live_parameters;
   if (!draft.plan.parallelism.overlap_parameters) return 1;
@@ -64,8 +65,8 @@ int gather_buffers(const StageDraft& draft) {
   return buffers;
 }
 
-// `count` that units use in turn, and one for what units share; each grows to the largest that it
-// holds.
+// Adds `count` buffers that units use round-robin, and one for what several units share. Each grows
+// to the largest unit that it holds.
 UnitBuffers add_unit_buffers(StageDraft& draft, std::string_view name, int count) {
   const auto add = [&] {
     return add_buffer(draft, name, MemoryClass::communication, Region::persistent, 0);
@@ -76,7 +77,7 @@ UnitBuffers add_unit_buffers(StageDraft& draft, std::string_view name, int count
   return UnitBuffers(draft.graph.units.size(), std::move(in_turn), any_shared ? add() : -1);
 }
 
-// As many buffers as this stage has units.
+// Returns how many units of this stage need a buffer if each has its own.
 int kept_buffers(const StageDraft& draft) {
   int count = 0;
   for (int unit = 0; unit < static_cast<int>(draft.graph.units.size()); ++unit)
@@ -84,7 +85,7 @@ int kept_buffers(const StageDraft& draft) {
   return count;
 }
 
-// Of a unit's buffer, from `offset` bytes on; the buffer grows to hold it.
+// Returns an operand in a unit's buffer, from `offset` bytes on. The buffer grows to hold it.
 Operand in_unit_buffer(StageDraft& draft, int buffer, std::int64_t offset, const TensorType& type) {
   const Operand part{buffer, offset, type, GroupKind::none};
   std::int64_t& held = draft.buffer(buffer).bytes;
@@ -111,8 +112,8 @@ void gather_bucket(StageDraft& draft, BodyBuilder& body, int b) {
   if (!draft.plan.parallelism.overlap_parameters) body.join_before_next_compute(index);
 }
 
-// In backward the buckets of a unit are used in the order in which they were made, in forward from
-// the last to the first.
+// Gathers a unit. In the backward, the buckets of a unit are used in the order in which they were
+// made, in the forward from the last to the first.
 void gather_unit(StageDraft& draft, BodyBuilder& body, int unit) {
   std::vector<int> order;
   for (int b = 0; b < static_cast<int>(draft.buckets.size()); ++b)
@@ -142,7 +143,8 @@ void gather_ahead(StageDraft& draft, BodyBuilder& body, const std::vector<int>& 
   }
 }
 
-// Each unit once, mostly in the forward body. No buffer is waited for: all begin with the body.
+// Gathers each unit once, mostly in the forward body. It waits for no buffer, because all buffers
+// begin with the body.
 void gather_kept(StageDraft& draft, BodyBuilder& body, const std::vector<int>& units,
                  std::size_t position) {
   UnitBuffers& buffers = draft.units.weights;
@@ -160,7 +162,8 @@ Operand unit_gradients(StageDraft& draft, const BucketPlan& planned) {
                         planned.offset * bytes_of(type), {Shape{planned.bucket.elements}, type});
 }
 
-// The sums of this micro-batch join those before: of the buckets in this buffer, or of all (-1).
+// Adds the sums of this micro-batch to those before, for the buckets in this buffer, or for all
+// (-1).
 void add_reduced(StageDraft& draft, BodyBuilder& body, int buffer) {
   std::erase_if(draft.units.to_add, [&](int b) {
     const BucketPlan& planned = draft.buckets[at(b)];

@@ -1,8 +1,8 @@
-// Unit by unit: under ZeRO 3 weights are gathered before use; gradients that are reduced in every
-// micro-batch are reduced bucket by bucket as they are ready. While one unit computes, the next
-// ones are gathered, as many as the cap on live parameters allows (in backward one), and the one
-// before is reduced. Where what is gathered is kept from forward to backward, each unit has a
-// buffer of its own.
+// Gathers and reduces unit by unit. Under ZeRO 3, weights are gathered before use. Gradients that
+// are reduced in every micro-batch are reduced bucket by bucket as they are ready. While one unit
+// computes, the next ones are gathered, as many as the cap on live parameters allows (in the
+// backward one), and the previous one is reduced. If gathered weights are kept from forward to
+// backward, each unit has a buffer of its own.
 #pragma once
 
 #include <vector>
@@ -18,26 +18,27 @@ struct ShardedUnits {
   UnitBuffers weights;      // ZeRO 3: gathered
   UnitBuffers gradients;    // before they are reduced
   bool has_shared = false;  // of kept weights: what several units share is gathered
-  // Of the body that is being written: buckets whose sums over all replicas have not joined those
-  // of earlier micro-batches yet (ZeRO 0).
+  // Buckets of the body that is being written whose sums over all replicas have not joined those of
+  // earlier micro-batches yet (ZeRO 0).
   std::vector<int> to_add;
-  // Per chunk, of its backward body: instructions that reuse a buffer of an earlier task, and the
-  // last reduction (-1: none).
+  // For the backward body of each chunk: instructions that reuse a buffer of an earlier task, and
+  // the last reduction (-1 if there is none).
   std::vector<std::vector<int>> first_zeros;
   std::vector<int> last_reduction;
 };
 
-// All of these do nothing where neither weights nor gradients go unit by unit.
+// All of these do nothing if neither weights nor gradients are handled unit by unit.
 void place_unit_buffers(StageDraft& draft);
-// Before the nodes of the unit at `position` of a body's `units`.
+// Writes what comes before the nodes of the unit at `position` of a body's `units`.
 void enter_unit(StageDraft& draft, BodyBuilder& body, const std::vector<int>& units,
                 std::size_t position);
-// At the end of a backward body: what several units share, and what is left to add.
+// Writes the end of a backward body: what several units share, and what is left to add.
 void finish_units(StageDraft& draft, BodyBuilder& body);
-// The first units of a backward task reuse buffers that the task before may still be reducing from.
+// Makes the first units of a backward task wait, because they reuse buffers that the previous task
+// may still be reducing from.
 void wait_for_earlier_reductions(StageDraft& draft);
 
-// Of a bucket whose gradients are ready.
+// Reduces a bucket whose gradients are ready.
 void reduce_unit_bucket(StageDraft& draft, BodyBuilder& body, int bucket);
 // Makes the instruction wait for what all chunks' latest backward tasks reduce unit by unit.
 void wait_for_unit_reductions(const StageDraft& draft, Instruction& instruction);

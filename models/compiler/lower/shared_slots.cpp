@@ -13,7 +13,7 @@ namespace meshwright {
 
 namespace {
 
-// Chunk by chunk: the others from which a slot passes to it.
+// Returns for each chunk the other chunks from which a slot passes to it.
 std::vector<std::set<int>> chunks_before(const StageDraft& draft) {
   std::vector<std::set<int>> before(at(draft.chunks()));
   std::map<std::pair<int, int>, int> latest;  // pool and slot -> chunk
@@ -33,7 +33,8 @@ void for_instructions(StageDraft& draft, int chunk, const Visit& visit) {
     for (Instruction& instruction : draft.program.bodies[at(body)].instructions) visit(instruction);
 }
 
-// What comes into a slot waits until all of its former content has been used.
+// Makes what comes into a slot of `chunk` wait until `before`, the chunk that had the slot, has
+// used all of its content.
 void wait_for_last_use(StageDraft& draft, int chunk, int before) {
   const Wait own{Wait::Relation::latest_with_slot, draft.last_body(chunk), -1};
   for_instructions(draft, chunk, [&](Instruction& instruction) {

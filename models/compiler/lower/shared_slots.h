@@ -5,11 +5,11 @@ namespace meshwright {
 
 struct StageDraft;
 
-// Says which share them. After this the sizes of slots are known.
+// Chooses which chunks share slots. Afterwards the sizes of slots are known.
 void choose_shared_slots(StageDraft& draft);
 
-// What another chunk kept in a slot must have been used before it is written over: a chunk waits
-// for those whose slots pass to it.
+// Makes each chunk wait for the chunks whose slots pass to it, because what they kept there must
+// have been used before it is overwritten.
 void wait_for_shared_slots(StageDraft& draft);
 
 }  // namespace meshwright

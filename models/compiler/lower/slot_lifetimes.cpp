@@ -8,7 +8,8 @@ namespace meshwright {
 
 namespace {
 
-// The compute instruction of this body by which instruction i has ended, -1: none.
+// Returns the compute instruction of this body by which instruction i has ended, or -1 if there is
+// none.
 int joined_at(const std::vector<Instruction>& body, int i) {
   const Stream stream = body[at(i)].stream;
   if (stream == Stream::compute) return i;
@@ -27,9 +28,9 @@ struct Lifetime {
   int first = 0, last = 0;
 };
 
-// Of what instruction i of the chunk's body uses. Rules as for task buffers (body_builder.h): what
-// another stream uses is live until a compute instruction has waited for it; what a message comes
-// from or goes to, always.
+// Returns how long the buffers that instruction i of the chunk's body uses are live. The rules are
+// those of task buffers (body_builder.h): what another stream uses is live until a compute
+// instruction has waited for it. What a message comes from or goes to is always live.
 Lifetime use_by(const StageDraft& draft, int chunk, int body, int i) {
   const std::vector<Instruction>& instructions = draft.program.bodies[at(body)].instructions;
   const Stream stream = instructions[at(i)].stream;

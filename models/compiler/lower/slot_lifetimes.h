@@ -1,11 +1,12 @@
-// Where backwards are split: from when to when each buffer of a slot is in use.
+// Finds from when to when each buffer of a slot is in use, if backwards are split.
 #pragma once
 
 namespace meshwright {
 
 struct StageDraft;
 
-// Elsewhere all of a slot is live until it is given back.
+// Sets the lifetimes of buffers in slots. Without split backwards, all of a slot is live until it
+// is given back.
 void find_slot_lifetimes(StageDraft& draft);
 
 }  // namespace meshwright

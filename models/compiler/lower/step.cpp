@@ -43,7 +43,7 @@ Operand choice_counts(const Program& program) {
   return all_of(program, program.choice_counts_buffer, Dtype::f64);
 }
 
-// ||g||^2 of the part that this rank owns.
+// Adds ||g||^2 of the part that this rank owns.
 void sum_squares(const StageDraft& draft, BodyBuilder& body, int b) {
   const BucketPlan& planned = draft.buckets[at(b)];
   if (planned.bucket.frozen) return;
@@ -59,9 +59,9 @@ void sum_squares(const StageDraft& draft, BodyBuilder& body, int b) {
   body.emit(std::move(squares));
 }
 
-// Summed over the ranks that together hold one whole gradient. With experts of their own, ranks
-// hold unlike shares of different parameters: then over all ranks, of which the first with each
-// part counts it.
+// Sums the norm over the ranks that together hold one whole gradient, and the losses over stages
+// and replicas. With expert parallelism, ranks hold unlike shares of different parameters. The norm
+// is then summed over all ranks, and the first one with each part counts it.
 void sum_norm_and_loss(const StageDraft& draft, BodyBuilder& body) {
   const auto sum_over = [&](GroupKind group, int buffer) {
     emit_collective(draft.plan, body,
@@ -78,8 +78,8 @@ void sum_norm_and_loss(const StageDraft& draft, BodyBuilder& body) {
   }
 }
 
-// Of all tokens of the global batch: the ranks of a tensor group route the same ones. Whole
-// numbers, so any order of adding gives the same.
+// Sums the counts over all tokens of the global batch. The ranks of a tensor group route the same
+// tokens, so they are not added. Counts are whole numbers, so any order of adding gives the same.
 void sum_choice_counts(const StageDraft& draft, BodyBuilder& body) {
   const Program& program = draft.program;
   if (program.choice_counts_buffer < 0) return;
@@ -90,8 +90,8 @@ void sum_choice_counts(const StageDraft& draft, BodyBuilder& body) {
   if (draft.degrees.pipeline > 1 && program.counted_routers > 0) sum_over(GroupKind::pipeline);
 }
 
-// What the next step's loss is multiplied by, and whether this step is skipped: optimizer_step
-// looks at the state.
+// Updates the factor of the next step's loss, and whether this step is skipped. The instruction
+// optimizer_step reads this state.
 void update_loss_scale(const Program& program, BodyBuilder& body) {
   Instruction update;
   update.op = Op::update_loss_scale;
@@ -102,7 +102,8 @@ void update_loss_scale(const Program& program, BodyBuilder& body) {
   body.emit(std::move(update));
 }
 
-// What is rounded is rounded alike on all ranks of the stage, so they look at the largest of all.
+// Updates the largest elements with the maximum over all ranks of the stage, because all of them
+// must round identically. Moves their histories on.
 void update_largest(const StageDraft& draft, BodyBuilder& body) {
   const Program& program = draft.program;
   if (program.rounded.empty()) return;
@@ -126,7 +127,8 @@ void update_largest(const StageDraft& draft, BodyBuilder& body) {
   body.emit(std::move(update));
 }
 
-// What is stepped at once: a bucket, or a piece of one whose states come to the device for it.
+// Holds what is updated at once: a bucket, or a piece of one whose states come to the device for
+// it.
 struct Stepped {
   int bucket = 0, piece = -1;
   Operand weights, gradients, master;
@@ -134,7 +136,7 @@ struct Stepped {
   Operand average;
 };
 
-// A part that lies elsewhere on every rank is named as a whole.
+// Returns the operand of a piece. A part that has another offset on every rank is named as a whole.
 Operand piece_of(const Operand& operand, const StatePiece& piece) {
   if (operand.part_of != GroupKind::none) return operand;
   Operand part = operand;
@@ -163,7 +165,8 @@ std::vector<Stepped> stepped_of(const StageDraft& draft, int b) {
   return all;
 }
 
-// lamb and adafactor: all parameters, before any of them is stepped, which only reads the moments.
+// Returns whether the optimizer measures all parameters before any of them is updated (lamb and
+// adafactor). The update then only reads the moments.
 bool measures(const Plan& plan) { return measures_parameters(plan.training.optimizer); }
 
 void add_over_parts(const StageDraft& draft, BodyBuilder& body, const Operand& sums) {
@@ -172,7 +175,8 @@ void add_over_parts(const StageDraft& draft, BodyBuilder& body, const Operand& s
     if (ranks > 1) emit_collective(draft.plan, body, all_reduce_in(group, sums));
 }
 
-// What is read of a bucket to measure it: its gradients and masters, and whether there is a step.
+// Returns the instruction that measures a bucket. It reads gradients and masters, and whether there
+// is a step.
 Instruction measuring(const StageDraft& draft, Op op, const Stepped& each, bool masters = true) {
   Instruction measure;
   measure.op = op;
@@ -187,7 +191,7 @@ Instruction measuring(const StageDraft& draft, Op op, const Stepped& each, bool 
   return measure;
 }
 
-// adafactor: the squares of rows and columns first.
+// Sums the squares of rows and columns, which adafactor needs first.
 void sum_squares_of_matrices(const StageDraft& draft, BodyBuilder& body) {
   if (draft.program.factors_buffer < 0) return;
   const Operand sums = factor_sums(draft.program);
@@ -201,8 +205,8 @@ void sum_squares_of_matrices(const StageDraft& draft, BodyBuilder& body) {
   add_over_parts(draft, body, sums);
 }
 
-// Moments first, with the norms of what this rank holds of each parameter; the ranks of this
-// stage that hold the rest of it (parts of the tensor group, shards) add theirs.
+// Updates the moments, and computes the norms of what this rank holds of each parameter. The ranks
+// of this stage that hold the rest of it (parts of the tensor group, shards) add theirs.
 void measure_parameters(const StageDraft& draft, BodyBuilder& body, StateTurns& turns) {
   const bool is_lamb = draft.plan.training.optimizer == OptimizerKind::lamb;
   const Operand norms = parameter_norms(draft.program);
@@ -223,7 +227,8 @@ void measure_parameters(const StageDraft& draft, BodyBuilder& body, StateTurns& 
   add_over_parts(draft, body, norms);
 }
 
-// Of as many arrays as the optimizer wants, each as large as the largest parameter's own part.
+// Returns the elements of all scratch arrays that the optimizer wants. Each is as large as this
+// rank's part of the largest parameter.
 std::int64_t scratch_elements(const StageDraft& draft, const Bucket& bucket) {
   std::int64_t largest = 0;
   for (int index : bucket.parameters)
@@ -231,14 +236,15 @@ std::int64_t scratch_elements(const StageDraft& draft, const Bucket& bucket) {
   return std::min(largest, bucket.shard_elements) * optimizer_scratch_arrays(draft.plan.training);
 }
 
-// Of one pass over an array of that many elements, in fp32.
+// Adds a workspace array of this many fp32 elements to the task region.
 Operand in_task(StageDraft& draft, std::string_view name, std::int64_t elements) {
   const TensorType type{Shape{elements}, Dtype::f32};
   const int id = add_buffer(draft, name, MemoryClass::workspace, Region::task, type.bytes());
   return {id, 0, type, GroupKind::none};
 }
 
-// muon: the update of own parts, which the ranks that share the matrices tell each other.
+// Computes muon's updates of the local parts, which the ranks that share the matrices then
+// exchange.
 void make_updates(StageDraft& draft, BodyBuilder& body, int b) {
   BucketPlan& planned = draft.buckets[at(b)];
   Bucket& bucket = planned.bucket;
@@ -263,7 +269,8 @@ void make_updates(StageDraft& draft, BodyBuilder& body, int b) {
                    .bucket = b});
 }
 
-// Two matrices of one size, and two of the products of its shorter side, for the largest.
+// Returns the elements that the largest matrix needs: two matrices of its size, and two of the
+// products of its shorter side.
 std::int64_t muon_scratch_elements(const StageDraft& draft, const BucketPlan& planned) {
   std::int64_t most = 0;
   for (int index : planned.bucket.parameters) {

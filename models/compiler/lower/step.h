@@ -1,5 +1,5 @@
-// What surrounds the micro-batches: sums set to zero before; reductions, norm, optimizer and
-// gathers after.
+// Writes the bodies around the micro-batches. Sums are set to zero before. Reductions, norm,
+// optimizer and gathers follow after.
 #pragma once
 
 namespace meshwright {

@@ -11,7 +11,8 @@ namespace meshwright {
 
 namespace {
 
-// What a micro-batch keeps on its way through a chunk, in numbers of pipeline tasks.
+// Describes how long a micro-batch keeps activations of a chunk. Times are numbers of pipeline
+// tasks.
 struct Stay {
   int chunk = 0, micro_batch_index = 0;
   int forward = 0, backward = 0;
@@ -19,8 +20,9 @@ struct Stay {
   int window = 0;
 };
 
-// Hands out the slots of a chunk, or of several that share them: the one that has been free for
-// longest, so that nothing waits for what has just been given back.
+// Hands out the slots of a chunk, or of several that share them. Of shared slots it takes the one
+// that has been free for longest, so that nothing waits for what has just been given back.
+// Otherwise it takes the free one with the lowest number.
 class Slots {
  public:
   Slots(int slots, bool shared) : shared_(shared) {
@@ -72,8 +74,8 @@ struct Stays {
   std::vector<int> loaded_before;  // the one that comes back before it, -1: none
 };
 
-// What a micro-batch keeps goes out while the next task runs; where it would have to come back
-// before the one after that, it stays.
+// Returns the stays of a stage's micro-batches. Saved activations are copied out while the next
+// task runs. If they would have to come back before the task after that, they stay on the device.
 Stays stays_of(const StageOrder& order, int horizon) {
   Stays stays;
   stays.loaded_before.assign(order.size(), -1);
@@ -96,7 +98,7 @@ Stays stays_of(const StageOrder& order, int horizon) {
   return stays;
 }
 
-// Of one chunk: what it hands out to micro-batches.
+// Holds what one chunk hands out to micro-batches.
 struct Copies {
   bool offloads = false;  // what micro-batches keep goes to host memory
   Slots slots;            // of the first chunk of those that share them
@@ -136,7 +138,7 @@ void add_task(Tasks& tasks, int body, const Stay& stay, int slot) {
   if (offloaded || offloads_layers(tasks.draft.plan)) pool.host_slots = pool.slots.most();
 }
 
-// Before pipeline task `now`.
+// Adds a load before pipeline task `now`.
 void add_load(Tasks& tasks, Stay& stay, int now) {
   Copies& copies = tasks.copies[at(stay.chunk)];
   if (!copies.offloads) return;

@@ -1,5 +1,5 @@
-// Bodies in schedule order, which copy of the saved activations each micro-batch uses, and when
-// those that wait in host memory come back.
+// Puts bodies in schedule order, and decides which copy of the saved activations each micro-batch
+// uses and when those in host memory come back.
 #pragma once
 
 #include "models/compiler/schedule/schedule.h"
@@ -8,10 +8,11 @@ namespace meshwright {
 
 struct StageDraft;
 
-// Of the stage's tasks.
+// Returns the order of the stage's tasks.
 StageOrder order_of(const StageDraft& draft);
 
-// Also counts the windows and host slots that tasks use. After choose_shared_slots().
+// Writes the tasks, and counts the windows and host slots that they use. Needs
+// choose_shared_slots() before.
 void write_tasks(StageDraft& draft);
 
 }  // namespace meshwright

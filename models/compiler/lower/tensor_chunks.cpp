@@ -20,14 +20,14 @@ bool is_in_shares(const Node& node) {
   return node.op == Op::sequence_gather || node.op == Op::sequence_scatter;
 }
 
-// Part `part` of `parts` of its rows.
+// Returns part `part` of `parts` of the operand's rows.
 Operand rows_of(Operand operand, int part, int parts) {
   operand.type.shape[0] /= parts;
   operand.offset += part * operand.type.bytes();
   return operand;
 }
 
-// Lives in this body alone, in memory of its own.
+// Returns whether the tensor is used in this body only, in memory of its own.
 bool passes_inside(const StageDraft& draft, int tensor) {
   const TensorFlow& flow = draft.boundaries.tensors[at(tensor)];
   const Tensor& made = draft.graph.tensor(tensor);
@@ -35,14 +35,15 @@ bool passes_inside(const StageDraft& draft, int tensor) {
          !flow.crosses_forward && !flow.crosses_backward;
 }
 
-// Of what a product reads: its rows, and their scales where each row has its own.
+// Returns whether an input of a matmul is split with its rows: the rows themselves, and their
+// scales if each row has its own.
 bool has_rows(const Instruction& product, std::size_t input) {
   const TensorType& first = product.inputs[0].type;
   return input == 0 || (is_quantized(first.dtype) && input == scale_input(0) &&
                         product.inputs[input].type.shape[0] == first.shape[0]);
 }
 
-// One product for each part of the rows, with one weight.
+// Returns one matmul for each part of the rows, all with one weight.
 std::shared_ptr<const Fusion> product_of_parts(const Instruction& whole, int parts, int chunks) {
   Fusion fusion;
   fusion.steps.assign(at(parts), {whole.op, whole.attributes, {}, {}});
@@ -150,7 +151,7 @@ int TensorChunks::write_gather(int gather) {
   return last;
 }
 
-// A chunk of every rank's rows.
+// Returns one chunk of every rank's rows.
 std::vector<Operand> TensorChunks::shares_of(const Operand& all, int chunk) const {
   std::vector<Operand> shares;
   for (int rank = 0; rank < ranks_; ++rank)

@@ -1,5 +1,5 @@
-// The buffers that sharded units use in turn, and the one for what several units share: which unit
-// has which of them now.
+// Manages the buffers that sharded units use round-robin, and the one for what several units share:
+// it knows which unit has which of them now.
 #pragma once
 
 #include <algorithm>
@@ -18,20 +18,21 @@ class UnitBuffers {
   int count() const { return static_cast<int>(in_turn_.size()); }
   std::size_t size() const { return size_; }   // that this body uses
   std::size_t taken() const { return next_; }  // since the begin of the body
-  // At the begin of a body: nothing is held, the first buffer comes next, at most so many are used.
+  // Begins a body: nothing is held, the first buffer comes next, and at most `most` buffers are
+  // used.
   void begin(int most) {
     std::fill(slot_of_.begin(), slot_of_.end(), -1);
     next_ = 0;
     size_ = std::min(in_turn_.size(), static_cast<std::size_t>(most));
   }
-  // The next buffer is the unit's; whoever had it has it no longer.
+  // Gives the next buffer to the unit. The unit that had it loses it.
   void take(int unit) {
     if (unit == shared_unit) return;
     const int slot = static_cast<int>(next_++ % size_);
     std::replace(slot_of_.begin(), slot_of_.end(), slot, -1);
     slot_of_[static_cast<std::size_t>(unit)] = slot;
   }
-  // The buffer that comes next, where some unit has had it since the begin; else -1.
+  // Returns the buffer that comes next if some unit has had it since the begin, else -1.
   int reused_next() const { return next_ < size_ ? -1 : in_turn_[next_ % size_]; }
   int of(int unit) const {  // a buffer, or -1
     if (unit == shared_unit) return shared_;

@@ -48,8 +48,8 @@ void check_order(const Graph& graph, const std::vector<int>& stages, int parts) 
                        " at least one module");
 }
 
-// A part for each block and for what comes after them; the first block's also has what comes
-// before, unless that has one too.
+// Returns a part for each block and one for what comes after the blocks. What comes before them
+// joins the first block's part, unless it has a part of its own.
 std::vector<int> one_by_one(const Graph& graph, bool embedding_alone) {
   const int first = embedding_alone ? 1 : 0;
   std::vector<int> stages;

@@ -52,7 +52,7 @@ Compressed compress(const WeightedGraph& graph) {
   return result;
 }
 
-// The side (0 or 1) of every node; side 0 gets `share` of the weight.
+// Returns the side (0 or 1) of every node. Side 0 gets `share` of the weight.
 std::vector<int> bisect(const WeightedGraph& graph, double share) {
   Compressed c = compress(graph);
   idx_t options[METIS_NOPTIONS];
@@ -87,7 +87,7 @@ void feed(const WeightedGraph& graph, std::vector<int>& side, int needy, std::pt
   }
 }
 
-// The nodes of one side as a graph of their own; `nodes` gets their numbers in `graph`.
+// Returns the nodes of one side as a graph of their own. `nodes` gets their numbers in `graph`.
 WeightedGraph half(const WeightedGraph& graph, const std::vector<int>& side, int which,
                    std::vector<std::size_t>& nodes) {
   WeightedGraph result;

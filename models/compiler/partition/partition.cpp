@@ -51,7 +51,8 @@ UnitTree tree_of(const Graph& graph, const std::vector<double>& weight) {
   return result;
 }
 
-// Units that pass activations to each other; a tensor is sent once to each unit that reads it.
+// Returns the graph of units that pass activations to each other. A tensor is sent once to each
+// unit that reads it.
 WeightedGraph graph_of(const Graph& graph, const std::vector<double>& weight) {
   WeightedGraph result{weight, {}};
   std::set<std::pair<int, int>> sent;  // (tensor, reading unit)
@@ -69,8 +70,8 @@ WeightedGraph graph_of(const Graph& graph, const std::vector<double>& weight) {
   return result;
 }
 
-// Parts in any order -> stages along the chain: parts are numbered by the mean place of their
-// units, and each stage takes as many consecutive units as its part had.
+// Turns parts in any order into stages along the chain: parts are numbered by the mean place of
+// their units, and each stage takes as many consecutive units as its part had.
 std::vector<int> along_the_chain(const std::vector<int>& part, int parts) {
   struct Place {
     double sum = 0;

@@ -11,8 +11,9 @@
 
 namespace meshwright {
 
-// Exact minimum over all cuts of a chain into `parts` non-empty consecutive parts of the largest
-// part's sum. Returns the part of every item. Fewer items than parts is an InputError.
+// Returns the part of every item such that the largest part's sum is the exact minimum over all
+// cuts of a chain into `parts` non-empty consecutive parts. Throws InputError if there are fewer
+// items than parts.
 std::vector<int> cut_chain(std::span<const double> cost, int parts);
 
 // A tree of modules: children in order of execution; `cost` is the module's own, without its
@@ -25,7 +26,7 @@ struct ModuleTree {
   };
   std::vector<Item> items;  // parents before children
 };
-// Segments of children dealt to parts in proportion to cost (D'Hondt), from the root down; a module
+// Deals segments of children to parts in proportion to cost (D'Hondt), from the root down. A module
 // stays on the first part of its subtree. Returns the part of every item.
 std::vector<int> cut_tree(const ModuleTree& tree, int parts);
 
@@ -54,8 +55,9 @@ std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, in
 // before, has a part of its own.
 std::vector<int> cut_evenly(const Graph& graph, int parts);
 
-// The virtual stage of every unit of the graph as the plan's partitioner asks. `cost` and `memory`
-// are per unit (any unit of measure; each is normalised); the plan's memory_weight mixes them.
+// Returns the virtual stage of every unit of the graph, as the plan's partitioner asks. `cost` and
+// `memory` are per unit (any unit of measure, because each is normalised). The plan's memory_weight
+// mixes them.
 std::vector<int> partition(const Graph& graph, const Plan& plan, std::span<const double> cost,
                            std::span<const double> memory);
 

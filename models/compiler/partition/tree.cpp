@@ -89,7 +89,8 @@ class TreeCut {
     const Deal deal = best_deal(list, parts.count, burden);
     const int count = static_cast<int>(deal.seats.size());
     int next = parts.first;
-    // What lands on the first part; deal.cost holds the burden of the first and the last segment.
+    // The cost that the first part carries in addition. deal.cost already includes the burden of
+    // the first and the last segment.
     double waiting = deal.seats.front() > 0 ? burden.first : 0;
     for (int s = 0; s < count; ++s) {
       List segment;

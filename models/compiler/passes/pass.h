@@ -18,7 +18,7 @@ namespace meshwright {
 // The compiler levels at which a pass runs: bit i is that of CompilerLevel i.
 enum Levels : unsigned { at_none = 1, at_fused = 2, at_full = 4, at_every_level = 7 };
 
-// A pass that weighs the device's time is told about the device.
+// These are the two kinds of passes. A pass that weighs the device's time is told about the device.
 using PlanPass = Graph (*)(Graph graph, const Plan& plan);
 using DevicePass = Graph (*)(Graph graph, const Plan& plan, const DeviceFacts& device);
 
@@ -34,16 +34,18 @@ struct Pass {
   Graph run(Graph graph, const Plan& plan, const DeviceFacts& device = {}) const;
 };
 
-// Called after each pass; `seconds`: what the pass and the check of its graph took.
+// Called after each pass. `seconds` is the time of the pass and of the check of its graph.
 using PassObserver = std::function<void(const Pass& pass, const Graph& graph, double seconds)>;
 
-// The list that turns a model's forward graph into what is lowered; those of all levels.
+// Returns the passes of all levels that turn a model's forward graph into what is lowered, in
+// order.
 std::span<const Pass> training_passes();
 
-// Those that run at the training's level and are not switched off.
+// Returns the passes that run at the training's level and are not switched off.
 std::vector<Pass> passes_of(const Training& training);
 
-// Refuses names in training.passes_off that are no optional pass: InputError with the JSON pointer.
+// Throws InputError with the JSON pointer if training.passes_off names anything but optional
+// passes.
 void check_passes_off(const Training& training);
 
 // A tensor of a step is so large that its bytes could not be counted. No device could hold it, so

@@ -9,16 +9,17 @@
 
 namespace meshwright {
 
-// Part of verify(plan, model).
+// Checks these rules as a part of verify(plan, model).
 void check_context(const Plan& plan, const ModelSizes& model);
 
-// Legal numbers of neighbours that exchange heads (context_exchange `a2a+p2p`), ascending: parts of
-// the context group that leave rings of two or more, and share out all heads of a tensor rank.
+// Returns the legal numbers of neighbours that exchange heads (context_exchange `a2a+p2p`), in
+// ascending order. They are parts of the context group that leave rings of two or more, and share
+// out all heads of a tensor rank.
 std::vector<std::int64_t> choices_of_context_heads(const Parallelism& parallelism,
                                                    const ModelSizes& model);
 
-// Of these the largest whose ranks lie on one of the hosts, by the degrees and the placement; where
-// none does, the smallest; where there is none, 0.
+// Returns the largest of these numbers whose ranks are on one host, by the degrees and the
+// placement. Returns the smallest one if none are, and 0 if there is no legal number.
 int default_context_heads(const Parallelism& parallelism, const ModelSizes& model,
                           int ranks_per_host);
 

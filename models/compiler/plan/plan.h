@@ -18,9 +18,9 @@
 
 namespace meshwright {
 
-// Of gradients that are reduced together. Each rank of a group adds a step, and so latency, to a
-// collective: buckets grow with the group, as in Megatron-Core (1 M elements for each rank,
-// distributed_data_parallel.py); 25 MiB are PyTorch's.
+// Returns the size, in bytes, of a bucket of gradients that are reduced together. Each rank of a
+// group adds a step, and so latency, to a collective. Buckets therefore grow with the group, as in
+// Megatron-Core (1 M elements for each rank, distributed_data_parallel.py). 25 MiB are PyTorch's.
 constexpr std::int64_t default_bucket_bytes(int ranks) {
   return std::max<std::int64_t>(25 << 20, std::int64_t{2'000'000} * ranks);
 }
@@ -32,11 +32,11 @@ enum class Partitioner : std::uint8_t {
   manual
 };  // job file: "auto" means chain
 
-// How a tensor group shares the work (models/compiler/passes/split/split_tensors.h).
+// Says how a tensor group shares the work (models/compiler/passes/split/split_tensors.h).
 enum class TensorLayout : std::uint8_t { megatron, speed, memory };
 
-// What waits in host memory: checkpointed activations (models/compiler/lower/offload.h), or the
-// optimizer's states (models/compiler/lower/offload_states.h).
+// Says what waits in host memory: checkpointed activations (models/compiler/lower/offload.h), or
+// the optimizer's states (models/compiler/lower/offload_states.h).
 enum class Offload : std::uint8_t {
   none,
   activations,  // those of whole tasks; the horizon is in pipeline tasks
@@ -44,7 +44,7 @@ enum class Offload : std::uint8_t {
   optimizer     // masters and moments, from one step's end to the next one's
 };
 
-// How attention gets what the other ranks of a context group have.
+// Says how attention gets what the other ranks of a context group have.
 enum class ContextExchange : std::uint8_t {
   p2p,         // keys and values go around the ring (models/compiler/passes/split/ring_attention.h)
   all_gather,  // keys and values, all at once
@@ -53,7 +53,7 @@ enum class ContextExchange : std::uint8_t {
   a2a_p2p      // neighbours exchange heads, and keys and values of these go around rings
 };
 
-// When the gradients of a micro-batch are summed over the replicas.
+// Says when the gradients of a micro-batch are summed over the replicas.
 enum class ReduceGradients : std::uint8_t {
   usual,  // job file: default. What reduces_each_micro_batch() says
   each,   // in its own backward; where states are sharded, ranks keep their shards of the sums only
@@ -108,14 +108,14 @@ struct Parallelism {
   bool has_two_exchanges() const {
     return context > 1 && context_exchange == ContextExchange::a2a_p2p;
   }
-  // Ranks of a context group among which heads are exchanged.
+  // Returns the number of ranks of a context group among which heads are exchanged.
   int ranks_of_heads() const {
     return has_two_exchanges()                               ? context_heads
            : context_exchange == ContextExchange::all_to_all ? context
                                                              : 1;
   }
   bool exchanges_heads() const { return ranks_of_heads() > 1; }
-  // Of some heads or of all: no other rank has a part of what attention reads.
+  // Returns whether no other rank has a part of what attention reads, for some heads or for all.
   bool attends_to_whole_sequences() const { return ranks_of_heads() == context; }
   bool operator==(const Parallelism&) const = default;
 };
@@ -133,15 +133,16 @@ struct Plan {
                             (static_cast<std::int64_t>(parallelism.data) * training.micro_batch));
   }
   int virtual_stage_count() const { return parallelism.pipeline * parallelism.virtual_stages; }
-  // Ranks that share one copy of sharded states: `shard`, or all of data * context with zero_stage
-  // >= 1.
+  // Returns the number of ranks that share one copy of sharded states: `shard`, or all of data *
+  // context with zero_stage >= 1.
   int shard_group() const {
     if (parallelism.zero_stage == 0) return 1;
     return parallelism.shard > 1 ? parallelism.shard : parallelism.data * parallelism.context;
   }
-  // One micro-batch is the first and the last one: what is sharded is kept as shards alone.
-  // Otherwise, unless the plan says it, ZeRO 3 and, without stages, ZeRO 2 save memory; stages have
-  // many micro-batches.
+  // Returns whether gradients are reduced in every micro-batch. A single micro-batch is the first
+  // and the last one, so what is sharded is kept as shards only. Otherwise, unless the plan says
+  // it, ZeRO 3 and, without stages, ZeRO 2 reduce in each to save memory. Stages have many
+  // micro-batches.
   bool reduces_each_micro_batch() const {
     const Parallelism& p = parallelism;
     const bool asked = p.reduce_gradients == ReduceGradients::each;
@@ -150,12 +151,13 @@ struct Plan {
     if (p.reduce_gradients != ReduceGradients::usual) return asked;
     return p.zero_stage == 3 || (p.zero_stage == 2 && p.pipeline == 1);
   }
-  // Of parameters that are kept from forward to backward: gathered once a step, as where several
-  // micro-batches are in flight; else with every micro-batch.
+  // Returns whether parameters that are kept from forward to backward are gathered once a step: if
+  // gradients are reduced once a step too, or if stages have several micro-batches in flight.
+  // Otherwise they are gathered with every micro-batch.
   bool gathers_once_a_step() const {
     return parallelism.keeps_gathered && (!reduces_each_micro_batch() || parallelism.pipeline > 1);
   }
-  // Degrees with `shard` as shard_group() says.
+  // Returns the degrees with `shard` set to shard_group().
   Degrees degrees() const {
     Degrees d = parallelism.degrees();
     d.shard = shard_group();

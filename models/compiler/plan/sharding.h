@@ -1,4 +1,4 @@
-// Which parameters ZeRO shards.
+// Decides which parameters ZeRO shards.
 #pragma once
 
 #include "models/compiler/plan/plan.h"
@@ -6,11 +6,12 @@
 
 namespace meshwright {
 
-// The ZeRO stage of a parameter: the plan's, but for what is shared by no ranks, what is not
-// trained and, under ZeRO 3, what is smaller than `persistence_threshold`.
+// Returns the ZeRO stage of a parameter. It is the plan's, with three exceptions: 0 if no ranks
+// share the parameter, 0 or 3 if it is not trained and so has no states, and 1 if it stays whole
+// under ZeRO 3.
 int zero_stage_of(const Plan& plan, const Parameter& parameter);
 
-// Whether it stays whole under ZeRO 3, being small.
+// Returns whether the parameter is so small that it stays whole under ZeRO 3.
 bool stays_whole(const Plan& plan, const Parameter& parameter);
 
 }  // namespace meshwright

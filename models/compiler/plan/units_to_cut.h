@@ -1,6 +1,6 @@
-// What a pipeline is cut into, at most a chunk for each: the embedding, every layer and the head;
-// of an encoder and a decoder the layers and the embedding of both. (A norm behind a stack goes
-// with one of them.)
+// A pipeline is partitioned into chunks of units, at most one chunk for each unit. The units are
+// the embedding, every layer and the head. An encoder and a decoder both have layers and an
+// embedding. (A norm after a stack goes with one of these units.)
 #pragma once
 
 #include "models/architectures/model_sizes.h"

@@ -48,7 +48,7 @@ void check_degrees(const Parallelism& p) {
   }
 }
 
-// What a tensor group shares besides the products: the batch, the rows, the columns.
+// Checks what a tensor group shares besides the matmuls: the batch, the rows, the columns.
 void check_tensor_shares(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   const int micro_batch = plan.training.micro_batch;
@@ -223,7 +223,7 @@ void check_experts(const Plan& plan, const ModelSizes& model) {
            divisors_of(degrees.expert_rdp()));
 }
 
-// Those that take so many virtual stages.
+// Returns the names of the schedules that take this many virtual stages.
 std::string schedules_with(int virtual_stages) {
   std::vector<std::string> names;
   for (const ScheduleInfo& each : schedule_kinds())
@@ -335,7 +335,7 @@ void check_amounts(const Parallelism& p) {
   at_least("parallelism/persistence_threshold", p.persistence_threshold, 0);
 }
 
-// What the model of a framework's memory covers (sim/framework/autocast_memory.h).
+// Checks that the model of a framework's memory (sim/framework/autocast_memory.h) covers the plan.
 void check_memory_of(const Plan& plan) {
   const Training& t = plan.training;
   const Parallelism& p = plan.parallelism;

@@ -33,11 +33,11 @@ struct ScheduledTask {
 };
 using StageOrder = std::vector<ScheduledTask>;
 
-// Micro-batches whose activations a stage holds at once, at least (of several chunks, as many as
-// make up whole ones): here as many as stages are left, itself too, where there are so many and the
-// bound allows it.
+// Returns the least number of micro-batches whose activations a stage holds at once. (With several
+// chunks, parts that make up whole micro-batches are counted.) This is the number of stages left,
+// including the stage itself, unless there are fewer micro-batches or the bound is lower.
 int as_many_as_stages_left(PipelineShape shape, int stage);
-// How often the pipeline fills and drains in a step.
+// Returns how often the pipeline fills and drains in a step.
 inline int once(PipelineShape /*shape*/) { return 1; }
 
 struct ScheduleInfo {
@@ -53,7 +53,8 @@ struct ScheduleInfo {
   bool forwards_all = false;      // before the first backward, whatever bound a job asks for
   StageShape stage_shape = StageShape::loop;
   StageOrder (*order)(PipelineShape shape, int stage) = nullptr;
-  // Of `order`, for the planner, which cannot look at the orders of a million candidates.
+  // Returns the micro-batches in flight under `order`. The planner calls it, because it cannot look
+  // at the orders of a million candidates.
   int (*in_flight)(PipelineShape shape, int stage) = as_many_as_stages_left;
   int (*fills)(PipelineShape shape) = once;
 };

@@ -11,7 +11,7 @@ namespace meshwright {
 
 namespace {
 
-// The kind of task with which a stage is through with a micro-batch.
+// Returns the kind of task after which a stage is done with a micro-batch.
 TaskKind last_kind(const StageOrder& order) {
   const bool splits = std::ranges::any_of(
       order, [](const ScheduledTask& task) { return task.kind == TaskKind::weights; });
@@ -53,14 +53,15 @@ std::vector<InFlight> fullest_times(const StageOrder& order, int chunks) {
 
 namespace {
 
-// A choice for the smallest chunks: its last pool begins at `begin`, and has so many slots.
+// A choice for the smallest chunks. Its last pool begins at `begin` and has `slots` slots.
 struct Choice {
   double bytes = std::numeric_limits<double>::infinity();
   std::size_t begin = 0;
   int slots = 0;
 };
 
-// Of the n smallest chunks, for each n. Of equal choices the one that shares less.
+// Returns the best choice for the n smallest chunks, for each n. Among equal choices, the one that
+// shares less is best.
 std::vector<Choice> best_choices(std::span<const InFlight> times, std::span<const double> bytes,
                                  std::span<const std::size_t> by_size) {
   std::vector<Choice> best(by_size.size() + 1);

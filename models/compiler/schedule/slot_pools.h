@@ -1,5 +1,5 @@
-// Which chunks of a stage share slots. Chunks have most micro-batches in flight at different times:
-// together they have fewer than the sum of what each has at most.
+// Chooses which chunks of a stage share slots. Chunks have most micro-batches in flight at
+// different times, so together they have fewer than the sum of their maxima.
 #pragma once
 
 #include <span>
@@ -9,14 +9,16 @@
 
 namespace meshwright {
 
-// Micro-batches of each chunk that are forwarded and not yet wholly backwarded, at one time.
+// Number of micro-batches of each chunk that are forwarded and not yet wholly backwarded, at one
+// time.
 using InFlight = std::vector<int>;
 
-// The times at which no other one has as many of every chunk.
+// Returns the times at which most is in flight: no other time has at least as many micro-batches of
+// every chunk.
 std::vector<InFlight> fullest_times(const StageOrder& order, int chunks);
 
-// That several chunks share: the next message comes in while the task before it still computes on
-// the slot that it is about to give back.
+// Spare slots of a pool that several chunks share. The next message comes in while the task before
+// it still computes on the slot that it is about to give back.
 constexpr int spare_slots = 1;
 
 struct SlotPools {
@@ -24,15 +26,18 @@ struct SlotPools {
   std::vector<int> slots;    // by chunk: of its pool
 };
 
-// Those in which slots take least memory, of pools of chunks that follow each other by size; never
-// more than without sharing. The slots of a pool are as large as its largest chunk needs, and as
-// many as its chunks have micro-batches in flight together, and a spare one.
+// Returns the pools in which slots take least memory, among pools of chunks that follow each other
+// by size. They never take more than slots without sharing. The slots of a pool are as large as its
+// largest chunk needs. Their number is that of the micro-batches that its chunks have in flight
+// together, plus a spare one if several chunks share them.
 SlotPools choose_slot_pools(std::span<const InFlight> times, std::span<const double> slot_bytes);
 
-// Of all slots of a stage, where no chunks share any: as many as each has micro-batches in flight.
+// Returns the bytes of all slots of a stage if no chunks share any. Each chunk then has as many
+// slots as it has micro-batches in flight.
 double bytes_of_slots_apart(std::span<const InFlight> times, std::span<const double> slot_bytes);
 
-// Of all slots of a stage, shared so; no more than apart.
+// Returns the bytes of all slots of a stage if chunks share them in the best way, which is at most
+// the bytes without sharing.
 double bytes_of_slots(std::span<const InFlight> times, std::span<const double> slot_bytes);
 
 }  // namespace meshwright

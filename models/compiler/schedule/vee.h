@@ -1,6 +1,6 @@
-// What the schedules share whose two chunks go through the stages there and back. The last stage
-// has the middle of the model, the first one its beginning and its end, so a backward begins where
-// its forward ends, without a way to go.
+// Schedules whose two chunks go through the stages there and back share this code. The last stage
+// has the middle of the model, and the first one its beginning and its end. A backward therefore
+// begins on the stage where its forward ends, without a message.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ namespace vee {
 constexpr int there = 0, back = 1;  // the chunks
 }
 
-// Appends tasks, each with the next micro-batch of its kind and chunk. What is beyond those that
-// there are is left out.
+// Appends tasks, each with the next micro-batch of its kind and chunk. Tasks beyond the last
+// micro-batch are left out.
 class VeeWriter {
  public:
   // Micro-batches [first, end).
@@ -40,14 +40,16 @@ class VeeWriter {
   std::array<std::array<int, 2>, 3> counts_{};
 };
 
-// Writes `micro_batches` of a stage, or more, of which the writer leaves out what there is not.
+// Writes at least `micro_batches` micro-batches of a stage. The writer leaves out those that do not
+// exist.
 using VeeRound = void (*)(int stages, int stage, int micro_batches, VeeWriter& write);
 
-// All micro-batches in one round. A bound on those in flight that is lower than 2 x stages, which
-// no round exceeds, leaves rounds of so many, one after another. One stage alone, which has one
-// chunk, takes each micro-batch by itself.
+// Returns the order of all micro-batches, in one round. A bound on those in flight that is lower
+// than 2 x stages, which no round exceeds, leads to several rounds of that size, one after another.
+// A single stage, which has one chunk, takes each micro-batch by itself.
 StageOrder vee_order(PipelineShape shape, int stage, VeeRound write_round);
-// Of both chunks, while no backward has come as far as the stage.
+// Returns how many micro-batches of both chunks are in flight while no backward has come as far as
+// the stage.
 int vee_in_flight(PipelineShape shape, int stage);
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
-// What an operation is told beside its operands; which attribute an operation reads stands beside
-// each.
+// Attributes of an operation, in addition to its operands. The comment at each attribute names the
+// operations that read it.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ enum class Packing : std::uint8_t {
 
 struct Fusion;
 
-// A target of a cross-entropy that is none: its row has no loss and no gradient.
+// The target of a row of a cross-entropy that has no target: it has no loss and no gradient.
 constexpr int ignored_target = -1;
 
 struct Attributes {
@@ -143,17 +143,18 @@ constexpr int value_dim_of(const Attributes& a) {
 }
 
 constexpr bool is_dropless(const Attributes& a) { return a.expert_rows > 0; }
-// Of a route: whether the step adds its balancing losses up.
+// Returns whether the step adds up the balancing losses of a route.
 constexpr bool has_balancing_loss(const Attributes& a) {
   const std::int64_t choices =
       std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token;
   return a.balance > 0 || (is_dropless(a) && a.overflow_is_error && a.expert_rows < choices);
 }
 
-// What attention multiplies the products of queries and keys by.
+// Returns the factor by which attention multiplies the dot products of queries and keys.
 double score_scale(const Attributes& attributes);
 
-// Patches across a square image: those of a sequence, less the class token, are its square.
+// Returns the patches across a square image. Their square is the number of patches of a sequence,
+// without the class token.
 int patches_across(const Attributes& attributes);
 
 }  // namespace meshwright

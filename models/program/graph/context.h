@@ -10,7 +10,8 @@
 
 namespace meshwright {
 
-// Sinks are in a softmax once: where its sum over the keys of all ranks begins.
+// Returns whether this call adds the sinks. They are in a softmax only once, where its sum over the
+// keys of all ranks begins.
 inline bool adds_sinks(const Attributes& a) { return a.sinks && a.ring_step <= 0; }
 
 // An attention's heads may be shared out over `head_parts` neighbours of a context group, whose
@@ -19,21 +20,21 @@ inline bool adds_sinks(const Attributes& a) { return a.sinks && a.ring_step <= 0
 constexpr int rank_of_part(const Attributes& a, int context_rank) {
   return context_rank / a.head_parts;
 }
-// The first of the heads among those of the rank's tensor group.
+// Returns the first head of the rank among those of its tensor group.
 constexpr std::int64_t first_own_head(const Attributes& a, int context_rank) {
   return std::int64_t{context_rank % a.head_parts} * a.heads;
 }
-// The same among those of the model.
+// Returns the first head of the rank among those of the model.
 constexpr std::int64_t first_head_of(const Attributes& a, int tensor_rank, int context_rank) {
   return std::int64_t{tensor_rank} * a.head_parts * a.heads + first_own_head(a, context_rank);
 }
 
-// The place in the sequence of the first token of each half of what `rank` holds.
+// Returns the position in the sequence of the first token of half `half` of what `rank` holds.
 constexpr std::int64_t context_half_begin(int degree, int rank, std::int64_t held, int half) {
   return (half == 0 ? rank : 2 * degree - 1 - rank) * (held / 2);
 }
 
-// The place in the sequence of token `token` of the `held` ones of `rank`.
+// Returns the position in the sequence of token `token` of the `held` tokens of `rank`.
 constexpr std::int64_t context_position(int degree, int rank, std::int64_t held,
                                         std::int64_t token) {
   if (degree == 1) return token;
@@ -41,8 +42,8 @@ constexpr std::int64_t context_position(int degree, int rank, std::int64_t held,
   return context_half_begin(degree, rank, held, half) + token - half * (held / 2);
 }
 
-// Of the tokens of all ranks, those of rank 0 first: the row of row `row` in whole sequences, of
-// which each rank holds `held` tokens.
+// Returns the row in whole sequences of row `row` of the tokens of all ranks, those of rank 0
+// first. Each rank holds `held` tokens of each of `batch` sequences.
 constexpr std::int64_t context_row(int degree, std::int64_t held, std::int64_t batch,
                                    std::int64_t row) {
   const std::int64_t own = row % (batch * held);

@@ -13,7 +13,8 @@
 
 namespace meshwright {
 
-// Operations that count places in documents; to all others the attribute means nothing.
+// Returns whether the operation counts positions in documents. For all others, the attribute has no
+// meaning.
 constexpr bool counts_in_documents(Op op) {
   switch (op) {
     case Op::attention:
@@ -31,19 +32,20 @@ constexpr bool counts_in_documents(Op op) {
   }
 }
 
-// The inputs of an operation, without its documents.
+// Returns the number of inputs of an operation, without its documents.
 inline std::size_t inputs_but_documents(const OpCall& call) {
   return call.inputs.size() - (call.attributes.documents ? 1 : 0);
 }
 
-// Rows of as many tokens.
+// Returns whether `type` is that of a documents tensor for `rows` tokens.
 inline bool is_documents(const TensorType& type, std::int64_t rows) {
   return type.dtype == Dtype::i32 && type.shape.rank == 1 && type.shape[0] == rows;
 }
 
-// Of the scores of whole rows under a causal mask, those that rows have which `documents` share:
-// as if a row of length s were cut at documents - 1 places, each as likely as any other. A piece
-// between n - 1 such cuts has a mean squared length of 2 s^2 / (n (n + 1)), and there are n.
+// Returns the expected share, in (0, 1], of causal attention scores that lie within documents when
+// a row holds `documents` of them (a mean, at least 1). Model, with n = documents: n - 1 cuts at
+// uniformly random places of a row of length s leave n pieces. A piece has a mean squared length of
+// 2 s^2 / (n (n + 1)), so the sum over all pieces is 2 / (n + 1) of s^2.
 constexpr double document_share(double documents) { return 2 / (documents + 1); }
 constexpr double documents_of_share(double share) { return 2 / share - 1; }
 

@@ -8,12 +8,13 @@
 
 namespace meshwright {
 
-// Shares of all choices, the largest first; their sum is 1. Each token makes `chosen` of them.
+// Returns the experts' shares of all choices, the largest first. Their sum is 1. Each token makes
+// `chosen` choices.
 std::vector<double> zipf_shares(int experts, int chosen, double skew);
 
-// Of `parts` equal parts of the experts, one after the other, the choices of the fullest over their
-// mean: the mean over layers, whose experts are drawn from `seed`. `experts` is a multiple of
-// `parts`.
+// Returns the choices of the most loaded of `parts` equal, consecutive parts of the experts,
+// relative to the mean of the parts. It is a mean over layers, whose order of experts is drawn from
+// `seed`. `experts` is a multiple of `parts`.
 double fullest_part(int experts, int chosen, int parts, double skew, std::uint64_t seed);
 
 }  // namespace meshwright

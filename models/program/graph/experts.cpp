@@ -11,7 +11,8 @@ namespace meshwright {
 
 namespace {
 
-// Of one group of rows (of the most, dropless), or one matrix.
+// Returns the type of one group of rows, or of one matrix. Dropless, a group has at most
+// `most_rows` rows, and the type has that many.
 TensorType one_of(const TensorType& type, std::int64_t groups, std::int64_t most_rows) {
   const Shape& shape = type.shape;
   if (most_rows > 0 && shape.rank == 2) return {Shape{most_rows, shape[1]}, type.dtype};

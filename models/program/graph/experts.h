@@ -35,24 +35,24 @@ constexpr int most_experts = 512;  // of a layer
 
 int expert_capacity(double factor, int sequence_length, int experts_per_token, int experts);
 
-// The expert that slots[r,j] means.
+// Returns the expert that slots[r,j] means.
 constexpr int expert_of_slot(const Attributes& a, std::int32_t slot) {
   return slot < 0 ? -1 - slot : static_cast<int>(slot / (a.micro_batch * a.expert_capacity));
 }
 
-// Dropless: rows of each part's experts, `factor` times those of equal use; 0: all choices may fall
-// on one part.
+// Returns the rows of each part's experts in a dropless layer: `factor` times those of equal use,
+// or all choices if `factor` is 0.
 std::int64_t dropless_rows(double factor, std::int64_t choices, int parts);
 
-// Dropless: where the rows of each expert begin, from its count.
+// Positions at which the rows of each expert of a dropless layer begin, from the experts' counts.
 struct ExpertRows {
   std::array<std::int64_t, most_experts> begin, count;
   ExpertRows(const Attributes& a, const std::int32_t* counts);
-  // The expert that slots[r,j] means.
+  // Returns the expert that slots[r,j] means.
   int expert_of(const Attributes& a, std::int32_t slot) const;
 };
 
-// The choice goes by the logits themselves, which round less than their softmax.
+// Returns whether the choice goes by the logits themselves, which round less than their softmax.
 bool ranks_by_logits(const OpCall& route);
 
 // A product over the rows of all experts as products of one expert's rows each: `op` is linear or
@@ -64,9 +64,10 @@ struct ExpertProduct {
   std::array<TensorType, most_inputs> all_inputs;
   std::size_t input_count = 0;
   TensorType output;
-  // Of one group, as the output is. Nothing is allocated: the engine asks in every step.
+  // Returns the types of one group's inputs, as `output` is that of its output. Nothing is
+  // allocated, because the engine calls this in every step.
   std::span<const TensorType> inputs() const { return {all_inputs.data(), input_count}; }
-  // Where a group's input begins, in bytes from that of all groups.
+  // Returns where a group's input begins, in bytes from the start of the input of all groups.
   std::int64_t begin_of(std::size_t input, std::int64_t group) const;
 };
 bool is_expert_product(Op op);

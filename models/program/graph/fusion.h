@@ -47,11 +47,12 @@ struct Fusion {
   bool operator==(const Fusion&) const = default;
 };
 
-// Of OpCall::overwrites of a fusion, what its step number `step` overwrites: what no step before it
-// adds to.
+// Returns the bits of OpCall::overwrites for step `step` of a fusion, given those of the fusion. A
+// step overwrites only what no step before it adds to.
 std::uint32_t overwrites_of_step(const Fusion& fusion, std::size_t step, std::uint32_t of_fusion);
 
-// Threads add up gradients of parameters in so many strips of rows, whatever their number.
+// Returns the number of strips of rows in which threads add up gradients of parameters. It does not
+// depend on the number of threads.
 int fused_strips(const Fusion& fusion);
 
 // Scratch memory that a device needs to run the operation beside what is in its operands: sums of
@@ -59,12 +60,14 @@ int fused_strips(const Fusion& fusion);
 std::int64_t scratch_bytes(const OpCall& call);
 
 constexpr std::int64_t fused_alignment = 64;
-// Beside its operands, what a short block of so many rows needs; at most fused_block_bytes.
+// Returns the bytes that a short block of `block` rows needs in addition to its operands, at most
+// fused_block_bytes.
 std::int64_t block_bytes(const Fusion& fusion, std::int64_t block);
-// What steps of a short block pass to each other, and what is widened of them, fits into this.
+// Largest size, in bytes, of what the steps of a short block pass to each other and of the copies
+// of it that are widened.
 constexpr std::int64_t fused_block_bytes = 512 << 10;
 
-// "layer_norm_grad + add": for texts.
+// Returns a name for texts: "layer_norm_grad + add".
 std::string name_of(const Fusion& fusion);
 
 }  // namespace meshwright

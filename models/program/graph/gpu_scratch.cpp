@@ -104,7 +104,8 @@ std::int64_t RowChunks::bytes(std::int64_t columns, std::int64_t sums) const {
 
 RowChunks chunks_of_sums(std::int64_t rows) { return {rows, 32, 256}; }
 
-// Of rows that are held as many chunks as there are blocks at once on 132 multiprocessors.
+// Returns the chunks of rows for a norm's gradient. If a block holds its rows in registers, there
+// are at most as many chunks as blocks that run at once on 132 multiprocessors.
 RowChunks chunks_of_norm_grad(const TensorType& x) {
   const std::int64_t rows = x.shape[0], columns = x.shape[1];
   const bool held = columns % (16 / bytes_of(x.dtype)) == 0 && columns <= longest_held_row;

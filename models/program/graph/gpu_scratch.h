@@ -17,8 +17,9 @@ std::int64_t gpu_scratch_bytes(const OpCall& call);
 // that cuDNN has kernels for. Its scratch memory is then planned, whoever computes it in the end.
 bool may_be_cudnns(const OpCall& call);
 
-// What a product makes apart from its output, of its factors' type, before another kernel adds it:
-// Attributes::accumulate_separately.
+// Returns the bytes of a weight gradient that is made apart from its sum, in the factors' type,
+// before another kernel adds it (Attributes::accumulate_separately). Returns 0 for other
+// operations.
 std::int64_t bytes_apart(const OpCall& call);
 
 // Sums over the rows of a matrix are made in chunks of rows, side by side, and then of those: few
@@ -29,8 +30,8 @@ struct RowChunks {
   std::int64_t bytes(std::int64_t columns, std::int64_t sums) const;  // in fp32
 };
 RowChunks chunks_of_sums(std::int64_t rows);
-// Of a norm's gradient. A block holds rows of whole 16-byte pieces in registers, up to so many
-// columns.
+// Largest number of columns for which a block of a norm's gradient holds its rows in registers.
+// Rows must consist of whole 16-byte pieces.
 constexpr std::int64_t longest_held_row = 8192;
 constexpr int columns_of_norm_thread = 8;
 constexpr std::int64_t norm_threads(std::int64_t columns) {
@@ -38,17 +39,18 @@ constexpr std::int64_t norm_threads(std::int64_t columns) {
       (columns + 32 * columns_of_norm_thread - 1) / (32 * columns_of_norm_thread) * 32;
   return threads <= 192 ? threads : threads <= 256 ? 256 : threads <= 512 ? 512 : 1024;
 }
-// Of a multiprocessor: 96 registers are left for each thread, 64 in large blocks.
+// Returns how many blocks of a norm's gradient run at once on a multiprocessor. Each thread has 96
+// registers, or 64 in large blocks.
 constexpr std::int64_t norm_grad_blocks_at_once(std::int64_t threads) {
   return threads <= 192 ? 640 / threads : threads <= 256 ? 3 : 1024 / threads;
 }
 RowChunks chunks_of_norm_grad(const TensorType& x);
-// Of a fusion's gradients of parameters; warps have the rows of up to so many columns, blocks the
-// longer ones. Where they add up columns, warps have shorter rows.
+// Largest numbers of columns of the rows that warps process in a fusion's gradients of parameters.
+// Blocks process longer rows. The second limit holds where warps add up columns.
 constexpr std::int64_t longest_row_of_fused_warp = 1024, longest_adding_row_of_warp = 256;
 RowChunks strips_of_fusion(std::int64_t rows, std::int64_t columns);
-// Of a multiprocessor, of so many threads: with five warps each of its four parts leaves 96
-// registers to a thread.
+// Returns how many blocks of `threads` threads run at once on a multiprocessor. Each of its four
+// parts runs five warps, which leaves 96 registers to a thread.
 constexpr std::int64_t adding_blocks_at_once(std::int64_t threads) { return 640 / threads; }
 
 // The parts of what attention's gradient needs, in fp32 numbers. With a table of relative
@@ -59,7 +61,8 @@ struct AttentionGradScratch {
   std::int64_t bias = 0, distances = 0, sums = 0;
   AttentionGradScratch(const Attributes& a, Dtype dtype);
 };
-// Twice as many where the GPU has the shared memory for them.
+// Returns the least number of query rows of a block of attention's gradient. A block has twice as
+// many on a GPU that has the shared memory for them.
 constexpr int least_query_gradient_rows(bool of_16_bits, int head_dim) {
   const bool wide = head_dim > 128;
   return of_16_bits ? (wide ? 32 : 64) : (wide ? 16 : 32);
@@ -70,14 +73,15 @@ struct UnitWeight {
   std::int64_t begin = 0, bytes = 0;
   explicit UnitWeight(const OpCall& call);
 };
-// What attention with values of a width of their own is run on: values, outputs and their gradients
-// as wide as queries, from byte `begin` on, each rounded up.
+// Scratch memory of attention whose values have a width of their own. It runs on values, outputs
+// and their gradients that are as wide as queries. They begin at byte `begin`, each rounded up.
 struct WideValues {
   std::int64_t begin = 0, bytes = 0;  // of all scratch memory
   explicit WideValues(const OpCall& call);
   static constexpr std::int64_t rounded_up(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 };
-// Of attention's bias by distance, -relative_distance to relative_distance, for each head.
+// Returns the bytes of attention's bias for each head and each distance from -relative_distance to
+// relative_distance.
 std::int64_t relative_bias_bytes(const Attributes& a);
 constexpr int relative_strip_rows = 32;  // of a score matrix's gradient, summed by buckets
 

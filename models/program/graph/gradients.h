@@ -22,27 +22,28 @@ class Gradients {
 
   // For rules. dx is the gradient of x, made of dy, that of an output.
   double scale() const { return scale_; }
-  // Of a loss that counts `factor` times.
+  // Returns the scale of the gradient of a loss that counts `factor` times.
   double scale_of(const Node& loss) const { return scale_ * loss.attributes.factor; }
   bool fuses_accumulation() const { return fuses_accumulation_; }
-  // Whether a parameter that is trained influences the tensor.
+  // Returns whether a trained parameter influences the tensor.
   bool needs(int tensor) const { return needs_[static_cast<std::size_t>(tensor)] != 0; }
-  // So far; -1: none.
+  // Returns the gradient of a tensor so far, or -1 if it has none yet.
   int& of(int tensor);
   int of_parameter(int tensor) const;  // -1: it is not trained
   bool trains(int tensor) const { return of_parameter(tensor) >= 0; }
   // Appends a node with the attributes of `at`; `accumulated` without those that are not trained.
   int make(Op op, const Node& at, TensorIds inputs, TensorIds accumulated = {});
-  // `part` is a gradient of `tensor`: that of one user. Those of several are added where the next
-  // user is.
+  // Passes on `part`, the gradient of `tensor` from one of its users. Gradients of several users
+  // are added where the next user is.
   void pass_on(const Node& at, int tensor, int part);
-  // Both: the made node's first output is a gradient of the first input of `at`.
+  // Does both: the made node's first output is a gradient of the first input of `at`.
   void make_and_pass(Op op, const Node& at, TensorIds inputs, TensorIds accumulated = {});
   int output(int node, int i = 0) const { return graph_.output(node, i); }
-  // The gradient `made` takes the place of the tensor.
+  // Lets the gradient `made` take the place of the tensor in memory.
   void replace(int tensor, int made);
 
-  // What cross_entropy_combine saved, for the statistics' gradient.
+  // The tensor that cross_entropy_combine saved, which the statistics' gradient reads. -1 if there
+  // is none.
   int combined = -1;
 
  private:

@@ -37,7 +37,8 @@ int Graph::add_tensor(TensorType type, Role role, int producer) {
 
 int Graph::add(Op op, int module, TensorIds inputs, const Attributes& attributes, Phase phase) {
   Node node{op, phase, module, inputs, {}, attributes};
-  // What is made of another's attributes has not its documents.
+  // Attributes may be copied from an operation with documents. Only operations that count positions
+  // in documents keep them.
   if (!counts_in_documents(op)) node.attributes.documents = false;
   std::vector<TensorType> outputs;
   info(op).infer(node.attributes, types_of(*this, inputs), outputs);
@@ -116,8 +117,9 @@ std::int64_t parameter_count(const Graph& graph) {
 
 namespace {
 
-// Of a forward operation with these inputs: its own product, and in the backward one for each
-// factor that has a gradient. Every activation counts as one that does.
+// Returns the FLOPs of a step relative to those of a forward operation with these inputs: 1 for its
+// own product, and in the backward pass 1 for each factor that has a gradient. Every activation
+// counts as having one.
 double passes_of(const Graph& graph, Op op, int second_input) {
   const bool is_product = op == Op::linear || op == Op::expert_linear;
   if (!is_product || second_input < 0) return 3;

@@ -1,6 +1,7 @@
-// What is trained, as typed operations in topological order: one micro-batch of one model replica,
-// on one rank of its tensor group. Passes (models/compiler/passes) turn the whole model's forward
-// graph into the split, differentiated graph that models/compiler/lower cuts into Programs.
+// The computation that is trained, as typed operations in topological order: one micro-batch of one
+// model replica, on one rank of its tensor group. Passes (models/compiler/passes) turn the whole
+// model's forward graph into the split, differentiated graph that models/compiler/lower cuts into
+// Programs.
 #pragma once
 
 #include <array>
@@ -102,11 +103,11 @@ struct Tensor {
   int alias_of = -1;   // an in-place output shares the memory of this tensor
 };
 
-// A parameter, as it is or rounded.
+// Returns whether the tensor is a parameter, as it is or rounded.
 constexpr bool is_weight(const Tensor& tensor) {
   return tensor.role == Role::parameter || tensor.role == Role::gathered_bits;
 }
-// A node makes it, and does not add to it.
+// Returns whether a node makes this output, and does not add to it.
 constexpr bool is_made(const Tensor& output) { return output.role != Role::parameter_gradient; }
 
 struct Node {
@@ -128,14 +129,15 @@ struct Module {
 struct Unit {
   std::string path;       // `transformer.h.3`
   bool is_block = false;  // one of the repeated layers: what recomputation and sharding work on
-  // A block of multi-token prediction: behind those layers, always on the stage of the next unit.
+  // A block of multi-token prediction. It follows those layers and is always on the stage of the
+  // next unit.
   bool predicts_ahead = false;
 
   bool holds_layer() const { return is_block || predicts_ahead; }
 };
 
-// What is rounded to 8 bits as its largest elements of earlier steps say. The name is the same
-// under all degrees.
+// A tensor that is rounded to 8 bits with a scale from its largest elements in earlier steps. The
+// name is the same under all degrees.
 struct RoundedTensor {
   std::string name;  // `model.layers.3.mlp.down_proj.weight`, or ... ` input`, ` gradient`
   int largest = -1;  // its tensor with that role
@@ -149,7 +151,7 @@ struct TokenAhead {
   int loss = -1;     // f32 [rows]
 };
 
-// What a rank of the tensor group holds of the activations between modules.
+// The share of the activations between modules that a rank of the tensor group holds.
 enum class Held : std::uint8_t {
   whole,   // all of them, as every other rank
   rows,    // a contiguous share of the rows (sequence parallelism; own batches: whole sequences)
@@ -169,7 +171,7 @@ struct Graph {
   int positions = -1;       // i32 [b,predicted] (mlm), or [b,1] (label)
   int decoder_tokens = -1;  // i32 [rows]: what a decoder reads (seq2seq)
   int documents = -1;       // i32 [rows]: where each token's document begins (documents.h)
-  // The same of all tokens of which attention has some heads here: where heads are exchanged.
+  // Documents of all tokens of which attention has some heads here, where heads are exchanged.
   int exchanged_documents = -1;
   int loss = -1;                  // f32 [targets]
   std::vector<TokenAhead> ahead;  // of depth 1, 2, ...
@@ -189,7 +191,8 @@ struct Graph {
   // index.
   int add(Op op, int module, TensorIds inputs, const Attributes& attributes,
           Phase phase = Phase::forward);
-  // The same for a gradient: after the inferred outputs come the `accumulated` parameter gradients.
+  // Appends a node for a gradient. Its inferred outputs are followed by the `accumulated` parameter
+  // gradients.
   int add_gradient(Op op, int module, TensorIds inputs, TensorIds accumulated,
                    const Attributes& attributes);
   int output(int node, int i = 0) const { return nodes[static_cast<std::size_t>(node)].outputs[i]; }
@@ -204,23 +207,23 @@ struct Graph {
   const Tensor& tensor(int id) const { return tensors[static_cast<std::size_t>(id)]; }
 };
 
-// Done when a step begins, not in each micro-batch.
+// Returns whether the node runs when a step begins, and not in each micro-batch.
 inline bool is_of_step(const Graph& graph, const Node& node) {
   return !node.outputs.empty() && graph.tensor(node.outputs[0]).role == Role::of_step;
 }
 
-// Topological order, one producer per tensor, types as the table infers. A breach is our bug: it
-// names `after`, the pass that made the graph.
+// Verifies the topological order, one producer per tensor, and types as the table infers them. A
+// broken rule is a bug of meshwright. Its message names `after`, the pass that made the graph.
 void verify(const Graph& graph, std::string_view after);
 
 std::int64_t parameter_count(const Graph& graph);  // unsplit, unpadded, tied counted once
 
-// FLOPs of one forward and backward pass of the micro-batch on this rank without recomputation:
-// three times the forward matrix products, twice those with weights that are not trained; attention
-// not halved for the mask (what MFU counts).
+// Returns the model FLOPs that MFU is computed from: one forward and backward pass of the
+// micro-batch on this rank without recomputation. They are three times the forward matrix products,
+// or twice for weights that are not trained. Attention is not halved for the mask.
 double model_flops(const Graph& graph);
 
-// One line per node, for dumps and tests.
+// Returns one line per node, for dumps and tests.
 std::string to_text(const Graph& graph);
 
 }  // namespace meshwright

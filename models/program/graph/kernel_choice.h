@@ -1,4 +1,4 @@
-// Which kernels a plan asks for, where there are several.
+// Kernels that a plan may ask for, where there are several.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ enum class AttentionKernel : std::uint8_t {
   cudnn     // as flash, cuDNN's kernels for Hopper and newer
 };
 
-// What has a scale of its own in fp8 (models/compiler/passes/graph/quantize.h).
+// Recipes for fp8: each names the elements that share a scale
+// (models/compiler/passes/graph/quantize.h).
 enum class Fp8Recipe : std::uint8_t {
   delayed,     // a tensor, of the largest elements that earlier steps saw
   tensorwise,  // a tensor, of its own largest element
@@ -22,7 +23,7 @@ enum class Fp8Recipe : std::uint8_t {
   mxfp8        // 32 elements along the sums; a power of two
 };
 
-// Which kernels exist: one per framework operation, Megatron's hand-fused ones, or the training
+// The kernels that exist: one per framework operation, Megatron's hand-fused ones, or the training
 // compiler's.
 enum class CompilerLevel : std::uint8_t { none, fused, full };
 

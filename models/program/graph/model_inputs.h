@@ -1,11 +1,12 @@
-// What a data loader must know of the model that reads its sequences.
+// Facts that a data loader needs about the model that reads its sequences.
 #pragma once
 
 #include <cstdint>
 
 namespace meshwright {
 
-// What the model is to say of a sequence (the model's head: lm, mlm, qa, label).
+// The targets that a model predicts for a sequence, by its head (lm, mlm, qa, label). The comments
+// give their number first, where s is the length of the sequence.
 enum class Targets : std::uint8_t {
   next,    // s: the token after each
   masked,  // `predicted`: the tokens that stood at the masked positions (Devlin et al. 2019)
@@ -19,8 +20,8 @@ struct ModelInputs {
   std::int64_t pixels = 0;  // of an image, all channels; 0: sequences of tokens
   Targets targets = Targets::next;
   std::int32_t start_token = 0;  // pair: what the decoder reads first
-  // Of labelled texts. Their class is said by the last token (decoders), or by the first
-  // (encoders).
+  // For labelled texts: the number of classes, and whether the last token (decoders) or the first
+  // token (encoders) predicts the class.
   std::int64_t classes = 0;
   bool label_of_last = false;
 };

@@ -1,5 +1,5 @@
-// The table of operations: all that is known of one, but its kernels, is its row, in its family's
-// file in models/program/graph/ops/; FLOPs and bytes are computed there and nowhere else.
+// The table of operations. All facts about an operation, except its kernels, are in its row, in its
+// family's file in models/program/graph/ops/. FLOPs and bytes are computed there and nowhere else.
 #pragma once
 
 #include <array>
@@ -28,7 +28,8 @@ struct Kernel {
   constexpr bool operator==(const Kernel&) const = default;
 };
 
-// What several ranks do together with an operand (lowered to a collective), and which ranks.
+// Communication of an operand between ranks, which is lowered to a collective, and the ranks that
+// take part.
 struct Communication {
   enum class Over : std::uint8_t { nobody, tensor, context, expert };  // ranks of one such group
   enum class What : std::uint8_t { sum, maximum, gather, scatter, shift, exchange };
@@ -82,7 +83,7 @@ struct WidenRule {
   bool counts_positions = false;          // a share of the rows is not cut: where it begins matters
 };
 
-// How many operands an operation has: some are optional.
+// Number of operands of an operation, some of which are optional.
 struct Count {
   static constexpr int any = std::numeric_limits<int>::max();
   int least, most;
@@ -111,7 +112,7 @@ struct OpInfo {
   // Appends the kernels that a GPU at this compiler level runs for the operation.
   void (*work)(const OpCall&, CompilerLevel, std::vector<Kernel>&);
   Traffic traffic = Traffic::elementwise;
-  // FLOPs as MFU counts them; nullptr: none.
+  // Model FLOPs, which MFU is computed from. nullptr means that there are none.
   double (*model_flops)(const OpCall&) = nullptr;
   // Appends what makes the inputs' gradients from that of the first output; nullptr: nothing ever
   // asks for it.
@@ -121,10 +122,10 @@ struct OpInfo {
                                   // multiplied by the loss scale, which lowering appends
   RowRule rows = {};
   WidenRule widening = {};
-  // What it makes of one element of each input, for devices that compile their kernels: of each
-  // output an expression in C where $i is the element of input i, $factor the attribute and $gelu
-  // gelu_tanh or gelu_erf, whose slopes are $gelu_slope. It may call CUDA's functions of fp32
-  // numbers and those of exec/backends/cuda/device/prelude.cuh.
+  // Expressions in C, one for each output, for devices that compile their kernels. Each makes one
+  // element, where $i is the element of input i, $factor the attribute and $gelu gelu_tanh or
+  // gelu_erf, whose slopes are $gelu_slope. It may call CUDA's functions of fp32 numbers and those
+  // of exec/backends/cuda/device/prelude.cuh.
   std::array<std::string_view, 2> elements{};
   bool in_place = false;  // element i of the first output needs element i of the operands only, and
                           // is written last
@@ -132,8 +133,8 @@ struct OpInfo {
   // waits for it may go beside gradients of weights
   // (models/compiler/passes/split/overlap_tensor.h).
   bool makes_input_gradient = false;
-  // Makes score matrices where attention is not fused, or reads them for a gradient: what selective
-  // recomputation repeats.
+  // Whether it makes score matrices where attention is not fused, or reads them for a gradient.
+  // Selective recomputation repeats these operations.
   bool of_scores = false;
   // It can write the gradients of parameters as well as add to them (OpCall::overwrites): each of
   // its calls reaches every element of them.
@@ -148,8 +149,8 @@ std::span<const OpInfo> op_table();  // in the order of the enumerators
 
 void append_kernels(const OpCall& call, CompilerLevel level, std::vector<Kernel>& kernels);
 
-// Matrix-product FLOPs of a forward operation as MFU counts them: attention not halved for the
-// mask.
+// Returns the model FLOPs of a forward operation, which MFU is computed from: those of matrix
+// products. Attention is not halved for the mask.
 double model_flops(const OpCall& call);
 
 // One optimizer step over `elements` parameters.

@@ -20,7 +20,7 @@ struct PublishedPart {
   bool operator==(const PublishedPart&) const = default;
 };
 
-// Of the published tensor of which a parameter of this shape is a part.
+// Returns the shape of the published tensor that a parameter of shape `shape` is a part of.
 Shape shape_of_whole(const PublishedPart& part, const Shape& shape);
 
 // Elements that lie together in the part, and `step` from each other in the whole.

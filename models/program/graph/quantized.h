@@ -1,4 +1,4 @@
-// Products whose factors have 8 or 4 bits, and the scales of those: which elements share one, and
+// Products whose factors have 8 or 4 bits, and their scales: which elements share a scale, and
 // which operand is which.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace meshwright {
 
-// A matrix as scales see it: experts' weights are one below the other.
+// Returns the rows of a matrix as its scales see it: experts' weights are one below the other.
 constexpr std::int64_t rows_of_scales(const Shape& shape) { return shape.elements() / shape[-1]; }
 
 // The rows and columns of a block that has one scale.
@@ -24,7 +24,8 @@ inline bool has_quantized_factors(const OpCall& call) {
   return !call.inputs.empty() && is_quantized(call.inputs[0].dtype);
 }
 
-// What a product of the factors makes, where it is no sum; quantized factors do not say it.
+// Returns the type that a product of these factors makes if it is not a sum. Quantized factors do
+// not determine it, so an attribute does.
 inline Dtype made_type(const Attributes& attributes, const TensorType& factor) {
   return is_quantized(factor.dtype) ? attributes.made : factor.dtype;
 }
@@ -44,8 +45,9 @@ inline Shape transposed(const Attributes& attributes, const Shape& shape) {
   return {each.count * each.columns, each.rows};
 }
 
-// Of linear layers and their gradients: the factors' scales come before the bias; of 4 bits also
-// the largest magnitudes of the tensors, by which block scales are to be taken.
+// Return the positions of inputs of linear layers and their gradients. The factors' scales come
+// before the bias. With 4 bits, the largest magnitudes of the tensors, from which block scales are
+// derived, come in between.
 constexpr std::size_t scale_input(std::size_t factor) { return 2 + factor; }
 constexpr std::size_t largest_input(std::size_t factor) { return 4 + factor; }
 inline std::size_t bias_input(const OpCall& call) {

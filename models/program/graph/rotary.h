@@ -32,7 +32,7 @@ struct RotaryScaling {
         base(a.rotary_base),
         dim(a.rotary_dim) {}
 
-  // Radians per position of a pair.
+  // Returns the radians per position of a pair.
   double of_pair(int pair) const {
     const double frequency = std::pow(base, -2.0 * pair / dim);
     if (original == 0) return frequency / factor;
@@ -43,7 +43,7 @@ struct RotaryScaling {
   }
 
  private:
-  // How much of the frequency itself is in the blend.
+  // Returns the share of the unscaled frequency in the blend.
   double kept_of(double frequency, int pair) const {
     if (!yarn) {
       const double turns = original * frequency / (2 * std::numbers::pi);
@@ -61,7 +61,8 @@ struct RotaryScaling {
   }
 };
 
-// Of queries without rotary positions, at a place in the sequence (Attributes::temperature).
+// Returns the factor of queries without rotary positions, at position `place` of the sequence
+// (Attributes::temperature).
 inline double temperature_at(const Attributes& a, std::int64_t place) {
   const double far = std::floor(static_cast<double>(place + 1) / a.temperature_floor);
   return 1 + a.temperature * std::log1p(far);

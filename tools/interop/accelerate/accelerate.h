@@ -1,5 +1,6 @@
-// What the parts of the target accelerate share. Names and defaults: accelerate 1.15,
-// commands/config/config_args.py, commands/launch.py, utils/dataclasses.py, parallelism_config.py.
+// Declares what the source files of the target accelerate share. Names and defaults: accelerate
+// 1.15, commands/config/config_args.py, commands/launch.py, utils/dataclasses.py,
+// parallelism_config.py.
 #pragma once
 
 #include <cstdint>

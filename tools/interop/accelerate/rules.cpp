@@ -106,7 +106,8 @@ Rule precision_rule() {
       "FSDP and DeepSpeed send gradients in 16 bits, DDP in fp32"};
 }
 
-// What `name` says in fsdp_config, with or without its prefix.
+// Returns the name under which fsdp_config holds a setting: with its prefix, or without the prefix
+// if only that one is present.
 const char* fsdp(const Settings& from, const char* with, const char* without) {
   return from.has(with) || !from.has(without) ? with : without;
 }

@@ -1,4 +1,5 @@
-// Megatron-Bridge and NeMo: their YAML in the words of Megatron-LM's arguments, and back.
+// Translates the YAML of Megatron-Bridge and NeMo to the names of Megatron-LM's arguments, and
+// back.
 #pragma once
 
 #include <span>
@@ -11,33 +12,37 @@
 
 namespace meshwright {
 
-// `given` holds what --set says: it chooses among the rows of a performance matrix.
+// Translates settings to Megatron-LM's names. `given` holds the values of --set, which choose among
+// the rows of a performance matrix.
 Settings translate_bridge(Settings settings, const JobDraft& given);
 
-// Megatron-LM's arguments as the overrides of a ConfigContainer.
+// Returns Megatron-LM's arguments as the overrides of a ConfigContainer.
 Settings bridge_overrides(const Settings& arguments);
 
-// Rules that Megatron-LM's do not have: what no model here has, layers that leave the device.
+// Returns Megatron-LM's rules and two more: for settings that no model here supports, and for
+// layers that are offloaded from the device.
 const Rules& bridge_rules();
 std::span<const WithoutMeaning> bridge_without_meaning();
 
-// A file's settings on their way to other names.
+// Translates a file's settings to other names.
 class Translation {
  public:
   Translation(const Settings& from, std::span<const BridgeName> names);
 
-  // By its name in the file, with what wraps a whole file taken off; null: not there, or null.
+  // Returns the setting with this name in the file, where names lack the prefix that wraps a whole
+  // file. Null if the setting is absent or null.
   const Setting* find(std::string_view name) const;
   // Says `argument` in place of the settings; the first one that is there gives the place.
   void say(std::string_view argument, nlohmann::json value, std::initializer_list<const char*> by);
   // It says nothing that another setting does not say.
   void repeats(std::string_view name);
   bool has_said(std::string_view argument) const { return to_.has(argument); }
-  // What a recipe sets where the file says nothing.
+  // Sets `argument` to what a recipe sets, unless the file has set it.
   void usual(std::string_view argument, const char* name, nlohmann::json value);
   [[noreturn]] void fail(const Setting& setting, const std::string& problem) const;
 
-  // Names of the table, and the rest under their own names.
+  // Returns the settings under the names of the table, and the remaining ones under their own
+  // names.
   Settings finish();
 
  private:
@@ -53,7 +58,8 @@ class Translation {
 void say_precision(Translation& file, const Setting* name);
 void translate_nemo(Translation& file);
 
-// The chosen row of `perf_matrix` as settings of a ConfigContainer; without a matrix: the same.
+// Returns the settings with the chosen row of `perf_matrix` as settings of a ConfigContainer.
+// Without a matrix, returns the settings unchanged.
 Settings choose_from_matrix(const Settings& settings, const JobDraft& given);
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
-// The names of Megatron-Bridge's ConfigContainer and of NeMo's recipes, beside the arguments of
-// Megatron-LM that mean the same.
+// Maps the names of Megatron-Bridge's ConfigContainer and of NeMo's recipes to the equivalent
+// arguments of Megatron-LM.
 #pragma once
 
 #include <span>
@@ -19,8 +19,9 @@ struct BridgeName {
   BridgeValue value = BridgeValue::same;
 };
 
-// Of several rows with one Megatron-LM argument the first is written. Composite settings
-// (mixed_precision, activations, types) are translated by hand: read_bridge.cpp, read_nemo.cpp.
+// Returns the table of names. If several rows have the same Megatron-LM argument, the first one is
+// written. Composite settings (mixed_precision, activations, types) are translated by hand:
+// read_bridge.cpp, read_nemo.cpp.
 std::span<const BridgeName> bridge_names();
 std::span<const BridgeName> nemo_names();
 

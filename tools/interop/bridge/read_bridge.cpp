@@ -1,4 +1,5 @@
-// What of a ConfigContainer is more than another name for an argument of Megatron-LM.
+// Reads those settings of a ConfigContainer that are more than another name for an argument of
+// Megatron-LM.
 #include <algorithm>
 
 #include "models/core/error.h"
@@ -10,7 +11,7 @@ using nlohmann::json;
 
 namespace {
 
-// The last word of "torch.nn.functional.silu".
+// Returns the last word of a dotted name: "silu" of "torch.nn.functional.silu".
 std::string last_word(const json& value) {
   if (!value.is_string()) return {};
   const std::string text = value;
@@ -51,7 +52,7 @@ void say_activation(Translation& file) {
   }
 }
 
-// Stages as lists of their layers, as text.
+// Returns stages that are given as lists of their layers, as text.
 std::string layout_of(const Translation& file, const Setting& setting) {
   std::string text;
   for (const json& stage : setting.value) {
@@ -72,7 +73,7 @@ void say_model(Translation& file) {
   const char* name = "model.pipeline_model_parallel_layout";
   if (const Setting* layout = file.find(name); layout != nullptr && layout->value.is_array())
     file.say("pipeline-model-parallel-layout", layout_of(file, *layout), {name});
-  // What is read has the dataset's length; the table of positions has the model's.
+  // Sequences have the dataset's length. The table of positions has the model's length.
   const Setting* modelled = file.find("model.seq_length");
   const Setting* read = file.find("dataset.sequence_length");
   if (read == nullptr) read = file.find("dataset.seq_length");

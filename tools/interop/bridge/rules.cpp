@@ -9,7 +9,8 @@ using nlohmann::json;
 
 namespace {
 
-// Of models that are not built: what a setting may say nevertheless.
+// A setting of models that are not built here. An import rejects it unless its value is null or
+// `harmless`.
 struct Refused {
   const char* setting;
   json harmless;  // besides null
@@ -50,7 +51,8 @@ Rule refused_rule() {
   return rule;
 }
 
-// Transformer Engine copies what the first N layers keep to the host; the others' stays.
+// Transformer Engine copies the saved activations of the first N layers to the host. Those of the
+// other layers stay on the device.
 Rule offload_rule() {
   return {{"parallelism.offload", "parallelism.offload_horizon"},
           {"model.cpu_offloading", "model.cpu_offloading_num_layers"},

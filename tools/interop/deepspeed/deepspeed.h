@@ -1,5 +1,5 @@
-// What the parts of the target deepspeed share. Names and defaults: DeepSpeed 0.19.6,
-// deepspeed/runtime/{config,constants,precision_config}.py and runtime/zero/config.py.
+// Declares what the source files of the target deepspeed share. Names and defaults: DeepSpeed
+// 0.19.6, deepspeed/runtime/{config,constants,precision_config}.py and runtime/zero/config.py.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,8 @@ using nlohmann::json;
 
 namespace {
 
-// Whether the setting is there and says something of its own; "auto" counts as read.
+// Returns whether the setting is there and has a value other than "auto". It counts as read even if
+// it is "auto".
 bool says(Settings& from, const char* name) {
   if (!from.has(name)) return false;
   const Setting* const setting = from.read(name);
@@ -33,7 +34,8 @@ std::optional<bool> flag(Settings& from, const char* name) {
   return says(from, name) ? from.flag(name) : std::nullopt;
 }
 
-// In the configuration, or where that says "auto" or nothing, among the Trainer's arguments.
+// Reads a switch from the configuration. If it is missing or "auto" there, reads it from the
+// Trainer's arguments.
 bool switched(Settings& from, const char* name, const char* argument) {
   const std::optional<bool> own = flag(from, name), trainers = from.flag(argument);
   return own.value_or(trainers.value_or(false));
@@ -167,7 +169,7 @@ Rule degrees_rule() {
           "stages are in a model's own code"};
 }
 
-// Of elements, in the type that gradients are sent in.
+// Returns the bytes of one element in the type in which gradients are sent.
 std::int64_t bytes_of_gradient(const JobDraft& to) {
   return to.word("training.gradient_reduce_precision", "fp32") == "fp32" ? 4 : 2;
 }

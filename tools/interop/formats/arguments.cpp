@@ -1,5 +1,5 @@
-// What the commands of a shell script mean for settings: which is performed, which one starts the
-// program, and its arguments.
+// Reads the commands of a shell script for their settings: finds out which commands are performed
+// and which one starts the program, and reads the program's arguments.
 #include <algorithm>
 #include <cctype>
 #include <sstream>
@@ -47,7 +47,8 @@ class Script {
   }
 
  private:
-  // An `if`: what its condition says so far, and whether one of its branches was surely taken.
+  // The state of an `if`: the value of its condition so far, and whether one of its branches was
+  // surely taken.
   struct Branch {
     std::optional<bool> condition;  // none: only the shell knows
     bool in_condition = true, is_taken = false;
@@ -59,7 +60,7 @@ class Script {
                        [](const Branch& each) { return each.runs(); });
   }
 
-  // One command; the words of `if` choose which are performed.
+  // Performs one command. The words of `if` choose which commands are performed.
   void step(std::vector<Word> words, const std::string& before) {
     const std::string first = words[0].text;
     const auto rest = [&] {
@@ -117,7 +118,7 @@ class Script {
     return std::stoll(text);
   }
 
-  // What `[ ... ]` and `[[ ... ]]` say, as far as the script decides it.
+  // Returns the value of `[ ... ]` or `[[ ... ]]`. Unset if the script alone does not decide it.
   static std::optional<bool> tested(const std::vector<Word>& words) {
     std::vector<std::string> text;
     for (const Word& word : words) text.push_back(word.text);
@@ -174,8 +175,8 @@ class Script {
     }
   }
 
-  // The command that starts a Python program in a text that a shell is given: `bash -c TEXT`,
-  // `eval TEXT`. None: empty.
+  // Returns the words of the command that starts a Python program in a text for a shell: `bash -c
+  // TEXT`, `eval TEXT`. Empty if there is none.
   std::vector<Word> start_in(const std::string& text, int line) {
     ShellWords inner(text, file_, 1);
     std::vector<Word> command;
@@ -215,7 +216,8 @@ class Script {
     start(words);
   }
 
-  // Where the program's arguments begin in a command that starts one; 0: it starts none.
+  // Returns the index of the program's first argument in a command that starts a Python program.
+  // Returns 0 if the command starts none.
   static std::size_t arguments_of(const std::vector<Word>& words, std::string& program) {
     for (std::size_t i = 0; i < words.size(); ++i) {
       if (words[i].text.ends_with(".py")) {
@@ -233,7 +235,7 @@ class Script {
     return 0;
   }
 
-  // What `bash -c` and `eval` are given; none: empty.
+  // Returns the text that `bash -c` or `eval` is given. Empty if the command is neither.
   static std::string text_for_shell(const std::vector<Word>& words) {
     std::string text;
     if (words[0].text == "eval")

@@ -5,7 +5,7 @@
 
 namespace meshwright {
 
-// After a `$`: $((arithmetic)) as its value; `$(command)` as it stands.
+// Reads parentheses after a `$`. Returns the value of $((arithmetic)), and `$(command)` unchanged.
 std::vector<std::string> ShellWords::in_parentheses(int line) {
   const std::string all = until_closed('(', ')', line);
   if (!all.starts_with("((") || !all.ends_with("))")) return {"$" + all};
@@ -31,7 +31,8 @@ std::vector<std::string> ShellWords::in_parentheses(int line) {
   return {value ? std::to_string(*value) : "$" + all};
 }
 
-// After a `$`: the values that it stands for, or itself where only the shell knows them.
+// Reads a variable after a `$`. Returns its values, or the text itself if only the shell knows
+// them.
 std::vector<std::string> ShellWords::variable(int line) {
   ++at_;
   if (at_ < text_.size() && text_[at_] == '(') return in_parentheses(line);
@@ -69,7 +70,7 @@ std::vector<std::string> ShellWords::variable(int line) {
   return {all};
 }
 
-// What stands behind ${NAME:-, with its quotes taken off and its variables put in.
+// Expands the text after ${NAME:-: removes its quotes and replaces its variables by their values.
 std::string ShellWords::expanded(const std::string& text) {
   constexpr int most_texts = 8;
   if (level_ >= most_texts) return text;

@@ -42,9 +42,9 @@ class ShellWords {
   std::vector<ShellWord> take_comments();
 
   static bool is_assignment(const std::string& word);  // NAME=..., NAME+=...
-  // Performs an assignment that next() returned; the values that it has.
+  // Performs an assignment that next() returned, and returns the assigned values.
   std::vector<std::string> assign(const std::string& word);
-  // Of a word that stood in an array, that line; of others `otherwise`.
+  // Returns the line of a word that was read in an array. For other words, returns `otherwise`.
   int line_in_array(const std::string& word, int otherwise) const;
 
   [[noreturn]] void fail(int line, const std::string& problem) const;

@@ -1,4 +1,4 @@
-// What the readers of nested files have in common, and the same files written.
+// Holds what the readers of nested files have in common, and writes settings as such files.
 #pragma once
 
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace meshwright {
 
-// InputError where a file is empty, or is no text in UTF-8.
+// Throws InputError if a file is empty or is not text in UTF-8.
 void check_text(const std::string& text, const std::string& file);
 std::string place_at(const std::string& file, std::int64_t line);  // "run.yaml:12"
 
 constexpr int most_levels = 64;        // of names that nest
 constexpr int most_settings = 10'000;  // of a file, what its anchors repeat counted
 
-// Dotted names nested, in the order of their first ones. Numbers, words, truth values and lists of
-// these; null is left out.
+// Return settings with dotted names as a nested file. Names are in the order in which their first
+// parts appear. Values are numbers, words, truth values and lists of these. Null is left out.
 std::string yaml_text(const Settings& settings);
 std::string toml_text(const Settings& settings);
 std::string json_text(const Settings& settings);

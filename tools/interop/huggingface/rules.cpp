@@ -10,7 +10,8 @@ using nlohmann::json;
 
 namespace {
 
-// What trainer_files() writes; others have no meaning here (files.cpp).
+// Settings that trainer_files() writes. The other ones of the Trainer have no meaning here
+// (files.cpp).
 constexpr std::string_view written[] = {
     "output_dir",
     "deepspeed",

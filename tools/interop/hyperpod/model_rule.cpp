@@ -79,7 +79,7 @@ void read_library_model(Settings& from, JobDraft& to) {
                                     (name ? " (of " + *name + ")" : "") + " too");
 }
 
-// What the first launcher calls NeMo's models.
+// Reads one of NeMo's models, under the names that the first launcher uses.
 void read_nemo_model(Settings& from, JobDraft& to) {
   constexpr std::pair<const char*, const char*> names[] = {
       {"model.num_layers", "num_hidden_layers"},

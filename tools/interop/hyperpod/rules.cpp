@@ -224,7 +224,7 @@ Rule betas_rule() {
       }};
 }
 
-// What the training program always does.
+// Returns the rule for what the training program always does, whatever its settings are.
 Rule program_rule() {
   return {{"training.optimizer", "training.learning_rate_schedule", "training.cuda_graph",
            "training.fuse_gradient_accumulation"},

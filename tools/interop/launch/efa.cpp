@@ -1,4 +1,4 @@
-// What training over AWS's network cards needs to be told.
+// Knows the settings that training over AWS's network cards (EFA) needs.
 #include <algorithm>
 
 #include "tools/interop/launch/parts.h"

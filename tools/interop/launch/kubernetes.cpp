@@ -21,7 +21,8 @@ std::string literal(const std::string& text) {
   return result;
 }
 
-// What runs in a container. Only words that a shell has to see go through one.
+// Returns the command that runs in a container. It goes through a shell only if a word needs the
+// shell's evaluation or the starter is not torchrun.
 Words container_command(const Launch& launch) {
   bool needs_shell = starter_of(launch) != Starter::torchrun;
   for (const LaunchWord& word : launch.words) needs_shell |= word.is_expression;

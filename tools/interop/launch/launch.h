@@ -1,4 +1,5 @@
-// What starts a training run on several hosts, for each of the launchers that clusters have.
+// Writes the files that start a training run on several hosts, for each launcher that clusters
+// have.
 #pragma once
 
 #include <map>
@@ -9,8 +10,8 @@
 
 namespace meshwright {
 
-// A word of a command. Text is handed over as it is; only what this program itself says may be an
-// expression that the host's shell evaluates ("$PWD").
+// A word of a command. Text is passed on literally. Only a word that this program itself writes may
+// be an expression, which the host's shell evaluates ("$PWD").
 struct LaunchWord {
   std::string text;
   bool is_expression = false;
@@ -24,8 +25,8 @@ struct LaunchWord {
   }
 };
 
-// One run: the same words on every host, where a launcher of the framework's starts one process a
-// GPU.
+// Describes one run. Every host gets the same words, and a launcher of the framework starts one
+// process per GPU there.
 struct Launch {
   std::string name;     // of the run, from the job
   std::string machine;  // as meshwright names it: "p4d.24xlarge"
@@ -33,8 +34,8 @@ struct Launch {
   // The program and its arguments, without what starts it: {"pretrain_gpt.py", "--bf16", ...} or
   // {"-m", "torchtitan.train", ...}.
   std::vector<LaunchWord> words;
-  // Instead of torchrun, which starts `words` elsewhere: {"accelerate", "launch", ...}; the
-  // launcher adds --num_machines and the like by itself where it knows them.
+  // The command that starts `words` instead of torchrun: {"accelerate", "launch", ...}. The
+  // launcher adds --num_machines and similar options by itself if it knows them.
   std::vector<std::string> starter;
   std::map<std::string, std::string> environment;
 };
@@ -45,10 +46,10 @@ struct LaunchFile {
   bool is_program = false;
 };
 
-// slurm (an sbatch script), torchrun (a script for each host), mpirun, kubernetes (Kubeflow's
-// TrainJob and PyTorchJob).
+// Returns the known launchers: slurm (an sbatch script), torchrun (a script for each host), mpirun,
+// kubernetes (Kubeflow's TrainJob and PyTorchJob).
 const std::vector<std::string>& launcher_names();
-// Unknown: InputError that names the known ones.
+// Throws InputError that names the known launchers if `launcher` is unknown.
 std::vector<LaunchFile> launch_files(std::string_view launcher, const Launch& launch);
 
 }  // namespace meshwright

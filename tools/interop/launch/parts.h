@@ -1,4 +1,4 @@
-// What the launchers share.
+// Declares what the launchers share.
 #pragma once
 
 #include <map>
@@ -12,28 +12,31 @@ namespace meshwright {
 
 using Words = std::vector<std::string>;
 
-// What starts `words` on a host; launchers of frameworks are told the hosts in their own words.
+// The program that starts `words` on a host. The launchers of frameworks have their own options for
+// the hosts.
 enum class Starter : std::uint8_t { torchrun, accelerate, deepspeed, plain };
 Starter starter_of(const Launch& launch);
 
-// How a host knows its place, as expressions of the shell: "\"$SLURM_NODEID\"".
+// Expressions of the shell by which a host knows its rank and the first host's address and port:
+// "\"$SLURM_NODEID\"".
 struct HostExpressions {
   std::string rank, address, port;
 };
-// The starter with what it is told of the hosts, in the words of the shell (quoted as they stand).
-// torchrun is not among them: it meets at an endpoint.
+// Returns the starter with its options for the hosts, as words of the shell that are already
+// quoted. For torchrun the launchers write the options themselves, because it meets at an endpoint.
 Words start_on_host(const Launch& launch, const HostExpressions& place);
-// The program and its arguments, quoted.
+// Returns the program and its arguments, quoted.
 Words quoted_words(const Launch& launch);
 
-// The target's variables, and those of the machine's network where there are several hosts.
+// Returns the variables of the target and, for several hosts, those of the machine's network.
 std::map<std::string, std::string> environment_of(const Launch& launch);
 std::string exports(const std::map<std::string, std::string>& environment);
 
-// Words that are quoted already as one command, an argument a line.
+// Joins words that are already quoted to one command, with an argument per line.
 std::string command_text(const Words& words);
 
-// Network cards of an AWS machine that speak EFA; 0: none, or not a machine of AWS's.
+// Returns the number of EFA network cards of an AWS machine. Returns 0 if it has none or is not a
+// machine of AWS.
 int efa_cards(std::string_view machine);
 bool is_aws_machine(std::string_view machine);
 

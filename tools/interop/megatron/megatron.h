@@ -1,4 +1,4 @@
-// What Megatron-LM, Megatron-Bridge and NeMo have in common.
+// Declares what Megatron-LM, Megatron-Bridge and NeMo have in common.
 #pragma once
 
 #include <span>
@@ -14,10 +14,11 @@ namespace meshwright {
 Rule megatron_model_rule();
 Rule megatron_stages_rule();  // after the rule of the model
 
-// {"--tensor-model-parallel-size", "8", "--bf16", ...}.
+// Returns settings as words of a command line: {"--tensor-model-parallel-size", "8", "--bf16",
+// ...}.
 std::vector<std::string> words_of_arguments(const Settings& settings);
 
-// The rules with the names of Megatron-LM's arguments, without their dashes.
+// Returns the rules, which have the names of Megatron-LM's arguments without their dashes.
 const Rules& megatron_rules();
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
-// Models after Llama and Mixtral: norms of queries and keys (Qwen3), latent attention (DeepSeek),
-// experts with shared ones beside them and in some layers only.
+// Reads and writes models after Llama and Mixtral: with norms of queries and keys (Qwen3), with
+// latent attention (DeepSeek), with shared experts, or with experts in some layers only.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,24 @@
 
 namespace meshwright {
 
-// What makes a `llama` config.json with the sizes that are there one of Qwen3's or DeepSeek's.
-// `experts`: 0, a model without. InputError for blocks that are not built.
+// Turn `model`, a `llama` config.json with its sizes, into one of Qwen3 or DeepSeek. `experts` is
+// the number of experts, 0 for a model without. Throw InputError for blocks that are not built.
 void read_qwen3(Settings& from, std::int64_t experts, nlohmann::json& model);
 void read_latent_attention(Settings& from, std::int64_t experts, nlohmann::json& model);
-// Experts that all layers have, and that are alone: those of Mixtral.
+// Throws InputError for shared experts and for sigmoid scores, which Mixtral does not have: they
+// are built with latent attention only.
 void check_plain_experts(Settings& from);
-// Those that --moe-layer-freq leaves without experts: a number, or a pattern as in
-// "([0]*3+[1]*58)".
+// Returns the layers that --moe-layer-freq leaves without experts. The setting is a number, or a
+// pattern as in "([0]*3+[1]*58)".
 std::vector<int> dense_layers(Settings& from, std::int64_t layers);
-// Places of experts, or none: expert_capacity_factor or expert_dropless.
+// Reads the capacity of experts: sets expert_capacity_factor, or expert_dropless if there is no
+// limit.
 void read_places(Settings& from, nlohmann::json& model);
 
-// What these models have besides; nothing of others.
+// Writes the settings that only these models have. Writes nothing for other models.
 void write_newer_model(const Model& model, Settings& to);
 
-// The settings that these read.
+// Returns the names of the settings that the functions above read.
 std::vector<std::string> settings_of_newer_models();
 
 }  // namespace meshwright

@@ -345,7 +345,8 @@ Rule bucket_rule() {
               to.set("parallelism.reduce_bucket_bytes", product({*elements, bytes}));
               return;
             }
-            // What megatron.core takes: 40 M elements, or 1 M for each rank that reduces.
+            // Without a bucket size, megatron.core takes 40 M elements, or 1 M for each rank that
+            // reduces if that is more.
             const std::int64_t ranks = to.ranks().value_or(1) / (to.count("parallelism.tensor") *
                                                                  to.count("parallelism.pipeline"));
             to.set("parallelism.reduce_bucket_bytes",
@@ -502,7 +503,8 @@ Rule graph_rule() {
           }};
 }
 
-// Of a context group's two levels: ranks that exchange heads, and ranks of the rings over them.
+// Reads the two levels of a context group: the number of ranks that exchange heads in an
+// all-to-all, and the number of ranks in a ring over such groups.
 void read_levels(Settings& from, JobDraft& to, std::int64_t context) {
   constexpr std::string_view name = "hierarchical-context-parallel-sizes";
   const std::vector<std::int64_t> sizes = from.wholes(name);

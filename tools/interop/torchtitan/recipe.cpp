@@ -87,7 +87,8 @@ std::string converter_call(const Training& t) {
   return converter_of(t) + ".Config(model_compile_enabled=" + literal(compiles) + ")";
 }
 
-// What a function of the recipe's own makes, for sizes that are no flavor of llama3.
+// Returns Python code for a model whose sizes are no flavor of llama3: its function model_of()
+// makes the model.
 std::string own_model(const Model& m) {
   const auto size = [](auto value) { return json(value).dump(); };
   return fmt::format(R"(WIDTH, HEADS, KV_HEADS, MLP, VOCABULARY = {}, {}, {}, {}, {}

@@ -52,7 +52,7 @@ Rule model_rule() {
           "settings; config.json has them for the way back"};
 }
 
-// One of two names.
+// Reads a setting that has two names.
 std::optional<std::int64_t> whole_of(Settings& from, const char* name, const char* other) {
   const std::optional<std::int64_t> one = from.whole(name), two = from.whole(other);
   return one ? one : two;
@@ -77,7 +77,8 @@ std::int64_t degree(Settings& from, const char* name, const char* key, JobDraft&
   return ranks;
 }
 
-// The shard degree; nothing where it is what others leave and the job's ranks are not known.
+// Returns the shard degree. Returns nothing if it is what the other degrees leave and the job's
+// number of ranks is unknown.
 std::optional<std::int64_t> read_shard(Settings& from, std::int64_t others, const JobDraft& to) {
   const char* const name = "parallelism.data_parallel_shard_degree";
   const std::int64_t shard = from.whole(name).value_or(-1);
@@ -150,7 +151,8 @@ Rule sharding_rule() {
       "order of ranks: PDT"};
 }
 
-// What tokens are of sequences.
+// Returns the number of sequences that `tokens` tokens make. Throws InputError if they are not
+// whole sequences.
 std::int64_t sequences_in(Settings& from, const char* name, std::int64_t tokens,
                           const JobDraft& to) {
   const std::int64_t length = to.count("training.sequence_length");

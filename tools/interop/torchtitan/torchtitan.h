@@ -1,5 +1,5 @@
-// What the parts of the target torchtitan share. Names and defaults: torchtitan 0.2.2,
-// torchtitan/config/job_config.py; of the recipe: 0.3.0.
+// Declares what the source files of the target torchtitan share. Names and defaults: torchtitan
+// 0.2.2, torchtitan/config/job_config.py; of the recipe: 0.3.0.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace meshwright {
 const Rules& torchtitan_rules();
 Rule torchtitan_stages_rule();  // after the rule of the degrees
 
-// meshwright_recipe.py: the settings for torchtitan 0.3.
+// Returns the text of meshwright_recipe.py: the settings for torchtitan 0.3.
 std::string torchtitan_recipe(const JobValues& job, const Settings& settings);
-// What that version does another way than the plan says, a sentence each.
+// Returns a sentence for each difference between what torchtitan 0.3 does and the plan.
 std::vector<std::string> torchtitan_recipe_differences(const Plan& plan);
 
 }  // namespace meshwright

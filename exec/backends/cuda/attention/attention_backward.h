@@ -21,7 +21,8 @@ struct BackwardOperands {
   const T* probabilities = nullptr;  // [batch * heads, held, held]; null: made again
   float* log_sums;                   // [batch * heads, held], in base 2
   float* row_sums;                   // the same of r
-  // Sums of dS over each distance, of each block of queries (attention_relative.h); null: none.
+  // Sums of dS (the gradient of the scores) over the pairs of each distance, apart for each block
+  // of queries: `of_blocks` of add_relative_gradient(). Null without relative positions.
   float* distances = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// From an operation's attributes and operands to what the kernels of attention are given.
+// Converts an operation's attributes and operands to the arguments of attention's kernels.
 #pragma once
 
 #include <numbers>
@@ -12,13 +12,14 @@
 
 namespace meshwright::cuda {
 
-// [rows, heads * head_dim]: outputs, and the queries of a context group's gradient.
+// Returns the heads of [rows, heads * head_dim]: of outputs, and of the queries of a context
+// group's gradient.
 template <typename T>
 Heads<T> heads_in_rows(const Attributes& a, T* data) {
   return {data, std::int64_t{a.heads} * a.head_dim, a.head_dim};
 }
 
-// [rows, 2 * kv_heads * head_dim], as context_pack makes them.
+// Returns the keys and values of [rows, 2 * kv_heads * head_dim], as context_pack writes them.
 template <typename T>
 QueryKeyValue<T> keys_values(const Attributes& a, T* kv) {
   const std::int64_t half = std::int64_t{a.kv_heads} * a.head_dim;
@@ -46,7 +47,7 @@ inline AttentionShape shape_of(const KernelCall& k) {
   return shape;
 }
 
-// Of the operations of a context group.
+// Returns the shape for the operations of a context group.
 inline AttentionShape context_shape_of(const KernelCall& k) {
   const Attributes& a = k.attributes();
   AttentionShape shape = shape_of(k);
@@ -113,7 +114,7 @@ void with_tile_size(const Device& device, const Use& use) {
   use(std::false_type());
 }
 
-// As launch; RunError where the GPU lacks the shared memory for the tiles.
+// Launches a kernel on tiles. Throws RunError if the GPU lacks the shared memory for them.
 template <typename Tile, typename Kernel, typename... Arguments>
 void launch_tiles(Kernel kernel, Shape3 blocks, std::int64_t shared_bytes, const KernelCall& k,
                   const Arguments&... arguments) {

@@ -13,7 +13,7 @@ struct ForwardOperands {
   NearHeads<const T> q, k, v;
   NearHeads<T> y;
   float* log_sums;  // [batch * heads, held]
-  // What earlier steps around the ring have summed; null in the first.
+  // The sums of earlier steps around the ring, null in the first step.
   NearHeads<const T> y_before;
   const float* log_sums_before;
 };
@@ -38,7 +38,8 @@ struct ForwardTile {
   static constexpr int shared_bytes = tile_bytes<T, D>(queries + 2 * keys);
 };
 
-// What each lane has of the softmax of its rows: maxima in base 2, sums of its own columns.
+// The part of the softmax that each lane holds for its rows: maxima in base 2, and sums of its own
+// columns.
 template <int M>
 struct Softmax {
   float maximum[M][2], sum[M][2];

@@ -6,7 +6,7 @@ namespace meshwright::cuda {
 
 namespace {
 
-// What a kernel makes: heads of more than 128 numbers leave no room for both.
+// The gradients that a kernel computes. Heads of more than 128 elements leave no room for both.
 enum class Makes { both, values, keys };
 
 // dK and dV take fragments * D / 2 registers each, scores and their gradients fragments * queries /

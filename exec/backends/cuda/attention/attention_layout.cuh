@@ -44,7 +44,7 @@ struct AttentionShape {
     if (halves == 1) return 0;
     return (half == 0 ? of_rank : 2 * degree - 1 - of_rank) * length;
   }
-  // The row of a half's first token, of q and what is like it.
+  // Returns the row of a half's first token in q and in tensors of the same layout.
   __device__ int query_row(int sequence, int half) const { return sequence * held + half * length; }
 };
 
@@ -81,7 +81,8 @@ struct TileOrder {
   }
 };
 
-// What a block of a kernel over queries works on: the last queries of a sequence see most keys.
+// The queries that a block of a kernel works on. The last queries of a sequence come first, because
+// they see most keys.
 struct QueryBlock {
   int sequence, head, half, first;  // query
 
@@ -141,8 +142,8 @@ class KeyTiles {
   int number_ = 0, first_ = 0, visible_ = 0, ahead_ = 0, row_ = 0;
 };
 
-// What a block of a kernel over keys works on: the queries of all heads that share its head. Most
-// see the first keys of a sequence.
+// The keys that a block of a kernel works on, with the queries of all heads that share their head.
+// The first keys of a sequence come first, because most queries see them.
 struct KeyBlock {
   int sequence, head, number, first;  // head of keys; half's number; key
 

@@ -1,5 +1,5 @@
-// Attention by a library's kernels beside ours. Which are faster is measured before the first step,
-// for each shape, and kept on disk as the choices of products are.
+// Uses a library's attention kernels in addition to ours. Which kernel is faster is measured before
+// the first step, for each shape, and kept on disk like the choices of matmul algorithms.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 
 namespace meshwright::cuda {
 
-// What a library has for Op::attention and Op::attention_grad. One for each device, used by one
-// thread.
+// A library's kernels for Op::attention and Op::attention_grad. Each device has an object, used by
+// one thread.
 class AttentionLibrary {
  public:
   virtual ~AttentionLibrary() = default;
   virtual std::string version() const = 0;  // "cuDNN 9.19.0"
-  // Bytes of scratch memory; none: the library has no kernel for the call. A call's first time
-  // takes long, and is before the first step.
+  // Returns the bytes of scratch memory, or nothing if the library has no kernel for the call. A
+  // call's first time takes long, and is before the first step.
   virtual std::optional<std::int64_t> workspace_bytes(const OpCall& call) = 0;
-  // Issues the operation. Of a call with workspace_bytes.
+  // Issues the operation. The call must be one for which workspace_bytes() returned a value.
   virtual void run(const KernelCall& k) = 0;
 };
 
 class AttentionChoice {
  public:
-  // How a call that the library has a kernel for is decided.
+  // The way to choose the kernel for a call that the library supports.
   enum class By : std::uint8_t { time, always };
 
-  // `device`: its name, under which choices are kept in `cache`.
+  // `device` is the device's name, under which choices are kept in `cache`.
   AttentionChoice(std::unique_ptr<AttentionLibrary> library, By by, std::string device,
                   KernelCache& cache);
 
@@ -39,7 +39,7 @@ class AttentionChoice {
   // library gets along with `planned` bytes of scratch memory. `own`: our kernel, which does. Where
   // there is no memory to measure in, ours is chosen.
   void prepare(const OpCall& call, const Device& device, Kernel own, std::int64_t planned);
-  // By the library's kernel, where `prepare` chose that; false: nothing was done.
+  // Runs the library's kernel if `prepare` chose it. Otherwise does nothing and returns false.
   bool run(const KernelCall& k) const;
 
   std::int64_t timed() const { return timed_; }  // shapes that were measured
@@ -55,8 +55,8 @@ class AttentionChoice {
   std::int64_t timed_ = 0;
 };
 
-// All that a choice depends on: "attention 4x4096, 32 heads of 64 on 4, concatenated, causal,
-// times 0.125, bf16".
+// Returns all that a choice depends on: "attention 4x4096, 32 heads of 64 on 4, concatenated,
+// causal, times 0.125, bf16".
 std::string text_of_attention(const OpCall& call);
 
 }  // namespace meshwright::cuda

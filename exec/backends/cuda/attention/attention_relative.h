@@ -7,12 +7,13 @@
 
 namespace meshwright::cuda {
 
-// The bias of each head, as ScoreExtras has it; into `memory` of relative_bias_bytes().
+// Makes the bias of each head in the layout of ScoreExtras, in `memory` of relative_bias_bytes().
 const float* make_relative_bias(const KernelCall& k, const void* table, Dtype dtype, void* memory);
 
-// What each block of queries has summed for each distance: [batch, heads, blocks, held + rows - 1],
-// the first one of distance 1 - rows - its first query. Adds up all of them for each bucket, in
-// order, into table[relative_buckets, heads]. `sums`: scratch memory for [heads, 2 held - 1].
+// Adds up, for each bucket and in order, what each block of queries has summed for each distance,
+// into table[relative_buckets, heads]. `of_blocks` holds these sums: [batch, heads, blocks, held +
+// rows - 1], the first one of distance 1 - rows - its first query. `sums` is scratch memory for
+// [heads, 2 held - 1].
 void add_relative_gradient(const KernelCall& k, const float* of_blocks, int rows, float* sums,
                            void* table, Dtype dtype);
 

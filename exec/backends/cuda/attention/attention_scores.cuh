@@ -1,5 +1,6 @@
-// What makes a score more than a product, and a weight more than a probability: a soft cap, ALiBi,
-// a table of relative positions, dropout. Scores are in base 2: their natural ones times log2 e.
+// Computes what attention adds to plain products and probabilities: a soft cap, ALiBi and a table
+// of relative positions for scores, dropout for weights. Scores are in base 2: the natural ones
+// times log2 e.
 #pragma once
 
 #include "exec/backends/cuda/attention/attention_layout.cuh"
@@ -41,7 +42,8 @@ inline __device__ float alibi_slope(int head, int heads) {
   return exp2f(exponent / static_cast<float>(power));
 }
 
-// Of one query head. Parameters of the kernel are read where they are: registers are scarce.
+// Computes the scores of one query head. The kernel's parameters are read from where they are,
+// because registers are scarce.
 class Score {
  public:
   __device__ Score(const AttentionShape& shape, const ScoreExtras& extras, int sequence, int head,
@@ -59,7 +61,8 @@ class Score {
     documents_ = shape.documents + (shape.query_row(sequence, query_half) - place);
     last_ = place + shape.length - 1;
   }
-  // Of a product of the query at `place` in the sequence with a key `distance` places after it.
+  // Returns the score for the product of the query at `place` in the sequence and a key `distance`
+  // places after it.
   __device__ float operator()(float product, int distance, int place) const {
     float score = fmaf(slope_, static_cast<float>(distance), product * shape_.scale_base_2);
     if (bias_ != nullptr) score += bias_[min(max(distance, -farthest_), farthest_)];
@@ -158,7 +161,7 @@ class KeptWeights {
     return bits(x.word[0], x.word[1], x.word[2], x.word[3]);
   }
 
-  // What is left of an element.
+  // Returns an element after dropout.
   __device__ float left(float x, bool is_kept) const {
     return is_kept ? x * extras_.kept_scale : 0.0f;
   }
@@ -189,7 +192,7 @@ class KeptWeights {
     a = second ? got : a;
     b = second ? b : got;
   }
-  // Where a half begins inside a block of four keys.
+  // Finds the kept elements one by one, for a half that begins inside a block of four keys.
   template <typename Word>
   __device__ unsigned int one_by_one(const Word& word_of) const {
     unsigned int all = 0;

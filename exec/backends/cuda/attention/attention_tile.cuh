@@ -124,8 +124,8 @@ __device__ inline void store_rows(const float (&y)[M][D / 8][4], T* tile, const 
   }
 }
 
-// Where a lane's address for four 8 x 8 matrices lies, in elements: rows 0 to 15 of 8 columns, then
-// of the next 8.
+// Returns the offset, in elements, of a lane's address for four 8 x 8 matrices: rows 0 to 15 of 8
+// columns, then of the next 8.
 template <typename T, int D>
 __device__ inline int lane_offset() {
   return static_cast<int>(threadIdx.x) % 16 * row_pitch<T, D> +
@@ -136,7 +136,7 @@ __device__ inline int lane_offset() {
 template <typename T, int M, int D, bool kept = false>
 class LeftRows {
  public:
-  // Of the warp's first row.
+  // `rows` is the address of the warp's first row.
   explicit __device__ LeftRows(const T* rows) : rows_(rows + lane_offset<T, D>()) {}
   __device__ void keep() {
     if constexpr (kept) {

@@ -27,8 +27,8 @@ void check(fe::error_t result, const char* what) {
   if (result.is_bad()) throw RunError(fmt::format("cuDNN, {}: {}", what, result.get_message()));
 }
 
-// Where heads lie: in which operand, from which element on, and the elements between tokens and
-// between heads.
+// The layout of heads: their operand, their first element in it, and the elements between tokens
+// and between heads.
 struct Place {
   std::size_t operand;
   std::int64_t first, token, head, heads;
@@ -135,7 +135,7 @@ class CudnnAttention : public AttentionLibrary {
   }
 
  private:
-  // Null: cuDNN has none.
+  // Returns null if cuDNN has no plan.
   Plan* plan_of(const OpCall& call) {
     if (!may_be_cudnns(call)) return nullptr;
     const auto [found, is_new] = plans_.try_emplace(text_of_attention(call));

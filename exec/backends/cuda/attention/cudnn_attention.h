@@ -10,7 +10,8 @@
 
 namespace meshwright::cuda {
 
-// Of the process's current device. Null: libcudnn.so.9 cannot be loaded, or does not start here.
+// Returns cuDNN's attention for the process's current device, or null if libcudnn.so.9 cannot be
+// loaded or does not start here.
 std::unique_ptr<AttentionLibrary> make_cudnn_attention();
 
 }  // namespace meshwright::cuda

@@ -9,7 +9,8 @@ namespace meshwright::cuda {
 
 namespace {
 
-// What a head adds at each distance from -most to most, beyond which all are in the last bucket.
+// The biases that each head adds at distances from -most to most. All greater distances are in the
+// last bucket.
 struct Bias {
   float* of_heads;
   int most;

@@ -1,5 +1,5 @@
-// Where the queries, keys and values of each head lie in a tensor, and copies between tensors that
-// hold them otherwise.
+// Finds the queries, keys and values of each head in a tensor, and copies between tensors that hold
+// them differently.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct QueryKeyValue {
   Heads<T> q, k, v;
 };
 
-// From the operands of an attention: one packed tensor, or the three in `tensors`.
+// Returns the heads in the operands of an attention: one packed tensor, or the three in `tensors`.
 template <typename T>
 QueryKeyValue<T> heads_of(const Attributes& a, const std::array<T*, 3>& tensors) {
   const long long dim = a.head_dim, heads = a.heads, kv_heads = a.kv_heads;

@@ -19,8 +19,8 @@ __device__ inline long long own_element() {
   return static_cast<long long>(blockIdx.x) * threads_of_block + threadIdx.x;
 }
 
-// Of each head a part of the first tensor, then one of the second, which all heads share where it
-// has one.
+// The widths of the two parts of each head. The first is from the first tensor. The second is from
+// the second tensor, which all heads share if it has one head.
 struct Parts {
   int heads, second_heads, first, second;
   explicit Parts(const Attributes& a)

@@ -104,7 +104,7 @@ __device__ inline void copy_async_4(void* to_shared, const void* from, bool vali
 }
 // Makes a group of the own copies since the last one.
 __device__ inline void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until all own groups are there but the `pending` newest.
+// Waits until all of this thread's groups have arrived, except the `pending` newest.
 template <int pending>
 __device__ inline void copies_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
@@ -161,7 +161,7 @@ __attribute__((no_sanitize("address", "undefined"))) inline void multiply(Matric
   of.are_multiplied = true;
 }
 
-// What the lanes of the own warp point at.
+// Returns a function from a lane of the own warp to the row that the lane points at.
 inline auto rows(const void* row) {
   const auto addresses = emulated::exchange(~0U, reinterpret_cast<std::uintptr_t>(row));
   return

@@ -1,6 +1,6 @@
-// What mma.cuh has for tensor cores, for GPUs whose own have other sizes (before compute capability
-// 8.0), in ordinary instructions and in the same layouts: lanes read each other's registers. Every
-// lane of a warp must come.
+// Replaces the tensor-core instructions of mma.cuh for GPUs whose tensor cores have other sizes
+// (before compute capability 8.0). It uses ordinary instructions and the same layouts: lanes read
+// each other's registers, so every lane of a warp must call these functions.
 #pragma once
 
 #include "exec/backends/cuda/device/launch.h"
@@ -48,7 +48,7 @@ __device__ inline void mma_16x8x16(float (&d)[4], const unsigned int (&a)[4],
   d[3] = sum.w;
 }
 
-// Where a row that another lane points at begins in shared memory.
+// Returns the address in shared memory of the row that another lane points at.
 __device__ inline const unsigned char* row_of(const void* own, int lane) {
   const int place = static_cast<int>(static_cast<const unsigned char*>(own) - shared_memory());
   return shared_memory() + __shfl_sync(0xffffffffu, place, lane);

@@ -26,10 +26,10 @@ struct RelativeBuckets {
     while (found < count) first[found++] = INT_MAX;
   }
 
-  // Of both directions.
+  // Returns the number of buckets of both directions.
   int all() const { return causal ? count : 2 * count; }
 
-  // As relative_bucket.
+  // Returns the bucket of a distance, as relative_bucket() does.
   __device__ int of(int distance) const {
     const int away = distance < 0 ? -distance : causal ? 0 : distance;
     int low = 0, high = count;

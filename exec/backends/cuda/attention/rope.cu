@@ -90,7 +90,7 @@ struct Rotation {
     return heads_that_turn * units_of_turning_head(n) + other_heads * (head_dim / n);
   }
 
-  // As temperature_at() in models/program/graph/rotary.h.
+  // Returns the same as temperature_at() in models/program/graph/rotary.h.
   __device__ float grown_at(double position) const {
     const double far = floor((position + 1) / temperature_floor);
     return static_cast<float>(1 + temperature * log1p(far));

@@ -1,4 +1,5 @@
-// Which row of which head a row of all score matrices [sequences * heads, length, length] is.
+// Finds the head and the query to which a row of all score matrices [sequences * heads, length,
+// length] belongs.
 #pragma once
 
 #include "exec/backends/cuda/kernels.h"

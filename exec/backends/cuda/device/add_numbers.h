@@ -9,8 +9,8 @@
 
 namespace meshwright::cuda {
 
-// f32, f64, and f16 and bf16 (added in fp32, rounded once). They do not overlap, or are the same.
-// Issued on the stream; RunError for another type.
+// Adds elements of f32, f64, or of f16 and bf16 (added in fp32, rounded once). The arrays do not
+// overlap, or are the same. The work is issued on the stream. Throws RunError for another type.
 void add_numbers(void* to, const void* from, std::int64_t count, Dtype dtype, cudaStream_t stream);
 
 }  // namespace meshwright::cuda

@@ -9,7 +9,7 @@
 
 namespace meshwright::cuda {
 
-// RunError with the call's name and the runtime's words.
+// Throws RunError with the call's name and the runtime's words if the call failed.
 inline void check(cudaError_t result, const char* call) {
   if (result == cudaSuccess) return;
   throw RunError(std::string(call) + ": " + cudaGetErrorString(result));

@@ -32,7 +32,7 @@ std::string sha256_of(const std::string& content) {
 constexpr std::string_view heading = "meshwright kernel 1\n";
 constexpr std::size_t digits = 64;
 
-// Nothing where the file is not what was written.
+// Returns nothing if the file's content is not what was written.
 std::optional<std::string> kernel_in(const std::string& file) {
   const std::size_t begin = heading.size() + digits + 1;
   if (file.size() < begin || !file.starts_with(heading)) return std::nullopt;
@@ -103,7 +103,8 @@ std::string KernelCache::get(const KernelKey& key, const std::function<std::stri
   return kernel_at(file).kernel.value_or(kernel);
 }
 
-// Where the file is there by now it stays, unless it `replaces` a damaged one.
+// Writes the file. If it exists by now, it stays as it is, unless the new one `replaces` a damaged
+// one.
 bool KernelCache::store(const std::string& path, const std::string& content, bool replaces) const {
   std::error_code error;
   if (!fs::is_directory(folder_, error)) return false;  // somebody took it away

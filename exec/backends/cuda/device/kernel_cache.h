@@ -23,9 +23,9 @@ class KernelCache {
   // what was used longest ago is removed.
   KernelCache(std::string folder, std::int64_t most_bytes);
 
-  // What `make` once returned for the key, here or in another process. A damaged file is made
-  // again. One that cannot be written (a full disk) is no error: the kernel is made again the next
-  // time.
+  // Returns what `make` once returned for the key, in this process or another. A damaged file is
+  // made again. If a file cannot be written (a full disk), that is no error: the kernel is made
+  // again the next time.
   std::string get(const KernelKey& key, const std::function<std::string()>& make);
 
   std::string path(const KernelKey& key) const;  // of the key's file, there or not

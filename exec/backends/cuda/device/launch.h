@@ -16,7 +16,8 @@ struct Shape3 {
   unsigned int x = 1, y = 1, z = 1;
 };
 
-// How many blocks serve `count` things when each serves so many; x of a grid takes 2^31 - 1.
+// Returns how many blocks serve `count` things if each serves `of_block`. A grid's x may be up to
+// 2^31 - 1.
 inline unsigned int blocks_for(std::int64_t count, std::int64_t of_block) {
   const std::int64_t blocks = (count + of_block - 1) / of_block;
   MESHWRIGHT_CHECK(count >= 0 && blocks <= 0x7fffffff, "a grid has at most 2^31 - 1 blocks");
@@ -37,7 +38,7 @@ inline void allow_shared_bytes(const void* kernel, std::int64_t bytes) {
   allowed[kernel] = bytes;
 }
 
-// Dynamic shared memory of the block.
+// Returns the dynamic shared memory of the block.
 __device__ inline unsigned char* shared_memory() {
   extern __shared__ __align__(128) unsigned char bytes[];
   return bytes;

@@ -1,6 +1,6 @@
-// What all kernels share: numbers of 16 bits, vector accesses, sums over a row, Philox, the
-// activation functions. The lines between the two marks are also the text that stands before the
-// kernels of fused operations (fused_source.h), so nothing of another header is used there.
+// Code that all kernels share: 16-bit types, vector accesses, sums over a row, Philox, the
+// activation functions. The lines between the two marks are also the text before the kernels of
+// fused operations (fused_source.h), so they use nothing of other headers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -79,7 +79,7 @@ template <typename T, int n>
 struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Chunk {
   T element[n];
 };
-// As they lie in memory: in whole registers, of which each element of 16 bits takes a half.
+// Elements in whole 32-bit registers, as in memory. An element of 16 bits takes half a register.
 template <typename T, int n>
 struct Packed {
   static constexpr int words = n * (int)sizeof(T) / 4;
@@ -127,7 +127,7 @@ inline __device__ void store(T* to, const float* from) {
   *reinterpret_cast<Chunk<T, n>*>(to) = chunk;
 }
 
-// Of numbers that T can hold: nothing is rounded.
+// Stores numbers that T can hold exactly, so that nothing is rounded.
 template <int n, typename T>
 inline __device__ void store_exact(T* to, const float* from) {
   store<n>(to, from);
@@ -172,7 +172,7 @@ inline __device__ void add_over_row(float (&sum)[n], int turn) {
     }
   }
 }
-// At any time.
+// May be called at any time, because it first waits until the sums of earlier calls have been read.
 template <int threads, int n>
 inline __device__ void add_over_row(float (&sum)[n]) {
   if (threads > 32) __syncthreads();  // the sums before these have been read
@@ -198,7 +198,8 @@ inline __device__ Random philox(unsigned int c0, unsigned int c1, unsigned int c
   }
   return {{c0, c1, c2, c3}};
 }
-// Of n neighbouring columns: four share a block. Where n is a multiple of 4, so is `column`.
+// Returns the words of n neighbouring columns. Four columns share a block. If n is a multiple of 4,
+// `column` must be one too.
 template <int n>
 inline __device__ void random_words(unsigned int (&words)[n], unsigned long long key,
                                     long long sequence, long long row, long long column) {

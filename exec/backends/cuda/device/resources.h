@@ -1,4 +1,4 @@
-// What the CUDA runtime gives out, given back.
+// Owners of the CUDA runtime's resources, which give them back.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -44,7 +44,7 @@ inline OwnedEvent make_event(unsigned int flags = cudaEventDisableTiming) {
   return OwnedEvent(event);
 }
 
-// Aligned to 256 bytes; not cleared.
+// Allocates device memory, aligned to 256 bytes and not cleared.
 inline DeviceMemory device_memory(std::int64_t bytes) {
   void* memory = nullptr;
   check(cudaMalloc(&memory, static_cast<std::size_t>(bytes > 0 ? bytes : 1)), "cudaMalloc");
@@ -63,7 +63,7 @@ inline void copy_to_device(void* memory, const void* host, std::int64_t bytes) {
   check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 
-// Host memory that the device reaches by itself; cleared.
+// Allocates cleared host memory that the device reaches by itself.
 inline PinnedMemory pinned_memory(std::int64_t bytes) {
   const auto size = static_cast<std::size_t>(bytes > 0 ? bytes : 1);
   void* memory = nullptr;

@@ -1,4 +1,4 @@
-// How long work takes on the device.
+// Measures how long work takes on the device.
 #pragma once
 
 #include "exec/backends/cuda/device/resources.h"
@@ -8,7 +8,8 @@ namespace meshwright::cuda {
 // Has a stream of its own.
 class Stopwatch {
  public:
-  // Of `times` times what `issue` gives to a stream, after once more, which loads code.
+  // Returns the milliseconds that `times` calls of `issue` take on a stream. One more call before
+  // them loads code.
   template <typename Issue>
   float milliseconds(int times, const Issue& issue) const {
     issue(stream_.get());

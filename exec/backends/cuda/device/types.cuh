@@ -1,4 +1,4 @@
-// Which kernel serves which storage type.
+// Maps the storage types of tensors to the C++ types of kernels.
 #pragma once
 
 #include <cstdint>

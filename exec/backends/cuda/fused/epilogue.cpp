@@ -28,7 +28,8 @@ Lead product_alone(const Fusion& fusion) {
   return lead;
 }
 
-// Whether any but the next step reads what step i made, or it is a result of the fusion.
+// Returns whether a later step than the next one reads the result of step i, or the result is one
+// of the fusion's.
 bool is_needed(const Fusion& fusion, std::size_t i) {
   const int made = fusion.steps[i].outputs[0];
   for (std::size_t j = i + 1; j < fusion.steps.size(); ++j) {
@@ -41,7 +42,7 @@ bool is_needed(const Fusion& fusion, std::size_t i) {
   return !fusion.is_internal(made);
 }
 
-// Given to the node, of the type of what the product makes.
+// Returns whether the operand is given to the node and has the type of the matmul's result.
 bool is_given(const Fusion& fusion, const Lead& lead, int operand) {
   return operand < fusion.inputs && fusion.operands[at(operand)].dtype == lead.form.result;
 }
@@ -95,7 +96,8 @@ std::vector<Lead> leads_of(const Fusion& fusion) {
     leads.push_back(*std::move(next));
   }
   std::reverse(leads.begin(), leads.end());
-  // What is made has to lie in memory: only what follows in the same lead reads the others.
+  // Removes leads whose result is internal: it would not be in memory, and only steps of the same
+  // lead can read it.
   std::erase_if(leads, [&](const Lead& lead) { return fusion.is_internal(lead.c); });
   return leads;
 }

@@ -1,5 +1,5 @@
-// What cuBLASLt does of a fused operation that begins with a product (Fusion::Loop::product_first):
-// the product, and perhaps the steps that follow it, as its epilogue.
+// Finds the part of a fused operation that cuBLASLt computes, if the operation begins with a matmul
+// (Fusion::Loop::product_first): the matmul, and perhaps the steps that follow it, as its epilogue.
 #pragma once
 
 #include <vector>
@@ -16,11 +16,12 @@ struct Lead {
   std::size_t steps = 1;  // that this does
 };
 
-// The one with most steps first; the last is the product alone. Which ones cuBLASLt has is for
-// Products to say.
+// Returns all leads, the one with most steps first and the matmul alone last. Products knows which
+// ones cuBLASLt supports.
 std::vector<Lead> leads_of(const Fusion& fusion);
 
-// The fusion as it is where a lead does its steps: the product, then what is left.
+// Returns what is left of the fusion if a lead does its steps: the matmul, then the remaining
+// steps.
 Fusion without_led(const Fusion& fusion, const Lead& lead);
 
 }  // namespace meshwright::cuda

@@ -68,7 +68,8 @@ void Fusions::prepare_lead(Prepared& prepared, const Device& device) const {
   prepared.steps = without_led(prepared.steps, *prepared.lead);
 }
 
-// Of what is left of the fusion.
+// Prepares the steps that are left of the fusion: one generated kernel if possible, otherwise a
+// kernel for each step.
 void Fusions::prepare_steps(Prepared& prepared, const OpCall& call, const Device& device) {
   if (std::optional<FusedKernel> kernel = kernel_of(prepared.steps, device)) {
     const Loaded& loaded = load(*kernel);

@@ -22,12 +22,12 @@ namespace meshwright::cuda {
 // One for each device; used by one thread.
 class Fusions {
  public:
-  // `cache`: of compiled kernels, lives longer. `architecture`: "sm_90".
+  // `cache` holds compiled kernels and must live longer. `architecture` is a name like "sm_90".
   Fusions(KernelCache& cache, std::string architecture)
       : cache_(cache), architecture_(std::move(architecture)) {}
 
-  // Bytes of scratch memory. Compiles and loads what the fusion needs, before it first runs and
-  // outside of a capture.
+  // Returns the bytes of scratch memory. Compiles and loads what the fusion needs, before it first
+  // runs and outside of a capture.
   std::int64_t prepare(const OpCall& call, const Device& device);
   void run(const KernelCall& call);
 

@@ -14,7 +14,7 @@ namespace meshwright::cuda {
 
 namespace {
 
-// As few digits as bring the same float back.
+// Returns x as a float literal, with the fewest digits that restore the same float.
 std::string literal(double x) {
   std::string text = fmt::format("{}", static_cast<float>(x));
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
@@ -26,7 +26,8 @@ void replace_all(std::string& text, std::string_view what, const std::string& by
     text.replace(at, what.size(), by), at += by.size();
 }
 
-// What an operation makes of one element of each operand; $i is that of operand i.
+// Returns the expressions for the results of an operation on one element of each operand. $i stands
+// for that of operand i.
 std::vector<std::string> element_forms(const FusedStep& step) {
   std::vector<std::string> forms;
   for (std::string_view form : info(step.op).elements) {
@@ -73,7 +74,7 @@ struct Saved {
 // compiler spilled some when it made random bodies for sm_80 and sm_90: it holds several turns'
 // loads as well.
 constexpr int kept_by_warp = 80, kept_by_block = 96;
-// Where a thread may have 96 registers.
+// The limit for kernels in which a thread may have only 96 registers.
 constexpr int kept_by_many = 52;
 // Every architecture from sm_80 on gives a block 99 KiB that asks for them. V100's 96 have to do
 // for the kernel's static variables too: the longest rows have no kernel there (fused.cpp).
@@ -132,7 +133,8 @@ class Phases {
     least_element_bytes_ = std::min(least_element_bytes_, bytes_of(operand.dtype));
   }
 
-  // Statistics of rows: what norms save, and their gradients read.
+  // Returns whether the operand holds statistics of rows, which norms save and their gradients
+  // read.
   bool is_saved(int id) const {
     for (const FusedStep& step : fusion_.steps) {
       const bool norm = step.op == Op::layer_norm || step.op == Op::rms_norm;
@@ -142,7 +144,8 @@ class Phases {
     return false;
   }
 
-  // Those that the steps mention: gradients that are summed, or the others of the node.
+  // Returns the operands of the node that the steps mention: gradients that are summed with `sums`,
+  // otherwise all others.
   std::vector<int> operands_of(bool sums) const {
     std::vector<char> mentioned(fusion_.operands.size(), 0);
     for (std::size_t i = first_step(); i < fusion_.steps.size(); ++i) {
@@ -173,7 +176,8 @@ class Phases {
     return found->second;
   }
 
-  // What a step reads: what an earlier one made, its row of a matrix, or a row that all share.
+  // Returns the value that a step reads: the result of an earlier step, its row of a matrix, or a
+  // row that all rows share.
   int argument(int operand) {
     if (current_[at(operand)] >= 0) return current_[at(operand)];
     return loaded(operand, fusion_.cut[at(operand)] ? own_row() : "");
@@ -251,7 +255,8 @@ class Phases {
       set_operand(step.outputs[static_cast<int>(i)], made, forms[i], arguments, step.op);
   }
 
-  // Which row of the step's whole tensor this is, where ranks share the rows.
+  // Returns the expression for the row's index in the step's whole tensor, in which ranks may share
+  // the rows.
   static std::string row_in_all(const Attributes& a, std::int64_t rows) {
     return a.sequence_parallel ? fmt::format("(row + tensor_rank * {}LL)", rows) : "row";
   }
@@ -385,8 +390,8 @@ class Phases {
 
   // ---- where values are kept
 
-  // Leaves out what is made for nobody (a norm made again for its statistics alone), and notes when
-  // values are read.
+  // Leaves out results that nothing reads (a norm recomputed only for its statistics), and notes
+  // when values are read.
   void find_reads() {
     std::vector<Statement> needed;
     for (auto each = made_.statements.rbegin(); each != made_.statements.rend(); ++each) {
@@ -425,7 +430,8 @@ class Phases {
               : static_cast<int>(adding_blocks_at_once(layout.threads) / (few ? 1 : 2));
   }
 
-  // Of the rest of the registers.
+  // Decides which values are read ahead for the next row, as far as the remaining registers
+  // suffice.
   void find_ahead() {
     int of_row = 0;
     for (Value& value : made_.values) {

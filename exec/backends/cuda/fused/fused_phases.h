@@ -29,7 +29,7 @@ struct Layout {
   std::int64_t bytes_in_shared() const { return width * rows_at_once * bytes_of(Dtype::f32); }
 };
 
-// Where the elements of a value are between the phase that makes or loads it and the last one that
+// The place of a value's elements between the phase that makes or loads it and the last phase that
 // reads it. Threads keep their own columns, so shared memory needs no barrier.
 enum class Home : std::uint8_t { phase, registers, shared, reloaded };
 
@@ -71,7 +71,8 @@ struct RowNumber {
   int operand = -1, columns = 1, column = 0;
 };
 
-// What a kernel's text is made of. Lines of code are in terms of `row` and `column`.
+// The parts from which a kernel's source is made. Lines of code use the variables `row` and
+// `column`.
 struct FusedPhases {
   Layout layout;
   std::vector<int> sums, operands;  // that the steps mention: gradients that are summed, the others
@@ -86,13 +87,13 @@ struct FusedPhases {
   std::vector<std::uint64_t> keys;  // of dropouts
 };
 
-// NotSupportedYet as fused_kernel says.
+// Returns the phases. Throws NotSupportedYet as fused_kernel says.
 FusedPhases phases_of(const Fusion& fusion);
 
-// The CUDA type of an operand's elements.
+// Returns the CUDA type of an operand's elements.
 std::string_view type_name(Dtype dtype);
 
-// Whether the fusion writes an operand, which others read later.
+// Returns whether the fusion writes the operand and others read it later.
 inline bool is_written(const Fusion& fusion, int operand) {
   return operand >= fusion.inputs && operand < fusion.inputs + fusion.outputs;
 }

@@ -145,7 +145,8 @@ class Writer {
     for (const std::string& text : of.after) line(text);
   }
 
-  // Of a block's sums over a row: 0 and 1 alternate, from row to row too.
+  // Returns the argument `turn` of add_over_row for a phase's sums. If a block works on a row, 0
+  // and 1 alternate from phase to phase, and from row to row too.
   std::string turn_of(int number) const {
     if (of_.layout.threads == 32) return "";
     const auto has_sums = [](const Phase& phase) { return phase.sums > 0; };
@@ -178,7 +179,7 @@ class Writer {
     close_columns();
   }
 
-  // Once, or in every phase that reads it.
+  // Writes the load of a value, once or in every phase that reads it.
   void write_load(int id, int number) {
     const Value& value = of_.values[at(id)];
     if (value.read.count(number) == 0) return;
@@ -294,7 +295,7 @@ class Writer {
     return fmt::format("p{}[{} * {} + {}]", number.operand, row, number.columns, number.column);
   }
 
-  // Starts to read what is read ahead of a row.
+  // Writes the code that starts to read ahead for a row.
   void read_row(const std::string& row) {
     for (const RowNumber& each : of_.numbers)
       line(fmt::format("next_{}{} = {};", each.name, slot(), place(each, row)));
@@ -330,7 +331,8 @@ class Writer {
     close_slots();
   }
 
-  // What was read ahead is the row's, and the next row's comes after it.
+  // Writes the code that takes what was read ahead as the current row, and then reads the next row
+  // ahead.
   void take_next() {
     for (const RowNumber& each : of_.numbers)
       line(fmt::format("const float {0} = next_{0}{1};", each.name, slot()));

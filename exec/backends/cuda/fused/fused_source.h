@@ -1,5 +1,5 @@
-// The CUDA source of a fused operation: one kernel that takes each row once through all its steps.
-// A text is made here and nothing is compiled or run: exec/backends/cuda/fused/nvrtc.h compiles it.
+// Generates the CUDA source of a fused operation: one kernel that takes each row once through all
+// its steps. It only makes a text. exec/backends/cuda/fused/nvrtc.h compiles it.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace meshwright::cuda {
 
-// What all kernels share: numbers of 16 bits, vector accesses, sums over a row, Philox, the
-// activation functions. It stands once before any number of kernels.
+// Returns the code that all kernels share: 16-bit types, vector accesses, sums over a row, Philox,
+// the activation functions. It must appear once before any number of kernels.
 std::string_view fused_prelude();
 
 // The kernel `name`, how to launch it, and in this order its arguments:
@@ -39,10 +39,11 @@ struct FusedKernel {
   int sum_threads = 0;
 };
 
-// The steps of Loop::blocks, or those of Loop::product_first that follow the product. Results are
-// those of the steps one by one: what a step makes is rounded to its operand's type, sums are in
-// fp32 and in an order that depends on the shapes alone. NotSupportedYet says why there is no
-// kernel: a product, an operation without a CUDA form, a type, rows too long.
+// Generates the kernel for the steps of Loop::blocks, or for those of Loop::product_first that
+// follow the matmul. Results are those of the steps one by one: what a step makes is rounded to its
+// operand's type, and sums are in fp32 and in an order that depends only on the shapes. Throws
+// NotSupportedYet, which says why there is no kernel: a matmul, an operation without a CUDA form, a
+// type, rows too long.
 FusedKernel fused_kernel(const Fusion& fusion, const std::string& name);
 
 }  // namespace meshwright::cuda

@@ -33,7 +33,8 @@ class StepTypes {
       : step_(fusion.steps[step]),
         overwrites_(rows.first == 0 ? overwrites_of_step(fusion, step, call.overwrites) : 0) {
     for (int id : step_.inputs) in_[inputs_++] = fusion.of_block(id, rows.count);
-    // What lowering appends to the operation's inputs is meant for the step that takes it.
+    // Lowering appends the loss scale to the operation's inputs. It belongs to the step that takes
+    // it.
     if (info(step_.op).takes_loss_scale &&
         call.inputs.size() > static_cast<std::size_t>(fusion.inputs)) {
       in_[inputs_++] = call.inputs.back();
@@ -63,7 +64,7 @@ const Row& row_of_step(const FusedStep& step) {
   return *row;
 }
 
-// Where the operands of one block lie.
+// Finds the operands of one block of rows.
 class Block {
  public:
   Block(const Fusion& fusion, const KernelCall& k, const BlockRows& rows)
@@ -112,7 +113,7 @@ class Block {
   void* scratch_;
 };
 
-// What the kernel of a step on a block is given.
+// Holds the arguments of the kernel of a step on a block.
 class StepCall {
  public:
   StepCall(const Block& block, std::size_t index)

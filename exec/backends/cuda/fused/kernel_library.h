@@ -17,17 +17,18 @@ class KernelLibrary {
   KernelLibrary(const KernelLibrary&) = delete;
   KernelLibrary& operator=(const KernelLibrary&) = delete;
 
-  // RunError where it has none of this name. Lives as long as the library.
+  // Returns the kernel of this name, which lives as long as the library. Throws RunError if there
+  // is none.
   cudaKernel_t kernel(const std::string& name) const;
 
  private:
   cudaLibrary_t library_ = nullptr;
 };
 
-// A kernel whose blocks may ask for that much dynamic shared memory.
+// Lets the kernel's blocks ask for that much dynamic shared memory.
 void allow_shared_bytes(cudaKernel_t kernel, std::int64_t bytes);
 
-// `arguments`: the addresses of the values.
+// Launches the kernel. `arguments` are the addresses of the values.
 void launch(cudaKernel_t kernel, std::int64_t blocks, int threads, std::int64_t shared_bytes,
             std::vector<void*>& arguments, cudaStream_t stream);
 

@@ -15,11 +15,11 @@ struct Compiled {
   std::string cubin;
   std::string log;  // warnings
 };
-// InputError: an architecture that this toolkit has not. RunError, with the log: the source has
-// errors, or the compiler failed.
+// Compiles the source. Throws InputError for an architecture that this toolkit does not have, and
+// RunError with the log if the source has errors or the compiler failed.
 Compiled compile_cuda(const std::string& source, const std::string& architecture);
 
-// The same, kept on disk.
+// Returns the cubin that compile_cuda makes, and keeps it on disk.
 std::string cached_cubin(KernelCache& cache, const std::string& source,
                          const std::string& architecture);
 

@@ -1,4 +1,4 @@
-// What the kernels of cross-entropy share.
+// Code that the kernels of cross-entropy share.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace meshwright::cuda {
 
-// Which columns of the vocabulary the logits of this rank are. Those past the unpadded size are
+// The columns of the vocabulary that this rank's logits are. Columns past the unpadded size are
 // masked, as if their logit were -infinity.
 struct Columns {
   int width = 0;        // of the logits
@@ -21,7 +21,7 @@ struct Columns {
     if (a.vocabulary > 0)
       visible = static_cast<int>(std::clamp<long long>(a.vocabulary - first, 0, width));
   }
-  // Where the target's logit is; -1 when another rank has it.
+  // Returns the column of the target's logit, or -1 if another rank has it.
   __device__ int of(int target) const {
     const long long column = target - first;
     return column >= 0 && column < visible ? static_cast<int>(column) : -1;
@@ -42,7 +42,7 @@ __device__ inline float logit_of(const T* row, int target) {
   return target >= 0 ? widened(row[target]) : NAN;
 }
 
-// The loss scale is the operand after the targets; null where there is none.
+// Returns the loss scale, which is the operand after the targets, or null if there is none.
 inline const float* loss_scale_of(const KernelCall& k) {
   return k.call.inputs.size() > 3 ? k.in<float>(3) : nullptr;
 }

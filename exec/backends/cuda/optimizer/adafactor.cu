@@ -10,7 +10,7 @@ struct Part {
   std::int64_t rows, columns, width, begin, count, shift;
   WholePlaces places;
   __device__ std::int64_t first_row() const { return begin / width; }
-  // Of the part's rows from the segment's first one on.
+  // Returns whether the segment holds the element at `column` in row `row` of the part.
   __device__ bool holds(std::int64_t row, std::int64_t column) const {
     const std::int64_t i = row * width + column;
     return i >= begin && i < begin + count;
@@ -22,7 +22,7 @@ __device__ double squared(const Factors& c, float gradient) {
   return static_cast<double>(g) * g;
 }
 
-// In an order that depends on `threads` alone; thread 0 has the sum.
+// Sums over the block in an order that depends only on `threads`. Thread 0 has the sum.
 __device__ double sum_over_block(double own) { return add_over_block({own, 0}).weights; }
 
 // A block for each row.

@@ -68,7 +68,8 @@ __device__ void read_codes(const unsigned char* codes, const float* values, floa
   for (int j = 0; j < group; ++j) to[j] = values[four >> 8 * j & 0xffu] * scale;
 }
 
-// What of a group at element i lies before the segment's end.
+// Reads the elements of a group from element i on that are before the segment's end. The others
+// become 0.
 template <typename A>
 __device__ void read_group(const A& a, std::int64_t i, std::int64_t end, Element (&e)[group]) {
   float weight[group] = {}, gradient[group] = {};

@@ -10,7 +10,7 @@ namespace meshwright::cuda {
 
 namespace {
 
-// What the host says before a step, as UpdateScalars begins.
+// The values that the host sets before a step, in the layout with which UpdateScalars begins.
 struct OfHost {
   double learning_rate, gradient_clip, of_mean;
   std::int64_t updates_before;

@@ -1,4 +1,5 @@
-// How blocks of threads take the elements of a bucket's segments: states to fp32, and back.
+// Lets blocks of threads update the elements of a bucket's segments: converts states to fp32, and
+// back.
 #pragma once
 
 #include "exec/backends/cuda/device/launch.h"
@@ -17,7 +18,7 @@ struct OfSegment {
   float decay, trust;
 };
 
-// What a rule reads beside weights, and whether the moments are written.
+// The arrays that a rule reads in addition to weights, and whether it writes the moments.
 struct Reads {
   bool gradient, first, second, writes_moments;
 };
@@ -32,8 +33,8 @@ __device__ Element element_at(const A& a, std::int64_t i) {
           reads.first ? widened(a.first[i]) : 0.0f, reads.second ? widened(a.second[i]) : 0.0f};
 }
 
-// What the states of a segment's elements are written with: what moments are rounded by, and how
-// far averages move.
+// The values that are needed to write the states of a segment's elements: how moments are rounded,
+// and how far averages move.
 struct Writing {
   const DeviceSegment& segment;
   std::int64_t update;

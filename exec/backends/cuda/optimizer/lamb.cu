@@ -6,7 +6,8 @@ namespace meshwright::cuda {
 
 namespace {
 
-// What lamb would subtract, but for the learning rate and the trust.
+// Returns what lamb subtracts from a weight, before it is multiplied by the learning rate and the
+// trust.
 __device__ float lamb_update(const Factors& c, const OfSegment& s, const Element& e) {
   return e.first * c.inverse_correction / (sqrtf(e.second) * c.inverse_root_2 + c.epsilon) +
          s.decay * e.weight;

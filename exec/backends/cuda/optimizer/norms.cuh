@@ -9,7 +9,7 @@ struct SquaredNorms {
   double weights, update;
 };
 
-// In an order that depends on `threads` alone; thread 0 has the sum.
+// Sums over the block in an order that depends only on `threads`. Thread 0 has the sum.
 inline __device__ SquaredNorms add_over_block(SquaredNorms own) {
   __shared__ SquaredNorms of_thread[threads];
   of_thread[threadIdx.x] = own;

@@ -40,10 +40,10 @@ struct DeviceSegments {
   std::int64_t chunks = 0;
 };
 
-// Made once for each bucket; the caller copies the vector to the device. `norms` of the segments
-// are device addresses.
+// Returns the segments of a bucket, made once. The caller copies the vector to the device. The
+// segments' `norms` are device addresses.
 std::vector<DeviceSegment> device_segments(std::span<const OptimizerSegment> segments);
-// What the kernels take, with the copy's address.
+// Returns the segments as kernels take them, with the address of the copy.
 DeviceSegments segments_at(const DeviceSegment* copy, const std::vector<DeviceSegment>& segments);
 
 // after_step (exec/optimizer/loss_scale_rule.h), from the loss [1] and the squared norm [1] of the
@@ -52,8 +52,8 @@ DeviceSegments segments_at(const DeviceSegment* copy, const std::vector<DeviceSe
 void update_loss_scale(const LossScale& rule, const double* loss, const double* squared_norm,
                        UpdateScalars* scalars, float* loss_scale, cudaStream_t stream);
 
-// Whether there is an update, and its factors: once a step, after update_loss_scale where the loss
-// is scaled. A step whose loss or norm are not finite has no update.
+// Decides whether there is an update, and computes its factors. Called once a step, after
+// update_loss_scale if the loss is scaled. A step whose loss or norm is not finite has no update.
 void prepare_update(const StepSettings& training, const double* loss, const double* squared_norm,
                     UpdateScalars* scalars, cudaStream_t stream);
 

@@ -13,13 +13,13 @@ namespace {
 constexpr int threads = 256;
 constexpr int most_segments = 4;
 
-// Where the elements of a whole matrix lie in its parts.
+// Maps the elements of a whole matrix to its parts.
 struct Places {
   std::int64_t rows, columns;
   int cut_dim, parts, segments;
   std::int64_t segment[most_segments];
 
-  // Of element (row, column): which part, and where in it.
+  // Finds the part that holds element (row, column), and the element's index in the part.
   __device__ void find(std::int64_t row, std::int64_t column, int& part, std::int64_t& at) const {
     part = 0;
     at = row * columns + column;
@@ -122,7 +122,7 @@ void multiply(Products& products, ProductForm form, const float* a, const float*
   products.run(form, {.a = a, .b = b, .c = c}, stream);
 }
 
-// x[m,n], m <= n; the result is where it returns, x or next.
+// Returns where the result is, x or next. x is [m,n] with m <= n.
 float* newton_schulz(Products& products, std::int64_t m, std::int64_t n, float* x, float* next,
                      float* a, float* b, double* partial, cudaStream_t stream) {
   launch(squares_kernel, {norm_parts}, {threads}, 0, stream, x, m * n, partial);

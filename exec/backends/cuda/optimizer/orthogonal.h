@@ -13,7 +13,8 @@ namespace meshwright::cuda {
 // Doubles that a matrix's norm is summed in.
 constexpr int norm_parts = 256;
 
-// As cpu::orthogonalize; `partial`: norm_parts of it. Issues and returns.
+// Does what cpu::orthogonalize does. `partial` holds norm_parts doubles. It issues the work and
+// returns.
 void orthogonalize(Products& products, const WholeMatrix& matrix, const float* parts,
                    std::int64_t distance, float* own, float* scratch, double* partial,
                    cudaStream_t stream);

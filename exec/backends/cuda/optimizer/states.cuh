@@ -9,7 +9,7 @@
 
 namespace meshwright::cuda {
 
-// As exec/optimizer/remainders.h has them: the bf16 copy of a master, and what it lacks.
+// A master is split as in exec/optimizer/remainders.h: into its bf16 copy, and what this lacks.
 struct CopyOfMaster {
   unsigned short bits;
 };
@@ -36,7 +36,7 @@ inline __device__ void narrow(float x, CopyOfMaster& to) {
 // A moment that is rounded at random.
 struct RandomBf16 : bf16 {};
 
-// As exec/optimizer/random_rounding.h has it: bf16 is the result's type.
+// Rounds as exec/optimizer/random_rounding.h does, where bf16 is the result's type.
 inline __device__ float rounded_at_random(float x, unsigned int random) {
   const unsigned int bits = __float_as_uint(x);
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
@@ -72,7 +72,8 @@ __device__ void random_words(const RandomRounding& rounding, std::int64_t update
   }
 }
 
-// What a moment is rounded with: nothing, or the upper or lower halves of a word for each of n.
+// Rounds the moments of n elements. Only RandomBf16 needs a random word for each of them: the lower
+// half for the first moment, the upper half for the second.
 template <typename M, int n>
 struct Roundings {
   template <typename Segment>
@@ -82,7 +83,7 @@ struct Roundings {
 template <int n>
 struct Roundings<RandomBf16, n> {
   unsigned int words[n];
-  // Of the bucket's elements from i on.
+  // Makes the words for the bucket's elements from i on.
   template <typename Segment>
   __device__ Roundings(const Segment& segment, std::int64_t update, std::int64_t i) {
     random_words(segment.rounding, update, segment.first + (i - segment.begin), words);

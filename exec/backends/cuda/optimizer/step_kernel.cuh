@@ -30,7 +30,7 @@ void launch_step(const UpdateScalars* scalars, const DeviceSegments& segments, c
          arrays);
 }
 
-// Of a rule that reads gradients and writes moments.
+// Launches the step of a rule that reads gradients and writes moments.
 template <typename Rule>
 void step_by(const UpdateScalars* scalars, const DeviceSegments& segments,
              const OptimizerState& state, cudaStream_t stream) {

@@ -21,7 +21,7 @@ __global__ void update_loss_scale_kernel(LossScale rule, const double* loss,
   *loss_scale = static_cast<float>(scalars->loss_scale.scale);
 }
 
-// What of a step's settings the factors are made of.
+// The settings of a step from which its factors are computed.
 struct Rates {
   double beta1, beta2, epsilon, decay, momentum, average;
   float limit;

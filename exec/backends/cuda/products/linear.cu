@@ -31,7 +31,7 @@ __global__ void add_to_sum(const T* product, float* sum, long long count, bool o
   store<n>(sum + i, total);
 }
 
-// What is left of it behind so many bytes.
+// Returns the alignment of an address that is `bytes` after one with this alignment, both in bytes.
 int alignment_after(std::int64_t bytes, int alignment) {
   while (bytes % alignment != 0) alignment /= 2;
   return alignment;

@@ -6,7 +6,8 @@
 
 namespace meshwright::cuda {
 
-// Of linear and its gradients; a third input is a bias. `adds` as the operation has it.
+// Returns the matmul of `linear` or of one of its gradients. A third input is a bias. `adds` is set
+// as in the operation.
 ProductForm form_of(const OpCall& call);
 
 }  // namespace meshwright::cuda

@@ -163,7 +163,7 @@ void require_valid(const ProductForm& form) {
 
 Dtype second_of(const ProductForm& form) { return form.second.value_or(form.factors); }
 
-// Device memory for operands while candidates are timed; null: there is not so much.
+// Returns device memory for operands while candidates are timed, or null if there is not so much.
 DeviceMemory memory_for_timing(std::int64_t bytes) {
   void* memory = nullptr;
   if (cudaMalloc(&memory, static_cast<std::size_t>(bytes)) != cudaSuccess) {
@@ -259,7 +259,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> Products::candidates(const ProductF
   return found;
 }
 
-// As if there were an algorithm.
+// Returns the plan of a matmul, still without an algorithm.
 Products::Plan Products::planned(const ProductForm& form) const {
   const auto factor = [&](Dtype type, bool transposed, std::int64_t rows, std::int64_t columns) {
     return layout_of(form, type_of(type), transposed ? columns : rows, transposed ? rows : columns);

@@ -17,7 +17,7 @@
 
 namespace meshwright::cuda {
 
-// What becomes of a sum before it is stored. GELU is the tanh form, for results in 16 bits only.
+// The operation on a sum before it is stored. GELU is the tanh form, for results in 16 bits only.
 enum class Epilogue : std::uint8_t {
   none,
   bias,
@@ -66,10 +66,10 @@ struct ProductOptions {
 // One for each device, used by one thread, and by one stream at a time.
 class Products {
  public:
-  // Scratch memory that the fastest algorithms want.
+  // Returns the bytes of scratch memory that the fastest algorithms want.
   static std::int64_t workspace_bytes(const Device& device);
 
-  // `workspace`: device memory, aligned to 256 bytes, that lives longer. Choices are kept in
+  // `workspace` is device memory, aligned to 256 bytes, that lives longer. Choices are kept in
   // `cache`, by what they depend on.
   Products(ProductOptions options, void* workspace, std::int64_t workspace_bytes,
            KernelCache& cache);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int threads = 256;
 
-// Of all threads of the block, in the first one.
+// Returns the sum over all threads of the block. Only the first thread's result is used.
 __device__ inline double sum_of_block(double sum) {
   __shared__ double of_warp[threads / 32];
   for (int distance = 16; distance > 0; distance /= 2)

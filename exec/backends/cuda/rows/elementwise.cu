@@ -38,7 +38,7 @@ struct AddRow {
   }
 };
 
-// Of BERT's table of token types only row 0 is used.
+// Adds row 0 of BERT's table of token types to every row. The table's other rows are unused.
 void add_row(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
@@ -53,7 +53,8 @@ void bias_grad(const KernelCall& k) {
   });
 }
 
-// Which elements go: Philox of their place (prelude.cuh), so that nothing is kept for the gradient.
+// Drops the elements that Philox chooses by their position (prelude.cuh), so that nothing is saved
+// for the gradient.
 template <typename T>
 struct Drop {
   using Element = T;
@@ -136,7 +137,8 @@ void select_positions(const KernelCall& k) {
   });
 }
 
-// Of a row, the sum of what it was chosen for, in order; most rows were not.
+// Writes for each row the sum of the gradients of the positions that it was chosen for, in order.
+// Most rows were not chosen.
 template <typename T>
 struct Unselect {
   using Element = T;

@@ -9,7 +9,7 @@ namespace meshwright::cuda {
 
 namespace {
 
-// Which row of this rank's part of the table a token has; -1: none of them.
+// Finds the row of a token in this rank's part of the table, or -1 if another rank has it.
 struct TableRows {
   const int* tokens;
   long long rows, first;
@@ -107,7 +107,7 @@ struct Gather {
     }
   }
 
-  // Of the row's tokens, at most a warp of them.
+  // Adds the gradients of the row's tokens, at most as many as a warp has lanes.
   template <int vector>
   __device__ void add_list(long long row, long long column, float (&sum)[vector]) const {
     const int lane = threadIdx.x % 32, count = static_cast<int>(noted.count[row]);
@@ -131,7 +131,8 @@ struct Gather {
     }
   }
 
-  // Of the tokens in [begin, end) that are `wanted`; the warp's lanes look at 128 at a time.
+  // Adds the gradients of the tokens in [begin, end) that are `wanted`. The warp's lanes look at
+  // 128 tokens at a time.
   template <int vector>
   __device__ void add_range(int wanted, long long begin, long long end, long long column,
                             float (&sum)[vector]) const {
@@ -338,7 +339,7 @@ struct AddPositionGrad {
   }
 };
 
-// Of packed sequences any row may have the position: all are looked at, in order.
+// In packed sequences any row may have the position, so all rows are looked at, in order.
 template <typename T, typename To>
 struct AddPackedPositionGrad {
   using Element = To;

@@ -1,4 +1,4 @@
-// What is done to the rows of experts beside their products.
+// Operations on the rows of experts, apart from their matrix products.
 #include "exec/backends/cuda/rows/wide_rows.cuh"
 #include "exec/backends/cuda/tables.h"
 

@@ -11,7 +11,8 @@ namespace meshwright::cuda {
 
 namespace {
 
-// What routing is about: tokens [sequences * length], each with a logit for every expert.
+// The sizes and settings of routing. There are [sequences * length] tokens, each with a logit for
+// every expert.
 struct Routing {
   int sequences, length, experts, chosen, capacity;
   int groups, groups_chosen;
@@ -95,7 +96,7 @@ struct Best {
   }
 };
 
-// Of all lanes.
+// Returns the best expert of all lanes.
 __device__ Best best_of_lanes(Best best) {
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) {
@@ -146,14 +147,15 @@ __device__ unsigned int in_other_groups(const float (&ranks)[experts_of_lane],
 
 constexpr int token_threads = 128, tokens_of_block = token_threads / 32;
 
-// Of one token, whose chosen experts score `whole`.
+// Scales the weights of one token, whose chosen experts' scores sum to `whole`.
 __device__ void scale_weights(float* weights, float whole, const Routing& routing) {
   const float scale = routing.weight_scale;
   for (int j = 0; j < routing.chosen; ++j)
     weights[j] = (routing.weights_of_all ? weights[j] : weights[j] / whole) * scale;
 }
 
-// Which experts each token chose, the weights, and what the softmax of its logits divides by.
+// Finds the experts that each token chose, their weights, and the values by which the softmax of
+// its logits divides.
 template <typename T>
 __global__ void __launch_bounds__(token_threads)
     choose_kernel(const T* __restrict__ logits, float* __restrict__ weights,
@@ -187,7 +189,7 @@ __global__ void __launch_bounds__(token_threads)
   softmax[token] = {row.maximum, row.inverse_sum};
 }
 
-// The same where the choice goes by scores and biases, among the experts of the best groups.
+// Does the same where the choice goes by scores and biases, among the experts of the best groups.
 template <typename T>
 __global__ void __launch_bounds__(token_threads)
     choose_by_score_kernel(const T* __restrict__ logits, const T* __restrict__ bias,
@@ -296,7 +298,8 @@ __global__ void __launch_bounds__(place_threads)
   if (thread == 0) counts[expert] = sums[0];
 }
 
-// Where rows begin; counts become those that have room. By one thread: experts are few.
+// Finds where each expert's rows begin, and limits counts to the rows that have room. One thread
+// does it, because experts are few.
 __global__ void begin_kernel(const int* counts, int* counts_with_room, int* begins, int* overflow,
                              Routing routing) {
   for (int s = 0; overflow != nullptr && s < routing.sequences; ++s) overflow[s] = 0;
@@ -392,7 +395,7 @@ void route(const KernelCall& k) {
          k.out<float>(2), factor, routing);
 }
 
-// How many tokens of each sequence chose each expert, dropped or not.
+// Counts how many tokens of each sequence chose each expert, dropped or not.
 __global__ void __launch_bounds__(place_threads)
     count_kernel(const int* __restrict__ slots, int* __restrict__ counts, Routing routing) {
   __shared__ int of_expert[most_experts];
@@ -489,8 +492,9 @@ void route_grad(const KernelCall& k) {
 
 constexpr int count_threads = 1024;
 
-// How many tokens chose each expert, added up. What found no room is there as the expert that was
-// chosen; dropless, `placed` has the others. By one block: choices are few numbers.
+// Adds the number of tokens that chose each expert. A choice that found no room is counted for the
+// expert that was chosen. Dropless, `placed` counts the others. One block does it, because there
+// are few choices.
 __global__ void __launch_bounds__(count_threads)
     add_choices_kernel(const int* __restrict__ slots, const int* __restrict__ placed,
                        double* __restrict__ counts, Routing routing, long long choices) {
@@ -557,7 +561,8 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   });
 }
 
-// The sum over a token's slots, weighted where there are weights; none of those without a slot.
+// Sums the results in a token's slots, times the weights if there are any. A choice without a slot
+// (negative: its expert was full) adds nothing.
 template <int row_threads, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     sum_of_slots_kernel(const T* __restrict__ of_slots, const float* __restrict__ weights,

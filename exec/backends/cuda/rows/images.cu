@@ -54,8 +54,8 @@ void image_patches(const KernelCall& k) {
   });
 }
 
-// Of the rows of y [sequences * length, width] the first of each sequence is `first`, the others
-// those of x; or the other way round, without the first.
+// With `prepends`, the first row of each sequence of y [sequences * length, width] becomes `first`
+// and the others those of x. Otherwise y receives the rows of x without the first of each sequence.
 template <int row_threads, bool prepends, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     move_rows_kernel(const T* __restrict__ x, const T* __restrict__ first, T* __restrict__ y,

@@ -7,7 +7,7 @@
 
 namespace meshwright::cuda {
 
-// What they derive from.
+// The base of the functions that kernels apply element by element.
 template <int in, int out = 1>
 struct Elementwise {
   static constexpr int inputs = in, outputs = out;

@@ -218,7 +218,8 @@ void start_norm_held(const KernelCall& k, const Forward<T>& forward) {
   });
 }
 
-// What each weight is and what is added to it. Of a norm without weights: 0 and 1.
+// The weights of a norm and what is added to each. A norm without weights has weights 0, to which 1
+// is added.
 template <typename T>
 struct NormWeight {
   const T* data;

@@ -1,7 +1,7 @@
-// What the kernels of norms share. A row has a mean (0 for RMSNorm) and a scale, 1/std or 1/rms;
-// z = (x - mean) * scale, y = z * weight + bias; with g = dy * weight, where a weight is what is
-// stored, or with one_plus_weight that and an offset of 1,
-// dx = scale * (g - mean(g) - z * mean(g z)), for RMSNorm without the mean(g).
+// Code that the kernels of norms share. A row has a mean (0 for RMSNorm) and a scale, 1/std or
+// 1/rms. With z = (x - mean) * scale, y = z * weight + bias. With g = dy * weight, dx = scale * (g
+// - mean(g) - z * mean(g z)), for RMSNorm without the mean(g). A weight is what is stored, with
+// one_plus_weight plus 1.
 #pragma once
 
 #include "exec/backends/cuda/device/launch.h"
@@ -15,7 +15,7 @@ struct Statistics {
   float mean, scale;
 };
 
-// As saved[rows,2] or, of RMSNorm, saved[rows,1] has them.
+// Saved statistics are [rows,2], of RMSNorm [rows,1].
 template <bool rms>
 __device__ inline Statistics load_statistics(const float* saved, long long row) {
   if constexpr (rms) return {0.0f, saved[row]};

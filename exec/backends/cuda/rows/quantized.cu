@@ -54,7 +54,8 @@ __device__ unsigned char fp8_of(float x) {
   return static_cast<unsigned char>(sign | (rounded > F::largest_bits ? F::largest_bits : rounded));
 }
 
-// Of a matrix whose largest magnitude is known. Zeros stay zeros; NaN and infinity make all NaN.
+// Returns the factor for a matrix whose largest magnitude is known. Zeros stay zeros. NaN or
+// infinity makes all elements NaN.
 template <Dtype format>
 __device__ float factor_of(float largest) {
   if (largest == 0.0f) return 1.0f;

@@ -65,8 +65,9 @@ __device__ ExpSum both_over_row(ExpSum own) {
   return own;
 }
 
-// Of the thread's columns below `visible`, so many groups of n neighbours at once that enough bytes
-// are under way. keep(column, chunk) is given what was read.
+// Returns the maximum and the sum for the thread's columns below `visible`. It reads `groups`
+// groups of n neighbours at once, so that enough bytes are in flight. keep(column, chunk) is given
+// what was read.
 template <int row_threads, int n, int groups, typename T, typename Keep>
 __device__ ExpSum exp_sum_of_groups(const T* row, int visible, int width, const Keep& keep) {
   ExpSum own;
@@ -91,7 +92,7 @@ __device__ ExpSum exp_sum_of_groups(const T* row, int visible, int width, const 
   return own;
 }
 
-// Of columns [0, visible) of a row.
+// Returns the maximum and the sum for columns [0, visible) of a row.
 template <int row_threads, int n, typename T>
 __device__ ExpSum exp_sum_of_row(const T* row, int visible, int width, bool in_groups) {
   const auto nothing = [](int, const auto&) {};

@@ -17,7 +17,7 @@ constexpr int rows_of_block = row_threads == warp_of_row ? 4 : 1;
 template <int row_threads>
 constexpr int threads_of_block = row_threads* rows_of_block<row_threads>;
 
-// Of the calling thread; the last block may have rows past the end.
+// Returns the row of the calling thread. The last block may have rows past the end.
 template <int row_threads>
 __device__ long long own_row() {
   return static_cast<long long>(blockIdx.x) * rows_of_block<row_threads> +
@@ -51,7 +51,8 @@ inline int width_of(std::int64_t columns) {
   return static_cast<int>(columns);
 }
 
-// Whether groups of n neighbours may be moved at once: rows of `width` elements of an array.
+// Returns whether groups of n neighbours may be moved at once in an array with rows of `width`
+// elements.
 template <int n, typename T>
 bool moves_groups(const T* array, std::int64_t width) {
   return width % n == 0 && reinterpret_cast<std::uintptr_t>(array) % (n * sizeof(T)) == 0;

@@ -1,4 +1,5 @@
-// What passes that fuse operations share: from nodes of a graph to one node with a body.
+// Passes that fuse operations share these functions, which turn nodes of a graph into one node with
+// a body.
 #pragma once
 
 #include <optional>
@@ -10,22 +11,23 @@
 
 namespace meshwright {
 
-// The node that does what `members` do, in their order. `uses`: how often each tensor is read
-// (count_uses); one that members alone read exists inside only. Tensors keep their numbers. Every
-// member has a row rule. block_rows is not set yet.
+// A node that does what `members` of fuse() do, in their order. `uses` says how often each tensor
+// is read (count_uses), and a tensor that only members read exists only inside. Tensors keep their
+// numbers. Every member has a row rule. block_rows is not set yet.
 struct Fused {
   Node node;
   Fusion fusion;
 };
-// Nothing where it would have more operands than a node can have.
+// Returns nothing if the node would have more operands than a node can have.
 std::optional<Fused> fuse(const Graph& graph, std::span<const Node* const> members,
                           const std::vector<int>& uses);
 
-// Steps use `by` in place of an internal operand, which is dropped.
+// Makes steps use `by` instead of an internal operand, which is dropped.
 void replace_internal(Fusion& fusion, int operand, int by);
 
-// Of a body whose first step is a product: whether the others can be its epilogue. The product then
-// writes to an operand of the node; a sum with another operand is part of the product.
+// Returns whether the other steps of a body can be the epilogue of its first step, a matmul. If
+// they can, the matmul writes to an operand of the node, and a sum with another operand becomes
+// part of it.
 bool lead_with_product(Fusion& fusion);
 
 }  // namespace meshwright

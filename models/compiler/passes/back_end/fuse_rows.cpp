@@ -11,10 +11,11 @@ namespace meshwright {
 
 namespace {
 
-// Sums over rows are made in groups of so many (exec/backends/cpu/column_sum.h).
+// Sums over rows are made in groups of this many rows (exec/backends/cpu/column_sum.h).
 constexpr std::int64_t most_block_rows = 64;
 
-// The most rows, a power of two, of which a block is small enough; 0: not even one.
+// Returns the most rows, a power of two, with which a block is small enough, or 0 if not even one
+// row is.
 std::int64_t rows_per_block(const Fusion& fusion) {
   for (std::int64_t rows = most_block_rows; rows > 0; rows /= 2)
     if (block_bytes(fusion, rows) <= fused_block_bytes) return rows;
@@ -107,7 +108,8 @@ class Clusters {
     return fuse_members(larger).has_value();
   }
 
-  // The clusters of what makes the node's operands, and of what reads them too.
+  // Returns the clusters of the nodes that make this node's operands, and of those that read them
+  // too.
   std::vector<int> neighbours(const Node& node) const {
     std::vector<int> found;
     const auto note = [&](int other) {
@@ -139,7 +141,7 @@ class Clusters {
     for (int id : node.inputs) readers_[at(id)].push_back(index);
   }
 
-  // Nothing where its blocks would be too large or its operands too many.
+  // Returns nothing if the blocks would be too large or the operands too many.
   std::optional<Fused> fuse_members(const std::vector<int>& cluster) const {
     std::vector<const Node*> members;
     members.reserve(cluster.size());

@@ -59,8 +59,9 @@ class Knapsack {
 
   bool fits() const { return kept_of(least_kept()) <= budget_; }
 
-  // Of the relaxation in which a unit may mix its options: from the cheapest ones, steps along the
-  // convex hulls in order of bytes saved per cost until enough is saved.
+  // Returns the least cost if a unit might mix its options, a lower bound. It starts with the
+  // cheapest options and takes steps along the convex hulls, in order of bytes saved per cost,
+  // until enough is saved.
   double lower_bound() const {
     struct Step {
       double bytes, cost;
@@ -89,8 +90,8 @@ class Knapsack {
     return std::max(cost, least_positive());
   }
 
-  // Within the tolerance of the least, of which `lower` is a bound: first the least is known to a
-  // factor of two, by coarse grains, then one run with fine ones.
+  // Returns a choice within the tolerance of the least cost, of which `lower` is a bound. Coarse
+  // grains first find the least cost to a factor of two. One run with fine grains follows.
   Choice solve(double lower) const {
     Choice best = cheapest();
     if (kept_of(best) <= budget_) return best;
@@ -152,7 +153,8 @@ class Knapsack {
     return grains;
   }
 
-  // Least bytes kept for every sum of grains up to `most`; the smallest sum that fits.
+  // Finds the least bytes kept for every sum of grains up to `most`, and returns the smallest sum
+  // that fits.
   Choice run(double grain, double most) const {
     const auto sums = static_cast<std::size_t>(most / grain) + 1;
     std::vector<std::int64_t> bytes(sums, no_bytes), before;
@@ -200,7 +202,7 @@ std::vector<std::int64_t> working_bounds(std::span<const Frontier> frontiers) {
   return bounds;
 }
 
-// The options of all units under one bound; equal units share a frontier, and theirs.
+// Holds the options of all units under one bound. Equal units share a frontier, and so its options.
 struct Bounded {
   std::map<Frontier, Options> of;
   std::vector<const Options*> units;

@@ -18,7 +18,7 @@ constexpr double chain_tolerance = 0.01;
 std::optional<std::vector<std::size_t>> choose_along_chain(
     std::span<const std::vector<KeptSet>* const> frontiers, std::int64_t budget);
 
-// The smallest budget for which there is a choice.
+// Returns the smallest budget for which there is a choice.
 std::int64_t least_budget(std::span<const std::vector<KeptSet>* const> frontiers);
 
 }  // namespace meshwright

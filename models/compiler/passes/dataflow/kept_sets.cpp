@@ -9,14 +9,14 @@ namespace meshwright {
 
 namespace {
 
-// All subsets of so many options are tried. Units of one-kernel operations have 8 to 18 of them;
-// beyond, the groups that cost most per byte are not repeated.
+// Most options of which all subsets are tried. Units of one-kernel operations have 8 to 18 options.
+// Beyond the limit, the groups that cost most per byte are not recomputed.
 constexpr int most_options = 20;
-// find_frontier: so many groups are open in a set that stands for others.
+// Number of groups that find_frontier leaves open in a set that stands for others.
 constexpr int open_groups = 4;
 constexpr std::size_t sets_of_slice = 1024;
 
-// Of some sets, what no other one equals or beats in kept and in working bytes.
+// Holds the sets that no other one equals or beats in both kept and working bytes.
 class Staircase {
  public:
   bool beats(const KeptSet& set) const {

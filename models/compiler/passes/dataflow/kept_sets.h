@@ -1,5 +1,6 @@
-// What one unit of the chain can keep from forward to backward, and what each choice costs: the
-// exact trade-off of memory against repeated work, without knowledge of the graph around it.
+// Finds what one unit of the chain can save for the backward pass, and what each choice costs. This
+// is the exact trade-off of memory against recomputation, without knowledge of the graph around the
+// unit.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace meshwright {
 
-// A unit's forward operations, and in which order its backward phase reads what they make.
+// Describes a unit's forward operations, and in which order its backward phase reads their results.
 struct KeptProblem {
   struct Item {  // a tensor
     std::int64_t bytes = 0;
@@ -26,7 +27,7 @@ struct KeptProblem {
   bool operator==(const KeptProblem&) const = default;
 };
 
-// One choice. A step is repeated just before the first read of what it makes
+// Describes one choice. A step is repeated just before the first read of what it makes
 // (rematerialize_tensors.h).
 struct KeptSet {
   std::int64_t kept = 0;     // bytes kept from forward to backward
@@ -39,10 +40,11 @@ class KeptSets {
  public:
   explicit KeptSets(const KeptProblem& problem);
 
-  // Every choice that no other one equals or beats in kept, working and cost, by cost.
+  // Returns every choice that no other one equals or beats in kept, working and cost, sorted by
+  // cost.
   const std::vector<KeptSet>& frontier() const { return frontier_; }
   KeptSet unlimited() const;  // repeats only what is repeated always
-  // Per item: made again under this choice.
+  // Returns for each item whether this choice recomputes it.
   std::vector<char> made_again(const KeptSet& set) const;
 
  private:

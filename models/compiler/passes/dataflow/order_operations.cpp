@@ -31,7 +31,8 @@ std::vector<Segment> segments_of(const Graph& graph) {
   return segments;
 }
 
-// Of one segment: which nodes must come before which, and what becomes of memory as they run.
+// Orders one segment. It knows which nodes must come before which, and how memory changes as they
+// run.
 class Order {
  public:
   Order(const Graph& graph, const Segment& segment, const std::vector<int>& uses)
@@ -44,7 +45,7 @@ class Order {
     find_passing(uses);
   }
 
-  // The nodes in the order found; ties go to the order that was.
+  // Returns the nodes in the order found. Ties keep the previous order.
   std::vector<int> best() {
     std::vector<int> order, ready;
     std::vector<int> open = open_;
@@ -139,7 +140,7 @@ class Order {
       }
   }
 
-  // What is alive after the node more than before it.
+  // Returns by how many bytes the live memory grows with the node.
   std::int64_t change(int i, const std::map<int, int>& reads) const {
     std::int64_t bytes_more = 0;
     for (int id : node(i).outputs)

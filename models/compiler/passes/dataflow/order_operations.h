@@ -9,7 +9,8 @@ namespace meshwright {
 
 Graph order_operations(Graph graph, const Plan& plan);
 
-// The most bytes alive at once of tensors that nodes [begin, end) make and nobody after them reads.
+// Returns the most bytes that are alive at once, counting tensors that nodes [begin, end) make and
+// no later node reads.
 std::int64_t peak_of_order(const Graph& graph, int begin, int end);
 
 }  // namespace meshwright

@@ -52,8 +52,8 @@ class Recomputation {
     out_.nodes.push_back(node);
   }
 
-  // All forward nodes of the group; or those whose results its gradients read, and what those need
-  // from inside it.
+  // Returns all forward nodes of the group. If the pass prunes, returns only those whose results
+  // the group's gradients read, and what those need from inside the group.
   std::vector<const Node*> needed(std::size_t group) const {
     const auto& forward = forward_of_group_[group];
     if (!prune_) return forward;
@@ -83,8 +83,8 @@ class Recomputation {
       replaced_[static_cast<std::size_t>(node.outputs[i])] = out_.output(index, i);
   }
 
-  // Where ranks hold shares of the rows, only those are kept: what was gathered is gathered again
-  // for the gradient.
+  // Returns whether the tensor was gathered because ranks hold shares of the rows. Then only the
+  // shares are saved, so that it is gathered again for the gradient.
   bool is_gathered(int tensor) const {
     const int producer = old_.tensor(tensor).producer;
     if (producer < 0) return false;
@@ -99,8 +99,8 @@ class Recomputation {
         repeat(old_.nodes[static_cast<std::size_t>(old_.tensor(id).producer)]);
   }
 
-  // Gradients of the group read the repeated tensors; selective keeps attention's output, which the
-  // projection after it has saved anyway.
+  // Makes gradients of the group read the recomputed tensors. Selective recomputation keeps
+  // attention's output, because the projection after it has saved that anyway.
   Node rewired(Node node, int group) const {
     for (int i = 0; i < node.inputs.size(); ++i) {
       const int id = node.inputs[i];

@@ -58,8 +58,9 @@ class Budget {
     return graph_.nodes[at(graph_.tensor(tensor).producer)];
   }
 
-  // What lowering places in memory of its own: a view shares its tensor's, and so do a sum over the
-  // tensor group and this rank's part of it, which the sum takes the place of.
+  // Returns the tensor that stands for the memory in which lowering places this one. A view shares
+  // its tensor's memory. A sum over the tensor group takes the place of this rank's part of it, so
+  // both share memory too.
   int place_of(int tensor) const {
     const int base = base_of(graph_, tensor);
     return sum_of_[at(base)] >= 0 ? sum_of_[at(base)] : base;
@@ -71,7 +72,8 @@ class Budget {
            maker_of(place).phase == Phase::forward;
   }
 
-  // Where ranks hold shares of the rows, what they gather is made again in any case.
+  // Returns whether the node is repeated in any case. If ranks hold shares of the rows, they gather
+  // again what the backward reads.
   bool is_regathered(const Node& node) const {
     return graph_.held == Held::rows && node.op == Op::sequence_gather &&
            node.phase == Phase::forward && graph_.tensor(node.inputs[0]).role != Role::input &&
@@ -147,8 +149,8 @@ class Budget {
     return result;
   }
 
-  // Forward nodes that make something that the unit's own backward phase reads, or what those need
-  // from inside the unit; in order.
+  // Returns, in order, the forward nodes that make something that the unit's own backward phase
+  // reads, and what those need from inside the unit.
   std::vector<int> steps_of(int unit) const {
     std::vector<int> steps;
     std::vector<char> wanted = is_read_backward_;

@@ -24,11 +24,11 @@
 
 namespace meshwright {
 
-// What a link moves in the time of one byte of memory traffic, as a divisor: A100 2.0 TB/s against
-// 0.3 TB/s of NVLink, H100 3.35 against 0.45.
+// Bandwidth of memory relative to that of a link: A100 2.0 TB/s against 0.3 TB/s of NVLink, H100
+// 3.35 against 0.45.
 constexpr double memory_bytes_per_link_byte = 7;
 
-// No choice fits.
+// Says that no choice fits into the budget.
 class BudgetTooSmall : public InputError {
  public:
   using InputError::InputError;
@@ -49,9 +49,10 @@ struct BudgetedTensors {
   std::vector<BudgetedStage> stages;
 };
 
-// For a differentiated graph that repeats nothing yet. While the plan is not partitioned, all units
-// count as one stage; where it has several, their budgets are added, and one that is too small
-// counts as the least that would do. BudgetTooSmall, with "/training/recompute_budget", otherwise.
+// Chooses for a differentiated graph that repeats nothing yet. While the plan is not partitioned,
+// all units count as one stage. If the plan then has several stages, their budgets are added, and a
+// budget that is too small counts as the least that would do. Otherwise throws BudgetTooSmall, with
+// "/training/recompute_budget".
 BudgetedTensors choose_within_budget(const Graph& graph, const Plan& plan,
                                      const DeviceFacts& device = {});
 

@@ -28,7 +28,7 @@ std::vector<char> chosen_units(const Graph& graph, double fraction) {
   return chosen;
 }
 
-// How many consecutive blocks of one stage are one group at most.
+// Returns how many consecutive blocks of one stage are one group at most.
 int blocks_per_group(const Training& training) {
   if (training.recompute == Recompute::contiguous) return std::numeric_limits<int>::max();
   return training.recompute == Recompute::group ? training.recompute_group : 1;
@@ -63,7 +63,8 @@ std::string_view after_first_name(std::string_view path) {
   return dot == std::string_view::npos ? std::string_view{} : path.substr(dot + 1);
 }
 
-// Length of the beginning of `path` that the pattern names, 0: it does not. `*` is any one name.
+// Returns the length of the beginning of `path` that the pattern names, or 0 if it does not match.
+// `*` is any one name.
 std::size_t named_by(std::string_view pattern, std::string_view path) {
   const std::string_view whole = path;
   while (!pattern.empty()) {

@@ -9,9 +9,9 @@
 
 namespace meshwright {
 
-// The group of every node of a differentiated graph, gradients in that of their operation; -1: not
-// recomputed. Groups of several blocks end where a virtual stage of the plan ends; while the plan
-// is not partitioned yet, all blocks count as one stage.
+// Returns the group of every node of a differentiated graph, or -1 if the node is not recomputed.
+// Gradients are in the group of their operation. Groups of several blocks end where a virtual stage
+// of the plan ends. While the plan is not partitioned yet, all blocks count as one stage.
 std::vector<int> recomputed_groups(const Graph& graph, const Plan& plan);
 
 // Whether what is recomputed depends on the plan's stages.

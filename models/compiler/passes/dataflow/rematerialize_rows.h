@@ -1,6 +1,6 @@
-// What works row by row on tensors that the backward needs anyway (a norm, an activation function)
-// is made again there rather than kept: it costs one pass over memory, beside gradients that read
-// the same tensors.
+// Recomputes what works row by row on tensors that the backward needs anyway (a norm, an activation
+// function) instead of saving it. This costs one pass over memory, next to gradients that read the
+// same tensors.
 #pragma once
 
 #include "models/compiler/plan/plan.h"
@@ -8,10 +8,11 @@
 
 namespace meshwright {
 
-// Whether it would look for something to make again; `plan.training.rematerialize_rows` aside.
+// Returns whether the pass would look for something to recompute, without regard to
+// `plan.training.rematerialize_rows`.
 bool may_rematerialize_rows(const Plan& plan);
 
-// Unless the plan says that rows are kept.
+// Runs the pass, unless the plan says that rows are kept.
 Graph rematerialize_rows(Graph graph, const Plan& plan);
 
 }  // namespace meshwright

@@ -17,7 +17,8 @@ namespace meshwright {
 // maker's unit: repetitions stay on its stage.
 Graph rematerialize_tensors(const Graph& graph, std::vector<char> chosen);
 
-// The tensor whose memory a view (tensor_copy) or an in-place gradient shares; else `tensor`.
+// Returns the tensor whose memory a view (tensor_copy) or an in-place gradient shares, or else
+// `tensor`.
 int base_of(const Graph& graph, int tensor);
 
 }  // namespace meshwright

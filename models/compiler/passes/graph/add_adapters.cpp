@@ -53,7 +53,8 @@ class Adapting {
     return weight.name.substr(0, weight.name.size() - weight_suffix.size());
   }
 
-  // Of a table of relative positions attention makes the gradient in any case.
+  // Rejects models with attention sinks or with tables of relative positions, because attention
+  // makes the gradient of a table even if it is not trained.
   void refuse_tables() const {
     for (const Node& node : old_.nodes)
       if (node.attributes.sinks)
@@ -63,7 +64,8 @@ class Adapting {
             "/training/lora: a model with relative positions is not supported yet");
   }
 
-  // A head that says classes begins at random: all of it is trained, as peft's `modules_to_save`.
+  // Makes a head that predicts classes trainable as a whole, as peft's `modules_to_save` does,
+  // because its weights begin at random.
   void train_class_head() {
     for (const Node& loss : old_.nodes) {
       if (loss.op != Op::cross_entropy || is_over_vocabulary(loss)) continue;
@@ -110,7 +112,7 @@ class Adapting {
     }
   }
 
-  // Of linear layers in blocks.
+  // Returns the last names of the linear layers in blocks, each once.
   std::vector<std::string> last_names() const {
     std::vector<std::string> names;
     for (const Node& node : old_.nodes) {

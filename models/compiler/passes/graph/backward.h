@@ -1,6 +1,6 @@
 // Differentiates the graph: appends, for the forward nodes from last to first, the nodes that
-// compute their gradients. Every parameter gets a gradient tensor that its gradient nodes add to,
-// in the type in which gradients are summed.
+// compute their gradients. Every trainable parameter gets a gradient tensor that its gradient nodes
+// add to, in the type in which gradients are summed.
 #pragma once
 
 #include "models/compiler/plan/plan.h"
@@ -10,7 +10,7 @@ namespace meshwright {
 
 Graph backward(Graph graph, const Plan& plan);
 
-// Targets of the global batch: what the mean loss divides by.
+// Returns the number of targets of the global batch, by which the mean loss divides.
 std::int64_t targets_per_step(const Graph& graph, const Plan& plan);
 
 }  // namespace meshwright

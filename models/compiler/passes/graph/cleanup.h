@@ -1,4 +1,5 @@
-// What passes that remove or replace nodes share, and the pass that removes what nobody needs.
+// Passes that remove or replace nodes share these functions. The last one is a pass itself, which
+// removes what nothing needs.
 #pragma once
 
 #include <vector>
@@ -11,20 +12,21 @@ namespace meshwright {
 // Numbers the producers again after nodes have moved, and drops activations that no node mentions.
 Graph cleaned(Graph graph);
 
-// Leaves out the nodes whose places are marked in `dropped`. Nobody may read what they make.
+// Leaves out the nodes whose positions are marked in `dropped`. Nothing may read what they make.
 Graph without(const std::vector<char>& dropped, Graph graph);
 
-// How often nodes read each tensor; the step reads the losses.
+// Returns how often each tensor is used: read by nodes, read by the step if it is a loss, or
+// overwritten through `alias_of`.
 std::vector<int> count_uses(const Graph& graph);
 
-// Whether the step reads the tensor beside the graph's nodes: a loss.
+// Returns whether the step reads the tensor besides the graph's nodes, because it is a loss.
 bool is_loss(const Graph& graph, int tensor);
 
-// Every tensor in memory of its own, but for the gradients of losses: for passes that move nodes or
-// read a tensor later than it was read.
+// Gives every tensor memory of its own, except for the gradients of losses. Passes need this if
+// they move nodes or read a tensor later than it was read.
 Graph without_reuse(Graph graph);
 
-// The pass: nodes from which neither a loss nor a parameter's gradient comes.
+// Removes nodes from which neither a loss nor a parameter's gradient comes. This is the pass.
 Graph remove_dead_code(Graph graph, const Plan& plan);
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
-// What is computed twice from the same tensors in the same way is computed once. Forward and
-// recomputed nodes are never taken for each other: what is recomputed is meant to be made again.
+// Computes once what is computed twice from the same tensors in the same way. Forward and
+// recomputed nodes are never merged, because recomputation is meant to repeat work.
 #pragma once
 
 #include "models/compiler/plan/plan.h"

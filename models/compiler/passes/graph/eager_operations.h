@@ -1,5 +1,6 @@
-// What an eager framework runs: modules as the elementary operations that Hugging Face's PyTorch
-// code is written in, each one kernel that reads and writes memory and has a gradient of its own.
+// Replaces modules by what an eager framework runs: the elementary operations that Hugging Face's
+// PyTorch code is written in. Each is one kernel that reads and writes memory and has a gradient of
+// its own.
 #pragma once
 
 #include "models/compiler/plan/plan.h"
@@ -7,14 +8,14 @@
 
 namespace meshwright {
 
-// Replaces gelu's tanh form, swiglu, rms_norm, rope and unfused attention. Stay whole: what is one
-// kernel in PyTorch too (layer_norm, gelu's erf form, attention by a library) and what the ranks of
-// a tensor group compute together.
+// Replaces gelu's tanh form, swiglu, rms_norm, rope and unfused attention. Operations stay whole if
+// they are one kernel in PyTorch too (layer_norm, gelu's erf form, attention by a library) or if
+// the ranks of a tensor group compute them together.
 Graph eager_operations(Graph graph, const Plan& plan);
 
-// Replaces cross_entropy: log-softmax in fp32, from which the targets are picked. Libraries for
-// language models bring a kernel for all of it. Where a tensor group shares the logits, the
-// operation stays and is told their type: it is computed in pieces that are in fp32.
+// Replaces cross_entropy by log-softmax in fp32, from which the targets are picked. Libraries for
+// language models bring a kernel for all of it. If a tensor group shares the logits, the operation
+// stays and gets the type of the logits, because it is computed in pieces that are in fp32.
 Graph eager_loss(Graph graph, const Plan& plan);
 
 }  // namespace meshwright

@@ -11,10 +11,11 @@ namespace meshwright {
 
 namespace {
 
-// Rows whose logits take about so much memory, but not so few that products become slow: each block
-// reads the whole table, and reads and writes its gradient. Nor so many blocks that the list of
-// their kernels becomes long: 4096 are two million tokens of a vocabulary of 128,000. Elements of a
-// block are counted in 31 bits.
+// Returns how many rows a block has, such that its logits take about `wanted_bytes`. There must be
+// enough rows for fast matmuls, because each block reads the whole table, and reads and writes its
+// gradient. The number of blocks is limited too, so that the list of their kernels stays short:
+// 4096 are two million tokens of a vocabulary of 128,000. Elements of a block are counted in 31
+// bits.
 std::int64_t rows_per_block(std::int64_t wanted_bytes, std::int64_t rows, std::int64_t row_bytes,
                             std::int64_t row_elements) {
   constexpr std::int64_t fewest = 256, multiple = 64, most_blocks = 4096;
@@ -27,11 +28,11 @@ std::int64_t rows_per_block(std::int64_t wanted_bytes, std::int64_t rows, std::i
   return std::min(rows, (even + multiple - 1) / multiple * multiple);
 }
 
-// What a soft cap is made of, and its gradient.
+// Returns whether the operation is part of a soft cap or of its gradient.
 bool is_of_cap(Op op) { return op == Op::scale || op == Op::tanh || op == Op::tanh_grad; }
 
-// The nodes that read or make the logits, capped or not, or their gradients, in order; nothing
-// where others do than those of one cross-entropy behind one product.
+// Returns the nodes that read or make the logits, capped or not, or their gradients, in order.
+// Returns nothing if these are not the nodes of one cross-entropy after one matmul.
 std::vector<int> members(const Graph& graph, int product) {
   std::vector<int> found{product}, wide{graph.output(product)};  // nodes; tensors of logits
   int gradients = 0, losses = 0;
@@ -52,8 +53,8 @@ std::vector<int> members(const Graph& graph, int product) {
   return losses == 1 && gradients == 1 ? found : std::vector<int>{};
 }
 
-// What works element by element, and the loss's gradient, write where what they read lies, block by
-// block as the gradient did for all of the logits.
+// Makes the steps of a soft cap and the loss's gradient overwrite an input that no later step
+// reads, block by block as the gradient did for all of the logits.
 void share_places(Fusion& fusion) {
   for (std::size_t i = 0; i < fusion.steps.size(); ++i) {
     const FusedStep& step = fusion.steps[i];
@@ -72,7 +73,7 @@ void share_places(Fusion& fusion) {
   }
 }
 
-// The last output is where a block's internal operands lie.
+// Adds a last output, in which a block's internal operands are stored.
 void add_memory(Graph& graph, Fused& made) {
   Fusion& fusion = made.fusion;
   const std::int64_t bytes = fusion.internal_bytes(fusion.block_rows);
@@ -132,7 +133,8 @@ Graph fuse_loss(Graph graph, const Plan& plan) {
                      [](const Node* node) { return node->op == Op::cross_entropy_grad; }) -
         nodes.begin());
     const int place = chosen[at(grad_step)];
-    // Where ranks hold shares of the rows, recomputation gathers the input of the head again.
+    // If ranks hold shares of the rows, recomputation gathers the input of the head again, which is
+    // too late for this node.
     if (std::any_of(made->node.inputs.begin(), made->node.inputs.end(),
                     [&](int id) { return graph.tensor(id).producer >= place; }))
       continue;

@@ -1,7 +1,7 @@
-// The product that makes the logits, the cross-entropy and all their gradients become one operation
-// on some rows at a time, in the backward: what lies in memory is the logits of one block. Where
-// ranks share the vocabulary, the rows' sums are exchanged between the two halves, and they stay
-// apart.
+// Fuses the matmul that makes the logits, the cross-entropy and all their gradients into one
+// operation of the backward that works on some rows at a time, so that only the logits of one block
+// are in memory. If ranks share the vocabulary, these operations are not fused, because the ranks
+// exchange the rows' sums between the two halves.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace meshwright {
 
-// Blocks of no fewer logits are made because memory is short.
+// Blocks that are made because memory is short hold at least this many bytes of logits.
 constexpr std::int64_t least_loss_block_bytes = 128 << 20;
 
-// What it has made in the graph. No rows: nothing.
+// Describes what the pass has made in the graph. If `rows` is 0, it has made nothing.
 struct LossBlocks {
   int node = -1;
   std::int64_t rows = 0, block_rows = 0;

@@ -22,7 +22,8 @@ bool same_product(const Node& a, const Node& b) {
   return a.op == b.op && a.phase == b.phase && a.attributes == b.attributes;
 }
 
-// `op` on the same first operand, in the same unit. Each adds at most two operands.
+// Returns groups of nodes that apply `op` to the same first operand, in the same unit. Each node
+// adds at most two operands.
 std::vector<Group> groups_of_one_input(const Graph& graph, Op op, bool at_first) {
   constexpr std::size_t most = 3;
   std::map<std::pair<int, int>, std::vector<Group>> of_input;  // by input and unit
@@ -48,7 +49,8 @@ std::vector<Group> groups_of_one_input(const Graph& graph, Op op, bool at_first)
   return groups;
 }
 
-// Gradients of one tensor through several weights, and the sums that make them one.
+// Returns groups of nodes that make gradients of one tensor through several weights, with the sums
+// that make them one.
 std::vector<Group> groups_of_one_sum(const Graph& graph) {
   constexpr std::size_t most = 4;
   const std::vector<int> uses = count_uses(graph);
@@ -84,7 +86,8 @@ std::vector<Group> groups_of_one_sum(const Graph& graph) {
   return groups;
 }
 
-// All products add to the one result; the sums are gone.
+// Lets the first matmul write the one result and the others add to it, so that the additions
+// disappear.
 void sum_in_products(Fusion& fusion) {
   const int result = fusion.inputs;
   std::vector<FusedStep> products;

@@ -72,12 +72,13 @@ struct Rounded {
   Largest largest;
 };
 
-// What a product reads of a rounded factor.
+// Holds what a matmul reads of a rounded factor.
 struct Factor {
   int bits = -1, scales = -1, largest = -1;
 };
 
-// Per unit: a block whose products stay in 16 bits. A stack's blocks are those of one path.
+// Returns for each unit whether it is a block whose matmuls stay in 16 bits. The blocks of a stack
+// are those of one path.
 std::vector<char> units_in_bf16(const Graph& graph, const Training& training) {
   const auto stack_of = [](const Unit& unit) { return unit.path.substr(0, unit.path.rfind('.')); };
   std::map<std::string, int> blocks, before;
@@ -150,7 +151,8 @@ class Quantizer {
            divides(node.inputs[1]);
   }
 
-  // Of experts: each of them multiplies slots of its own.
+  // Returns attributes with the number of matrices. An operation of experts has one for each of
+  // them, because each expert multiplies slots of its own.
   static Attributes with_matrices(const Node& at_node) {
     Attributes attributes;
     if (at_node.op == Op::expert_linear || at_node.op == Op::expert_linear_grad_input ||
@@ -159,7 +161,7 @@ class Quantizer {
     return attributes;
   }
 
-  // The weight of a linear layer or of its gradients.
+  // Returns the weight of a linear layer or of its gradients.
   int weight_of(const Node& node) const {
     if (!is_weight_gradient(node.op)) return node.inputs[1];
     return old_.parameters[at(old_.tensor(node.outputs[0]).parameter)].tensor;
@@ -170,7 +172,8 @@ class Quantizer {
     return multiplies && in_bf16_[at(old_.unit_of(node))] == 0 && chosen_[at(weight_of(node))] != 0;
   }
 
-  // Rows of which every rank has a share, gathered for chosen products alone.
+  // Returns whether the node gathers rows, of which every rank has a share, for chosen matmuls
+  // only.
   bool gathers_8_bits(const Node& node) const {
     if (node.op != Op::sequence_gather || recipe_.has_blocks()) return false;
     const auto& readers = readers_[at(node.outputs[0])];
@@ -185,7 +188,7 @@ class Quantizer {
     });
   }
 
-  // Its shards are rounded before: no node does it.
+  // Returns the rounded gathered weight. No node rounds it, because its shards are rounded before.
   Rounded gathered(const Parameter& parameter) {
     const auto add_of = [&](const TensorType& type, Role role) {
       const int id = out_.add_tensor(type, role);
@@ -223,14 +226,16 @@ class Quantizer {
     return node;
   }
 
-  // What gradients of weights sum over is transformed along the sums: in both factors alike.
+  // Returns the key of the Hadamard transform, or 0 if there is none. Both factors of a weight
+  // gradient's matmul are transformed identically, along the dimension that is summed over.
   std::uint64_t hadamard_key_of(What what) const {
     return recipe_.has_4_bits() && what != What::weight ? (hash_of("hadamard") ^ seed_ * odd) | 1U
                                                         : 0;
   }
 
-  // The largest element of a tensor's, or of those of earlier steps. `read_by`: the first product
-  // that reads the tensor rounded. What is transformed is looked at by a kernel of its own.
+  // Returns the largest element of a tensor, or the largest ones of earlier steps. `read_by` is the
+  // first matmul that reads the rounded tensor. For a transformed tensor, a kernel of its own finds
+  // the largest element.
   Largest largest_of_all(const Node& at_node, int tensor, What what, const Node& read_by,
                          Role role) {
     if (recipe_.of_before) return {kept_largest(tensor, what, read_by), -1};
@@ -286,8 +291,8 @@ class Quantizer {
     return made;
   }
 
-  // Whole rows that were gathered are gathered again for the backward: they are rounded again too,
-  // so that a share is all that is kept.
+  // Returns whether the tensor is rounded again. Whole rows that were gathered are gathered again
+  // for the backward, and are rounded again too, so that only a share is kept.
   bool is_rounded_again(const Node& at_node, int tensor) const {
     const int producer = old_.tensor(tensor).producer;
     return at_node.phase != Phase::forward && producer >= 0 &&
@@ -296,7 +301,7 @@ class Quantizer {
            !gathers_8_bits(old_.nodes[at(producer)]);
   }
 
-  // A gradient or an activation is rounded where it is first read.
+  // Returns the rounded gradient or activation. It is rounded where it is first read.
   Rounded& rounded(const Node& at_node, int tensor, What what) {
     const int again = is_rounded_again(at_node, tensor) ? 1 : 0;
     const auto [found, is_new] = rounded_.try_emplace({tensor, old_.unit_of(at_node), again});
@@ -323,8 +328,9 @@ class Quantizer {
     return found->second;
   }
 
-  // Where scales are others along rows and along columns; of 4 bits units read both factors along
-  // their memory, and none transposes what is packed.
+  // Returns whether weights are kept transposed too. This is needed if scales differ along rows and
+  // along columns. It is also needed in 4 bits, because the matrix units read both factors along
+  // their memory, and none transposes packed elements.
   bool keeps_weights_transposed() const {
     return (recipe_.has_blocks() && !recipe_.square_weights) || recipe_.has_4_bits();
   }
@@ -342,7 +348,7 @@ class Quantizer {
     rounded_[{node.outputs[0], old_.unit_of(node), 0}] = share;
   }
 
-  // The rows of a factor as columns, where the device asks for that and it was rounded as they are.
+  // Transposes a factor if the device asks for that and rounding has not done it already.
   void transpose_whole(const Node& at_node, Rounded& factor) {
     if (!transposes_ || factor.transposed >= 0) return;
     factor.transposed = out_.output(
@@ -350,8 +356,8 @@ class Quantizer {
     factor.transposed_scales = factor.scales;
   }
 
-  // Before the first of the products that read the same rows: these may be written together, in
-  // chunks (models/compiler/lower/tensor_chunks.h).
+  // Rounds the weights of all matmuls that read the same rows before the first of them, because
+  // these may be written together, in chunks (models/compiler/lower/tensor_chunks.h).
   void round_weights_of(const Node& node) {
     for (const Node* reader : readers_[at(node.inputs[0])])
       if (reader->op == node.op && reader->phase == node.phase && is_chosen(*reader) &&
@@ -359,9 +365,10 @@ class Quantizer {
         rounded_weight(*reader);
   }
 
-  // What is summed along its rows is read along its memory where the device or its scales ask for
-  // that. Of a weight that can be transposed one copy stays: a second one takes a byte of memory
-  // for each parameter, and to make it takes little beside the product.
+  // Gives a matmul its rounded weight. Elements that are summed over are read along memory if the
+  // device or the scales ask for that. If a weight can be transposed, only one copy stays: a second
+  // one would take a byte of memory for each parameter, and transposing takes little time next to
+  // the matmul.
   void take_weight(const Node& node, Node& made) {
     Rounded weight = rounded_weight(node);
     const bool in_out = node.attributes.weight_in_out;

@@ -44,7 +44,7 @@ bool does_nothing(const Graph& graph, const Node& node) {
   }
 }
 
-// What the node's output is the same as, -1: nothing that exists.
+// Returns the existing tensor that the node's output is equal to, or -1 if there is none.
 int same_as(const Graph& graph, const Node& node) {
   if (does_nothing(graph, node)) return node.inputs[0];
   const int producer = node.inputs.empty() ? -1 : graph.tensor(node.inputs[0]).producer;

@@ -30,7 +30,7 @@ class HeadExchanger {
   void make(int tensor) {
     out_.tensors[static_cast<std::size_t>(tensor)].producer = static_cast<int>(out_.nodes.size());
   }
-  // The latest node makes `tensor`, which others know already, as its output `i`.
+  // Makes the latest node produce `tensor`, which other nodes know already, as its output `i`.
   void make_as(int i, int tensor) {
     Node& latest = out_.nodes.back();
     Tensor& known = out_.tensors[static_cast<std::size_t>(tensor)];
@@ -42,8 +42,9 @@ class HeadExchanger {
     return out_.output(out_.add(op, at.module, {input}, attributes));
   }
 
-  // Of the columns of q, k or v, or of all three packed head by head, those of each rank are
-  // together; packed one after the other, in each of the three.
+  // Returns attributes that say which columns move together. In q, k or v, or in all three packed
+  // head by head, the columns of each rank are contiguous. If they are packed one after the other,
+  // this holds in each of the three.
   Attributes moving(const Node& node) const {
     const Attributes& a = node.attributes;
     Attributes result = a;

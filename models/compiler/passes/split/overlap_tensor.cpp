@@ -12,7 +12,7 @@ namespace meshwright {
 
 namespace {
 
-// What a node has to do with the collectives around it.
+// Says how a node relates to the collectives around it.
 enum class Part : std::uint8_t {
   path,        // what comes after it needs it
   on_the_way,  // makes the gradient of a product's input
@@ -135,7 +135,7 @@ class Reordering {
   int way_begins_at_ = 0;     // in the graph
 };
 
-// Nodes of one unit and phase that lie together, from `begin` on.
+// Returns the end of the nodes of one unit and phase that follow each other, from `begin` on.
 std::size_t end_of_alike(const Graph& graph, std::size_t begin) {
   const Node& first = graph.nodes[begin];
   std::size_t end = begin + 1;
@@ -145,8 +145,9 @@ std::size_t end_of_alike(const Graph& graph, std::size_t begin) {
   return end;
 }
 
-// What of a unit's phase neither makes what its first exchange sends nor needs what that brings
-// (shared experts, in the backward also the router) comes right after it.
+// In each phase of a unit, moves the nodes that are independent of the first expert all-to-all
+// (shared experts, in the backward also the router) directly after it, so that they overlap with
+// it.
 class BesideExchanges {
  public:
   explicit BesideExchanges(const Graph& graph) : graph_(graph) {}

@@ -68,7 +68,8 @@ class RingWriter {
     return add(Op::context_pack, node, {node.inputs[1], node.inputs[2]});
   }
 
-  // What a step computes is hidden behind by what the next one needs: that is sent first.
+  // Writes the forward. Each step first sends what the next one needs, so that the transfer
+  // overlaps with the attention of the step.
   void forward(const Node& node) {
     int kv = pack(node), y = -1, saved = -1;
     if (gathers_) {

@@ -27,7 +27,7 @@ class Cutter {
   std::vector<Cut> result() { return std::move(cuts_); }
 
  private:
-  // The product whose outputs are the vocabulary's logits.
+  // Returns whether the node is the matmul whose outputs are the vocabulary's logits.
   bool is_head(const Node& node) const {
     for (const Node& user : whole_.nodes)
       if (is_over_vocabulary(user)) {

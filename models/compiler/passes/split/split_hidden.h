@@ -14,8 +14,8 @@ namespace meshwright {
 
 std::unique_ptr<Splitter> hidden_splitter(const Graph& whole, int degree, bool own_batch);
 
-// The cuts of the parameters when the token table and the head are cut by the hidden size, and with
-// `everything` all other parameters too.
+// Returns the cuts of the parameters when the token table and the head are split by the hidden
+// size, and with `everything` all other parameters too.
 std::vector<Cut> cuts_by_hidden(const Graph& whole, int degree, bool everything);
 
 }  // namespace meshwright

@@ -36,8 +36,9 @@ class BlockSplitter : public Splitter {
     return parallelism.sequence_parallel || parallelism.tensor_batch_own;
   }
 
-  // The whole activation on every rank, whose gradients differ (each rank continues with its own
-  // columns) and are therefore summed; or, with `same_gradient`, are the same everywhere.
+  // Returns the whole activation on every rank. Its gradients differ between ranks (each continues
+  // with its own columns) and are therefore summed, unless `same_gradient` says that they are the
+  // same everywhere.
   int whole_rows(const Node& at, int tensor, bool same_gradient) {
     if (layout(tensor) == Held::whole && same_gradient) return local(tensor);
     Gathered& found = gathered_[static_cast<std::size_t>(tensor)];
@@ -67,7 +68,7 @@ class BlockSplitter : public Splitter {
       case SplitRule::heads:
         return split_attention(node);
       case SplitRule::rows:
-        // Of queries or keys of all heads.
+        // A norm of columns is one of the queries or keys of all heads.
         if (is_norm(node.op) && layout(node.inputs[0]) == Held::columns) return split_norm(node);
         return split_rows(node);
       case SplitRule::elements:
@@ -94,7 +95,8 @@ class BlockSplitter : public Splitter {
     set(node.outputs[0], sum(node, partial), summed_layout());
   }
 
-  // Layout `speed`: the columns of all ranks, then, where rows are shared, this rank's rows.
+  // In layout `speed`, gathers the columns of all ranks and then, if ranks share the rows, takes
+  // this rank's rows.
   void gather_columns(const Node& node, int columns) {
     const int parts = communicate(Op::sequence_gather, node, columns, true);
     int result = apply(Op::parts_to_columns, node, {parts});
@@ -135,8 +137,8 @@ class BlockSplitter : public Splitter {
     set(node.outputs[0], result, summed_layout());
   }
 
-  // What all heads share of latent keys is turned on every rank, of whole rows: each rank's
-  // gradient of it is that of its own heads.
+  // Splits attention and rope. The part of latent keys that all heads share is rotated on every
+  // rank, for whole rows. Each rank's gradient of this part comes from its own heads.
   void split_attention(const Node& node) {
     if (node.op == Op::rope && layout(node.inputs[0]) != Held::columns)
       return add_like(node, {whole_rows(node, node.inputs[0], false)}, node.attributes,
@@ -173,7 +175,8 @@ class BlockSplitter : public Splitter {
     add_like(node, inputs, node.attributes, Held::whole);
   }
 
-  // What blocks work on begins here, in rows where these are shared.
+  // Splits the operation with which the input of the blocks begins. If ranks share the rows, each
+  // goes on with its own rows.
   void split_first(const Node& node) {
     const int whole =
         out_.output(out_.add(node.op, node.module, locals(node.inputs), node.attributes));
@@ -223,8 +226,8 @@ class BlockSplitter : public Splitter {
     return producer >= 0 && whole_.nodes[at(producer)].op == Op::scale_rows;
   }
 
-  // What whole_rows made last of a tensor. Every unit gathers for itself: it may be recomputed, or
-  // lie on a stage of its own.
+  // Holds what whole_rows made last of a tensor. Every unit gathers for itself, because it may be
+  // recomputed or be on another stage.
   struct Gathered {
     int unit = -1;
     std::array<int, 2> by_same_gradient{-1, -1};

@@ -1,5 +1,5 @@
-// What every way of cutting a graph over a tensor group shares: the graph of one rank grows node by
-// node beside the whole one, and for each activation it is known what one rank holds.
+// Every way of splitting a graph over a tensor group shares this base: the graph of one rank grows
+// node by node next to the whole one, and for each activation it is known what one rank holds.
 #pragma once
 
 #include <array>
@@ -11,11 +11,12 @@ namespace meshwright {
 
 bool is_norm(Op op);  // of whole rows
 
-// A loss of which every rank has all logits: of an answer's span, and of a text's class.
+// Returns whether the node is a loss of which every rank has all logits: of an answer's span, or of
+// a text's class.
 bool is_whole_loss(const Node& node);
 
-// Whether the ranks of a tensor group can share the columns of a product's output out; the logits
-// of such a loss are needed whole.
+// Returns whether the ranks of a tensor group can share the columns of a matmul's output. The
+// logits of a loss of whole logits cannot be shared.
 bool shares_columns(const Graph& whole, const Node& product, int degree);
 
 class Splitter {
@@ -24,8 +25,9 @@ class Splitter {
   Graph run();  // once
 
  protected:
-  // `cuts`: of every parameter of `whole`, which outlives the splitter; {} where it stays whole.
-  // `own_batch`: each rank reads its share of the micro-batch's sequences.
+  // `cuts` holds the cut of every parameter of `whole`, or {} if it stays whole. `whole` must
+  // outlive the splitter. With `own_batch`, each rank reads its share of the micro-batch's
+  // sequences.
   Splitter(const Graph& whole, std::vector<Cut> cuts, int degree, bool own_batch, Held held);
 
   virtual void split(const Node& node) = 0;
@@ -42,24 +44,24 @@ class Splitter {
 
   int apply(Op op, const Node& at, TensorIds inputs);  // with the node's attributes; first output
   int communicate(Op op, const Node& at, int input, bool gradient_is_whole = false);
-  // The node itself on this rank's operands; its outputs lie as `layout` says.
+  // Adds the node itself on this rank's operands. Its outputs are distributed as `layout` says.
   void add_like(const Node& node, TensorIds inputs, const Attributes& attributes, Held layout);
-  // Tokens, targets or positions of the whole micro-batch.
+  // Returns tokens, targets or positions of the whole micro-batch.
   int whole_input(const Node& at, int tensor);
   TensorIds locals(const TensorIds& tensors) const;
 
-  // The same in every layout.
+  // These are the same in every layout.
   void split_cross_entropy(const Node& node);
   void split_heads(const Node& node);
-  // A norm over columns that the ranks share: its statistics are those of all.
+  // Splits a norm over columns that the ranks share. Its statistics are those of all columns.
   void split_norm(const Node& node);
-  // Parameters of an operation that sees only a share of the rows, or some of the heads, get
-  // partial gradients.
+  // Notes that parameters of an operation get partial gradients, because it sees only a share of
+  // the rows or some of the heads.
   void note_partial(const Node& node);
-  // A table cut by the hidden size: this rank's columns of every row.
+  // Looks up this rank's columns of every row, in a table that is split by the hidden size.
   int look_up_columns(const Node& node);
-  // A product cut by its inputs: the sum over the ranks' columns `x`, as columns of the output
-  // where the ranks divide them, else whole.
+  // Writes a matmul that is split by its inputs: the sum over the ranks' columns `x`, as columns of
+  // the output if the ranks divide them, else whole.
   void sum_of_products(const Node& node, int x);
 
   const Graph& whole_;

@@ -55,8 +55,9 @@ bool has_fused_softmax(const OpCall& call) {
          a.sequence_length <= 4096;
 }
 
-// What it does not take goes through the framework's kernels, in fp32: converted, scaled, masked,
-// softmax, converted back. `bytes` are moved per score by the fused kernel.
+// Appends the kernels of a softmax of scores. The fused kernel moves `bytes` per score. Scores that
+// it does not accept go through the framework's kernels in fp32: convert, scale, mask, softmax,
+// convert back.
 void softmax_of_scores(KernelList& kernels, const OpCall& call, CompilerLevel level, double bytes) {
   const Attributes& a = call.attributes;
   const bool is_half = element_size(call.inputs[0]) == 2;
@@ -91,7 +92,8 @@ void fused_attention(KernelList& kernels, const OpCall& call, double whole_flops
                      bytes_of_all(call.inputs) + bytes_of_all(call.outputs)});
 }
 
-// Of products that are as wide as a query's head so often, as a value's so often.
+// Returns the FLOPs of attention's products: `of_queries` of them are as wide as a query's head,
+// and `of_values` are as wide as a value's head.
 double flops_of_products(const OpCall& call, int of_queries, int of_values) {
   const Attributes& a = call.attributes;
   const double width = of_queries * a.head_dim + of_values * value_dim_of(a);
@@ -226,7 +228,8 @@ void work_attention_grad(const OpCall& call, CompilerLevel level, KernelList& ke
   batched_gemm(kernels, batch, {s, s, value_dim_of(a)}, size);
   drop_probabilities(kernels, call, level);
   softmax_of_scores(kernels, call, level, 3 * size);
-  // Of what bounds the scores nothing is kept: the training compiler makes them again.
+  // The training compiler saves nothing of the score cap, so the backward pass recomputes the
+  // scores.
   if (a.score_cap > 0 && level == CompilerLevel::full)
     batched_gemm(kernels, batch, {s, s, d}, size);
   cap_scores(kernels, call, level);
@@ -263,7 +266,7 @@ void infer_context_unpack(const Attributes& a, In in, Out& out) {
 void differentiate_attention(Gradients& g, const Node& node, int dy) {
   const bool more = node.attributes.relative_buckets > 0 || node.attributes.sinks;
   const bool packed = node.attributes.documents;
-  // Of queries, keys and values.
+  // The number of inputs that are queries, keys and values.
   const int count = node.inputs.size() - (more ? 1 : 0) - (packed ? 1 : 0);
   TensorIds inputs, table;
   for (int i = 0; i < count; ++i) inputs.push_back(node.inputs[i]);

@@ -1,4 +1,4 @@
-// What a step does beside the model, and fusions.
+// Operations of a step in addition to the model's, and fusions.
 #include <algorithm>
 
 #include "models/program/graph/fusion.h"
@@ -26,8 +26,8 @@ void append_step(const Fusion& fusion, const FusedStep& step, std::int64_t rows,
   append_kernels({step.op, step.attributes, inputs, outputs}, level, kernels);
 }
 
-// What a product's epilogue reads and writes beside the product, of which a device hides little.
-// Sums over rows are no part of it, and read what it has written.
+// Returns the bytes that a product's epilogue moves in addition to the product, of which a device
+// hides little. Sums over rows are not part of the epilogue: they read what it has written.
 double epilogue_traffic(const Fusion& fusion, double of_product) {
   double traffic = std::max(0.0, outside_traffic(fusion) - of_product);
   for (std::size_t i = 1; i < fusion.steps.size(); ++i)

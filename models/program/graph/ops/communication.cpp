@@ -50,7 +50,8 @@ void differentiate_sequence_gather(Gradients& g, const Node& node, int dy) {
   g.make_and_pass(whole ? Op::sequence_slice : Op::sequence_scatter, node, {dy});
 }
 
-// What comes of statistics is in the gradients of what reads them.
+// Adds nothing: the gradient through statistics is in the gradients of the operations that read
+// them.
 void no_gradient(Gradients&, const Node&, int) {}
 
 using Over = Communication::Over;

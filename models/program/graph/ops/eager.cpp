@@ -1,4 +1,4 @@
-// What only an eager framework has (models/compiler/passes/graph/eager_operations.h).
+// Operations that only an eager framework has (models/compiler/passes/graph/eager_operations.h).
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"

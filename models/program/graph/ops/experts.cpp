@@ -21,7 +21,8 @@ void expert_products(KernelList& kernels, const OpCall& call, const Shape& mnk, 
   kernels.back().quantized = has_quantized_factors(call);
 }
 
-// Of equal use within a rank, where there are no slots; of the rank that gets most.
+// Returns the rows of an expert. Without slots (dropless), the experts of a rank are used equally,
+// and the rank is the most loaded one.
 std::int64_t slots_of_expert(const OpCall& call) {
   const Attributes& a = call.attributes;
   if (is_dropless(a)) {
@@ -34,7 +35,7 @@ std::int64_t slots_of_expert(const OpCall& call) {
   return std::int64_t{call.attributes.micro_batch} * call.attributes.expert_capacity;
 }
 
-// Of the tokens that have slots, at most: what empty slots cost is not of the model.
+// Returns the FLOPs of at most the tokens that have slots. Empty slots are not part of the model.
 double active_expert_flops(const OpCall& call) {
   const Attributes& a = call.attributes;
   const double chosen =
@@ -113,7 +114,8 @@ void infer_combine(const Attributes&, In in, Out& out) {
   out.push_back(matrix(in.back().shape[0], in[0].shape[1], in[0].dtype));
 }
 
-// Every token reads its slots.
+// Counts the bytes moved: for every token, one row is written and one is read from each of its
+// slots.
 void work_combine(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, bytes(call.outputs[0]) * (1 + call.attributes.experts_per_token));
 }

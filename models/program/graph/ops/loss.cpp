@@ -1,4 +1,4 @@
-// What is trained to be small; the backward pass begins here.
+// Losses, which training minimizes. The backward pass begins here.
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
