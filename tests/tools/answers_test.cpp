@@ -163,13 +163,17 @@ TEST_CASE("what train and fit answer is what their schemas describe", "[tools][j
   json profile = json::parse(std::ifstream(jobs + "local.json"));
   profile["calibration"] = "calibrated on this machine";  // whose kinds of instructions are timed
   std::ofstream(folder.file("calibrated.json")) << profile;
+  const std::string text = folder.file("text", std::string(256, 'x'));
+  const json evaluated = {{"files", {text}},
+                          {"evaluation", {{"files", {text}}, {"every_steps", 1}}}};
   const std::string train =
       "train " + jobs +
       "tiny.json --set cluster.processes_per_host=1 --set parallelism.data=1 --profile ";
   std::set<std::string> missing = missing_in(
-      "train", {train + jobs + "local.json", train + folder.file("calibrated.json") +
-                                                 " --set training.precision=fp16 --trace " +
-                                                 folder.file("trace.json")});
+      "train", {train + jobs + "local.json",
+                train + jobs + "local.json --set data='" + evaluated.dump() + "'",
+                train + folder.file("calibrated.json") + " --set training.precision=fp16 --trace " +
+                    folder.file("trace.json")});
   std::erase_if(missing, [](const std::string& path) {
     return path.starts_with(".measured_memory_per_rank");
   });

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "models/core/error.h"
 #include "sim/planner/clusters.h"
@@ -67,12 +68,12 @@ std::string shortened(const std::string& text) {
 // Returns the keys that a setting set, with their values: "parallelism.tensor 8".
 std::string keys_text(const ReadSetting& setting, const json& job) {
   std::string text;
+  std::set<std::string> said;
   for (const std::string& key : setting.keys) {
     std::string pointer = "/" + key;
     std::replace(pointer.begin(), pointer.end(), '.', '/');
     const json value = job.value(json::json_pointer(pointer), json());
-    const bool is_said = text.find(key) != std::string::npos;
-    if (is_said) continue;
+    if (!said.insert(key).second) continue;
     text += (text.empty() ? "" : ", ") + key;
     if (!value.is_structured())
       text += " " + (value.is_string() ? value.get<std::string>() : value.dump());

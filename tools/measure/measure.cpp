@@ -316,6 +316,10 @@ Machine measure_processor(const Options& options, MeasureEffort effort, const Me
   for (const char* block :
        {"gpu", "efficiency", "shared_memory", "collectives", "host", "overheads"})
     machine.sources.emplace_back(block, "measured on this computer");
+  if (!ranks.is_measured)
+    for (auto& [block, source] : machine.sources)
+      if (block == "shared_memory" || block == "collectives")
+        source = "a guess: processes could not be measured together";
   watch(0.95, "memory of a rank");
   machine.overheads = measure_library(options, machine);
   return machine;

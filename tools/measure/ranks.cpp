@@ -78,7 +78,7 @@ std::optional<Fields> run_measured_ranks(const Options& options, int ranks,
 
 RankRates measure_ranks(const Options& options, int ranks) {
   std::optional<Fields> fields = run_measured_ranks(options, ranks, {"--cpu"});
-  if (!fields) return {5e-6, 2e9, 1e9};
+  if (!fields) return {5e-6, 2e9, 1e9, false};
   return {fields->required<double>("latency_s"), fields->required<double>("bandwidth_bytes_per_s"),
           fields->required<double>("copy_bandwidth_bytes_per_s")};
 }

@@ -18,6 +18,7 @@ struct RankRates {
   double latency_s = 0;                   // of one round of a collective
   double bandwidth_bytes_per_s = 0;       // of one rank in a large all-reduce
   double copy_bandwidth_bytes_per_s = 0;  // and in an all-gather and a reduce-scatter
+  bool is_measured = true;                // false: these are fixed guesses
 };
 
 // Starts `ranks` of this program under mpirun as `calibrate --as-rank` with `more` options, and
