@@ -9,10 +9,10 @@ constexpr bool fitted = true;
 std::vector<double*> levels(std::array<double, 3>& of) { return {&of[0], &of[1], &of[2]}; }
 
 constexpr double least_rate = 1e3, longest_s = 1e3;
-// Shares and factors that were fitted.
+// The limits of fitted shares and factors.
 constexpr double least_constant = 1e-6, most_constant = 1e6;
 
-// Optional, and as good as its default where it is not given.
+// Returns a fitted field that is optional. If the profile does not give it, it keeps its default.
 BlockField constant(std::string_view key, decltype(BlockField::place) place,
                     Bound bound = Bound::constant) {
   return {key, std::move(place), bound, fitted, key};

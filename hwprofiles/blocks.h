@@ -1,7 +1,7 @@
-// The fields of a profile's blocks, with their keys, places and bounds. load.cpp reads these
-// entries, write.cpp writes them, and rewrite.cpp puts fitted values into a text. A new field needs
-// only one entry here. Fields that are not plain values (kinds, matrices, PCIe switches, peaks,
-// threads) are read in load.cpp and written in write.cpp.
+// Lists the fields of a profile's blocks, with their keys, their variables in a Machine and their
+// bounds. load.cpp reads these entries, write.cpp writes them, and rewrite.cpp puts fitted values
+// into a text. A new field needs only one entry here. Fields that are not plain values (kinds,
+// matrices, PCIe switches, peaks, threads) are read in load.cpp and written in write.cpp.
 #pragma once
 
 #include <optional>
@@ -15,13 +15,13 @@
 namespace meshwright {
 
 enum class Bound : std::uint8_t {
-  positive,          // keys in _per_s: as rate
+  positive,          // above 0; keys in _per_s: as `rate`
   rate,              // at least 1000 per second
-  not_negative,      // times (keys in _s) at most 1000 s; 0: absent in effect
+  not_negative,      // 0 has no effect; times (keys in _s) at most 1000 s
   share,             // above 0 and at most 1
   below_one,         // at least 0 and less than 1
-  constant,          // a fitted factor or share: what divides a time is above 0
-  constant_or_zero,  // the same, absent in effect at 0
+  constant,          // above 0: a fitted factor or share, by which times are divided
+  constant_or_zero,  // at least 0, which has no effect
   gbit_per_s,
   at_least_one,  // counts
   at_least_zero
@@ -30,10 +30,10 @@ enum class Bound : std::uint8_t {
 struct NumberRange {
   double low = 0, high = 0;
 };
-// Both limits are far beyond any hardware, and near enough that a step's time stays finite.
+// The limits of all numbers. They are far beyond any hardware, but keep the time of a step finite.
 constexpr double least_number = 1e-12, most_number = 1e21;
-// Returns the limits of a number. A share must not exceed 1, and a number with bound `below_one`
-// must stay below 1.
+// Returns the limits of a number whose key is `key`. In addition, the reader requires that a share
+// is at most 1, and that a number with bound `below_one` is below 1.
 NumberRange limits_of(Bound bound, std::string_view key);
 constexpr int most_of_a_count = 1'000'000;
 // The most GPUs of one machine, which is the largest NVLink domain that was announced (NVL576).
@@ -57,9 +57,9 @@ struct BlockField {
 using BlockFields = std::vector<BlockField>;
 
 BlockFields gpu_fields(Gpu& gpu);
-BlockFields efficiency_fields(Gpu& gpu);  // the curves and the time of a kernel that does nothing
+BlockFields efficiency_fields(Gpu& gpu);                  // the curves, and kernel_latency_s
 BlockFields constant_fields(KernelConstants& constants);  // the rest of the efficiency block
-BlockFields nvlink_fields(Nvlink& nvlink);                // but for kind `none`, which has no field
+BlockFields nvlink_fields(Nvlink& nvlink);                // for all kinds but `none`
 BlockFields network_fields(Network& network);
 BlockFields pcie_fields(Pcie& pcie);
 BlockFields shared_memory_fields(SharedMemory& memory);

@@ -33,7 +33,7 @@ int cores_of_affinity() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-// The first words of a file; none where it cannot be read.
+// Returns the number at the beginning of a file, or nothing if it cannot be read.
 std::optional<double> number_in(const fs::path& path) {
   std::ifstream file(path);
   double number = 0;
@@ -41,7 +41,8 @@ std::optional<double> number_in(const fs::path& path) {
   return std::nullopt;
 }
 
-// Cores that one group's quota pays for: "200000 100000" and "max 100000" in v2, two files in v1.
+// Returns the cores that one control group's quota allows, or nothing without a quota. Version 2
+// has them in one file ("200000 100000", or "max 100000" for no limit), and version 1 in two files.
 std::optional<double> quota_v2(const fs::path& group) {
   std::ifstream file(group / "cpu.max");
   double quota = 0, period = 0;
@@ -58,9 +59,10 @@ std::optional<double> quota_v1(const fs::path& group) {
 
 using Quota = std::optional<double> (*)(const fs::path& group);
 
-// The least of the groups from `own` up to the root of the hierarchy that is mounted at `mount`. A
-// container may see its own group as the root while it is named by the host's path: what is not
-// there says nothing.
+// Returns the smallest quota, in cores, of the group `own` and of the groups around it, up to the
+// root of the hierarchy that is mounted at `mount`. It is infinite if there is none. A group that
+// does not exist below `mount` has no quota: a container may see its own group as the root,
+// although its name is the host's path.
 double least_quota(const fs::path& mount, const std::string& own, Quota quota) {
   double least = std::numeric_limits<double>::infinity();
   for (fs::path group = fs::path(own).relative_path();; group = group.parent_path()) {
@@ -78,7 +80,7 @@ double cores_of_quota(const fs::path& root) {
   const fs::path mounts = root / "sys/fs/cgroup";
   double least = std::numeric_limits<double>::infinity();
   std::ifstream file(root / "proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {  // "0::/path" is v2, "4:cpu,cpuacct:/path" v1
+  for (std::string line; std::getline(file, line);) {  // v2: "0::/path", v1: "4:cpu,cpuacct:/path"
     std::istringstream words(line);
     std::string number, controllers, path;
     std::getline(words, number, ':');

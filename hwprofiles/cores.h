@@ -1,4 +1,4 @@
-// The cores that this process may use, which are often fewer than the computer's.
+// Finds out how many cores this process may use, which are often fewer than the computer's.
 #pragma once
 
 #include <string>

@@ -5,9 +5,9 @@
 namespace meshwright {
 
 struct Fabric {
-  int leaf_ports = 0;  // network cards that go to one leaf switch
-  double oversubscription =
-      1;  // bandwidth from hosts into a leaf ÷ that from it to the spine, >= 1
+  int leaf_ports = 0;  // network cards per leaf switch; with `rails` hosts per pod
+  // Bandwidth from the hosts into a leaf divided by the bandwidth from the leaf to the spine, >= 1.
+  double oversubscription = 1;
   // If set, card k of each host is connected to leaf k of its pod, which has `leaf_ports` hosts.
   // Data for a card of another number first moves to another GPU inside the host. If not set, all
   // cards of a host are connected to one leaf.

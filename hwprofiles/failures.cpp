@@ -28,8 +28,9 @@ const std::vector<FailureCauseInfo>& failure_causes() {
   return causes;
 }
 
-// AWS on checkpointless training with HyperPod (December 2025): 15 to 30 minutes or more from
-// storage, below 2 from peers. Within a job: an assumption.
+// The restart times are from AWS on checkpointless training with HyperPod (December 2025): 15 to 30
+// minutes or more from storage, and less than 2 minutes from peers. The time to restart within a
+// job is an assumption.
 const std::vector<RecoveryInfo>& recoveries() {
   static const std::vector<RecoveryInfo> rows = {{Recovery::restart, "restart", 900, 0},
                                                  {Recovery::in_job, "in_job", 300, 0},

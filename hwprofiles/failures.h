@@ -1,5 +1,5 @@
-// Rates at which the hosts of a cluster fail, and how a run recovers. The step itself is predicted
-// for healthy hosts. Faults that slow it down are in faults.h.
+// Describes how often the hosts of a cluster fail, and how a run recovers. The step itself is
+// predicted for healthy hosts. Faults that slow a step down are in faults.h.
 #pragma once
 
 #include <array>
@@ -42,25 +42,25 @@ enum class Recovery : std::uint8_t { restart, in_job, hot_spare, peer_memory };
 struct RecoveryInfo {
   Recovery recovery;
   std::string_view name;
-  double restart_s;  // where a job says nothing
-  int spares;        // the same
+  double restart_s;  // seconds, unless the job sets them
+  int spares;        // spare hosts, unless the job sets them
 };
 const std::vector<RecoveryInfo>& recoveries();
 const std::vector<std::string>& recovery_names();
 
 struct Failures {
-  // Failure rates of one host, by cause. Failures are independent of each other. None means the
-  // rate of failure_causes().
+  // Failure rates of one host, per hour, by cause. Failures are independent of each other. Unset
+  // means the rate of failure_causes().
   std::array<std::optional<double>, failure_cause_count> per_host_hour;
-  double preemption_notice_s = 120;  // EC2's, of spot instances
+  double preemption_notice_s = 120;  // EC2's for spot instances
   double maintenance_notice_s = 3600;
   double hang_detection_s = 600;  // PyTorch's timeout of collectives over NCCL
   Recovery recovery = Recovery::restart;
-  std::optional<double> restart_s;  // hosts are there -> first step. None: recoveries()
-  std::optional<int> spares;        // hosts that stand by and are paid for. None: recoveries()
+  std::optional<double> restart_s;  // from having hosts to the first step. Unset: recoveries()
+  std::optional<int> spares;        // paid for while they wait. Unset: recoveries()
   double replacement_s = 600;       // from asking for another host to having it
-  // Bandwidth from one host to the storage. The default is what Llama 3's clusters sustain: 2 TB/s
-  // for 2,048 hosts (section 3.3.1).
+  // Bandwidth between one host and the storage. The default is what Llama 3's clusters sustain: 2
+  // TB/s for 2,048 hosts (section 3.3.1).
   double checkpoint_bytes_per_s = 1e9;
 
   double rate_per_host_hour(FailureCause cause, int gpus_of_host) const;

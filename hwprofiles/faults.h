@@ -18,18 +18,19 @@ struct Faults {
   // is given.
   struct SlowRanks {
     std::optional<int> rank;
-    std::optional<int> host;  // all ranks of it
+    std::optional<int> host;  // all ranks of this host
     double factor = 1;
   };
-  // The links of this kind of one host, or of every host if `host` is unset, have `factor`, in (0,
-  // 1], of their bandwidth. `network` means all network cards of the host together.
+  // Links that have only `factor`, in (0, 1], of their bandwidth: all links of this kind of one
+  // host, or of every host if `host` is unset. `network` means all network cards of a host
+  // together.
   struct DegradedLink {
     FaultyLink link = FaultyLink::network;
     std::optional<int> host;
     double factor = 1;
   };
-  std::vector<SlowRanks> slow_ranks;         // of several for one rank the slowest counts
-  std::vector<DegradedLink> degraded_links;  // of several for one link the slowest counts
+  std::vector<SlowRanks> slow_ranks;         // if several name one rank, the slowest counts
+  std::vector<DegradedLink> degraded_links;  // if several name one link, the slowest counts
 
   bool any() const { return !slow_ranks.empty() || !degraded_links.empty(); }
 };

@@ -33,11 +33,12 @@ struct KernelConstants {
   // are for matmuls in these types instead of 16 bits. An fp8 matmul has half as long to load its
   // operands, and runs at fewer clock cycles under the same power limit.
   double fp32_share = 1, tf32_share = 1, fp8_share = 1;
-  double fp4_share = 1;                   // of products in nvfp4, beside fp8_share
-  double batched_share = 1;               // of attention's products, batched over heads
-  double misaligned_share = 0.7;          // of rows that do not begin at multiples of 16 bytes,
-  double misaligned_batched_share = 0.7;  // and so in products batched over heads
-  double depth_start = 0;  // elements along k whose time a tile takes to begin and to end
+  double fp4_share = 1;      // in nvfp4, in addition to fp8_share
+  double batched_share = 1;  // for attention's matmuls, batched over heads
+  // For operands whose rows do not begin at multiples of 16 bytes.
+  double misaligned_share = 0.7;
+  double misaligned_batched_share = 0.7;  // for such operands in batched matmuls
+  double depth_start = 0;                 // start and end of a tile, in elements along k
   // Shares of the peak that fused attention reaches, forward and backward, with heads of 128, for
   // the first and the second generation of kernels (25-40 % and 50-73 % on A100: Dao 2023,
   // FlashAttention-2).
@@ -50,7 +51,7 @@ struct KernelConstants {
   // Number of keys at which attention reaches half of its share: share(n) = share * n / (n +
   // attention_ramp). It models a kernel's start and end and half-masked tiles.
   double attention_ramp = 0;
-  double narrow_head = 1;  // factor of heads of 64
+  double narrow_head = 1;  // factor for heads of 64 and narrower
   // Factors on the bytes that memory-bound kernels move, because frameworks run more kernels than
   // the Program has. `score_traffic` is for attention's score matrices, `loss_traffic` for the
   // loss. `traffic` is for all other kernels and `optimizer_traffic` for the optimizer, by compiler
@@ -60,7 +61,8 @@ struct KernelConstants {
   // by instructions on GPUs with much bandwidth for their arithmetic (A100). 0 means that it is
   // bound by its bytes only.
   double gelu_instructions = 0;
-  double fp32_traffic = 1;  // of all three in fp32 and tf32, where nothing is cast
+  // Factor on score_traffic, loss_traffic and traffic in fp32 and tf32, where nothing is cast.
+  double fp32_traffic = 1;
   std::array<double, 3> traffic = {1, 1, 1};
   std::array<double, 3> optimizer_traffic = {1, 1, 1};
   std::array<double, 3> launches = {1, 1, 1};
@@ -91,8 +93,9 @@ constexpr std::string_view peak_name(Precision precision) {
   return precision == Precision::nvfp4 ? "fp4" : name_of(precision);
 }
 
-// One GPU, or one process of a CPU computer. Efficiencies are what a good kernel reaches. sim/cost
-// models the losses of small or misaligned shapes.
+// One GPU, or one process of a CPU computer. In a machine's profile it is the whole CPU computer.
+// Efficiencies are what a good kernel reaches. sim/cost models the losses of small or misaligned
+// shapes.
 struct Gpu {
   std::string name;
   DeviceKind kind = DeviceKind::gpu;
@@ -103,17 +106,18 @@ struct Gpu {
   double clock_hz = 0;
   double l2_bytes = 0;
   double tdp_w = 0;
-  double sustained_clock_share = 1;  // of the clock, that the power limit leaves to full load
+  double sustained_clock_share = 1;  // of the clock, under full load and the power limit
   // Whether 8-bit matmuls need both operands contiguous along the summed dimension (Ada, Hopper,
   // Blackwell's workstation GPUs). Operands that are summed along rows must then be stored
   // transposed.
   bool transposes_8_bits = false;
-  EfficiencyCurve gemm;          // share of the dense peak against the FLOPs of one matrix product
+  EfficiencyCurve gemm;          // share of the dense peak against the FLOPs of one matmul
   EfficiencyCurve memory_bound;  // share of the memory bandwidth against the bytes of one kernel
-  EfficiencyCurve attention;     // share of the peak against the FLOPs of one head of one sequence,
-                                 // for fused attention; no points: what sim/cost says of its kind
-  EfficiencyCurve attention_backward;         // no points: the same
-  std::vector<ThreadScaling> thread_scaling;  // by number of threads; none: they share perfectly
+  // Share of the peak that fused attention reaches against the FLOPs of one head of one sequence.
+  // Without points, the shares of KernelConstants count (flash_forward, ...).
+  EfficiencyCurve attention;
+  EfficiencyCurve attention_backward;         // the same for the backward; no points: `attention`
+  std::vector<ThreadScaling> thread_scaling;  // ascending; empty: no losses by sharing
   double kernel_latency_s = 0;                // device time of a kernel that does nothing
   KernelConstants kernels;
 

@@ -55,7 +55,8 @@ int count(Fields& fields, std::string_view key, int least) {
   return value;
 }
 
-// Opens a block and notes its source.
+// Opens a block of the profile and stores its source in the machine. Fails if the block has no
+// source.
 Fields block(Profile& profile, const std::string& key, Machine& machine) {
   Fields inner = profile.fields.object(key);
   inner = {inner.raw(), profile.file_of[key], inner.pointer()};
@@ -84,7 +85,7 @@ EfficiencyCurve curve(Fields& fields, std::string_view key) {
   return result;
 }
 
-// Reads one field into its place.
+// Reads one field of a block into its variable.
 struct FieldReader {
   Fields& block;
   const BlockField& row;

@@ -1,5 +1,5 @@
-// Machines as JSON files, one per machine, read strictly. Units are in the names of the fields and
-// every block says where its numbers come from; a block without a `source` is refused.
+// Reads machines from JSON files, one per machine, and writes them. Reading is strict: an unknown
+// key or a block without a `source` is an error. Units are in the names of the fields.
 #pragma once
 
 #include <optional>

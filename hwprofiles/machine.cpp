@@ -29,7 +29,7 @@ double EfficiencyCurve::at(double x) const {
 
 namespace {
 
-// Returns the curve that is f of both curves at every size of either.
+// Returns a curve that combines two curves: f(a, b) at every x at which either has a point.
 template <typename F>
 EfficiencyCurve combined(const EfficiencyCurve& a, const EfficiencyCurve& b, const F& f) {
   std::vector<double> sizes;
@@ -42,8 +42,8 @@ EfficiencyCurve combined(const EfficiencyCurve& a, const EfficiencyCurve& b, con
   return result;
 }
 
-// Between the numbers of threads that were measured linear in their logarithm, beyond the largest
-// constant. One thread shares with nobody.
+// Returns the scaling for a number of threads: interpolated linearly in the logarithm of the
+// measured numbers of threads, and constant beyond the largest. One thread has no losses.
 ThreadScaling scaling_of(const std::vector<ThreadScaling>& measured, int threads) {
   ThreadScaling below{.threads = 1, .gemm = {}, .memory_bound = {}, .attention = {}};
   for (const ThreadScaling& above : measured) {
@@ -80,7 +80,8 @@ Gpu Cluster::device() const {
     device.memory_bytes = std::min(device.memory_bytes, machine.framework->capacity_bytes);
   if (device.kind == DeviceKind::gpu) return device;
   const double ranks_here = processes_per_host;
-  // Threads per rank are a whole number; ranks beyond the cores take turns.
+  // A rank has a whole number of threads, at least one. If there are more ranks than cores, the
+  // ranks share the cores' time.
   const double threads = std::max(1.0, std::floor(device.sm_count / ranks_here));
   const double turns = std::max(1.0, ranks_here / device.sm_count);
   for (double& peak : device.peak_flop_per_s) peak *= threads / turns;

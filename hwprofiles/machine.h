@@ -1,6 +1,6 @@
-// The hardware that a training job runs on: a machine (one host with its GPUs, links, network cards
-// and price) and a cluster of equal machines. The structs are plain data in SI units. load.h reads
-// them, and topology.h turns them into a graph.
+// Describes the hardware that a training job runs on: a machine (one host with its GPUs, links,
+// network cards and prices) and a cluster of equal machines. The structs are plain data in the
+// units that their names end in. load.h reads them, and topology.h turns them into a graph.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ enum class NvlinkKind : std::uint8_t { none, matrix, nvswitch };
 struct Nvlink {
   NvlinkKind kind = NvlinkKind::none;
   int links_per_gpu = 0;
-  double link_bandwidth_bytes_per_s = 0;        // of one link, per direction, on paper
+  double link_bandwidth_bytes_per_s = 0;        // of one link, per direction, nominal
   double efficiency = 1;                        // what a collective reaches of it
-  EfficiencyCurve group;                        // share of that against the ranks of the group
-  std::vector<std::vector<int>> links_between;  // matrix: number of links of each pair of GPUs
+  EfficiencyCurve group;                        // share of `efficiency` against the group's ranks
+  std::vector<std::vector<int>> links_between;  // for matrix: links of each pair of GPUs
   // A rank copies its own part of the buffer to its offset in the result, with the multiprocessors
   // that also send. This is the time per copied byte, relative to the time of sending one byte.
   double own_share = 0;
@@ -55,7 +55,8 @@ struct Nvlink {
   double exchange_latency_s = 0;
 };
 
-// GPUs and network cards that hang below one PCIe switch (or root port).
+// GPUs and network cards that are connected to one PCIe switch (or root port), by their index in
+// the host.
 struct PcieSwitch {
   std::vector<int> gpus;
   std::vector<int> nics;
@@ -63,14 +64,14 @@ struct PcieSwitch {
 };
 
 struct Pcie {
-  double gpu_bandwidth_bytes_per_s = 0;  // GPU to its switch, per direction, achieved
-  double uplink_bandwidth_bytes_per_s =
-      0;  // switch to its processor socket, shared by what hangs below
+  double gpu_bandwidth_bytes_per_s = 0;  // GPU to switch, per direction, achieved
+  // Switch to its processor socket, per direction. All GPUs and cards of the switch share it.
+  double uplink_bandwidth_bytes_per_s = 0;
   double socket_bandwidth_bytes_per_s = 0;  // between two sockets, per direction
-  bool peer_to_peer = true;                 // false: GPUs without NVLink talk through host memory
-  // For machines without NVLink: latency of NCCL's Simple in addition to that of LL, half of whose
-  // bytes are flags. 0 means that all collectives use Simple, and `collectives` holds their whole
-  // latency.
+  bool peer_to_peer = true;                 // false: GPUs without NVLink use host memory
+  // For machines without NVLink: latency of NCCL's protocol Simple in addition to that of its
+  // protocol LL, half of whose bytes are flags. 0 means that all collectives use Simple, and that
+  // `collectives` holds their whole latency.
   double simple_latency_s = 0;
   std::vector<PcieSwitch> switches;  // every GPU of the host appears in exactly one
 };
@@ -84,9 +85,9 @@ struct Network {
   // Bytes per second that the GPUs of a host can add up in a tree for each card. NCCL gives the
   // tree few multiprocessors. 0 means that it keeps up with the card.
   double tree_bandwidth_bytes_per_s = 0;
-  // Bus bandwidth that short collectives reach with NCCL's LL, and additional time of each step
-  // over the network with Simple. A bandwidth of 0 means that all collectives use the same
-  // protocol.
+  // Bus bandwidth that short collectives reach with NCCL's protocol LL, and additional time of each
+  // step over the network with its protocol Simple. A bandwidth of 0 means that all collectives use
+  // Simple.
   double ll_bandwidth_bytes_per_s = 0;
   double simple_step_latency_s = 0;
 };
@@ -118,15 +119,15 @@ struct Host {
 struct LibraryOverheads {
   double context_bytes = 0;
   double communicator_bytes = 0;  // buffers of all communicators of a rank
-  double workspace_bytes = 0;     // BLAS
+  double workspace_bytes = 0;     // workspace of BLAS
 };
 
 // The part of a GPU's memory that a training framework can use.
 struct FrameworkMemory {
-  double capacity_bytes =
-      0;                     // that CUDA reports: without what the driver and error correction keep
-  double context_bytes = 0;  // CUDA's context with all kernels of the framework
-  double allocator_loss = 0;  // share of what its allocator holds that fits no request
+  // Memory that CUDA reports, without what the driver and error correction use.
+  double capacity_bytes = 0;
+  double context_bytes = 0;   // CUDA's context with all kernels of the framework
+  double allocator_loss = 0;  // share of the allocator's memory that fits no request
 };
 
 // Ratio of measured to predicted step time of the published steps on GPUs of this kind: the 10th
@@ -154,26 +155,27 @@ inline const std::string& name_of(Calibration calibration) {
 struct Machine {
   std::string name;
   std::vector<std::string> aliases;
-  int gpus = 1;  // per host; for a CPU computer the largest number of processes
+  int gpus = 1;  // per host; CPU computers: the most processes
   Gpu gpu;
   Nvlink nvlink;
   Pcie pcie;
   Network network;
   CollectiveLatency host_latency;             // collectives inside a host
-  CollectiveLatency network_latency;          // what crossing hosts adds
+  CollectiveLatency network_latency;          // added if a collective crosses hosts
   std::optional<SharedMemory> shared_memory;  // CPU computers only
   Host host;
   LibraryOverheads overheads;
-  std::optional<FrameworkMemory> framework;  // none: not known
-  Prices prices;                             // of the price list; none: not known
-  std::optional<Residuals> residuals;        // none: no step was published
+  std::optional<FrameworkMemory> framework;  // unset: not known
+  Prices prices;                             // from the price list; empty: not known
+  std::optional<Residuals> residuals;        // unset: no step was published
+  // Whether communication can run at the same time as kernels.
   bool concurrent_streams = true;
   Calibration calibration = Calibration::spec_sheet;
   std::vector<std::pair<std::string, std::string>>
-      sources;  // block of the profile -> where it is from
+      sources;  // block of the profile -> source of its numbers
 
-  // Returns whether predicted steps are those of this engine. Otherwise they are those of the
-  // training frameworks whose published measurements made the profile.
+  // Returns whether predicted steps are those of meshwright's engine. Otherwise they are those of
+  // the training frameworks whose published measurements the constants come from.
   bool runs_engine() const {
     return gpu.kind == DeviceKind::cpu || calibration == Calibration::this_machine;
   }
@@ -193,13 +195,13 @@ struct Cluster {
   std::optional<NetworkOverride> network_override;
   std::optional<double> host_launch_us;
   Faults faults = {};
-  std::optional<Failures> failures = {};  // none: nothing fails
-  std::optional<Fabric> fabric = {};      // none: the network between the hosts never blocks
+  std::optional<Failures> failures = {};  // unset: nothing fails
+  std::optional<Fabric> fabric = {};      // unset: the network between hosts never blocks
 
   int ranks() const { return hosts * processes_per_host; }
   int host_of(int rank) const { return rank / processes_per_host; }
   // Returns the device of one rank. A GPU has the memory that CUDA reports, if that is known. The
-  // ranks of a CPU computer share its cores and memory.
+  // ranks of a CPU computer share its memory, its bandwidth and its cores.
   Gpu device() const;
   Network network() const;                    // with the override applied
   CollectiveLatency network_latency() const;  // with the override applied

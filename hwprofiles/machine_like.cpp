@@ -8,7 +8,8 @@ namespace meshwright {
 
 namespace {
 
-// "NVIDIA H100 80GB HBM3" and "H100-SXM5-80GB" have the word H100 in common.
+// Returns whether a driver's name and a profile's name are of the same kind of GPU: "NVIDIA H100
+// 80GB HBM3" and "H100-SXM5-80GB" have the word H100 in common.
 bool same_kind(const std::string& driver, const std::string& profile) {
   const std::string kind = profile.substr(0, profile.find('-'));
   const std::size_t at = driver.find(kind);

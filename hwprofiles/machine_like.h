@@ -7,10 +7,10 @@
 
 namespace meshwright {
 
-// Returns a known machine whose GPUs are of the kind of `gpu` and have the same number of
-// multiprocessors, or none if there is none. `gpu` has the driver's name ("NVIDIA H100 80GB HBM3"),
-// multiprocessors and memory. Of several machines, it is the one with the same memory, then the one
-// with `gpus` GPUs.
+// Returns the known machine whose GPUs are most like `gpu`, or none. `gpu` has the driver's name
+// ("NVIDIA H100 80GB HBM3"), multiprocessors and memory. The machine's GPUs must be of the same
+// kind and have the same number of multiprocessors. Among several, one with the same memory (within
+// 10 %) is preferred, then one with `gpus` GPUs.
 std::optional<Machine> machine_like(const Gpu& gpu, int gpus);
 
 }  // namespace meshwright

@@ -26,7 +26,7 @@ class Parts {
  public:
   explicit Parts(std::string root) : root_(std::move(root)) {}
 
-  // Adds the parts of `own`, then what it says itself.
+  // Adds the parts of `own`, then the fields of `own` itself, which replace those of its parts.
   void add(Fields own) {
     if (own.has("parts")) {
       const auto names = own.required<std::vector<std::string>>("parts");

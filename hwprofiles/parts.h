@@ -1,5 +1,5 @@
-// Parts are what machines share. A profile may name parts, which are files next to the folder of
-// the machines:
+// Merges the parts that machines share into their profiles. A profile may name parts, which are
+// files next to the folder of the machines:
 //
 //   "parts": ["common", "gpus/a100-sxm4-40gb", "interconnects/efa-p4d"]
 //
@@ -18,7 +18,7 @@ namespace meshwright {
 
 struct Profile {
   Fields fields;                               // without `parts`
-  std::map<std::string, std::string> file_of;  // block -> the file that has it, for errors
+  std::map<std::string, std::string> file_of;  // block -> the last file with a part of it
 };
 
 // Returns a profile with its parts merged in. Throws InputError if a part is missing or is a part

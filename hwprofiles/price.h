@@ -25,7 +25,7 @@ inline const std::string& name_of(PriceKind kind) {
 
 struct PriceChoice {
   PriceKind kind = PriceKind::on_demand;
-  std::string region;  // "": the first one that is known
+  std::string region;  // "": the first region in the price list
 };
 
 }  // namespace meshwright

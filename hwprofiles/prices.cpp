@@ -15,7 +15,7 @@ namespace meshwright {
 namespace {
 
 constexpr double seconds_per_hour = 3600, day_s = 24 * seconds_per_hour, hours_per_year = 8760;
-constexpr double ended_before_s = 30 * 60;  // the end of a block
+constexpr double ended_before_s = 30 * 60;  // instances end this long before a block does
 constexpr int days_of_single = 14, days_of_week = 7, days_of_longest = 182;
 constexpr double least_usd = 1e-6, most_usd = 1e12, most_years = 100, most_kw = 1e6;
 
@@ -33,7 +33,8 @@ std::string text(Fields& row, std::string_view key, const char* wanted) {
   return value;
 }
 
-// Capital over the years in which it is used all the time, and the power.
+// Returns the hourly cost of a host that was bought: its capital, spread over years of constant
+// use, and its power.
 double usd_per_hour_of_own(Fields& row) {
   const double capital = number(row, "capital_usd", 0, most_usd);
   const double years = number(row, "years", 0.01, most_years);
@@ -63,7 +64,7 @@ Price read_price(Fields& row) {
 
 constexpr double usable_s(int days) { return days * day_s - ended_before_s; }
 
-// The longest that can be sold within so many days.
+// Returns the most days, at most `days`, that EC2 sells as blocks.
 int sold_within(double days) {
   const int whole = static_cast<int>(std::floor(std::min(days, 1e6)));
   const int longest = whole / days_of_longest * days_of_longest;
@@ -132,7 +133,7 @@ bool is_stale(const Price& price, int today) {
 }
 
 int block_days(double run_s) {
-  constexpr double least_s = 1e-6;  // a run that fills a block to rounding fits it
+  constexpr double least_s = 1e-6;  // a run may exceed a block by rounding errors
   const int full = static_cast<int>(std::min(run_s / usable_s(days_of_longest), 1e6));
   const double rest_s = run_s - full * usable_s(days_of_longest);
   if (rest_s <= least_s) return full * days_of_longest;

@@ -1,5 +1,6 @@
-// Prices of hosts, from a price list with one entry per machine, kind and region, each with its
-// date and source, and the cost of a run at such a price. docs/prices.md describes the file.
+// Holds prices of hosts from a price list, with one entry per machine, kind and region, each with
+// its date and source. Also computes the cost of a run at such a price. docs/prices.md describes
+// the file.
 #pragma once
 
 #include <optional>
@@ -15,7 +16,7 @@ struct Price {
   std::string machine;
   PriceKind kind = PriceKind::on_demand;
   std::string region;
-  double usd_per_hour = 0;  // of one host; of `own`: capital over the years, and power
+  double usd_per_hour = 0;  // of one host; for `own`: capital over the years, and power
   std::string as_of;        // YYYY-MM-DD
   std::string source;
 };
@@ -28,12 +29,14 @@ Prices read_prices(Fields file);
 
 Prices prices_of(const Prices& prices, const std::string& machine);
 
-// Returns the first entry of this kind and region, or null if the price is not known.
+// Returns the first entry of this kind and region, or null if there is none. An empty region
+// matches every entry.
 const Price* find_price(const Prices& prices, const PriceChoice& choice);
-const Price* find_price(Prices&& prices, const PriceChoice& choice) = delete;  // would outlive it
+const Price* find_price(Prices&& prices, const PriceChoice& choice) =
+    delete;  // the result would outlive the temporary list
 
 std::string words_of(PriceKind kind);  // "on demand"
-// "on demand, us-east-1, 2026-07-20"
+// Returns kind, region and date in words: "on demand, us-east-1, 2026-07-20".
 std::string describe(const Price& price);
 
 // Returns the days since 1970-01-01, or none if `date` is not a date YYYY-MM-DD.
@@ -45,17 +48,17 @@ bool is_stale(const Price& price, int today);
 // The cost of a run.
 struct Bill {
   double usd = 0;
-  double idle_usd = 0;  // of it: for hours of a block after the run
-  int block_days = 0;   // of all blocks together; 0: not paid in blocks
+  double idle_usd = 0;  // the part of `usd` for a block's hours after the run
+  int block_days = 0;   // of all blocks together; 0: not paid by blocks
 };
 Bill bill_of(const Price& price, int hosts, double run_s);
 // Returns the longest run, in seconds, that `usd` pays for. 0 means that it does not even pay for
 // the shortest block.
 double affordable_s(const Price& price, int hosts, double usd);
 
-// EC2 sells capacity blocks of 1 to 14 days, then of whole weeks up to 26 (182 days), and ends
-// instances 30 minutes before the block's end. A longer run takes several blocks one after the
-// other.
+// Returns the days of the capacity blocks that a run of `run_s` seconds needs. EC2 sells blocks of
+// 1 to 14 days, then of whole weeks up to 26 (182 days), and ends instances 30 minutes before the
+// block's end. A longer run takes several blocks one after the other.
 int block_days(double run_s);
 
 }  // namespace meshwright

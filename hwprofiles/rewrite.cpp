@@ -45,7 +45,8 @@ std::string interval(const Residuals::Interval& interval) {
                      interval.high, interval.rows);
 }
 
-// Begin and end of a block of the profile, from its name to its closing brace.
+// Returns the offsets of a block's begin and end in the profile, from its name to its closing
+// brace, or npos twice if there is no such block.
 std::pair<std::size_t, std::size_t> block_of(const std::string& text, const std::string& name) {
   const std::size_t begin = text.find("\n  \"" + name + "\": {");
   if (begin == std::string::npos) return {std::string::npos, std::string::npos};
@@ -63,7 +64,7 @@ constexpr const char* source_of_residuals =
     "Measured by predicted step time: where the next step lies with a probability of 80 %, by the "
     "published steps on the GPUs that have this part";
 
-// The fitted fields of a block, where they stand.
+// Replaces the values of a block's fitted fields, where the text has them.
 void set(std::string& text, const std::string& block, const BlockFields& rows) {
   for (const BlockField& row : rows) {
     const auto [begin, end] = block_of(text, block);

@@ -1,5 +1,5 @@
-// Puts fitted constants into the text of a profile, or of a part of one, and leaves the rest as
-// people wrote it.
+// Puts fitted constants into the text of a profile, or of a part of one. The rest of the text stays
+// as people wrote it.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,18 @@
 
 namespace meshwright {
 
-// `text` has one key per line inside its blocks. Where it has an efficiency block, that is written
-// anew; what a fit may change of other blocks is replaced where it stands.
+// Returns `text` with the machine's fitted values. The text must have one key per line inside its
+// blocks. Its block `efficiency` is written anew. In other blocks, only the values of fitted fields
+// are replaced, where the text has them.
 std::string with_fitted_constants(std::string text, Machine machine, const std::string& source);
-std::string with_fitted_links(std::string text, Machine machine);  // the links' alone
-// Written after the block `efficiency`, or `gpu`; removed if there are none.
+std::string with_fitted_links(std::string text, Machine machine);  // only the blocks of links
+// Returns `text` with a block `residuals`, which follows the block `efficiency` (or `gpu` if there
+// is none). Unset residuals remove the block.
 std::string with_residuals(std::string text, const std::optional<Residuals>& residuals);
 
-// Every profile of a GPU machine and every part of one, with the machine whose constants go there:
-// of those that share a part the first one that was measured.
+// Returns every profile of a GPU machine and every part of such a profile, with the machine whose
+// constants it holds. If machines share a part, that is the first one whose constants were fitted
+// to measurements, or else the first one.
 struct FittedFile {
   std::string path, machine;
   std::vector<std::string> gpus;  // names of the GPUs of all machines that have this part

@@ -69,7 +69,8 @@ json fields_of(const BlockFields& rows) {
   return properties;
 }
 
-// `also`: what of it no row says.
+// Returns the schema of a block with the fields of `rows`. `also` holds the schemas of its other
+// fields.
 json block_schema(const BlockFields& rows, const json& also = json::object()) {
   json properties = fields_of(rows);
   properties.update(also);

@@ -1,13 +1,14 @@
-// The profile of a machine as a JSON Schema (2020-12), made of the rows that the reader reads by
-// (blocks.h).
+// Returns the JSON Schema (2020-12) of a machine's profile. It is made of the entries that the
+// reader reads by (blocks.h).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 
 namespace meshwright {
 
-// Whatever machine_of_text takes is valid, and so are profiles that leave fields to their parts.
-// What joins several fields is the reader's alone: it refuses more.
+// Returns the schema. Every profile that machine_of_text() accepts is valid, and so are profiles
+// that leave fields to their parts. The schema does not have rules between several fields, for
+// which the reader rejects more.
 nlohmann::json profile_schema();
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
-// Software generations. Published steps of one plan on one machine become faster over the years
-// through software alone. A stack specifies by how much on each kind of GPU.
+// Describes software generations. Published steps of one plan on one machine become faster over the
+// years through software only. A stack specifies by how much on each kind of GPU.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@ namespace meshwright {
 struct SoftwareStack {
   std::string name;  // the year it begins in, or the one after
   std::string title, software, source;
-  std::string since, until;  // months; the newest has no end
+  std::string since, until;  // months (YYYY-MM); `until` is "" for the newest
   // Factors on the shares of the peak that a GPU's profile gives for matmuls and fused attention,
   // by the beginning of the GPU's name. For a GPU that is not listed, no difference was measured.
   std::map<std::string, double> kernels;
@@ -26,7 +26,8 @@ const std::vector<SoftwareStack>& software_stacks();
 // unknown.
 const SoftwareStack& software_stack(const std::string& name);
 
-// Returns the machine with that software. An empty name means the newest.
+// Returns the machine with that software: the shares of its kernels are multiplied by the stack's
+// factors. An empty name means the newest stack, and leaves the machine as it is.
 Machine with_stack(Machine machine, const std::string& stack);
 
 }  // namespace meshwright

@@ -53,7 +53,8 @@ int Topology::add_link(LinkKind kind, double bandwidth, std::string name) {
   return links_per_host() - 1;
 }
 
-// Every rank copies at its own rate, all of them share the memory.
+// Adds the links of a CPU computer: one for the copies of each rank, and one for the memory that
+// all ranks share.
 void Topology::add_shared_memory() {
   const SharedMemory& memory = *cluster_.machine.shared_memory;
   const int all = add_link(LinkKind::shared_memory, memory.total_bandwidth_bytes_per_s, "memory");
@@ -63,7 +64,7 @@ void Topology::add_shared_memory() {
   for (int from = 0; from < gpus_; ++from)
     for (int to = 0; to < gpus_; ++to)
       if (from != to) local_[at(from * gpus_ + to)] = {1 + from, all};
-  // All ranks of a host share its NICs; the memory is far faster.
+  // All ranks of a host share its NICs. Copies to and from them are far faster than the NICs.
   const Network network = cluster_.network();
   if (network.nics == 0) return;
   const double nics = network.gbit_per_s_each * 1e9 / 8 * network.efficiency * network.nics;
@@ -84,7 +85,7 @@ void Topology::add_nvlink() {
               add_link(LinkKind::nvlink, one * links, numbered("gpu", a) + numbered(" -> gpu", b));
   }
   if (nvlink.kind == NvlinkKind::nvswitch)
-    for (int gpu = 0; gpu < gpus; ++gpu) {  // ids 2 gpu and 2 gpu + 1
+    for (int gpu = 0; gpu < gpus; ++gpu) {  // their ids are 2 * gpu and 2 * gpu + 1
       add_link(LinkKind::nvlink, one * nvlink.links_per_gpu, numbered("gpu", gpu) + " -> nvswitch");
       add_link(LinkKind::nvlink, one * nvlink.links_per_gpu, numbered("nvswitch -> gpu", gpu));
     }
@@ -117,8 +118,8 @@ void Topology::add_pcie() {
                                          numbered("socket", a) + numbered(" -> socket", b));
 }
 
-// The NICs below each switch. Where the job says another number of NICs than the machine has, they
-// are spread evenly over the switches that hold GPUs.
+// Returns the NICs below each switch. If the job sets another number of NICs than the machine has,
+// they are spread evenly over the switches that have GPUs.
 std::vector<std::vector<int>> Topology::nics_of_switches() const {
   const auto& switches = cluster_.machine.pcie.switches;
   std::vector<std::vector<int>> nics(switches.size());
@@ -135,7 +136,8 @@ std::vector<std::vector<int>> Topology::nics_of_switches() const {
   return nics;
 }
 
-// The switch whose NICs a GPU uses: its own, else one of its socket, else any; GPUs take turns.
+// Returns the switch whose NICs a GPU uses: its own switch if it has NICs, else one on its socket,
+// else any. Several such switches are shared evenly among the switches without NICs.
 int Topology::nic_switch_of(int gpu, const std::vector<std::vector<int>>& nics) const {
   const auto& switches = cluster_.machine.pcie.switches;
   const int own = switch_of_[at(gpu)];

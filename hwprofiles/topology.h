@@ -2,7 +2,8 @@
 // link's id follows from its host by a formula: id = host * links_per_host + local id, and nothing
 // is stored per host. Links inside a host: NVLink (one per linked pair and direction, or one up and
 // one down per GPU with an NVSwitch), PCIe (GPU <-> switch, switch <-> socket), sockets, and NICs
-// (one out, one in each). The network between the hosts is a fabric that never blocks.
+// (one out and one in for all cards of a PCIe switch). The network between the hosts has no links
+// here. If it can block (Cluster::fabric), sim/collectives adds its limits.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@
 namespace meshwright {
 
 enum class LinkKind : std::uint8_t { nvlink, pcie, uplink, socket, nic, shared_memory };
-std::string_view name_of(LinkKind kind);  // as people call it: "NVLink", "PCIe", "network"
+std::string_view name_of(LinkKind kind);  // the usual word: "NVLink", "PCIe", "network"
 
 struct Link {
   LinkKind kind = LinkKind::nvlink;
@@ -24,23 +25,25 @@ struct Link {
 
 class Topology {
  public:
-  explicit Topology(Cluster cluster);  // InputError when several hosts have no network
+  explicit Topology(Cluster cluster);  // throws InputError if the cluster is impossible
 
   const Cluster& cluster() const { return cluster_; }
   int links_per_host() const { return static_cast<int>(links_.size()); }
   int local_link(int id) const { return id % links_per_host(); }
   int host_of_link(int id) const { return id / links_per_host(); }
   const Link& link(int id) const { return links_[static_cast<std::size_t>(local_link(id))]; }
-  void scale_links(LinkKind kind, double factor);  // of every host, for what-if questions and tests
-  // Network cards carry that much more or less, on a fabric that does not block (Cluster::fabric).
+  void scale_links(LinkKind kind, double factor);  // multiplies bandwidths of all hosts
+  // Multiplies the bandwidth of all network cards by `factor`, and removes Cluster::fabric, so that
+  // the network between the hosts never blocks.
   void scale_cards(double factor);
 
-  // The links that bytes cross from one rank to another, in order; none when they are the same
-  // rank.
+  // Appends or returns the links that bytes cross from one rank to another, in order. There are
+  // none if both are the same rank.
   void append_route(int from_rank, int to_rank, std::vector<int>& links) const;
   std::vector<int> route(int from_rank, int to_rank) const;
 
-  // Parallel NVLinks straight from one local GPU to another; 0 on a machine with an NVSwitch.
+  // Returns the number of parallel NVLinks from one local GPU directly to another. It is 0 on a
+  // machine with an NVSwitch.
   int direct_nvlinks(int from_gpu, int to_gpu) const;
 
  private:
@@ -55,7 +58,7 @@ class Topology {
   std::vector<int> pcie_route(int from, int to) const;
 
   Cluster cluster_;
-  int gpus_ = 0;  // that have a rank
+  int gpus_ = 0;  // GPUs of a host that have a rank
   std::vector<Link> links_;
   std::vector<std::vector<int>> nvlink_;          // matrix: [from][to] -> link, -1 without one
   std::vector<int> switch_of_;                    // of each GPU
@@ -63,7 +66,7 @@ class Topology {
   std::vector<int> uplink_, downlink_;            // of each PCIe switch
   std::vector<std::vector<int>> socket_;          // [from][to] -> link
   std::vector<std::vector<int>> local_;           // [from * gpus + to] -> links
-  std::vector<std::vector<int>> leave_, arrive_;  // of each GPU: to and from the fabric
+  std::vector<std::vector<int>> leave_, arrive_;  // of each GPU: links to and from the fabric
 };
 
 inline Topology build_topology(const Cluster& cluster) { return Topology(cluster); }

@@ -1,4 +1,4 @@
-// The writing half of load.h.
+// Writes profiles of machines. load.h declares these functions.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

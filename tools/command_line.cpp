@@ -48,8 +48,8 @@ std::optional<int> whole_number(const std::string& text) {
   return static_cast<int>(value);
 }
 
-// In days since 1970-01-01. `epoch`: seconds since then to take as the current time; empty: the
-// clock's (https://reproducible-builds.org/specs/source-date-epoch).
+// Returns the current date in days since 1970-01-01. If `epoch` is a whole number, it replaces the
+// clock: seconds since 1970-01-01 (https://reproducible-builds.org/specs/source-date-epoch).
 int today(const std::string& epoch) {
   constexpr long long day = 24 * 60 * 60;
   char* end = nullptr;

@@ -1,4 +1,4 @@
-// meshwright COMMAND JOB [options]: the whole command line, and what of it the environment says.
+// Parses and runs the command line `meshwright COMMAND JOB [options]`.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace meshwright {
 
 Options options_from_environment();
 
-// Runs what the arguments after the program's name say; the exit code. Throws what the command
-// throws, and InputError where there is no such command.
+// Runs the command that `arguments`, the words after the program's name, call, and returns the exit
+// code. Throws what the command throws, and InputError if there is no such command.
 int run_command_line(const std::vector<std::string>& arguments);
 
 }  // namespace meshwright

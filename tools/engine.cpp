@@ -43,8 +43,7 @@ Engine make_engine(const Cluster& cluster, EngineOptions options, World& host, d
   options.kernel_folder = kernel_folder();
   options.nccl_shares_devices = std::getenv("MESHWRIGHT_NCCL_SHARES_GPUS") != nullptr;
   options.nccl_windows = std::getenv("MESHWRIGHT_NCCL_WINDOWS") != nullptr;
-  // Matrix products must leave free the multiprocessors that NCCL may take, so they use the same
-  // limit.
+  // Matmuls must leave free the multiprocessors that NCCL may take, so they use NCCL's limit.
   if (const char* most = std::getenv("NCCL_MAX_CTAS"); most != nullptr)
     options.left_to_collectives = std::atoi(most);
   const std::string profile = "the profile is of a GPU (" + cluster.machine.gpu.name + ")";

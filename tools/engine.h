@@ -1,4 +1,4 @@
-// Makes the engine of this computer for the commands, from what a profile asks for and the
+// Makes the engine of this computer for the commands, from what a profile asks for and what the
 // environment specifies.
 #pragma once
 
@@ -16,18 +16,18 @@ namespace meshwright {
 // the longest time that GPUs may wait for each other.
 Engine make_engine(const Cluster& cluster, EngineOptions options, World& host, double deadline_s);
 
-int gpus_here();  // 0 where this build has no CUDA backend
+int gpus_here();  // number of GPUs; 0 if this build has no CUDA backend
 
 // Properties of a GPU of this computer that need no measurement.
 struct GpuHere {
   Gpu gpu;                      // name, sizes and clock
   int generation = 0;           // compute capability, 90 for 9.0
-  double workspace_bytes = 0;   // that the backend takes for matrix products
-  bool reaches_others = false;  // the memory of the computer's other GPUs
+  double workspace_bytes = 0;   // what the backend takes for matmuls
+  bool reaches_others = false;  // can access the memory of the other GPUs here
 };
 GpuHere gpu_here(int index);
-// Returns the folder of compiled kernels: $XDG_CACHE_HOME/meshwright/kernels, or the same in
-// ~/.cache.
+// Returns the folder of compiled kernels: $XDG_CACHE_HOME/meshwright/kernels, or
+// ~/.cache/meshwright/kernels if XDG_CACHE_HOME is not set.
 std::string kernel_folder();
 
 }  // namespace meshwright

@@ -42,8 +42,9 @@ void print_errors(const ValidationScores& before, const ValidationScores& after)
   std::printf("%s\n", table.text().c_str());
 }
 
-// Returns where a machine's constants come from. They are fitted if rows were measured on its GPU.
-// Otherwise only what is common to all GPUs is fitted.
+// Returns a sentence on where a machine's constants come from, for its profile. If rows were
+// measured on its GPU, the constants are fitted to them. Otherwise they are from spec sheets and
+// estimates, and only what is common to all GPUs is fitted.
 std::string source_of(const Machine& machine, const Fit& fit) {
   const bool measured = machine.calibration == Calibration::evidence;
   return fmt::format(
@@ -53,9 +54,9 @@ std::string source_of(const Machine& machine, const Fit& fit) {
       fit.rows, fmt::join(fit.sources, ", "));
 }
 
-// Returns the interval in which the next step of this kind is with a probability of 80 %. Of n
-// values in order, it is between positions 0.1 (n + 1) and 0.9 (n + 1) (Wilks's limits from order
-// statistics). Returns no interval if there are too few values.
+// Returns the interval in which the ratio measured / predicted of the next step of this kind lies
+// with a probability of 80 %. It lies between positions 0.1 (n + 1) and 0.9 (n + 1) of the n sorted
+// `shares` (Wilks's limits from order statistics). Returns nothing for fewer than 10 values.
 std::optional<Residuals::Interval> interval_of(std::vector<double> shares) {
   constexpr std::size_t fewest = 10;
   if (shares.size() < fewest) return std::nullopt;
@@ -70,8 +71,10 @@ std::optional<Residuals::Interval> interval_of(std::vector<double> shares) {
                              static_cast<int>(shares.size())};
 }
 
-// Counts every row once, because intervals are about the next step that somebody measures. If there
-// are too few rows for one host or for several hosts, both get the interval of all rows.
+// Returns the intervals of measured / predicted step time on these GPUs, for one host and for
+// several hosts. If both have too few rows, both get the interval of all rows. If that has too few
+// as well, returns nothing. Every row counts once, because intervals are about the next step that
+// somebody measures.
 std::optional<Residuals> residuals_of(const ValidationScores& scores,
                                       const std::vector<std::string>& gpus) {
   std::vector<double> one, many, all;

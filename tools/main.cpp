@@ -1,4 +1,4 @@
-// The program: a command line, and its exit code.
+// Runs the command line and turns what it throws into a message and an exit code.
 #include <csignal>
 #include <cstdio>
 #include <exception>

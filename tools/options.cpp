@@ -19,7 +19,7 @@ bool takes(const Command& command, const std::string& name) {
   return false;
 }
 
-// A whole number from 1 to `most`.
+// Returns a check that an option's value is a whole number from 1 to `most`.
 CLI::Validator count_up_to(int most) {
   return {[most](std::string& text) -> std::string {
             const bool digits = !text.empty() && text.size() <= 10 &&
@@ -31,7 +31,7 @@ CLI::Validator count_up_to(int most) {
           "", "count"};
 }
 
-// A port; 0 is any free one.
+// Returns a check that an option's value is a port from 0 to 65535. Port 0 stands for any free one.
 CLI::Validator port_number() {
   return {[](std::string& text) -> std::string {
             int value = -1;
@@ -45,7 +45,7 @@ CLI::Validator port_number() {
           "", "port"};
 }
 
-// A share below one.
+// Returns a check that an option's value is a share: at least 0 and below 1.
 CLI::Validator share() {
   return {[](std::string& text) -> std::string {
             double value = -1;
@@ -62,7 +62,7 @@ struct FileOption {
   const char* name;
   std::string Options::*value;
   const char* help;
-  const char* command = nullptr;  // the only one that it is of
+  const char* command = nullptr;  // the only command with this row; null: all
   const char* type = "FILE";
 };
 
@@ -233,7 +233,7 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
         ->type_name("N")
         ->check(port_number());
   if (takes(command, "watched")) app.add_flag("--watched", o.watched)->group("");  // by `serve`
-  // How the launcher talks to its ranks; not for people.
+  // With these options the launcher starts its ranks. The help does not list them.
   if (takes(command, "as-rank")) {
     app.add_flag("--as-rank", o.as_rank)->group("");
     app.add_flag("--progress", o.progress)->group("");
@@ -250,7 +250,8 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// The first word that looks like an option and is none; the hidden ones are not advertised.
+// Returns a message about the first word that looks like an option but is unknown, or "" if there
+// is none. Hidden options are not suggested.
 std::string unknown_option(const CLI::App& app, const std::vector<std::string>& arguments) {
   const std::vector<std::string> known = option_names(app);
   for (const std::string& argument : arguments) {
@@ -264,7 +265,8 @@ std::string unknown_option(const CLI::App& app, const std::vector<std::string>& 
   return "";
 }
 
-// CLI11's words differ between versions; the option's name is in all of them.
+// Returns a message about an option without its value, or with a value that it does not take. It is
+// made from the option's name only, because CLI11's own messages differ between versions.
 std::string mismatch(const std::string& message, const std::vector<std::string>& arguments) {
   for (const FlagOption& flag : flag_options)
     if (message.find(flag.name) == 0 || message.find(std::string("--") + flag.name) == 0)
@@ -282,7 +284,7 @@ std::string usage(const Command& command) {
   return text + " [options]";
 }
 
-// In lines of at most 100 columns.
+// Wraps `text` into lines of at most 100 columns.
 std::string wrapped(std::string_view text) {
   constexpr std::size_t columns = 100;
   std::string result;

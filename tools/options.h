@@ -1,4 +1,5 @@
-// The command line: one set of options, of which each command takes some.
+// Declares the options of the command line: one set for all commands, of which each command takes
+// some.
 #pragma once
 
 #include <optional>
@@ -17,12 +18,12 @@ struct Options {
   std::string trace;             // file for the timeline
   std::string write;             // plan: file for the settled job
   std::string write_partition;   // plan: file for the stages of the modules
-  // calibrate: where to write; else: a profile to use instead of the machine's of that name, or of
-  // `local`
+  // calibrate: the file to write. Other commands: the profile to use for the machine that it names,
+  // or for `local`, in place of the known one.
   std::string profile;
   std::string by;                      // date or duration by which the whole job is to be done
   std::string budget;                  // dollars for the whole job
-  std::string prices;                  // rows that go before those of the price list
+  std::string prices;                  // file of prices that precede the known ones
   std::string report;                  // file for the HTML page
   std::string timeline;                // simulate: file for what the page's timeline draws
   std::string host = "127.0.0.1";      // serve: the address to listen at
@@ -40,18 +41,17 @@ struct Options {
   std::string framework;               // plan, export: --for
   std::string format;                  // import: the framework whose settings these are
   std::vector<std::string> launchers;  // export
-  bool allow_unknown = false;          // import: settings that no one knows are listed
+  bool allow_unknown = false;          // import: list unknown settings
   std::string dump;                    // compile: folder for the graph after each pass
   bool cpu = false;                    // calibrate: the processor, whatever GPUs there are
-  bool quick = false;                  // calibrate: in seconds
+  bool quick = false;                  // calibrate: measure for some seconds only
   bool measure = false;                // compile: run steps on this computer
   std::string checkpoint;              // export: one checkpoint, or the folder of a run
   bool allow_mpi_options = false;      // train
   bool adapter = false;                // export: the adapter alone
   bool ema = false;                    // export: the average of the weights
   bool resume = false;                 // train: from the newest checkpoint
-  std::vector<std::string> allow_changed;  // train, export-weights: keys that may differ from the
-                                           // checkpoint's
+  std::vector<std::string> allow_changed;  // train, export-weights: keys of --allow-changed
   std::string trace_steps;                 // train: which steps the trace holds
   std::string trace_format;                // how: chrome (where empty) or chakra
   bool check_collectives = false;          // train
@@ -63,24 +63,23 @@ struct Options {
   std::optional<int> time_limit;        // mcp: seconds that a call may take
   std::optional<int> restarts;          // train: how often to start again after a fault
   bool prove = false;                   // plan
-  std::optional<double> memory_margin;  // plan, scale: share of the memory that plans leave free
+  std::optional<double> memory_margin;  // plan, advise, scale: memory that plans leave free
   bool as_rank = false;     // train: this process is one of the ranks (set by the launcher)
   std::string run_name;     // train: how `ps` tells the ranks of one run from others
   std::string rank_result;  // calibrate: where rank 0 writes what it measured
   bool progress = false;    // train: the launcher's standard error is a terminal
   bool watched = false;     // searches say how far they are, as JSON lines on standard error
 
-  // From the environment; read in main.cpp only.
+  // Read from the environment, in options_from_environment() (command_line.cpp).
   std::string local_profile;     // $XDG_DATA_HOME/meshwright/local.json
   std::optional<int> threads;    // OMP_NUM_THREADS
   std::optional<int> mpi_ranks;  // inside an mpirun: its size
   SageMakerEnvironment sagemaker;
-  int today = 0;        // in days since 1970-01-01, for the age of prices: SOURCE_DATE_EPOCH, or
-                        // the clock
+  int today = 0;        // days since 1970-01-01, for the age of prices
   std::string program;  // path of this executable
 };
 
-// A command, in its file of tools/commands/.
+// A command of the program. Each has its own file in tools/commands/.
 struct Command {
   const char* name;
   const char* operand;  // as the help shows it; "" for none
@@ -91,12 +90,13 @@ struct Command {
   const char* details = "";  // for its help and the manual: plain sentences, `code` in backticks
 };
 
-// Parses the arguments after the command's name into `options`. False when help was asked for and
-// printed. A wrong option is an InputError that names the nearest known one.
+// Parses the arguments after the command's name into `options`. Returns false if help was asked for
+// and has been printed. Throws InputError for a wrong option, with the nearest known one if there
+// is one.
 bool parse_options(const Command& command, const std::vector<std::string>& arguments,
                    Options& options);
 
-// The options of a command that its help lists.
+// An option of a command, as its help lists it.
 struct OptionName {
   std::string name;   // "--set"
   std::string value;  // "KEY=VALUE", "FILE", ...; empty: it takes none

@@ -1,4 +1,4 @@
-// Prints to a terminal text that may contain parts of a job or a data file.
+// Prints text that may contain parts of a job or a data file.
 #pragma once
 
 #include <fmt/format.h>

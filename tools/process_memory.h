@@ -1,12 +1,13 @@
-// Resident memory of this process, and memory of this computer.
+// Reports the resident memory of this process and the memory of this computer, in bytes.
 #pragma once
 
 #include <cstdint>
 
 namespace meshwright {
 
-std::int64_t peak_resident_bytes();  // VmHWM of /proc/self/status
-// Gives free memory back; from here on the peak counts anew, where the system allows it.
+std::int64_t peak_resident_bytes();  // VmHWM of /proc/self/status; 0: unknown
+// Gives free memory back to the system and restarts peak_resident_bytes() from the current value,
+// if the system allows it.
 void forget_peak_resident_bytes();
 double physical_memory_bytes();
 

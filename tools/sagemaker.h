@@ -1,4 +1,4 @@
-// Reads the environment of SageMaker's containers (spec: launch keys, 1.3).
+// Reads the environment variables of SageMaker's containers (spec: launch keys, 1.3).
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct SageMakerEnvironment {
 };
 
 struct SageMaker {
-  std::vector<std::string> hosts;  // none: not in such a container
+  std::vector<std::string> hosts;  // empty: not in such a container
   std::string current, interface, instance;
   int gpus = 0;
   bool model_parallel = false;
@@ -26,11 +26,13 @@ struct SageMaker {
   bool is_first() const { return hosts.empty() || current == hosts.front(); }
 };
 
-// Returns what the launch sets of the job, as arguments of --set. Its keys replace those of the job
-// one by one, as in smp.init(). The result is the same in and outside a container.
+// Returns the keys of the job that the launch sets, as arguments of --set: distribution.KEY=VALUE.
+// They replace the job's keys one by one, as in smp.init(). Throws InputError if a variable is not
+// a JSON object.
 std::vector<std::string> launch_overrides(const SageMakerEnvironment& environment);
 
-// Throws InputError that names the variable if one is wrong.
+// Returns the hosts and GPUs that the variables describe, or an empty value outside a container.
+// Throws InputError, which names the variable, if one is wrong.
 SageMaker read_sagemaker(const SageMakerEnvironment& environment);
 
 }  // namespace meshwright

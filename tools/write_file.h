@@ -7,17 +7,19 @@
 
 namespace meshwright {
 
-// Commands call it at their beginning for what they write at the end of long work. Throws
-// InputError, whose message begins with `where`, if output_place() refuses `path` or if it is one
-// of `inputs`. Touches nothing. An empty path is good.
+// Checks an output before any work. Commands call it at their beginning for what they write at the
+// end of long work. Throws InputError, whose message begins with `where`, if output_place() refuses
+// `path` or if it is one of `inputs`. Writes nothing. Accepts an empty path.
 void check_writable(const std::string& where, const std::string& path,
                     std::span<const std::string> inputs = {});
 
-// Commands call it for what another process of theirs writes. That process has the standard files
-// of this one, but not what a shell opened for it. Throws InputError if `path` names such a file.
+// Throws InputError if `path` names a file that is open in this process only, such as one that a
+// shell opened for it. Commands call it for files that another process of theirs writes: that
+// process inherits only standard input, output and error. Accepts an empty path.
 void check_named(const std::string& where, const std::string& path);
 
-// Throws RunError if `path` cannot be written, and then leaves what was there.
+// Writes a whole file. Throws RunError if `path` cannot be written, and then leaves the old file
+// unchanged.
 void write_file(const std::string& path, std::string_view content);
 
 }  // namespace meshwright

@@ -1,4 +1,4 @@
-// Describes a device as its driver and its backend report it.
+// Describes a device as its driver and the CUDA backend report it.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 namespace meshwright {
 
 struct DeviceDescription {
-  std::string name;    // as the driver has it: "NVIDIA H100 80GB HBM3"
-  int generation = 0;  // compute capability, 90 for 9.0
+  std::string name;    // the driver's name: "NVIDIA H100 80GB HBM3"
+  int generation = 0;  // compute capability times 10, 90 for 9.0
   int multiprocessors = 0;
   double memory_bytes = 0, l2_bytes = 0, clock_hz = 0;
-  std::int64_t workspace_bytes = 0;  // that the backend takes for matrix products
-  bool reaches_others = false;       // the memory of every other device of the computer
+  std::int64_t workspace_bytes = 0;  // scratch memory of the backend's matmuls
+  bool reaches_others = false;       // can access every other device's memory
 };
 
 }  // namespace meshwright

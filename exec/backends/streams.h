@@ -4,30 +4,33 @@
 
 namespace meshwright {
 
-// Work is issued to the stream in use (0 at first), which does it in order. Calls return before the
-// work is done.
+// Streams of a device, by number. Work is issued to the stream in use (0 at first), which does it
+// in order. Calls return before the work is done.
 class Streams {
  public:
   virtual ~Streams() = default;
 
   virtual void use(int stream) = 0;
-  virtual void record(int event) = 0;  // on the stream in use; replaces what it stood for before
-  // The stream in use continues only when the work that the event marks is complete.
+  // Marks this point of the stream in use by the event. Replaces the event's earlier mark.
+  virtual void record(int event) = 0;
+  // Makes the stream in use wait until the work before the event's mark is complete. The host goes
+  // on.
   virtual void await(int event) = 0;
-  // Returns when everything issued to the stream in use is complete. A message may only end when
-  // this host has gone on.
+  // Blocks the host until everything issued to the stream in use is complete. A message may only
+  // complete once this host has gone on.
   virtual void wait_for_stream() = 0;
 
-  // For traces: stamp() marks the moment at which the stream in use reaches this point. Once that
-  // is complete, stamped() returns the moment in seconds since the latest begin_stamps().
+  // For traces: begin_stamps() starts a new list of stamps, and stamp() marks the moment at which
+  // the stream in use reaches this point. Once the marked work is complete, stamped() returns the
+  // moment in seconds since the latest begin_stamps().
   virtual void begin_stamps() = 0;
   virtual int stamp() = 0;
   virtual double stamped(int stamp) = 0;
 };
 
-// Captures a step's work as a whole. What is issued from begin to end is not done then, but by each
-// replay. A replay reads the host memory that it copies from anew. Its step_position is that of the
-// latest Backend::begin_step.
+// Captures a step's work as a whole. Work that is issued from begin() to end() is not done then,
+// but by each replay(). A replay reads anew the host memory that it copies from. Its step_position
+// is that of the latest Backend::begin_step().
 class StepCapture {
  public:
   virtual ~StepCapture() = default;
@@ -35,7 +38,8 @@ class StepCapture {
   virtual void begin() = 0;
   virtual void end() = 0;
   virtual void replay() = 0;
-  virtual void drop() = 0;  // before the communicators that it uses end
+  // Discards the capture. Must be called before the communicators that it uses are destroyed.
+  virtual void drop() = 0;
 };
 
 }  // namespace meshwright

@@ -26,7 +26,8 @@ std::vector<float> all_of(const Checkpoint& checkpoint, const Parameter& paramet
   return values;
 }
 
-// values[out, in] or, with `in_out`, [in, out] += factor * B[out, r] A[r, in].
+// Adds factor * B A to `values`, which is [out, in], or [in, out] if `in_out` is set. `first` is A,
+// [rank, in], and `second` is B, [out, rank]. Sums are in double.
 void add_product(std::vector<float>& values, const std::vector<float>& first,
                  const std::vector<float>& second, std::int64_t rank, bool in_out, double factor) {
   const std::int64_t in = static_cast<std::int64_t>(first.size()) / rank;
@@ -46,7 +47,8 @@ void add_product(std::vector<float>& values, const std::vector<float>& first,
   }
 }
 
-// The names as they are, where peft finds the same modules by them.
+// Returns peft's `target_modules`. They are the job's names, unless one of these is `all_linear` or
+// holds a `*`, which peft would read differently. Then they are the paths of all adapted modules.
 std::vector<std::string> target_names(const Lora& lora, const std::vector<Adapter>& adapters) {
   const bool are_plain = std::ranges::none_of(lora.target_modules, [](const std::string& name) {
     return name == all_linear || name.find('*') != std::string::npos;

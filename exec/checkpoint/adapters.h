@@ -1,5 +1,5 @@
-// Low-rank adapters as peft stores them, `adapter_config.json` and `adapter_model.safetensors`; and
-// a model's weights with them added.
+// Low-rank adapters (LoRA) in the form in which peft stores them, `adapter_config.json` and
+// `adapter_model.safetensors`, and the export of a model's weights with the adapters added.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace meshwright {
 
-// The adapter of a linear layer: W + factor * B A.
+// The adapter of a linear layer, whose weight becomes W + factor * B A. A is [rank, in] and B is
+// [out, rank]. W is [out, in], or [in, out] if `weight_in_out` is set.
 struct Adapter {
   std::string module;
   std::string weight, first, second;  // names of W, A and B
@@ -27,7 +28,7 @@ struct Adapter {
 // them, in the order of the graph's parameters.
 std::vector<Adapter> adapters_of(const Graph& graph, const Lora& lora);
 
-// Returns the modules, by path, whose own parameters are trained in addition to adapters.
+// Returns the paths of the modules whose own parameters are trained in addition to the adapters.
 std::vector<std::string> trained_whole(const Graph& graph);
 
 // Returns the name that a trained parameter has in peft's file.
@@ -38,18 +39,21 @@ std::string peft_name(const std::string& parameter);
 std::string peft_config(const Lora& lora, const std::vector<Adapter>& adapters,
                         const std::vector<std::string>& whole = {});
 
-// Throws InputError if the config in `file` describes other adapters than `lora` does.
+// Throws InputError if the peft config in `file` has another rank or alpha than `lora`, or asks for
+// something that is not supported (DoRA, trained biases, modules with different ranks, ...). Does
+// not compare the target modules.
 void check_peft_config(const std::string& file, const Lora& lora);
 
-// A checkpoint of a run that trains adapters, and what it begins with.
+// The weights of a run that trains adapters: a checkpoint with the trained parameters, and the
+// source of the frozen ones, which is `base`, `trained` itself or the seed.
 struct AdaptedWeights {
   const Checkpoint& trained;
-  const Checkpoint* base = nullptr;        // null: `trained` has all, or the seed says it
+  const Checkpoint* base = nullptr;  // null: frozen weights are in `trained` or follow from `seed`
   std::map<std::string, Parameter> whole;  // every parameter, on one rank
   std::vector<Adapter> adapters;
   std::uint64_t seed = 0;
   int layers = 1;
-  int state = 0;  // of what is trained: 0 the weights, or another
+  int state = 0;  // index of the state to read of trained parameters; 0: the weights
 
   // `merged` returns a whole parameter, with its layer's adapter added if it has one. `plain`
   // returns it without the adapter.
@@ -57,7 +61,8 @@ struct AdaptedWeights {
   std::vector<float> plain(const std::string& name) const;
 };
 
-// Does what export_weights() does, with the adapters added to the weights that they belong to.
+// Writes the weights to `file` as export_weights() does, with each adapter added to the weight that
+// it belongs to.
 void export_merged(const AdaptedWeights& from, const std::map<std::string, Shape>& parameters,
                    const std::string& file, const PublishedParts& parts);
 

@@ -17,8 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Named like what a killed run leaves behind, which the next one removes; new in every run, so that
-// no file system answers from what it remembers.
+// Returns the path of the file by which a rank shows that it can write to the folder. It is named
+// like a folder that is being written, because the next run removes these if this one is killed. It
+// is new in every run, so that no file system answers from a cache.
 std::string mark_of(const std::string& folder, std::int64_t run, int rank) {
   return fmt::format("{}/step-mark-{:x}-{}.part", folder, run, rank);
 }

@@ -28,7 +28,7 @@ void check(bool good, const std::string& path, const char* what) {
 File::File(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
 
 File File::create(const std::string& path) {
-  // A link could lead out of the folder, and a pipe would be waited for.
+  // A symbolic link could lead out of the folder, and opening a pipe would block.
   constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   const int descriptor = ::open(path.c_str(), flags, 0644);
   check(descriptor >= 0, path, "cannot be created");

@@ -1,6 +1,6 @@
-// A file of a checkpoint: written at places and forced to the disk, or read at places. A RunError
-// `path: what: why` says that the system could not do it, and nothing of what the file holds; an
-// InputError, that it is missing, ends too early or is no regular file.
+// A file of a checkpoint, which is written or read at byte offsets. Functions throw RunError `path:
+// what: why` if the system fails (a full disk, no permission), which says nothing about the file's
+// contents. They throw InputError if the file is missing, ends too early or is not a regular file.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace meshwright {
 
 class File {
  public:
-  static File create(const std::string& path);  // empty; a link is not followed
+  static File create(const std::string& path);  // empties it; refuses a symbolic link
   static File open(const std::string& path);    // for reading
   File(File&& other) noexcept;
   File& operator=(File&& other) = delete;
@@ -20,7 +20,7 @@ class File {
   void write(std::int64_t offset, const void* data, std::int64_t bytes) const;
   void sync() const;
   std::int64_t size() const;
-  void read(std::int64_t offset, void* to, std::int64_t bytes) const;  // all of it, or an error
+  void read(std::int64_t offset, void* to, std::int64_t bytes) const;  // all of it, or throws
   std::string read(std::int64_t offset, std::int64_t bytes) const;
   const std::string& path() const { return path_; }
 
@@ -30,14 +30,17 @@ class File {
   int descriptor_ = -1;
 };
 
-void sync_folder(const std::string& path);  // its entries: what was created, renamed, removed
+// Forces the folder's entries to the disk: what was created, renamed or removed.
+void sync_folder(const std::string& path);
 void rename_path(const std::string& from, const std::string& to);
 bool path_exists(const std::string& path);
-// And those above it, on the disk for good; good when it is there.
+// Makes the folder and the missing folders above it, and forces the new entries to the disk. Does
+// nothing if the folder exists. Throws RunError if it cannot be made.
 void make_folder(const std::string& path);
 void remove_folder(const std::string& path);  // with all that is in it
 
-// Reads ascending pieces of a file through a window, so that small ones are not a call each.
+// Reads pieces of a file at ascending offsets through a buffer of 1 MiB, so that a small piece does
+// not need a system call of its own. Pieces of 1 MiB or more bypass the buffer.
 class WindowReader {
  public:
   explicit WindowReader(const File& file) : file_(file) {}

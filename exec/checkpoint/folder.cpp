@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view prefix = "step-", part = ".part";
 
-// The run that wrote a checkpoint; empty where its manifest is damaged. RunError.
+// Returns the identity of the run that wrote the checkpoint in `path`, or an empty string if its
+// manifest is missing or damaged. Throws RunError if the manifest cannot be read.
 std::string run_of(const std::string& path) {
   try {
     return read_manifest(path).run;
@@ -31,8 +32,10 @@ std::string run_of(const std::string& path) {
   }
 }
 
-// Makes room for a checkpoint of `run`. A resumed run has passed over what is there: damaged, it is
-// to be replaced; another run's is kept under a name of its own. The former is what is returned.
+// Renames what has the final name of a checkpoint of `run`, so that the name is free. A checkpoint
+// of another run is kept under a name of its own. One that is damaged, or that this run wrote
+// before it resumed from an older one, is to be removed by the caller: returns its new path.
+// Returns an empty string if nothing is to be removed.
 std::string make_room(const std::string& place, const std::string& run) {
   if (!path_exists(place)) return "";
   const std::string other = run_of(place);
@@ -157,7 +160,7 @@ FolderLock::FolderLock(const std::string& folder) {
   if (descriptor_ < 0) refuse(path + ": " + std::strerror(errno));
   if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
     const std::string own = std::to_string(getpid()) + "\n";
-    // For people only: without it the lock is as good.
+    // The process number only serves the message to the next run. The lock works without it.
     [[maybe_unused]] const bool said =
         ftruncate(descriptor_, 0) == 0 && pwrite(descriptor_, own.data(), own.size(), 0) > 0;
     return;

@@ -1,5 +1,6 @@
-// The folder of a run's checkpoints: `step-00000010/` for each, `step-00000012.part/` while one is
-// written, `lock`, which the run holds, and `began-with-imported-weights` where they were imported.
+// The folder of a run's checkpoints. It holds `step-00000010/` for each checkpoint,
+// `step-00000012.part/` while one is written, `lock`, which the run holds, and the file
+// `began-with-imported-weights` if the run began with imported weights.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +24,22 @@ std::string part_folder(const std::string& folder, std::int64_t step);
 // is no folder. Throws RunError if the folder cannot be read.
 std::vector<StepFolder> step_folders(const std::string& folder);
 
-// Completes a checkpoint whose shards are on the disk: writes its manifest into the .part folder,
-// gives that its final name, then removes checkpoints older than the `keep` newest of this run,
-// except its base and its best. Throws RunError if the checkpoint could not be completed. Returns
-// an error about what could not be removed afterwards, or an empty string. Never removes or
-// replaces what it cannot read.
+// Completes a checkpoint whose shards are on the disk. Writes its manifest into the .part folder,
+// renames that folder to its final name, then removes checkpoints older than the `keep` newest of
+// this run, except its base and its best. A folder that already has the final name is replaced if
+// it is damaged or of this run, and renamed if it is of another run. Throws RunError if the
+// checkpoint could not be completed. Returns an error about older checkpoints that could not be
+// removed afterwards, or an empty string. Never removes or replaces a checkpoint that the system
+// does not let it read.
 std::string commit(const std::string& folder, const Manifest& manifest, int keep);
 
 // Returns whether the run in this folder began with imported weights. No seed can recreate these,
-// so such a run must not begin anew. The mark says so, or, if it is lost, the manifest of any
-// checkpoint or the folder of step 0, which only imported weights have. Throws RunError if the
-// folder cannot be read.
+// so such a run must not begin anew. The file `import_mark` shows it. If that file is lost, the
+// manifest of any checkpoint shows it, or the folder of step 0, which only imported weights have.
+// Throws RunError if the folder cannot be read.
 bool began_with_imported_weights(const std::string& folder);
-// Makes the mark, and the folder if it is missing. Throws RunError if that fails.
+// Writes the file `import_mark`, by which began_with_imported_weights() knows such a run, and makes
+// the folder if it is missing. Throws RunError if that fails.
 void mark_as_imported(const std::string& folder);
 inline constexpr std::string_view import_mark = "began-with-imported-weights";
 

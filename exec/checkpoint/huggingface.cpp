@@ -13,7 +13,8 @@ namespace meshwright {
 
 namespace {
 
-// Parameters are collected until they are this many bytes: what a shard holds is in memory once.
+// Imported parameters are collected in memory until they have this many bytes, and are then written
+// as one shard.
 constexpr std::int64_t shard_bytes = 1 << 30;
 
 class ShardCollector {
@@ -84,11 +85,11 @@ const PublishedPart* part_named(const PublishedParts& parts, const std::string& 
   return found == parts.end() ? nullptr : &found->second;
 }
 
-// A published tensor, and where its elements come from.
+// A published tensor's shape, and the parameters that its elements come from.
 struct PublishedSource {
   struct Piece {
     std::string parameter;
-    ElementRun run;  // of_whole: in the published tensor
+    ElementRun run;  // of_whole: index in the published tensor
   };
   Shape shape;
   std::vector<Piece> pieces;

@@ -1,5 +1,6 @@
-// Checkpoints from Hugging Face's safetensors, and back; of experts and of matrices that are
-// published as one under their published names.
+// Imports Hugging Face's safetensors as a checkpoint, and exports a checkpoint as safetensors.
+// Experts, and parameters that are parts of one published matrix, are found under their published
+// names.
 #pragma once
 
 #include <functional>
@@ -13,10 +14,11 @@
 
 namespace meshwright {
 
-using PublishedParts = std::map<std::string, PublishedPart>;  // of the parameters that are parts
+using PublishedParts = std::map<std::string, PublishedPart>;  // by parameter: those that are parts
 
-// Writes the checkpoint of step 0 into `folder`: weights only. A parameter that is not there is an
-// InputError. Returns the names that were not needed. `others`: parameters that are made instead.
+// Writes a checkpoint of weights only, that of step 0, into `folder`. Returns the names of the
+// tensors in `from` that were not needed. `others` makes the values of parameters that are not read
+// from `from`. Throws InputError if `from` lacks any other parameter.
 using MadeParameters = std::map<std::string, std::function<std::vector<float>()>>;
 std::vector<std::string> import_weights(const Safetensors& from,
                                         const std::map<std::string, Shape>& parameters,
@@ -24,12 +26,13 @@ std::vector<std::string> import_weights(const Safetensors& from,
                                         const PublishedParts& parts = {},
                                         const MadeParameters& others = {});
 
-// Writes the weights, or another state, fp32, as one file in the order of names, as transformers
-// does.
+// Writes the weights, or the checkpoint's state with index `state`, in fp32 to one safetensors
+// file. Tensors are in the order of their names, as in files of transformers.
 void export_weights(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
                     const std::string& file, const PublishedParts& parts = {}, int state = 0);
 
-// Does the same for weights that `read` returns: it writes elements run.global ... of a parameter.
+// Writes weights from any source to such a file. `read` writes elements [run.global, run.global +
+// run.count) of a parameter to `to`.
 using WeightReader =
     std::function<void(const std::string& parameter, const ParameterRun& run, float* to)>;
 void export_weights(const WeightReader& read, const std::map<std::string, Shape>& parameters,

@@ -1,4 +1,4 @@
-// Reading a checkpoint under any degrees: each rank reads what it needs.
+// Reads a checkpoint under any degrees of parallelism. Each rank reads only what it needs.
 #pragma once
 
 #include <array>
@@ -15,28 +15,32 @@
 
 namespace meshwright {
 
-// A checkpoint whose manifest and headers are read and fit together. Every fault is an InputError
-// or a RunError that names the file.
+// A checkpoint whose manifest and shard headers have been read and agree. All functions throw an
+// InputError or a RunError that names the file if it is damaged or cannot be read.
 class Checkpoint {
  public:
   explicit Checkpoint(const std::string& folder);
   const Manifest& manifest() const { return manifest_; }
   int states() const { return static_cast<int>(manifest_.states.size()); }
-  // The number of the weights' average; -1: it holds none.
+  // Returns the index of the state that averages the weights over the steps, or -1 if there is
+  // none.
   int average() const { return index_of_state(manifest_.states, average_state); }
   std::size_t shards() const { return shards_.size(); }
 
-  // Compares a shard's data with their checksums: reads all of it.
+  // Reads all data of a shard. Throws InputError if a checksum differs.
   void check_shard(std::size_t index) const;
 
-  // Returns one checksum of the data of these parameters, from the headers alone. Checkpoints with
-  // the same data in the same pieces have the same.
+  // Returns one checksum of the data of these parameters, from the headers alone. Checkpoints that
+  // store the same data in the same pieces have the same checksum. Parameters that are not there
+  // are ignored.
   std::uint32_t checksum_of(const std::set<std::string>& parameters) const;
 
-  // Each of these parameters is there in its shape, every element once, and no other parameter.
+  // Throws InputError unless the checkpoint holds each of these parameters in its shape, every
+  // element exactly once, and no other parameter.
   void check_holds(const std::map<std::string, Shape>& parameters) const;
 
-  // Fills to[run.local ...] with the elements run.global ... of a parameter, for each run.
+  // Reads elements [run.global, run.global + run.count) of a parameter's state to to[run.local
+  // ...], for each run. Throws InputError if elements are missing.
   void read(const std::string& name, int state, std::span<const ParameterRun> runs,
             float* to) const;
 
@@ -51,7 +55,8 @@ class Checkpoint {
   struct Place {
     std::size_t shard = 0, piece = 0;
   };
-  // Elements of the whole parameter that lie together in a piece, from `at` of its elements on.
+  // `count` elements of the whole parameter, from index `first` on, that a piece stores one after
+  // the other from its element `at` on.
   struct Interval {
     std::int64_t first = 0, count = 0, at = 0;
   };

@@ -56,7 +56,8 @@ Manifest::ShardEntry parse_shard(Fields& fields) {
   return entry;
 }
 
-// The text without its last line, which must be its checksum.
+// Returns the text without its last line. Throws InputError if that line is not the checksum of the
+// lines before it.
 std::string_view checked(std::string_view text, const std::string& where) {
   const std::size_t line = last_line.size() + 8 + 1;
   std::uint32_t expected = 0;
@@ -109,7 +110,7 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
     fields.fail("format", fmt::format("{} is not known here; known: 1", format));
   Manifest manifest;
   manifest.run = fields.required<std::string>("run");
-  // It becomes part of a folder's name.
+  // The run's identity becomes part of a folder's name.
   for (char c : manifest.run)
     if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9'))
       fields.fail("run", "expected lower-case letters and digits");
@@ -124,7 +125,7 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   manifest.optimizer = fields.required<std::string>("optimizer");
   manifest.model = fields.required<std::string>("model");
   manifest.degrees = fields.required<std::string>("degrees");
-  if (fields.has("made_with")) {  // older ones do not say
+  if (fields.has("made_with")) {  // older manifests lack it
     Fields made_with = fields.object("made_with");
     for (const std::string& key : made_with.keys())
       manifest.made_with[key] = made_with.required<std::string>(key);
@@ -132,7 +133,7 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   Fields numbers = fields.object("numbers");
   for (const std::string& key : numbers.keys())
     manifest.numbers[key] = numbers.required<double>(key);
-  if (fields.has("histories")) {  // older ones have none
+  if (fields.has("histories")) {  // older manifests lack it
     Fields histories = fields.object("histories");
     for (const std::string& key : histories.keys())
       manifest.histories[key] = histories.required<std::vector<double>>(key);

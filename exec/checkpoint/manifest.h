@@ -25,16 +25,16 @@ struct Manifest {
   double loss = 0;        // of the last step
   std::string optimizer;  // empty: weights only, any optimizer may begin with them
   std::string model;      // its name, for people
-  std::string degrees;    // how the run was cut, for people
+  std::string degrees;    // the run's parallelism, for people
   // The job's values that decide what is computed, as JSON, by key ("training.global_batch": "8";
   // models/job/identity.h). Imported weights have only the values that define what the weights
   // mean.
   std::map<std::string, std::string> made_with;
-  std::map<std::string, double> numbers;  // what else a run carries on (the loss scale)
+  std::map<std::string, double> numbers;  // other values to go on with
   // For fp8 with delayed scales: the recent maxima of each rounded tensor, the newest last
   // (Runtime::histories).
   std::map<std::string, std::vector<double>> histories;
-  std::vector<std::string> states;  // of every parameter
+  std::vector<std::string> states;  // what is stored of every parameter (shard_file.h)
   // The step with the lowest evaluation loss so far, if the run keeps its checkpoint. -1 means that
   // there is none.
   std::int64_t best_step = -1;
@@ -54,6 +54,6 @@ struct Manifest {
 std::string encode(const Manifest& manifest);
 // Accepts any bytes. Throws InputError `where: what is wrong` if they are not a valid manifest.
 Manifest parse_manifest(std::string_view text, const std::string& where);
-Manifest read_manifest(const std::string& folder);  // InputError, RunError
+Manifest read_manifest(const std::string& folder);  // throws InputError or RunError
 
 }  // namespace meshwright

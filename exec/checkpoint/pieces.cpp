@@ -6,8 +6,9 @@ namespace meshwright {
 
 namespace {
 
-// Unsplit parameters are the same on all ranks of a tensor group, which save them in turn, unless
-// one of them owns it.
+// Returns whether this rank saves the parameter, which has this index in the program. An unsplit
+// parameter is the same on all ranks of a tensor group, so the ranks save such parameters in turn,
+// unless one rank owns the bucket. Copies of tied parameters are not saved.
 bool saves(const StageParameter& member, int index, const Runtime& runtime) {
   if (member.copy_of_tied) return false;
   const Bucket& bucket = runtime.program().buckets[static_cast<std::size_t>(member.bucket)];

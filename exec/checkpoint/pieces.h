@@ -1,5 +1,5 @@
-// The parameters that one rank saves, as pieces of whole parameters. Over all ranks, each element
-// of the run is saved exactly once.
+// Lists what one rank saves, as pieces of whole parameters. Over all ranks, each element of the run
+// is saved exactly once.
 #pragma once
 
 #include <vector>

@@ -11,8 +11,9 @@ namespace meshwright {
 
 namespace {
 
-// The complaint of the first rank where `work` finds what is there wrong, on all ranks; empty:
-// none. Where a rank cannot tell, since the system does not let it read, RunError on all.
+// Calls `work` on every rank. Returns on all ranks the InputError of the first rank that throws
+// one, or an empty string. Throws RunError on all ranks if `work` fails in another way on any rank,
+// because then nobody knows whether the checkpoint is damaged.
 template <typename Work>
 std::string damage_found(const Work& work, const std::string& remedy, Communicator& all) {
   std::string damage, fault;
@@ -32,7 +33,8 @@ std::string make_readable(const std::string& path) {
   return "make it readable, or move " + path + " away to go on from an older checkpoint";
 }
 
-// Weights alone go with every optimizer.
+// Throws InputError if the checkpoint's states are not those of `optimizer`, which has this many
+// `states` without the average. A checkpoint of weights only is accepted for every optimizer.
 void check_optimizer(const Checkpoint& found, const std::string& path, const std::string& optimizer,
                      int states) {
   const Manifest& manifest = found.manifest();
@@ -40,13 +42,14 @@ void check_optimizer(const Checkpoint& found, const std::string& path, const std
   if (manifest.optimizer != optimizer)
     throw InputError(path + "/manifest.json: its states are of the optimizer '" +
                      manifest.optimizer + "', the job's is '" + optimizer + "'");
-  // Averages are no state of an optimizer: a run may go on with or without.
+  // The average is not a state of the optimizer. A run may continue with or without one.
   if (const int has = found.states() - (found.average() >= 0 ? 1 : 0); has != states)
     throw InputError(path + "/manifest.json: /states: has " + std::to_string(has) + " states, " +
                      optimizer + " has " + std::to_string(states));
 }
 
-// A sound checkpoint of another training is not passed over: the run would begin anew in its place.
+// Throws InputError on all ranks if an undamaged checkpoint is of another job, model or optimizer.
+// Such a checkpoint is not skipped, because the run would then begin anew in its place.
 void check_same_training(const Checkpoint& found, const Checkpoint* base, const std::string& path,
                          const ResumeOptions& options, Runtime& runtime, Communicator& all) {
   const std::string other_job = damage_found(
@@ -80,7 +83,7 @@ bool found_by_first(const std::function<bool()>& look, Communicator& all) {
   return found != 0;
 }
 
-// Rank 0 knows which steps have a folder.
+// Returns on all ranks the step folders that rank 0 sees, the newest first.
 std::vector<StepFolder> steps_of_all(const std::string& folder, Communicator& all) {
   std::vector<StepFolder> steps;
   damage_found(
@@ -101,7 +104,8 @@ std::vector<StepFolder> steps_of_all(const std::string& folder, Communicator& al
 
 constexpr int second_moment_place = 2;
 
-// Every rank that has a part of the matrix has all its factors.
+// Reads Adafactor's factors of a matrix. Every rank that holds a part of the matrix holds all of
+// its factors.
 void load_factors(const Checkpoint& checkpoint, int state, const StageParameter& member,
                   const Arena& memory) {
   const std::int64_t count = factor_count(factored_shape(member.parameter));
@@ -210,8 +214,8 @@ void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base
 std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, Communicator& all,
                                const std::function<void(const std::string&)>& say) {
   bool changed = false;
-  // Asked after the newest checkpoints have been looked at: for one that cannot be read, that says
-  // better what to do.
+  // This is asked only after the newest checkpoints have been looked at, because an error about one
+  // that cannot be read says better what to do.
   const auto imported = [&] {
     return found_by_first([&] { return began_with_imported_weights(options.folder); }, all);
   };

@@ -19,8 +19,8 @@ std::map<std::string, Shape> shapes_of(const std::vector<Program>& stages);
 // Returns the names of the saved parameters that are frozen (not trained), over all stages.
 std::set<std::string> frozen_of(const std::vector<Program>& stages);
 
-// Returns whether a checkpoint holds any of the frozen parameters. The checkpoints of a run hold
-// none.
+// Returns whether a checkpoint holds any of the frozen parameters. Only imported weights do. The
+// checkpoints that a run writes hold none.
 bool holds_any(const Checkpoint& checkpoint, const std::set<std::string>& frozen);
 
 // Returns the checkpoint in `folder` that holds the frozen parameters, if `checkpoint` lacks them.

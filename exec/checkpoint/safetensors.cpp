@@ -67,7 +67,8 @@ const StoredType* type_of(std::string_view name) {
   return found == std::end(stored_types) ? nullptr : found;
 }
 
-// Bytes of a tensor; -1 when they are more than `limit`.
+// Returns the bytes of a tensor whose elements have `each` bytes, or -1 if they are more than
+// `limit`.
 std::int64_t bytes_of(const std::vector<std::int64_t>& shape, std::int64_t each,
                       std::int64_t limit) {
   std::int64_t bytes = each;
@@ -102,7 +103,7 @@ StoredTensor parse_tensor(Fields fields, std::int64_t data_bytes) {
   return tensor;
 }
 
-// The format's own rule: tensors fill the data, one after the other.
+// Throws InputError unless the tensors fill the data one after the other, as the format demands.
 void check_no_gaps(const std::map<std::string, StoredTensor>& tensors, std::int64_t data_bytes,
                    const std::string& where) {
   std::vector<std::pair<std::int64_t, std::int64_t>> parts;
@@ -118,7 +119,8 @@ void check_no_gaps(const std::map<std::string, StoredTensor>& tensors, std::int6
                                  where, data_bytes, next));
 }
 
-// Names in this project's spelling and the spelling of transformers or of older files.
+// Ends of names in this project's spelling, each with another spelling of it, that of transformers
+// or of older files.
 constexpr std::pair<std::string_view, std::string_view> spellings[] = {
     {"LayerNorm.weight", "LayerNorm.gamma"},
     {"LayerNorm.bias", "LayerNorm.beta"},
@@ -155,11 +157,12 @@ void Safetensors::open(const std::string& path) {
   sources_.push_back({std::move(file), begin});
 }
 
-// Few bits and their scales become one tensor.
+// Joins each tensor of few bits with its scales, which are stored as another tensor: NAME in
+// F8_E4M3 with NAME_scale_inv, and NAME_blocks in MXFP4 with NAME_scales.
 void Safetensors::join_scales() {
   for (const std::string& name : names()) {
     const auto place = places_.find(name);
-    if (place == places_.end()) continue;  // scales of one before
+    if (place == places_.end()) continue;  // scales that have been joined already
     if (place->second.tensor.dtype == "F8_E4M3") {
       if (auto found = places_.extract(name + "_scale_inv"); !found.empty())
         scales_[name] = found.mapped();

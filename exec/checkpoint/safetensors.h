@@ -1,5 +1,6 @@
-// Hugging Face's safetensors: the length of a JSON header (8 bytes, little-endian), the header
-// {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}, the data.
+// Reads Hugging Face's safetensors files, and makes their headers. A file holds the length of a
+// JSON header (8 bytes, little-endian), the header {"name": {"dtype": "F32", "shape": [2, 3],
+// "data_offsets": [0, 24]}, ...}, and the data.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +17,25 @@ namespace meshwright {
 struct StoredTensor {
   std::string dtype;
   std::vector<std::int64_t> shape;
-  std::int64_t begin = 0, end = 0;  // bytes of the data
+  std::int64_t begin = 0, end = 0;  // offsets in the data, in bytes
 };
 
-// A total function of any bytes: InputError `where: what is wrong`.
+// Returns the tensors that a header describes, by name. Accepts any bytes. Throws InputError
+// `where: what is wrong` if they are not a header whose tensors fill `data_bytes` bytes of data.
 std::map<std::string, StoredTensor> parse_safetensors_header(std::string_view header,
                                                              std::int64_t data_bytes,
                                                              const std::string& where);
 
-// A model's tensors: a .safetensors file, or a folder with model.safetensors or, in several files,
-// model.safetensors.index.json. Every fault is an InputError or RunError that names the file.
+// A model's tensors, from a .safetensors file or from a folder. The folder holds model.safetensors
+// or, if there are several files, model.safetensors.index.json. Functions throw an InputError or
+// RunError that names the file.
 class Safetensors {
  public:
   explicit Safetensors(const std::string& path);
 
   // Returns the stored name of the tensor with this published name. Also accepts names without the
-  // first part ("transformer."), and the older spellings of some names. Empty means that there is
-  // no such tensor.
+  // first part ("transformer."), names with the prefix "language_model.", and other spellings of
+  // some names. Empty means that there is no such tensor.
   std::string find(const std::string& name) const;
   // Returns a tensor in fp32, read from F32, F16, BF16 or F64, or from few bits with scales stored
   // next to them (scaled_weights.h) under the name of the tensor that they represent. Throws
@@ -58,10 +61,11 @@ class Safetensors {
 
   std::vector<Source> sources_;
   std::map<std::string, Place> places_;
-  std::map<std::string, Place> scales_;  // by the name of what they scale
+  std::map<std::string, Place> scales_;  // by the name of the tensor that they scale
 };
 
-// Everything before the data of a file that holds these fp32 tensors one after another, by name.
+// Returns everything that precedes the data in a file that holds these fp32 tensors one after
+// another, in the order of their names.
 std::string safetensors_header(const std::map<std::string, Shape>& tensors);
 
 }  // namespace meshwright

@@ -99,7 +99,8 @@ void Saver::complete(const std::vector<Report>& reports) {
   });
 }
 
-// The first rank that failed says so.
+// Ends a save, whether it succeeded or not. The first rank that failed prints its error. Rank 0
+// removes the folder of a failed save.
 void Saver::end(const std::vector<Report>& reports) {
   stage_ = Stage::idle;
   const auto failed = std::find_if(reports.begin(), reports.end(), [](const Report& report) {
@@ -116,7 +117,7 @@ void Saver::end(const std::vector<Report>& reports) {
                      outcome_.not_removed));
   outcome_ = {};
   std::error_code ignored;
-  if (!last_good_ && all_.rank() == 0)  // a full disk has room again
+  if (!last_good_ && all_.rank() == 0)  // so that a full disk has room again
     std::filesystem::remove_all(part_folder(folder_, manifest_.step), ignored);
 }
 

@@ -28,9 +28,9 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
 
   // Every rank calls each of these functions at the same point between two steps.
-  void save(const Manifest& about);  // waits for the save before; fills in the rest
-  void poll();                       // goes on with what is under way, without waiting
-  bool finish();                     // waits for it; whether the last save is complete
+  void save(const Manifest& about);  // waits for the previous save; fills in what `about` lacks
+  void poll();                       // advances a save in flight without waiting
+  bool finish();  // waits for a save in flight; returns whether the last one succeeded
 
   // Returns the step of the last complete save, or -1 if there is none.
   std::int64_t saved_step() const { return saved_step_; }
@@ -42,7 +42,7 @@ class Saver {
     WrittenShard shard;
     std::string error, not_removed;
   };
-  struct Report {  // of a rank to all
+  struct Report {  // what a rank tells all others
     enum Status : std::int64_t { busy, good, failed };
     std::int64_t status = good, bytes = 0, checksum = 0;
   };

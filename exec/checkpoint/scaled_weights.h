@@ -1,4 +1,4 @@
-// Weights that are published in few bits, with scales beside them, as numbers.
+// Converts weights that are published in few bits, with scales stored next to them, to fp32.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,16 @@
 
 namespace meshwright {
 
-// MXFP4 as in gpt-oss: numbers of 4 bits (e2m1), 32 of one scale, a power of two (2^(byte - 127);
-// 255 is NaN). `blocks` [matrices, rows, groups, 16] bytes, the first number in a byte's lower
-// half; `scales` [matrices, rows, groups] bytes. The weights are [matrices, 32 groups, rows]:
-// turned, as the same model is published in 16 bits.
+// Returns weights in MXFP4, as in gpt-oss. 32 elements of 4 bits (e2m1) share one scale, 2^(byte -
+// 127), or NaN if the byte is 255. `blocks` is [matrices, rows, groups, 16] bytes, with the first
+// of two elements in a byte's lower half. `scales` is [matrices, rows, groups] bytes. The result is
+// [matrices, 32 * groups, rows]: transposed, as the same model is published in 16 bits.
 std::vector<float> from_mxfp4(std::string_view blocks, std::string_view scales,
                               std::int64_t matrices, std::int64_t rows, std::int64_t groups);
 
-// FP8 as in DeepSeek-V3: `numbers` [rows, columns] in e4m3, of which 128 x 128 have one scale in
-// fp32, [ceil(rows / 128), ceil(columns / 128)]: what they are multiplied by.
+// from_fp8_blocks() returns weights in FP8, as in DeepSeek-V3. `numbers` is [rows, columns] in
+// e4m3. Each block of 128 x 128 elements is multiplied by its fp32 scale. `scales` is [ceil(rows /
+// 128), ceil(columns / 128)].
 constexpr std::int64_t fp8_block = 128;
 std::vector<float> from_fp8_blocks(std::string_view numbers, std::string_view scales,
                                    std::int64_t rows, std::int64_t columns);

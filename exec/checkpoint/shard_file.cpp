@@ -23,7 +23,8 @@ constexpr std::int64_t element_limit = std::int64_t{1} << 48;
 constexpr std::size_t data_alignment = 64;
 constexpr std::int64_t block_bytes = 1 << 20;
 
-// The elements of the tensor; -1 beyond the limit.
+// Returns the number of elements of a shape, or -1 if a size is below 1 or the elements are more
+// than `element_limit`.
 std::int64_t checked_elements(const std::vector<std::int64_t>& shape) {
   std::int64_t elements = 1;
   for (std::int64_t size : shape) {
@@ -55,7 +56,8 @@ std::vector<RepeatedRun> parse_runs(Fields& fields, std::int64_t elements) {
   return runs;
 }
 
-// `begin`: where the piece before ends, which is where this one begins.
+// Reads one piece of the header. `begin` is the byte of the data at which the previous piece ends
+// and this one must begin.
 Piece parse_piece(Fields& fields, std::size_t states, std::int64_t begin, std::int64_t data_bytes) {
   Piece piece;
   piece.name = fields.required<std::string>("name");
@@ -100,7 +102,7 @@ nlohmann::json to_json(const Piece& piece) {
           {"crc32c", checksums}};
 }
 
-// Writes one state of a piece from `offset` on; its checksum.
+// Writes one state of a piece to the file from byte `offset` on. Returns the checksum of its data.
 std::uint32_t write_state(const File& file, const PieceSource& source, int state,
                           std::int64_t offset) {
   std::uint32_t checksum = 0;

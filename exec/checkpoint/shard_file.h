@@ -5,11 +5,11 @@
 //     {"name": "transformer.h.0.mlp.c_fc.weight", "shape": [768, 3072],
 //      "runs": [0, 1536, 3072, 768], "offset": 0, "crc32c": ["0123abcd", ...]}]}
 //
-// A piece is a part of one parameter as published (unsplit, unpadded): `runs` is a list of
-// (first element, elements, distance, repetitions); the data are those elements in this order,
-// state after state, from byte `offset` of the data on. Pieces lie one after the other and fill the
-// file, so what a header can claim is bounded by the file's size. Of a matrix that adafactor steps
-// the second moments are those of its rows, then of its columns, then 0.
+// A piece is a part of one parameter as published (unsplit, unpadded). `runs` is a list of (first
+// element, elements, distance, repetitions). The data are those elements in this order, state after
+// state, from byte `offset` of the data on. Pieces follow one another and fill the file, so what a
+// header can claim is bounded by the file's size. For a matrix that Adafactor updates, the second
+// moments are the factors of its rows, then those of its columns, then zeros.
 #pragma once
 
 #include <cstdint>
@@ -44,20 +44,24 @@ struct ShardHeader {
   std::uint32_t checksum = 0;   // of everything before the data
 };
 
-// weights first_moment second_moment average: what may be kept beside the weights, in this order.
+// Return the names of states in the order in which shards store them: weights, first_moment,
+// second_moment, average. The first function returns all of them, the second one the weights and
+// the states whose flag is set.
 const std::vector<std::string>& state_names();
 std::vector<std::string> state_names(bool first_moment, bool second_moment, bool average);
 int index_of_state(const std::vector<std::string>& states, std::string_view name);  // -1: not there
 inline constexpr std::string_view average_state = "average";
 
-// Appends elements [first, first + count), joined with the runs before where they follow.
+// Appends elements [first, first + count) to `runs`. Joins them with the last run if they follow it
+// or repeat it at the same distance.
 void append_run(std::vector<RepeatedRun>& runs, std::int64_t first, std::int64_t count);
 
-// Everything before the data; as long whatever the checksums are.
+// Returns everything that precedes the data. Its length does not depend on the checksums.
 std::string encode(const ShardHeader& header);
 
-// A total function of any bytes: InputError `where: what is wrong`. `begin` holds the file's first
-// bytes, at least shard_header_bytes() of them where the file has that many.
+// Returns the header of a shard. Accepts any bytes. Throws InputError `where: what is wrong` if
+// they are not a valid header. `begin` holds the file's first bytes, at least shard_header_bytes()
+// of them if the file is that long.
 ShardHeader parse_shard_header(std::string_view begin, std::int64_t file_bytes,
                                const std::string& where);
 constexpr std::int64_t shard_preamble_bytes = 16;
@@ -67,7 +71,7 @@ std::int64_t shard_header_bytes(std::string_view preamble, std::int64_t file_byt
                                 const std::string& where);
 ShardHeader read_shard_header(const File& file);
 
-// The data of a piece where they lie in memory: parts that follow each other in the file.
+// The memory that holds the data of a piece. Its parts follow each other in the file.
 struct PieceSource {
   struct Part {
     const float* data = nullptr;  // of the first state
@@ -83,11 +87,11 @@ struct WrittenShard {
   std::uint32_t header_checksum = 0;
 };
 
-// Writes the file and forces it to the disk. RunError.
+// Writes the file and forces it to the disk. Throws RunError if that fails.
 WrittenShard write_shard(const std::string& path, std::span<const PieceSource> pieces,
                          const std::vector<std::string>& state_names);
 
-// Reads all data and compares them with their checksums; InputError names the piece.
+// Reads all data. Throws an InputError that names the piece if a checksum differs.
 void check_data(const File& file, const ShardHeader& header);
 
 }  // namespace meshwright

@@ -8,8 +8,8 @@
 namespace meshwright {
 
 bool Backoff::pause() {
-  // Sleeping comes soon: a process that only yields is put behind busy ones for whole time slices
-  // (milliseconds), one that sleeps is woken at once.
+  // Sleeping comes soon, because the system wakes a sleeping process at once. A process that only
+  // yields waits behind busy ones for whole time slices (milliseconds).
   constexpr int spins = 64, yields = 500;
   constexpr unsigned sleep_us = 10;
   if (++count_ <= spins) {
@@ -27,7 +27,8 @@ bool Backoff::pause() {
   return !is_over();
 }
 
-// A process that was itself stopped for a while has not waited meanwhile.
+// Returns whether the deadline has passed. Counts at most 0.5 s between two calls, so that a
+// suspended process does not use up its deadline while it is stopped.
 bool Backoff::is_over() {
   constexpr double longest_pause_s = 0.5;
   const auto now = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
-// Waiting for other ranks: it spins briefly and then gives the processor away, since there may be
-// more ranks than cores, until a deadline.
+// Waits for other ranks up to a deadline. Since there may be more ranks than cores, it spins only
+// briefly and then gives the processor away.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,8 @@
 
 namespace meshwright {
 
-// Spins, then yields, then sleeps a little; calls `progress` meanwhile.
+// pause() is called in a loop until the awaited event has come. The first calls spin, the next ones
+// yield, and later ones sleep for 10 microseconds. Calls that yield or sleep also call `progress`.
 class Backoff {
  public:
   Backoff(const std::function<void()>& progress, double deadline_s)
@@ -20,7 +21,7 @@ class Backoff {
   const std::function<void()>& progress_;
   double deadline_s_;
   int count_ = 0;
-  double waited_s_ = 0;  // asleep; what comes before takes no time
+  double waited_s_ = 0;  // spent sleeping; spins and yields are not counted
   std::chrono::steady_clock::time_point latest_;
 };
 

@@ -41,9 +41,9 @@ std::string text_of(const Announcement& said) {
   return text;
 }
 
-// Pairs of ranks compare notes over one communicator of the whole world: what two ranks do together
-// in any of their groups is in one order, so that even collectives of two groups in another order
-// meet as a disagreement.
+// A communicator that announces each collective to the other members over one communicator of the
+// whole world. Two ranks announce what they do in any of their groups in one order. So a
+// disagreement is found even if they run the collectives of two groups in different orders.
 class CheckedCommunicator : public Communicator {
  public:
   CheckedCommunicator(std::unique_ptr<Communicator> inner, GroupKind kind,
@@ -119,8 +119,9 @@ class CheckedCommunicator : public Communicator {
     for (const Request request : sent) everybody_.wait(request);
   }
 
-  // A disagreement with one rank may be why another is silent. For the slow ones wait() has a
-  // deadline.
+  // Compares announcements in the order in which they arrive, for up to 5 s, because a disagreement
+  // with one rank may be the reason why another is silent. The caller's wait(), which has a
+  // deadline, gets the later ones.
   void hear_in_any_order(std::vector<Request>& open) const {
     const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     std::size_t left = open.size() - 1;
@@ -147,7 +148,7 @@ class CheckedCommunicator : public Communicator {
   std::vector<int> ranks_;
   Communicator& everybody_;  // for announcements only
   std::int64_t sequence_ = 0;
-  Announcement own_;  // these outlive messages that a disagreement leaves under way
+  Announcement own_;  // after a disagreement, messages in flight still use these
   std::vector<Announcement> said_;
 };
 

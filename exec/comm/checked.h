@@ -1,6 +1,7 @@
-// A world that looks before it leaps (`--check-collectives`): before each collective every member
-// tells every other one what it is about to do, and two that disagree fail with both sides named
-// instead of hanging or mixing their data. Slow; messages between stages are passed on.
+// A world that checks collectives before it runs them (`--check-collectives`). Before each
+// collective, every member tells all others what it is about to do. If two disagree, the run fails
+// with an error that names both sides, instead of hanging or mixing their data. This is slow.
+// Messages between stages are not checked.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,8 @@
 
 namespace meshwright {
 
-// `world` outlives it. Every rank makes one at the same time.
+// Returns a world that checks the collectives of `world`, which must outlive it. Every rank calls
+// it at the same time.
 std::unique_ptr<World> make_checked_world(World& world);
 
 }  // namespace meshwright

@@ -1,6 +1,6 @@
-// Sums (or maxima) of equally long vectors in a fixed order of their owners, block by block so that
-// each block is read once and stays in the cache. 16-bit numbers are summed in fp32 and rounded
-// once, when the sum is stored.
+// Combines equally long vectors to their sum or maximum, in a fixed order of their owners. It works
+// block by block, so that each block is read once and stays in the cache. 16-bit numbers are summed
+// in fp32 and rounded once, when the sum is stored.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ void store_numbers(const SumOf<T>* from, std::int64_t count, T* to) {
     narrow(from, count, to);
 }
 
-// to += the sums; count is at most combine_block.
+// Adds `count` sums, at most combine_block, to the numbers at `to` and rounds once.
 template <typename T>
 void add_numbers(const SumOf<T>* sums, std::int64_t count, T* to) {
   std::array<SumOf<T>, combine_block> total;
@@ -47,7 +47,8 @@ void add_numbers(const SumOf<T>* sums, std::int64_t count, T* to) {
   store_numbers(total.data(), count, to);
 }
 
-// into(sums, begin, count) receives the combined elements [begin, begin + count).
+// Combines `elements` numbers of all parts, of which there is at least one. Calls into(sums, begin,
+// count) with the combined elements [begin, begin + count), block by block.
 template <typename T, typename Into>
 void combine_typed(std::span<const void* const> parts, std::int64_t elements, bool maximum,
                    const Into& into) {

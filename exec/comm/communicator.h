@@ -1,8 +1,8 @@
 // Collectives and messages of one process group, and the world that makes groups and memory for
 // them. The same degrees give the same bits run after run: sums are taken in the order of group
 // ranks 0, 1, 2, ..., or by NCCL in an order that depends on sizes and topology (nccl.h). On a
-// device they are ordered as its operations are: what was issued before on the stream in use
-// happens before, what is issued there later happens after.
+// device, collectives are ordered like other operations: they come after what was issued on the
+// current stream before, and before what is issued there later.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +32,18 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Supports f16 and bf16 (with sums in fp32, rounded once), f32 and f64. Throws RunError for
-  // another type.
+  // Replaces `data` of every member by the sum over the members, or by their maximum if `maximum`
+  // is set. Supports f16 and bf16 (with sums in fp32, rounded once, except by NCCL), f32 and f64.
+  // Throws RunError for another type.
   virtual void all_reduce(void* data, std::int64_t elements, Dtype dtype, bool maximum) = 0;
-  // `own` may be inside `all`, at offset own rank * bytes_per_rank. Over several hosts the gather
-  // uses two levels, unless `flat` is set.
+  // Gathers `bytes_per_rank` bytes of each member in `all`, in the order of group ranks. `own` may
+  // be inside `all`, at offset own rank * bytes_per_rank. Over several hosts the gather uses two
+  // levels, unless `flat` is set.
   virtual void all_gather(const void* own, void* all, std::int64_t bytes_per_rank,
                           bool flat = false) = 0;
-  // own (+)= sum over the ranks of part `rank` of `whole`. `own` may be that part of `whole`. With
-  // `accumulate`, the contents of that part are unspecified afterwards.
+  // Stores in `own` the sum over the members of part `rank` of `whole`, or adds the sum to `own` if
+  // `accumulate` is set. `own` may be that part of `whole`. With `accumulate`, the contents of that
+  // part are unspecified afterwards.
   virtual void reduce_scatter(const void* whole, void* own, std::int64_t elements_per_rank,
                               Dtype dtype, bool accumulate) = 0;
   // Sends part i of `out` to member i. Part i of `in` is what member i sent to this rank. The
@@ -68,14 +71,15 @@ class Communicator {
   // distinguish the messages that are in flight between two ranks.
   virtual Request isend(const void* data, std::int64_t bytes, int to, int tag) = 0;
   virtual Request irecv(void* data, std::int64_t bytes, int from, int tag) = 0;
-  virtual bool test(Request request) = 0;  // complete? then the request is gone
+  // Returns whether the message is complete. If so, the request is gone.
+  virtual bool test(Request request) = 0;
   virtual void wait(Request request) = 0;
 };
 // Sends each rank's `from` to `to` of the next rank, and the last rank's `from` to the first rank.
 void shift_around(Communicator& ring, const void* from, void* to, std::int64_t bytes);
 constexpr int max_tag = (1 << 22) - 1;
 
-// All ranks of the job. It outlives the groups and the memory that it made.
+// All ranks of the job. The world must outlive the groups and the memory that it made.
 class World {
  public:
   virtual ~World() = default;
@@ -101,8 +105,8 @@ class World {
   // process's VmHWM although they belong to other ranks.
   virtual std::int64_t resident_bytes_of_others() const = 0;
 
-  // Sets how long waits for other ranks may take from now on, also in the groups that this world
-  // has already made.
+  // Sets how long waits for other ranks may take from now on, in seconds, also in the groups that
+  // this world has already made. Only the world over MPI obeys it.
   virtual void set_deadline([[maybe_unused]] double seconds) {}
 
   // Ends this process at once after a failure, without waiting for the other ranks. The launcher
@@ -113,10 +117,11 @@ class World {
 struct WorldOptions {
   bool shared_memory = true;  // false: always exchange messages (for tests, and as a way out)
   double deadline_s = 600;    // the longest that any wait for other ranks may take
-  int ranks_per_host = 0;     // above 0: as if a new host began after every so many ranks (tests)
+  int ranks_per_host = 0;     // above 0: ranks of a pretended host (tests)
 };
 
-// The kinds of this build: `self` (one process) and, where the build found MPI, `mpi`.
+// A row of the table of communicators in this build: `self` (one process) and, if the build found
+// MPI, `mpi`.
 struct CommunicatorKind {
   std::string_view name;
   std::unique_ptr<World> (*make)(const WorldOptions& options);

@@ -8,8 +8,8 @@
 
 namespace meshwright {
 
-// Messages to oneself are copied when both ends have been posted, in order with the later one.
-// `streams` outlives it.
+// Returns the communicator of such a group. Messages to oneself are copied when both ends have been
+// posted, on the stream of the later one. `streams` must outlive the communicator.
 std::unique_ptr<Communicator> make_device_self_communicator(StreamSource& streams);
 
 }  // namespace meshwright

@@ -19,7 +19,8 @@ namespace meshwright {
 
 namespace {
 
-// Before MPI says it; -1: not known. Open MPI's launchers set it.
+// Returns the rank of this process before MPI is initialised, or -1 if it is not known. Open MPI's
+// launchers set the variable.
 int rank_in_environment() {
   const char* text = std::getenv("PMIX_RANK");
   return text == nullptr ? -1 : std::atoi(text);
@@ -29,7 +30,7 @@ class MpiWorld : public World {
  public:
   explicit MpiWorld(const WorldOptions& options) : deadline_s_(options.deadline_s) {
     const Watchdog watchdog(deadline_s_, "meeting the other ranks", rank_in_environment());
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever started the ranks is their only way out
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a rank must not outlive its parent
     std::signal(SIGPIPE, SIG_IGN);     // a peer's end is an error of the call that meets it
     int provided = 0;
     MESHWRIGHT_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided));
@@ -44,7 +45,7 @@ class MpiWorld : public World {
 
   ~MpiWorld() override {
     for (void* memory : private_) std::free(memory);
-    // After an error the peers may never come to the end of the run: finalising would wait for
+    // After an error, the peers may never reach the end of the run, and MPI_Finalize would wait for
     // them.
     if (std::uncaught_exceptions() > 0) return;
     const Watchdog watchdog(deadline_s_, "leaving together with the other ranks", rank_);
@@ -110,8 +111,8 @@ class MpiWorld : public World {
     MESHWRIGHT_MPI(MPI_Allgather(&first, 1, MPI_INT, host_of_.data(), 1, MPI_INT, MPI_COMM_WORLD));
   }
 
-  // A segment of this rank which all ranks of the host have mapped; null (on all of them) where one
-  // of them cannot.
+  // Makes a shared segment on each rank of this host and maps those of the others. Returns the
+  // address of this rank's segment, or null on all of these ranks if one of them fails.
   void* share(std::int64_t bytes) {
     const Watchdog watchdog(deadline_s_, "sharing memory with other ranks", rank_);
     SharedSegment own = SharedSegment::create(bytes);
@@ -141,7 +142,8 @@ class MpiWorld : public World {
     return base;
   }
 
-  // The members agree on a slot that none of them has used.
+  // Returns the shared-memory side of a group, or none if a member is on another host or memory is
+  // not shared. The members agree on a slot that none of them has used.
   std::optional<SharedGroup> shared_group(MPI_Comm comm, std::span<const int> ranks) {
     MESHWRIGHT_MPI(MPI_Allreduce(MPI_IN_PLACE, &next_slot_, 1, MPI_INT, MPI_MAX, comm));
     const SharedPlace place{0, next_slot_ * static_cast<std::int64_t>(sizeof(SharedSlot))};

@@ -1,5 +1,6 @@
-// Communicators over MPI. Ranks of one host share memory: collectives then read the peers' arenas
-// directly; otherwise, and between hosts, the same sums are made from messages.
+// Communicators over MPI. Ranks of one host share memory, so that collectives read the peers'
+// arenas directly. Between hosts, or if memory cannot be shared, the same sums are made from
+// messages.
 #pragma once
 
 #include <memory>
@@ -8,7 +9,8 @@
 
 namespace meshwright {
 
-// Initialises MPI, and finalises it when destroyed; once per process.
+// Returns a world that has initialised MPI and finalises it when it is destroyed. May be called
+// once per process.
 std::unique_ptr<World> make_mpi_world(const WorldOptions& options);
 
 }  // namespace meshwright

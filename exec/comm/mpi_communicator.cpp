@@ -17,7 +17,7 @@ namespace {
 constexpr int collective_tag = max_tag + 1;
 constexpr std::int64_t message_bytes = 1 << 28;  // the longest single message of an exchange
 
-// Bytes to or from each member of the group.
+// The bytes that go to, and that come from, one member of the group.
 struct Outgoing {
   const char* data;
   std::int64_t bytes;
@@ -26,7 +26,7 @@ struct Incoming {
   char* data;
   std::int64_t bytes;
 };
-// out[i] goes to member i, in[i] comes from it.
+// An exchange with all members of the group: out[i] goes to member i, and in[i] comes from it.
 struct Exchange {
   std::vector<Outgoing> out;
   std::vector<Incoming> in;
@@ -34,14 +34,15 @@ struct Exchange {
   void add(const Outgoing& to, const Incoming& from) { out.push_back(to), in.push_back(from); }
 };
 
-// Share `part` of `parts` nearly equal contiguous shares of `whole`.
+// Returns the begin of share `part` if `whole` elements are divided into `parts` contiguous, nearly
+// equal shares.
 std::int64_t share_begin(std::int64_t whole, std::int64_t part, std::int64_t parts) {
   return whole / parts * part + std::min(part, whole % parts);
 }
 
 class MpiCommunicator : public Communicator {
  public:
-  // ranks: the world ranks of the members.
+  // `ranks` holds the world ranks of the members.
   MpiCommunicator(MPI_Comm comm, std::span<const int> ranks, std::optional<SharedGroup> shared,
                   const double& deadline_s, std::unique_ptr<TwoLevels> levels)
       : comm_(comm),
@@ -188,7 +189,7 @@ class MpiCommunicator : public Communicator {
   }
 
  private:
-  // A message under way to or from a member of the group.
+  // A message in flight to or from a member of the group.
   struct Transfer {
     MPI_Request request = MPI_REQUEST_NULL;
     int peer = 0;
@@ -237,7 +238,8 @@ class MpiCommunicator : public Communicator {
     });
   }
 
-  // All-reduce: shares to their owners, who combine them and send the results to everybody.
+  // Performs an all-reduce by messages. Each member gets its share of the elements from all others,
+  // combines it, and sends the result to everybody.
   void reduce_by_messages(char* data, std::int64_t elements, Dtype dtype, bool maximum) {
     const auto begin_of = [&](int part) {
       return share_begin(elements, part, size_) * bytes_of(dtype);

@@ -12,8 +12,9 @@
 
 namespace meshwright {
 
-// `comm` has the world ranks `ranks`. `shared`: memory that all of them see. `levels`: where they
-// are a grid over hosts.
+// Returns the communicator of the group `comm`, whose members have the world ranks `ranks`.
+// `shared` is set if all members share memory. `levels` is null unless the group is a grid over
+// several hosts. `deadline_s` belongs to the world, which may change it.
 std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, std::span<const int> ranks,
                                                     std::optional<SharedGroup> shared,
                                                     const double& deadline_s,

@@ -1,4 +1,4 @@
-// The world over NCCL: device memory, and how its communicators come to be.
+// The world over NCCL: it allocates device memory and makes NCCL's communicators.
 #include "exec/comm/nccl.h"
 
 #include <algorithm>
@@ -13,8 +13,9 @@ namespace meshwright {
 
 namespace {
 
-// Calls return when they are issued. NCCL would hand each one to a thread of its own otherwise; a
-// Watchdog bounds what waits for other ranks.
+// Returns a configuration in which calls are blocking, which means that they return when they are
+// issued. Otherwise NCCL would hand each call to a thread of its own. A Watchdog limits calls that
+// wait for other ranks.
 ncclConfig_t config() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
@@ -26,8 +27,9 @@ ncclConfig_t config() {
 // other and with compute.
 constexpr int message_blocks = 8;
 
-// The pairs (i, i + direction) of a ring are disjoint in each of these rounds: those that begin
-// with an even i, with an odd one, and, in an odd ring, with the last one.
+// Returns the round in which the pair (first, first + direction) of a ring is connected. The pairs
+// of one round are disjoint: those that begin with an even member, with an odd one, and, in an odd
+// ring, with the last one.
 int round_of(int first, int size) { return size % 2 == 1 && first == size - 1 ? 2 : first % 2; }
 
 class NcclWorld : public World {
@@ -112,7 +114,8 @@ class NcclWorld : public World {
   // take more: up to multiples of 512 MiB before NCCL 2.28.
   bool alone() const { return size() == 1; }
 
-  // A group's own meeting point, and not a split of the world's: only its members are here.
+  // Makes the NCCL communicator of a group. It is not split from one of the world, because only the
+  // group's members call this function.
   static ncclComm_t meet(Communicator& host) {
     ncclUniqueId id{};
     if (host.rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr);
@@ -124,14 +127,16 @@ class NcclWorld : public World {
     return comm;
   }
 
-  // Splits of the group's: every member is part of each round, whether it has a pair there or not.
-  // They share nothing with it: NCCL would let only one of those that share run at a time.
+  // Makes the communicators for messages to the neighbours in a ring, by splitting the group's.
+  // Every member takes part in each round of splits, with or without a pair in that round. The
+  // splits share no resources with the group, because NCCL would run communicators that share
+  // resources one at a time.
   std::vector<NcclCommunicator::Neighbour> make_neighbours(NcclLink& all, Communicator& host,
                                                            std::span<const int> ranks) {
     std::vector<NcclCommunicator::Neighbour> made;
     const int size = host.size(), own = host.rank();
     for (const int direction : {1, size - 1}) {
-      if (direction == 1 && !made.empty()) break;  // of two ranks: they are the same
+      if (direction == 1 && !made.empty()) break;  // two ranks: both directions are one
       for (int round = 0; round < 2 + size % 2; ++round) {
         const int next = (own + direction) % size, before = (own + size - direction) % size;
         const bool sends = round_of(own, size) == round, receives = round_of(before, size) == round;
@@ -151,8 +156,8 @@ class NcclWorld : public World {
     return made;
   }
 
-  // The first message on a connection makes both hosts wait for each other, which in the midst of a
-  // step could be a circle. So it is sent here, where all pairs come in one order.
+  // Sends the first message on a new connection. It makes both hosts wait for each other, and in
+  // the middle of a step such waits could form a circle. Here all pairs come in one order.
   void connect(NcclLink& link, bool sends, int peer) {
     const InstructionKind kind = sends ? InstructionKind::send : InstructionKind::recv;
     link.run({kind, 1, peer}, set_up_, [&](ncclComm_t comm) {

@@ -1,23 +1,25 @@
 // Communicators over NCCL, on device memory. One process has one GPU (the current device when the
-// world is made), and everything is issued on the backend's current stream: a call returns at once,
-// and what is issued on that stream afterwards sees its result. Nothing in a call waits for the
-// device or allocates, so calls may be captured in a CUDA graph; buffers are used where they lie.
+// world is made). Everything is issued on the backend's current stream: a call returns at once, and
+// what is issued on that stream afterwards sees its result. Only barrier() waits for the device.
+// Only messages of a rank to itself allocate, until there is room for the most that are in flight
+// (own_messages.h). So the calls of a step may be captured in a CUDA graph after a step that was
+// not. Buffers are used in place.
 //
-// Sums are NCCL's: in an order that depends on sizes and topology, not on the group's ranks, and
-// rounded to the operands' type at every addition; the same run gives the same bits again.
-// `deadline_s` is the longest that one operation may take once its stream has come to it
+// Sums are NCCL's. Their order depends on sizes and topology instead of the group's ranks, and
+// every addition rounds to the operands' type. The same run gives the same bits again. `deadline_s`
+// is the longest that one operation may take once its stream has come to it
 // (exec/comm/nccl_watch.h).
 //
-// NCCL has no tags. Messages of a `pipeline` group go between neighbours in its ring, and each
+// NCCL has no tags. Messages of a `pipeline` group go between neighbours in its ring. Each
 // direction of each pair has a communicator of its own, on which one side only sends and the other
-// only receives: the k-th send meets the k-th receive. That they are the same message, and that
-// streams which wait in this way cannot wait for each other in a circle, is what verify()
-// (models/program/program.h) shows of a Program: it walks the streams as lanes in which a message
-// blocks until both sides have come to it. Two orders of one pair would be a deadlock there. Sends
-// and receives of one rank must be on two streams, as the Program has them. A message that waits
-// for nothing needs no request: what they return is 0, complete.
-// In other groups all messages between one wait() and the next are one NCCL group, issued by that
-// wait(): they proceed together, in the order of posting for each pair of ranks.
+// only receives, so that the k-th send meets the k-th receive. verify() (models/program/program.h)
+// shows that these two are the same message, and that streams that wait in this way cannot
+// deadlock. For that it walks the streams of a Program as lanes in which a message blocks until
+// both sides have come to it. Sends and receives of one rank must be on two streams, as in a
+// Program. These messages need no request, so isend() and irecv() return 0, which is complete.
+//
+// In other groups, all messages between one wait() and the next are one NCCL group, which that
+// wait() issues. They proceed together, in the order of posting for each pair of ranks.
 #pragma once
 
 #include <array>
@@ -39,7 +41,8 @@ namespace meshwright {
 std::unique_ptr<World> make_nccl_world(World& host, StreamSource& streams, double deadline_s,
                                        bool windows = false);
 
-// A rank's GPU; plain data, sent as it is.
+// The host and the GPU of a rank. `gpu` and `bus` are empty if it has no GPU. This is plain data
+// that is sent as bytes.
 struct DevicePlace {
   std::array<char, 64> host, gpu, bus;
 };

@@ -1,4 +1,4 @@
-// Versions, environment and topology in words.
+// Describes versions, environment and topology, for the text that a run prints once.
 #include <cuda_runtime.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ DevicePlace place_of(int device) {
   return place;
 }
 
-// 2.28.9 of NCCL's 22809, 13.0 of CUDA's 13000.
+// Return versions as text: 2.28.9 for NCCL's number 22809, and 13.0 for CUDA's number 13000.
 std::string nccl_version(int code) {
   return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." +
          std::to_string(code % 100);
@@ -70,7 +70,8 @@ std::string range(std::size_t first, std::size_t last) {
                        : "ranks " + std::to_string(first) + "-" + std::to_string(last);
 }
 
-// A line for each run of ranks on one host.
+// Returns a line for each sequence of consecutive ranks on one host, with the host's name and their
+// GPUs.
 std::string hosts(std::span<const DevicePlace> places) {
   std::string text;
   for (std::size_t first = 0, next; first < places.size(); first = next) {

@@ -84,8 +84,8 @@ void NcclCommunicator::all_gather(const void* own, void* all, std::int64_t bytes
   });
 }
 
-// NCCL adds to nothing. The own share of the sum is added to this rank's part of `whole`, whose
-// values nobody needs afterwards: no scratch memory, and `own` is read and written once.
+// NCCL's reduce-scatter cannot add to `own`. Therefore `own` is first added to this rank's part of
+// `whole`, whose values nobody needs afterwards. This takes no scratch memory.
 void NcclCommunicator::reduce_scatter(const void* whole, void* own, std::int64_t elements,
                                       Dtype dtype, bool accumulate) {
   const ncclDataType_t type = nccl_type(dtype);
@@ -100,7 +100,7 @@ void NcclCommunicator::reduce_scatter(const void* whole, void* own, std::int64_t
       });
 }
 
-// NCCL's own all-to-all is the same sends and receives.
+// Exchanges the parts by sends and receives, as NCCL's own all-to-all does.
 void NcclCommunicator::all_to_all(const void* out, void* in, std::int64_t bytes) {
   if (bytes == 0) return;
   const char* from = static_cast<const char*>(out);
@@ -135,7 +135,8 @@ void NcclCommunicator::reduce(void* data, std::int64_t elements, Dtype dtype, in
             });
 }
 
-// NCCL runs the broadcasts, or sums, of a group as one kernel.
+// Gathers the parts by one broadcast from each member. NCCL runs the broadcasts of a group of calls
+// as one kernel.
 void NcclCommunicator::gather_apart(void* first, std::int64_t bytes, std::int64_t distance) {
   if (bytes == 0) return;
   all_->run({InstructionKind::all_gather, bytes * size()}, stream(), [&](ncclComm_t comm) {
@@ -185,7 +186,7 @@ Request NcclCommunicator::post(const Message& message) {
   if (message.bytes == 0) return 0;
   const bool sends = message.from != nullptr;
   if (message.peer == rank()) {
-    // NCCL meets itself only where both ends are issued at once.
+    // NCCL can send to its own rank only if both ends are issued together.
     if (sends)
       own_messages_.send(message.from, message.bytes, message.tag, stream());
     else

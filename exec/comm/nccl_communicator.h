@@ -1,4 +1,4 @@
-// The collectives and messages of one group over NCCL: what exec/comm/nccl.h says, call by call.
+// The collectives and messages of one group over NCCL. exec/comm/nccl.h describes how they behave.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,18 @@
 
 namespace meshwright {
 
-ncclDataType_t nccl_type(Dtype dtype);  // RunError where NCCL cannot sum it
+ncclDataType_t nccl_type(Dtype dtype);  // throws RunError for types that are not summed
 
 class NcclCommunicator : public Communicator {
  public:
-  // One direction of a pair of neighbours; this rank only sends there, or only receives.
+  // One direction of a pair of neighbours, in which this rank only sends or only receives.
   struct Neighbour {
     int peer = 0;  // index in the group
     bool sends = false;
     std::unique_ptr<NcclLink> link;  // of two ranks: the sender, the receiver
   };
 
-  // host: the same group on host memory. ranks: the world ranks of the members.
+  // `host` is the same group on host memory. `ranks` holds the world ranks of the members.
   NcclCommunicator(std::unique_ptr<Communicator> host, std::span<const int> ranks,
                    std::unique_ptr<NcclLink> all, std::vector<Neighbour> neighbours,
                    StreamSource& streams, NcclWatch& watch, double deadline_s);

@@ -51,7 +51,7 @@ bool is_capturing(cudaStream_t stream) {
 NcclLink::NcclLink(ncclComm_t comm, std::string name, std::span<const int> others)
     : comm_(comm), name_(with_others(std::move(name), others)), since_(Clock::now()) {}
 
-// A window is closed together with the other members too: not after an error.
+// Windows, too, are closed together with the other members. After an error they are left open.
 NcclLink::~NcclLink() {
   if (std::uncaught_exceptions() > 0) {
     ncclCommAbort(comm_);

@@ -1,6 +1,6 @@
-// One NCCL communicator and what has been issued on it. The stream marks where every operation
-// begins and ends (exec/backends/cuda/device/host_mark.h), so that the one which does not end can
-// be named by another thread, in a captured graph too.
+// One NCCL communicator and the operations that have been issued on it. The stream marks the begin
+// and the end of every operation (exec/backends/cuda/device/host_mark.h), in a captured graph too.
+// So another thread can name the operation that does not end.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -36,7 +36,7 @@ constexpr bool has_nccl_windows = false;
 struct NcclOperation {
   InstructionKind kind = InstructionKind::all_reduce;
   std::int64_t bytes = 0;
-  int other = -1;                             // world rank: root, sender or receiver; -1: all alike
+  int other = -1;                             // world rank of root, sender or receiver; -1: none
   std::optional<Dtype> dtype = std::nullopt;  // of sums
 };
 std::string text_of(const NcclOperation& operation);
@@ -45,9 +45,11 @@ class NcclLink {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Takes `comm` over. name: "group tensor"; others: world ranks of the other members.
+  // Takes ownership of `comm`. `name` is its name in messages, such as "group tensor". `others`
+  // holds the world ranks of the other members.
   NcclLink(ncclComm_t comm, std::string name, std::span<const int> others);
-  // Ends it together with the other members; after an error alone, by aborting it.
+  // Ends the communicator together with the other members. While an exception is in flight, aborts
+  // it without them.
   ~NcclLink();
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
@@ -88,13 +90,13 @@ class NcclLink {
   ncclComm_t comm_;
   std::string name_;
   std::vector<NcclWindow> windows_;
-  cuda::HostMark mark_;                   // 2 n: n has begun; 2 n + 1: it has ended
+  cuda::HostMark mark_;                   // 2 n: operation n has begun; 2 n + 1: it has ended
   unsigned int issued_ = 0;               // operations, counted from 1
   std::atomic<unsigned int> issuing_{0};  // by the host at this moment; 0: none
 
   std::mutex mutex_;
   std::array<Numbered, 1024> latest_;  // a host is not further ahead of its device
-  std::vector<Numbered> captured_;     // these come again with every replay
+  std::vector<Numbered> captured_;     // operations of graphs, which every replay repeats
 
   // Only the watching thread uses these.
   cuda::HostMark::Reading seen_;

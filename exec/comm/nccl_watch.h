@@ -1,8 +1,8 @@
-// A thread that looks at all of a rank's NCCL communicators again and again. The first error of one
-// of them, and the first operation that takes longer than the deadline, is said and ends this
-// process with exit code 4, as a failed rank ends: NCCL itself would wait for ever. (It aborts no
-// communicator before: a host that waits for the device would go on with what an aborted operation
-// left behind. The end of the process ends them, and the peers see that.)
+// A thread that checks all of a rank's NCCL communicators again and again. At the first error, or
+// the first operation that takes longer than the deadline, it prints a message and ends this
+// process with exit code 4 like a failed rank, because NCCL itself would wait for ever. It does not
+// abort the communicators first: a host that waits for the device would continue with what an
+// aborted operation left behind. The end of the process ends them, and the peers notice that.
 #pragma once
 
 #include <condition_variable>

@@ -45,8 +45,9 @@ OwnMessages::Place& OwnMessages::free_place(std::int64_t bytes) {
   return *place;
 }
 
-// A graph does not wait for what came before it, nor does what comes after it wait for one inside:
-// steps are over when the next one begins.
+// Copies the message into free memory. If that memory was read before, the copy waits for the read,
+// but only if both are in a graph or both are not. Otherwise the read was in an earlier step, which
+// is over when the next one begins.
 void OwnMessages::send(const void* from, std::int64_t bytes, int tag, cudaStream_t stream) {
   Place& place = free_place(bytes);
   place.tag = tag;

@@ -29,7 +29,7 @@ class OwnMessages {
     std::int64_t capacity = 0, bytes = 0;
     int tag = -1;  // -1: free
     cudaEvent_t written = nullptr, read = nullptr;
-    bool was_read = false, in_graph = false;  // so was it read: in a graph, or not
+    bool was_read = false, in_graph = false;  // in_graph: the last read was in a captured graph
   };
 
   Place& free_place(std::int64_t bytes);

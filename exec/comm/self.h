@@ -1,4 +1,4 @@
-// A group of one process: collectives copy or do nothing, messages go to oneself.
+// A group and a world of one process. Collectives copy or do nothing, and messages go to oneself.
 #pragma once
 
 #include <memory>

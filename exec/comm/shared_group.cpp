@@ -29,7 +29,8 @@ char* SharedSegments::address(int rank, const SharedPlace& place) const {
   return base == nullptr ? nullptr : base + place.offset;
 }
 
-// /proc/self/smaps has a line "begin-end ..." for every mapping, and later "Rss: N kB".
+// Reads /proc/self/smaps, which has a line "begin-end ..." for every mapping, and later "Rss: N
+// kB".
 std::int64_t SharedSegments::resident_bytes_of_others(int rank) const {
   std::set<std::uintptr_t> foreign;
   for (const std::vector<SharedSegment>& set : sets_)

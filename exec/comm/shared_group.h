@@ -1,4 +1,4 @@
-// The shared-memory side of a process group on one host: the places of the peers' buffers, and a
+// The shared-memory side of a process group on one host: it finds the peers' buffers, and has a
 // barrier.
 #pragma once
 
@@ -14,7 +14,8 @@
 
 namespace meshwright {
 
-// A buffer of some rank: which of its segments, and how far into it.
+// The place of a buffer in shared memory: the number of its rank's segment, and the offset in it in
+// bytes.
 struct SharedPlace {
   std::int64_t segment = -1;  // -1: in no segment
   std::int64_t offset = 0;
@@ -27,7 +28,8 @@ struct alignas(64) SharedSlot {
   SharedPlace place;                   // its buffer in the collective under way
 };
 
-// All segments that this process made or opened: one set per allocation, by world rank.
+// All segments that this process has made or opened. There is one set per allocation, indexed by
+// world rank.
 class SharedSegments {
  public:
   void add(std::vector<SharedSegment> by_rank) { sets_.push_back(std::move(by_rank)); }
@@ -41,14 +43,17 @@ class SharedSegments {
 
 class SharedGroup {
  public:
-  // slots: of the members, in group order; ranks: their world ranks.
+  // `slots` holds those of the members in group order, `ranks` their world ranks, and `own` is this
+  // rank's index among them.
   SharedGroup(std::vector<SharedSlot*> slots, std::span<const int> ranks, int own,
               const SharedSegments& segments, const double& deadline_s);
 
-  // WaitedTooLong names those who did not come.
+  // Waits for all members and calls `progress` in the meantime. Throws WaitedTooLong, which names
+  // the missing ranks, after the deadline.
   void barrier(const std::function<void()>& progress);
-  // Shows the peers where `data` is, waits for all of them, and returns everybody's address; empty
-  // (on all ranks) when somebody's buffer is not shared. Valid until the next barrier.
+  // Tells the peers where `data` is, waits for all of them, and returns the address of every
+  // member's buffer in group order. Returns an empty span on all ranks if one of the buffers is not
+  // in shared memory. The buffers may be used until the next barrier.
   std::span<char* const> meet(const void* data, std::int64_t bytes,
                               const std::function<void()>& progress);
 

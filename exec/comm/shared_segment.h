@@ -17,7 +17,7 @@ struct SegmentName {
 class SharedSegment {
  public:
   SharedSegment() = default;
-  static SharedSegment create(std::int64_t bytes);  // base() is null where it cannot be made
+  static SharedSegment create(std::int64_t bytes);  // base() is null if it cannot be made
   static SharedSegment open(const SegmentName& name);
   SharedSegment(SharedSegment&& other) noexcept { swap(other); }
   SharedSegment& operator=(SharedSegment&& other) noexcept {
@@ -29,7 +29,7 @@ class SharedSegment {
   char* base() const { return base_; }
   std::int64_t bytes() const { return bytes_; }
   SegmentName name() const;
-  void close_descriptor();  // once everybody has opened it; the mapping stays
+  void close_descriptor();  // called once everybody has opened it; the mapping stays
 
  private:
   void swap(SharedSegment& other);

@@ -7,7 +7,7 @@ namespace meshwright {
 
 namespace {
 
-// Host memory beside a device's: grows to the largest that is asked for.
+// A buffer in host memory that grows to the largest size that is asked for.
 class Staging {
  public:
   explicit Staging(Backend& backend) : backend_(backend) {}

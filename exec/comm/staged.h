@@ -1,6 +1,6 @@
-// A device's memory over communicators that reach host memory only: what is sent is copied to host
-// memory first, what is received afterwards from there. Each call waits for the device, so that
-// several ranks can share one.
+// Lets a device use communicators that reach host memory only. Data to send are copied to host
+// memory first, and received data are copied to the device afterwards. Each call waits for the
+// device, so that several ranks can share one.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,8 @@
 
 namespace meshwright {
 
-// Memory is the backend's. Both arguments outlive it.
+// Returns a world of the ranks of `host` whose memory is allocated by `backend`. Both arguments
+// must outlive it.
 std::unique_ptr<World> make_staged_world(World& host, Backend& backend);
 
 }  // namespace meshwright

@@ -35,7 +35,8 @@ TwoLevels::TwoLevels(const HostGrid& grid, std::unique_ptr<Communicator> inside,
                      std::unique_ptr<Communicator> rail)
     : grid_(grid), inside_(std::move(inside)), rail_(std::move(rail)) {}
 
-// Each part is received at its place among all.
+// Exchanges parts between the ranks at this position of all hosts. Each part is received at its
+// place in `all`.
 void TwoLevels::gather_between_hosts(char* all, std::int64_t bytes) {
   constexpr std::int64_t longest = 1 << 28;  // of one message
   const auto part = [&](int host) { return all + (host * grid_.per_host + grid_.place) * bytes; };

@@ -1,6 +1,6 @@
-// All-gather of a group that lies on several hosts with equally many ranks on each: first between
-// the hosts, every rank with those at its place on the others, then inside the hosts. So each part
-// crosses the network once for every other host, not for every other rank.
+// All-gather of a group on several hosts, with equally many ranks on each. The parts are gathered
+// first between the hosts, every rank with the ranks at its position on the others, and then inside
+// each host. So a part crosses the network once for every other host instead of every other rank.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,17 @@
 
 namespace meshwright {
 
-// One rank's view of such a group: the members of its host, and those at its place on all hosts.
+// One rank's view of such a group, in world ranks: `inside` holds the members on its host, and
+// `rail` the members at its position on every host.
 struct HostGrid {
   int hosts = 1, per_host = 1;
   int host = 0, place = 0;  // of this rank
   std::vector<int> inside, rail;
 };
 
-// `ranks`: the group, ascending; host_of: by rank. Nothing where the group has one host, one rank
-// on each, different numbers on its hosts, or hosts that do not follow each other.
+// Returns the grid of the group `ranks` (ascending world ranks) as rank `own` sees it. `host_of`
+// holds the host of each world rank. Returns none if the group has one host, one rank on each,
+// different numbers on its hosts, or a host whose ranks are not consecutive in the group.
 std::optional<HostGrid> host_grid(std::span<const int> ranks, std::span<const int> host_of,
                                   int own);
 

@@ -41,7 +41,8 @@ void Watchdog::watch() {
   std::fprintf(stderr, "%s failed: %s took more than %g s\n", who.c_str(), doing_.c_str(),
                deadline_s_);
   std::fflush(nullptr);
-  // The others may have something to say too, before this rank's end is theirs.
+  // Leaves the other ranks 1 s for their own messages, because they are stopped when this rank
+  // ends.
   ended_.wait_for(lock, std::chrono::seconds(1), [] { return false; });
   std::_Exit(run_failed);
 }

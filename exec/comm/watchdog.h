@@ -1,5 +1,6 @@
-// Ends this process when a call that cannot be interrupted (MPI's set-up) does not return in time:
-// says so as a failed rank does, exit code 4.
+// Ends this process with exit code 4, and a message like that of a failed rank, if a call that
+// cannot be interrupted (as in MPI's set-up) does not return in time. The destructor ends the
+// watch.
 #pragma once
 
 #include <condition_variable>
@@ -11,7 +12,7 @@ namespace meshwright {
 
 class Watchdog {
  public:
-  // `doing`: what is awaited, for the message; rank -1: not known yet.
+  // `doing` says in the message what took too long. `rank` is -1 if it is not known yet.
   Watchdog(double deadline_s, std::string doing, int rank = -1);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

@@ -14,7 +14,8 @@ const BlockCodes& codes_of(Dtype dtype) {
   return dtype == Dtype::block8 ? signed_codes : unsigned_codes;
 }
 
-// The number of limits below x, of which there are `codes` - 1: a power of two less one.
+// Returns the number of limits below x, by binary search among `codes` - 1 limits. `codes` is a
+// power of two.
 template <std::uint32_t codes>
 std::uint32_t code_above(const float* limits, float x) {
   std::uint32_t code = 0;

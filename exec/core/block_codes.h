@@ -1,10 +1,11 @@
-// Numbers in blocks of 8 bits: 256 codes and the fp32 number of the largest magnitude among them,
-// which multiplies what the codes stand for ("8-bit Optimizers via Block-wise Quantization",
-// Dettmers et al. 2022). Codes are those of dynamic quantization: as many bits are 0 as the number
-// has decades below 1, the first 1 ends them, the bits behind it cut the decade into equal parts:
-// with p bits behind it, of b in all, code 2^p + f is 10^(p - b + 1) * (0.1 + 0.9 (f + 1) / 2^p),
-// and code 0 is 0. So every decade ends where the next one begins, and the largest number is exact.
-// block8 has 7 such bits below a sign, from 10^-6 on; block8u 8, from 10^-7 on.
+// Numbers in blocks of 8 bits ("8-bit Optimizers via Block-wise Quantization", Dettmers et al.
+// 2022). A block holds 256 codes and, in fp32, the largest magnitude of its numbers, which
+// multiplies the values that the codes stand for. Codes are those of dynamic quantization. The
+// leading zeros count the decades below 1, the first 1 ends them, and the p bits after it divide
+// the decade into 2^p equal parts. With b bits in all, code 2^p + f stands for 10^(p - b + 1) *
+// (0.1 + 0.9 (f + 1) / 2^p), and code 0 for 0. So every decade ends where the next one begins, and
+// the largest number is exact. block8 has 7 such bits below a sign, from 10^-6 on. block8u has 8
+// and no sign, from 10^-7 on.
 #pragma once
 
 #include <bit>
@@ -42,8 +43,8 @@ constexpr BlockCodes block_codes(Dtype dtype) {
   return codes;
 }
 
-// Convert numbers of which the first begins a block. Unneeded codes of the last block become 0.
-// Numbers that were in blocks come back to the same bits.
+// Convert `count` numbers between blocks and fp32. The first number begins a block. Unneeded codes
+// of the last block become 0. Numbers that are widened and then narrowed again have the same bits.
 void widen_blocks(const void* from, Dtype dtype, std::int64_t count, float* to);
 void narrow_to_blocks(const float* from, Dtype dtype, std::int64_t count, void* to);
 

@@ -8,7 +8,8 @@
 
 namespace meshwright {
 
-// Returns the checksum. `before` is the checksum of what comes before, to go on with it.
+// Returns the checksum of `bytes` bytes at `data`. `before` is the checksum of the data before
+// them, if there are any, so that data can be summed piece by piece.
 std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t before = 0);
 inline std::uint32_t crc32c(std::string_view text) { return crc32c(text.data(), text.size()); }
 std::uint32_t crc32c_by_table(const void* data, std::size_t bytes, std::uint32_t before);

@@ -11,8 +11,8 @@ namespace meshwright {
 
 namespace {
 
-// Bits of fraction, the exponent's bias, and the bits of the largest number. Above those e4m3 has
-// only NaN, e5m2 infinity and NaN.
+// A format: its number of fraction bits, the exponent's bias, and the bits of the largest number.
+// Above these bits, e4m3 has only NaN, and e5m2 has infinity and NaN.
 struct Format {
   int fraction, bias;
   std::uint32_t largest;
@@ -34,11 +34,13 @@ std::uint8_t rounded(float x) {
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
   constexpr std::uint32_t dropped = 23 - fraction;
   constexpr std::uint32_t least_normal = static_cast<std::uint32_t>(127 - bias + 1) << 23U;
-  // Half of the last place that stays, and one more for odd ones: what carries is rounded up.
+  // Adds just under half of the last kept place, and one more if that place is odd. A carry rounds
+  // up, so ties go to even.
   const std::uint32_t normal =
       ((magnitude + ((1U << (dropped - 1)) - 1) + (magnitude >> dropped & 1U)) >> dropped) -
       (static_cast<std::uint32_t>(127 - bias) << fraction);
-  // Added to 2^23 of the smallest steps, the sum's last place is one of them.
+  // Rounds subnormal numbers: after 2^23 of the smallest steps are added, the sum's last place is
+  // one such step.
   constexpr auto steps = static_cast<float>(1 << (bias - 1 + fraction));
   const float small = std::min(std::bit_cast<float>(magnitude), 1.0F);
   const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(small * steps + 8388608.0F) & 0xFFU;
@@ -73,7 +75,7 @@ void round_to_8_bits(const float* from, Dtype dtype, std::int64_t count, float f
 
 float factor_to_8_bits(float largest, Dtype dtype, bool power) {
   if (largest == 0) return 1;
-  // Infinity would make zeros NaN.
+  // The factor is finite, because infinity would make zeros NaN.
   const float factor = std::min(largest_of(dtype) / largest, FLT_MAX);
   if (!power || std::isnan(largest) || factor == 0) return std::isnan(largest) ? largest : factor;
   return std::ldexp(1.0F, std::clamp(std::ilogb(factor), -126, 126));
@@ -92,7 +94,7 @@ float reference_value(std::uint8_t bits, Dtype dtype) {
   }
   const int exponent = static_cast<int>(magnitude) >> format.fraction;
   const int fraction = static_cast<int>(magnitude) & ((1 << format.fraction) - 1);
-  // Below the least exponent there is no leading one.
+  // Subnormal numbers have no leading one.
   const int whole = exponent == 0 ? fraction : fraction + (1 << format.fraction);
   return static_cast<float>(
       sign * std::ldexp(whole, std::max(exponent, 1) - format.bias - format.fraction));
@@ -105,7 +107,8 @@ std::uint8_t reference_8_bits(float x, Dtype dtype) {
   const double size = std::fabs(static_cast<double>(x));
   if (size >= static_cast<double>(largest_of(dtype)))
     return static_cast<std::uint8_t>(sign | format.largest);
-  // Among the magnitudes, which grow with their bits, the nearest; of two the even one.
+  // Finds the nearest of the magnitudes, which grow with their bits. If two are equally near, the
+  // one with even bits is taken.
   std::uint32_t nearest = 0;
   for (std::uint32_t bits = 0; bits <= format.largest; ++bits) {
     const auto distance = [&](std::uint32_t of) {

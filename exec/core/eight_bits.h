@@ -1,5 +1,6 @@
-// Numbers of 8 bits: exact to fp32, to nearest (ties to even) from it. What is too large becomes
-// the largest number, NaN stays NaN.
+// Converts numbers of 8 bits (e4m3, e5m2). The conversion to fp32 is exact. The conversion from
+// fp32 rounds to nearest (ties to even). Numbers that are too large become the largest number with
+// their sign, and NaN stays NaN.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,8 @@
 
 namespace meshwright {
 
-// Rows of numbers: to[i] = from[i] * scale; to[i] = from[i] * factor, rounded.
+// Convert rows of numbers. The first function writes to[i] = from[i] * scale, the second one writes
+// to[i] = from[i] * factor, rounded to 8 bits.
 void widen_8_bits(const std::uint8_t* from, Dtype dtype, std::int64_t count, float scale,
                   float* to);
 void round_to_8_bits(const float* from, Dtype dtype, std::int64_t count, float factor,
@@ -20,8 +22,8 @@ void round_to_8_bits(const float* from, Dtype dtype, std::int64_t count, float f
 // the numbers makes all of them NaN.
 float factor_to_8_bits(float largest, Dtype dtype, bool power);
 
-// Returns the factor if no largest magnitude is known yet, and numbers are of the size of
-// `expected`.
+// Returns the factor to use while no largest magnitude is known. It is the power of two that brings
+// numbers of magnitude `expected` into [1, 2).
 float first_factor(double expected);
 
 // Convert one number at a time by the definition of the formats. The functions above are tested

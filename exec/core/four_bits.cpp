@@ -20,7 +20,8 @@ std::uint8_t sign_of(float x) {
   return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(x) >> 28U & 8U);
 }
 
-// Thresholds are half way between neighbours; of two the even one has them.
+// Rounds to nearest. Thresholds are half way between neighbours, and the threshold itself belongs
+// to the neighbour with even bits.
 std::uint8_t nearest_4_bits(float x) {
   const float size = std::fabs(x);
   const int bits = (size > 0.25F) + (size >= 0.75F) + (size > 1.25F) + (size >= 1.75F) +
@@ -32,7 +33,7 @@ std::uint8_t random_4_bits(float x, std::uint32_t random) {
   const float size = std::min(std::fabs(x), most);
   const int below = (size >= 0.5F) + (size >= 1) + (size >= 1.5F) + (size >= 2) + (size >= 3) +
                     (size >= 4) + (size >= most);
-  const float steps = below < 4 ? 2.0F : below < 6 ? 1.0F : 0.5F;  // in 1
+  const float steps = below < 4 ? 2.0F : below < 6 ? 1.0F : 0.5F;  // how many are in 1
   const double share =
       static_cast<double>(size - numbers_of_4_bits[static_cast<std::size_t>(below)]) *
       static_cast<double>(steps);

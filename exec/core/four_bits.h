@@ -1,10 +1,11 @@
-// Numbers of 4 bits (e2m1) and NVFP4's scales: 16 elements have one in e4m3, a tensor one in fp32.
-// An element stands for its number * its block's scale * amax / 2688, where 2688 = 6 * 448 are the
-// largest numbers of e2m1 and e4m3 ("Pretraining Large Language Models with NVFP4", arXiv
-// 2509.25149, appendix C). What is too large becomes 6, of its sign; NaN becomes 0: the tensor's
-// amax, and with it every element, is NaN then.
+// Numbers of 4 bits (e2m1) and the scales of NVFP4 ("Pretraining Large Language Models with NVFP4",
+// arXiv 2509.25149, appendix C). 16 elements share one scale in e4m3, and a tensor has one in fp32.
+// An element stands for its number * its block's scale * amax / 2688. Here amax is the tensor's
+// largest magnitude, and 2688 = 6 * 448 is the product of the largest numbers of e2m1 and e4m3.
+// Numbers that are too large become 6 with their sign. NaN becomes 0, but then the tensor's amax is
+// NaN, and with it every element.
 //
-// Two numbers lie in a byte, the first in its lower half. Counts are even.
+// A byte holds two numbers, the first in its lower half. Counts are even.
 #pragma once
 
 #include <array>
@@ -12,14 +13,14 @@
 
 namespace meshwright {
 
-// to[i] = from[i] * scale.
+// Writes to[i] = from[i] * scale.
 void widen_4_bits(const std::uint8_t* from, std::int64_t count, float scale, float* to);
 
-// to[i] = from[i] * factor, to nearest, ties to even.
+// Writes to[i] = from[i] * factor, rounded to nearest (ties to even).
 void round_to_4_bits(const float* from, std::int64_t count, float factor, std::uint8_t* to);
 
-// Rounds at random: up with the probability that preserves the mean, decided by 32 random bits for
-// each number.
+// Writes to[i] = from[i] * factor, rounded at random: up with the probability that preserves the
+// mean, which the 32 random bits random[i] decide.
 void round_to_4_bits(const float* from, std::int64_t count, float factor,
                      const std::uint32_t* random, std::uint8_t* to);
 
@@ -32,8 +33,9 @@ float tensor_factor(float largest);
 std::uint8_t block_scale(float largest_of_block, float tensor_factor);
 float block_factor(std::uint8_t scale, float tensor_factor);
 
-// A Walsh-Hadamard transform of 16 numbers after some changed their sign (bit i of `signs`: number
-// i): orthogonal, so that the product of two vectors stays the same where both go through it.
+// Changes the sign of number i if bit i of `signs` is set, then applies a Walsh-Hadamard transform
+// to the 16 numbers. The transform is orthogonal, so the dot product of two vectors stays the same
+// if both go through it.
 void hadamard_16(float* numbers, std::uint32_t signs);
 std::uint32_t hadamard_signs(std::uint64_t key);
 

@@ -30,7 +30,7 @@ float value_in(const Format& format, std::uint16_t bits) {
   const bool special = exponent == (1 << exponent_bits) - 1;
   if (special && fraction != 0) return std::numeric_limits<float>::quiet_NaN();
   if (special) return static_cast<float>(sign * std::numeric_limits<double>::infinity());
-  // Below the least exponent there is no leading one.
+  // Subnormal numbers have no leading one.
   const int whole = exponent == 0 ? fraction : fraction + (1 << format.fraction);
   const int power = exponent == 0 ? format.least : exponent + format.least - 1;
   return static_cast<float>(sign * std::ldexp(whole, power - format.fraction));
@@ -44,7 +44,7 @@ std::uint16_t bits_in(const Format& format, float x) {
   const double size = std::fabs(static_cast<double>(x));
   if (std::isinf(size)) return result(infinite);
   if (size == 0) return result(0);
-  // In units of the last place at its exponent; nearbyint rounds ties to even.
+  // Counts units of the last place at the number's exponent. nearbyint rounds ties to even.
   int power = std::max(std::ilogb(size), format.least);
   double units = std::nearbyint(std::ldexp(size, format.fraction - power));
   if (units == std::ldexp(1.0, format.fraction + 1)) {
@@ -74,7 +74,8 @@ void narrow(const float* from, std::int64_t count, BFloat16* to) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(from[i]);
-    // Half of the last place that stays, and one more for odd ones: what carries is rounded up.
+    // Adds just under half of the last kept place, and one more if that place is odd. A carry
+    // rounds up, so ties go to even.
     const std::uint32_t nearest = (bits + 0x7FFFU + (bits >> 16U & 1U)) >> 16U;
     const std::uint32_t quiet_nan = bits >> 16U | 0x40U;
     const bool is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;

@@ -1,5 +1,5 @@
-// Numbers stored in 16 bits and their conversion: exact to fp32, to nearest (ties to even) from it.
-// Too large becomes infinite, NaN stays NaN.
+// Numbers stored in 16 bits and their conversion. To fp32 it is exact. From fp32 it rounds to
+// nearest (ties to even). Numbers that are too large become infinite, and NaN stays NaN.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ struct BFloat16 {  // the upper half of an fp32 number
   std::uint16_t bits;
 };
 
-// Rows of numbers, in vector code where the processor has it.
+// Convert rows of numbers, in vector code if the program is compiled for processors that have it.
 void widen(const Half* from, std::int64_t count, float* to);
 void widen(const BFloat16* from, std::int64_t count, float* to);
 void narrow(const float* from, std::int64_t count, Half* to);
 void narrow(const float* from, std::int64_t count, BFloat16* to);
 
-// Convert by the type's name: f16, bf16, and types in blocks (block_codes.h), from a block's first
-// element on. f32 is copied.
+// Convert numbers of the type `dtype`: f16, bf16, or a type in blocks (block_codes.h), from a
+// block's first element on. f32 is copied.
 void widen(const void* from, Dtype dtype, std::int64_t count, float* to);
 void narrow(const float* from, Dtype dtype, std::int64_t count, void* to);
 

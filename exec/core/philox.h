@@ -25,8 +25,8 @@ constexpr PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key) {
   return counter;
 }
 
-// The generator of one seed and one purpose (a parameter's name, "tokens", ...): block i is four
-// numbers.
+// The random numbers of one seed and one purpose (a parameter's name, "tokens", ...). Block i holds
+// four numbers of 32 bits.
 class PhiloxStream {
  public:
   PhiloxStream(std::uint64_t seed, std::string_view purpose);

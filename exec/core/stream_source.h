@@ -1,5 +1,6 @@
-// Which stream of a device the work of its communicators goes to: the backend says, and whoever
-// issues instructions chooses. (Plain memory addresses on both sides: nothing of CUDA here.)
+// Tells communicators to which stream of a device they issue their work. The backend implements
+// this, and the code that issues instructions chooses the stream. The interface has no types of
+// CUDA.
 #pragma once
 
 namespace meshwright {

@@ -6,7 +6,8 @@ namespace {
 
 constexpr std::uint64_t one_loop = std::uint64_t{1} << 32, piece_mask = one_loop - 1;
 
-// Sleeping and waking up takes about as long as this many looks: one loop soon follows another.
+// The number of times that a thread looks for the next loop before it sleeps. This takes about as
+// long as sleeping and waking up, and one loop soon follows another.
 constexpr int looks_before_sleep = 1000;
 
 void pause() {
@@ -17,7 +18,7 @@ void pause() {
 #endif
 }
 
-// Returns when the value is no longer `old`.
+// Waits until `value` is no longer `old`.
 void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
   for (int look = 0; look < looks_before_sleep; ++look) {
     if (value.load() != old) return;
@@ -44,7 +45,8 @@ void ThreadPool::run(std::int64_t pieces, Piece piece, void* data) {
     for (std::int64_t i = 0; i < pieces; ++i) piece(data, i);
     return;
   }
-  // Closed before it changes: a worker that still looks at the loop before finds nothing to take.
+  // The loop is closed while its data change, so that a worker that still looks at the previous
+  // loop finds nothing to take.
   const std::uint64_t loop = (taken_.load() & ~piece_mask) + one_loop;
   taken_.store(loop | piece_mask);
   pieces_.store(pieces);
@@ -83,7 +85,7 @@ void ThreadPool::take_pieces() {
     const auto index = static_cast<std::int64_t>(taken & piece_mask);
     if (index >= pieces_.load()) return;
     if (!taken_.compare_exchange_weak(taken, taken + 1)) continue;
-    // The loop lasts until this piece is done: what it is stays as it is.
+    // The loop lasts until this piece is done, so its function and data stay the same until then.
     piece_.load()(data_.load(), index);
     if (unfinished_.fetch_sub(1) == 1) unfinished_.notify_one();
     taken = taken_.load();

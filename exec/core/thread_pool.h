@@ -1,4 +1,4 @@
-// A few threads that share out the pieces of one loop at a time.
+// Threads that share the pieces of one loop at a time.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls piece(data, i) once for each i in [0, pieces), on any thread, and returns when all are
-  // done: a short loop is over before the other threads have woken up, and does not wait for them.
-  // Not to be called from inside a piece. At most 2^32 - 2 pieces.
+  // done. Threads that have not woken up by then are not waited for, so short loops are fast. Must
+  // not be called from inside a piece. There may be at most 2^32 - 2 pieces.
   void run(std::int64_t pieces, void (*piece)(void* data, std::int64_t index), void* data);
 
  private:
@@ -32,8 +32,8 @@ class ThreadPool {
 
   std::vector<std::thread> workers_;
   std::atomic<std::uint32_t> begun_{0};  // counts loops; a worker waits for it to change
-  // The loop (upper half) and how many of its pieces are taken (lower half), in one: whoever comes
-  // late takes nothing of the loop after.
+  // The number of the loop (upper half) and how many of its pieces are taken (lower half). Both are
+  // in one number, so that a thread that comes late takes no piece of the next loop by mistake.
   std::atomic<std::uint64_t> taken_{0};
   std::atomic<std::int64_t> pieces_{0};
   std::atomic<std::uint32_t> unfinished_{0};  // pieces of this loop

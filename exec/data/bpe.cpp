@@ -34,7 +34,8 @@ bool flag(Fields& model, const char* key) {
   return model.has(key) && !model.raw(key).is_null() && model.required<bool>(key);
 }
 
-// "a b", or ["a", "b"].
+// Returns the two tokens of a merge, which is written "a b" or ["a", "b"]. `place` is its index,
+// for the error.
 std::pair<std::string, std::string> two_parts(const Fields& model, const nlohmann::json& merge,
                                               std::size_t place) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
@@ -50,7 +51,7 @@ std::pair<std::string, std::string> two_parts(const Fields& model, const nlohman
 
 }  // namespace
 
-// Printable bytes stand for themselves, the others for the characters from U+0100 on, in order.
+// Printable bytes are spelled as themselves, the others as the characters from U+0100 on, in order.
 std::string spelling_of_byte(unsigned char byte) {
   if (stands_for_itself(byte)) return utf8(byte);
   std::uint32_t code = 0x100;
@@ -144,8 +145,9 @@ std::vector<std::int32_t> Bpe::symbols(std::string_view word) const {
   return symbols;
 }
 
-// Neighbours in a list, candidates in a queue: a merge changes two neighbours only. A candidate
-// whose symbols have changed since is dropped when it comes up.
+// Merges neighbours until none can merge. Symbols are a linked list and candidates a priority
+// queue, because a merge changes only two neighbours. A candidate whose symbols have changed since
+// it was queued is dropped when it comes up.
 void Bpe::merge(std::vector<std::int32_t>& symbols) const {
   struct Candidate {
     int rank;

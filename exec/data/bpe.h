@@ -1,6 +1,6 @@
 // Byte-pair encoding (Sennrich, Haddow and Birch 2016): the model part of a tokenizer. A word
-// begins as its smallest symbols; of all neighbours that merge, the earliest learned pair is merged
-// first, the leftmost where several are equal.
+// begins as its smallest symbols. Among all neighbours that can merge, the pair that was learned
+// first is merged first, and the leftmost one if several are equal.
 #pragma once
 
 #include <array>
@@ -46,7 +46,8 @@ class Bpe : public Subwords {
   std::array<std::int32_t, 256> byte_token_;         // byte level, or byte_fallback; -1: none
 };
 
-// The characters that stand for bytes in a byte-level vocabulary (GPT-2's bytes_to_unicode).
+// Returns the character that stands for a byte in a byte-level vocabulary (GPT-2's
+// bytes_to_unicode), in UTF-8.
 std::string spelling_of_byte(unsigned char byte);
 
 }  // namespace meshwright

@@ -32,8 +32,8 @@ std::optional<std::string> decoded(std::string_view base64) {
   return bytes;
 }
 
-// A unit of a double array: the label that leads to it, where its children begin, and whether one
-// of them is a value.
+// Return the parts of a unit of a double array: the label that leads to it, the offset of its
+// children, whether one of the children is a value, and the value if the unit itself is one.
 std::uint32_t label_of(std::uint32_t unit) { return unit & (0x80000000u | 0xFF); }
 std::uint32_t offset_of(std::uint32_t unit) { return unit >> 10 << ((unit & 0x200) >> 6); }
 bool has_value(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }

@@ -1,4 +1,5 @@
-// Files that hold text or tokens inside a format of their own, which nothing here unpacks.
+// Recognizes files that hold text or tokens inside another format, which this program does not
+// unpack.
 #pragma once
 
 #include <string>
@@ -6,9 +7,9 @@
 
 namespace meshwright {
 
-// An InputError that names the file, its format and how to get at what it holds, where it begins as
-// files of Parquet, Arrow, NumPy, ZIP or Zstandard do. These marks are of four bytes or more, which
-// tokens hardly are by chance.
+// Throws InputError if `begin`, the first bytes of a file, are those of a Parquet, Arrow, NumPy,
+// ZIP or Zstandard file. The error names the file, its format, and how to get at its contents.
+// These marks have four bytes or more, so tokens hardly look like one by chance.
 void refuse_container(std::string_view begin, const std::string& path);
 
 }  // namespace meshwright

@@ -1,4 +1,4 @@
-// A file of data that a run reads at places, from its first step to its last.
+// A file of data that a run reads at byte offsets, from its first step to its last.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@ namespace meshwright {
 
 class DataFile {
  public:
-  // Missing, unreadable, no regular file, empty or a container: an InputError that names it;
-  // `holds` is what it should at least hold ("one token").
+  // Throws an InputError that names the file if it is missing, unreadable, not a regular file,
+  // empty, or a container (containers.h). `holds` says in the message what it should at least hold
+  // ("one token").
   DataFile(std::string path, const std::string& holds);
   DataFile(DataFile&& other) noexcept;
   DataFile& operator=(DataFile&& other) = delete;
@@ -18,8 +19,9 @@ class DataFile {
   const std::string& path() const { return path_; }
   std::int64_t bytes() const { return bytes_; }  // when it was opened
 
-  // All of it, or a RunError: the disk fails, or somebody has cut the file short since. It is read,
-  // not mapped: of a mapped file both would end the process by a signal.
+  // Reads all of these bytes. Throws RunError if the disk fails, or if somebody has truncated the
+  // file since it was opened. The file is not mapped into memory, because then both faults would
+  // end the process by a signal.
   void read(std::int64_t offset, void* to, std::int64_t bytes) const;
 
  private:

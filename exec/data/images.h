@@ -13,13 +13,14 @@ namespace meshwright {
 
 class ImageFile {
  public:
-  // `pixels`: of all channels of one image. A missing or empty file, one that is no whole number of
-  // records, or a label that is not below `classes`: an InputError that names the file, the place
-  // and the value.
+  // `pixels` is the number of pixels of all channels of one image. Throws an InputError that names
+  // the file if it is missing, empty, or not a whole number of records, or if a label is not below
+  // `classes`.
   ImageFile(const std::string& path, std::int64_t pixels, std::int64_t classes);
 
   std::int64_t size() const { return file_.bytes() / record_bytes(); }  // images
-  // The pixels, 0 to 255, and after them the label. RunError when the file has been changed since.
+  // Writes the pixels, 0 to 255, and after them the label. Throws RunError if the file has been
+  // truncated since it was opened, or if the label is no longer below `classes`.
   void read(std::int64_t image, std::int32_t* pixels_and_label);
 
  private:

@@ -9,9 +9,9 @@
 
 namespace meshwright {
 
-// Calls `add` with every line that is not blank. The file and the line are added to its
-// InputErrors. `holds` names what a file must hold at least ("one pair"). Throws InputError if the
-// file cannot be read.
+// Calls `add` with every line that is not blank. If `add` throws an InputError, the file and the
+// line number are put before its message. `holds` names what a file must hold at least ("one
+// pair"). Throws InputError if the file cannot be read.
 void read_json_lines(const std::string& path, const std::string& holds,
                      const std::function<void(const std::string& line)>& add);
 

@@ -14,7 +14,8 @@ class Tokenizer;
 
 struct LabelledText {
   std::string tokenizer;  // a tokenizer.json; empty: every byte is a token
-  // Tokens of a row. Longer texts are truncated to it, shorter ones padded with token 0.
+  // Number of tokens in a row. Longer texts are truncated to this length, and shorter ones are
+  // padded with token 0.
   std::int64_t length = 0;
   std::int64_t vocabulary = 0, classes = 0;
 };

@@ -183,7 +183,8 @@ void Loader::fill_window(std::int64_t position) {
   }
 }
 
-// The sequence of all files, one after the other, that comes at a position.
+// Returns the sequence to read at a position, as an index over the sequences of all files one after
+// the other.
 std::int64_t Loader::sequence_at(std::int64_t position) {
   std::size_t file = 0;
   std::int64_t sequences = sequences_;
@@ -237,8 +238,8 @@ void Loader::read(std::int64_t position, const SequenceInputs& into) {
   }
 }
 
-// `predicted` different positions (Floyd's sample); of ten, eight become the mask, one a random
-// token, one stays.
+// Masks `predicted` different positions of the window (Floyd's sample). Of ten of them, on average,
+// eight become the mask token, one becomes a random token, and one stays.
 void Loader::mask(std::int64_t position) {
   const PhiloxStream stream(options_.data_seed, "masks");
   const auto predicted = static_cast<std::uint64_t>(options_.predicted);
@@ -298,7 +299,8 @@ void Loader::synthetic(std::int64_t position) {
   std::fill(window_.begin() + text_tokens_, window_.end() - 1, 0);
 }
 
-// A text is a document, and each token of its padding one of its own (PackedRow::pad).
+// Writes the begins of documents so that attention ignores padding: a text is one document, and
+// each token of its padding is a document of its own (PackedRow::pad).
 void Loader::hide_padding(std::int32_t* documents) const {
   if (documents == nullptr) return;
   std::fill_n(documents, text_tokens_, 0);
@@ -306,7 +308,8 @@ void Loader::hide_padding(std::int32_t* documents) const {
             static_cast<std::int32_t>(text_tokens_));
 }
 
-// Fisher and Yates' shuffle with the numbers of (data seed, epoch).
+// The order is Fisher and Yates' shuffle with the random numbers of (data seed, epoch), and in a
+// mixture of the file too.
 std::int64_t Loader::shuffled(std::size_t whose, std::int64_t epoch, std::int64_t index,
                               std::int64_t sequences) {
   Epoch& found = epochs_[whose][static_cast<std::size_t>(epoch % 2)];

@@ -55,7 +55,7 @@ struct LoaderOptions : ModelInputs {
 struct SequenceInputs {
   std::int32_t* tokens = nullptr;     // [s], or [pixels]
   std::int32_t* targets = nullptr;    // [s], [predicted], [2] or [1]
-  std::int32_t* positions = nullptr;  // [predicted], ascending; label [1]: what says the class
+  std::int32_t* positions = nullptr;  // [predicted], ascending; [1] for a label
   std::int32_t* decoder = nullptr;    // [s]: the start token, and the targets but the last
   std::int32_t* documents = nullptr;  // [s]: where each token's document begins
   // For multi-token prediction, entry k - 1 belongs to depth k. It holds for each position the
@@ -138,7 +138,8 @@ class Loader {
   // kept, because a step may touch the end of one and the beginning of the next.
   std::vector<std::array<Epoch, 2>> epochs_;
   std::int64_t stride_ = 0;  // tokens from one window to the next
-  // s + 1 or 2s tokens; an image's pixels, or a text's s tokens, and its label
+  // The sequence that is being read: s + 1 tokens, or 2s for a decoder, or an image's pixels or a
+  // text's s tokens, and then the label.
   std::vector<std::int32_t> window_;
   std::int64_t text_tokens_ = 0;  // of the labelled text in the window
   std::vector<char> counts_;      // of pairs: which tokens of the window are to be learned

@@ -1,4 +1,4 @@
-// Packed rows: what is in one, and which one comes when.
+// The part of Loader for packed rows: it fills rows, and orders the rows of a step.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -10,7 +10,7 @@ namespace meshwright {
 
 namespace {
 
-// `count` different places of 1 to length - 1, ascending (Floyd's sample).
+// Returns `count` different random indices from 1 to length - 1, ascending (Floyd's sample).
 std::vector<std::int32_t> random_cuts(std::uint64_t seed, std::int64_t position,
                                       std::int64_t length, std::int64_t count) {
   const PhiloxStream stream(seed, "documents");

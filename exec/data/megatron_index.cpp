@@ -36,7 +36,8 @@ int width_of(const std::string& index, unsigned code) {
   return type.width;
 }
 
-// Every sequence begins where the one before it ends, and the last one ends with the file.
+// Throws InputError unless every sequence begins where the previous one ends and the last one ends
+// with NAME.bin, which has `bin_bytes` bytes.
 void check_sequences(const DataFile& file, std::int64_t sequences, int width,
                      std::int64_t bin_bytes) {
   constexpr std::int64_t at_once = 1 << 14;
@@ -78,7 +79,7 @@ int megatron_width(const std::string& index, std::int64_t bin_bytes) {
     fail(index, "has version " + std::to_string(version) + "; only version 1 is known");
   const int width = width_of(index, at[8]);
   const std::uint64_t sequences = little_endian_64(at + 9), documents = little_endian_64(at + 17);
-  // Behind the documents there may be more (modes of multimodal sequences).
+  // After the documents there may be more data (modes of multimodal sequences).
   const auto room = static_cast<std::uint64_t>(file.bytes() - header_bytes);
   if (sequences > room / 12 || documents > (room - 12 * sequences) / 8)
     fail(index, "says " + std::to_string(sequences) + " sequences and " +

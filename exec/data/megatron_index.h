@@ -1,8 +1,8 @@
-// NAME.idx of Megatron-LM's indexed datasets (IndexedDataset, version 1): after the magic word the
-// version (64 bits), the type of the tokens (8), the numbers of sequences and of documents (64
-// each); then each sequence's number of tokens (32), its first byte in NAME.bin (64), and the
-// documents' first sequences (64). All little-endian. The tokens of NAME.bin are read as one
-// stream, in the file's order.
+// Reads NAME.idx of Megatron-LM's indexed datasets (IndexedDataset, version 1). All numbers are
+// little-endian. After the magic word it holds the version (64 bits), the type of the tokens (8),
+// and the numbers of sequences and of documents (64 each). Then come each sequence's number of
+// tokens (32 bits each), each sequence's first byte in NAME.bin (64), and each document's first
+// sequence (64). The tokens of NAME.bin are read as one stream, in the file's order.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,8 @@ namespace meshwright {
 
 namespace {
 
-// Whole numbers with the sum `mixture_stretch`: what is left over goes to the largest remainders.
+// Returns how many of every `mixture_stretch` sequences each file has, by weight. The counts are
+// rounded down, and what is left over goes to the files with the largest remainders.
 std::vector<std::int64_t> shares_of(std::span<const double> weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<std::int64_t> shares;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t longest_insert = 256, most_growth = 64, always_allowed = 1 << 16;  // bytes
 
-// Steps without settings that change a line in the same way wherever it stands.
+// A step without settings that changes a line in the same way wherever the line is.
 struct Plain {
   const char* type;
   std::string (*normalized)(std::string_view text);
@@ -105,7 +105,7 @@ void Normalizer::change(Pattern pattern, std::function<std::string(std::string_v
       });
 }
 
-// Blanks at the text's ends, which special tokens are too.
+// Adds a step that removes blanks at the ends of a text. A special token ends a text too.
 void Normalizer::add_strip(Fields& step) {
   lines_are_apart_ = false;
   if (step.optional<bool>("strip_left", true)) replace(Pattern(R"(\A\s+)", step.where()), "");
@@ -113,8 +113,9 @@ void Normalizer::add_strip(Fields& step) {
     replace(Pattern(R"((?<!\s)\s+\z)", step.where()), "");
 }
 
-// Control characters go, blanks become one kind, Chinese characters are words, and in uncased
-// models letters lose accents and become small.
+// Adds BERT's steps. They remove control characters, make all blanks one kind, and put blanks
+// around Chinese characters so that each is a word. In uncased models they also remove accents and
+// change letters to lower case.
 void Normalizer::add_bert(Fields& step) {
   const auto pattern = [&](const char* expression) { return Pattern(expression, step.where()); };
   if (step.optional<bool>("clean_text", true)) {

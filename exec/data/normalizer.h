@@ -16,8 +16,8 @@ namespace meshwright {
 // The position at which a text begins. Steps that put a blank before a text depend on it.
 enum class Start : std::uint8_t {
   document,
-  behind_token,  // of a special token
-  within,        // a word may go on from what is before it
+  behind_token,  // directly after a special token
+  within,        // within a text: the word before may continue here
 };
 
 class Normalizer {

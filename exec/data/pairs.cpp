@@ -18,13 +18,14 @@ using nlohmann::json;
 struct TemplateText {
   std::string_view begin;                     // of the conversation
   std::string_view before_role, behind_role;  // of a turn
-  std::string_view end;                       // of what is said: learned with it
+  std::string_view end;                       // after the content, and learned with it
   std::string_view behind;
-  bool trims;  // blanks around what is said are left out
+  bool trims;  // whether blanks around the content are left out
   std::vector<std::string> tokens;
 };
 
-// ChatML as OpenAI described it and Qwen writes it; Llama 3 as its model card does.
+// Returns the text that a template adds to a conversation. Plain adds none. ChatML is as OpenAI
+// described it and Qwen writes it, Llama 3 as in its model card.
 const TemplateText& template_text(ChatTemplate which) {
   static const TemplateText texts[] = {
       {"", "", "", "", "", false, {}},
@@ -58,7 +59,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 struct Turn {
-  std::string role, content;  // no role: a text as it is
+  std::string role, content;  // empty role: a text as it is
 };
 
 std::vector<Turn> turns_of(const std::string& line) {

@@ -16,11 +16,11 @@ namespace meshwright {
 
 class Tokenizer;
 
-// How pairs become tokens.
+// Tells how pairs become tokens.
 struct PairText {
   std::string tokenizer;  // a tokenizer.json; empty: every byte is a token
   ChatTemplate chat_template = ChatTemplate::plain;
-  std::string end_token;  // behind every completion; empty: none
+  std::string end_token;  // after every completion; empty: none
 };
 
 class PairFile {
@@ -51,7 +51,7 @@ class PairFile {
 class PairReader {
  public:
   // A sequence takes `window` tokens of a pair, the first of which is never learned. Throws
-  // InputError if the tokenizer lacks a token of the template.
+  // InputError if the tokenizer lacks a token of the template, or `end_token`.
   PairReader(const PairText& text, std::int64_t window, std::int64_t vocabulary);
   ~PairReader();
 

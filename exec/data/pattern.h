@@ -1,4 +1,5 @@
-// A regular expression over UTF-8 text, as tokenizers cut text with it (PCRE2, Unicode classes).
+// A regular expression over UTF-8 text, by which tokenizers split text (PCRE2 with Unicode
+// classes).
 #pragma once
 
 #include <functional>

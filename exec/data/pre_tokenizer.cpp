@@ -8,8 +8,9 @@ namespace meshwright {
 
 namespace {
 
-// How GPT-2 cuts text (Radford et al. 2019): contractions; letters, digits or other signs with at
-// most one blank before; blanks, of which the last stays with what follows.
+// GPT-2's expression for words (Radford et al. 2019). It matches contractions, then letters, digits
+// or other signs with at most one blank before them, then blanks, the last of which stays with what
+// follows.
 constexpr const char* gpt2_words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -101,7 +102,8 @@ void PreTokenizer::add_split(Fields& step) {
   cut(pattern, !removed || invert, !removed || !invert);
 }
 
-// Blanks become a visible sign, and every word begins with one (SentencePiece).
+// Adds SentencePiece's step. Blanks become a visible sign, which `prepend_scheme` may also put
+// before a text. Unless `split` is false, text is split so that every word begins with a sign.
 void PreTokenizer::add_metaspace(Fields& step) {
   const std::string sign =
       step.has("replacement") ? inserted_text(step, "replacement") : "\xE2\x96\x81";

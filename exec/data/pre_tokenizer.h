@@ -1,5 +1,5 @@
-// Cuts text into the words that byte-pair encoding works inside: the steps `normalizer` and
-// `pre_tokenizer` of a Hugging Face tokenizer.json.
+// Splits text into words, which a tokenizer's model encodes one by one. It performs the steps
+// `normalizer` and `pre_tokenizer` of a Hugging Face tokenizer.json.
 #pragma once
 
 #include <functional>

@@ -19,11 +19,12 @@ class Subwords {
   Subwords& operator=(const Subwords&) = delete;
   virtual ~Subwords() = default;
 
-  // Appends the word's tokens. InputError for text that has none and a vocabulary without a token
-  // for unknown text.
+  // Appends the tokens of `word` to `tokens`. Throws InputError if a part of the word has no token
+  // and the vocabulary has none for unknown text.
   void encode(std::string_view word, std::vector<std::int32_t>& tokens);
 
-  virtual std::int32_t token(std::string_view text) const = 0;  // -1: none; as the file spells it
+  // Returns the number of the token that the file spells `text`, or -1 if there is none.
+  virtual std::int32_t token(std::string_view text) const = 0;
   virtual std::int64_t vocabulary() const = 0;
 
  private:

@@ -12,7 +12,8 @@ void append_little_endian(std::string& text, std::uint32_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 0xFF);
 }
 
-// A token file begins with its number of tokens, which is known at its end.
+// Returns `path`. Throws InputError if it is a pipe or an open file, because a token file begins
+// with its number of tokens, which is known at its end.
 const std::string& not_a_pipe(const std::string& path) {
   const OutputPlace::Kind kind = output_place(path).kind;
   if (kind == OutputPlace::Kind::pipe || kind == OutputPlace::Kind::open_file)

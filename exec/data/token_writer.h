@@ -1,4 +1,5 @@
-// Writes a token file as TokenFile reads it, with llm.c's header. A fault leaves what was there.
+// Writes a token file as TokenFile reads it, with llm.c's header. If writing fails, a file that was
+// there before stays as it was.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ class TokenWriter {
   TokenWriter(std::string path, TokenFormat format);
 
   void write(std::span<const std::int32_t> tokens);
-  void finish();  // RunError when it cannot be written; InputError above 2^31 - 1 tokens
+  void finish();  // throws RunError if it cannot be written, InputError above 2^31 - 1 tokens
   std::int64_t tokens() const { return tokens_; }
 
  private:

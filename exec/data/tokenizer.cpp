@@ -15,7 +15,8 @@ Tokenizer::Tokenizer(const std::string& path) {
   read_added(file);
 }
 
-// One expression finds them all: the longest first where several begin at one place.
+// Reads the tokens that are added to the vocabulary. One expression finds all of them, and the
+// longest one if several begin at one place.
 void Tokenizer::read_added(Fields& tokenizer) {
   if (!tokenizer.has("added_tokens")) return;
   struct Added {
@@ -29,7 +30,8 @@ void Tokenizer::read_added(Fields& tokenizer) {
     if (number < 0) token.fail("id", "must be 0 or more");
     if (token.optional<bool>("single_word", false))
       token.fail("single_word", "is not supported; use false");
-    // Such a token is looked for in normalized text: as it is, where that leaves it alone.
+    // A `normalized` token belongs to normalized text. It is looked for in the text as it is, which
+    // is right only if the normalizer does not change the token.
     if (token.optional<bool>("normalized", false) &&
         words_->normalizer().normalized(text, Start::within) != text)
       token.fail("normalized", "true is not supported for '" + text +
@@ -87,7 +89,8 @@ void Tokenizer::encode_words(std::string_view text, Start start, const Sink& sin
   }
 }
 
-// `found`: the token's text, with the blanks around it where it takes them.
+// Returns the number of an added token. `found` is the token's text, with the blanks around it that
+// the token includes.
 std::int32_t Tokenizer::added_token(std::string_view found) const {
   const auto exact = added_.find(std::string(found));
   if (exact != added_.end()) return exact->second;

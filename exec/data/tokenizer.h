@@ -1,6 +1,7 @@
-// Text to tokens: every byte is one, or as a Hugging Face tokenizer.json says, of type BPE (GPT-2,
-// Llama, ...), Unigram (T5, ...) or WordPiece (BERT). The tokens of a text are those of the file's
-// own library without special tokens around it; special tokens spelled in the text are found.
+// Turns text into tokens. Each byte is a token, or the tokens are those of a Hugging Face
+// tokenizer.json of type BPE (GPT-2, Llama, ...), Unigram (T5, ...) or WordPiece (BERT). They are
+// the tokens that Hugging Face's library gives for the text, without the special tokens that it
+// adds around it. Special tokens that are spelled in the text are found.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +23,14 @@ class Tokenizer {
   Tokenizer() = default;                        // byte level
   explicit Tokenizer(const std::string& path);  // tokenizer.json; InputError
 
-  // Gives the tokens of a document, in order, some at a time. Text that is not UTF-8 is an
-  // InputError with the byte's place; at byte level every text is good.
+  // Calls `sink` with the tokens of a text, in order, some at a time. Throws InputError with the
+  // byte's place if the text is not UTF-8. At byte level every text is accepted.
   using Sink = std::function<void(std::span<const std::int32_t> tokens)>;
   void encode(std::string_view text, const Sink& sink, Start start = Start::document);
 
   std::int64_t vocabulary() const { return vocabulary_; }
-  // The number of a token by its text, added tokens first; -1: none.
+  // Returns the number of the token with this text, or -1 if there is none. If an added token has
+  // this text, returns the number of that one.
   std::int32_t token(std::string_view text) const;
 
  private:

@@ -30,7 +30,8 @@ std::uint32_t largest(const unsigned char* data, std::int64_t count, int width) 
   return width == 2 ? largest_of<2>(data, count) : largest_of<4>(data, count);
 }
 
-// NAME.bin of NAME, NAME.bin or NAME.idx.
+// Returns the path of the file that holds the tokens. For `megatron` this is NAME.bin, given NAME,
+// NAME.bin or NAME.idx. For other formats it is `path`.
 std::string file_of(const std::string& path, TokenFormat format) {
   if (format != TokenFormat::megatron) return path;
   return megatron_name(path) + ".bin";
@@ -86,7 +87,8 @@ std::string TokenFile::outside_vocabulary(std::uint32_t token, std::int64_t posi
 
 void TokenFile::check() const {
   if (vocabulary_ >= std::int64_t{1} << (8 * width_)) return;
-  // The largest of a block first, which the compiler makes fast; then where it is.
+  // Finds the largest token of a block first, which the compiler makes fast. Its position is
+  // searched for only if it is too large.
   std::vector<unsigned char> block(checked_bytes);
   const std::int64_t most = checked_bytes / width_;
   for (std::int64_t begin = 0; begin < tokens_; begin += most) {

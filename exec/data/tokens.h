@@ -1,5 +1,5 @@
-// A file of tokens, checked when it is opened and again where it is read: somebody may change it
-// under a run.
+// A file of tokens. They are checked when the file is opened and again when they are read, because
+// somebody may change the file during a run.
 #pragma once
 
 #include <cstdint>

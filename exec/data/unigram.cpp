@@ -12,7 +12,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr double unknown_penalty = 10;  // below the lowest score, as SentencePiece has it
+constexpr double unknown_penalty = 10;  // below the lowest score, as in SentencePiece
 
 }  // namespace
 
@@ -44,7 +44,8 @@ std::int32_t Unigram::token(std::string_view text) const {
   return found == tokens_.end() ? -1 : found->second;
 }
 
-// Consecutive unknown characters are one.
+// Appends one token for all of `text`, which is consecutive unknown characters. With
+// `byte_fallback_` it appends the tokens of the bytes instead, if all bytes have one.
 void Unigram::add_unknown(std::string_view text, std::vector<std::int32_t>& tokens) const {
   std::vector<std::int32_t> bytes;
   for (const char byte : text)
@@ -60,7 +61,8 @@ void Unigram::add_unknown(std::string_view text, std::vector<std::int32_t>& toke
   }
 }
 
-// Viterbi's algorithm: the best cut of every prefix, from those of shorter ones.
+// Finds the best split of a word by Viterbi's algorithm, in which the best split of a prefix
+// follows from those of shorter prefixes.
 std::vector<std::int32_t> Unigram::tokens_of(std::string_view word) const {
   struct Best {
     double score = -std::numeric_limits<double>::infinity();

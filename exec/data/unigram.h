@@ -1,5 +1,5 @@
-// A unigram language model (Kudo 2018, SentencePiece): of all ways to cut a word into tokens the
-// one whose scores have the largest sum.
+// A unigram language model (Kudo 2018, SentencePiece). Among all ways to split a word into tokens,
+// it takes the one whose scores have the largest sum.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// WordPiece (BERT): a word is cut into the longest piece that is a token, then the longest of what
-// is left, which is looked up behind a prefix ("##"). A word with a rest that is none is one
-// unknown token.
+// WordPiece (BERT). The first piece of a word is its longest prefix that is a token. The rest is
+// split in the same way, but its pieces are looked up with a prefix ("##"). A word is one unknown
+// token if some rest begins with no piece.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A rank on one of the host's GPUs.
+// Makes the engine of a rank that computes on one of its host's GPUs.
 #include <cstdlib>
 
 #include "exec/backends/cuda/cuda_backend.h"
@@ -8,7 +8,8 @@
 namespace meshwright {
 
 int cuda_devices_here() {
-  // Each stream has a queue of its own; the driver reads it at the first call, which is here.
+  // Gives each stream a queue of its own. The driver reads the variable at its first call, which is
+  // the next line.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   return cuda_devices();
 }

@@ -1,5 +1,5 @@
-// Makes the world of ranks that have a GPU each. They talk over NCCL (cuda_world_nccl.cpp), or in a
-// build without it through host memory (cuda_world_staged.cpp).
+// Makes the world of ranks on GPUs. They talk over NCCL (cuda_world_nccl.cpp). They talk through
+// host memory if they share GPUs, or in a build without NCCL (cuda_world_staged.cpp).
 #pragma once
 
 #include <functional>
@@ -11,8 +11,9 @@
 namespace meshwright {
 
 using MakeWorldOn = std::function<std::unique_ptr<World>(CudaBackend& gpu)>;
-// Every rank calls it, also one without a GPU (`device` -1): the ranks learn where the others' are.
-// The arguments outlive what it returns.
+// Exchanges the places of all ranks' GPUs, in a build with NCCL. Returns a function that makes the
+// world on this rank's GPU. Every rank calls it, also one without a GPU (`device` -1). The
+// arguments must outlive the function.
 MakeWorldOn meet_on_gpus(const EngineOptions& options, World& host, int device);
 
 }  // namespace meshwright

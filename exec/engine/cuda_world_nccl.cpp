@@ -19,8 +19,9 @@ std::vector<std::string> environment() {
   return variables;
 }
 
-// Over NCCL where every rank has a GPU of its own, else through host memory. Rank 0 says once what
-// one wants to know when a group of GPUs is slow.
+// Returns a world over NCCL if every rank has a GPU of its own or nccl_shares_devices is set,
+// otherwise one through host memory. Rank 0 prints once what explains why a group of GPUs may be
+// slow.
 std::unique_ptr<World> world_of(std::span<const DevicePlace> places, CudaBackend& gpu, World& host,
                                 const EngineOptions& options) {
   const bool own = are_distinct(places);
@@ -29,7 +30,7 @@ std::unique_ptr<World> world_of(std::span<const DevicePlace> places, CudaBackend
     std::fprintf(stderr,
                  "warning: %d ranks share GPUs, and talk through host memory: for tests only\n",
                  host.size());
-  // NCCL refuses ranks that share a GPU, unless it is made to believe in other hosts.
+  // NCCL rejects ranks that share a GPU, unless it takes them for ranks of different hosts.
   if (!own && !options.nccl_shares_devices) return make_staged_world(host, gpu);
   if (says) std::fputs(describe_devices(places, environment()).c_str(), stderr);
   return make_nccl_world(host, gpu, options.deadline_s, options.nccl_windows);

@@ -17,36 +17,38 @@ namespace meshwright {
 struct Engine {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<World> on_device;  // null where the backend's memory is the host's
-  // Its groups and its memory are on the backend. `host`: what the engine was made with.
+  // Returns the world whose groups and memory are on the backend. `host` is the world that the
+  // engine was made with.
   World& world(World& host) const { return on_device ? *on_device : host; }
 };
 
 struct EngineOptions {
   Precision precision = Precision::fp32;
   bool deterministic = false;
-  int threads = 1;                   // of the processor
+  int threads = 1;                   // threads of the CPU backend
   int ranks_per_host = 1;            // they take the devices of their host in turn
   double deadline_s = 600;           // the longest that devices may wait for each other
   std::string kernel_folder{};       // where compiled kernels are kept
   bool nccl_shares_devices = false;  // over NCCL even where ranks share a device (docs/gpu.md)
   bool nccl_windows = false;         // memory is registered with NCCL as symmetric
-  int left_to_collectives = 0;       // multiprocessors of a GPU, where there are several ranks
+  int left_to_collectives = 0;       // multiprocessors that matmuls leave free (several ranks)
 };
 
 struct EngineKind {
   std::string_view name;
-  // Returns the number of this computer's devices, 0 without a driver. It is null if the kind has
-  // no devices of its own.
+  // Returns the number of this computer's devices, 0 without a driver. The pointer is null if the
+  // kind has no devices of its own.
   int (*devices)();
   DeviceDescription (*facts)(int device);
-  // Makes the engine. Every rank calls it, and has to find out whether it has thrown elsewhere.
-  // `host` outlives the engine. The backend is null if the computer has no device of this kind.
+  // Makes the engine. Every rank calls it, and must find out by itself whether it has thrown on
+  // another rank. `host` must outlive the engine. The backend is null if the computer has no device
+  // of this kind.
   Engine (*make)(const EngineOptions& options, World& host);
 };
 std::span<const EngineKind> engine_kinds();
 const EngineKind* engine_kind(std::string_view name);  // null: not part of this program
 
-// The kinds' rows.
+// These functions are in the tables of engine kinds.
 Engine make_cpu_engine(const EngineOptions& options, World& host);
 Engine make_cuda_engine(const EngineOptions& options, World& host);
 int cuda_devices_here();

@@ -16,8 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The state follows the name, which is in parentheses and may hold some itself. Of a process that
-// ends meanwhile nothing can be read: a stream would throw.
+// Returns whether a process has ended. Its state follows its name, which is in parentheses and may
+// contain parentheses. The file is read without a stream, because a stream would throw if the
+// process ends in the meantime.
 bool has_ended(pid_t process) {
   const std::string path = "/proc/" + std::to_string(process) + "/stat";
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);

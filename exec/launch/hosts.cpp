@@ -73,7 +73,8 @@ bool can_connect(const std::string& host) {
   return good;
 }
 
-// Several hosts may be one computer's network namespaces, and each has its own daemons.
+// Returns whether mpirun's daemon (`orted`) runs on this host. Only this network namespace counts,
+// because several hosts may be the network namespaces of one computer.
 bool daemon_runs() {
   namespace fs = std::filesystem;
   std::error_code error, unreadable;

@@ -1,4 +1,4 @@
-// The hosts of a run over several of them: who they are, and waiting for one another.
+// Reads which hosts a run over several hosts has, and lets the hosts wait for one another.
 #pragma once
 
 #include <functional>
@@ -17,17 +17,19 @@ struct RunHost {
 // InputError, which names the line.
 std::vector<RunHost> read_hostfile(const std::string& path);
 
-// Returns whether the name can be in a list of hosts on a command line, which commas and signs
-// would change.
+// Returns whether `name` can be in a list of hosts on a command line. Only letters, digits, '.',
+// '_' and, except at the begin, '-' are allowed, because a comma or another sign would change the
+// list.
 bool is_host_name(const std::string& name);
 
-// Waits, `seconds` for all together, until the SSH daemons of `hosts` can be connected to, as
-// mpirun will. Calls waiting() once where they cannot at first. Returns those that never could.
+// Waits until the SSH daemons of `hosts`, which mpirun will need, accept connections, at most
+// `seconds` for all hosts together. Calls waiting() once if some do not at first. Returns the hosts
+// that never did.
 std::vector<std::string> wait_for_ssh(std::vector<std::string> hosts, double seconds,
                                       const std::function<void()>& waiting);
 
-// Runs on a host that mpirun reaches through its daemon (`orted`) and waits until such a process
-// has come and gone. Returns false if none comes within `seconds`, or `stop` returns true before.
+// Runs on a host that mpirun reaches through its daemon (`orted`). Waits until a daemon has started
+// and ended. Returns false if none starts within `seconds`, or if `stop` returns true before.
 bool wait_for_daemon(double seconds, const std::function<bool()>& stop);
 
 }  // namespace meshwright

@@ -8,7 +8,8 @@ namespace meshwright {
 
 namespace {
 
-// In one piece, so that no other rank's words come between.
+// Writes a mark to standard error in one piece, so that the words of other ranks do not come
+// between.
 void tell(const std::string& text) {
   const std::string line = mark_begin + text + '\n';
   std::fflush(stderr);
@@ -18,7 +19,8 @@ void tell(const std::string& text) {
 
 }  // namespace
 
-// Open MPI's launchers say the rank before MPI does.
+// The rank is read from the environment, because Open MPI's launchers set it before MPI is
+// initialised.
 void tell_started() {
   const char* rank = std::getenv("PMIX_RANK");
   tell(std::string(mark_started) + (rank == nullptr ? "" : rank));

@@ -10,12 +10,13 @@ namespace meshwright {
 constexpr char mark_begin = '\x1e';  // ASCII's record separator, which no message contains
 constexpr std::string_view mark_started = "started ", mark_met = "met", mark_ended = "ended ";
 
-// Called by each rank first: the rank has been started.
+// Tells that this rank has been started. Each rank calls it first.
 void tell_started();
-// Called by rank 0: all ranks have met, and each obeys a request to stop.
+// Tells that all ranks have met, and that each obeys a request to stop from now on. Rank 0 calls
+// it.
 void tell_met();
-// Called by rank 0: everything is saved and written, and the run ends with `exit_code`. Whatever
-// happens while the ranks leave changes nothing.
+// Tells that everything is saved and written, and that the run ends with `exit_code`, whatever
+// happens while the ranks leave. Rank 0 calls it.
 void tell_ended(int exit_code);
 
 }  // namespace meshwright

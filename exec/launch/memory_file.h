@@ -1,6 +1,6 @@
-// A file in this process's memory, which its children open by a path: what the launcher and a rank
-// hand each other. No other user can read or replace it, no folder needs room for it, and nothing
-// is left behind, however the process ends.
+// A file in this process's memory, which its children open by a path. The launcher and a rank hand
+// each other data in it. No other user can read or replace it, no folder needs room for it, and
+// nothing is left behind, however the process ends.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace meshwright {
 
 class MemoryFile {
  public:
-  explicit MemoryFile(std::string_view content = "");  // RunError
+  explicit MemoryFile(std::string_view content = "");  // throws RunError
   ~MemoryFile();
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;

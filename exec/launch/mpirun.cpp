@@ -28,9 +28,9 @@ namespace meshwright {
 namespace {
 
 constexpr int could_not_start = 127;
-constexpr std::chrono::seconds time_to_end{5};    // of mpirun without ranks, or told to end
-constexpr std::chrono::seconds time_to_stop{5};   // of a step, before it is said that it lasts
-constexpr std::chrono::seconds time_to_speak{2};  // of ranks that have waited in vain
+constexpr std::chrono::seconds time_to_end{5};    // for mpirun after its ranks, or after SIGTERM
+constexpr std::chrono::seconds time_to_stop{5};   // before a line says that the step still runs
+constexpr std::chrono::seconds time_to_speak{2};  // for ranks that have waited in vain
 
 using Clock = std::chrono::steady_clock;
 
@@ -38,8 +38,9 @@ void check(bool good, const char* call) {
   if (!good) throw RunError(std::string(call) + ": " + std::strerror(errno));
 }
 
-// Our environment, and one variable more: where /sys is not mounted, as in a container, every
-// process would say on standard error that it cannot see the processor's topology.
+// Returns this process's environment with one more variable. Without it, every process would
+// complain on standard error that it cannot see the processor's topology if /sys is not mounted, as
+// in a container.
 std::vector<char*> environment_of_ranks() {
   static char quiet[] = "HWLOC_HIDE_ERRORS=2";
   std::vector<char*> variables{quiet};
@@ -62,17 +63,19 @@ struct Ends {
   int errors;         // a pipe
 };
 
-// In the new process, between fork and exec: only calls that are safe there.
+// Makes the new process mpirun. It runs between fork and exec, so it uses only calls that are safe
+// there.
 [[noreturn]] void become(std::vector<char*>& arguments, std::vector<char*>& environment,
                          const sigset_t& mask, const Ends& ends, bool own_network, pid_t launcher) {
-  // A terminal's Ctrl-C must reach the ranks through us, not kill mpirun.
+  // A terminal's Ctrl-C must reach the ranks through the launcher and must not kill mpirun.
   setpgid(0, 0);
-  // Before a namespace of users, from which the launcher's memory file cannot be opened.
+  // The input is opened before a user namespace is entered, because the launcher's memory file
+  // cannot be opened from inside.
   const int input = open(ends.input, O_RDONLY);
   if (input >= 0) dup2(input, STDIN_FILENO);
   if (own_network && !enter_own_network()) _exit(could_not_start);
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // after what changes rights, which would undo it
-  if (getppid() != launcher) _exit(could_not_start);  // which has ended before
+  if (getppid() != launcher) _exit(could_not_start);  // the launcher has ended already
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   dup2(ends.errors, STDERR_FILENO);
   execvpe(arguments[0], arguments.data(), environment.data());
@@ -97,7 +100,7 @@ class Child {
     check(signal_fd_ >= 0 && pipe2(ends.data(), O_CLOEXEC) == 0, "starting mpirun");
     errors_ = ends[0];
     std::vector<char*> environment = environment_of_ranks(), arguments = arguments_of(command);
-    sigset_t mask = before_;  // whatever we hold back ourselves
+    sigset_t mask = before_;  // without SIGINT and SIGTERM, even if blocked here
     sigdelset(&mask, SIGINT);
     sigdelset(&mask, SIGTERM);
     const std::string& input = supervision.input;
@@ -118,8 +121,8 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // Until mpirun has ended; returns its status as waitpid says it. Then what it and the ranks wrote
-  // to standard error has been read.
+  // Supervises mpirun until it has ended, and returns its status as waitpid() reports it. By then,
+  // all that mpirun and the ranks wrote to standard error has been read.
   int listen() {
     bool open = true, ended = false;
     int status = 0;
@@ -162,7 +165,7 @@ class Child {
     const ssize_t count = read(errors_, text.data(), text.size());
     if (count <= 0) return count < 0 && errno == EINTR;
     const std::string shown = watch_.add({text.data(), static_cast<std::size_t>(count)});
-    // mpirun complains when it is ended before it has ranks.
+    // mpirun complains if it is ended before it has ranks. That is not shown.
     const bool is_noise = gave_up_ || (told_to_end_ && !watch_.has_met());
     if (!is_noise) std::fwrite(shown.data(), 1, shown.size(), stderr);
     std::fflush(stderr);
@@ -188,11 +191,13 @@ class Child {
     }
   }
 
-  // Steps last as long as they like, and ranks notice who does not answer. The beginning and the
-  // end are mpirun's: it may wait for ever for a host, and for a rank that stands still.
+  // Gives up if the ranks do not start, meet or leave in time, because mpirun may wait for ever for
+  // a host, or for a rank that hangs. In between there is no limit: a step may take any time, and
+  // ranks notice by themselves who does not answer.
   void look_at_clock(Clock::time_point now) {
     const Progress progress{watch_.started(), watch_.has_met(), watch_.last_word().has_value()};
-    // A launcher that was itself stopped for a while has not waited meanwhile.
+    // At most 1 s counts between two looks, so that a launcher does not use up the deadline while
+    // it is suspended.
     unchanged_for_ += std::min<Clock::duration>(now - latest_look_, std::chrono::seconds(1));
     latest_look_ = now;
     if (progress != progress_) unchanged_for_ = {};
@@ -200,7 +205,8 @@ class Child {
     if (watch_.last_word()) {
       if (unchanged_for_ > deadline_ + time_to_speak) give_up(now, "");
     } else if (!watch_.has_met()) {
-      // Ranks that have started wait no longer than this for the others, and say for whom.
+      // Ranks that have started report for whom they have waited when the deadline is over, so they
+      // get a little longer.
       const auto limit = watch_.started() > 0 ? deadline_ + patience_ : deadline_;
       if (unchanged_for_ > limit) give_up(now, watch_.not_met(deadline_.count()));
     }
@@ -224,7 +230,7 @@ class Child {
     kill(pid_, SIGUSR1);
   }
 
-  // mpirun waits for a rank or a host that does not answer.
+  // Prints `why` and ends mpirun, which waits for a rank or a host that does not answer.
   void give_up(Clock::time_point now, const std::string& why) {
     gave_up_ = true;
     std::fputs(why.c_str(), stderr);
@@ -245,7 +251,8 @@ class Child {
     for (pid_t other : others) kill(other, SIGKILL);
   }
 
-  // Open MPI 4 may wait for itself for ever when a rank is killed while it connects.
+  // Kills mpirun if it outlives its ranks by more than `time_to_end`, because Open MPI 4 may wait
+  // for itself for ever if a rank is killed while it connects.
   void end_if_left_alone(Clock::time_point now) {
     const Children ranks = children_of(pid_);
     had_ranks_ = had_ranks_ || ranks.living + ranks.ended > 0;
@@ -323,7 +330,7 @@ int code_of_stopped(Child& child, int ended) {
 }  // namespace
 
 int run_mpirun(const std::vector<std::string>& command, const Supervision& supervision) {
-  std::fflush(nullptr);  // what we said comes before what the ranks say
+  std::fflush(nullptr);  // the launcher's lines come before the ranks'
   Child child(command, supervision);
   const int ended = child.listen();
   if (const std::optional<int> last_word = child.last_word()) {

@@ -1,5 +1,5 @@
-// Starting the ranks of a run with Open MPI's mpirun: the command line as data, run without a
-// shell, and what is said when a rank fails.
+// Starts the ranks of a run with Open MPI's mpirun. The command line is a list of words that runs
+// without a shell. If a rank fails, a message says which and why.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,8 @@
 
 namespace meshwright {
 
-// A run over several hosts: the flags of SageMaker's containers.
+// The settings of a run over several hosts, for the flags that SageMaker's containers give to
+// mpirun.
 struct RemoteHosts {
   std::vector<RunHost> hosts;          // slots: the processes that run there
   std::string interface;               // of the network; empty: Open MPI's choice
@@ -26,10 +27,11 @@ struct MpirunOptions {
   bool is_root = false;               // Open MPI wants to be told
   std::vector<std::string> extra;     // checked words of custom_mpi_options
   std::optional<RemoteHosts> remote;  // none: all ranks on this computer
-  std::string folder = {};            // for what Open MPI keeps here; empty: its choice
+  std::string folder = {};            // for Open MPI's files on this computer; empty: its choice
 };
 
-// {"mpirun", "-n", "4", ..., program...}. What custom_mpi_options sets replaces a flag of ours.
+// Returns the command line {"mpirun", "-n", "4", ..., program...}. A parameter or variable that
+// `extra` sets is not given a second time.
 std::vector<std::string> mpirun_command(const MpirunOptions& options,
                                         std::span<const std::string> program);
 
@@ -44,26 +46,31 @@ struct Supervision {
   std::string input;               // the file that rank 0 finds on its standard input, on whatever
                                    // host it is; empty: nothing
   std::vector<std::string> hosts;  // of each rank, as hosts_of_ranks says; empty: all are here
-  // How long mpirun may take to end after a rank has said that it fails: without the network it
-  // would wait for its daemons for ever.
+  // Seconds that mpirun may take to end after a rank has reported that it fails. Without the
+  // network, mpirun would wait for its daemons for ever.
   double patience_s = 8;
-  bool own_network = false;  // where the system allows it (own_network.h); all ranks are here
-  // For ranks that tell how far they are (marks.h): within this time mpirun starts them, and they
-  // leave when the run has ended. 0: they tell nothing, and a request to stop ends them at once.
+  // Gives the ranks a network of their own (own_network.h), if the system allows it. All ranks must
+  // be on this computer.
+  bool own_network = false;
+  // Seconds within which mpirun must start the ranks, and within which they must leave when the run
+  // has ended, as their marks tell (marks.h). 0 means that the ranks write no marks, and that a
+  // request to stop ends them at once.
   double deadline_s = 0;
 };
 
-// Runs it to its end and returns the exit code of this program (0 done ... 5 stopped). Standard
-// output is the ranks'; standard error too, but mpirun's own words about a rank that failed become
-// one line, `rank 1 was killed by signal 9; the others were stopped`.
+// Runs `command`, an mpirun, to its end and returns the exit code of this program (0 done ... 5
+// stopped). Standard output is the ranks'. Standard error is theirs too, except that mpirun's own
+// words about a failed rank become one line, `rank 1 was killed by signal 9; the others were
+// stopped`.
 //
 // SIGINT and SIGTERM are passed on to the ranks as SIGUSR1, which asks them to stop after their
-// step; where that takes long, this is said. A second request stops them at once, and so does the
-// first one before the ranks have met, when there is nothing to save. A run that was asked to stop
-// ends with 5, whatever mpirun says, unless rank 0 had its last word: then with what that says.
+// step. If that takes more than 5 s, a line says so. A second request stops them at once, and so
+// does the first one before the ranks have met, because there is nothing to save yet. A run that
+// was asked to stop ends with exit code 5, or 2 if a rank has met bad input. In all cases, the exit
+// code that rank 0 has reported at the end of the run (tell_ended()) comes first.
 //
-// An mpirun that outlives its ranks, all of this computer, by some seconds is ended. RunError when
-// mpirun cannot be started.
+// If all ranks are on this computer, an mpirun that outlives them by more than 5 s is killed.
+// Throws RunError if mpirun cannot be started.
 int run_mpirun(const std::vector<std::string>& command, const Supervision& supervision = {});
 
 }  // namespace meshwright

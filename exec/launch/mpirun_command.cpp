@@ -1,4 +1,4 @@
-// mpirun's command line as data.
+// Makes mpirun's command line, as a list of words.
 #include <algorithm>
 
 #include "exec/launch/mpirun.h"
@@ -9,7 +9,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// `--NCCL_DEBUG X` is SageMaker's way to say `-x NCCL_DEBUG=X`.
+// Returns `extra` with `-x NCCL_DEBUG=X` instead of each `--NCCL_DEBUG X`, which is SageMaker's
+// spelling.
 Words without_pseudo_options(const Words& extra) {
   Words words;
   for (std::size_t i = 0; i < extra.size(); ++i) {
@@ -22,7 +23,8 @@ Words without_pseudo_options(const Words& extra) {
   return words;
 }
 
-// Open MPI refuses a parameter that is given twice.
+// Returns whether `extra` sets the parameter, flag or variable `name`. Open MPI rejects a parameter
+// that is given twice.
 bool sets(const Words& extra, const std::string& name) {
   return std::any_of(extra.begin(), extra.end(), [&](const std::string& word) {
     return word == name || word.starts_with(name + "=");
@@ -63,13 +65,13 @@ class RemoteCommand {
     add_parameter("btl", "^openib");
     add_parameter("orte_abort_on_non_zero_status", "1");
     add_parameter("btl_vader_single_copy_mechanism", "none");
-    // Ours: over one connection Open MPI moves large messages in one direction at a time, which
-    // takes twice as long where two ranks exchange them.
+    // The containers do not set this parameter. Over one connection, Open MPI moves large messages
+    // in one direction at a time, which takes twice as long if two ranks exchange them.
     add_parameter("btl_tcp_links", "2");
     add_variable("NCCL_MIN_NRINGS=4");
     if (!remote_.interface.empty()) add_variable("NCCL_SOCKET_IFNAME=" + remote_.interface);
     add_variable("NCCL_DEBUG=INFO");
-    add_variable("NCCL_DEBUG_FILE=/dev/stderr");  // else into what the ranks answer
+    add_variable("NCCL_DEBUG_FILE=/dev/stderr");  // not to the ranks' standard output
   }
   void add_network() {
     if (remote_.efa) add_variable("FI_PROVIDER=efa");
@@ -90,10 +92,12 @@ class RemoteCommand {
 };
 
 Words local_command(const MpirunOptions& options, const Words& extra) {
-  // A rank is a core's hardware thread; binding ranks would pin all threads of a rank to one core.
+  // Each hardware thread of a core takes a rank. Ranks are not bound, because binding would pin all
+  // threads of a rank to one core.
   Words command{"mpirun",    "-n",  std::to_string(options.ranks), "--use-hwthread-cpus",
                 "--bind-to", "none"};
-  // Nobody else is to connect to the ranks of this computer.
+  // The ranks talk over shared memory and the loopback interface only, so that nobody else can
+  // connect to them.
   const auto add_parameter = [&](const char* name, const std::string& value) {
     if (!sets(extra, name)) command.insert(command.end(), {"--mca", name, value});
   };

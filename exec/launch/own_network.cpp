@@ -24,7 +24,7 @@ bool write_file(const char* path, const char* text) {
   return written;
 }
 
-// The same user inside as outside.
+// Maps a user's or group's id inside the new namespace to the same id outside.
 bool map_own_id(const char* path, unsigned id) {
   char line[64];
   std::snprintf(line, sizeof line, "%u %u 1\n", id, id);

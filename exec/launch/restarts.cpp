@@ -11,7 +11,7 @@ namespace meshwright {
 
 namespace {
 
-// False when a signal asked to stop.
+// Waits for this time. Returns false at once if SIGINT or SIGTERM asks to stop.
 bool pause_for(double seconds) {
   sigset_t requests, before;
   sigemptyset(&requests);

@@ -1,4 +1,4 @@
-// Starting a run again after a fault.
+// Starts a run again after a fault.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,10 @@ struct Restarts {
   double longest_pause_s = 60;
 };
 
-// Calls run(restarts so far) until it ends with another exit code than 4 (the run failed), or has
-// been restarted as often as allowed; returns its last exit code. Says so on standard error: `from`
-// tells where a restart begins. SIGINT and SIGTERM end a pause with exit code 5.
+// Calls run(restarts so far) until it returns an exit code other than 4 (the run failed), or until
+// it has been restarted as often as allowed. Returns the last exit code. Before each restart it
+// prints a line, in which `from` tells where the restart begins, and pauses. If SIGINT or SIGTERM
+// comes during a pause, it returns 5 (stopped).
 int run_with_restarts(const Restarts& restarts, const std::function<int(int)>& run,
                       const std::function<const char*()>& from);
 

@@ -16,9 +16,10 @@ namespace meshwright {
 
 namespace {
 
-// Makes the folder, says its name, and removes it when nobody holds the pipe any more: this process
-// and mpirun. A line says that all went well. Else ranks may have outlived mpirun for a moment, and
-// what they make there is removed as well. No signal that is meant for the run ends it before.
+// Makes the folder, prints its path, and removes it when nobody holds the pipe any more: this
+// process and mpirun. This process writes a line to the pipe before it closes it. Without that
+// line, ranks may outlive mpirun for a moment, so what they make there is removed again for 3 s.
+// The shell ignores signals that are meant for the run.
 constexpr const char* script = R"(
 trap '' HUP INT TERM
 folder=$(mktemp -d "/dev/shm/meshwright-XXXXXX" 2>/dev/null) ||

@@ -1,5 +1,6 @@
-// A private folder for what Open MPI keeps of a run (memory that ranks share, sockets): in memory
-// where that can be, and gone when this process and its mpirun are, however they end.
+// A private folder for the files that Open MPI keeps during a run (memory that ranks share,
+// sockets). It is in memory if possible. It is removed when this process and its mpirun have ended,
+// however they end.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +11,7 @@ namespace meshwright {
 
 class RunFolder {
  public:
-  RunFolder();  // InputError where no temporary folder can be written to
+  RunFolder();  // throws InputError if no temporary folder can be used
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;

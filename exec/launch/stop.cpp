@@ -14,7 +14,7 @@ namespace meshwright {
 namespace {
 constexpr std::int64_t apart_ns = 200'000'000;
 
-// The only way a signal handler can tell anybody anything.
+// The state of the signal handlers, which may use only variables such as these.
 volatile std::sig_atomic_t requested = 0;
 volatile std::int64_t first_ns = 0;
 volatile std::sig_atomic_t code_of_end = stopped;
@@ -25,8 +25,9 @@ std::int64_t now_ns() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// A second request ends the process at once. One key press may arrive twice (from the terminal and
-// from whoever started us): what comes together is one request. Only calls that are safe here.
+// Sets the flag at the first request and ends the process at once at a second one. One key press
+// may arrive twice (from the terminal and from the parent process), so requests within 0.2 s are
+// one. Uses only calls that are safe in a signal handler.
 void on_signal(int) {
   if (requested != 0 && now_ns() - first_ns > apart_ns) _exit(code_of_end);
   if (requested != 0) return;

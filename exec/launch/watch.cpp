@@ -39,7 +39,8 @@ int number_after(const std::string& text, std::string_view before) {
   return value;
 }
 
-// The word behind `mark`, which comes behind `line`; empty when there is none.
+// Returns the word after the first `mark` that follows `line` in `text`, or an empty string if
+// there is none.
 std::string word_after(const std::string& text, std::string_view line, std::string_view mark) {
   std::size_t at = text.find(line);
   if (at != std::string::npos) at = text.find(mark, at + line.size());
@@ -60,9 +61,10 @@ std::string FailureWatch::add(std::string_view text) {
   std::string shown;
   for (char c : text) {
     line_ += c;
-    // A progress bar's carriage return ends a piece too: it is to be seen at once.
+    // A carriage return ends a line too, so that a progress bar is shown at once.
     if (c != '\n' && c != '\r') continue;
-    // mpirun may write in the middle of a rank's line, which then goes on.
+    // mpirun may write this line in the middle of a rank's line. It is removed, and the rank's line
+    // goes on.
     if (const std::size_t words = line_.find("mpirun: Forwarding signal ");
         words != std::string::npos) {
       line_.resize(words);
@@ -120,8 +122,9 @@ bool FailureWatch::is_held_back(const std::string& line) {
   return true;
 }
 
-// "rank 0 failed: ...: waited 600 s for ranks 1 and 2", or "rank 0 failed: meeting the other ranks
-// took more than 600 s": held back until it is known whether a rank was killed.
+// Reads a line such as "rank 0 failed: ...: waited 600 s for ranks 1 and 2", or "rank 0 failed:
+// meeting the other ranks took more than 600 s". Such a line is held back until it is known whether
+// a rank was killed.
 void FailureWatch::hear_failure(const std::string& line) {
   const std::size_t waited = line.rfind(": waited ");
   const bool met_nobody = line.find(" took more than ") != std::string::npos;
@@ -161,7 +164,8 @@ std::string FailureWatch::name_of(const std::vector<int>& ranks) const {
   return name;
 }
 
-// Names the ranks that others waited for and that did not report that they wait themselves.
+// Returns a line with the ranks that others waited for and that did not report a wait of their own.
+// If there are none, returns what silent_network() returns.
 std::string FailureWatch::silent_ranks() const {
   std::vector<int> silent;
   for (int rank : awaited_)
@@ -184,7 +188,8 @@ std::string FailureWatch::not_met(double seconds) const {
   return text.str();
 }
 
-// All wait, for ranks of other hosts: what they sent did not arrive.
+// Returns a line about the network between hosts if ranks of different hosts waited for each other,
+// otherwise an empty string. Since all wait, what they sent did not arrive.
 std::string FailureWatch::silent_network() const {
   std::set<std::string> apart;
   for (const auto& [who, whom] : waits_) {
@@ -199,7 +204,8 @@ std::string FailureWatch::silent_network() const {
          "stopped\n";
 }
 
-// Open MPI 4's words. Where other words are used, the paragraph is shown as it is.
+// Reads a paragraph in the words of Open MPI 4. Returns false if the paragraph is to be shown as it
+// is, which includes all paragraphs in other words.
 bool FailureWatch::understood() {
   if (paragraph_.starts_with("Primary job") || paragraph_.starts_with("MPI_ABORT")) return true;
   if (paragraph_.starts_with("ORTE was unable to reliably start")) {
@@ -249,7 +255,8 @@ Verdict FailureWatch::verdict(int status) {
   }
   const bool no_host = could_not_start_ || !lost_host_.empty();
   int code = no_host ? run_failed : code_ > 0 ? code_ : status;
-  // With 1 ends also what is not ours: MPI, and an mpirun that could not start its ranks.
+  // Exit code 1 is a fault of this program only after an internal error. MPI, and an mpirun that
+  // could not start its ranks, end with 1 too.
   if (code == our_fault && !internal_error_) code = run_failed;
   result.exit_code = code <= stopped ? code : run_failed;
   result.shown += failures_ + silent_ranks();
@@ -260,7 +267,7 @@ Verdict FailureWatch::verdict(int status) {
   const bool somebody_spoke = rank_ >= 0 || !failures_.empty() || !error_.empty() || has_met_;
   if (!somebody_spoke && lost_host_.empty() && code == run_failed)
     result.shown += "mpirun could not start the ranks; what it said is above\n";
-  // Bad input has been explained by a rank; being asked to stop is no failure.
+  // A rank has explained bad input already, and a request to stop is not a failure.
   if (rank_ >= 0 && code != bad_input && code != stopped && failures_.empty())
     result.shown +=
         who + " ended with exit code " + std::to_string(code) + "; the others were stopped\n";

@@ -1,9 +1,10 @@
-// Reads what mpirun and the ranks write to standard error: lets the ranks' lines through, and turns
-// mpirun's paragraphs about a failed rank into one line. When all ranks complain (`error: ...`, or
-// `rank 1 failed: ...`), the first one is heard; of ranks that waited in vain all are, and whom
-// they waited for. A rank that was killed is the cause of all other complaints. Where ranks of
-// several hosts blame each other, it is the network between them. What ranks tell the launcher
-// alone (marks.h) is heard and never shown.
+// Reads what mpirun and the ranks write to standard error. It lets the ranks' lines through, and
+// turns mpirun's paragraphs about a failed rank into one line. If ranks repeat one complaint
+// (`error: ...`), it is shown once. If several fail (`rank 1 failed: ...`), the first one is shown,
+// and all that waited in vain and for whom. If a rank was killed, only that is shown, because it is
+// the cause of the failures. If ranks of several hosts waited for each other, the network between
+// them is named. Marks, which ranks write for the launcher only (marks.h), are read and never
+// shown.
 #pragma once
 
 #include <optional>
@@ -26,7 +27,8 @@ class FailureWatch {
   // known.
   explicit FailureWatch(std::vector<std::string> hosts = {}) : hosts_(std::move(hosts)) {}
 
-  // Takes text as it comes; returns what is to be shown now.
+  // Reads the next piece of standard error, which may end in the middle of a line. Returns the text
+  // that is to be shown now.
   std::string add(std::string_view text);
   // Returns the verdict. `status` is mpirun's exit code, 128 + signal if a signal ended it.
   Verdict verdict(int status);
@@ -52,7 +54,7 @@ class FailureWatch {
   std::string silent_ranks() const;
   std::string silent_network() const;
   std::string name_of(const std::vector<int>& ranks) const;
-  bool understood();  // the paragraph: whether it says what we say ourselves
+  bool understood();  // whether verdict() says what the paragraph says
 
   std::string line_;       // not ended yet
   std::string paragraph_;  // of mpirun, between two rules of dashes

@@ -26,7 +26,8 @@ std::string bytes_of_integer(std::uint64_t value, int bytes) {
   return text;
 }
 
-// Seven bits at a time, the lowest first; the top bit says that more follow.
+// Returns a number in seven bits a byte, the lowest first. The top bit of a byte says that more
+// bytes follow.
 std::string varint_of(std::uint64_t value) {
   std::string text;
   for (; value >= 0x80; value >>= 7) text += static_cast<char>((value & 0x7f) | 0x80);
@@ -57,8 +58,8 @@ std::string masked_crc(std::string_view data) {
   return bytes_of_integer((crc >> 15 | crc << 17) + 0xa282ead8U, 4);
 }
 
-// events.out.tfevents.SECONDS.HOST.PROCESS: TensorBoard looks for the first words, and takes files
-// in the order of their names.
+// Returns the name events.out.tfevents.SECONDS.HOST.PROCESS for a new file. TensorBoard looks for
+// the first words, and reads files in the order of their names.
 std::string new_name() {
   char host[256] = "";
   gethostname(host, sizeof host - 1);

@@ -1,6 +1,7 @@
-// TensorBoard's event files: scalars over steps. The format, from TensorFlow's sources: records
-// (TFRecord: length, masked CRC-32C of it, data, masked CRC-32C of that), each an `Event` message
-// of protocol buffers, written by hand here.
+// Writes TensorBoard's event files, which hold scalars over steps. The format is that of
+// TensorFlow's sources: records (TFRecord: length, masked CRC-32C of the length, data, masked
+// CRC-32C of the data), each of which is an `Event` message of protocol buffers, written by hand
+// here.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,8 @@ namespace {
 
 constexpr int longest_wait_ms = 10'000;  // for the reader of a pipe
 
-// The end of a pipe's reader is an error of this call, not the end of the process.
+// Writes like write(). If the reader of a pipe has gone, the call fails with EPIPE, and SIGPIPE
+// does not end the process.
 ssize_t write_quietly(int descriptor, std::string_view record) {
   sigset_t broken, before, pending;
   sigemptyset(&broken);
@@ -42,7 +43,7 @@ ssize_t write_quietly(int descriptor, std::string_view record) {
 
 }  // namespace
 
-// Never waits: a pipe without a reader cannot be opened for writing then.
+// Opens the file without waiting. A pipe that has no reader then fails to open.
 GrowingFile::GrowingFile(std::string path, int flags) : path_(std::move(path)) {
   std::error_code ignored;  // opening says what is wrong
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);

@@ -1,6 +1,7 @@
-// A file that grows by whole records: each is written at once, so whoever watches sees it and a
-// fault loses none. What was written of a record when the disk was full is taken back. A pipe is
-// written to as well, but never waited for long: no reader, or one that stands still, is an error.
+// A file that grows by whole records. Each record is written at once, so that readers see it and a
+// crash loses none. If the disk is full, the part of a record that was written is removed again. A
+// pipe can be written to as well. If it has no reader, or if its reader makes no room within 10 s,
+// that is an error.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,10 @@ namespace meshwright {
 
 class GrowingFile {
  public:
-  // Makes the folders above it. RunError `path: what: why`, as add().
+  // Opens a file and makes the folders above it. Throws RunError `path: what: why`, as add() does.
   static GrowingFile create(const std::string& path);  // empty, whatever was there
-  // Goes on after the last whole line: what a killed run left of one is cut off.
+  // Opens a file to append after its last whole line. An incomplete line, as a killed run leaves
+  // it, is removed.
   static GrowingFile append_lines(const std::string& path);
   GrowingFile(GrowingFile&& other) noexcept;
   GrowingFile& operator=(GrowingFile&& other) = delete;

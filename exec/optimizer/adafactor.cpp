@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::int64_t grain = 1 << 15;  // elements: long enough to hide handing a piece out
 
-// Gradients of elements [at, at + count) of a bucket, at most a tile, as rules take them.
+// Writes the gradients of elements [at, at + count) of a bucket, at most a tile, in fp32 and as
+// gradient_of() returns them.
 void read_gradients(const OptimizerState& state, const Factors& factors, std::int64_t at,
                     std::int64_t count, float* to) {
   widen(static_cast<const std::byte*>(state.gradients) + at * bytes_of(state.gradient_type),
@@ -22,21 +23,21 @@ void read_gradients(const OptimizerState& state, const Factors& factors, std::in
   for (std::int64_t i = 0; i < count; ++i) to[i] = gradient_of(factors, to[i]);
 }
 
-// The segment's elements as rows of the part: `first` to `last` of them, of which the first and the
-// last may be there in part.
+// The rows of a rank's part of a matrix that a segment covers, first() to end() - 1. The first and
+// the last of them may be covered in part.
 struct Rows {
   std::int64_t begin, count;  // the segment, in elements of the part
   std::int64_t width;
   std::int64_t first() const { return begin / width; }
   std::int64_t end() const { return (begin + count + width - 1) / width; }
-  // Columns [from, to) of a row that are the segment's, within [low, high).
+  // Returns the columns [from, to) of a row that the segment covers, within [low, high).
   std::pair<std::int64_t, std::int64_t> columns(std::int64_t row, std::int64_t low,
                                                 std::int64_t high) const {
     return {std::max(low, begin - row * width), std::min(high, begin + count - row * width)};
   }
 };
 
-// Each row by one thread.
+// Adds the squares of the gradients of each row to the row's sum. One thread sums a row.
 void sum_rows(const OptimizerSegment& segment, const Rows& rows, const OptimizerState& state,
               const Factors& factors, std::int64_t shift, ThreadPool& pool) {
   const AdafactorParameter& of = *segment.adafactor;
@@ -62,7 +63,8 @@ void sum_rows(const OptimizerSegment& segment, const Rows& rows, const Optimizer
   });
 }
 
-// A few columns of all rows by one thread, row after row.
+// Adds the squares of the gradients of each column to the column's sum. One thread sums 64 columns,
+// row after row.
 void sum_columns(const OptimizerSegment& segment, const Rows& rows, const OptimizerState& state,
                  const Factors& factors, std::int64_t shift, ThreadPool& pool) {
   constexpr std::int64_t columns = 64;
@@ -90,7 +92,8 @@ void sum_columns(const OptimizerSegment& segment, const Rows& rows, const Optimi
   });
 }
 
-// Factors move on; the sums become what gradients of rows and of columns are multiplied by.
+// Updates the factors from this step's sums. Then replaces the sums by the factors that multiply
+// the gradients of a row, and of a column.
 void move_factors(const OptimizerSegment& segment, const Factors& c, const Adafactor& settings) {
   const AdafactorParameter& of = *segment.adafactor;
   float* factors = segment.factors;
@@ -111,7 +114,8 @@ void move_factors(const OptimizerSegment& segment, const Factors& c, const Adafa
     sums[i] = 1 / std::sqrt(static_cast<double>(factors[i]));
 }
 
-// Gradients of elements [begin, begin + count) of the part become the update, but for its size.
+// Turns the gradients of elements [begin, begin + count) of the part, in `update`, into the update
+// u, which still lacks clipping and the learning rate.
 void scale_by_factors(const OptimizerSegment& segment, std::int64_t begin, std::int64_t count,
                       float* update) {
   const AdafactorParameter& of = *segment.adafactor;
@@ -133,8 +137,9 @@ struct Sums {
   double weights = 0, update = 0;
 };
 
-// The update of elements [at, at + count) of the bucket into `update`, but for its size. Of what
-// keeps second moments these are up to date, or `moves` them.
+// Writes the update u of elements [at, at + count) of the bucket, which still lacks clipping and
+// the learning rate. If `moves` is set, second moments are updated first. Factors must be up to
+// date.
 void make_update(const OptimizerSegment& segment, const OptimizerState& state, const Factors& c,
                  const Adafactor& settings, bool moves, std::int64_t at, std::int64_t count,
                  float* update) {

@@ -1,15 +1,15 @@
-// Adafactor (Shazeer and Stern 2018) on a flat part of the parameters. Of a matrix it keeps the
-// means of squared gradients of every row and column, whose product divided by the mean of all
-// stands for the second moment of an element; of other parameters the second moment itself. No
-// first moment. A step is three passes over a bucket, between which the ranks that hold the parts
-// of a parameter add what they found:
+// Adafactor (Shazeer and Stern 2018) on a flat part of the parameters. For a matrix it keeps the
+// means of squared gradients of every row and column. Their product, divided by the mean of all,
+// stands for the second moment of an element. For other parameters it keeps the second moment
+// itself. There is no first moment. A step is three passes over a bucket. After each of the first
+// two, the ranks that hold the parts of a parameter add up what they found:
 //   adafactor_sums     squares of rows and columns
-//   adafactor_norms    factors and moments move on; squared norms of parameters and their updates
+//   adafactor_norms    updates factors and moments; squared norms of parameters and their updates
 //   optimizer_step     weights
 // With t the number of the update, beta = 1 - t^decay_rate, g the gradient:
-//   R = beta R + (1 - beta) (mean of g^2 over a row + eps1), C the same of columns
-//   u = g / sqrt(R / mean(R) * C), of what is no matrix v = beta v + (1 - beta) (g^2 + eps1) and
-//   u = g / sqrt(v)
+//   R = beta R + (1 - beta) (mean of g^2 over a row + eps1), C the same for columns
+//   u = g / sqrt(R / mean(R) * C) for a matrix, otherwise
+//   v = beta v + (1 - beta) (g^2 + eps1) and u = g / sqrt(v)
 //   a = learning rate, with relative_step at most 1 / sqrt(t); with scale_parameter times
 //   max(eps2, rms(weights))
 //   weights = weights (1 - a decay) - a u / max(1, rms(u) / clip_threshold)
@@ -20,9 +20,10 @@
 
 namespace meshwright {
 
-// A parameter that a rank holds elements of. OptimizerSegment::factors are R, then C, and
-// factor_sums this step's sums of squares of rows, then of columns; from adafactor_norms on what
-// the gradients of a row, and of a column, are multiplied by.
+// A parameter that a rank holds elements of. OptimizerSegment::factors holds R, then C.
+// OptimizerSegment::factor_sums holds this step's sums of squares of the rows, then of the columns.
+// adafactor_norms() replaces these sums by the factors that multiply the gradients of a row and of
+// a column.
 struct AdafactorParameter {
   std::int64_t rows = 0, columns = 0;  // of the whole matrix; 0: no factors are kept
   std::int64_t elements = 0;           // of the whole parameter
@@ -30,15 +31,19 @@ struct AdafactorParameter {
   std::int64_t width = 0;              // elements of one of the part's rows
 };
 
-// Adds to the sums; nothing where another rank has the same elements (OptimizerSegment::counted).
+// Adds the squares of this rank's gradients to the sums of rows and columns. Adds nothing for
+// parameters without factors, or if another rank counts the same elements
+// (OptimizerSegment::counted).
 void adafactor_sums(const StepSettings& training, const OptimizerScalars& scalars,
                     std::span<const OptimizerSegment> segments, const OptimizerState& state,
                     ThreadPool& pool);
-// The sums are those of all ranks. Adds to the segments' norms.
+// Updates factors and second moments, and adds to the segments' norms. The sums must be those of
+// all ranks by now.
 void adafactor_norms(const StepSettings& training, const OptimizerScalars& scalars,
                      std::span<const OptimizerSegment> segments, const OptimizerState& state,
                      ThreadPool& pool);
-// The norms are those of all ranks.
+// Updates the weights, and their average if there is one. The norms must be those of all ranks by
+// now.
 void adafactor_step(const StepSettings& training, const OptimizerScalars& scalars,
                     std::span<const OptimizerSegment> segments, const OptimizerState& state,
                     ThreadPool& pool);

@@ -1,4 +1,4 @@
-// The numbers with which a step ends, in the backend's memory: a device finds all of them there, so
+// The scalars of the end of a step, in the backend's memory. A device finds all of them there, so
 // that a captured step can be replayed and no step waits for the host.
 #pragma once
 
@@ -17,14 +17,15 @@ struct UpdateScalars {
   double gradient_clip = 0;  // 0: off
   double of_mean = 1;        // Updater::begin_step
 
-  // The device moves these on; the host writes them where a run begins or goes on.
-  std::int64_t step = 0;      // updates made so far: a skipped step is none
+  // The device updates these. The host writes them when a run begins or resumes.
+  std::int64_t step = 0;      // updates made so far, without skipped steps
   LossScaleState loss_scale;  // from here to `skips` as Program::loss_scale_state_buffer has them
   double inverse_scale = 1;   // of the scale of the step under way
   double skips = 0;           // not 0: fp16 skips the step under way
 
-  // Made by the device for the update under way; the host reads them afterwards. Where `updates` is
-  // 0 nothing was changed: either the step is skipped, or its loss or norm are not finite.
+  // The device writes these for the update in flight, and the host reads them afterwards. If
+  // `updates` is 0, nothing was changed, because the step was skipped or its loss or norm is not
+  // finite.
   std::int64_t updates = 0;
   double gradient_factor = 1;  // clipping, and the inverse of the loss scale
   Factors factors{};

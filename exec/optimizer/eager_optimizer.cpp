@@ -22,7 +22,7 @@ struct OneParameter {
   const std::byte* gradients;
   Dtype gradient_type;
   std::int64_t count;
-  float decay;  // 0 where none applies
+  float decay;  // 0 if no decay applies
 };
 
 OneParameter parameter_of(const OptimizerSegment& segment, const OptimizerState& state,
@@ -40,7 +40,7 @@ OneParameter parameter_of(const OptimizerSegment& segment, const OptimizerState&
           segment.decay ? decay : 0};
 }
 
-// x = f(x).
+// Writes x[i] = f(x[i]) for all `count` elements.
 template <typename Function>
 void pass(ThreadPool& pool, std::int64_t count, float* x, Function f) {
   parallel_for(pool, count, grain, [=](std::int64_t begin, std::int64_t end) {
@@ -49,7 +49,7 @@ void pass(ThreadPool& pool, std::int64_t count, float* x, Function f) {
   });
 }
 
-// x = f(x, y).
+// Writes x[i] = f(x[i], y[i]) for all `count` elements.
 template <typename Function>
 void pass(ThreadPool& pool, std::int64_t count, float* x, const float* y, Function f) {
   parallel_for(pool, count, grain, [=](std::int64_t begin, std::int64_t end) {
@@ -58,7 +58,7 @@ void pass(ThreadPool& pool, std::int64_t count, float* x, const float* y, Functi
   });
 }
 
-// x = f(x, g) with the parameter's gradients, of whatever type, in fp32.
+// Writes x[i] = f(x[i], g[i]), where g are the parameter's gradients, in fp32 whatever their type.
 template <typename Function>
 void pass_with_gradient(ThreadPool& pool, const OneParameter& p, float* x, Function f) {
   if (p.gradient_type == Dtype::f32)
@@ -76,8 +76,8 @@ void pass_with_gradient(ThreadPool& pool, const OneParameter& p, float* x, Funct
   });
 }
 
-// The moments, the denominator and the update, with gradients that `with_gradient(x, f)` passes
-// over: x = f(x, g).
+// Runs Adam's passes: the moments, the denominator, the update of the weights. `with_gradient(x,
+// f)` runs a pass x = f(x, g) with the gradients g.
 template <typename WithGradient>
 void adam(ThreadPool& pool, const Factors& c, const OneParameter& p, float* denominator,
           const WithGradient& with_gradient) {
@@ -106,7 +106,7 @@ void adamw(ThreadPool& pool, const Factors& c, const OneParameter& p, float* scr
   });
 }
 
-// The decay is part of the gradient: their sum is a tensor of its own.
+// Runs Adam with the decay added to the gradient. `sum` receives this sum, as a tensor of its own.
 void adam_with_decay(ThreadPool& pool, const Factors& c, const OneParameter& p, float* scratch,
                      float* sum) {
   pass(pool, p.count, sum, p.weights, [=](float, float w) { return p.decay * w; });
@@ -123,7 +123,8 @@ void sgd(ThreadPool& pool, const Factors& c, const OneParameter& p) {
        [=](float w, float m) { return w - c.learning_rate * m; });
 }
 
-// Follows its authors' code: decay, then the update, then the moment.
+// Updates weights and moments by lion's rule, in the order of its authors' code: decay, then the
+// update, then the moment.
 void lion(ThreadPool& pool, const Factors& c, const OneParameter& p, float* update) {
   if (p.decay != 0)
     pass(pool, p.count, p.weights,

@@ -6,10 +6,10 @@
 
 namespace meshwright {
 
-// Does what optimizer_step does, with the same arithmetic in the same order: results differ only
-// where the compiler joins a product and a sum into one rounding. `state.scratch` holds
-// optimizer_scratch_arrays() parts as large as the largest segment. LAMB and Adafactor have their
-// one kernel, and so have moments in 8 bits.
+// Does what optimizer_step() does, with the same arithmetic in the same order. Results differ only
+// if the compiler joins a product and a sum into one rounding. `state.scratch` holds
+// optimizer_scratch_arrays() parts as large as the largest segment. LAMB, Adafactor and moments in
+// 8 bits use optimizer_step() itself.
 void eager_optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
                           std::span<const OptimizerSegment> segments, const OptimizerState& state,
                           ThreadPool& pool);

@@ -1,4 +1,4 @@
-// The numbers of an optimizer step, as its kernels use them.
+// The scalars of an optimizer step, in the form in which its kernels use them.
 #pragma once
 
 #include <algorithm>
@@ -25,12 +25,13 @@ struct Factors {
   float epsilon, decay, learning_rate, momentum;
   float limit;    // of a gradient's element; infinity: none
   float average;  // 1 - the decay of the weights' average
-  // adafactor: how far second moments move, and the learning rate before a parameter's size.
+  // adafactor: the share of the way that second moments move towards new squares, and the learning
+  // rate before it is scaled by a parameter's size.
   float factor_moves, factor_rate;
 };
 
-// Return adafactor's values for step t, in double: how far second moments move, and the learning
-// rate before it is scaled by a parameter's size.
+// Return adafactor's values for step t, in double: the share of the way that second moments move
+// towards new squares, and the learning rate before it is scaled by a parameter's size.
 MESHWRIGHT_ON_DEVICES_TOO inline double moves_of(const Adafactor& settings, double step) {
   return pow(step, settings.decay_rate);
 }
@@ -40,8 +41,8 @@ MESHWRIGHT_ON_DEVICES_TOO inline double rate_of(const Adafactor& settings, doubl
   return settings.relative_step && most < learning_rate ? most : learning_rate;
 }
 
-// Factors of a parameter's decay and of its update. `norms` are the squared norms of its weights
-// and of its update.
+// The factors of a parameter's decay and of its update in adafactor. sizes_of() makes them from
+// `norms`, the squared norms of its weights and of its update.
 struct AdafactorSizes {
   float rate, update;
 };
@@ -82,7 +83,8 @@ inline Factors factors_of(const StepSettings& training, const OptimizerScalars& 
           f(rate_of(training.adafactor, scalars.learning_rate, step))};
 }
 
-// Returns an element of the gradient as the rules take it.
+// Returns an element of the gradient after it is multiplied by the step's factor and clipped to
+// [-limit, limit].
 inline float gradient_of(const Factors& c, float g) {
   return std::min(std::max(g * c.gradient, -c.limit), c.limit);
 }

@@ -8,8 +8,8 @@ namespace meshwright {
 
 namespace {
 
-// Returns the share of the learning rate that is left after `done` (0 to 1) of the steps in which
-// it falls.
+// Returns the share of the learning rate that is left after the share `done` (0 to 1) of the steps
+// in which it falls.
 double remaining(LearningRateSchedule schedule, double done) {
   switch (schedule) {
     case LearningRateSchedule::constant:

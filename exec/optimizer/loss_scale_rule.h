@@ -14,7 +14,8 @@
 
 namespace meshwright {
 
-// All that a run must keep of it. Without fp16 it stays as it begins.
+// The state of the loss scale, which a run keeps in its checkpoints. Without fp16 it does not
+// change.
 struct LossScaleState {
   double scale = 1;                  // of the next step's loss
   std::int64_t good_steps = 0;       // since the scale moved or a step was skipped
@@ -25,9 +26,10 @@ struct LossScaleState {
 
 constexpr double largest_loss_scale = 0x1p126;  // beyond it fp32 has no inverse
 
-// After an overflow the scale falls by `factor` to `minimum` at the least, but not before
-// `hysteresis` overflows; after `window` good steps in a row it grows by `factor` and the
-// hysteresis is whole again. A static one stays.
+// Returns the state after a step. An overflow divides the scale by `factor`, to no less than
+// `minimum`, after `hysteresis` - 1 overflows that only count. After `window` good steps in a row
+// the scale is multiplied by `factor`, and the hysteresis begins again. A static scale does not
+// change.
 MESHWRIGHT_ON_DEVICES_TOO inline LossScaleState after_step(const LossScale& rule,
                                                            LossScaleState state, bool overflow) {
   if (overflow) ++state.skipped;

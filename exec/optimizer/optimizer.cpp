@@ -14,18 +14,19 @@ namespace meshwright {
 
 namespace {
 
-// Consecutive elements of one segment, gradients in fp32.
+// Consecutive elements of one segment, at most a tile, with all arrays in fp32.
 struct Elements {
   float* weights;
   const float* gradients;
   float *first, *second;
   std::int64_t count;
-  float decay;  // 0 where none applies
+  float decay;  // 0 if no decay applies
   float trust;  // lamb: |weights| / |update|
   float* average;
 };
 
-// `coupled`: decay is part of the gradient (adam); otherwise `shrink` multiplies the weights.
+// Updates moments and weights by Adam's rule. `coupled` is the decay that is added to the gradient
+// (adam), and `shrink` multiplies the weights (adamw).
 void adam(const Factors& c, float coupled, float shrink, const Elements& e) {
   float* __restrict__ weights = e.weights;
   float* __restrict__ first = e.first;
@@ -81,7 +82,7 @@ float lamb_update(const Factors& c, const Elements& e, std::int64_t i) {
          e.decay * e.weights[i];
 }
 
-// The moments are up to date.
+// Updates weights by lamb's rule. The moments are up to date already.
 void lamb_rule(const Factors& c, const Elements& e) {
   const float size = c.learning_rate * e.trust;
   for (std::int64_t i = 0; i < e.count; ++i) e.weights[i] -= size * lamb_update(c, e, i);
@@ -105,7 +106,8 @@ SquaredNorms lamb_moments(const Factors& c, const Elements& e) {
   return {weights, update};
 }
 
-// The update is orthogonal already; decay as in adamw.
+// Updates weights by muon's rule. The gradients hold the update, which is orthogonal already. The
+// decay is as in adamw.
 void muon_rule(const Factors& c, const Elements& e) {
   const float shrink = 1 - c.learning_rate * e.decay, size = c.learning_rate * e.trust;
   for (std::int64_t i = 0; i < e.count; ++i)
@@ -120,7 +122,7 @@ struct RuleRow {
 constexpr RuleRow rules[] = {
     {OptimizerKind::adamw, adamw_rule}, {OptimizerKind::adam, adam_rule},
     {OptimizerKind::lamb, lamb_rule},   {OptimizerKind::sgd, sgd_rule},
-    {OptimizerKind::lion, lion_rule},   {OptimizerKind::muon, adamw_rule}};  // of what is no matrix
+    {OptimizerKind::lion, lion_rule},   {OptimizerKind::muon, adamw_rule}};  // not for matrices
 
 Rule rule_of(OptimizerKind kind) {
   for (const RuleRow& row : rules)
@@ -129,18 +131,20 @@ Rule rule_of(OptimizerKind kind) {
   return nullptr;
 }
 
-// A parameter that is all zeros, or is not to move, is stepped as Adam does.
+// Returns lamb's factor |weights| / |update|. It is 1, as in Adam, if a norm is 0 or if there are
+// no norms.
 float trust_of(const OptimizerSegment& segment) {
   if (segment.norms == nullptr || segment.norms[0] <= 0 || segment.norms[1] <= 0) return 1;
   return static_cast<float>(std::sqrt(segment.norms[0] / segment.norms[1]));
 }
 
-// Which parts of a state are written.
+// Tells which parts of a state for_each_tile() writes.
 struct Writes {
   bool moments = true, weights = true;
 };
 
-// Writes moments. In bf16 they are rounded to nearest, or at random by a word for each element.
+// Writes both moments of elements [at, at + count). In bf16 they are rounded to nearest, or at
+// random by a word of random bits for each element.
 void write_moments(const OptimizerState& state, const OptimizerSegment& segment,
                    std::int64_t update, const Tile& first, const Tile& second, std::int64_t at,
                    std::int64_t count) {

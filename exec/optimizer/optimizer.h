@@ -1,10 +1,14 @@
-// One optimizer step over a flat part of the parameters, in fp32 whatever the states are kept in.
-// adamw: moments m, v; weights shrink by learning_rate * weight_decay (Loshchilov and Hutter 2019).
-// adam: the decay is added to the gradient. sgd: m = momentum * m + g, weights -= learning_rate *
-// m. lion: the sign of beta1 * m + (1 - beta1) * g is the update, m its mean by beta2; decay as in
-// adamw (Chen et al. 2023). lamb: Adam's update with the decay added to it, scaled by |weights| /
-// |update| of the whole parameter (You et al. 2019), in two halves: lamb_norms, then
-// optimizer_step. adafactor: adafactor.h.
+// One optimizer step over a flat part of the parameters. It computes in fp32, whatever types the
+// states are kept in. g is the gradient, m and v are the first and the second moment.
+//   adamw: weights shrink by learning_rate * weight_decay (Loshchilov and Hutter 2019).
+//   adam: the decay is added to the gradient.
+//   sgd: m = momentum * m + g, weights -= learning_rate * m; the decay is added to the gradient.
+//   lion: the update is the sign of beta1 * m + (1 - beta1) * g, and m is the mean by beta2.
+//       The decay is as in adamw (Chen et al. 2023).
+//   lamb: Adam's update with the decay added to it, scaled by |weights| / |update| of the whole
+//       parameter (You et al. 2019), in two halves: lamb_norms(), then optimizer_step().
+//   muon: orthogonal updates of matrices, made from muon_momentum(); adamw for other parameters.
+//   adafactor: see adafactor.h.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +20,19 @@
 
 namespace meshwright {
 
-// muon: a whole matrix, or so many one after the other, of which ranks of a tensor group hold
-// parts.
+// muon: `count` whole matrices, one after the other. The ranks of a tensor group may hold parts of
+// them.
 struct WholeMatrix {
   std::int64_t count = 1, rows = 0, columns = 0;
   int cut_dim = -1;                         // 0: rows, 1: columns; -1: this rank has all
-  std::vector<std::int64_t> segments = {};  // sizes along it, of each of which a rank has a part
+  std::vector<std::int64_t> segments = {};  // sizes along cut_dim; a rank has a part of each
   int parts = 1, part = 0;
 };
 
 struct RandomRounding;
 struct AdafactorParameter;
 
-// Consecutive elements that are treated alike.
+// Consecutive elements of one parameter, by their indices in this rank's part of a bucket.
 struct OptimizerSegment {
   std::int64_t begin = 0, count = 0;
   bool decay = true;        // weight decay applies
@@ -38,35 +42,36 @@ struct OptimizerSegment {
   // Set if moments are rounded at random. `first` is the index of the first element in this rank's
   // part of the parameter.
   const RandomRounding* rounding = nullptr;
-  std::int64_t first = 0;  // adafactor too
+  std::int64_t first = 0;  // set for adafactor too
   const AdafactorParameter* adafactor = nullptr;
-  float* factors = nullptr;       // of a whole matrix: its rows' and columns'
-  double* factor_sums = nullptr;  // as many
+  float* factors = nullptr;       // of the whole matrix: those of its rows, then of its columns
+  double* factor_sums = nullptr;  // as many sums as factors
 };
 
-// The bias of a router, as far as it lies among the elements of a bucket.
+// The part of a router's choice bias that is among the elements of a bucket.
 struct ChoiceBias {
   std::int64_t begin = 0, count = 0;  // elements
   std::int64_t first = 0;             // the expert of the first of them
   std::int64_t experts = 0;           // of the layer
-  const double* counts = nullptr;     // how many tokens of the step chose each of these
+  const double* counts = nullptr;     // [experts]: tokens that chose each
 };
 
 struct OptimizerState {
-  // The masters in fp32, or as what `working` lacks of them (i16); or weights that have none, of
-  // whatever type.
+  // The masters, in fp32 or as the 16 bits that `working` lacks of them (i16). Without masters, the
+  // weights, of any type.
   void* weights = nullptr;
   const void* gradients = nullptr;
   void* first_moment = nullptr;
   void* second_moment = nullptr;  // adam, adamw, lamb
   Dtype weights_type = Dtype::f32;
   Dtype gradient_type = Dtype::f32;
-  // f32, bf16, or block8 (of the first; then segments begin where blocks do).
+  // f32, bf16, or block8, which is the first moment's type (the second moment is in block8u). With
+  // block8, segments begin where blocks begin.
   Dtype moment_type = Dtype::f32;
   void* working = nullptr;  // the 16-bit copy that is made of the masters
   Dtype working_type = Dtype::f32;
-  // muon: the updates that replace the gradients of matrices, of this rank and of all that share
-  // them.
+  // muon: the updates that replace the gradients of matrices. `update` holds those of this rank,
+  // `updates` those of all ranks that share the matrices.
   float* update = nullptr;
   float* updates = nullptr;
   std::int64_t elements = 0;  // of one rank
@@ -77,33 +82,34 @@ struct OptimizerState {
 };
 
 struct OptimizerScalars {
-  std::int64_t step = 1;  // from 1, of those that were not skipped: the bias correction needs it
+  std::int64_t step = 1;  // from 1, without skipped steps: the bias correction needs it
   double learning_rate = 0;
   double gradient_factor = 1;  // clipping, and the inverse of the loss scale
 };
 
-// The average, where there is one, then moves towards the new weights, before these are rounded.
-// Elements outside the segments are left alone. Each element's result depends on nothing else (but
-// lamb's norms), so the number of threads does not change it.
+// Updates the weights and moments of the segments' elements, and the 16-bit copy of masters. The
+// average, if there is one, then moves towards the new weights, before these are rounded. Other
+// elements stay as they are. The result of an element depends only on its own values (and on norms,
+// for lamb and adafactor), so the number of threads does not change it.
 void optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
                     std::span<const OptimizerSegment> segments, const OptimizerState& state,
                     ThreadPool& pool);
 
-// lamb: brings the moments up to date and adds to the norms. Then the norms of the parts of a
-// parameter are summed, and optimizer_step finds the sums.
+// lamb: updates the moments and adds to the segments' norms. The caller then sums the norms of the
+// parts of a parameter over the ranks, and optimizer_step() reads the sums.
 void lamb_norms(const StepSettings& training, const OptimizerScalars& scalars,
                 std::span<const OptimizerSegment> segments, const OptimizerState& state,
                 ThreadPool& pool);
 
-// muon: brings the first moment up to date and makes the update of it, in whatever parts of
-// matrices the segments are. Then the whole matrices are made orthogonal, and optimizer_step finds
-// them in `update`.
+// muon: updates the first moment m and writes g + momentum * m to `update`. Segments may be any
+// parts of matrices. The caller then makes whole matrices orthogonal, and optimizer_step() reads
+// them from `update`.
 void muon_momentum(const StepSettings& training, const OptimizerScalars& scalars,
                    std::span<const OptimizerSegment> segments, const OptimizerState& state,
                    ThreadPool& pool);
 
-// Moves each bias by `rate`, in fp32: up where its expert was chosen less often than the mean of
-// the layer, down where more often.
+// Moves each bias by `rate`, in fp32: up if its expert was chosen less often than the mean of the
+// layer, down if more often. Otherwise the bias stays.
 void update_choice_biases(double rate, std::span<const ChoiceBias> biases,
                           const OptimizerState& state);
 

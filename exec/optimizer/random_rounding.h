@@ -1,8 +1,9 @@
-// Moments in bf16 that are rounded at random: an fp32 number goes to one of its two neighbours, up
-// with the probability of its distance from the lower one in steps between the two. fp32 has 16
-// bits more, so the sum of these and 16 random ones carries exactly as often, and the mean is the
-// number itself. The random bits are a function of (seed, parameter's name, number of the update,
-// place in the whole parameter, which moment) alone, so that they are the same whatever the cut.
+// Rounds moments to bf16 at random. An fp32 number goes to one of its two neighbours in bf16, to
+// the one of larger magnitude with probability (distance from the other) / (distance of the two),
+// so that the mean is the number itself. fp32 has 16 bits more. Their sum with 16 random bits
+// carries with exactly this probability. The random bits depend only on (seed, parameter's name,
+// number of the update, place in the whole parameter, which moment), so they are the same however a
+// parameter is split.
 #pragma once
 
 #include <cstdint>
@@ -78,11 +79,12 @@ std::uint64_t rounding_key(std::uint64_t seed, std::string_view parameter);
 void random_words(const RandomRounding& rounding, std::int64_t update, std::int64_t first,
                   std::int64_t count, std::uint32_t* words);
 
-// A number whose lower bits carry, or are cut off. NaN stays NaN, infinity is no number's neighbour
-// but that of those beyond the largest.
+// Returns the number in bf16: adds `random` to its lower 16 bits, then cuts these off. NaN stays
+// NaN. Among finite numbers, only those beyond the largest bf16 can become infinite.
 BFloat16 rounded_at_random(float number, std::uint16_t random);
 
-// Rounds by halves of the words, by the upper ones if `shift` is 16.
+// Rounds `count` numbers at random, each by one half of its word: the lower half if `shift` is 0,
+// the upper half if it is 16.
 void narrow_at_random(const float* from, std::int64_t count, const std::uint32_t* words, int shift,
                       BFloat16* to);
 

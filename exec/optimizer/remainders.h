@@ -1,6 +1,6 @@
-// An fp32 number as the nearest bf16 (ties away from zero, so that every number has one answer) and
-// the 16 bits that this lacks: together they are the number again, bit by bit, but for NaNs. Which
-// is how Apex's DistributedFusedAdam and Transformer Engine's FusedAdam keep masters
+// Splits an fp32 number into the nearest bf16 (ties away from zero, so that every number has one
+// result) and the 16 bits that it lacks. Together they give the number back bit by bit, except for
+// NaNs. Apex's DistributedFusedAdam and Transformer Engine's FusedAdam keep masters in this way
 // (store_param_remainders).
 #pragma once
 
@@ -20,18 +20,19 @@ struct SplitNumber {
 inline SplitNumber split(float number) {
   const auto bits = std::bit_cast<std::uint32_t>(number);
   const bool is_nan = (bits & 0x7fffffffU) > 0x7f800000U;
-  // A NaN stays one: rounded up it might become zero, cut off infinite.
+  // A NaN gets bits with which it stays a NaN. Otherwise it might become zero when it is rounded
+  // up, or infinite when bits are cut off.
   const std::uint32_t kept = is_nan ? (bits & 0xffff0000U) | 0x00400000U : bits;
   return {{static_cast<std::uint16_t>((kept + 0x8000U) >> 16)}, static_cast<std::int16_t>(kept)};
 }
 
-// A remainder of half and more was rounded up.
+// Returns the fp32 number. A negative remainder means that the bf16 number was rounded up.
 inline float join(SplitNumber parts) {
   const std::uint32_t upper = parts.upper.bits - (parts.remainder < 0 ? 1U : 0U);
   return std::bit_cast<float>(upper << 16 | static_cast<std::uint16_t>(parts.remainder));
 }
 
-// Rows of numbers.
+// Split and join rows of `count` numbers.
 void split(const float* from, std::int64_t count, BFloat16* upper, std::int16_t* remainders);
 void join(const BFloat16* upper, const std::int16_t* remainders, std::int64_t count, float* to);
 

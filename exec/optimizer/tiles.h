@@ -1,4 +1,4 @@
-// Parts of a bucket's arrays in fp32, whatever they are kept in.
+// Reads and writes parts of a bucket's arrays in fp32, whatever types they are kept in.
 #pragma once
 
 #include <array>
@@ -12,9 +12,10 @@
 
 namespace meshwright {
 
-inline constexpr std::int64_t tile = 4096;  // whole blocks of moments in 8 bits
+inline constexpr std::int64_t tile = 4096;  // elements: whole 8-bit blocks
 
-// Elements [at, at + count) of an array in fp32: themselves, or a copy.
+// Gives access to elements [at, at + count) of an array in fp32, at most a tile. An array in fp32
+// is used in place. Others are converted to a copy, and written back by write().
 class Tile {
  public:
   float* read(const void* array, Dtype type, std::int64_t at, std::int64_t count) {
@@ -60,7 +61,7 @@ inline void write_weights(const OptimizerState& state, const Tile& wide, const f
                   static_cast<std::byte*>(state.working) + at * bytes_of(state.working_type));
 }
 
-// Moves the average of the weights towards them.
+// Moves the average of `count` weights towards them, by the share c.average of the way.
 inline void move_average(const Factors& c, const float* __restrict__ weights, std::int64_t count,
                          float* __restrict__ average) {
   for (std::int64_t i = 0; i < count; ++i) average[i] += c.average * (weights[i] - average[i]);

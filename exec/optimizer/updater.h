@@ -1,6 +1,6 @@
-// The step's end on a backend's memory: from the gradients' norm to new weights. A step whose loss
-// or norm is not finite changes nothing (in fp16, where the norm alone is not: nothing but the loss
-// scale); nothing here asks the host, which looks at both afterwards.
+// The end of a step in a backend's memory, from the gradients' norm to new weights. A step whose
+// loss or norm is not finite changes nothing. In fp16, a step in which only the norm is not finite
+// changes the loss scale. Nothing here waits for the host, which looks at both afterwards.
 #pragma once
 
 #include <span>
@@ -51,7 +51,7 @@ class Updater {
   // muon: brings the first moment of a bucket of matrices up to date and makes the update.
   virtual void muon_momentum(int number, std::span<const OptimizerSegment> segments,
                              const OptimizerState& state) = 0;
-  // Called for a bucket that holds such biases, after its step.
+  // Called for a bucket that holds choice biases of routers, after its step.
   virtual void update_choice_biases(int bucket, std::span<const ChoiceBias> biases,
                                     const OptimizerState& state) = 0;
   virtual void step(int number, std::span<const OptimizerSegment> segments,

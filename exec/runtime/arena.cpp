@@ -78,7 +78,7 @@ HeldCopy Arena::held(const StageParameter& member, const Operand& weights) const
   const Bucket& bucket = program_.buckets[static_cast<std::size_t>(member.bucket)];
   const std::int64_t held = weights.type.shape.elements();
   const std::int64_t from = held == bucket.elements ? 0 : own_begin(bucket);
-  // In elements of the bucket: the parameter, and what this rank holds.
+  // The common elements, in the bucket, of the parameter and of what this rank holds.
   const std::int64_t first = std::max(member.offset, from);
   const std::int64_t end = std::min(member.offset + member.parameter.shape.elements(), from + held);
   if (first >= end) return {};
@@ -152,8 +152,8 @@ float* Arena::factors(const StageParameter& member) const {
   return static_cast<float*>(buffer(program_.factors_buffer)) + member.first_factor;
 }
 
-// In the place of the second moments of a matrix' first elements; whoever saves an element saves
-// the factor there.
+// Writes Adafactor's factors of matrices to the snapshot, in place of the second moments of a
+// matrix's first elements. The rank that saves an element saves the factor in its place.
 void Arena::save_factors(const Bucket& bucket, Slice slice, float* to) const {
   const std::int64_t from = own_begin(bucket) + slice.begin;
   for (const int index : bucket.parameters) {
@@ -187,7 +187,7 @@ void Arena::take_snapshot() const {
                            (i == 2 && !has_second_moment(training.optimizer)))
         continue;
       const StoredArray from = states[static_cast<std::size_t>(i)].from(slice.begin);
-      if (from.data == nullptr) {  // what other buckets have
+      if (from.data == nullptr) {  // only other buckets have this state
         std::fill_n(to, slice.count, 0.0F);
         if (i == 2 && bucket.factored) save_factors(bucket, slice, to);
       } else if (from.type == Dtype::f32) {

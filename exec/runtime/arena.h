@@ -1,5 +1,5 @@
-// The arena of one rank, in its backend's memory, and that of its host memory; and where operands
-// and parameters lie in it.
+// The memory of one rank: its arena in the backend's memory, its host memory, and the addresses of
+// operands and parameters in them.
 #pragma once
 
 #include <array>
@@ -31,8 +31,8 @@ inline const Operand& exact_weights(const Bucket& bucket) {
   return bucket.has_master() ? bucket.master : bucket.weights;
 }
 
-// Elements [begin, begin + count) of a parameter's local tensor that this rank steps, and where
-// their states lie: master, first and second moment, average (null where there is none).
+// Elements [begin, begin + count) of a parameter's local tensor that this rank updates, and the
+// arrays of their states: master, first and second moment, average (null if there is none).
 using StoredStates = std::array<StoredArray, 4>;
 struct OwnedStates {
   StoredStates data{};
@@ -41,7 +41,8 @@ struct OwnedStates {
 
 class Arena {
  public:
-  // Allocates in the backend's memory, through the world.
+  // Allocates the arena in the backend's memory, through the world, and host memory if the program
+  // has any.
   Arena(const Program& program, const Mesh& mesh, World& world, Backend& backend);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -50,9 +51,10 @@ class Arena {
   void* address(const Operand& operand, int slot, int window = 0) const;
   std::int64_t bytes() const { return bytes_; }
 
-  // Returns whether this rank steps the bucket. If not, another rank owns it.
+  // Returns whether this rank updates the bucket. If not, another rank owns it.
   bool steps(const Bucket& bucket) const { return bucket.owner.includes(own_); }
-  // Returns the first element of the bucket that this rank steps, or 0 if the bucket is whole.
+  // Returns the first element of the bucket that this rank updates, or 0 if the bucket is not
+  // sharded.
   std::int64_t own_begin(const Bucket& bucket) const;
   HeldWeights weights(const StageParameter& member) const;  // the exact ones
   HeldCopy working_copy(const StageParameter& member) const;
@@ -62,18 +64,19 @@ class Arena {
   OwnedStates states(const StageParameter& member) const;
   // adafactor: returns the factors of a matrix, in the backend's memory.
   float* factors(const StageParameter& member) const;
-  // Returns the states of all elements of a bucket that this rank steps.
+  // Returns the states of all elements of a bucket that this rank updates.
   StoredStates own_states(const Bucket& bucket) const;
   // Sets the averages to the masters.
   void begin_averages() const;
 
-  // The slice of the bucket's own part that this rank saves, in elements of the own part: the ranks
-  // that have the same part save a slice each.
+  // The slice that this rank saves of its part of a bucket, in elements of that part. Ranks that
+  // have the same part save a slice each.
   struct Slice {
     std::int64_t begin = 0, count = 0;
   };
   Slice saved_slice(const Bucket& bucket) const;
-  // Copies the slices of all buckets to where the host reads them; complete when it returns.
+  // Copies the slices of all buckets to memory that the host reads. The copies are complete when it
+  // returns.
   void take_snapshot() const;
   float* snapshot(const Bucket& bucket) const;  // state after state; null: nothing is saved here
 
@@ -91,7 +94,8 @@ class Arena {
   std::int64_t bytes_;
   std::array<int, group_kind_count> index_in_{};  // by GroupKind
   char* arena_;
-  // Snapshots, what is offloaded; not every stage has it, so it is not of the world's making.
+  // Holds snapshots and offloaded tensors. The backend allocates it instead of the world, because
+  // not every stage has it.
   char* host_ = nullptr;
 };
 

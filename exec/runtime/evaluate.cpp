@@ -1,4 +1,4 @@
-// The loss of a batch that is not trained on.
+// The part of Runtime that computes the loss of a batch without training on it.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -15,8 +15,9 @@ namespace meshwright {
 
 namespace {
 
-// Drops no element, for it is less than the smallest random number, and divides what is kept by 1.
-// Not 0: there other kernels are chosen, whose memory nobody has planned.
+// A dropout probability that drops no element, because it is less than the smallest random number,
+// and that divides kept elements by 1. It is not 0, because then other kernels would be chosen,
+// whose memory nobody has planned.
 constexpr double drops_nothing = 1e-300;
 
 // Sets dropout so that nothing is dropped, and returns whether there was any.
@@ -43,8 +44,8 @@ bool may_meet(const Operand& a, const Operand& b) {
   return a.offset < b.offset + b.type.bytes() && b.offset < a.offset + a.type.bytes();
 }
 
-// The instructions of a body that the sum of losses depends on. A fused loss makes it beside its
-// gradient.
+// Returns the instructions of a body that the sum of losses depends on, the last one first. A fused
+// loss is one of them, although it makes a gradient too.
 std::vector<const Instruction*> makers_of_loss(const Body& body, int loss_buffer) {
   std::vector<const Instruction*> makers;
   std::vector<Operand> wanted = {{loss_buffer, 0, {Shape{1}, Dtype::f64}, GroupKind::none}};
@@ -81,8 +82,10 @@ const Attributes& Runtime::attributes_of(const Instruction& instruction) const {
   return found == without_dropout_.end() ? instruction.attributes : found->second;
 }
 
-// Messages and collectives of the backward go on, with whatever lies there: weights are gathered
-// beside it for the forward of the next micro-batch, and slots are free when it is over.
+// Returns whether an evaluation leaves out this compute instruction, because it is of the backward
+// pass and does not make the loss. Messages and collectives of the backward pass still run, with
+// unspecified data: weights are gathered next to them for the forward pass of the next micro-batch,
+// and slots are free when they end.
 bool Runtime::is_left_out(const Instruction& instruction, const Task& task) const {
   return evaluates_ && is_of_backward(program_.bodies[static_cast<std::size_t>(task.body)]) &&
          !makes_loss_.contains(&instruction);

@@ -1,4 +1,4 @@
-// The events by which streams of a device wait for each other, as a Program's waits say.
+// The events by which streams of a device wait for each other, as the waits of a Program demand.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ class Events {
   Events(const Program& program, const WaitResolver& resolve, Streams* streams);
 
   void begin_step();
-  // Called before an instruction of the task is issued, and after.
+  // Called before an instruction of the task is issued (await), and after it (record).
   void await(int task, const Instruction& instruction);
   void record(int task, int instruction);
 

@@ -1,4 +1,5 @@
-// First in, first out, in memory that is kept: std::deque gives its blocks back and takes new ones.
+// A first-in, first-out queue that keeps its memory. std::deque would free its blocks and allocate
+// new ones.
 #pragma once
 
 #include <cstddef>

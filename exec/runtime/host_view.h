@@ -1,4 +1,4 @@
-// A backend's memory as the host sees it.
+// Gives the host access to a backend's memory.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace meshwright {
 
-// `count` elements at `data`: themselves where the host shares the memory, else a copy, made once
-// what was issued to the stream in use is complete. What is written to a copy goes back when the
-// view ends; const elements do not.
+// Gives access to `count` elements at `data`, in place if the host shares the memory. Otherwise it
+// copies them once what was issued to the current stream is complete, and copies them back when the
+// view ends, unless the elements are const.
 template <typename T>
 class HostView {
  public:

@@ -1,6 +1,6 @@
-// Initial values: a function of (seed, the parameter's full name, the element's place in the whole
-// tensor), so that every way of cutting a model starts from the same one. Experts have the names
-// and places of their published tensors.
+// Computes initial values of parameters. They are a function of (seed, the parameter's full name,
+// the element's place in the whole tensor), so that a model starts with the same values however it
+// is split. Experts have the names and places of their published tensors.
 #pragma once
 
 #include <cstdint>

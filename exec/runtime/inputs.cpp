@@ -64,9 +64,10 @@ void Inputs::load(int task, int instruction, std::int64_t first_sequence, Loader
                            load.outputs[0].type.bytes());
 }
 
-// The ranks of a tensor group read a share of the sequences each, those of a context group a share
-// of each sequence. Neighbours that exchange heads read the same of documents: the share of all of
-// them, which is that of as few larger ranks.
+// Reads the input of a load instruction to `to`. If the input is shared by a tensor group, each of
+// its ranks reads a share of the sequences. Each rank of a context group reads a share of each
+// sequence. Ranks that exchange heads all read the documents of their common share, as if they were
+// one of fewer, larger ranks.
 void Inputs::read(const Instruction& instruction, std::int64_t first_sequence, Loader& loader,
                   std::int32_t* to) {
   const bool shared_out = instruction.group == GroupKind::tensor;

@@ -35,7 +35,8 @@ auto order_of(const NonFiniteSearch::Finding& finding) {
                     finding.virtual_stage, finding.instruction, finding.rank);
 }
 
-// The maximum over a rank's part of the vocabulary is -infinity where that is padding only.
+// Returns whether results of `op` hold maxima over a rank's part of the vocabulary. Such a maximum
+// is -infinity if the part is padding only.
 bool holds_maxima(Op op) {
   return op == Op::cross_entropy_stats || op == Op::cross_entropy_combine;
 }
@@ -91,7 +92,8 @@ bool NonFiniteSearch::finite(const Instruction& instruction, const Operand& oper
   return all_finite(data, operand.type);
 }
 
-// Sums lie in persistent buffers: what they hold before is read too, unless it is overwritten.
+// Checks what the instruction reads. Sums are in persistent buffers, so their previous values are
+// read too, unless they are overwritten.
 void NonFiniteSearch::before(const Instruction& instruction, const Task& task) {
   if (instruction.kind != InstructionKind::compute || (first_.found && first_.begins_here)) return;
   read_finite_ = parameters_finite_ = true;

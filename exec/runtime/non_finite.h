@@ -31,10 +31,11 @@ class NonFiniteSearch {
   void before(const Instruction& instruction, const Task& task);
   void after(const Instruction& instruction, const Task& task);
 
-  // Plain data, sent from rank to rank.
+  // The first instruction of a rank that made a value that is not finite. `found` is false if there
+  // is none. It is plain data, which is sent from rank to rank.
   struct Finding {
     bool found = false;
-    bool begins_here = false;  // nothing that was read was wrong, but perhaps parameters
+    bool begins_here = false;  // all that was read was finite, except perhaps parameters
     int phase = 0, micro_batch_index = 0, virtual_stage = 0, instruction = 0, rank = 0;
     std::array<char, 512> text{};
   };
@@ -48,7 +49,7 @@ class NonFiniteSearch {
   const Program& program_;
   const Arena& memory_;
   int rank_;
-  std::vector<char> holds_parameters_;                  // of each buffer: its rank's, or gathered
+  std::vector<char> holds_parameters_;                  // by buffer; gathered ones count too
   bool read_finite_ = true, parameters_finite_ = true;  // of the instruction under way
   Finding first_;                                       // of this rank
 };

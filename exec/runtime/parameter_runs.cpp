@@ -13,7 +13,7 @@ struct Range {
   std::int64_t local = 0, global = 0, count = 0;
 };
 
-// The ranges that this rank holds along dimension `dim`, in local order.
+// Returns the ranges that this rank holds along dimension `dim`, in local order.
 std::vector<Range> ranges_along(const Parameter& parameter, int dim, PartOfCut part_of_cut) {
   const int rank = part_of_cut.index, degree = part_of_cut.count;
   if (parameter.is_cut_by_experts && dim == 0)
@@ -31,7 +31,8 @@ std::vector<Range> ranges_along(const Parameter& parameter, int dim, PartOfCut p
   return ranges;
 }
 
-// Runs one after the other, those that follow each other in both tensors as one.
+// Calls `visit` for the runs that it is given, in order. Runs that follow each other in both
+// tensors become one.
 class Merger {
  public:
   explicit Merger(const std::function<void(const ParameterRun&)>& visit) : visit_(visit) {}
@@ -127,7 +128,7 @@ WholePlaces places_of(const Parameter& parameter, PartOfCut part) {
   WholePlaces places;
   const Shape &local = parameter.shape, &global = parameter.global_shape;
   if (local.rank != global.rank) return places;  // whole, and written in other dimensions
-  // Padding behind all rows moves nothing; inside them it is as another cut.
+  // Padding after all rows moves no element. Padding inside rows acts like another split.
   const bool shares_experts = parameter.is_cut_by_experts;
   int cut =
       parameter.is_cut && !(shares_experts && parameter.cut.dim == 0) ? parameter.cut.dim : -1;

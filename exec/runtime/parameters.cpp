@@ -14,7 +14,7 @@ namespace {
 
 constexpr int gather_tag = 1;
 
-// Part `i` of a parameter whose bucket is cut into parts: elements of its local tensor.
+// The elements of a parameter's local tensor that one of its holders has.
 struct HeldRange {
   std::int64_t begin = 0, count = 0;
 };
@@ -53,8 +53,9 @@ const StageParameter& Parameters::member(const Entry& entry) const {
       .parameters[static_cast<std::size_t>(entry.index)];
 }
 
-// The 16-bit working copy, which may be more than this rank's masters. values_of(begin, count,
-// values) writes local elements of the parameter.
+// Writes the parameter's 16-bit working copy, if there is one. It may hold more elements than this
+// rank's masters. values_of(begin, count, values) writes the values of local elements of the
+// parameter.
 template <typename ValuesOf>
 void Parameters::copy_rounded(const StageParameter& member, ThreadPool& pool,
                               const ValuesOf& values_of) const {
@@ -85,7 +86,8 @@ void Parameters::initialise(std::uint64_t seed, int layers, ThreadPool& pool) {
     const auto draw = [&](std::int64_t begin, std::int64_t end, float* values) {
       if (begin < end) fill_initial(each.parameter, options, begin, end - begin, values);
     };
-    // For the copy, only what other ranks hold the masters of is drawn.
+    // The copy takes values from this rank's masters. Only values whose masters other ranks hold
+    // are drawn again.
     copy_rounded(each, pool, [&](std::int64_t begin, std::int64_t count, float* values) {
       const std::int64_t end = begin + count;
       const std::int64_t first = std::clamp(held.begin, begin, end);
@@ -122,7 +124,7 @@ void Parameters::set(std::string_view name, std::span<const float> values) {
   }
 }
 
-// The ranks that together hold a part, in order.
+// Returns the ranks that together hold a part, in the order of its elements.
 std::vector<int> Parameters::holders(const Entry& entry, PartOfCut part) const {
   const int first = mesh_.rank({entry.stage, part.index, part.expert});
   const Program& program = stages_[static_cast<std::size_t>(entry.stage)];

@@ -1,4 +1,5 @@
-// The parameters of a run as whole tensors, whatever the cut: initial values, giving, taking, hash.
+// The parameters of a run as whole tensors, however they are split. It initialises, gathers, sets
+// and hashes them.
 #pragma once
 
 #include <functional>

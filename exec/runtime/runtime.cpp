@@ -26,7 +26,8 @@ bool is_of_updater(const Instruction& instruction) {
                      Op::adafactor_norms, Op::update_choice_biases});
 }
 
-// The first of these begins the update.
+// Returns whether the instruction is part of the update. The first such instruction begins the
+// update.
 bool updates(const Instruction& instruction) {
   return instruction.kind == InstructionKind::optimizer_step || is_of_updater(instruction) ||
          is_compute(instruction, {Op::update_largest});
@@ -271,8 +272,8 @@ void Runtime::sum_of_squares(const Instruction& instruction, const Task& task) {
   }
 }
 
-// The largest element of each parameter of the bucket, or its bits and scale: as much of it as lies
-// in this rank's own part, which may be nothing.
+// Computes, for each parameter of a bucket, its largest magnitude (amax), or its bits and scale
+// (quantize). Only elements in this rank's own part count, and there may be none.
 void Runtime::look_at_parameters(const Instruction& instruction, const Task& task) {
   const Bucket& bucket = program_.buckets[at(instruction.bucket)];
   const std::int64_t begin = memory_.own_begin(bucket), end = begin + bucket.shard_elements;
@@ -308,7 +309,9 @@ void Runtime::look_at_parameters(const Instruction& instruction, const Task& tas
   }
 }
 
-// Parts at equal distances: gathered and summed in place, the own one copied there or from there.
+// Runs an all-gather or a reduce-scatter whose parts are several operands at equal distances. It
+// works in place: this rank's part is copied there before the gather, or from there after the sum.
+// Returns false for any other collective.
 bool Runtime::collective_apart(const Instruction& instruction, const Task& task) {
   const bool gathers = instruction.kind == InstructionKind::all_gather;
   if (!gathers && instruction.kind != InstructionKind::reduce_scatter) return false;
@@ -360,7 +363,7 @@ void Runtime::collective(const Instruction& instruction, const Task& task) {
   }
 }
 
-// Copies between device and host memory.
+// Copies an operand between device and host memory, because it is offloaded.
 void Runtime::copy(const Instruction& instruction, const Task& task) {
   const void* from = memory_.address(instruction.inputs[0], task.slot, task.window);
   void* to = memory_.address(instruction.outputs[0], task.slot, task.window);
@@ -387,8 +390,9 @@ void Runtime::message(const Instruction& instruction, const RunId& run) {
   events_.record(run.task, run.instruction);
 }
 
-// Posts the receives whose turn it is on their stream, before the list comes to them. Calls that
-// only issue to a device's streams return before others have come: there the list goes on.
+// Posts the receives that are next on their stream and wait for nothing, before the list comes to
+// them. Does nothing if calls only issue to a device's streams, because such calls return before
+// other ranks have come.
 void Runtime::receive_ahead() {
   if (world_.issues_to_streams()) return;
   for (Messages& each : messages_) receive_ahead(each);
@@ -416,8 +420,9 @@ bool Runtime::is_over(const RunId& run) {
   return under_way.empty() || under_way.front().run > run;
 }
 
-// Equal on both sides, and different for all messages that two ranks can have under way: by the
-// sending virtual stage, the direction, the micro-batch and the channel.
+// Returns the tag of a message. Both sides compute the same tag, and all messages that two ranks
+// can have in flight have different ones. A tag is made of the sending virtual stage, the
+// direction, the micro-batch and the channel.
 int Runtime::tag_of(const Instruction& instruction, const Task& task) const {
   const int here = program_.layout.virtual_stage(program_.stage, task.chunk);
   const int there = peer_virtual_stage(program_, instruction);
@@ -426,7 +431,7 @@ int Runtime::tag_of(const Instruction& instruction, const Task& task) const {
   std::int64_t tag = sender * 2 + (sender < receiver);
   tag = tag * program_.micro_batches + task.micro_batch_index;
   tag = tag * channels_ + instruction.channel;
-  // Far more micro-batches than are ever in flight make a tag come again.
+  // A tag comes again only after far more micro-batches than are ever in flight.
   return static_cast<int>(tag % (std::int64_t{max_tag} + 1));
 }
 
@@ -453,7 +458,8 @@ void Runtime::wait_for(int task, const Instruction& instruction) {
   }
 }
 
-// A stream's instructions end in order: whoever waits for one waits for those before it too.
+// Completes the messages of a stream up to `run`. A stream's instructions end in order, so whoever
+// waits for one waits for those before it too.
 void Runtime::complete_until(Stream stream, const RunId& run) {
   Fifo<Pending>& under_way = pending(stream);
   while (!under_way.empty() && under_way.front().run <= run) {

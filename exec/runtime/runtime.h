@@ -1,7 +1,8 @@
 // Runs the Program of one rank on a device, exactly as it is written: tasks in order, and in each
-// body the instructions in list order, each on its stream. Sends and receives do not block; whoever
-// waits for one completes it first, and posts the receives that can begin: another rank may wait
-// until what it sent is received. Nothing is allocated after the first step.
+// body the instructions in list order, each on its stream. Sends and receives do not block. An
+// instruction that waits for a message completes it first, and posts the receives that can begin,
+// because another rank may wait until what it sent is received. Nothing is allocated after the
+// first step.
 #pragma once
 
 #include <array>
@@ -42,10 +43,10 @@ struct RuntimeOptions {
   bool trace = false;  // keep a Timeline of the latest step
 };
 
-// The loss of a batch that is not trained on.
+// The loss of a batch that the run evaluates without training on it.
 struct Evaluation {
   double loss = 0;           // sum over the targets
-  std::int64_t targets = 0;  // those that count
+  std::int64_t targets = 0;  // targets that count
   double mean() const { return loss / static_cast<double>(targets); }
 };
 
@@ -73,10 +74,10 @@ class Runtime {
           const RuntimeOptions& options);
   ~Runtime();
 
-  // Trains one step, counted from 1, on the global batch that begins with sequence `position`. Loss
-  // or norm that are not finite: the step is replayed from the unchanged state to find where that
-  // began, and NonFinite is thrown on all ranks. In fp16 a step whose scaled gradients alone are
-  // not finite is skipped.
+  // Trains one step, counted from 1, on the global batch that begins with sequence `position`. If
+  // loss or norm is not finite, the step is replayed from the unchanged state to find where that
+  // began, and all ranks throw NonFinite. In fp16, a step in which only the norm of the scaled
+  // gradients is not finite is skipped.
   StepResult step(std::int64_t step, std::int64_t position, Loader& loader);
 
   // Returns the loss of the global batch that begins with sequence `position`, on the parameters as
@@ -101,13 +102,13 @@ class Runtime {
   // Sets the histories of this rank's stage. A tensor without a history has seen nothing yet.
   // Throws InputError for a value that cannot be a largest element.
   void set_histories(const Histories& histories);
-  // Makes the 16-bit working copies anew from the fp32 masters, on all ranks (which call it
-  // together); nothing in fp32. For whoever wrote masters, after the fact.
+  // Recomputes the 16-bit working copies from the fp32 masters and shares them among ranks. All
+  // ranks call it together, after masters have been written.
   void refresh_working_copies();
 
   // Returns whether `own` is true on any rank. Every rank calls it.
   bool any(bool own);
-  // Returns the numbers of all ranks, in their order. Every rank calls it.
+  // Returns the values of `own` on all ranks, in the order of ranks. Every rank calls it.
   std::vector<std::int64_t> gather_of_all(std::int64_t own);
 
   Parameters& parameters() { return *parameters_; }
@@ -119,10 +120,10 @@ class Runtime {
   // The timeline of the latest step, in picoseconds since all ranks made their Runtimes.
   const Timeline& timeline() const { return timeline_; }
   std::int64_t arena_bytes() const { return memory_.bytes(); }
-  std::int64_t scratch_bytes() const { return scratch_bytes_; }  // beside the arena
+  std::int64_t scratch_bytes() const { return scratch_bytes_; }  // in addition to the arena
 
  private:
-  struct Pending {  // a send or receive under way
+  struct Pending {  // a send or receive in flight
     RunId run;
     Request request;
     std::size_t entry;  // of the timeline
@@ -132,13 +133,13 @@ class Runtime {
     Communicator* stages = nullptr;  // null: there are none
     Fifo<Pending> sends, receives;   // under way, each in the order of its stream
     std::vector<RunId> to_receive;   // in a step, in list order
-    std::size_t posted = 0;          // of these
+    std::size_t posted = 0;          // how many of them are posted
   };
-  struct Segment {  // of a bucket's own part: one parameter, as far as it lies there
+  struct Segment {  // the elements of one parameter in this rank's part of a bucket
     OptimizerSegment elements;
     int parameter = 0;  // index into Program::parameters
   };
-  struct Run {  // of neighbouring elements of a bucket's own part
+  struct Run {  // neighbouring elements of this rank's part of a bucket
     std::int64_t begin = 0, count = 0;
   };
 

@@ -110,7 +110,8 @@ StepCapture* Runtime::capture_of_steps() const {
   return keeps ? backend_.capture() : nullptr;
 }
 
-// Every rank goes through the kinds in the same order, whether it is in such a group or not.
+// Makes the groups that the instructions of any stage need. Every rank goes through the kinds in
+// the same order, whether it is in such a group or not.
 void Runtime::make_groups() {
   everybody_ =
       world_.on_host().group(GroupKind::world, mesh_.group(GroupKind::world, world_.rank()));

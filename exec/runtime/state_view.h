@@ -1,4 +1,4 @@
-// Weights and optimizer states as fp32 on the host, whatever they are kept in.
+// Gives the host access to weights and optimizer states in fp32, whatever types they are kept in.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,8 @@ struct StoredArray {
   }
 };
 
-// Works like HostView: what is written goes back when the view ends, rounded if the type needs it.
+// Gives access to `count` elements of an array in fp32, like HostView. Unless T is const, values
+// that are written go back when the view ends, rounded to the array's type.
 template <typename T>
 class StateView {
  public:

@@ -1,4 +1,4 @@
-// The step's end on one rank: the loss scale, and the optimizer on this rank's own parts.
+// The part of Runtime that ends a step: the loss scale, and the optimizer on this rank's parts.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -28,8 +28,9 @@ void Runtime::set_loss_scale(const LossScaleState& state) {
       static_cast<float>(scale_.scale);
 }
 
-// The norm is the same on all ranks, so all of them skip a step, or none; and what is not finite
-// they look for together. Until then nothing has changed.
+// Returns the results of a step, and looks whether they are finite. The norm is the same on all
+// ranks, so all of them skip a step, or none does, and they search together for a value that is not
+// finite. Until then nothing has changed.
 StepResult Runtime::look_at_result() {
   const double loss = memory_.scalar(program_.loss_buffer);
   const double squared_norm = memory_.scalar(program_.norm_buffer);
@@ -44,7 +45,9 @@ StepResult Runtime::look_at_result() {
   return result;
 }
 
-// The last tokens of a sequence have none so far on.
+// Returns the mean loss of multi-token prediction over its depths, or none without it. At depth d,
+// the last d tokens of a sequence have no target, so each sum is divided by the share of those that
+// have one.
 std::optional<double> Runtime::mtp_loss() const {
   const int id = program_.mtp_loss_buffer;
   if (id < 0) return {};
@@ -154,7 +157,7 @@ void Runtime::update(const Instruction& instruction) {
 void Runtime::refresh_working_copies() {
   for (const Bucket& bucket : program_.buckets) {
     const Dtype dtype = bucket.own_weights.type.dtype;
-    if (bucket.master.type.dtype != Dtype::f32) continue;  // whoever wrote those wrote the weights
+    if (bucket.master.type.dtype != Dtype::f32) continue;  // remainders need no copy
     if (!bucket.has_master() || !memory_.steps(bucket)) continue;
     const std::int64_t elements = bucket.shard_elements;
     HostView<const float> masters(

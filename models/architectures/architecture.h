@@ -1,6 +1,6 @@
-// The table of architectures: how Hugging Face names the parameters of each, how its query, key and
-// value matrices are laid out, and what follows from its name. A path is that of the module; its
-// parameters are `<path>.weight` and `<path>.bias`.
+// The table of architectures. It holds, for each architecture, how Hugging Face names the
+// parameters, how the query, key and value matrices are laid out, and the traits that follow from
+// its name. A name is the path of a module, whose parameters are `<path>.weight` and `<path>.bias`.
 #pragma once
 
 #include <span>
@@ -31,7 +31,8 @@ struct Traits {
   int relative_buckets = 0, relative_distance = 0;
 };
 
-// A row of the table.
+// A row of the table of architectures. An empty name means that the architecture does not have the
+// module.
 struct ArchitectureInfo {
   Architecture architecture = Architecture::gpt2;
   std::string_view name = "";
@@ -41,41 +42,41 @@ struct ArchitectureInfo {
   // Names of an encoder-decoder model. All names are the encoder's and begin with `encoder`. The
   // decoder's begin with `decoder` instead, and it also has attention to the encoder's output.
   std::string_view encoder = "", decoder = "";
-  std::string_view shared_tokens = "";  // whose parameter the tables of both are
+  std::string_view shared_tokens = "";  // the one table that both stacks use
   std::string_view cross_attention = "", cross_norm = "";
-  std::string_view mlp_layer = "", decoder_mlp_layer = "";  // begins of the names around the MLP
-  std::string_view class_token = "";           // a parameter's name; images: tokens are patches
+  std::string_view mlp_layer = "", decoder_mlp_layer = "";  // prefixes of the names around the MLP
+  std::string_view class_token = "";                        // name of the parameter (images)
   std::string_view embedding_projection = "";  // from the tables' width to the hidden size
   std::string_view block = "";         // "transformer.h"; a block's path is `transformer.h.<i>`
-  std::string_view shared_block = "";  // all blocks have the parameters of this one
+  std::string_view shared_block = "";  // all blocks use the parameters of this block
   // Names inside a block. Attention has one packed matrix, or three.
   std::string_view attention = "", qkv = "", q = "", k = "", v = "", attention_out = "";
-  // Name of the single matrix in which the three are published: all queries, all keys, all values.
-  // With `published_by_groups`, it has this order within each group of heads that share a key.
+  // Name of the single matrix in which queries, keys and values are published, in this order. With
+  // `published_by_groups`, it has this order within each group of heads that share a key.
   std::string_view published_qkv = "";
   bool published_by_groups = false;
   std::string_view q_norm = "", k_norm = "";
   std::string_view mlp = "", mlp_gate = "", mlp_in = "",
-                   mlp_out = "";            // a gate that nobody published: our name
-  std::string_view gated_mlp_in = "";       // where a gated MLP has another name for it
-  std::string_view published_gate_in = "";  // where mlp_gate and mlp_in are published as one
-  std::string_view relative_bias = "";      // of a stack: its first block has it
+                   mlp_out = "";            // mlp_gate: made up if no model has a gate
+  std::string_view gated_mlp_in = "";       // mlp_in of a gated MLP, if it has another name
+  std::string_view published_gate_in = "";  // the one matrix that holds mlp_gate and mlp_in
+  std::string_view relative_bias = "";      // table of a stack, which its first block has
   std::string_view router = "";       // experts: mlp_gate, mlp_in and mlp_out have `*` for a number
   std::string_view router_bias = "";  // a parameter's name, after the router's
-  std::string_view shared_experts = "";  // whose matrices are named as `mlp`'s
+  std::string_view shared_experts = "";  // path of the MLP for all tokens
   std::string_view shared_gate = "";
-  // Name of the experts' matrices that are published as one tensor: for each expert, the gate and
-  // what it multiplies.
+  // Name of the one tensor in which the experts' first matrices are published: for each expert, the
+  // gate and the matrix (mlp_in) whose output the gate multiplies.
   std::string_view published_expert_gate_in = "";
   // With `bare_experts`, expert matrices are published as [in, out], no name ends in `weight`, and
-  // biases end in `_bias`. The gate and what it multiplies follow each other, or alternate column
-  // by column with `experts_in_turn`.
+  // biases end in `_bias`. In the tensor of both first matrices, the gate comes before mlp_in, or
+  // their columns alternate with `experts_in_turn`.
   bool bare_experts = false, experts_in_turn = false;
-  std::string_view sinks = "";  // of attention: a parameter's name
+  std::string_view sinks = "";  // name of the parameter of attention sinks
   std::string_view attention_norm = "",
                    mlp_norm = "";  // one name twice: both branches share one norm
-  // Norms of what a branch adds to the residual, in models with a norm before and after each
-  // branch.
+  // Norms of the outputs of attention and MLP, before these are added to the residual stream. Only
+  // models that have a norm before and after each branch have them.
   std::string_view attention_out_norm = "", mlp_out_norm = "";
   std::string_view final_norm = "";
   std::string_view head = "", head_dense = "", head_norm = "", head_decoder = "";  // head: its unit
@@ -89,8 +90,8 @@ struct ArchitectureInfo {
   bool branch_norm = false;       // norms before the residual sum, of what is added (OLMo 2)
   bool scaled_scores = true;      // by 1 / sqrt(head width)
   bool scaled_tied_head = false;  // a tied head reads activations / sqrt(hidden size)
-  bool class_dropout = false;     // before class_dense too
-  bool class_relu = false;        // behind it, in place of tanh
+  bool class_dropout = false;     // dropout also before class_dense
+  bool class_relu = false;        // relu instead of tanh after class_dense
   Traits traits = {};
 };
 
@@ -111,8 +112,8 @@ struct SizeKeys {
   std::string_view hidden, layers, heads, kv_heads, ffn, vocabulary, positions;
 };
 
-// Reads the sizes, fills in what follows from them and checks that they fit each other; a null
-// counts as absent.
+// Reads the sizes, fills in those that follow from others (kv_heads, ffn, head_dim) and checks that
+// they fit each other. A null counts as absent.
 void read_sizes(Fields& fields, const SizeKeys& keys, Model& model);
 
 // Reads the token that a decoder reads first, and checks that it is in the vocabulary.
@@ -125,7 +126,8 @@ struct ImageKeys {
 };
 void read_image_sizes(Fields& fields, const ImageKeys& keys, Model& model);
 
-// Check whether a model may classify texts, and the number of classes.
+// Check that a model can classify texts, and that the number of classes is in range. They throw an
+// InputError at `key` otherwise.
 void check_classifies(const Fields& fields, std::string_view key, const Model& model);
 void check_classes(const Fields& fields, std::string_view key, int classes);
 

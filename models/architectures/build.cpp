@@ -1,5 +1,4 @@
-// From a model's numbers to its forward graph: an embedding, the blocks, a final norm, a head and
-// its loss.
+// Builds a model's forward graph: an embedding, the blocks, a final norm, a head and its loss.
 #include <algorithm>
 #include <cmath>
 
@@ -132,7 +131,7 @@ int GraphBuilder::capped(int x, const std::string& path, double cap) {
 }
 
 void GraphBuilder::set_dropout(Attributes& a, const std::string& path) const {
-  constexpr std::uint64_t odd = 0x9E3779B97F4A7C15;  // spreads small seeds over all bits
+  constexpr std::uint64_t odd = 0x9E3779B97F4A7C15;  // odd, to spread small seeds over all bits
   a.dropout = training_.dropout;
   if (a.dropout > 0) a.dropout_key = hash_of(path) ^ (training_.seed * odd);
 }
@@ -237,8 +236,9 @@ void GraphBuilder::enter_block(const std::string& path, int index, bool predicts
   chunk_ = turns_ && m_.attention_chunk < sequence_ ? m_.attention_chunk : 0;
 }
 
-// The product with the two side by side is a sum of one with each: of the published matrix
-// [hidden, 2 * hidden] the first columns meet the tokens, the others what came before.
+// The published model joins the two vectors of a token end to end and multiplies them by one matrix
+// [hidden, 2 * hidden]. Here each vector has a matmul of its own and the results are added: the
+// first columns are for the tokens, the others for the previous depth's output.
 int GraphBuilder::predict_ahead(int x, int depth) {
   const std::string path(names_.block);
   enter_block(path + "." + std::to_string(m_.layers + depth - 1), m_.layers - 1, true);
@@ -387,13 +387,14 @@ int GraphBuilder::cross_entropy(int logits, int targets, double weight) {
 void GraphBuilder::language_model_head(int x, const std::vector<int>& ahead) {
   unit_ = graph_.add_unit(std::string(names_.head), false);
   if (m_.head == Head::mlm) x = masked_transform(x);
-  if (m_.head == Head::label) x = chosen(x, 1, names_.head);  // the class token
+  if (m_.head == Head::label) x = chosen(x, 1, names_.head);  // the class token, at index 0
   const int next = logits(x);
   graph_.targets = input({graph_.tensor(next).type.shape[0]});
   graph_.loss = cross_entropy(next, graph_.targets);
   const double weight = training_.mtp_loss_weight.value_or(default_mtp_loss_weight);
   for (std::size_t i = 0; i < ahead.size(); ++i) {
-    // A mean over the tokens that are there: the last ones of a sequence have none so far on.
+    // The loss is a mean over the tokens that have a target at this depth. The last i + 1 tokens of
+    // a sequence have none.
     const double there = 1 - static_cast<double>(i + 1) / sequence_;
     TokenAhead& each = graph_.ahead[i];
     each.loss = cross_entropy(logits(ahead[i]), each.targets,

@@ -1,4 +1,5 @@
-// A block's attention: queries, keys and values, from one matrix, from three, or latent.
+// Appends a block's attention: queries, keys and values from one matrix, from three, or from a
+// latent vector.
 #include "models/architectures/graph_builder.h"
 #include "models/core/error.h"
 #include "models/program/graph/documents.h"
@@ -82,7 +83,7 @@ int GraphBuilder::turned_norm(int x, std::string_view name) {
   return apply(Op::head_norm, in_block(name), {x}, a);
 }
 
-// In texts that are short for it the factor is 1 everywhere.
+// In sequences shorter than temperature_floor, the factor is 1 everywhere.
 int GraphBuilder::tempered(int x) {
   if (m_.temperature == 0 || turns_ || sequence_ < m_.temperature_floor) return x;
   Attributes a = attributes();

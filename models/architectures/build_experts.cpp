@@ -1,4 +1,5 @@
-// A block's mixture of experts: the router, the experts, and what is beside them.
+// Appends a block's mixture of experts: the router, the experts, and the experts that all tokens go
+// through.
 #include "models/architectures/graph_builder.h"
 #include "models/program/graph/experts.h"
 
@@ -14,7 +15,8 @@ Attributes GraphBuilder::expert_attributes() const {
       m_.expert_capacity_factor > 0
           ? expert_capacity(m_.expert_capacity_factor, s, m_.experts_per_token, m_.experts)
           : s;
-  const int targets = m_.head == Head::qa ? 2 : s;  // of a sequence: the loss is their mean
+  const int targets =
+      m_.head == Head::qa ? 2 : s;  // targets of a sequence, over which the loss is a mean
   if (m_.expert_dropless) {
     a.expert_rows = rows_ * m_.experts_per_token;
     a.expert_rank_factor = m_.expert_rank_capacity_factor;
@@ -55,7 +57,8 @@ std::string_view GraphBuilder::expert_suffix(bool is_bias) const {
   return is_bias ? ".bias" : ".weight";
 }
 
-// The tensor group cuts experts as it does an MLP: by the columns between their two products.
+// A tensor group splits each expert as it splits an MLP: along the dimension between its two
+// matmuls.
 int GraphBuilder::expert_parameter(const ExpertMatrix& matrix, bool is_bias) {
   Parameter p;
   p.name = in_block(matrix.name) + std::string(expert_suffix(is_bias));

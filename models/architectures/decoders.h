@@ -1,12 +1,13 @@
-// Rows of the table of architectures: decoders of one stack that came after Llama, most of them
-// named as it is.
+// Rows of the table of architectures for newer decoders of one stack. Most of them have Llama's
+// names.
 #pragma once
 
 #include "models/architectures/architecture.h"
 
 namespace meshwright::decoders {
 
-// Llama's names; its norms and its MLP are those of most.
+// Returns a row with Llama's names, and with the RMSNorms and the gated MLP that most decoders
+// have.
 constexpr ArchitectureInfo like_llama(Architecture architecture, std::string_view name) {
   ArchitectureInfo row{.architecture = architecture,
                        .name = name,
@@ -134,7 +135,8 @@ constexpr ArchitectureInfo qwen3() {
   return row;
 }
 
-// Experts in place of the MLP, each named as that is.
+// Returns `row` with experts in place of the MLP. The matrices of each expert have the names of the
+// MLP's matrices.
 constexpr ArchitectureInfo with_experts(ArchitectureInfo row, Architecture architecture,
                                         std::string_view name) {
   row.architecture = architecture;
@@ -189,7 +191,8 @@ constexpr ArchitectureInfo granitemoe() {
   return row;
 }
 
-// Sinks, windows in every other block, biases everywhere, a clamped gate.
+// gpt-oss has attention sinks, windows in every other block, biases in attention and experts, and a
+// clamped gate.
 constexpr ArchitectureInfo gpt_oss() {
   ArchitectureInfo row =
       with_experts(like_llama(Architecture::gpt_oss, "gpt_oss"), Architecture::gpt_oss, "gpt_oss");
@@ -207,8 +210,8 @@ constexpr ArchitectureInfo gpt_oss() {
   return row;
 }
 
-// Blocks without rotary positions among those that see chunks; experts that read weighed tokens,
-// and one for all tokens.
+// Llama 4 has blocks without rotary positions among blocks that attend to chunks. The router's
+// weights multiply the inputs of its experts, and one more expert reads all tokens.
 constexpr ArchitectureInfo llama4() {
   ArchitectureInfo row = with_experts(like_llama(Architecture::llama4_text, "llama4_text"),
                                       Architecture::llama4_text, "llama4_text");
@@ -228,7 +231,8 @@ constexpr ArchitectureInfo llama4() {
   return row;
 }
 
-// Sigmoid scores, groups, a bias for the choice, shared experts, dense blocks first.
+// glm4_moe has sigmoid scores, groups of experts, a bias for the choice of experts, shared experts,
+// and first blocks without experts.
 constexpr ArchitectureInfo glm4_moe() {
   ArchitectureInfo row = with_experts(like_llama(Architecture::glm4_moe, "glm4_moe"),
                                       Architecture::glm4_moe, "glm4_moe");
@@ -243,7 +247,8 @@ constexpr ArchitectureInfo glm4_moe() {
   return row;
 }
 
-// Multi-head latent attention: build_attention.cpp has the names of its matrices.
+// DeepSeek-V2 and V3 have multi-head latent attention. build_attention.cpp has the names of its
+// matrices.
 constexpr ArchitectureInfo deepseek(Architecture architecture, std::string_view name) {
   ArchitectureInfo row = with_experts(like_llama(architecture, name), architecture, name);
   row.shared_experts = "mlp.shared_experts";

@@ -1,6 +1,6 @@
-// How the forward graph of a model is written, operation by operation: an embedding, the blocks, a
-// final norm, a head and its loss. Parts: build_attention.cpp, build_experts.cpp; the rest
-// build.cpp.
+// Writes the forward graph of a model, operation by operation: an embedding, the blocks, a final
+// norm, a head and its loss. Attention is in build_attention.cpp, experts are in build_experts.cpp,
+// and the rest is in build.cpp.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class GraphBuilder {
         dtype_(storage_of(training.precision)) {
     graph_.vocabulary = model.vocabulary;
     graph_.micro_batch = training.micro_batch;
-    // An image has a length of its own.
+    // An image is a sequence of a fixed length, whatever the job's sequence length is.
     sequence_ = model.reads_images() ? model.positions : training.sequence_length;
     graph_.sequence_length = sequence_;
     graph_.precision = training.precision;
@@ -35,8 +35,8 @@ class GraphBuilder {
   Graph build();
 
  private:
-  // The axis along which tensor parallelism splits a matrix: that of its outputs, that of its
-  // inputs, or none.
+  // The axis of a matrix that tensor parallelism splits: its outputs, its inputs, or none
+  // (`whole`).
   enum class Side : std::uint8_t { outputs, inputs, whole };
 
   struct Matrix {
@@ -45,9 +45,9 @@ class GraphBuilder {
     Side side = Side::whole;
     bool bias = true;
     bool residual = false;                    // writes into the residual stream
-    std::vector<std::int64_t> segments = {};  // of the outputs; {out} when not given
+    std::vector<std::int64_t> segments = {};  // parts of the outputs; empty: {out}
     bool weight_in_out = false;
-    std::optional<PublishedPart> part = {};  // `whole`: a path
+    std::optional<PublishedPart> part = {};  // its rows in the published matrix `whole`
   };
 
   Attributes attributes() const {
@@ -63,13 +63,13 @@ class GraphBuilder {
     return found->second;
   }
 
-  // Appends an operation of one output that matters; returns that output.
+  // Appends an operation and returns the tensor of its first output.
   int apply(Op op, const std::string& path, TensorIds inputs, const Attributes& a) {
     return graph_.output(graph_.add(op, module(path), inputs, a));
   }
 
-  // Adds the documents tensor to the inputs of an operation that counts positions in documents, if
-  // rows hold several documents.
+  // Adds the documents tensor to the inputs of an operation that counts positions within documents.
+  // Does nothing if the graph has no documents tensor.
   void tell_documents(TensorIds& inputs, Attributes& a) const {
     a.documents = graph_.documents >= 0;
     if (a.documents) inputs.push_back(graph_.documents);
@@ -77,18 +77,20 @@ class GraphBuilder {
 
   int input(Shape shape) { return graph_.add_tensor({shape, Dtype::i32}, Role::input); }
 
-  // Returns the parameter of this name. The first of the blocks that share a parameter makes it.
+  // Returns the tensor of the parameter of this name, and adds the parameter if it is new. Blocks
+  // that share their parameters get the same tensor.
   int parameter(const std::string& name, Shape shape, Initial initial, Cut cut = {});
 
-  // Returns the name under which a parameter is stored. If all blocks share their parameters, it
-  // has no block number.
+  // Returns the name under which a parameter is stored. If all blocks share their parameters, the
+  // name begins with `shared_block` instead of the block's own path.
   std::string stored_name(const std::string& name) const;
 
-  // Adds an undivided parameter that was published with more dimensions.
+  // Adds a parameter of shape `shape` that no tensor group splits, and that files hold with the
+  // more dimensions of `published`. Returns its tensor.
   int published_as(const std::string& name, Shape published, Shape shape);
   int new_parameter(const std::string& name, Shape shape, Initial initial, Cut cut);
 
-  // Adds a parameter of the matrix, its weight or its bias.
+  // Adds the weight or the bias of a matrix. `name` is ".weight" or ".bias". Returns its tensor.
   int parameter_of(const Matrix& matrix, const std::string& name, Shape shape, Initial initial,
                    Cut cut);
   int linear(int x, const Matrix& matrix);
@@ -102,41 +104,48 @@ class GraphBuilder {
     return factor == 1 ? x : times(x, path, factor);
   }
 
-  // Returns cap * tanh(x / cap), or x if cap is 0. The last product is there for a cap of 1 too,
-  // because the loss's gradient takes the place of what the loss reads, while the gradient of tanh
-  // reads what tanh made.
+  // Appends cap * tanh(x / cap), or returns x if cap is 0. The multiplication by cap is appended
+  // for a cap of 1 too: the gradient of the loss overwrites the logits that the loss reads, but the
+  // gradient of tanh still needs the output of tanh.
   int capped(int x, const std::string& path, double cap);
 
-  // Sets the dropout of the probabilities or activations of the module at `path`.
+  // Sets the dropout rate of an operation. The key of its random numbers follows from `path` and
+  // the seed.
   void set_dropout(Attributes& a, const std::string& path) const;
   int dropout(int x, const std::string& module_path) { return dropout(x, module_path, sequence_); }
 
-  // Appends dropout of a tensor that has `rows` rows for each sequence.
+  // Appends dropout of `x`, which has `rows` rows for each sequence. Returns x if the job sets no
+  // dropout.
   int dropout(int x, const std::string& module_path, int rows);
 
-  // Appends the decoder, whose blocks attend to all of the encoder's output.
+  // Appends the decoder with its embeddings and its final norm. Its blocks attend to all of
+  // `encoded`, the encoder's output.
   int decoder(int encoded);
 
-  // Appends the final norm of a stack.
+  // Appends the final norm of a stack, with dropout after it in encoder-decoder models. Returns x
+  // if the architecture has no final norm.
   int final_norm(int x);
 
-  // Returns a name of the table, in the stack that is being built.
+  // Returns a name of the table of architectures for the stack that is being built. In a decoder,
+  // it begins with `decoder` instead of `encoder`.
   std::string in_stack(std::string_view name) const;
   int embeddings(int tokens);
 
-  // Appends the embedding of patches. A convolution whose stride is its width is a product with the
-  // patches.
+  // Appends the embedding of an image: of its patches, the class token and the positions. The
+  // convolution of a published model has a stride of its width, so it is a matmul with the patches.
   int image_embeddings();
   int positions(int x);
   // Appends the blocks of the stack.
   int blocks(int x);
 
-  // Begins the unit of the block at `path`, which is of the kind of the model's `index`-th.
+  // Begins the unit of the block at `path`. Its window, rotary positions and experts are those of
+  // the model's block number `index`.
   void enter_block(const std::string& path, int index, bool predicts_ahead);
   int block(int x);
 
-  // Appends one depth of multi-token prediction, from the output of depth - 1 (0: the model) and
-  // the tokens `depth` further on. DeepSeek-V3, 2024, section 2.2.
+  // Appends one depth of multi-token prediction (DeepSeek-V3, 2024, section 2.2). `x` is the output
+  // of depth - 1, or of the model for depth 1. The depth also reads the tokens `depth` positions
+  // ahead.
   int predict_ahead(int x, int depth);
 
   // Appends a norm of the block. An empty name means that the block has none.
@@ -144,37 +153,42 @@ class GraphBuilder {
 
   std::string in_block(std::string_view name) const { return prefix_ + std::string(name); }
 
-  // Returns a name around the MLP. In a decoder's block, the MLP has another position, because
-  // attention comes before it twice.
+  // Returns the path of a name of the MLP or of its norm in the current block. In a block of a
+  // decoder it has another number, because attention comes twice before the MLP there.
   std::string of_mlp(std::string_view name) const;
-  // Attention (build_attention.cpp).
+  // The functions from here to the experts append attention (build_attention.cpp).
   int rope(int x, int heads, int kv_heads) { return rope(x, heads, kv_heads, m_.head_dim); }
 
   int rope(int x, int heads, int kv_heads, int head_dim);
 
-  // Appends one projection of the input to all queries, keys and values.
+  // Appends one matmul that makes all queries, keys and values, and their rotation. Returns their
+  // one tensor.
   TensorIds packed_qkv(int x);
   int project(int x, const std::string& path, int heads);
 
-  // Returns the rows of queries (0), keys (1) or values (2) if they are published as one matrix.
+  // Returns which rows of the published matrix are queries (`which` 0), keys (1) or values (2).
+  // Returns nothing if each of the three is published as a matrix of its own.
   std::optional<PublishedPart> part_of_qkv(int which) const;
   int project_part(int x, std::string_view name, int which);
 
-  // Appends the norm of queries or keys.
+  // Appends the norm of queries or keys that comes before their rotation. Returns x if there is
+  // none.
   int head_norm(int x, std::string_view name);
 
-  // Appends the norm of queries or keys in models that rotate them before the norm.
+  // Appends the norm of queries or keys that comes after their rotation. Returns x if there is
+  // none.
   int turned_norm(int x, std::string_view name);
 
-  // Scales queries that have no rotary positions. The factor grows with the position.
+  // Appends the scaling of queries in a block without rotary positions. The factor grows with the
+  // position of the token (Attributes::temperature). Returns x if the factor is 1 everywhere.
   int tempered(int x);
   TensorIds separate_qkv(int x);
 
-  // Appends an RMSNorm whose epsilon no config.json gives.
+  // Appends the RMSNorm of a latent vector. Its epsilon is 1e-6, because no config.json gives it.
   int latent_norm(int x, std::string_view name);
 
-  // A part of a published matrix: from each of `groups` groups of outputs, `width` outputs from
-  // `first` on.
+  // The rows of a published matrix that one parameter has: from each of `groups` groups of
+  // `group_width` outputs, `width` outputs from `first` on.
   struct LatentPart {
     std::string_view whole, part;
     std::int64_t groups, group_width, first, width;
@@ -184,8 +198,8 @@ class GraphBuilder {
 
   int latent_part(int x, const LatentPart& each);
 
-  // Rotates `turned` and joins it to `other`, the part of each head that is not rotated. `turned`
-  // has a part for each head (queries) or one for all heads (keys).
+  // Appends the rotation of `turned` and joins the result to `other`, the part of each head that is
+  // not rotated. `turned` has a part for each head (queries) or one for all heads (keys).
   int joined_heads(int other, int turned, int heads_of_turned);
 
   // Appends the queries, keys and values of latent attention. DeepSeek-V2, 2024, section 2.1.
@@ -195,13 +209,13 @@ class GraphBuilder {
   // Returns the table of relative positions that all blocks of a stack share.
   int relative_bias();
 
-  // Appends attention with queries of the decoder, and keys and values of the encoder's output, all
-  // of which they see. Source and target are equally long.
+  // Appends attention of the decoder's queries to all of the encoder's output. Source and target
+  // sequences have the same length.
   int cross_attention(int x);
   int attention(const TensorIds& qkv, const std::string& path, const std::string& out_path,
                 bool causal);
 
-  // Experts (build_experts.cpp): attributes of all their operations.
+  // Returns the attributes that all operations of experts share (build_experts.cpp).
   Attributes expert_attributes() const;
   struct ExpertMatrix {
     std::string_view name;
@@ -219,28 +233,30 @@ class GraphBuilder {
   // not a parameter.
   int choice_bias();
 
-  // Appends a gated MLP. It is not split, because a model with experts has no tensor degree.
+  // Appends a gated MLP of a model with experts: its shared experts, or the MLP of a block without
+  // experts. Tensor parallelism does not split its matrices.
   int gated_mlp(int x, const std::string& path, std::int64_t width);
   int activation(int x, const std::string& path);
   int mlp(int x);
 
-  // Selects the `count` positions of each sequence that the head at `path` sees.
+  // Appends the selection of the `count` positions of each sequence that the head at `path` sees.
   int chosen(int x, int count, std::string_view path);
 
-  // Appends the transform before a masked model's decoder, for the predicted positions only.
+  // Appends the selection of the predicted positions of a masked model, and the dense layer, GELU
+  // and norm before its output matrix.
   int masked_transform(int x);
   int logits(int x);
   int cross_entropy(int logits, int targets, double weight = 1);
-  // Appends a language model's head. `ahead` holds the outputs of multi-token prediction, depth by
-  // depth.
+  // Appends the head of a language model, a masked model or an image classifier, and its loss.
+  // `ahead` holds the outputs of multi-token prediction, depth by depth, each of which adds a loss.
   void language_model_head(int x, const std::vector<int>& ahead);
 
-  // Appends the head with two logits per token: that the answer starts there, and that it ends
-  // there.
+  // Appends the head with two logits per token, and its loss. The logits tell whether the answer
+  // starts there and whether it ends there.
   void question_answering_head(int x);
 
-  // Appends the head that classifies a text by its first token (encoders) or its last token. Every
-  // rank computes all classes.
+  // Appends the head that classifies a text by its first token (encoders) or its last token, and
+  // its loss. Every rank computes all classes.
   void classification_head(int x);
 
   const Model& m_;
@@ -249,19 +265,19 @@ class GraphBuilder {
   Dtype dtype_;
   Graph graph_;
   std::map<std::string, int> modules_;
-  std::map<std::string, int> parameters_;  // their tensors
+  std::map<std::string, int> parameters_;  // tensor of each, by name
   int sequence_ = 0;
   std::int64_t rows_ = 0;
-  std::string prefix_;  // of the block that is being built: "transformer.h.3."
-  int block_ = 0;       // its place in the stack
-  int window_ = 0;      // of this block's attention
-  int chunk_ = 0;       // the same
-  bool turns_ = true;   // this block has rotary positions
-  int counts_ = -1;     // the rows of this block's experts
+  std::string prefix_;  // path of the current block, and a dot: "transformer.h.3."
+  int block_ = 0;       // index of the current block in its stack
+  int window_ = 0;      // tokens back that its attention sees; 0: all
+  int chunk_ = 0;       // tokens of a chunk that its attention sees; 0: no chunks
+  bool turns_ = true;   // whether the current block has rotary positions
+  int counts_ = -1;     // tensor of the tokens of each expert, if dropless
   int unit_ = 0;
-  int table_ = -1;               // the token table
-  std::string_view stack_ = "";  // the decoder, once it is being built
-  int encoded_ = -1;             // the encoder's output, which it reads
+  int table_ = -1;               // tensor of the token table
+  std::string_view stack_ = "";  // name of the decoder, once it is being built
+  int encoded_ = -1;             // tensor of the encoder's output; -1: not in a decoder
 };
 
 }  // namespace meshwright

@@ -1,6 +1,6 @@
-// A config.json of Hugging Face. Most of its keys say how to generate text or where a file came
-// from and are passed over; a key that would change the model into one that is not built is
-// refused.
+// Reads a config.json of Hugging Face. Most of its keys are about generating text or about the
+// origin of a file, and are ignored. A key is rejected if its value would need a model that cannot
+// be built.
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -15,8 +15,8 @@ namespace meshwright {
 
 namespace {
 
-// Sizes that must be given: those whose default depends on the model type more than a reader would
-// expect.
+// Sizes that must be given, because their default depends on the model type more than a reader
+// would expect.
 enum class Needed : std::uint8_t { nothing, ffn, ffn_and_kv_heads };
 
 struct ModelType {
@@ -25,7 +25,7 @@ struct ModelType {
   SizeKeys sizes;
   std::string_view epsilon, activation;
   Needed needed = Needed::ffn;
-  void (*read)(Fields&, Model&) = nullptr;  // what only this type says, after the sizes
+  void (*read)(Fields&, Model&) = nullptr;  // reads the keys of this type only, after the sizes
 };
 
 constexpr SizeKeys encoder_sizes = {
@@ -167,8 +167,8 @@ constexpr ModelType model_types[] = {
      "hidden_act"},
 };
 
-// Keys of which one value only is built, by model type or architecture. Absent or null means that
-// value, unless `needed`.
+// A key for which only one value can be built, by model type or architecture. Absent or null means
+// that value, unless `needed`.
 struct Fixed {
   std::string_view model_type, key, value, why;
   bool needed = false;
@@ -235,7 +235,7 @@ void check_given(Fields& fields, const ModelType& type) {
     fields.fail(type.sizes.kv_heads, "missing; it is required (an integer)");
 }
 
-// Words for those that are built.
+// Returns the words for the activations that can be built for the model.
 std::vector<std::string> activations_of(const Model& model) {
   if (model.architecture == Architecture::gemma) return {"gelu_pytorch_tanh", "gelu"};
   if (model.architecture == Architecture::gemma2 || model.architecture == Architecture::gemma3_text)
@@ -255,13 +255,14 @@ void read_activation(Fields& fields, std::string_view key, Model& model) {
   if (model.squared_relu) return;
   model.relu = word == "relu";
   const bool is_silu = model.gated_ffn && !model.gated_gelu;
-  // Gemma's first files call the tanh form by the other's name.
+  // The first files of Gemma call the tanh form "gelu".
   model.gelu_tanh = !is_silu && !model.relu &&
                     (model.gated_gelu || word.ends_with("new") || word.ends_with("fast") ||
                      word.ends_with("tanh"));
 }
 
-// The width of a head where it need not be a share of the hidden size.
+// Reads the width of a head if the key is given. It need not be the hidden size divided by the
+// heads.
 void read_head_dim(Fields& fields, std::string_view key, Model& model) {
   if (!is_given(fields, key)) return;
   model.head_dim = fields.required<int>(key);
@@ -294,7 +295,8 @@ void read_t5(Fields& fields, Model& model) {
   model.relu = !model.gated_gelu;
 }
 
-// The balancing loss counts where the model returns its router's logits.
+// Reads the keys that Mixtral has besides sizes. It has a balancing loss only if the model returns
+// its router's logits.
 void read_mixtral(Fields& fields, Model& model) {
   model.router_aux_loss_coef = 0.001;
   read_experts(fields, {"num_local_experts", "num_experts_per_tok"}, model);
@@ -302,7 +304,8 @@ void read_mixtral(Fields& fields, Model& model) {
     model.router_aux_loss_coef = 0;
 }
 
-// RoBERTa's table has rows for the padding token and those before it; positions start after them.
+// Reads the keys that BERT and its relatives have besides sizes. RoBERTa's table of positions has
+// rows for the padding token and the tokens before it, so positions start after these rows.
 void read_bert(Fields& fields, Model& model) {
   if (model.architecture == Architecture::distilbert) return;
   model.token_types = 2;
@@ -319,8 +322,9 @@ void read_bert(Fields& fields, Model& model) {
                 "no position is left after the padding token's; use more positions");
 }
 
-// Blocks see all tokens before theirs and a window of them in turn. `attention_types` says so as
-// [[["global", "local"], times]], or `attention_layers` block by block.
+// Reads GPT-Neo's windows. Its blocks attend to all earlier tokens (global) or to a window of them
+// (local). `attention_types` gives the kinds as [[["global", "local"], times]], and
+// `attention_layers` block by block. Only alternating kinds, or global everywhere, can be built.
 void read_gpt_neo(Fields& fields, Model& model) {
   std::string_view key = "attention_layers";
   std::vector<std::string> layers;
@@ -359,7 +363,8 @@ void read_gpt_neo(Fields& fields, Model& model) {
   model.global_place = 0;
 }
 
-// Both stacks of BART are alike.
+// Checks that encoder and decoder of BART have the same sizes, because unlike stacks cannot be
+// built.
 void check_bart(Fields& fields, Model& model) {
   for (const std::string_view key : {"layers", "attention_heads", "ffn_dim"}) {
     const std::string of_encoder = "encoder_" + std::string(key);
@@ -376,8 +381,8 @@ void check_bart(Fields& fields, Model& model) {
   model.activation_dropout = rate > 0;
 }
 
-// Both stacks of T5 are alike. Newer files say apart whether activations are scaled before the
-// head.
+// Checks that encoder and decoder of T5 have the same number of layers. Newer files have a key of
+// their own for whether activations are scaled before the head.
 void check_t5(Fields& fields, const Model& model) {
   const std::string layers = std::to_string(model.layers);
   const std::string_view of_decoder = "num_decoder_layers";
@@ -401,7 +406,7 @@ void read_vit(Fields& fields, Model& model) {
                     std::to_string(most_classes));
 }
 
-// The width of ALBERT's tables and of its head.
+// Reads the width of ALBERT's tables and of its head.
 void read_albert(Fields& fields, Model& model) {
   model.embedding =
       is_given(fields, "embedding_size") ? fields.required<int>("embedding_size") : 128;
@@ -411,7 +416,7 @@ void read_albert(Fields& fields, Model& model) {
                                       std::to_string(model.hidden));
 }
 
-// Operations that newer families need and that meshwright does not have.
+// A model type that needs an operation that meshwright does not have.
 struct Lacking {
   std::string_view model_type, what;
 };

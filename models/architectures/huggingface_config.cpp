@@ -18,7 +18,7 @@ using nlohmann::json;
 
 struct Writer {
   Architecture architecture;
-  std::string_view generator, reader;  // classes: of the language model, of question answering
+  std::string_view generator, reader;  // classes for a language model and for question answering
   std::string_view activation, epsilon;
   SizeKeys sizes;
 };
@@ -153,7 +153,7 @@ json yarn_of(const Model& model) {
   return yarn;
 }
 
-// Rotary positions and windows, which older and newer decoders alike have.
+// Writes the keys of rotary positions and windows, which both older and newer decoders have.
 void add_decoder_keys(const Model& model, json& config) {
   if (model.rotary_yarn) {
     config["rope_scaling"] = yarn_of(model);
@@ -190,7 +190,8 @@ void add_layer_types(const Model& model, json& config) {
                                                                : "full_attention");
 }
 
-// transformers makes the mask of a window even where no block has one.
+// Writes the keys of Gemma 2. A `sliding_window` is always written, because transformers makes the
+// mask of a window even if no block has one.
 void add_keys_of_gemma2(const Model& model, json& config) {
   constexpr int usual_window = 4096;
   const auto or_null = [](double cap) { return cap > 0 ? json(cap) : json(nullptr); };
@@ -201,7 +202,7 @@ void add_keys_of_gemma2(const Model& model, json& config) {
   add_layer_types(model, config);
 }
 
-// Writes the keys that only meshwright knows.
+// Writes the keys of experts that transformers does not have and only meshwright reads.
 void add_own_words(const Model& model, json& config) {
   if (model.expert_capacity_factor > 0)
     config["expert_capacity_factor"] = model.expert_capacity_factor;
@@ -248,7 +249,7 @@ void add_keys_of_llama4(const Model& model, json& config) {
   config["attn_temperature_tuning"] = model.temperature > 0;
   config["attn_scale"] = model.temperature;
   config["floor_scale"] = model.temperature_floor;
-  config["pad_token_id"] = nullptr;  // the published one is in no small vocabulary
+  config["pad_token_id"] = nullptr;  // the published token exceeds small vocabularies
   for (const char* key : {"moe_layers", "no_rope_layers", "layer_types"})
     config[key] = json::array();
   for (int block = 0; block < model.layers; ++block) {
@@ -284,7 +285,7 @@ void add_latent_attention(const Model& model, json& config) {
   if (model.architecture == Architecture::deepseek_v2) config["norm_topk_prob"] = false;
 }
 
-// Writes the keys in which the newer decoders differ.
+// Writes the keys in which the newer decoders differ from each other.
 void add_keys_of_newer(const Model& model, json& config) {
   const double share = static_cast<double>(model.rotary_dim) / model.head_dim;
   if (model.rotary_dim > 0) config["rope_theta"] = model.rotary_base;
@@ -341,7 +342,7 @@ void add_keys_of_newer(const Model& model, json& config) {
       return;
     case Architecture::phi3:
       config["partial_rotary_factor"] = share;
-      config["pad_token_id"] = nullptr;  // the usual one is in no small vocabulary
+      config["pad_token_id"] = nullptr;  // the usual token exceeds small vocabularies
       return add_window(model, config);
     case Architecture::granitemoe:
       return add_keys_of_granitemoe(model, config);
@@ -398,7 +399,7 @@ void add_keys_of_newer(const Model& model, json& config) {
   }
 }
 
-// Writes the keys in which the architectures differ.
+// Writes the keys that only some architectures have.
 void add_own_keys(const Model& model, json& config) {
   if (model.architecture == Architecture::llama) {
     config["num_key_value_heads"] = model.kv_heads;
@@ -476,7 +477,7 @@ json huggingface_config(const Model& model) {
   json config = {{"architectures", {name}},
                  {"model_type", name_of(model.architecture)},
                  {"dtype", "float32"},
-                 {"torch_dtype", "float32"},  // what older versions read
+                 {"torch_dtype", "float32"},  // read by older versions
                  {"tie_word_embeddings", model.tied_embeddings}};
   const auto set = [&](std::string_view key, const json& value) {
     config[std::string(key)] = value;

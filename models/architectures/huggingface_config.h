@@ -1,4 +1,4 @@
-// The config.json that transformers reads, of a model: what read_huggingface() reads back.
+// Writes a model as the config.json that transformers reads. read_huggingface() reads it back.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,7 +7,8 @@
 
 namespace meshwright {
 
-// NotSupportedYet for a model that is not one of transformers' (our own words for mpt and bloom).
+// Returns the config.json. Throws NotSupportedYet for a model from an ONNX file, and for an
+// architecture that cannot be written.
 nlohmann::json huggingface_config(const Model& model);
 
 }  // namespace meshwright

@@ -33,7 +33,8 @@ void check_names_each(const Fields& fields, std::string_view key, std::size_t na
                          std::to_string(model.layers) + "; name each");
 }
 
-// Newer files name the kind of each block; that must be what the other keys come to.
+// Checks `layer_types`, in which newer files name the kind of each block, against the windows that
+// the other keys give.
 void check_layer_types(Fields& fields, const Model& model) {
   const std::string_view key = "layer_types";
   if (!is_given(fields, key)) return;
@@ -59,7 +60,8 @@ void read_qwen_window(Fields& fields, Model& model) {
   check_layer_types(fields, model);
 }
 
-// Returns a soft cap. A null in the file means that there is none, for which it returns 0.
+// Returns a soft cap, or `usual` if the key is absent. A null in the file means that there is none,
+// for which it returns 0.
 double cap(Fields& fields, std::string_view key, double usual) {
   if (!fields.has(key)) return usual;
   if (!is_given(fields, key)) return 0;
@@ -69,7 +71,7 @@ double cap(Fields& fields, std::string_view key, double usual) {
   return value;
 }
 
-// The blocks that have an ordinary MLP, as wide as `key` says.
+// Sets which blocks have an ordinary MLP instead of experts. Its width is the value of `key`.
 void set_dense_blocks(Fields& fields, std::string_view said_by, std::vector<int> blocks,
                       Model& model, std::string_view key = "intermediate_size") {
   if (static_cast<int>(blocks.size()) == model.layers)
@@ -81,7 +83,8 @@ void set_dense_blocks(Fields& fields, std::string_view said_by, std::vector<int>
   model.dense_blocks = std::move(blocks);
 }
 
-// Qwen's: every so many blocks one has experts, but for those that are named.
+// Reads which blocks of Qwen have experts: every `decoder_sparse_step`-th block, except for those
+// in `mlp_only_layers`.
 void read_sparse_blocks(Fields& fields, Model& model) {
   const int step = number(fields, "decoder_sparse_step", 1, 1);
   std::vector<int> named;
@@ -94,7 +97,7 @@ void read_sparse_blocks(Fields& fields, Model& model) {
   set_dense_blocks(fields, "decoder_sparse_step", std::move(dense), model);
 }
 
-// DeepSeek's: the first ones have none.
+// Reads how many of DeepSeek's first blocks have no experts.
 void read_first_dense(Fields& fields, int usual, Model& model) {
   const int count = number(fields, "first_k_dense_replace", usual, 0);
   std::vector<int> dense;
@@ -102,7 +105,8 @@ void read_first_dense(Fields& fields, int usual, Model& model) {
   set_dense_blocks(fields, "first_k_dense_replace", std::move(dense), model);
 }
 
-// The router of DeepSeek and what is beside it.
+// The defaults of DeepSeek's router: its groups of experts, the factor on the experts' weights, and
+// the number of shared experts.
 struct DeepseekRouter {
   int groups = 1, groups_per_token = 1, shared = 1;
   double scale = 1;
@@ -139,7 +143,7 @@ std::string_view key_of_routed(Fields& fields) {
   return is_given(fields, "num_local_experts") ? "num_local_experts" : "n_routed_experts";
 }
 
-// The widths of latent attention, before the sizes.
+// Reads the widths of latent attention. Must be called before the sizes are read.
 void read_latent_widths(Fields& fields, Model& model) {
   constexpr int most = 1 << 12;
   model.rotary_dim = number(fields, "qk_rope_head_dim", 64, 2);
@@ -157,7 +161,7 @@ void read_latent_widths(Fields& fields, Model& model) {
                                   std::to_string(model.head_dim) + "; that is not built");
 }
 
-// After the sizes.
+// Reads the ranks of latent attention. Must be called after the sizes are read.
 void read_latent_attention(Fields& fields, Model& model) {
   constexpr int most = 1 << 20;
   model.kv_lora_rank = number(fields, "kv_lora_rank", 512, 1);
@@ -170,7 +174,7 @@ void read_latent_attention(Fields& fields, Model& model) {
   model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", false);
 }
 
-// Groups of heads that share a key and a value.
+// Sets the number of groups of heads that share a key and a value.
 void set_kv_heads(const Fields& fields, std::string_view key, int count, Model& model) {
   model.kv_heads = count;
   if (count < 1 || model.heads % count != 0)
@@ -230,7 +234,7 @@ void read_window(Fields& fields, Model& model) {
   check_layer_types(fields, model);
 }
 
-// transformers takes 4096 where the key is absent.
+// Reads Mistral's window. If the key is absent, it is 4096, the default of transformers.
 void read_mistral(Fields& fields, Model& model) {
   if (!fields.has("sliding_window")) model.local_window = 4096;
   read_window(fields, model);
@@ -245,8 +249,8 @@ void read_qwen3(Fields& fields, Model& model) {
 
 namespace {
 
-// The balancing loss counts where the model returns its router's logits. The shares of the experts
-// that a token chose add up to 1 only where `norm_topk_prob` says so.
+// Reads the experts of Qwen and OLMoE. The model has a balancing loss only if it returns its
+// router's logits. The weights of a token's experts add up to 1 only if `norm_topk_prob` is set.
 void read_qwen_experts(Fields& fields, Model& model) {
   model.router_aux_loss_coef = 0.001;
   const std::string_view count =
@@ -264,7 +268,7 @@ void read_qwen3_moe(Fields& fields, Model& model) {
   read_qwen_experts(fields, model);
 }
 
-// Biases of queries, keys and values only.
+// Reads the keys of Qwen2 MoE. Only the matrices of queries, keys and values can have biases.
 void read_qwen2_moe(Fields& fields, Model& model) {
   model.attention_bias = flag(fields, "qkv_bias", true);
   read_qwen_experts(fields, model);
@@ -285,13 +289,13 @@ void read_granitemoe(Fields& fields, Model& model) {
   model.embedding_scale = factor("embedding_multiplier");
   model.residual_scale = factor("residual_multiplier");
   model.logit_scale = 1 / factor("logits_scaling");
-  // In place of 1 / sqrt(head width).
+  // The factor of the scores in the file replaces 1 / sqrt(head width).
   model.score_factor =
       factor("attention_multiplier") * std::sqrt(static_cast<double>(model.head_dim));
 }
 
-// Every other block has a window, from the first on. Its positions are scaled where the file does
-// not say so too.
+// Reads the keys of gpt-oss. Every other block has a window, from the first on. If the file does
+// not give the scaling of positions, it is YaRN with the published constants.
 void read_gpt_oss(Fields& fields, Model& model) {
   model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", true);
   model.router_bias = model.expert_biases = model.attention_sinks = true;
@@ -318,7 +322,8 @@ void read_gpt_oss(Fields& fields, Model& model) {
   model.score_factor = std::pow(0.1 * std::log(factor) + 1, 2);
 }
 
-// Biases of queries, keys and values only. The choice is balanced by biases, not by a loss.
+// Reads the keys of glm4_moe. Only the matrices of queries, keys and values can have biases. The
+// choice of experts is balanced by biases instead of a loss.
 void read_glm4_moe(Fields& fields, Model& model) {
   model.attention_bias = flag(fields, "attention_bias", false);
   if (flag(fields, "use_qk_norm", false)) model.query_key_norm = QueryKeyNorm::heads;
@@ -331,7 +336,8 @@ void read_glm4_moe(Fields& fields, Model& model) {
 
 namespace {
 
-// Named one by one (1: with), or every so many blocks has none. A list of none says nothing.
+// Reads which blocks have no rotary positions: those with a 0 in `no_rope_layers`, or every
+// `no_rope_layer_interval`-th block if the list is absent or empty.
 void read_blocks_without_rotary(Fields& fields, Model& model) {
   const std::string_view key = "no_rope_layers";
   const int interval = number(fields, "no_rope_layer_interval", 4, 1);
@@ -343,7 +349,8 @@ void read_blocks_without_rotary(Fields& fields, Model& model) {
       model.unrotated_blocks.push_back(block);
 }
 
-// Llama 4's: named one by one, or every so many blocks one has experts.
+// Reads which blocks of Llama 4 have experts: those in `moe_layers`, or every
+// `interleave_moe_layer_step`-th block.
 void read_blocks_with_experts(Fields& fields, Model& model) {
   const std::string_view key = "moe_layers";
   const int step = number(fields, "interleave_moe_layer_step", 1, 1);
@@ -361,7 +368,8 @@ void read_blocks_with_experts(Fields& fields, Model& model) {
                    std::move(dense), model, "intermediate_size_mlp");
 }
 
-// Blocks with rotary positions see chunks, the others everything before them.
+// Reads the size of chunks. In blocks with rotary positions, tokens attend to their own chunk, and
+// in the others to all earlier tokens.
 void read_chunks(Fields& fields, Model& model) {
   const std::string_view size = "attention_chunk_size", key = "layer_types";
   if (fields.has(size) && !is_given(fields, size))
@@ -380,7 +388,8 @@ void read_chunks(Fields& fields, Model& model) {
   }
 }
 
-// Older files have a number where newer ones say whether.
+// Reads how queries without rotary positions are scaled. `attn_temperature_tuning` is a number in
+// older files and a flag in newer ones.
 void read_temperature(Fields& fields, Model& model) {
   const std::string_view key = "attn_temperature_tuning", scale = "attn_scale";
   const bool tunes = is_given(fields, key) && fields.raw(key).is_number()
@@ -395,7 +404,8 @@ void read_temperature(Fields& fields, Model& model) {
 
 }  // namespace
 
-// transformers has no balancing loss for it, and experts as wide as the one for all tokens.
+// Reads the keys of Llama 4. transformers has no balancing loss for it, and its experts are as wide
+// as the one for all tokens.
 void read_llama4(Fields& fields, Model& model) {
   model.attention_bias = model.attention_out_bias = flag(fields, "attention_bias", false);
   if (flag(fields, "use_qk_norm", true)) model.query_key_norm = QueryKeyNorm::turned;
@@ -467,7 +477,8 @@ void read_gemma(Fields& fields, Model& model) {
   model.embedding_scale = std::sqrt(static_cast<double>(model.hidden));
 }
 
-// Blocks see a window and all tokens before theirs in turn, or all of them everywhere.
+// Reads the keys of Gemma 2. Its blocks alternate between a window and all earlier tokens, or all
+// attend to all earlier tokens.
 void read_gemma2(Fields& fields, Model& model) {
   read_gemma(fields, model);
   model.score_width = number(fields, "query_pre_attn_scalar", 256, 1);
@@ -484,8 +495,8 @@ void read_gemma2(Fields& fields, Model& model) {
   check_layer_types(fields, model);
 }
 
-// One block of so many sees all tokens before its own, the others a window of them, with rotary
-// positions of a base of their own.
+// Reads the keys of Gemma 3. One block in `sliding_window_pattern` attends to all earlier tokens.
+// The others attend to a window, and their rotary positions have a base of their own.
 void read_gemma3(Fields& fields, Model& model) {
   read_gemma(fields, model);
   model.score_width = number(fields, "query_pre_attn_scalar", 256, 1);

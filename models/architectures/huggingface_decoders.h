@@ -5,11 +5,12 @@
 
 namespace meshwright::decoders {
 
-// Returns whether `head_dim` gives the width of a head. If the key is absent, sets the width to the
-// family's.
+// Returns whether the file gives the width of a head in `head_dim`. If it does not, sets the width
+// to the default of the model's family.
 bool gives_head_width(Fields& fields, Model& model);
 
-// Read the other keys after the sizes. Each throws InputError for what is not supported.
+// Each of these reads the keys of one family besides sizes, after the sizes are read. Each throws
+// InputError for a value that is not supported.
 void read_biases(Fields& fields, Model& model);  // attention_bias, mlp_bias
 void read_window(Fields& fields, Model& model);  // sliding_window, of all blocks
 void read_mistral(Fields& fields, Model& model);

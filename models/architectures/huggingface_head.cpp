@@ -17,8 +17,8 @@ int classes_of(Fields& fields) {
 
 namespace {
 
-// Reads the keys that transformers' ForSequenceClassification reads. transformers makes a
-// regression of a single label.
+// Reads the keys that transformers' ForSequenceClassification reads. With a single label,
+// transformers makes a regression, which is not built.
 void read_classification(Fields& fields, Model& model) {
   model.head = Head::label;
   check_classifies(fields, "architectures", model);

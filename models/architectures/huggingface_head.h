@@ -1,4 +1,5 @@
-// Which head a config.json means, and which class of transformers has it.
+// Finds out which head the model of a config.json has, and which class of transformers has that
+// head.
 #pragma once
 
 #include <string>
@@ -8,14 +9,17 @@
 
 namespace meshwright {
 
-// Classes are counted, or named one by one; transformers has two where a file does neither.
+// Returns the number of classes: `num_labels`, or the number of entries of `id2label`. Returns 2,
+// the default of transformers, if the file gives neither.
 int classes_of(Fields& fields);
 
-// `architectures` names the class that the file was saved from. After the sizes.
+// Sets the model's head from the class names in `architectures`. The head stays as it is if the
+// file has none. Must be called after the sizes are read.
 void read_head(Fields& fields, Model& model);
 
-// The class with the model's head, by those that have the language model's and that of question
-// answering ("": there is none). NotSupportedYet where transformers has none.
+// Returns the name of the class of transformers with the model's head. `generator` is the class
+// with the language model's head, and `reader` the class for question answering ("" if there is
+// none). Throws NotSupportedYet if transformers has no such class.
 std::string class_of(std::string_view generator, std::string_view reader, const Model& model);
 
 }  // namespace meshwright

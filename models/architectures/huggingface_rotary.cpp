@@ -8,8 +8,8 @@ namespace meshwright {
 
 namespace {
 
-// Longer texts have a temperature: sines and cosines are larger (`attention_factor`), or, in latent
-// attention, scores (`mscale_all_dim`).
+// Reads YaRN's scaling. For longer texts it also has a temperature, which makes sines and cosines
+// larger (`attention_factor`) or, in latent attention, the scores (`mscale_all_dim`).
 void read_yarn(Fields& rope, Model& model) {
   const auto number = [&](std::string_view key, double usual) {
     const double value = is_given(rope, key) ? rope.required<double>(key) : usual;
@@ -61,9 +61,10 @@ void read_rotary_scaling(Fields& rope, bool by_turns, Model& model) {
   if (model.rotary_original < 1) rope.fail(length, "must be 1 or more");
 }
 
-// `rope_scaling`, and `rope_parameters` of newer files: {"rope_type": "default", "rope_theta": 1e4,
-// "partial_rotary_factor": 0.25}, and how the angles of longer texts are scaled.
-// Files of families with windows say so for the blocks with and without one.
+// Reads `rope_scaling`, or `rope_parameters` of newer files: {"rope_type": "default", "rope_theta":
+// 1e4, "partial_rotary_factor": 0.25}, and how the angles of longer texts are scaled. Families with
+// windows may have such an object for the blocks with a window and another for those without.
+// `share` receives the share of a head that is rotated.
 void read_rope_object(Fields& fields, std::string_view key, Model& model, double& share) {
   if (!is_given(fields, key)) return;
   Fields rope = fields.object(key);

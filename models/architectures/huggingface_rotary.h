@@ -1,5 +1,5 @@
-// Rotary positions in a config.json of Hugging Face: their base, how much of a head turns, and how
-// longer texts scale the angles (linear, llama3, yarn).
+// Reads rotary positions from a config.json of Hugging Face: their base, the share of a head that
+// is rotated, and the scaling of angles for longer texts (linear, llama3, yarn).
 #pragma once
 
 #include "models/architectures/model.h"
@@ -7,8 +7,8 @@
 
 namespace meshwright {
 
-// Sets what begins with `rotary_`, `local_rotary_base`, and what YaRN multiplies scores by. A model
-// without rotary positions stays as it is. Errors name the key.
+// Sets the fields that begin with `rotary_`, local_rotary_base, and score_factor if YaRN scales the
+// scores. A model without rotary positions stays as it is. Errors name the key.
 void read_rotary(Fields& fields, Model& model);
 
 }  // namespace meshwright

@@ -10,7 +10,8 @@ namespace meshwright {
 
 namespace {
 
-// Far beyond any model, and small enough that no count of parameters overflows 64 bits.
+// The limits of sizes. They are far beyond any model, and small enough that no count of parameters
+// overflows 64 bits.
 constexpr int max_hidden = 1 << 20, max_heads = 1 << 14, max_layers = 10'000, max_ffn = 1 << 24;
 constexpr std::int64_t max_vocabulary = 100'000'000;
 constexpr int max_positions = 100'000'000;
@@ -33,7 +34,8 @@ std::string divisors_of(int number) {
   return list_of(divisors);
 }
 
-// The heads cut the hidden size, and the key/value heads the heads.
+// Checks that the heads divide the hidden size (unless a head has a width of its own), and that the
+// key/value heads divide the heads.
 void check_heads(const Fields& fields, const SizeKeys& keys, const Model& model, bool own_width) {
   if (!own_width && model.hidden % model.heads != 0)
     fields.fail(keys.heads, std::to_string(model.heads) + " heads do not divide the hidden size " +

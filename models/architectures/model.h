@@ -1,5 +1,5 @@
-// A model as numbers and words, wherever it came from: a zoo name, a Hugging Face config.json, our
-// JSON. From it the graph of one micro-batch is built.
+// A model as sizes and settings, whether it was read from the zoo, a config.json of Hugging Face,
+// meshwright's own JSON or an ONNX file. build_graph() makes the graph of one micro-batch from it.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ enum class Family : std::uint8_t {
   seq2seq,
   vit
 };
-// How Hugging Face names the parameters (architecture.h).
+// The architecture decides how Hugging Face names the parameters (architecture.h).
 enum class Architecture : std::uint8_t {
   gpt2,
   llama,
@@ -60,8 +60,8 @@ enum class Architecture : std::uint8_t {
   qwen3_moe,
   olmoe,
   nemotron,
-  falcon,            // of one norm in a block, or of two that follow each other
-  falcon_two_norms,  // both of the block's input
+  falcon,            // one norm in a block, or two, one after the other
+  falcon_two_norms,  // two norms, both of the block's input
   gpt_bigcode,
   cohere,
   internlm2,
@@ -75,9 +75,10 @@ enum class Architecture : std::uint8_t {
   llama4_text,
   count_
 };
-std::string_view name_of(Architecture architecture);  // as config.json has it
+std::string_view name_of(Architecture architecture);  // the model_type of config.json
 
-// label: one of some classes, of an image or of a text (`classification`).
+// The output of a model. lm: the next token. mlm: masked tokens. qa: the start and the end of an
+// answer. label: the class of an image or of a text (files call it `classification`).
 enum class Head : std::uint8_t { lm, mlm, qa, label };
 
 // The norm of queries and keys. Before the rotation, an RMSNorm normalizes all heads together
@@ -94,16 +95,16 @@ struct Model {
   Head head = Head::lm;
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
   int embedding = 0;            // width of the token table and of the head; 0: hidden
-  std::int64_t vocabulary = 0;  // of images: classes
-  int classes = 0;              // of texts, head label
-  int pad_token = -1;           // the same: what transformers looks for behind a text; -1: none
+  std::int64_t vocabulary = 0;  // for images: the number of classes
+  int classes = 0;              // number of classes of a text (head label)
+  int pad_token = -1;           // after a text (head label); -1: none
   int decoder_start = 0;        // seq2seq: the token that a decoder reads first
   int image_size = 0, patch_size = 0, channels = 0;  // of square images; 0: the model reads tokens
   bool gated_ffn = false;
-  // Activations: gated_gelu takes the place of silu in a gated MLP (T5 v1.1), the others take that
-  // of gelu in an MLP without a gate (T5).
+  // Activations. gated_gelu replaces silu in a gated MLP (T5 v1.1). relu and squared_relu replace
+  // gelu in an MLP without a gate (T5, Nemotron).
   bool gated_gelu = false, relu = false, squared_relu = false;
-  bool activation_dropout = false;  // between the activation and its product: T5, BART where asked
+  bool activation_dropout = false;  // dropout after the activation: T5, BART if set
   bool tied_embeddings = true;
   // The fields from here on follow from the family unless a config.json sets them.
   int head_dim = 0;
@@ -121,45 +122,45 @@ struct Model {
   double rotary_factor = 1, rotary_low = 1, rotary_high = 4;
   int rotary_original = 0;
   bool rotary_yarn = false, rotary_truncate = true;
-  double score_factor = 1;  // of attention's scores; YaRN's temperature
+  double score_factor = 1;  // factor of attention's scores, such as YaRN's temperature
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   bool one_plus_norms = false;  // norms multiply by 1 + their weight (Gemma)
   double embedding_scale = 1, logit_scale = 1;
-  double residual_scale = 1;  // of what branches add
+  double residual_scale = 1;  // factor of what attention and MLP add to the residual stream
   double swiglu_limit =
       0;  // of a clamped gate and what it multiplies (Op::clamped_swiglu); 0: none
   bool attention_sinks = false;         // every head has a score of its own in each softmax
-  int score_width = 0;                  // whose root scores are divided by; 0: head_dim
-  double score_cap = 0, logit_cap = 0;  // what tanh bounds them to; 0: nothing does
+  int score_width = 0;                  // scores are divided by its square root; 0: head_dim
+  double score_cap = 0, logit_cap = 0;  // tanh bounds scores and logits to these; 0: unbounded
   int token_types = 0;                  // BERT: 2; DistilBERT: 0
   int position_offset = 0;              // RoBERTa: 2
   // Sizes of the table that each stack of T5 has (models/program/graph/relative.h). There is no
   // table if `relative_buckets` is 0.
   int relative_buckets = 0, relative_distance = 0;
-  // Some blocks see only `local_window` tokens back, including their own. 0 means that all blocks
-  // see all tokens. These are the blocks from `local_from` on, except those whose number mod
-  // `local_period` is `global_place`.
+  // Blocks from `local_from` on see only `local_window` tokens back, including their own, except
+  // for those whose number mod `local_period` is `global_place`. If `local_window` is 0, all blocks
+  // see all tokens.
   int local_window = 0;
   int local_from = 0, local_period = 1, global_place = -1;
-  double local_rotary_base = 0;  // of these blocks, unscaled; 0: as of the others
-  // Blocks without rotary positions, ascending. In the other blocks, tokens see only their own
-  // chunk of `attention_chunk` positions, or all earlier tokens if it is 0.
+  double local_rotary_base = 0;  // of these blocks, without scaling; 0: rotary_base
+  // Indices of the blocks without rotary positions, ascending. In the other blocks, tokens see only
+  // their own chunk of `attention_chunk` positions, or all earlier tokens if it is 0.
   std::vector<int> unrotated_blocks;
   int attention_chunk = 0;
-  // Attributes::temperature of the queries in blocks without rotary positions. If it is 0, they are
-  // not scaled.
+  // The scaling of queries in blocks without rotary positions (Attributes::temperature,
+  // temperature_floor). If `temperature` is 0, they are not scaled.
   double temperature = 0;
   int temperature_floor = 1;
-  int experts = 0;  // of every block; 0: none
+  int experts = 0;  // of every block but dense_blocks; 0: none
   int experts_per_token = 0;
-  // Multi-head latent attention: keys and values are made of vectors of width kv_lora_rank, queries
-  // of vectors of width q_lora_rank (0: of the hidden size). The last rotary_dim of a head's width
-  // are rotated.
+  // Widths of multi-head latent attention. Keys and values are computed from vectors of width
+  // kv_lora_rank (0: the model has no latent attention), and queries from vectors of width
+  // q_lora_rank (0: from the hidden state). The last rotary_dim elements of a head are rotated.
   int q_lora_rank = 0, kv_lora_rank = 0, v_head_dim = 0;
   int dense_ffn = 0;              // width of the MLP of blocks without experts
   std::vector<int> dense_blocks;  // those blocks, ascending; the others have experts
-  int shared_ffn = 0;             // of the MLP beside the experts that all tokens go through
-  bool shared_gate = false;       // what it makes is multiplied by a sigmoid of the token
+  int shared_ffn = 0;             // width of the MLP that all tokens go through; 0: none
+  bool shared_gate = false;       // a sigmoid gate of the token multiplies its output
   bool sigmoid_scores = false;    // models/program/graph/experts.h, as those below
   bool expert_bias = false;       // a bias for the choice only
   bool router_bias = false, expert_biases = false;  // of the router's logits, of experts' matrices
@@ -173,8 +174,9 @@ struct Model {
   bool expert_overflow_drops = false;
   double expert_capacity_factor = 0;  // models/program/graph/experts.h; 0: nothing is dropped
   double router_aux_loss_coef = 0;    // of the balancing loss, a mean over blocks and sequences
-  // The graph that the nodes of an ONNX file describe (onnx/imported_graph.h). The numbers above
-  // are then those that rules about plans need, and `architecture` has no meaning.
+  // The graph of a model from an ONNX file (onnx/imported_graph.h), otherwise null. If it is set,
+  // `architecture` has no meaning, and the fields above are only the sizes that rules about plans
+  // need.
   std::shared_ptr<const ImportedGraph> imported;
 
   bool reads_images() const { return image_size > 0; }
@@ -184,8 +186,8 @@ struct Model {
   bool is_causal() const {
     return family != Family::bert && family != Family::vit && !has_decoder();
   }
-  // Returns whether attention hides padding. Texts are padded to rows, and without a causal mask
-  // tokens would see the padding behind them.
+  // Returns whether attention hides padding. Without a causal mask, the tokens of a text would see
+  // the padding that fills its row.
   bool hides_padding() const { return classifies_text() && !is_causal(); }
   int embedding_width() const { return embedding > 0 ? embedding : hidden; }
   bool shares_layers() const;  // all blocks have the same parameters
@@ -203,21 +205,22 @@ struct Model {
   bool operator==(const Model&) const = default;
 };
 
-std::string zoo_folder();  // models/zoo, which is part of the program
+std::string zoo_folder();  // the folder models/zoo, a part of the program
 
-// `ref`: a zoo name, a path to a config.json (or to our model JSON, or to a folder with a
-// config.json, or to an ONNX file), relative to `folder`. Unknown: InputError that names the
-// nearest zoo name.
+// Loads a model. `ref` is a zoo name, or a path relative to `folder`: of a config.json, of
+// meshwright's own model JSON, of a folder with a config.json, or of an ONNX file. Throws an
+// InputError that names the nearest zoo name if `ref` is unknown.
 Model load_model(const std::string& ref, const std::string& folder,
                  const std::string& zoo = zoo_folder());
-Model read_model(Fields fields);        // our JSON / the job file's inline object
+Model read_model(Fields fields);        // meshwright's own JSON, also inside a job file
 Model read_huggingface(Fields fields);  // a config.json
 std::vector<std::string> zoo_names(const std::string& zoo = zoo_folder());
 bool is_zoo_name(const std::string& ref, const std::string& zoo = zoo_folder());
 
-// The forward graph of one micro-batch on one undivided rank. The training's precision, attention,
-// compiler, micro_batch, sequence_length and predicted_positions decide its types and attributes.
-// predicted_positions 0 of a masked model: 15 % of the sequence, as BERT masks.
+// Returns the forward graph of one micro-batch, as one rank without any parallelism computes it.
+// Its types and attributes follow from the training's precision, attention, compiler, micro_batch,
+// sequence_length and predicted_positions, among others. If predicted_positions is 0, a masked
+// model predicts 15 % of the positions, as BERT does.
 Graph build_graph(const Model& model, const Training& training);
 
 }  // namespace meshwright

@@ -96,7 +96,8 @@ constexpr auto model_fields = std::tuple(
     ModelField{"router_aux_loss_coef", &Model::router_aux_loss_coef},
     ModelField{"imported", &Model::imported});
 
-// Converts to the type of any field: how many of these an aggregate takes is how many it has.
+// Converts to the type of any field. The number of fields of a struct is the largest number of
+// these values that can initialize it.
 struct OfAnyType {
   template <class T>
   operator T() const;  // NOLINT: implicit on purpose; never called
@@ -130,8 +131,8 @@ json written(QueryKeyNorm norm) {
   return names[static_cast<std::size_t>(norm)];
 }
 
-// Returns the attributes that are not the usual ones. An imported operation has no others than
-// numbers and words.
+// Returns the attributes that differ from their defaults, as JSON. Only numbers and enumerators are
+// written, because imported operations set no other attributes.
 std::string text_of(const Attributes& attributes) {
   const Attributes usual;
   json text = json::object();

@@ -1,5 +1,5 @@
-// A model as names and values, for whoever has to tell two models apart: a checkpoint says with it
-// which model it is of (models/job/identity.h).
+// Describes a model as names and values. A checkpoint stores the description, so that its reader
+// can tell whether it is of the same model (models/job/identity.h).
 #pragma once
 
 #include <map>
@@ -9,9 +9,9 @@
 
 namespace meshwright {
 
-// Returns every field of `model` but its name, as JSON, by the field's name ("heads": "4"). Models
-// with equal descriptions compute the same. Two of unequal descriptions may: a field that others
-// leave without effect is described too.
+// Returns every field of `model` except its name, as JSON, by the field's name ("heads": "4").
+// Models with equal descriptions compute the same. Models with different descriptions may too,
+// because fields that have no effect are described as well.
 std::map<std::string, std::string> description_of(const Model& model);
 
 }  // namespace meshwright

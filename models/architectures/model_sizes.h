@@ -1,5 +1,4 @@
-// The sizes of a model that the rules about plans look at. They are known before any graph is
-// built.
+// The sizes of a model that rules about plans depend on. They are known before any graph is built.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +9,20 @@ struct ModelSizes {
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
   std::int64_t vocabulary = 0;
   bool learned_positions = false;
-  int experts = 0;                // of every block; 0: none
-  bool dropless = false;          // their rows are as many as tokens chose them
-  bool choice_biases = false;     // routers have a bias for the choice alone
-  bool balances = false;          // a loss of each sequence makes their use even
-  int shared_ffn = 0;             // of experts for all tokens; 0: none
-  int dense_ffn = 0;              // of blocks without experts, beside others; 0: none
-  bool sinks = false;             // of attention
+  int experts = 0;                // of blocks with experts; 0: none
+  bool dropless = false;          // experts take all tokens that chose them
+  bool choice_biases = false;     // routers have a bias that only affects the choice
+  bool balances = false;          // a loss of each sequence balances the experts
+  int shared_ffn = 0;             // width of the experts for all tokens; 0: none
+  int dense_ffn = 0;              // width in blocks without experts; 0: there are none
+  bool sinks = false;             // attention has sinks
   bool latent = false;            // keys and values of all heads come from one latent vector
-  int embedding = 0;              // width of the token table, where it is not the hidden size
+  int embedding = 0;              // width of the token table; 0: the hidden size
   bool shares_layers = false;     // all blocks have the same parameters
-  bool has_decoder = false;       // all blocks of a second stack read what the first one made
-  bool reads_images = false;      // a sequence is an image: as many tokens as there are positions
-  bool can_pack = true;           // it says the next token, and its layers are known
-  bool can_predict_ahead = true;  // and its blocks read rows of RMSNorms, in places that they turn
+  bool has_decoder = false;       // a second stack reads the first one's output
+  bool reads_images = false;      // a sequence is an image of `positions` tokens
+  bool can_pack = true;           // a decoder's lm head, and not from an ONNX file
+  bool can_predict_ahead = true;  // can_pack, RMSNorms, no position table
 };
 
 }  // namespace meshwright

@@ -26,7 +26,8 @@ Model read_any(Fields fields) {
 
 Model read_file_named(const fs::path& path) {
   Model model = read_any(read_json_file(path.string()));
-  // A config.json is named after its folder, even if the path is only `config.json`.
+  // A model from a config.json is named after the file's folder, even if the path is only
+  // `config.json`.
   const std::string folder =
       fs::absolute(path).lexically_normal().parent_path().filename().string();
   model.name = path.filename() == "config.json" && !folder.empty() ? folder : path.stem().string();

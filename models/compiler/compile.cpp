@@ -39,7 +39,8 @@ Plan closed(Plan plan, bool rows_made_again, std::int64_t loss_block_bytes) {
 
 class Compilation {
  public:
-  // Partitions a plan that has no stages yet, on the graph that the passes make of it.
+  // Partitions a plan that has no stages yet. The partition balances the graph that the passes make
+  // of that plan. The graph is kept if it can be lowered later.
   Compilation(const Model& model, Plan plan, const Target& target)
       : model_(model), target_(target), plan_(std::move(plan)) {
     if (!plan_.stage_of_unit.empty()) return;
@@ -81,12 +82,12 @@ class Compilation {
   const Model& model_;
   const Target& target_;
   Plan plan_;
-  Training known_training_;  // of the graph that the stages were cut by, where it is kept
+  Training known_training_;  // of known_graph_, by which the stages were balanced
   std::optional<Graph> known_graph_;
 };
 
-// Saving memory costs time, so this chooses the least of it with which the plan fits into the
-// target's memory.
+// Chooses how much memory to save. Saving memory costs time, so this saves as little as the plan
+// needs to fit into the target's memory.
 class Choice {
  public:
   Choice(Compilation& compilation, const Target& target)
@@ -95,7 +96,7 @@ class Choice {
   Compiled made() {
     Compiled best = built(taking_most_memory(compilation_.plan()));
     if (fits(best)) return best;
-    // More loss blocks cost less time than recomputed rows.
+    // Smaller loss blocks cost less time than recomputed rows.
     if (auto again = with_smaller_loss(best); again && fits(*again)) return *std::move(again);
     Compiled least = built(taking_least_memory(compilation_.plan()));
     if (!fits(least)) return bytes(least) < bytes(best) ? least : best;
@@ -108,8 +109,8 @@ class Choice {
   double bytes(const Compiled& compiled) const { return compilation_.peak_bytes(compiled); }
   bool fits(const Compiled& compiled) const { return bytes(compiled) <= target_.memory_bytes; }
 
-  // Returns how many bytes of logits too many a loss block holds for the memory of the stage that
-  // makes the loss. Below 0, a block may grow by this many bytes.
+  // Returns by how many bytes the logits of a loss block are too large for the memory of the stage
+  // that makes the loss. A negative result is the number of bytes by which a block may grow.
   double missing_logits(const Compiled& compiled, const LossBlocks& blocks) const {
     const Program& program = compiled.stages[at(stage_of(compiled, blocks))];
     return (target_.peak_bytes(program) - target_.memory_bytes) *
@@ -122,7 +123,8 @@ class Choice {
     return compiled.plan.parallelism.stage_layout().stage_of(part);
   }
 
-  // Returns nothing if a smaller loss block would not help, or if its size is not open to choice.
+  // Returns the plan compiled with a smaller loss block, of the size that the memory asks for.
+  // Returns nothing if a smaller block would not help, or if its size is not left to the compiler.
   std::optional<Compiled> with_smaller_loss(const Compiled& compiled) {
     const LossBlocks blocks = loss_blocks(compiled.graph);
     if (blocks.rows == 0 || !leaves_loss_open(compilation_.plan())) return std::nullopt;
@@ -156,8 +158,8 @@ class Choice {
   const Target& target_;
 };
 
-// Lowers the plan's size of a loss block to the bytes of all logits, so that it never names more
-// than there are.
+// Lowers the recorded size of a loss block to the bytes of all logits, so that it is never larger
+// than they are.
 void say_loss_block(Compiled& compiled) {
   std::int64_t& said = compiled.plan.training.loss_block_bytes;
   const LossBlocks blocks = loss_blocks(compiled.graph);

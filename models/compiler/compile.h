@@ -1,5 +1,5 @@
-// This is the whole road from a model and its plan to what both interpreters take: graph, passes,
-// partition, lowering.
+// Compiles a model and its plan into Programs, which both interpreters run: builds the graph,
+// applies the passes, partitions it into stages and lowers them.
 #pragma once
 
 #include <functional>
@@ -14,23 +14,25 @@
 
 namespace meshwright {
 
-// Costs of each unit of a graph, forward and backward. The partition balances them.
+// Costs of each unit of a graph, forward and backward: time in seconds, memory in bytes. The
+// partition balances them.
 struct UnitCosts {
   std::vector<double> seconds, bytes;
 };
 
-// Describes the machine that a plan is compiled for, as far as the compiler asks.
+// Describes the machine that a plan is compiled for, with the facts that the compiler needs.
 struct Target {
   DeviceFacts device;
-  std::function<UnitCosts(const Graph&)> unit_costs;  // asked only for a plan without stages
-  // Returns how many bytes one rank takes of its device to run the Program, including what it needs
-  // besides the Program's own memory. Null if unknown: then everything that saves memory is done.
+  // Called only for a plan without stage_of_unit.
+  std::function<UnitCosts(const Graph&)> unit_costs;
+  // Returns how many bytes of its device one rank needs to run the Program, including memory
+  // besides the Program's own. Null if unknown: the compiler then saves as much memory as it can.
   std::function<double(const Program&)> peak_bytes = {};
-  double memory_bytes = 0;  // that it may take
+  double memory_bytes = 0;  // most bytes that a rank may need
 };
 
 struct Compiled {
-  Plan plan;    // with its stages filled in, and what was left to the compiler
+  Plan plan;    // with its stages filled in, and with the choices that were left to the compiler
   Graph graph;  // of one rank, after all passes
   std::vector<Program> stages;
 };
@@ -42,14 +44,14 @@ struct Compiled {
 Compiled compile(const Model& model, Plan plan, const Target& target,
                  const PassObserver& observe = {});
 
-// Returns `plan` with nothing left open: with everything that saves memory, or with none of it.
+// Return `plan` with every choice about memory made: taking_least_memory() saves memory wherever
+// the plan leaves it open, taking_most_memory() nowhere.
 Plan taking_least_memory(Plan plan);
 Plan taking_most_memory(Plan plan);
 // Returns `plan` without row rematerialization and loss blocks. The stages are balanced on its
 // graph, so later memory choices do not move them. Called by compile() and the planner.
 Plan cut_by(const Plan& plan);
-// Returns the compiled `plan`, in which everything that `asked` leaves to the compiler is open
-// again.
+// Returns the compiled `plan` with every choice undone that `asked` leaves to the compiler.
 Plan reopened(Plan plan, const Training& asked);
 
 }  // namespace meshwright

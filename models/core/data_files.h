@@ -15,8 +15,8 @@ inline constexpr std::string_view built_in = "built-in:/";
 // Returns the content of a built-in file, or nothing if `path` does not name one.
 std::optional<std::string_view> built_in_file(const std::string& path);
 
-// Lets read_file of this thread find the caller's own texts under these paths while an object of
-// this class lives.
+// While an object of this class lives, read_file() on this thread returns the given texts for the
+// paths that are their keys. There may be only one object at a time on a thread.
 class GivenFiles {
  public:
   explicit GivenFiles(std::map<std::string, std::string> texts);
@@ -26,10 +26,10 @@ class GivenFiles {
 };
 std::optional<std::string> given_file(const std::string& path);
 
-// Returns whether there is such a file, built in or on disk.
+// Returns whether `path` names a regular file, built in or on disk.
 bool is_data_file(const std::string& path);
 // Returns the names of a folder's JSON files without ".json", sorted, or nothing if there is no
-// such folder.
+// such folder. A built-in folder without JSON files counts as missing.
 std::optional<std::vector<std::string>> json_names(const std::string& folder);
 
 }  // namespace meshwright

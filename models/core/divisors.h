@@ -1,4 +1,4 @@
-// The divisors of a batch or of a number of ranks.
+// Lists the divisors of a batch or of a number of ranks.
 #pragma once
 
 #include <algorithm>

@@ -9,10 +9,10 @@ namespace meshwright {
 // e4m3 and e5m2 have 8 bits (Micikevicius et al., "FP8 Formats for Deep Learning", 2022): e4m3
 // reaches 448 and has no infinity, e5m2 reaches 57344 with less precision.
 // i16: the 16 bits that an fp32 number has in addition to its bf16 (exec/optimizer/remainders.h).
-// e2m1: 4 bits, 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives (OCP Microscaling Formats, 2023).
-// Two are in a byte, the first in its lower half.
+// e2m1: 4 bits, 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives (OCP Microscaling Formats, 2023). A
+// byte holds two numbers, the first in its lower half.
 // block8, block8u: an optimizer's first and second moments in 8 bits. A block is 256 codes, signed
-// or not, and then the fp32 number that multiplies their values (exec/optimizer/block_codes.h).
+// or unsigned, followed by the fp32 number that multiplies their values (exec/core/block_codes.h).
 enum class Dtype : std::uint8_t {
   f64,
   f32,
@@ -70,21 +70,21 @@ constexpr bool is_16_bit(Dtype dtype) { return dtype == Dtype::f16 || dtype == D
 constexpr bool is_8_bit(Dtype dtype) { return dtype == Dtype::e4m3 || dtype == Dtype::e5m2; }
 // Returns whether matrix multiplications read this type, with scales, after the pass `quantize`.
 constexpr bool is_quantized(Dtype dtype) { return is_8_bit(dtype) || dtype == Dtype::e2m1; }
-// Returns the largest finite value of an 8-bit type.
+// Returns the largest finite value of e4m3 or e5m2.
 constexpr float largest_of(Dtype dtype) { return dtype == Dtype::e5m2 ? 57344.0F : 448.0F; }
 
 // The values of `training.precision`: the arithmetic of matrix multiplications and the type of
 // activations.
 enum class Precision : std::uint8_t { fp32, tf32, fp16, bf16, fp8, nvfp4 };
 
-// Returns whether the inputs of linear layers in blocks are rounded further
+// Returns whether the inputs of linear layers in blocks are quantized to 8 or 4 bits
 // (models/compiler/passes/graph/quantize.h).
 constexpr bool quantizes(Precision precision) {
   return precision == Precision::fp8 || precision == Precision::nvfp4;
 }
 
-// The type in which activations and working parameters are stored. fp8 and nvfp4 keep them in bf16;
-// what their matrix products read is quantized.
+// Returns the type in which activations and working parameters are stored. Under fp8 and nvfp4 it
+// is bf16, and only the inputs of matrix multiplications are quantized.
 constexpr Dtype storage_of(Precision precision) {
   switch (precision) {
     case Precision::fp32:

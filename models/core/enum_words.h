@@ -1,5 +1,5 @@
-// Words and rows for the enumerators of an enumeration. Whoever adds an enumerator and forgets its
-// word is told by the compiler.
+// Lists of words and tables of rows that have one entry for each enumerator of an enumeration. The
+// compiler rejects a list that lacks the entry of a new enumerator.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace meshwright {
 
-// Returns one word for each enumerator, in their order; `last` is the last one.
+// Returns `words` as a vector: one word for each enumerator, in their order. `last` is the last
+// enumerator. A wrong number of words does not compile.
 template <auto last, std::size_t count>
 std::vector<std::string> words_up_to(const char* const (&words)[count]) {
   static_assert(count == static_cast<std::size_t>(last) + 1, "one word for each enumerator");

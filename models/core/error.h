@@ -1,6 +1,7 @@
-// The two sorts of error. InputError: the user's file or option is wrong (exit code 2).
-// Their messages quote input, and are printable.
-// MESHWRIGHT_CHECK: our own code is wrong; prints and aborts, never reachable from input.
+// The sorts of error. InputError: the user's file or option is wrong (exit code 2). RunError: the
+// run itself failed (exit code 4). Their messages quote input, so they are made printable.
+// MESHWRIGHT_CHECK: the program itself is wrong. It prints a message and aborts, and no input may
+// lead to it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 
 namespace meshwright {
 
-// The message says where, what is wrong, and what would be right:
+// The user's file or option is wrong. The message says where, what is wrong, and what would be
+// right:
 // `gpt2.json: /parallelism/tensor: 5 does not divide 12 heads; use 1, 2, 3, 4, 6 or 12`.
 class InputError : public std::runtime_error {
  public:
@@ -26,9 +28,9 @@ class NotSupportedYet : public InputError {
   explicit NotSupportedYet(const std::string& what) : InputError(what) {}
 };
 
-// A number where only a few would do. `statement` ends where the message goes on with them:
-// "/parallelism/tensor: 5 does not divide heads 12; use ". They are what the broken rule allows;
-// read_job() leaves out those that break another one.
+// A number is wrong, and only a few others are right. `statement` is the message up to the list of
+// right ones: "/parallelism/tensor: 5 does not divide heads 12; use ". `choices` are those that the
+// broken rule allows. read_job() leaves out choices that break another rule.
 class WrongChoice : public InputError {
  public:
   WrongChoice(const std::string& statement, const std::vector<std::int64_t>& choices);
@@ -46,11 +48,12 @@ class RunError : public std::runtime_error {
   explicit RunError(const std::string& message) : std::runtime_error(printable(message)) {}
 };
 
-// The known word nearest to `word` by edit distance; one that begins with `word` is one letter
-// away. Empty when none is near (more than half its letters differ).
+// Returns the known word nearest to `word` by edit distance, for "did you mean". A known word that
+// begins with `word`, if that has at least 3 letters, counts as one letter away. Returns "" if no
+// word is within half of the letters of `word`, or within one letter if it is short.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
-// Returns "a, b or c".
+// Returns the words as "a, b or c", where `last` replaces "or".
 std::string list_of(const std::vector<std::string>& words, std::string_view last = "or");
 
 [[noreturn]] void check_failed(const char* condition, const char* file, int line,

@@ -32,7 +32,8 @@ std::string shown(const json& value) {
   return text;
 }
 
-// Builds the value and refuses what nlohmann would accept in silence: repeated keys, deep nesting.
+// Builds the value, and throws InputError for repeated keys and deep nesting, which nlohmann
+// accepts in silence.
 class StrictSax : public nlohmann::detail::json_sax_dom_parser<json> {
  public:
   using Base = nlohmann::detail::json_sax_dom_parser<json>;
@@ -85,7 +86,7 @@ class StrictSax : public nlohmann::detail::json_sax_dom_parser<json> {
   std::string error_text_;
 };
 
-// Returns "line 3, column 7" for a byte offset.
+// Returns the text "line 3, column 7" for a byte offset, which counts from 1.
 std::string line_and_column(const std::string& text, std::size_t position) {
   const std::size_t end = std::min(position == 0 ? 0 : position - 1, text.size());
   const auto begin = text.begin();
@@ -95,7 +96,7 @@ std::string line_and_column(const std::string& text, std::size_t position) {
   return "line " + std::to_string(line) + ", column " + std::to_string(column);
 }
 
-// Returns what is wrong, without the rest of the parser's long message.
+// Returns the part of the parser's message that says what is wrong in the file.
 std::string syntax_problem(const std::string& text) {
   const std::size_t at = text.find("syntax error");
   if (at != std::string::npos) {
@@ -190,7 +191,8 @@ struct Closing {
   ~Closing() { close(descriptor); }
 };
 
-// Reads until the end, since some files say no size, or a wrong one: pipes, devices.
+// Reads a file until its end instead of asking for its size, because pipes and devices report no
+// size or a wrong one. Throws InputError if more than max_file_bytes come.
 std::string read_to_end(int descriptor, const std::string& path) {
   std::string content;
   std::vector<char> block(std::size_t{1} << 16);
@@ -206,8 +208,9 @@ std::string read_to_end(int descriptor, const std::string& path) {
   }
 }
 
-// A pipe gives its text once, but some commands read a job more than once. So the text is kept
-// under the pipe's device and inode, which no later pipe shares.
+// Returns a pipe's text, also if it was read before. A pipe gives its text once, but some commands
+// read a job more than once. So the text is kept under the pipe's device and inode, which no later
+// pipe shares.
 std::string read_pipe_once(int descriptor, const std::string& path, const struct stat& status) {
   static std::mutex mutex;
   static std::map<std::pair<dev_t, ino_t>, std::string> texts;
@@ -348,7 +351,8 @@ std::string read_file(const std::string& path) {
   const Closing closing{descriptor};
   struct stat status {};
   fstat(descriptor, &status);
-  // Whoever gave this process an open pipe may take a while to write it.
+  // Reading a pipe waits for its writer from here on, because the process that passed it may take a
+  // while to write.
   if (!S_ISREG(status.st_mode)) fcntl(descriptor, F_SETFL, O_RDONLY);
   return S_ISFIFO(status.st_mode) ? read_pipe_once(descriptor, path, status)
                                   : read_to_end(descriptor, path);

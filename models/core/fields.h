@@ -1,5 +1,5 @@
-// A strict reader of JSON objects: a wrong type, a missing, an unknown or a repeated key is an
-// InputError `file: /json/pointer: what is wrong; what would be right`.
+// A strict reader of JSON objects. A wrong type and a missing, unknown or repeated key are reported
+// as an InputError `file: /json/pointer: what is wrong; what would be right`.
 //
 //   Fields gpu = read_json_file("p4d.json").object("gpu");
 //   const int count = gpu.required<int>("count");
@@ -19,7 +19,8 @@ namespace meshwright {
 
 class Fields {
  public:
-  // `where` is the file's name; `pointer` the JSON pointer of this object ("" at the top).
+  // `where` is the file's name, and `pointer` the JSON pointer of this object ("" at the top).
+  // Throws InputError if `value` is not an object.
   Fields(nlohmann::json value, std::string where, std::string pointer = "");
 
   bool has(std::string_view key);  // marks the key as known
@@ -28,8 +29,10 @@ class Fields {
   bool is_object(std::string_view key);
   bool is_array(std::string_view key);
 
-  // T: bool, int, std::int64_t, std::uint64_t, double, std::string, and std::vector of these.
-  // An integer accepts 8 and 8.0, never 8.5; a number never accepts a string or a bool.
+  // Return the value of a key as T: bool, int, std::int64_t, std::uint32_t, std::uint64_t, double,
+  // std::string, or std::vector of int, std::int64_t, double or std::string. Throw InputError for
+  // another type. Integers accept 8 and 8.0 (std::uint64_t only 8), never 8.5. A number never
+  // accepts a string or a bool.
   template <class T>
   T required(std::string_view key);
   template <class T>
@@ -37,16 +40,16 @@ class Fields {
 
   Fields object(std::string_view key);                // required
   std::vector<Fields> objects(std::string_view key);  // required; an array of objects
-  std::vector<std::string> keys() const;              // in file order is not kept: sorted
+  std::vector<std::string> keys() const;              // sorted, not in the file's order
   const nlohmann::json& raw(std::string_view key);    // required; for free-form values
   const nlohmann::json& raw() const { return *value_; }
 
-  // Throws InputError for a key that was never asked for. The message names the nearest asked-for
-  // key.
+  // Throws InputError if the object has a key that was never asked for. The message names the
+  // nearest key that was asked for, or all of them.
   void done() const;
 
   [[noreturn]] void fail(std::string_view key, const std::string& problem) const;
-  // Throws a WrongChoice.
+  // Throws a WrongChoice, whose message ends with the right choices.
   [[noreturn]] void fail(std::string_view key, const std::string& statement,
                          const std::vector<std::int64_t>& choices) const;
   const std::string& where() const { return where_; }
@@ -61,16 +64,17 @@ class Fields {
   std::set<std::string, std::less<>> known_;
 };
 
-// Parses strictly: one value, no duplicate keys, no NaN, no number beyond double, at most 64
-// levels. `where` names the source in errors.
+// Parses one JSON value. Throws InputError for repeated keys, NaN, numbers beyond double, or more
+// than 64 levels. `where` names the source in its messages.
 nlohmann::json parse_json(const std::string& text, const std::string& where);
 
-// Reads a file and parses it as an object; a missing or unreadable file is an InputError.
+// Returns the object that a JSON file holds. Throws InputError if the file is missing or
+// unreadable, or is no such object.
 Fields read_json_file(const std::string& path);
 std::string read_file(const std::string& path);
 
-// Checks `value` against the words of a table: "unknown schedule 'foo'; known: gpipe, 1f1b".
-// Returns its index.
+// Returns the index of `value` in `known`. Throws InputError if it is not there: "unknown schedule
+// 'foo'; known: gpipe and 1f1b", where `what` is "schedule".
 int choose(const Fields& fields, std::string_view key, std::string_view what,
            const std::string& value, const std::vector<std::string>& known);
 

@@ -1,4 +1,4 @@
-// A hash of text that is equal on every computer. Random numbers are keyed by it.
+// A hash of text that is equal on every computer. Keys of random numbers are made with it.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace meshwright {
 
-// Returns the 64-bit FNV-1a hash.
+// Returns the 64-bit FNV-1a hash of `text`.
 constexpr std::uint64_t hash_of(std::string_view text) {
   std::uint64_t hash = 0xCBF29CE484222325;
   for (char c : text) {

@@ -31,15 +31,16 @@ constexpr int most_links = 40;  // as many as Linux follows
 constexpr std::chrono::seconds for_a_reader{10};
 constexpr mode_t permissions = 0777;
 
-// Returns whether a path names what a process has open, as /proc/self/fd/1 does. /dev/stdout and
-// /dev/fd lead there.
+// Returns whether a path names a file that a process has open, like /proc/self/fd/1. The links
+// /dev/stdout and /dev/fd/1 lead to such paths.
 bool is_of_process(const fs::path& path) {
   std::error_code error;
   const fs::path folder = fs::canonical(path.parent_path(), error);
   return !error && folder.filename() == "fd" && folder.string().starts_with("/proc/");
 }
 
-// Returns the descriptor that such a path names, if the process is this one.
+// Returns the number of this process's descriptor that a path like /proc/self/fd/1 names, or
+// nothing for other paths.
 std::optional<int> own_descriptor(const fs::path& path) {
   std::error_code error;
   const std::string name = path.filename().string();
@@ -51,8 +52,9 @@ std::optional<int> own_descriptor(const fs::path& path) {
   return number;
 }
 
-// In a folder that all may write to, as /tmp, others could have put a link under a name that they
-// foresaw. Linux can be set to follow no such link (protected_symlinks); this is its rule.
+// Returns whether somebody else put the link into a folder that all may write to, such as /tmp,
+// under a name that they foresaw. Linux can be set to follow no such link (protected_symlinks).
+// This function applies the same rule on every system.
 bool is_planted(const fs::path& link) {
   struct stat own {
   }, folder{};
@@ -75,7 +77,9 @@ void check_folder(const std::string& path, const fs::path& file) {
     throw InputError(path + ": nothing can be written in " + folder.string());
 }
 
-// Whoever takes all permissions to write from a file wants it kept, from the superuser as well.
+// Returns whether the file must not be replaced: this process may not write to it, or nobody may.
+// The superuser may write to any file, but whoever takes all permissions to write from a file wants
+// it kept.
 bool is_read_only(const fs::path& file, const struct stat& status) {
   return (status.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH)) == 0 || access(file.c_str(), W_OK) != 0;
 }
@@ -104,7 +108,9 @@ std::string new_part_name(const std::string& folder) {
   return (fs::path(folder) / fmt::format(".meshwright-{:08x}{:08x}.part", draw(), draw())).string();
 }
 
-// Opening would wait for a pipe's reader, and for some devices, without an end.
+// Opens a pipe or a device to write to it. Returns the descriptor, or -1 with errno. It never waits
+// without an end, as a plain open() would for a pipe's reader and for some devices: throws RunError
+// if a pipe has no reader within ten seconds.
 int open_through(const std::string& path) {
   const auto until = std::chrono::steady_clock::now() + for_a_reader;
   for (;;) {
@@ -122,8 +128,8 @@ int open_through(const std::string& path) {
   }
 }
 
-// While an object of this class lives, a write to a pipe whose reader has gone fails instead of
-// ending the process.
+// While an object of this class lives, this thread gets an error from a write to a pipe without a
+// reader, instead of the signal that ends the process.
 class WithoutSigpipe {
  public:
   WithoutSigpipe() {
@@ -153,7 +159,8 @@ class WithoutSigpipe {
 
 OutputPlace output_place(const std::string& path) {
   struct stat status {};
-  // The system says first whether the links may be followed: in a shared folder it may forbid it.
+  // stat() follows the links, so the system decides first whether they may be followed. In a shared
+  // folder it may forbid it.
   const bool is_there = stat(path.c_str(), &status) == 0;
   if (!is_there && errno == ELOOP)
     throw InputError(path + ": its links lead in a circle; name a file");
@@ -215,7 +222,8 @@ void OutputFile::open_file() {
   struct stat old {
   }, own{};
   if (stat(place_.path.c_str(), &old) != 0 || fstat(descriptor_, &own) != 0) return;
-  // Only the superuser may give a file away. For other users, the replaced file becomes their own.
+  // The new file keeps the owner of the file that it replaces if this process may give files away,
+  // as the superuser may. Otherwise this user becomes the owner.
   if (old.st_uid != own.st_uid || old.st_gid != own.st_gid) [[maybe_unused]]
     const int ignored = fchown(descriptor_, old.st_uid, old.st_gid);
   if (fchmod(descriptor_, old.st_mode & permissions) != 0) fail(errno);
@@ -223,8 +231,8 @@ void OutputFile::open_file() {
 
 void OutputFile::open_to_write_through() {
   if (place_.kind == Kind::open_file) {
-    // The program's own words come first. The descriptor is copied, because opening the path again
-    // would begin at the file's first byte.
+    // Text that the program has printed so far comes first. The descriptor is copied, because
+    // opening the path again would begin at the file's first byte.
     std::fflush(nullptr);
     descriptor_ = fcntl(place_.descriptor, F_DUPFD_CLOEXEC, 0);
     if (descriptor_ < 0) fail(errno);
@@ -242,7 +250,7 @@ void OutputFile::write(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) {  // whoever gave it to this process does not wait for it
+    if (count < 0 && errno == EAGAIN) {  // this process was started with a non-blocking descriptor
       pollfd writable{descriptor_, POLLOUT, 0};
       poll(&writable, 1, -1);
       continue;

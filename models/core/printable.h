@@ -1,4 +1,4 @@
-// Text of a job or a data file as a terminal may have it.
+// Makes text of a job or a data file safe to print on a terminal.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace meshwright {
 
-// Control characters, which would move the cursor, colour what follows or give the window a name,
-// as `\x1b`; C1 ones, which some terminals obey in UTF-8 too, as `\x9b`. Ends of lines and
-// tabulators stay.
+// Returns the text with control characters, which would move the cursor, colour what follows or
+// rename the window, replaced by escapes like `\x1b`. C1 characters (U+0080 to U+009F), which some
+// terminals obey in UTF-8 too, become `\x80` to `\x9f`. Line feeds and tabulators stay.
 std::string printable(std::string_view text);
 
 }  // namespace meshwright

@@ -30,7 +30,7 @@ std::uint32_t code_point(std::string_view bytes) {
   return code;
 }
 
-// Returns whether YAML reads the text without quotes as this string, wherever it stands.
+// Returns whether YAML reads the text without quotes as this string, anywhere in a document.
 bool is_plain_in_yaml(std::string_view text) {
   static constexpr std::string_view taken[] = {"true", "false", "yes", "no",  "on", "off",
                                                "null", "y",     "n",   "nan", "inf"};
@@ -117,7 +117,7 @@ std::string html_text(std::string_view text) {
   return safe;
 }
 
-// In JSON a `<` can only be part of a string.
+// Every `<` can be escaped, because in JSON it can only be part of a string.
 std::string json_in_html(std::string_view text) {
   std::string safe;
   safe.reserve(text.size());

@@ -1,8 +1,11 @@
-// How a file holds tokens: `bytes`, every byte is one; `uint16` and `uint32`, little-endian, behind
-// llm.c's header of 256 32-bit integers (magic, version, number of tokens) or without one;
-// `megatron`, an indexed dataset of Megatron-LM: NAME.bin, and NAME.idx which says how wide they
-// are; `pairs`, JSON lines of prompts and completions, and `labelled`, of texts and their classes,
-// whose text is tokenized when it is read.
+// The formats of files of tokens.
+// - bytes: every byte is a token.
+// - uint16, uint32: little-endian numbers, with or without llm.c's header of 256 32-bit integers
+//   (magic, version, number of tokens) before them.
+// - megatron: an indexed dataset of Megatron-LM. NAME.bin has the tokens, and NAME.idx says how
+//   many bytes each takes.
+// - pairs: JSON lines of prompts and completions. labelled: JSON lines of texts and their classes.
+//   The text of both is tokenized when it is read.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +18,7 @@ enum class TokenFormat : std::uint8_t { bytes, uint16, uint32, megatron, pairs, 
 
 struct TokenFormatInfo {
   const char* name;
-  int bytes;  // of a token; 0: the file says it
+  int bytes;  // of a token; 0: the file says it, or holds text
   std::uint32_t magic, version;
 };
 
@@ -31,7 +34,7 @@ inline std::vector<std::string> token_format_names() {
   return {"bytes", "uint16", "uint32", "megatron", "pairs", "labelled"};
 }
 
-// How the turns of a conversation become text.
+// The formats in which the turns of a conversation are written as one text.
 enum class ChatTemplate : std::uint8_t { plain, chatml, llama_3 };
 
 inline std::vector<std::string> chat_template_names() { return {"plain", "chatml", "llama-3"}; }

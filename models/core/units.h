@@ -1,5 +1,5 @@
-// Units as types: a rate cannot be added to a time. Values are SI; the only ways to combine units
-// are written down here.
+// Units as types, so that the compiler rejects the sum of a rate and a time. Values are in SI
+// units. All operators that combine two units are in this file.
 #pragma once
 
 #include <compare>
@@ -49,8 +49,8 @@ constexpr Seconds operator/(Bytes bytes, BytesPerSecond rate) { return {bytes.va
 constexpr Seconds operator/(Flop work, FlopPerSecond rate) { return {work.value / rate.value}; }
 constexpr BytesPerSecond operator/(Bytes bytes, Seconds time) { return {bytes.value / time.value}; }
 
-// Simulated time is an integer, so that sums do not depend on their order: picoseconds since the
-// start of the run (106 days fit).
+// Simulated time, in picoseconds since the start of the run. It is an integer, so that sums do not
+// depend on their order, and reaches 106 days.
 using SimTime = std::int64_t;
 constexpr SimTime to_sim_time(Seconds time) {
   return static_cast<SimTime>(time.value * 1e12 + 0.5);

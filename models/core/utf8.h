@@ -1,4 +1,4 @@
-// Checks whether bytes are text.
+// Checks whether bytes are UTF-8, and replaces those that are not.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,15 @@
 
 namespace meshwright {
 
-// Returns how many bytes the UTF-8 character has that begins with `first`, or 0 if none does.
+// Returns how many bytes a UTF-8 character has whose first byte is `first`, or 0 if no character
+// begins with this byte.
 std::size_t utf8_length(unsigned char first);
 
 // Returns the byte at which `text` stops being UTF-8, or its size if all of it is.
 std::size_t valid_utf8(std::string_view text);
 
-// Returns `text` with U+FFFD in place of each byte that is no part of a UTF-8 character. Names of
-// files may hold any byte, and what is written is text.
+// Returns `text` with U+FFFD in place of each byte that is not part of a UTF-8 character. Messages
+// and files call it for names of files, which may hold any byte.
 std::string as_utf8(std::string_view text);
 
 }  // namespace meshwright

@@ -13,7 +13,7 @@ namespace {
 
 using Pairs = std::vector<std::string>;
 
-// Keys of meshwright in the dictionary's words, or "" if a version has none.
+// A key of meshwright and its names in the dictionary, or "" if a version has none.
 struct Translation {
   std::string_view ours, version_1, version_2;
 };
@@ -98,7 +98,8 @@ void read_data_parallel(Fields fields, Launchers& launchers, const ChosenCluster
     warn(job, fields, "enabled", "NCCL's collectives take the place of SageMaker's own");
 }
 
-// Checks which combinations the SDK and the library know.
+// Checks that the launchers and strategies that are on can be combined, as the SDK and the library
+// require.
 void check_launchers(Fields& fields, const Launchers& on, const ChosenCluster& cluster) {
   if (on.model_parallel && on.mpi && on.torch)
     fields.fail(
@@ -161,8 +162,8 @@ void read_plain_data_parallel(const DistributionContext& context) {
   context.job.autos.insert("parallelism.data");
 }
 
-// Reads the strategy, of which there may be one. Returns the parameters of modelparallel if it is
-// on and has any.
+// Reads `smdistributed`, which may name one strategy. Returns the parameters of modelparallel if it
+// is on and has any.
 std::optional<Fields> read_strategy(Fields& fields, Launchers& launchers,
                                     const ChosenCluster& cluster, Job& job) {
   if (!fields.has("smdistributed")) return std::nullopt;

@@ -1,5 +1,6 @@
-// SageMaker's `distribution` dictionary, version 1 (MPI) and version 2 (torchrun), translated into
-// our plan. Every key acts, is refused with its reason, or gives one warning line.
+// Translates SageMaker's `distribution` dictionary, version 1 (MPI) and version 2 (torchrun), into
+// a plan of meshwright. Every key has an effect, is rejected with a reason, or gives one warning
+// line.
 #pragma once
 
 #include <set>
@@ -11,22 +12,25 @@
 
 namespace meshwright {
 
-// Reads the dictionary. It must not contradict `training_keys`, the keys that the job file's
-// `training` gives.
+// Reads the dictionary into `job`. Throws InputError if it contradicts the keys in `training_keys`,
+// which are those that the job file's `training` gives.
 void read_distribution(Fields fields, const ChosenCluster& cluster,
                        const std::set<std::string>& training_keys, Job& job);
 
-// Returns a message of `verify` about meshwright's keys in the dictionary's words.
+// Returns a message of `verify`, in which the leading meshwright key is replaced by the
+// dictionary's key for it. A message without such a key is returned as it is.
 std::string in_words_of_distribution(const std::string& message, bool version_2);
 
-// --- between the files of the reader ---
+// --- The rest is shared by the files of this reader. ---
 
 struct DistributionContext {
   const ChosenCluster& cluster;
   const std::set<std::string>& training_keys;
   Job& job;
 
-  // Returns the ranks of the job if one model takes `model_ranks`.
+  // Returns the number of ranks of the job. On a CPU host for which the job gives no number of
+  // processes, it is `model_ranks` (the ranks of one copy of the model), rounded up to a multiple
+  // of the hosts.
   int ranks(int model_ranks) const;
   bool given(const std::string& key) const { return training_keys.contains(key); }
 };
@@ -34,7 +38,7 @@ struct DistributionContext {
 void read_version_1(Fields parameters, const DistributionContext& context);
 void read_version_2(Fields parameters, const DistributionContext& context);
 
-// Reads a positive integer.
+// Reads a positive integer. Returns `fallback` if the key is missing.
 int read_degree(Fields& fields, std::string_view key, int fallback);
 // Reads `enabled` as the SDK understands it: only the value true is on. Other values are off, with
 // a warning.

@@ -1,5 +1,6 @@
-// Version 1 of SageMaker's model parallel library (2020 to 2023): pipeline, tensor and sharded data
-// parallelism under MPI. Its rules, and what its keys mean in our words.
+// Reads version 1 of SageMaker's model parallel library (2020 to 2023): pipeline, tensor and
+// sharded data parallelism under MPI. Checks the library's rules and translates its keys into a
+// plan.
 #include <fmt/format.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -11,7 +12,8 @@ namespace meshwright {
 
 namespace {
 
-// Checks that pp * tp * rdp = N, and which degrees can be combined.
+// Checks that the degrees divide the ranks (pipeline * tensor * reduced data parallel = ranks), and
+// that they can be combined.
 void check_degrees(const Fields& fields, const Version1& v, int ranks) {
   const std::int64_t model = static_cast<std::int64_t>(v.pipeline) * v.tensor;
   if (ranks % v.pipeline != 0)
@@ -114,7 +116,7 @@ void set_precision(const Fields& fields, const Version1& v, const DistributionCo
                                                         name_of(training.precision)));
     training.precision = asked;
     context.job.autos.erase("training.precision");
-    if (v.fp16 && !training.loss_scale) training.loss_scale = LossScale{};  // static, 1
+    if (v.fp16 && !training.loss_scale) training.loss_scale = LossScale{};  // a static scale of 1
   } else if (!context.given("precision")) {
     training.precision = Precision::fp32;
     context.job.autos.erase("training.precision");
@@ -130,7 +132,7 @@ void set_sharding(const Fields& fields, const Version1& v, const DistributionCon
   if (v.shard == 1) return;
   plan.parallelism.zero_stage = 3;
   plan.parallelism.shard = v.shard;
-  // Elements of the type that gradients have.
+  // The library counts a bucket in elements, which have the type of gradients.
   if (v.shard > 2)
     plan.parallelism.reduce_bucket_bytes = v.bucket * bytes_of(storage_of(plan.training.precision));
   plan.parallelism.persistence_threshold = v.persistence;
@@ -143,15 +145,15 @@ void set_sharding(const Fields& fields, const Version1& v, const DistributionCon
   plan.training.gradient_clip = v.clip;
 }
 
-// The library's fused attention kernel takes heads of a multiple of 8 below 128; others fall back
-// to a score matrix in memory.
+// Sets the attention kernel as the library does. Its fused kernel takes heads whose width is a
+// multiple of 8 below 128. For other heads, the score matrix is stored in memory.
 void settle_attention(const DistributionContext& context) {
   Job& job = context.job;
   const int width =
       job.model.head_dim > 0 ? job.model.head_dim : job.model.hidden / job.model.heads;
   if (width % 8 == 0 && width < 128) return;
   if (job.is_auto("training.attention")) {
-    if (context.cluster.facts.is_cpu) return;  // a rehearsal, by this engine's own kernels
+    if (context.cluster.facts.is_cpu) return;  // a dry run, with this engine's own kernels
     job.plan.training.attention = AttentionKernel::unfused;
     job.autos.erase("training.attention");
     return;
@@ -163,8 +165,9 @@ void settle_attention(const DistributionContext& context) {
       job.file, width));
 }
 
-// As the library does since 1.8.1. Between stages a whole task is time enough; and what is not
-// kept block by block cannot be moved so.
+// Returns whether activations are offloaded layer by layer, as the library does since 1.8.1.
+// Between pipeline stages, a whole task is time enough for the transfer. Activations that are not
+// saved block by block cannot be moved by layer.
 bool offloads_by_layer(const Version1& v, const Job& job) {
   const Training& training = job.plan.training;
   return v.pipeline == 1 && !job.model.has_decoder() && training.recompute_modules.empty() &&

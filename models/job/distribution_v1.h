@@ -1,5 +1,5 @@
-// The keys of version 1 of SageMaker's model parallel library, read and range-checked. Between the
-// two files of its reader.
+// Reads and range-checks the keys of version 1 of SageMaker's model parallel library. The two files
+// of the reader of version 1 share this header.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,16 @@
 
 namespace meshwright {
 
-// The degrees P, T, S, M and the switches, with the library's defaults.
+// The degrees (pipeline, tensor, shard, microbatches) and the switches, with the library's
+// defaults.
 struct Version1 {
-  std::string pipeline_key = "pipeline_parallel_degree";  // or its old name, as given
+  std::string pipeline_key = "pipeline_parallel_degree";  // the name that the job uses: new or old
   int pipeline = 1, tensor = 1, shard = 1, microbatches = 1;
   bool simple = false, speed = false, auto_partition = true;
   std::optional<int> active, default_partition;
   // The stages that smp.partition gives modules in a training script, if there are any.
   std::map<std::string, int> stage_of;
-  bool names_every_unit = false;  // a stored partition
+  bool names_every_unit = false;  // stage_of is from a stored partition
   double memory_weight = 0.8;
   std::string placement = "cluster";
   bool ddp = false, prescaled = false, shard_optimizer = false, fp16 = false, bf16 = false;

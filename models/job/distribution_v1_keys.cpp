@@ -12,7 +12,7 @@ namespace {
 
 enum class Kind : std::uint8_t { flag, integer, text };
 
-// Keys that change nothing here. Each gives one warning.
+// A key that has no effect here. Each one that is given causes one warning.
 struct WithoutEffect {
   const char* key;
   Kind kind;

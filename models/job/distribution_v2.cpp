@@ -1,5 +1,5 @@
-// Version 2 of SageMaker's model parallel library (from December 2023): sharding in the manner of
-// FSDP, tensor, context and expert parallelism under torchrun; no pipeline.
+// Reads version 2 of SageMaker's model parallel library (from December 2023): sharding in the
+// manner of FSDP, and tensor, context and expert parallelism under torchrun, without pipelines.
 #include <fmt/format.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -29,7 +29,8 @@ Version2 read_keys(Fields& fields, const DistributionContext& context) {
   v.tensor = read_degree(fields, "tensor_parallel_degree", 1);
   v.context = read_degree(fields, "context_parallel_degree", 1);
   v.expert = read_degree(fields, "expert_parallel_degree", 1);
-  // Its default is true, but acts only on a wrapper that a training script puts around layers.
+  // The library's default is true, but it only has an effect on a wrapper that a training script
+  // puts around layers. So the default here is false.
   take(fields, "sm_activation_offloading", v.offload);
   v.horizon = read_degree(fields, "activation_loading_horizon", v.horizon);
   if (fields.has("activation_loading_horizon") && !v.offload)
@@ -165,8 +166,8 @@ void read_version_2(Fields fields, const DistributionContext& context) {
   p.expert = v.expert;
   p.data = ranks / (v.tensor * v.context);
   p.zero_stage = v.shard == 1 ? 0 : 3;
-  p.shard = std::max(v.shard, 1);  // 0: all of data x context, which 1 means with a zero_stage
-  // The library moves checkpoints alone.
+  p.shard = std::max(v.shard, 1);  // 0 shards over all of data x context, as shard 1 does
+  // The library offloads only the saved inputs of recomputed layers.
   if (v.offload && context.job.plan.training.recompute != Recompute::none) {
     p.offload = Offload::layers;
     p.offload_horizon = v.horizon;

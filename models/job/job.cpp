@@ -61,7 +61,8 @@ void read_model_section(Fields& fields, Job& job) {
   }
 }
 
-// BERT predicts 15 in 100 tokens unless told otherwise; the other heads have no such number.
+// Sets how many positions a masked model predicts: 15 % of a sequence, as in BERT, unless the job
+// sets the number. Fails if a model with another head sets it.
 void settle_predicted_positions(Job& job) {
   Training& training = job.plan.training;
   if (job.model.head == Head::mlm) {
@@ -75,7 +76,8 @@ void settle_predicted_positions(Job& job) {
   }
 }
 
-// An exported graph says what is computed when nothing is dropped.
+// Fails if a model from an ONNX file is to have dropout. An exported graph does not show where
+// dropout is.
 void check_imported(const Job& job) {
   if (job.model.imported && job.plan.training.dropout > 0)
     throw NotSupportedYet(job.file +
@@ -90,10 +92,10 @@ Precision default_precision(const MachineFacts& machine) {
 
 }  // namespace
 
-// Fused kernels need 16-bit inputs on a GPU; the second generation needs one that has bf16, and
-// frameworks take cuDNN's where it has kernels for the GPU.
-// An eager framework has the score matrix in memory; ranks that share sequences never have, nor
-// have models with attention sinks here.
+// An eager framework stores the score matrix in memory (unfused), unless ranks share sequences. On
+// a GPU, 32-bit inputs also get the unfused kernel, because fused ones need 16-bit inputs. A model
+// with attention sinks always gets a fused kernel. Among these, flash2 needs a GPU with bf16, and
+// frameworks choose cuDNN's kernel on GPUs that have it.
 AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan,
                                   const Model& model) {
   const Precision precision = plan.training.precision;
@@ -143,8 +145,8 @@ void check_attention(AttentionKernel kernel, const MachineFacts& machine) {
                                list_of(words)));
 }
 
-// Derives `data` from the rest of the ranks, and checks the product of the degrees against the
-// ranks.
+// Checks that the product of the degrees is the number of ranks. With `data_from_rest`, first sets
+// `data` to the ranks divided by the other degrees.
 void settle_degrees(Plan& plan, int ranks, bool data_from_rest) {
   Parallelism& p = plan.parallelism;
   const double model = static_cast<double>(p.pipeline) * p.tensor * p.context;
@@ -177,7 +179,8 @@ int ranks_per_host(const Job& job, const MachineFacts& machine) {
   return job.cluster.processes_per_host > 0 ? job.cluster.processes_per_host : machine.gpus;
 }
 
-// Checks that the modules that the job names are the model's.
+// Checks that the modules to which the job gives stages are the model's, and that they make valid
+// stages.
 void check_partition(const Plan& plan, const Model& model) {
   const Partitioner partitioner = plan.parallelism.partitioner;
   if (partitioner != Partitioner::manual && partitioner != Partitioner::even) return;
@@ -186,8 +189,8 @@ void check_partition(const Plan& plan, const Model& model) {
   partition(graph, plan, alike, alike);
 }
 
-// Verifies the plan. If the job leaves the micro-batch open, sets the smallest one that every rule
-// allows, or throws what a rule says about a micro-batch of one sequence.
+// Verifies the plan. If the micro-batch is open, sets the smallest divisor of the global batch that
+// every rule allows. If there is none, throws the error about a micro-batch of one sequence.
 void verify_micro_batch(Plan& plan, const Job& job) {
   if (!job.is_auto("training.micro_batch")) return verify(plan, job.model.sizes());
   std::exception_ptr about_one;
@@ -224,7 +227,8 @@ bool has_open_degrees(const Job& job) {
   return false;
 }
 
-// Checks what does not depend on the degrees or the cluster, while these are open.
+// Checks the rules of a job whose degrees or cluster are open, as far as they do not depend on
+// these.
 void check_open_job(const Job& job) {
   Plan plan = job.plan;
   Parallelism& p = plan.parallelism;
@@ -236,9 +240,9 @@ void check_open_job(const Job& job) {
   const bool needs_16_bits =
       plan.training.loss_scale || plan.training.memory_of != MemoryOf::engine;
   if (job.is_auto("training.precision") && needs_16_bits) plan.training.precision = Precision::fp16;
-  // Open keys take the values that break the fewest rules. The open degrees decide how many
-  // micro-batches a step has: one is always few enough. If any micro-batch can be shared out among
-  // a tensor group, the largest can.
+  // Keys that are open are set to values that break the fewest rules. The open degrees decide how
+  // many micro-batches a step has, and one micro-batch breaks no rule. If any micro-batch can be
+  // divided among a tensor group, the largest can.
   Training& training = plan.training;
   if (job.is_auto("training.micro_batch"))
     training.micro_batch = static_cast<int>(training.global_batch);
@@ -254,7 +258,8 @@ void check_open_job(const Job& job) {
   check_passes_off(plan.training);
 }
 
-// A CPU host starts as many processes as the job's degrees need.
+// Sets how many processes a CPU host starts if the job does not: as many as its degrees need, or 1
+// if degrees are open or do not fit the hosts.
 void settle_processes(Job& job, const ChosenCluster& cluster) {
   if (!cluster.facts.is_cpu || cluster.hosts == 0 || job.cluster.processes_per_host > 0) return;
   job.cluster.processes_per_host = 1;
@@ -265,7 +270,8 @@ void settle_processes(Job& job, const ChosenCluster& cluster) {
     job.cluster.processes_per_host = static_cast<int>(product) / cluster.hosts;
 }
 
-// For a CPU the facts' `gpus` are its cores, where known.
+// Warns if the processes of a CPU host share cores. For a CPU, `gpus` of its facts is the number of
+// its cores, or 0 if that is not known.
 void warn_oversubscribed(Job& job, const ChosenCluster& cluster) {
   const int processes = job.cluster.processes_per_host;
   if (cluster.hosts > 0 && cluster.facts.is_cpu && cluster.facts.gpus > 0 &&
@@ -274,8 +280,8 @@ void warn_oversubscribed(Job& job, const ChosenCluster& cluster) {
                                        cluster.facts.gpus, cluster.machine));
 }
 
-// If memory is predicted as a framework's, removes from the search the keys for which that
-// framework's memory is not known.
+// If memory is predicted as a framework's, excludes from the search the keys for which that
+// framework's memory is not known. Open attention then becomes unfused.
 void leave_out_unknown_memory(Job& job) {
   if (job.plan.training.memory_of == MemoryOf::engine) return;
   std::erase_if(job.autos, [](const std::string& key) {
@@ -286,7 +292,8 @@ void leave_out_unknown_memory(Job& job) {
     job.plan.training.attention = AttentionKernel::unfused;
 }
 
-// Returns the name of a job. A file may have any name, but a job's name is one line of text.
+// Returns the name of a job: its key `name`, or the file's name. A file may have any name, but a
+// job's name is one line of text.
 std::string name_of_job(Fields& fields, const std::string& file) {
   if (fields.has("name")) {
     const auto name = fields.required<std::string>("name");
@@ -306,7 +313,8 @@ void read_small_sections(Fields& fields, Job& job) {
   if (fields.has("log")) read_log(fields.object("log"), job);
 }
 
-// Reads how the job is partitioned, in meshwright's words or in SageMaker's.
+// Reads how the job is parallelized, from meshwright's `parallelism` or from SageMaker's
+// `distribution`.
 void read_cut(Fields& fields, const ChosenCluster& cluster, Job& job) {
   if (!fields.has("distribution")) {
     if (fields.has("parallelism"))
@@ -362,7 +370,7 @@ void check_job(Fields& fields, const ChosenCluster& cluster, const MachineLookup
 Job read_job(const std::string& path, const std::vector<std::string>& overrides,
              const MachineLookup& lookup) {
   json value = parse_json(read_file(path), path);
-  if (!value.is_object()) Fields(value, path);  // says what is wrong
+  if (!value.is_object()) Fields(value, path);  // throws an error that says so
   for (const std::string& text : overrides) apply_override(value, text, path);
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return read_job(value, path, folder.empty() ? "." : folder, lookup);
@@ -397,14 +405,15 @@ Job read_whole_job(const json& value, const std::string& file, const std::string
   return job;
 }
 
-// Returns those of `error`'s choices with which the whole job is valid. If there are none, because
-// another key is wrong too, returns those with which no error is about their own key.
+// Returns the choices of `error` with which the whole job is valid. If there are none, because
+// another key is wrong too, returns the choices for which no error is about the choices' key. If
+// there are none of these, returns all choices.
 std::vector<std::int64_t> choices_within_all_rules(const WrongChoice& error, const json& value,
                                                    const std::string& file,
                                                    const std::string& folder,
                                                    const MachineLookup& lookup) {
   const std::string before = file + ": ", &statement = error.statement();
-  if (!statement.starts_with(before + "/")) return error.choices();  // of another file
+  if (!statement.starts_with(before + "/")) return error.choices();  // about another file
   const std::size_t end = statement.find(": ", before.size());
   const std::string place = statement.substr(before.size(), end - before.size());
   const json::json_pointer key(place);

@@ -1,4 +1,4 @@
-// The job file, strictly read: what to train, how, on what.
+// The job: what to train, how, and on what. Reading a job file is strict: unknown keys are errors.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,24 @@
 namespace meshwright {
 
 struct ClusterRequest {
-  std::vector<std::string> machines;  // several: the planner chooses ("auto": all known)
-  std::vector<int> counts;            // several: the planner chooses
-  int processes_per_host = 0;         // 0: all GPUs
+  std::vector<std::string> machines;  // if several, the planner chooses ("auto": all known)
+  std::vector<int> counts;            // if several, the planner chooses
+  int processes_per_host = 0;         // 0: one for each GPU of a host
   struct Network {
     int nics = 0;
     double gbps_per_nic = 0;
-    double latency_us = -1;  // < 0: the machine's
+    double latency_us = -1;  // < 0: that of the machine
   };
   std::optional<Network> network;
   std::optional<double> host_launch_us;
   std::string stack;  // software generation (hwprofiles/stacks.h); "": the newest
   Faults faults;
-  std::optional<Failures> failures;  // none: nothing fails
-  std::optional<Fabric> fabric;      // none: the network between the hosts never blocks
+  std::optional<Failures> failures;  // unset: nothing fails
+  std::optional<Fabric> fabric;      // unset: the network between hosts never blocks
 };
 
-// The objective of a search: the least step_time, usd or usd_per_token, the most tokens (under a
-// budget or a deadline), or the fewest gpus.
+// The objective of a search. step_time, usd, usd_per_token: the least of it. tokens: the most under
+// a budget or a deadline. gpus: the fewest.
 enum class Minimize : std::uint8_t { step_time, usd, usd_per_token, tokens, gpus };
 const std::vector<std::string>& minimize_names();
 
@@ -46,25 +46,25 @@ struct Objective {
   Minimize minimize = Minimize::step_time;
   std::optional<double> tokens, deadline_s, budget_usd;
   PriceChoice price;
-  Framework framework = Framework::none;  // plans are for it alone, as it runs them
+  Framework framework = Framework::none;  // none: any plan; otherwise plans that it can run
 };
 
 struct DataFiles {
   std::vector<std::string> files;  // resolved against the job file's folder
   TokenFormat format = TokenFormat::bytes;
-  std::vector<double> weights;  // of the files, in any unit; none: one file after the other
+  std::vector<double> weights;  // of the files, relative; empty: one file after another
   bool shuffle = false;
   std::uint64_t seed = 0;
-  std::optional<int> mask_token;    // what stands for a masked token (head mlm)
+  std::optional<int> mask_token;    // the token that replaces masked ones (head mlm)
   std::optional<int> document_end;  // the last token of each document (training.packing)
-  // Fields of files with text. Format `pairs` has all three, `labelled` only the tokenizer.
-  std::string tokenizer;  // a tokenizer.json; empty: every byte is a token
+  // Fields for files with text. Format `pairs` uses all three, `labelled` only the tokenizer.
+  std::string tokenizer;  // path of a tokenizer.json; empty: every byte is a token
   ChatTemplate chat_template = ChatTemplate::plain;
-  std::string end_token;  // behind every completion; empty: none
+  std::string end_token;  // after every completion; empty: none
   struct Evaluation {
     std::vector<std::string> files;
     int every_steps = 0;
-    int batches = 0;  // global ones; 0: all that the files have whole
+    int batches = 0;  // global batches; 0: all whole ones in the files
   };
   std::optional<Evaluation> evaluation;
 };
@@ -74,22 +74,24 @@ struct Job {
   std::string folder;  // paths in the job are relative to it
   std::string name;
   Model model;
-  std::string model_json;                   // `model` as the file says it, for to_json
-  std::string model_path;                   // where it is a file or folder; empty: it is not
-  std::vector<std::string> settings_files;  // of which the job took a section: topology, partition
-  Plan plan;  // defaults and what was given; where `autos` says so, to be decided
+  std::string model_json;  // the value of `model` in the file, for to_json
+  std::string model_path;  // path of the model's file or folder; empty: none
+  // Paths of other files from which the job took a section: topology, partition.
+  std::vector<std::string> settings_files;
+  // The given keys and defaults. Keys in `autos` are still to be decided.
+  Plan plan;
   std::set<std::string, std::less<>>
-      autos;  // dotted: "parallelism.pipeline", "training.micro_batch", "cluster.count"
+      autos;  // keys that are "auto": "parallelism.pipeline", "cluster.count"
   ClusterRequest cluster;
   Objective objective;
-  bool compiler_debug = false;  // compiler_config: the graph after each pass is written
-  bool has_steps = false;       // training.steps was given: `train` needs it
+  bool compiler_debug = false;  // compiler_config: write the graph after each pass
+  bool has_steps = false;       // training.steps is given, which `train` needs
   std::optional<DataFiles> data;
   struct Checkpoint {
     std::string folder;
     int every_steps = 0;
     int keep = 2;
-    bool keep_best = false;  // of all evaluations
+    bool keep_best = false;  // keep the best checkpoint of all evaluations
   };
   std::optional<Checkpoint> checkpoint;
   struct Log {
@@ -97,14 +99,15 @@ struct Job {
   } log;
   std::vector<std::string> warnings;     // one line each, for standard error
   std::vector<std::string> mpi_options;  // words of custom_mpi_options, checked
-  // The settings among them that a job file may not make by itself ("variable LD_PRELOAD"). They
-  // need --allow-mpi-options.
+  // The settings in `mpi_options` that a job file may not make by itself ("variable LD_PRELOAD").
+  // They need --allow-mpi-options.
   std::vector<std::string> unlisted_mpi_options;
 
   bool is_auto(std::string_view key) const { return autos.contains(key); }
 };
 
-// Facts about a machine that rules of the job need; hwprofiles gives them to the reader.
+// Facts about a machine that rules of the job need. They come from hwprofiles, through the reader's
+// MachineLookup. For a CPU computer, `gpus` is its number of cores, or 0 if that is not known.
 struct MachineFacts {
   int gpus = 0;
   bool has_bf16 = false, has_tf32 = false, has_fp8 = false, has_fp4 = false;
@@ -114,36 +117,40 @@ struct MachineFacts {
   bool has_efa = false;
 };
 using MachineLookup =
-    std::function<MachineFacts(const std::string& machine)>;  // unknown: InputError
+    std::function<MachineFacts(const std::string& machine)>;  // throws InputError if unknown
 
 // Reads and checks a job. `overrides` are `--set` texts KEY=VALUE. Every error is an InputError
-// that begins with the file's name.
+// that begins with the name of the job's file, or of another file that the job names.
 Job read_job(const std::string& path, const std::vector<std::string>& overrides,
              const MachineLookup& lookup);
 Job read_job(const nlohmann::json& value, const std::string& file, const std::string& folder,
              const MachineLookup& lookup);
 
-// Fills in what follows once a cluster and its rank count are chosen: `data` from the rest when it
-// was not given, the default precision, and the smallest legal micro-batch where it is open; then
-// checks degrees against ranks and runs verify(plan, model).
+// Returns the job's plan for a cluster that was chosen. Sets open keys: the default precision and
+// attention kernel, `data` from the ranks that the other degrees leave, and the smallest legal
+// micro-batch. Throws an InputError that begins with the job's file if the degrees do not fit the
+// ranks or verify(plan, model) finds a fault.
 Plan settle(const Job& job, int ranks, const MachineFacts& machine);
 
-// Returns the attention kernel of a job that names none, by the machine and the plan's precision
-// and compiler level.
+// Returns the attention kernel of a job that does not set one. It depends on the machine, on the
+// plan's precision, compiler level and context parallelism, and on whether the model has attention
+// sinks.
 AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan,
                                   const Model& model);
 
-// Return a section of the job file. A key is left out if the job does not set it and no value of it
-// says so.
+// Return a section of the job file. A key is left out if the job does not set it and no value of
+// the key means "not set".
 nlohmann::json to_json(Training training);
 nlohmann::json to_json(Parallelism parallelism);
-// {"format": 1, "parallelism": {...}, "training": {...}, "stage_of": {"transformer.h.0": 0, ...}}
+// Returns a plan as JSON: {"format": 1, "parallelism": {...}, "training": {...}}. If stages are
+// given by module, they are added: "stage_of": {"transformer.h.0": 0, ...}. If stages were
+// computed, they are added as "stage_of_unit", in the order of the graph's units.
 nlohmann::json to_json(const Plan& plan);
 // Returns the job as JSON, with the plan and cluster written into it and every "auto" replaced.
 nlohmann::json to_json(const Job& job, const Plan& plan, const std::string& machine, int count);
 
-// Returns the stage of each unit of the graph, as `parallelism.partition` and `partition_file` read
-// it.
+// Returns the stage of each unit of the graph, in the form that `parallelism.partition` and
+// `partition_file` read.
 nlohmann::json partition_json(const Graph& graph, const std::vector<int>& stage_of_unit);
 
 }  // namespace meshwright

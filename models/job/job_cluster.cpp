@@ -11,13 +11,13 @@ namespace meshwright {
 namespace {
 
 constexpr int most_hosts = 1'000'000, most_nics = 1024;
-constexpr std::size_t most_counts = 1000;  // each is a search of its own
+constexpr std::size_t most_counts = 1000;  // each count is a search of its own
 
 std::string without_ml(std::string machine) {
   return machine.starts_with("ml.") ? machine.substr(3) : machine;
 }
 
-// Reads a word, "auto", or a list of words to choose from.
+// Reads `machine`: a name, "auto", or a list of names to choose from.
 void read_machines(Fields& fields, Job& job) {
   ClusterRequest& cluster = job.cluster;
   if (fields.is_array("machine")) {
@@ -94,7 +94,7 @@ Fabric read_fabric(Fields fields) {
   return fabric;
 }
 
-// Reads the topology, which is given in place or in a file of its own.
+// Reads the network between the hosts, which is given in the job file or in a file of its own.
 Fabric read_topology(Fields& fields, Job& job) {
   if (fields.is_object("topology")) return read_fabric(fields.object("topology"));
   const std::string path = resolve(job, fields.required<std::string>("topology"));
@@ -106,7 +106,7 @@ Fabric read_topology(Fields& fields, Job& job) {
   return read_fabric(read_json_file(path));
 }
 
-// Stacks are named by years, which --set reads as numbers.
+// Reads the name of a software stack. Stacks are named by years, which --set reads as numbers.
 std::string read_stack(Fields& fields) {
   if (fields.raw("stack").is_number_integer()) return fields.raw("stack").dump();
   const auto stack = fields.required<std::string>("stack");

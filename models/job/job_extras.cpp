@@ -1,5 +1,5 @@
-// Reads the small sections: compiler_config, objective, data, checkpoint, log. Also holds what all
-// readers share.
+// Reads the small sections of the job file: compiler_config, objective, data, checkpoint and log.
+// Also holds what all readers of sections share.
 #include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace meshwright {
 
-// The system would take such a path for a shorter one.
+// A path with a character of number 0 is rejected, because the system would cut it off there.
 std::string resolve(const Job& job, const std::string& path) {
   if (path.find('\0') != std::string::npos)
     throw InputError(job.file + ": the path '" + path +
@@ -55,7 +55,8 @@ void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job&
     job_fields.fail("compiler_config", "given beside training.compiler; keep one of them");
   const std::vector<std::string> classes = {"p3", "p3dn", "g4dn", "p4d", "g5"};
   const std::string machine_class = cluster.machine.substr(0, cluster.machine.find('.'));
-  // The rule binds the instance that a job is for, not its rehearsal or training on this computer.
+  // The rule only applies to the instance that a job is written for. The same job may be simulated
+  // or trained on this computer.
   if (cluster.hosts > 0 && cluster.machine != "local" &&
       std::find(classes.begin(), classes.end(), machine_class) == classes.end())
     job_fields.fail("compiler_config",
@@ -147,7 +148,7 @@ void read_objective(Fields fields, Job& job) {
 
 namespace {
 
-// Checks that the data files fit the model's head.
+// Checks that the format of the data files fits the model's head.
 void check_targets(const Fields& fields, const Job& job, const DataFiles& data) {
   if (job.model.head == Head::qa)
     fields.fail("files",
@@ -188,7 +189,7 @@ void check_weights(const Fields& fields, const DataFiles& data) {
 }
 
 // Checks `document_end`, the token that ends each document in files of tokens. In files of pairs,
-// each pair is a document.
+// each pair is a document, so the key is an error there.
 void check_documents(const Fields& fields, const Job& job, const DataFiles& data) {
   const bool pairs = data.format == TokenFormat::pairs;
   if (data.document_end && !job.plan.training.packing)
@@ -298,7 +299,8 @@ Keys data_keys(DataFiles& data) {
        "of `training.packing` with files of tokens, then required: the token that ends each "
        "document. What follows it in a row is another document. (`pairs`: each is a document)"},
       {"evaluation",
-       // Written with the other paths of the section, which know the job's folder.
+       // job_json.cpp writes this key, together with the section's other paths, because it knows
+       // the job's folder.
        code(
            "`{files [required], every_steps [required], batches [all]}`", {},
            [&data](Fields& fields, Job& job) { read_evaluation(fields, data, job); },

@@ -1,4 +1,4 @@
-// Reads `failures`: how hosts fail, and how a run goes on.
+// Reads the section `failures`: how often hosts fail, and how a run recovers.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-// Reads `faults`: what a simulation takes to be wrong with the cluster.
+// Reads `faults`: slow ranks and degraded links, which a simulation assumes.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -12,7 +12,7 @@ using nlohmann::json;
 
 namespace {
 
-// A slowdown of ten thousand is as good as a stop, and keeps times in range.
+// The largest slowdown. It is as good as a stop, and keeps times in range.
 constexpr double worst = 1e4;
 
 double factor_of(Fields& fields, double low, double high) {
@@ -144,7 +144,7 @@ void read_faults(Fields fields, Job& job) {
 }
 
 void check_faults(Fields fields, const ChosenCluster& cluster, Job& job) {
-  if (cluster.hosts == 0) return;  // a fault that a chosen cluster has no place for does nothing
+  if (cluster.hosts == 0) return;  // a fault outside of the chosen cluster has no effect
   const int processes = job.cluster.processes_per_host;
   const int ranks = cluster.hosts * (processes > 0 ? processes : cluster.facts.gpus);
   const Faults& faults = job.cluster.faults;

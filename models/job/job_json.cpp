@@ -12,8 +12,8 @@ using nlohmann::json;
 
 namespace {
 
-// A path is written with a slash, however short it is, because a word without one names a model of
-// the zoo.
+// Returns the job's `model` as JSON. A path is written with a slash, even if it is one word,
+// because a word without a slash names a model of the zoo.
 json model_json(const Job& job) {
   if (job.model_path.empty()) return json::parse(job.model_json);
   const std::string path = from_folder(job.folder, job.model_path);
@@ -59,7 +59,8 @@ json to_json(const Plan& plan) {
                 {"parallelism", to_json(plan.parallelism)},
                 {"training", to_json(plan.training)}};
   if (!plan.parallelism.manual_stage.empty()) value["stage_of"] = plan.parallelism.manual_stage;
-  // Units have no names here; their order is that of the model's graph.
+  // The plan does not have the units' names, so stages are in the order of the units of the model's
+  // graph.
   if (!plan.stage_of_unit.empty()) value["stage_of_unit"] = plan.stage_of_unit;
   return value;
 }

@@ -30,7 +30,8 @@ json value_of(const std::string& text) {
   }
 }
 
-// --set cluster.* on a job that names its instances the short way changes just that part of it.
+// Replaces instance_type and instance_count by an equal `cluster`. So `--set cluster.KEY=VALUE`
+// changes only that key of a job that names its instances in the short form.
 void spell_out_instances(json& job) {
   if (job.contains("cluster") || !job.contains("instance_type")) return;
   job["cluster"]["machine"] = job["instance_type"];
@@ -54,7 +55,7 @@ class Walk {
  private:
   json& step(json& node, const std::string& part) const {
     if (part.empty()) throw InputError(place_ + "a part of the key is empty; use a.b.c");
-    if (node.is_null()) node = json::object();  // just created
+    if (node.is_null()) node = json::object();  // a key that was just created
     if (node.is_object()) return node[part];
     if (!node.is_array())
       throw InputError(place_ + "there is nothing below " + node.dump() + " called '" + part +

@@ -1,4 +1,5 @@
-// Rows of `parallelism`, and its keys that need code of their own.
+// Defines the rows of the section `parallelism`, and reads those of its keys that need code of
+// their own.
 #include <nlohmann/json.hpp>
 
 #include "models/compiler/schedule/schedule.h"
@@ -36,7 +37,7 @@ json overlap_json(const Parallelism& p) {
   return words;
 }
 
-// The first word of a partitioner is the one that is written.
+// The words for partitioners. If a partitioner has two words, the first one is written.
 const std::pair<const char*, Partitioner> partitioners[] = {{"auto", Partitioner::chain},
                                                             {"chain", Partitioner::chain},
                                                             {"tree", Partitioner::tree},
@@ -49,7 +50,7 @@ std::vector<std::string> partition_words() {
   return words;
 }
 
-// Reads {module path: stage}.
+// Reads the stages that a job gives by hand: {module path: stage}.
 void read_stages(Fields stages, Parallelism& p) {
   p.partitioner = Partitioner::manual;
   for (const std::string& path : stages.keys()) p.manual_stage[path] = stages.required<int>(path);
@@ -120,7 +121,7 @@ void warn_about_effects(const Fields& fields, Job& job) {
   if (p.offload == Offload::activations) warn_about_offload(fields, "offload", job);
 }
 
-// Returns what the table of schedules says about virtual stages, for the documentation.
+// Returns, for the documentation, which schedules can have virtual stages.
 std::string text_of_virtual_stages() {
   std::vector<std::string> names;
   for (const ScheduleInfo& each : schedule_kinds()) {
@@ -284,7 +285,7 @@ Keys parallelism_keys(Parallelism& p) {
        "the others, then inside the hosts; false: in one ring over all ranks"}};
 }
 
-// Reads stages from a file. A saved partition says that it is one: it has a stage for every unit.
+// `kind` tells a saved partition, which has a stage for every unit, from other files of stages.
 std::string read_partition_file(const Job& job, const std::string& path, Parallelism& parallelism) {
   const std::string found = resolve(job, path);
   Fields file = read_json_file(found);

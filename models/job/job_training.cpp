@@ -1,4 +1,5 @@
-// Rows of `training`, and its keys that need code of their own.
+// Defines the rows of the section `training`, and reads those of its keys that need code of their
+// own.
 #include <fmt/format.h>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -18,7 +19,8 @@ constexpr Range batch = {
 constexpr Range minus_one_to_zero = {.low = -1, .high = 0};
 constexpr Range amount = {.low = 0, .high = 1e9};
 
-// Reads none, selective, full, each, contiguous, or group_4.
+// Reads `recompute`: none, selective, full, each, contiguous, or group_ and the number of blocks in
+// a group (group_4).
 void read_recompute(Fields& fields, Job& job) {
   Training& training = job.plan.training;
   const std::string word = fields.required<std::string>("recompute");
@@ -33,7 +35,7 @@ void read_recompute(Fields& fields, Job& job) {
     return;
   }
   take_word(fields, "recompute", "recomputation", recompute_names(), training.recompute);
-  // Every block by itself is what `full` does.
+  // `each` recomputes every block by itself, which is the same as `full`.
   if (training.recompute == Recompute::each) training.recompute = Recompute::full;
 }
 

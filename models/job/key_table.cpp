@@ -1,4 +1,4 @@
-// Writes what docs/job-file.md says about a key, from the key's row.
+// Writes the tables of docs/job-file.md from the keys' rows.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -10,7 +10,7 @@ using nlohmann::json;
 
 namespace {
 
-// From here on a limit is only there to keep numbers within reason.
+// A limit from this number on is not documented, because it only keeps numbers within reason.
 constexpr double unlimited = 1e9;
 
 std::string range_of(const Range& range, const std::string& number) {

@@ -25,7 +25,7 @@ void check_range(const Fields& fields, const Key& key, T number) {
                                    : fmt::format("{} is too small; use {} or more", number, low));
 }
 
-// Stores what the job file says in a row's variable, kind by kind.
+// Reads a key's value from the job file into the variable of its row, for each kind of variable.
 struct Reader {
   Fields& fields;
   const Key& key;
@@ -81,7 +81,7 @@ void read_key(Fields& fields, const Key& key, Job& job) {
   std::visit(Reader{fields, key, job}, key.place);
 }
 
-// Returns the value of a row's variable. null means that there is none.
+// Returns the value of a row's variable as JSON, or null if it is unset.
 struct Writer {
   const std::string& folder;
 

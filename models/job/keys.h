@@ -1,6 +1,6 @@
-// The keys of the job file's sections, a row each. A key is read (read_keys), written (write_keys)
-// and documented (key_table, for docs/job-file.md) from its row alone. What a value means beside
-// others is a rule of verify(plan, model), or of the section's reader.
+// Declares the keys of the job file's sections, a row each. A key is read (read_keys), written
+// (write_keys) and documented (key_table, for docs/job-file.md) from its row alone. Rules between
+// several keys are in verify(plan, model), or in the section's reader.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,16 @@
 
 namespace meshwright {
 
-// The numbers that a key takes. Those of a plan are checked by verify(plan, model), which says more
-// about some of them; `by_reader`: while the key is read.
+// The numbers that a key may have. With `by_reader`, the range is checked while the key is read.
+// Other ranges are checked by verify(plan, model), whose messages say more, and are only documented
+// here.
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  bool above_low = false, below_high = false;  // the end itself is not taken
+  bool above_low = false, below_high = false;  // the end itself is excluded
   bool by_reader = false;
 };
-constexpr Range any = {};  // and of what is no number
+constexpr Range any = {};  // every number; also for keys that are not numbers
 constexpr Range at_least_zero = {.low = 0};
 constexpr Range at_least_one = {.low = 1};
 constexpr Range above_zero = {.low = 0, .above_low = true};
@@ -39,7 +40,7 @@ constexpr Range by_reader(Range range) {
   return range;
 }
 
-// One of several words, kept as an enumerator, a flag or a string.
+// A key whose value is one of several words. Its variable is an enumerator, a flag or a string.
 struct Choice {
   std::string_view what;  // "unknown <what> 'foo'; known: ..."
   std::vector<std::string> words;
@@ -47,14 +48,15 @@ struct Choice {
   std::function<void(std::size_t)> choose;
 };
 
-// Words in the order of the enumerators; of a flag: false, true.
+// Returns a choice whose words are in the order of the enumerators. For a flag, the words stand for
+// false and true.
 template <class Enum>
 Choice choice(std::string_view what, std::vector<std::string> words, Enum& place) {
   return {what, std::move(words), [&place] { return static_cast<std::size_t>(place); },
           [&place](std::size_t index) { place = static_cast<Enum>(index); }};
 }
 
-// Words that stand for these values.
+// Returns a choice whose words stand for `values`, word by word.
 template <class T>
 Choice choice(std::string_view what, std::vector<std::string> words, std::vector<T> values,
               T& place) {
@@ -66,7 +68,7 @@ Choice choice(std::string_view what, std::vector<std::string> words, std::vector
           [values, &place](std::size_t index) { place = values.at(index); }};
 }
 
-// A file or folder, in the job file relative to its own folder.
+// The path of a file or folder. The job file gives it relative to its own folder.
 struct Path {
   std::string* place;
 };
@@ -76,24 +78,24 @@ struct Paths {
 
 // A key that needs code of its own.
 struct Code {
-  std::string type;                         // for the documentation; "{}" in it are the words
-  std::vector<std::string> words;           // some of what it takes
-  std::function<void(Fields&, Job&)> read;  // where the key is given and is not "auto"
-  std::function<nlohmann::json()> write;    // null: nothing is written
+  std::string type;                         // for the documentation; "{}" stands for the words
+  std::vector<std::string> words;           // some of its values; there may be others
+  std::function<void(Fields&, Job&)> read;  // called if the key is given and is not "auto"
+  std::function<nlohmann::json()> write;    // returns null if nothing is to be written
 };
 inline Code code(std::string type, std::vector<std::string> words,
                  std::function<void(Fields&, Job&)> read, std::function<nlohmann::json()> write) {
   return {std::move(type), std::move(words), std::move(read), std::move(write)};
 }
 
-// How a key is given and written.
+// How a key may be given, and when it is written.
 enum class How : std::uint8_t {
   plain,
   required,
-  may_be_auto,      // the planner decides
-  auto_if_asked,    // the same, where the key itself is "auto", not the whole section
-  auto_if_missing,  // the same, or the machine, where the key is left out too
-  if_set            // written only where it is not 0, false or empty, which stand for "not given"
+  may_be_auto,      // may be "auto", for the planner to decide
+  auto_if_asked,    // likewise, but not through "auto" for the whole section
+  auto_if_missing,  // may be "auto", and is if it is left out
+  if_set            // written unless it is 0, false or empty: "not given"
 };
 
 struct Key {
@@ -104,7 +106,7 @@ struct Key {
       place;
   Range range;
   How how;
-  std::string_view default_text;  // for the documentation; empty: what its place holds
+  std::string_view default_text;  // for the documentation; empty: the initial value
   std::string_view meaning;
 
   bool is_auto_with_section() const {
@@ -117,7 +119,7 @@ using Keys = std::vector<Key>;
 // Returns the rows. They point into the argument, which must outlive them.
 Keys training_keys(Training& training);
 Keys lora_keys(Lora& lora);
-Keys loss_scale_keys(LossScale& scale);  // of a moving one
+Keys loss_scale_keys(LossScale& scale);  // of a dynamic loss scale
 Keys adafactor_keys(Adafactor& settings);
 Keys parallelism_keys(Parallelism& parallelism);
 Keys objective_keys(Objective& objective);
@@ -128,24 +130,28 @@ Keys evaluation_keys(DataFiles::Evaluation& evaluation);
 Keys checkpoint_keys(Job::Checkpoint& checkpoint);
 Keys log_keys(Job::Log& log);
 
-// Asks `fields` for every key and stores each given value in the key's variable.
+// Reads every key of `keys` that `fields` has, and stores its value in the key's variable. Notes
+// "auto" in job.autos. Throws InputError if a required key is missing or a value is wrong.
 void read_keys(Fields& fields, const Keys& keys, Job& job);
 
-// `folder`: that of the job file.
-nlohmann::json value_of(const Key& key, const std::string& folder = ".");  // null: none
+// Return the value of a key, or all keys of a section as an object. Paths are written relative to
+// `folder`, the job file's folder. A value of null means that nothing is written for the key.
+nlohmann::json value_of(const Key& key, const std::string& folder = ".");
 nlohmann::json write_keys(const Keys& keys, const std::string& folder = ".");
 
-// The section as it is without any key, for whoever describes the job file.
+// A section whose variables have their initial values, for code that describes the job file.
 struct Section {
   std::string_view name;  // "training"
   Keys keys;
 };
 const std::vector<Section>& sections_of_keys();
 
-// Returns the words that a key takes, of either kind. A key with other values has none.
+// Returns the words that a key may have. It is empty for keys that have no words.
 std::vector<std::string> words_of(const Key& key);
-std::string type_of(const Key& key);     // as the documentation says it
-std::string default_of(const Key& key);  // the same
+// Return a key's type and its default in the words of the documentation. The default is "" if there
+// is none, and "required" for required keys.
+std::string type_of(const Key& key);
+std::string default_of(const Key& key);
 // Returns the rows as a table in Markdown.
 std::string key_table(const Keys& keys);
 

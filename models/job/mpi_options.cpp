@@ -63,13 +63,14 @@ constexpr std::array<Option, 36> options = {{
     {"--machinefile", 1, Effect::refused},
 }};
 
-// The launcher sets it itself, and Open MPI aborts when it is listed twice.
+// The launcher sets this parameter itself, and Open MPI aborts if it is given twice.
 constexpr std::string_view repeated_parameter = "btl_vader_single_copy_mechanism";
 
-// Environment variables of SageMaker's libraries: nothing here reads them.
+// Prefixes of environment variables of SageMaker's libraries. They have no effect here, which is a
+// warning.
 constexpr std::array<std::string_view, 2> foreign_variables = {"SMP_", "SMDDP_"};
-// Environment variables of libfabric and of the network devices below it, which the network library
-// reads.
+// Prefixes of environment variables of libfabric and of the network devices below it. They have no
+// effect without EFA, which is a warning.
 constexpr std::array<std::string_view, 2> fabric_variables = {"FI_", "RDMAV_"};
 
 bool begins_with_one(std::string_view name, std::span<const std::string_view> prefixes) {

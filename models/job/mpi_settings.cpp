@@ -10,7 +10,8 @@ namespace meshwright {
 
 namespace {
 
-// Parameters for the transport, its width, its interface, and its messages.
+// MCA parameters that a job file may set by name: they choose the transport, its width, its
+// interfaces and its messages.
 constexpr std::array<std::string_view, 20> parameters = {"btl",
                                                          "pml",
                                                          "mtl",
@@ -34,7 +35,7 @@ constexpr std::array<std::string_view, 20> parameters = {"btl",
 constexpr std::array<std::string_view, 10> parameter_families = {
     "btl_tcp_", "btl_openib_", "btl_vader_", "btl_smcuda_", "btl_sm_",
     "pml_ob1_", "pml_ucx_",    "mtl_ofi_",   "coll_tuned_", "coll_hcoll_"};
-// Verbosity of the frameworks that may be chosen or that start the ranks.
+// MCA parameters for the verbosity of frameworks that a job may choose or that start the ranks.
 constexpr std::array<std::string_view, 10> verbosity = {
     "btl_base_verbose",  "pml_base_verbose", "mtl_base_verbose", "coll_base_verbose",
     "osc_base_verbose",  "oob_base_verbose", "plm_base_verbose", "rmaps_base_verbose",
@@ -54,8 +55,9 @@ constexpr std::array<std::string_view, 11> variables = {"RDMAV_FORK_SAFE",
 constexpr std::array<std::string_view, 9> variable_families = {
     "NCCL_", "FI_", "SMDEBUG_", "SMDDP_", "SMP_", "OMP_", "OPENBLAS_", "GOMP_", "HOROVOD_"};
 
-// Within the families: what has one of these in its name reads, writes, loads or runs what it names
-// (NCCL_NET_PLUGIN, FI_PROVIDER_PATH, OMP_TOOL_LIBRARIES, coll_tuned_dynamic_rules_filename).
+// Parts of names that exclude a setting of the listed families. Such a setting reads, writes, loads
+// or runs what its value names (NCCL_NET_PLUGIN, FI_PROVIDER_PATH, OMP_TOOL_LIBRARIES,
+// coll_tuned_dynamic_rules_filename).
 constexpr std::array<std::string_view, 14> naming = {
     "FILE",    "PATH", "PLUGIN", "LIB",  "DIR",  "AGENT",    "COMMAND",
     "PROGRAM", "TOOL", "SCRIPT", "DUMP", "LOAD", "TIMELINE", "AUTOTUNE_LOG"};

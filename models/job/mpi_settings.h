@@ -1,5 +1,6 @@
-// Settings of Open MPI and of the ranks' environment that a job file may make. The list is closed:
-// nothing on it names a program, a library or a file. All other settings need --allow-mpi-options.
+// Lists the settings of Open MPI and of the ranks' environment that a job file may make. The list
+// is closed: no setting on it names a program, a library or a file. All other settings need
+// --allow-mpi-options.
 #pragma once
 
 #include <string_view>

@@ -40,7 +40,7 @@ struct TypeSchema {
   json operator()(const Choice& choice) const { return {{"enum", choice.words}}; }
   json operator()(Path) const { return {{"type", "string"}}; }
   json operator()(Paths) const { return texts; }
-  // Words are offered, and anything else may be right.
+  // The words are offered by editors, but any other value is valid too.
   json operator()(const Code& code) const {
     if (code.words.empty()) return json::object();
     return {{"anyOf", {{{"enum", code.words}}, json::object()}}};

@@ -26,7 +26,8 @@ std::uint64_t microseconds(SimTime time) {
   return static_cast<std::uint64_t>((time + 500'000) / 1'000'000);
 }
 
-// Chakra's readers take these attributes as int64, ranks and tags as int32.
+// Adds an int64 attribute. Chakra's readers take numbers as int64, but ranks and tags as int32
+// (add_rank).
 void add_number(chakra::Node& node, const char* name, std::int64_t value) {
   chakra::AttributeProto& attribute = *node.add_attr();
   attribute.set_name(name);
@@ -113,7 +114,7 @@ class ChakraWriter {
     std::map<RunId, TimelineEntry> step;
     for (const TimelineEntry& entry : entries) {
       const RunId run{entry.task, entry.instruction};
-      if (step.contains(run)) {  // once in a step: here the next one begins
+      if (step.contains(run)) {  // a run comes once in a step, so the next step begins here
         write_step(step, nodes);
         step.clear();
       }
@@ -172,7 +173,8 @@ class ChakraWriter {
     return all;
   }
 
-  // All but ids, times and dependencies.
+  // Returns the nodes of one run of an instruction, without ids, times and dependencies: two for a
+  // shift in a ring, one for all others.
   std::vector<chakra::Node> nodes_of(const Instruction& instruction, const Task& task) {
     if (instruction.kind == InstructionKind::ring_shift) return shift(instruction);
     chakra::Node node = named(instruction);
@@ -230,8 +232,8 @@ class ChakraWriter {
     add_rank(node, "comm_tag", tag);
   }
 
-  // By the sending virtual stage, the direction, the micro-batch and the channel, as the runtime's;
-  // odd, as shifts have the even ones.
+  // Returns a message's tag, made of the sending virtual stage, the direction, the micro-batch and
+  // the channel, like the runtime's tags. It is odd, because shifts have even tags.
   std::int64_t tag_of(const Instruction& instruction, const Task& task) const {
     const int here = program_.layout.virtual_stage(program_.stage, task.chunk);
     const int there = peer_virtual_stage(program_, instruction);
@@ -243,7 +245,9 @@ class ChakraWriter {
     return (tag * 2 + 1) % (std::int64_t{1} << 31);
   }
 
-  // Members of a group do the same shifts in the same order.
+  // Returns a shift in a ring as a send and a receive. Their tag is the number of the shift in the
+  // step, which is the same on all ranks, because members of a group do the same shifts in the same
+  // order.
   std::vector<chakra::Node> shift(const Instruction& instruction) {
     const std::vector<int> group = mesh_.group(instruction.group, rank_);
     const std::size_t index = at(mesh_.index_in(instruction.group, rank_)), size = group.size();
@@ -255,7 +259,8 @@ class ChakraWriter {
     return {send, receive};
   }
 
-  // The same on all members: by its kind and its lowest rank.
+  // Returns the number of a process group, and notes its members. It is the same on all members,
+  // because it is made of the group's kind and its lowest rank.
   std::int64_t group_number(GroupKind kind) {
     if (kind == GroupKind::world) {
       groups_[0] = {};
@@ -268,7 +273,8 @@ class ChakraWriter {
     return number;
   }
 
-  // Python's text of a list of one text, as Chakra's converter writes what PyTorch has.
+  // Returns the node that lists the process groups. Its value is a Python list of one string as
+  // Python prints it, because Chakra's converter writes PyTorch's groups in this way.
   chakra::Node process_groups() const {
     nlohmann::json list = nlohmann::json::array();
     for (const auto& [number, ranks] : groups_)
@@ -287,11 +293,11 @@ class ChakraWriter {
   const Program& program_;
   WaitResolver resolve_;
   int channels_ = 1;
-  std::map<std::int64_t, std::vector<int>> groups_;  // that collectives name
-  std::map<RunId, Ids> ids_;                         // of the step's runs
-  std::array<Ids, stream_count> last_;               // of each stream
+  std::map<std::int64_t, std::vector<int>> groups_;  // those that collectives name
+  std::map<RunId, Ids> ids_;                         // nodes of each run of the step
+  std::array<Ids, stream_count> last_;               // last nodes of each stream
   std::uint64_t next_id_ = 1;
-  std::int64_t shifts_ = 0;  // of the step
+  std::int64_t shifts_ = 0;  // shifts of the step so far
 };
 
 }  // namespace

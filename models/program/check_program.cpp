@@ -1,4 +1,4 @@
-// Checks Programs from a file. Declared in program_json.h.
+// Checks Programs that were read from a file: check_programs() of program_json.h.
 #include <algorithm>
 #include <string>
 
@@ -53,8 +53,8 @@ void check_settings(const JobSettings& settings, const Place& place) {
   (training / "ema_decay").demand(step.ema_decay >= 0 && step.ema_decay < 1, "is not in [0, 1)");
 }
 
-// Whole numbers of operations and the least that each may be: kernels count by them, and divide by
-// those that are at least 1.
+// An integer attribute of operations and the least value that it may have. Kernels use these
+// attributes as counts, and divide by those whose least value is 1.
 struct LeastAttribute {
   std::string_view name;
   int Attributes::*member;
@@ -195,7 +195,8 @@ class StageCheck {
     }
   }
 
-  // With states in host memory a bucket is stepped in pieces.
+  // Checks that an instruction names a piece of its bucket if the bucket is updated in pieces,
+  // because its states wait in host memory, and no piece otherwise.
   void check_stepped(const Instruction& instruction, const Place& place) const {
     const std::size_t pieces = program_.buckets[at(instruction.bucket)].pieces.size();
     (place / "piece").names(instruction.piece, pieces, "piece of the bucket", pieces > 0 ? 0 : -1);
@@ -288,8 +289,9 @@ class StageCheck {
                                                std::string(name_of(own)));
   }
 
-  // Returns the bytes of what is gathered or scattered. The parts are one operand, or one for each
-  // rank at equal distances in a buffer.
+  // Returns the bytes of all parts that are gathered or scattered. `parts` is one operand that
+  // holds all, or one operand for each rank, at equal distances in a buffer; throws InputError
+  // otherwise.
   static std::int64_t bytes_of_parts(const std::vector<Operand>& parts, std::int64_t ranks,
                                      const Place& place) {
     if (parts.size() == 1) return parts[0].type.bytes();
@@ -352,7 +354,8 @@ class StageCheck {
     }
   }
 
-  // Buffers of slots and windows are those of the task's own chunk.
+  // Checks that the task's slot or window exists for a buffer, in slots, windows or host slots,
+  // that its body uses. Other buffers have one copy and always pass.
   void check_reach(const Operand& operand, const Task& task, const Place& place) const {
     const Buffer& buffer = memory_.buffers[at(operand.buffer)];
     const auto& regions = buffer.region == Region::slot     ? memory_.slots

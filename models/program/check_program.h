@@ -1,4 +1,4 @@
-// The parts of check_programs() (program_json.h).
+// Parts of check_programs() (program_json.h): places in a file, and the check of a stage's memory.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace meshwright {
 
-// A place in the file, which error messages name.
+// A place in a file of Programs, as a JSON pointer. Its checks throw an InputError that begins with
+// the file and the pointer.
 class Place {
  public:
   Place(const std::string& where, std::string pointer)
@@ -27,7 +28,8 @@ class Place {
       fail(std::to_string(value) + " is out of range; use " + std::to_string(least) + " to " +
            std::to_string(most));
   }
-  // Demands that `index` names one of `count` things. If `least` is -1, it may be -1 and name none.
+  // Throws InputError unless `index` names one of `count` things, which the message calls `what`.
+  // If `least` is -1, the index may be -1 and name none.
   void names(int index, std::size_t count, std::string_view what, int least = 0) const {
     if (index < least || index >= static_cast<std::int64_t>(count))
       fail(std::to_string(index) + " names no " + std::string(what) + "; there are " +
@@ -45,8 +47,8 @@ class Place {
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 constexpr int most_copies = 1 << 20;  // slots, windows, ranks of one degree
 
-// Checks what a stage holds: buffers in their regions, parameters in buckets, and operands in
-// buffers.
+// Checks what a stage holds: that buffers have legal sizes, parameters lie in their buckets, and
+// operands in their buffers. Throws InputError if something does not.
 class StageMemoryCheck {
  public:
   StageMemoryCheck(const Program& program, const Mesh& mesh, const Place& place)

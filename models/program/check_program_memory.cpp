@@ -1,4 +1,4 @@
-// Checks what the stages of a file hold: memory, buckets and parameters.
+// Checks what a stage in a file holds: its memory, buckets and parameters.
 #include <algorithm>
 
 #include "models/core/index.h"
@@ -66,7 +66,8 @@ void StageMemoryCheck::check_owned(const Place& place) const {
   }
 }
 
-// Checks a buffer. That it lies in its region is a rule of MemoryPlans.
+// Checks the numbers of a buffer. broken_rule(MemoryPlan) checks later whether it lies in its
+// region.
 void StageMemoryCheck::check_buffer(const Buffer& buffer, const Place& place) const {
   (place / "bytes").in_range(buffer.bytes, 0, most_bytes);
   (place / "offset").in_range(buffer.offset, 0, most_bytes);
@@ -247,7 +248,8 @@ void StageMemoryCheck::check_scalar(int buffer, std::int64_t bytes, std::string_
           "that buffer is not persistent, or has fewer than " + std::to_string(bytes) + " bytes");
 }
 
-// Checks that every matrix that is updated by factors has room for them.
+// Checks that matrices of factored buckets, and only those, have factors, and that the buffers have
+// room for all factors.
 void StageMemoryCheck::check_factors() const {
   std::int64_t all = 0;
   for (std::size_t i = 0; i < program_.parameters.size(); ++i) {
@@ -294,8 +296,8 @@ void StageMemoryCheck::check_scalars() const {
   (place_ / "targets_per_step").in_range(program_.targets_per_step, 1, most_bytes);
 }
 
-// Checks that choice_counts_buffer has the same number of counts for each counted router and each
-// rank of an expert group.
+// Checks that the bytes of choice_counts_buffer are a multiple of 8 * counted routers * ranks of an
+// expert group, so that each has the same number of counts. Does nothing if no routers are counted.
 void StageMemoryCheck::check_counted_routers() const {
   const Place place = place_ / "counted_routers";
   place.in_range(program_.counted_routers, 0, most_bytes / 8);

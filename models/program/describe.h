@@ -10,7 +10,8 @@ namespace meshwright {
 
 std::string_view name_of(InstructionKind kind);
 
-// Returns a text like "all_reduce of group tensor in transformer.h.1.mlp, backward, micro-batch 2".
+// Returns a text like "all_reduce of group tensor in transformer.h.1.mlp, backward, micro-batch 2",
+// or one that ends with "around the micro-batches" for the begin and end of a step.
 std::string describe(const Program& program, const Task& task, const Instruction& instruction);
 
 }  // namespace meshwright

@@ -1,17 +1,17 @@
-// Facts that the compiler needs about the device that a plan is compiled for. The caller, which
-// knows the machine, sets them.
+// Facts that the compiler needs about the device for which it compiles a plan. The compiler does
+// not know the machine, so its caller sets them.
 #pragma once
 
 namespace meshwright {
 
 struct DeviceFacts {
-  // FLOPs that it does while it moves one byte of memory: what recomputation under a budget weighs
-  // kernels with. The default is near an A100's (fp16: 153).
+  // FLOPs that the device does while it moves one byte of memory. Recomputation under a memory
+  // budget compares kernels by it. The default is near that of an A100 (fp16: 153).
   double flops_per_byte = 128;
-  // Whether its products in 8 bits sum along the memory of both factors. A factor that is summed
-  // along rows must then be stored transposed (Ada, Hopper).
+  // Whether 8-bit matrix multiplications of the device sum along rows of memory only, for both
+  // factors (Ada, Hopper). A factor that is summed along columns must then be stored transposed.
   bool transposes_8_bits = false;
-  bool snapshot_on_host = false;  // ranks compute on GPUs: snapshots lie in their hosts' memory
+  bool snapshot_on_host = false;  // snapshots are in host memory, because ranks compute on GPUs
 };
 
 }  // namespace meshwright

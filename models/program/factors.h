@@ -1,12 +1,14 @@
-// Decides for which parameters adafactor keeps factors of rows and columns.
+// Decides for which parameters the optimizer adafactor keeps, in place of second moments, their
+// means over rows and over columns (factors).
 #pragma once
 
 #include "models/program/graph/graph.h"
 
 namespace meshwright {
 
-// Returns the shape [rows, columns] of the whole matrix, without padding. The shape has no
-// dimension if the parameter is not a matrix, or has one row or column.
+// Returns the shape [rows, columns] of the whole matrix that a parameter is, over all ranks and
+// without padding. Returns a shape of rank 0 if the parameter has no factors: it is not a matrix,
+// or has only one row or column.
 inline Shape factored_shape(const Parameter& parameter) {
   const Shape& whole = parameter.global_shape.rank == parameter.padded_shape.rank
                            ? parameter.global_shape

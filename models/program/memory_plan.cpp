@@ -16,7 +16,8 @@ std::string_view name_of(MemoryClass cls) {
 
 namespace {
 
-// Returns the region of the buffer's chunk that holds its slots, windows or host slots.
+// Returns the region that holds the copies of a slot, window or host buffer, which is that of its
+// chunk.
 const SlotRegion& copies_of(const MemoryPlan& plan, const Buffer& buffer) {
   const auto& regions = buffer.region == Region::window ? plan.windows
                         : buffer.region == Region::host ? plan.host
@@ -48,7 +49,8 @@ bool host_slots_lie_in_arena(const MemoryPlan& plan) {
   });
 }
 
-// Chunks share all of their copies or none.
+// Returns whether the regions of two chunks overlap without being the same. Chunks share all of
+// their copies or none.
 bool some_overlap(const std::vector<SlotRegion>& regions) {
   const auto end_of = [](const SlotRegion& region) {
     return region.offset + region.stride * region.slots;
@@ -111,8 +113,9 @@ std::int64_t end_of(const Buffer& buffer) {
   return (end + arena_alignment - 1) / arena_alignment * arena_alignment;
 }
 
-// Buffers come in order of first use; each takes a gap between the live ones that it fits into, or
-// goes after all of them.
+// Sets offsets of buffers, which must be in order of first use, and returns the size of their
+// region. Each buffer gets the lowest or the tightest gap between live buffers that it fits into,
+// by `wanted`, or is placed after all of them.
 std::int64_t place(const std::vector<Buffer*>& buffers, Gap wanted) {
   std::vector<Buffer*> live;  // by offset
   std::int64_t size = 0;
@@ -139,7 +142,7 @@ std::int64_t place(const std::vector<Buffer*>& buffers, Gap wanted) {
 
 }  // namespace
 
-// Neither kind of gap is always better: the smaller result counts.
+// Tries both kinds of gap and keeps the smaller result, because neither is always better.
 std::int64_t pack(std::vector<Buffer*>& buffers) {
   std::stable_sort(buffers.begin(), buffers.end(),
                    [](const Buffer* a, const Buffer* b) { return a->first < b->first; });
@@ -150,8 +153,9 @@ std::int64_t pack(std::vector<Buffer*>& buffers) {
 
 namespace {
 
-// Returns a buffer that is live at the same time as another and overlaps it, or null if there is
-// none. The buffers are of one region and body. Buffers of different owners never meet.
+// Returns a buffer that overlaps another one while both are live, or null if there is none. The
+// buffers are of one region and, if they have them, of one body or chunk. Buffers of different
+// owners never meet.
 const Buffer* overlapping(const std::vector<const Buffer*>& buffers) {
   for (std::size_t i = 0; i < buffers.size(); ++i)
     for (std::size_t j = i + 1; j < buffers.size(); ++j) {
@@ -169,7 +173,7 @@ const Buffer* overlapping(const std::vector<const Buffer*>& buffers) {
 std::string broken_rule(const MemoryPlan& plan) {
   std::map<std::pair<Region, int>, std::vector<const Buffer*>> together_in;
   for (const Buffer& buffer : plan.buffers) {
-    if (buffer.region == Region::task && buffer.body < 0) continue;  // never touched
+    if (buffer.region == Region::task && buffer.body < 0) continue;  // no body uses it
     if (buffer.offset < 0 || buffer.offset + buffer.bytes > limit_of(plan, buffer))
       return "buffer " + buffer.name + " does not lie in its region";
     if (buffer.region != Region::persistent)

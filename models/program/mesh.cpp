@@ -9,20 +9,21 @@ namespace meshwright {
 
 namespace {
 
-// Which coordinates of one axis belong to a group; for the rdp axis also parts of it.
+// The coordinates of one axis that belong to a group. For the rdp axis they may also be a part of
+// it.
 enum class Span : std::uint8_t {
   own,          // only the rank's own coordinate
   all,          // every coordinate
   ends,         // first and last
   chunk_shard,  // the consecutive chunk of `shard` that the rank is in
-  every_shard,  // the same place in each of those chunks
+  every_shard,  // the same position in each of those chunks
   chunk_context,
-  chunk_context_heads,  // of a context group, and ...
-  every_context_heads,  // ... the same place in each of those
+  chunk_context_heads,  // consecutive chunk of `context_heads` in a context group
+  every_context_heads,  // the same position in each of those chunks
   chunk_expert,
-  every_expert,        // the same place in each of those chunks, ...
-  chunk_expert_shard,  // ... of them a consecutive chunk of `expert_shard`, ...
-  every_expert_shard   // ... or the same place in each of those
+  every_expert,        // the same position in each chunk of `expert`
+  chunk_expert_shard,  // consecutive chunk of `expert_shard` among the ranks of every_expert
+  every_expert_shard   // the same position in each of those chunks
 };
 
 struct GroupRow {
@@ -58,14 +59,15 @@ const GroupRow& row_of(GroupKind kind) {
   return row;
 }
 
-// first, first + step, ..., `count` of them.
+// The coordinates first, first + step, ...; `count` of them.
 struct Range {
   int first = 0, count = 0, step = 1;
 };
 
 Range chunk_of(int own, int size) { return {own / size * size, size, 1}; }
 
-// The ranks with the same experts are every `expert`-th; their chunks are of those.
+// Returns the coordinates of a group among the ranks with the same experts. These are every
+// `expert`-th coordinate of the rdp axis, so chunks are made of those.
 Range among_same_experts(Span span, int own, const Degrees& degrees) {
   const int experts = own % degrees.expert, place = own / degrees.expert;
   const int count = degrees.expert_rdp(), shards = degrees.expert_shard();
@@ -75,7 +77,8 @@ Range among_same_experts(Span span, int own, const Degrees& degrees) {
   return {experts + among.first * degrees.expert, among.count, among.step * degrees.expert};
 }
 
-// A middle stage has no part in `ends`: its range is empty.
+// Returns the coordinates on an axis of `size` that are in the group of coordinate `own`. For a
+// middle stage and `ends`, the range is empty.
 Range range_of(Span span, int own, int size, const Degrees& degrees) {
   switch (span) {
     case Span::own:

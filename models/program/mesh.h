@@ -1,6 +1,6 @@
 // Ranks, their coordinates and every process group.
-// ranks = pipeline * tensor * context * data. `D` of a placement string is data * context, context
-// fastest.
+// ranks = pipeline * tensor * context * data. The axis `D` of a placement string is data * context,
+// where the context index varies fastest.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,23 @@ namespace meshwright {
 
 enum class GroupKind : std::uint8_t {
   none,
-  tensor,    // TP: one slice of every split module each
+  tensor,    // TP: each rank has one slice of every split module
   pipeline,  // PP: the stages of one replica slice
-  rdp,       // same stage and same tensor slice (reduced data parallel): all of data * context
+  rdp,       // same stage and same tensor slice (reduced data parallel): data * context ranks
   dp,        // same stage: rdp * tensor
   mp,        // one whole model: pipeline * tensor
   shard,     // consecutive members of rdp that share one copy of the sharded states
   replica,   // same shard index over the shard groups of an rdp group
-  context,   // CP: parts of one sequence
-  // Groups of a context group that works on two levels. context_heads: neighbours in it, which
-  // exchange heads by all-to-all. context_ring: the same position in each of those, around which
-  // keys and values travel.
+  context,   // CP: ranks that share each sequence
+  // Subgroups of a context group that works on two levels. context_heads: neighbours in it, which
+  // exchange heads by all-to-all. context_ring: ranks at the same position in each context_heads
+  // group, around which keys and values travel.
   context_heads,
   context_ring,
   expert,  // EP: consecutive members of rdp that share the experts
   // Ranks that have the same experts. expert_rdp: all of them in an rdp group. expert_shard: those
-  // that share one copy of the sharded states. expert_replica: the same shard index over those.
+  // that share one copy of the sharded states. expert_replica: the same shard index over the
+  // expert_shard groups.
   expert_rdp,
   expert_shard,
   expert_replica,
@@ -41,16 +42,16 @@ std::string_view name_of(GroupKind kind);
 struct Degrees {
   int pipeline = 1, tensor = 1, data = 1, context = 1;
   int shard = 1, expert = 1;  // each divides data * context
-  // Neighbours of a context group that exchange heads, while others of it go around rings; 1: all
-  // of the group does the same. Divides context.
+  // Number of neighbours in a context group that exchange heads, while keys and values go around
+  // rings of the others. Divides `context`. If it is 1, the whole group works in one way.
   int context_heads = 1;
   int ranks() const { return pipeline * tensor * data * context; }
   int rdp() const { return data * context; }
   int expert_rdp() const { return rdp() / expert; }
   // Returns how many ranks share one copy of an expert's sharded states.
   int expert_shard() const { return shard < expert_rdp() ? shard : expert_rdp(); }
-  // Return the groups in which heads are exchanged, and around which keys and values travel or in
-  // which they are gathered.
+  // heads_group() returns the kind of group that exchanges heads. ring_group() returns the kind of
+  // group around which keys and values travel, or in which they are gathered.
   GroupKind heads_group() const {
     return context_heads > 1 ? GroupKind::context_heads : GroupKind::context;
   }
@@ -67,8 +68,8 @@ struct Coordinates {
 
 class Mesh {
  public:
-  // placement: a permutation of D, P, T read right to left, fastest first; `cluster` = DPT,
-  // `spread` = TPD. An unknown one is an InputError.
+  // `placement` is a permutation of D, P and T, which is read from right to left: the last axis
+  // varies fastest. `cluster` means DPT and `spread` TPD. Throws InputError for another word.
   Mesh(Degrees degrees, std::string_view placement);
 
   const Degrees& degrees() const { return degrees_; }
@@ -76,8 +77,8 @@ class Mesh {
   Coordinates coordinates(int rank) const;
   int rank(Coordinates coordinates) const;
 
-  // Returns the ranks of the group of this kind that `rank` is in, ascending. For `embedding` on a
-  // middle stage, there are none.
+  // Returns the ranks of the group of this kind that `rank` is in, ascending. A rank of a middle
+  // stage is in no `embedding` group, so the list is empty.
   std::vector<int> group(GroupKind kind, int rank) const;
   int index_in(GroupKind kind, int rank) const;
   int size_of(GroupKind kind) const;
@@ -89,7 +90,7 @@ class Mesh {
   int pipeline_stride_ = 1, tensor_stride_ = 1, rdp_stride_ = 1;
 };
 
-// Returns the permutation that `cluster` or `spread` stands for, and other words as they are.
+// Returns the permutation that `cluster` or `spread` stands for. Returns any other word unchanged.
 std::string_view order_of_axes(std::string_view placement);
 const std::vector<std::string>& placements();  // the six permutations, cluster, spread
 

@@ -1,20 +1,21 @@
-// Scratch memory of an eager framework's optimizer in addition to its states, counted in arrays as
-// large as one parameter.
+// Scratch memory that an eager framework's optimizer needs in addition to its states, counted in
+// arrays as large as one parameter.
 #pragma once
 
 #include "models/program/step_settings.h"
 
 namespace meshwright {
 
-// Returns the number of arrays: the denominator of Adam's update and, with decay in the gradient,
-// that sum too. LAMB is not part of PyTorch, so it keeps its one kernel, as do moments in 8 bits
-// and Adafactor.
+// Returns the number of arrays of one parameter's size that are live at once. One holds the
+// denominator of Adam's update; another, for weight decay in the gradient (`adam`), the sum of
+// both. The number is 0 for optimizers that are one kernel: LAMB, which PyTorch does not have, SGD,
+// Adafactor, and all with moments in 8 bits; also if the compiler level is not `none`.
 inline int optimizer_scratch_arrays(const StepSettings& training) {
   if (training.compiler != CompilerLevel::none || is_in_blocks(training.moments)) return 0;
   switch (training.optimizer) {
     case OptimizerKind::adamw:
-    case OptimizerKind::muon:  // what is no matrix
-    case OptimizerKind::lion:  // what becomes the update
+    case OptimizerKind::muon:  // for parameters that are not matrices
+    case OptimizerKind::lion:  // the array that becomes the update
       return 1;
     case OptimizerKind::adam:
       return 2;

@@ -13,9 +13,9 @@ namespace {
 
 using Buffers = std::vector<const Buffer*>;
 
-// Returns the buffers that are live at the first moment at which the live bytes are highest.
+// Returns the buffers that are live at the first time at which the sum of live bytes is highest.
 Buffers live_at_fullest(const Buffers& buffers) {
-  std::map<int, std::int64_t> changes;  // of the live bytes, by moment
+  std::map<int, std::int64_t> changes;  // changes of the live bytes, by time
   for (const Buffer* each : buffers) {
     changes[each->first] += each->bytes;
     changes[each->last + 1] -= each->bytes;

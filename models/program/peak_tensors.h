@@ -1,4 +1,4 @@
-// Which tensors make the peak of a stage's memory.
+// Finds which tensors make up the peak of a stage's memory.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,18 @@
 namespace meshwright {
 
 struct PeakTensor {
-  // The buffer's name ("gradients"), or the module and the operation that make it. Block numbers
-  // are replaced by `*`, so that blocks are one: "transformer.h.*.attn attention".
+  // The buffer's name ("gradients"), or the module and the operation that make the tensor. Numbers
+  // of blocks are replaced by `*`, so that all blocks are one entry: "transformer.h.*.attn
+  // attention".
   std::string name;
   MemoryClass cls = MemoryClass::activations;
-  std::int64_t bytes = 0;  // of all of them
+  std::int64_t bytes = 0;  // of all tensors of this name
   int count = 0;
 };
 
 // Returns the tensors in the arena of a rank that owns most (Program::fullest) at its peak, largest
-// first: those that are always there, those in all windows and in the slots in use, and those that
-// are live in the body that needs most. Gaps between them are not counted.
+// first: persistent buffers, all windows, the slots in use, and the buffers that are live in the
+// body that needs most. Gaps between buffers are not counted.
 std::vector<PeakTensor> peak_tensors(const Program& program);
 
 }  // namespace meshwright

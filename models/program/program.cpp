@@ -65,7 +65,7 @@ std::int64_t scratch_memory(const Program& program,
 
 namespace {
 
-// The latest task of every body with each slot, or each window.
+// Notes the latest task of every body in each slot, or in each window.
 class LatestByCopy {
  public:
   explicit LatestByCopy(std::size_t bodies) : of_body_(bodies) {}

@@ -1,5 +1,5 @@
-// Names of the parts of a Program in JSON. Each struct has a list of its fields, by which it is
-// written and read.
+// Names of the parts of a Program in JSON. Each struct has a list of its fields, which the writer
+// and the reader both go through.
 #pragma once
 
 #include <string_view>
@@ -14,7 +14,7 @@ template <class Struct, class Value>
 struct Field {
   std::string_view name;
   Value Struct::*member;
-  bool always = false;  // written although it has its default
+  bool always = false;  // written even if it has its default
 };
 template <class Struct, class Value>
 Field(std::string_view, Value Struct::*) -> Field<Struct, Value>;
@@ -293,7 +293,8 @@ struct FieldsOf<MemoryPlan> {
       Field{"class_bytes", &M::class_bytes});
 };
 
-// But for what all stages share.
+// The fields of one stage. Settings and modules, which all stages share, are written once and are
+// not among them.
 template <>
 struct FieldsOf<Program> {
   using P = Program;

@@ -1,4 +1,4 @@
-// Writes Programs.
+// Writes Programs as JSON.
 #include "models/program/program_json.h"
 
 #include <nlohmann/json.hpp>
@@ -81,7 +81,7 @@ json written(const T& value) {
   return fields_of(value);
 }
 
-// An operation always has its name.
+// A compute instruction always has the name of its operation, even if this is the default of `op`.
 json written(const Instruction& instruction) {
   json value = fields_of(instruction);
   if (instruction.kind == InstructionKind::compute) value["op"] = word_of(instruction.op);

@@ -16,7 +16,7 @@ namespace meshwright {
 
 using EnumWords = std::vector<std::string>;
 
-// name_of() of the first `count` enumerators.
+// Returns the names, by name_of(), of the first `count` enumerators.
 template <class Enum>
 EnumWords named(int count) {
   EnumWords words;

@@ -1,4 +1,4 @@
-// Reads Programs: declared in program_json.h.
+// Reads Programs from JSON: read_programs() of program_json.h.
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -31,7 +31,8 @@ void read(Fields& fields, std::string_view key, Enum& target) {
       choose(fields, key, key, fields.required<std::string>(key), known_words<Enum>()));
 }
 
-// Sizes of tensors are counted in 63 bits.
+// Most elements of a tensor that is read. Bytes are counted in 63 bits, so products of sizes must
+// stay far below that.
 constexpr double most_elements = 1e15;
 
 void add_size(const Fields& fields, std::string_view key, std::int64_t size, Shape& shape) {
@@ -48,7 +49,7 @@ void read(Fields& fields, std::string_view key, Shape& target) {
     add_size(fields, key, size, target);
 }
 
-// Reads a type like "f32[4,128]".
+// Returns the type that a text like "f32[4,128]" describes. Throws InputError for another text.
 TensorType type_of(const Fields& fields, std::string_view key, const std::string& text) {
   const std::size_t bracket = std::min(text.find('['), text.size());
   TensorType type;
@@ -110,8 +111,8 @@ void read_fields(Fields& fields, T& target) {
   fields.done();
 }
 
-// Derives omitted fields of a struct from its other fields. Throws InputError if a required one is
-// missing.
+// Sets omitted fields of a struct that equal other fields. Throws InputError if a required field is
+// missing. Most structs need neither.
 template <class T>
 void complete(const Fields&, T&) {}
 

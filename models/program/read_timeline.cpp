@@ -16,7 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-// Converts microseconds, which have three decimal places, to picoseconds.
+// Converts microseconds to picoseconds. They are rounded to nanoseconds, since the trace has three
+// decimal places.
 SimTime picoseconds(double microseconds) {
   return static_cast<SimTime>(std::llround(microseconds * 1000)) * 1000;
 }
@@ -52,7 +53,7 @@ class Reader {
     if (event.at("ph") != "X" || !event.contains("args")) return;
     const json& args = event["args"];
     if (!args.contains("task") || !args.contains("instruction")) return;
-    const int rank = event.at("pid").get<int>() - 1;  // as processes are numbered
+    const int rank = event.at("pid").get<int>() - 1;  // process numbers begin at 1
     if (rank >= static_cast<int>(stage_of_rank_.size())) return;
     TimelineEntry entry{rank, args["task"].get<int>(), args["instruction"].get<int>()};
     check(entry, event.at("name").get<std::string>());

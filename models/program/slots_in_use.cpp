@@ -9,7 +9,8 @@ namespace meshwright {
 
 namespace {
 
-// Which tasks bring a micro-batch into a slot, and which are the last that use it.
+// Says which tasks bring a micro-batch into a slot, and which are the last that use it there:
+// weights tasks if the chunk has them, otherwise backward tasks.
 class Uses {
  public:
   explicit Uses(const Program& program)

@@ -1,16 +1,16 @@
-// Which stage runs which virtual stage. The units of a model are cut into virtual stages, in order
-// of execution; a stage of the pipeline runs `chunks` of them. All that knows how they lie on the
-// stages asks here.
+// Decides which stage runs which virtual stage. The units of a model are cut into virtual stages,
+// in order of execution, and each stage of the pipeline runs `chunks` of them. All code that needs
+// this order asks here.
 #pragma once
 
 #include <cstdint>
 
 namespace meshwright {
 
-// How the chunks go through the stages.
+// The direction in which each chunk goes through the stages.
 enum class StageShape : std::uint8_t {
-  loop,  // each from the first stage to the last
-  vee    // there and back: those with odd numbers from the last stage to the first
+  loop,  // every chunk goes from the first stage to the last
+  vee    // there and back: chunks with odd numbers go from the last stage to the first
 };
 
 struct StageLayout {

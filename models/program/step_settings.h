@@ -12,8 +12,8 @@
 
 namespace meshwright {
 
-// muon: matrices of linear layers in blocks by their orthogonalized momentum, all else by adamw.
-// adafactor: of matrices second moments of rows and columns alone.
+// muon: updates matrices of linear layers in blocks by their orthogonalized momentum, and all other
+// parameters by adamw. adafactor: keeps, for matrices, only the second moments of rows and columns.
 enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd, lion, muon, adafactor };
 enum class LearningRateSchedule : std::uint8_t {
   constant,
@@ -23,8 +23,8 @@ enum class LearningRateSchedule : std::uint8_t {
   inverse_sqrt
 };
 
-// Returns the moments that are kept of each element from step to step, for the parameters that have
-// fewest. The next two functions are about the parameters that have most.
+// Returns how many moments per element are kept from step to step, for the parameters that have
+// fewest. has_first_moment() and has_second_moment() are about the parameters that have most.
 constexpr int moments_of(OptimizerKind optimizer) {
   if (optimizer == OptimizerKind::adafactor) return 0;
   return optimizer == OptimizerKind::sgd || optimizer == OptimizerKind::lion ||
@@ -44,16 +44,17 @@ constexpr bool measures_parameters(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::lamb || optimizer == OptimizerKind::adafactor;
 }
 
-// Returns the type of the second moment for that of the first.
+// Returns the element type of second moments, given that of first moments.
 constexpr Dtype second_moment_type(Dtype moments) {
   return moments == Dtype::block8 ? Dtype::block8u : moments;
 }
 
-// The copy that the optimizer keeps of weights that are stored in 16 bits.
+// The copy that the optimizer keeps of weights that are stored in 16 bits, so that small updates
+// are not lost.
 enum class MasterWeights : std::uint8_t {
   fp32,
-  remainders,  // the 16 bits that bf16 lacks: the same numbers as fp32
-  none         // the weights themselves are all there is
+  remainders,  // the 16 bits that bf16 lacks: together they have the values of fp32
+  none         // no copy; the 16-bit weights are updated themselves
 };
 
 struct LossScale {
@@ -63,7 +64,7 @@ struct LossScale {
   bool operator==(const LossScale&) const = default;
 };
 
-// exec/optimizer/adafactor.h
+// Settings of the optimizer adafactor (exec/optimizer/adafactor.h).
 struct Adafactor {
   double eps1 = 1e-30, eps2 = 1e-3, clip_threshold = 1, decay_rate = -0.8;
   bool scale_parameter = false, relative_step = false;
@@ -72,7 +73,8 @@ struct Adafactor {
 
 constexpr int most_mtp_layers = 8;  // of multi-token prediction
 
-// Number of sequences in each stretch in which a mixture of data files has the weights of the job.
+// Number of sequences in each stretch of a mixture of data files. Within every stretch, the files
+// have the weights that the job sets.
 constexpr int mixture_stretch = 1 << 16;
 
 struct StepSettings {
@@ -84,15 +86,17 @@ struct StepSettings {
   AttentionKernel attention = AttentionKernel::flash2;
   CompilerLevel compiler = CompilerLevel::fused;
   bool fuse_gradient_accumulation = true;
-  bool cross_entropy_fusion = true;  // false: priced as Megatron-LM's loss of separate kernels
-  // On GPUs, algorithms are not chosen by timing. Predicted as the frameworks' deterministic modes.
+  bool cross_entropy_fusion = true;  // false: predicted as Megatron-LM's loss of separate kernels
+  // Whether, on GPUs, no algorithm is chosen by timing and attention is not cuDNN's, so that runs
+  // have the same bits on every GPU of a kind. Predictions assume the deterministic modes of
+  // frameworks.
   bool deterministic = false;
   int steps = 1;
   std::uint64_t seed = 0;
   OptimizerKind optimizer = OptimizerKind::adamw;
   MasterWeights master_weights = MasterWeights::fp32;
   Dtype moments = Dtype::f32;      // f32, bf16 or block8
-  bool moments_at_random = false;  // bf16: to either neighbour, such that the mean is right
+  bool moments_at_random = false;  // bf16: stochastic rounding, so that the mean is right
   double learning_rate = 1e-4;
   int warmup_steps = 0;
   LearningRateSchedule learning_rate_schedule = LearningRateSchedule::constant;
@@ -100,18 +104,18 @@ struct StepSettings {
   double weight_decay = 0, momentum = 0.9, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double gradient_clip = 0;        // by global norm; 0: off
   double gradient_clip_value = 0;  // each element; 0: off
-  // By how much each step moves the bias of an expert that was chosen more or less often than the
-  // mean (Wang et al. 2024, "Auxiliary-Loss-Free Load Balancing"); 0: biases stay.
+  // The amount by which each step moves the bias of an expert that was chosen more or less often
+  // than the mean (Wang et al. 2024, "Auxiliary-Loss-Free Load Balancing"). 0: biases do not move.
   double router_bias_update_rate = 0;
-  double ema_decay = 0;  // of the mean of weights over the steps; 0: none is kept
+  double ema_decay = 0;  // of the exponential average of weights over the steps; 0: no average
   Adafactor adafactor;
   std::optional<LossScale> loss_scale;
   // For ranks on GPUs: whether a step is captured as one CUDA graph. Unset means that it is if no
   // messages travel between stages.
   std::optional<bool> cuda_graph;
 
-  // Returns whether the loss is scaled. Only fp16 is scaled, and always: by a moving scale that
-  // begins at 2^32 unless the job sets another.
+  // Returns whether the loss is multiplied by a scale. It is in fp16 only, and there always: by a
+  // moving scale that begins at 2^32 unless the job sets another.
   bool scales_loss() const { return precision == Precision::fp16; }
   // Returns the type of the masters, or nothing if the weights are their own masters.
   std::optional<Dtype> master_type() const {
@@ -119,14 +123,14 @@ struct StepSettings {
     return master_weights == MasterWeights::fp32 ? Dtype::f32 : Dtype::i16;
   }
   bool averages() const { return ema_decay > 0; }
-  // Returns the mean bytes of masters, moments and averages per element that a rank's optimizer
-  // updates.
+  // Returns the mean bytes per element of masters, moments and averages that a rank keeps for the
+  // elements that it updates.
   double optimizer_bytes() const {
     const std::optional<Dtype> master = master_type();
     return (master ? mean_bytes_of(*master) : 0) + moments_of(optimizer) * mean_bytes_of(moments) +
            (averages() ? mean_bytes_of(Dtype::f32) : 0);
   }
-  // Returns how many numbers of each element a checkpoint has: its weight, moments and average.
+  // Returns how many values per element a checkpoint has: the weight, its moments and its average.
   int saved_states() const {
     return 1 + (has_first_moment(optimizer) ? 1 : 0) + (has_second_moment(optimizer) ? 1 : 0) +
            (averages() ? 1 : 0);
@@ -137,7 +141,8 @@ struct StepSettings {
   bool operator==(const StepSettings&) const = default;
 };
 
-// Return the words of the job file and of Programs, in the order of the enumerators.
+// Return the words for these settings in job files and in Programs, in the order of the
+// enumerators.
 const std::vector<std::string>& optimizer_names();
 const std::vector<std::string>& master_weights_names();  // fp32 remainders none
 const std::vector<std::string>& attention_names();

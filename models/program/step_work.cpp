@@ -27,8 +27,8 @@ void append_product(std::vector<Kernel>& kernels, std::int64_t m, std::int64_t n
        .bytes = size(m, k) + size(k, n) + size(m, n)});
 }
 
-// Appends muon's kernels for one matrix, in fp32: those that assemble it from its parts, compute
-// its norm, and make it orthogonal.
+// Appends muon's kernels for one matrix, in fp32: kernels that assemble it from its parts, compute
+// its norm, and make it orthogonal by Newton-Schulz steps.
 void append_orthogonal(std::vector<Kernel>& kernels, std::int64_t rows, std::int64_t columns) {
   const std::int64_t m = std::min(rows, columns), n = std::max(rows, columns);
   const double whole = 4.0 * static_cast<double>(m) * static_cast<double>(n);
@@ -73,7 +73,7 @@ void append_step_kernels(const Program& program, const Instruction& step,
       const std::int64_t matrices = shape.elements() / (shape[-2] * shape[-1]);
       for (std::int64_t i = 0; i < matrices; ++i) append_orthogonal(kernels, shape[-2], shape[-1]);
     }
-    // The remaining work reads the update in place of the moments.
+    // The kernel that then updates the weights reads muon's update in place of moments.
     work.moments = 1;
     work.moment = Dtype::f32;
     work.moments_are_ready = true;

@@ -1,4 +1,4 @@
-// The kernels of an optimizer step on one bucket, or a piece of it.
+// Appends the kernels that an optimizer step runs on one bucket, or on one piece of it.
 #pragma once
 
 #include <vector>

@@ -36,7 +36,8 @@ std::string_view name_of(Stream stream) { return stream_names[static_cast<std::s
 
 namespace {
 
-// A product in parts goes by the product's name.
+// Returns an operation's name. A fusion has the name `fused`, except for one product in parts,
+// which has the name of the product.
 std::string operation_name(const Instruction& instruction) {
   if (instruction.kind != InstructionKind::compute)
     return std::string(kind_names[static_cast<std::size_t>(instruction.kind)]);
@@ -63,8 +64,9 @@ std::string instruction_name(const Instruction& instruction, const Program& prog
 
 namespace {
 
-// Perfetto reads microseconds and rounds them to nanoseconds, a slice's begin and its duration each
-// for itself, and drops a slice that reaches into the next by one. So all ends are rounded here.
+// Rounds picoseconds to nanoseconds. Perfetto rounds the begin and the duration of a slice to
+// nanoseconds, each by itself, and drops a slice that reaches into the next one by a nanosecond. So
+// begins and ends are rounded here.
 SimTime nanoseconds(SimTime time) { return (time + 500) / 1000; }
 
 std::string at_time(SimTime time) {
@@ -76,12 +78,14 @@ std::string from_to(SimTime begin, SimTime end) {
   return fmt::format("{},\"dur\":{:.3f}", at_time(begin), static_cast<double>(duration) * 1e-3);
 }
 
-// Processes count from 1: number 0 is the kernel's idle task, for Perfetto too. The thread of a
-// process's number is its main one, which Perfetto puts first.
+// Returns the number of a rank's process. Processes count from 1, because Perfetto takes number 0
+// for the kernel's idle task. The thread that has its process's number is the main one, which
+// Perfetto puts first.
 int process_of(int rank) { return rank + 1; }
 int thread_of(int process, int lane) { return process + lane; }
 
-// In the order of their numbers; Perfetto would put the busiest first.
+// Appends the name and the position of a process. Perfetto would put the busiest process first;
+// here they are in the order of their numbers.
 void append_process(int process, int rank, int stage, std::string_view what, std::string& text) {
   fmt::format_to(std::back_inserter(text),
                  "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":"
@@ -100,11 +104,11 @@ void append_thread(int process, int lane, std::string_view name, std::string& te
                  process, thread_of(process, lane), name, lane);
 }
 
-// Appends the bytes per second that one rank moves over one kind of link. The rate changes where a
-// use begins or ends.
+// Appends a counter of the rate, in GB/s, at which one rank moves bytes over one kind of link, and
+// slices for the times when the link is busy. The rate changes when a use begins or ends.
 void append_link(int rank, int lane, std::string_view link, const std::vector<LinkUse>& uses,
                  std::string& text) {
-  std::map<SimTime, std::pair<double, int>> changes;  // of bytes per second, of uses under way
+  std::map<SimTime, std::pair<double, int>> changes;  // of the rate (bytes/s), of uses in flight
   for (const LinkUse& use : uses) {
     const double rate = use.bytes / to_seconds(use.end - use.begin).value;
     changes[use.begin].first += rate, ++changes[use.begin].second;
@@ -142,7 +146,8 @@ void append_links(const std::vector<LinkUse>& links, std::string& text) {
     append_link(lane.first, threads.at(lane.second), lane.second, uses, text);
 }
 
-// Its ranks and what they did; rank r is process first_process + r.
+// Appends the ranks of a timeline and the instructions that they ran. Rank r is process
+// first_process + r.
 void append_ranks(const Timeline& timeline, const std::vector<Program>& stages,
                   const std::vector<int>& stage_of_rank, int first_process, std::string_view what,
                   std::string& text) {
@@ -158,7 +163,8 @@ void append_ranks(const Timeline& timeline, const std::vector<Program>& stages,
         append_thread(first_process + rank, stream, stream_names[at(stream)], text);
   }
   for (const TimelineEntry& entry : timeline.entries) {
-    // Perfetto would draw what takes no time in a row below what begins then.
+    // Instructions that take no time are left out, because Perfetto would draw them in a row below
+    // what begins at the same time.
     if (nanoseconds(entry.begin) == nanoseconds(entry.end)) continue;
     const int process = first_process + entry.rank;
     const Program& program = stages[at(stage_of_rank[at(entry.rank)])];

@@ -1,4 +1,4 @@
-// Times at which each instruction ran, which both interpreters return.
+// The times at which instructions ran. The simulator and the engine both return them.
 #pragma once
 
 #include <string>
@@ -21,7 +21,8 @@ struct Timeline {
 };
 
 std::string_view name_of(Stream stream);
-// Returns `linear transformer.h.3.mlp.c_fc`, `all_reduce tensor`, or `send to 2`.
+// Returns a name for people: `linear transformer.h.3.mlp.c_fc`, `all_reduce tensor`, or `send to 2`
+// (a virtual stage).
 std::string instruction_name(const Instruction& instruction, const Program& program);
 
 // Bytes that a rank moves over its links of one kind while an instruction runs.
@@ -32,17 +33,16 @@ struct LinkUse {
   double bytes = 0;
 };
 
-// A Chrome trace (Perfetto opens it), times in whole nanoseconds: one process per rank, one thread
-// per stream with what takes time, and for each kind of link that is used a thread with when it is
-// busy and a counter with its GB/s.
-// `stage_of_rank` gives each rank's Program. What was `predicted` has processes of its own, after
-// the others.
+// Returns a Chrome trace, which Perfetto opens, with times in whole nanoseconds. Each rank is a
+// process with one thread per stream. For each kind of link that is used, a thread shows when it is
+// busy and a counter its GB/s. `stage_of_rank` gives the stage whose Program a rank runs. The
+// entries of `predicted` get processes of their own, after the others.
 std::string to_chrome_trace(const Timeline& timeline, const std::vector<Program>& stages,
                             const std::vector<int>& stage_of_rank,
                             const std::vector<LinkUse>& links = {}, const Timeline& predicted = {});
 
-// The last step of each rank in such a trace, without what was predicted. InputError: the file is
-// no such trace, or that of another plan.
+// Returns the last step of each rank in a trace that to_chrome_trace() wrote, without what was
+// predicted. Throws InputError if the file is not such a trace, or is that of another plan.
 Timeline read_chrome_trace(const std::string& path, const std::vector<Program>& stages,
                            const std::vector<int>& stage_of_rank);
 

@@ -1,4 +1,4 @@
-// Checks the rules of Programs. Declared in program.h.
+// Checks the rules of Programs: broken_rule() of program.h.
 #include <algorithm>
 #include <string>
 
@@ -16,9 +16,9 @@ std::string place(const Program& program, std::size_t body, std::size_t instruct
          " instruction " + std::to_string(instruction);
 }
 
-// Waits name instructions that exist, of this task only earlier ones. (Those of other tasks name
-// the latest earlier task by their meaning.) This and what follows return what is wrong, if
-// anything is.
+// Checks that waits name instructions that exist. A wait for an instruction of the same task must
+// name an earlier one; waits for other tasks mean earlier tasks by definition. This function and
+// those below return what is wrong, or "" if nothing is.
 std::string wrong_waits(const Program& program) {
   for (std::size_t b = 0; b < program.bodies.size(); ++b) {
     const auto& instructions = program.bodies[b].instructions;
@@ -59,7 +59,7 @@ std::string wrong_operands(const Program& program) {
   return {};
 }
 
-// Everything that one stage does with others over one rendezvous, in order.
+// One act of a stage at a rendezvous: a send, a receive, or its part in a collective.
 struct Deed {
   InstructionKind kind;
   int micro_batch_index;
@@ -134,7 +134,7 @@ std::string wrong_rendezvous(const std::vector<Script>& scripts,
   return {};
 }
 
-// Keeps nothing but what has run.
+// A visitor of the walk that only notes which runs have happened.
 struct Ledger {
   std::vector<std::vector<bool>> ran;
   explicit Ledger(const Participants& participants) {
@@ -143,7 +143,7 @@ struct Ledger {
   bool done(int rank, int run) const { return ran[at(rank)][at(run)]; }
   void reached(const Arrival&, int, std::span<const int>) {}
   void alone(const Arrival& arrival) { ran[at(arrival.rank)][at(arrival.run)] = true; }
-  int next_end() { return -1; }  // a run ends when it begins
+  int next_end() { return -1; }  // runs end as soon as they begin, so none is in flight
   void together(std::span<const Arrival> arrivals) {
     for (const Arrival& arrival : arrivals) alone(arrival);
   }

@@ -37,7 +37,8 @@ Rendezvous message_of(const Program& program, const Body& body, const Instructio
   return rendezvous;
 }
 
-// Returns false if the instruction has no rendezvous.
+// Finds the rendezvous of an instruction: of a message or a collective. Returns false if it has
+// none.
 bool rendezvous_of(const Program& program, const Body& body, const Instruction& instruction,
                    Rendezvous& rendezvous) {
   switch (instruction.kind) {
@@ -59,8 +60,9 @@ bool rendezvous_of(const Program& program, const Body& body, const Instruction& 
   }
 }
 
-// Forward and backward messages of one channel between two virtual stages cannot be mixed up: their
-// direction differs.
+// Returns the index of a rendezvous in the common list, to which it is added if it is new. Forward
+// and backward messages of one channel between two virtual stages have different ones, because
+// their directions differ.
 int index_of(const Rendezvous& rendezvous, std::vector<Rendezvous>& rendezvous_list) {
   const auto found = std::find(rendezvous_list.begin(), rendezvous_list.end(), rendezvous);
   if (found != rendezvous_list.end()) return static_cast<int>(found - rendezvous_list.begin());
@@ -68,7 +70,7 @@ int index_of(const Rendezvous& rendezvous, std::vector<Rendezvous>& rendezvous_l
   return static_cast<int>(rendezvous_list.size()) - 1;
 }
 
-// Returns which stages have each rendezvous.
+// Returns, by stage and rendezvous, whether the stage takes part in it.
 std::vector<std::vector<bool>> users_of(const std::vector<Script>& scripts,
                                         std::size_t rendezvous_list) {
   std::vector<std::vector<bool>> uses(scripts.size(), std::vector<bool>(rendezvous_list, false));

@@ -1,8 +1,8 @@
-// Walks the Programs of all stages in an order in which they can happen: the lanes of every rank
+// Walks the Programs of all stages in an order in which they can happen. The lanes of every rank
 // run their instructions in list order, waits hold, and whatever needs several ranks (a message, a
-// collective) happens when all have reached it. Equal ranks may be walked as one. The walk knows no
-// time; a visitor keeps what it wants to know. When nothing can go on and something is left, that
-// is a deadlock.
+// collective) happens when all of them have reached it. Equal ranks may be walked as one. The walk
+// knows no times; a visitor records what it needs. If nothing can go on and something is left, the
+// Programs have a deadlock.
 #pragma once
 
 #include <array>
@@ -16,13 +16,14 @@
 
 namespace meshwright {
 
-// A lane is what runs in list order. streams: one lane per stream. inline_order: one lane for
-// everything but sends and receives, in list order, as a thread does it that runs all by itself.
+// A lane is a queue of instructions that run in list order. streams: every stream is a lane.
+// inline_order: sends and receives have lanes of their own, and all else is one lane, as for a
+// thread that runs everything by itself.
 enum class LaneOrder : std::uint8_t { streams, inline_order };
 
-// A point at which several ranks wait for each other: the instructions of one group kind and
-// stream, or the messages from one virtual stage to another. All stages use one common list of
-// these points.
+// A point at which several ranks wait for each other: the collectives of one group kind and stream,
+// or the messages from one virtual stage to another. All stages use one common list of these
+// points.
 struct Rendezvous {
   GroupKind group = GroupKind::none;
   Stream stream = Stream::compute;       // of a collective
@@ -32,10 +33,12 @@ struct Rendezvous {
   bool operator==(const Rendezvous&) const = default;
 };
 bool spans_stages(GroupKind kind);
-// Returns the ranks that meet there: every group, or every pair of sender and receiver.
+// Returns the sets of ranks that meet at a rendezvous: every group of its kind, or every pair of
+// sender and receiver.
 std::vector<std::vector<int>> meetings_at(const Rendezvous& rendezvous, const Mesh& mesh);
 
-// A Program with the instructions of every body sorted by lane.
+// A Program whose instructions are sorted by lane, body by body. Its waits are ready to be looked
+// up.
 class Script {
  public:
   struct Step {
@@ -43,7 +46,7 @@ class Script {
     int rendezvous = -1;
     int first_wait = 0, end_wait = 0;
     When when = When::always;
-    bool receives = false;  // a message
+    bool receives = false;  // a recv
   };
 
   Script(const Program& program, LaneOrder order, std::vector<Rendezvous>& rendezvous_list);
@@ -64,7 +67,7 @@ class Script {
     return first_step_[static_cast<std::size_t>(body * lanes_ + lane + 1)];
   }
   const std::vector<Step>& steps() const { return steps_; }
-  // Returns the run that a step's wait names in this task, or -1 if there is none.
+  // Returns the run that a step's wait names in this task, or -1 if there is nothing to wait for.
   int waited_run(int task, int wait) const {
     const Wait& named = waits_[static_cast<std::size_t>(wait)];
     if (is_plain_[static_cast<std::size_t>(wait)] != 0) return run(task, named.instruction);
@@ -83,8 +86,8 @@ class Script {
   std::vector<int> run_base_;    // [task], one more at the end
 };
 
-// The ranks of a walk: `communicator[rank][rendezvous]` is an index into `sizes`, -1 where the rank
-// needs nobody else.
+// The ranks of a walk. `communicator[rank][rendezvous]` is an index into `sizes`, the numbers of
+// ranks that meet, or -1 if the rank needs no other rank.
 struct Participants {
   std::vector<const Script*> scripts;  // of each rank
   std::vector<std::vector<int>> communicator;
@@ -92,28 +95,29 @@ struct Participants {
 };
 
 // Returns participants with one rank per stage. Collectives within a stage then need no other
-// ranks.
+// ranks. Checks of Programs use it.
 Participants participants_of_stages(const std::vector<Script>& scripts,
                                     const std::vector<Rendezvous>& rendezvous_list);
-// One rank for each class of equal ranks: `of_rank` has the class of each rank. Ranks of one class
-// are of one stage, and whatever one of them has to meet, the others meet ranks of the same
-// classes.
+// Returns participants with one rank for each class of equal ranks, where `of_rank` has the class
+// of each rank. The ranks of one class are of one stage, and at every rendezvous they meet ranks of
+// the same classes.
 Participants participants_of_classes(const std::vector<Script>& scripts,
                                      const std::vector<Rendezvous>& rendezvous_list,
                                      const Mesh& mesh, const std::vector<int>& of_rank);
 
-// A rank that has come to a step of one of its lanes.
+// The event that a rank has come to a step of one of its lanes.
 struct Arrival {
   int rank = 0, lane = 0, run = 0, step = 0;
 };
 
-// Calls of the visitor, for every run once:
-//   bool done(int rank, int run);           // has ended
+// The walk. The visitor has these functions, which the walk calls for every run once, except
+// done():
+//   bool done(int rank, int run);           // returns whether the run has ended
 //   void reached(const Arrival&, int previous_run_of_lane, std::span<const int> waited_runs);
-//   void alone(const Arrival&);                 // needs nobody else
-//   void together(std::span<const Arrival>);    // the last of them has reached it
+//   void alone(const Arrival&);                 // the run needs no other rank
+//   void together(std::span<const Arrival>);    // the last of these runs has been reached
 // and, when nothing more can begin:
-//   int next_end();                           // ends the next run under way; its rank, -1: none
+//   int next_end();   // ends the next run in flight and returns its rank, or -1 if there is none
 template <class Visitor>
 class Walk {
  public:
@@ -129,7 +133,8 @@ class Walk {
     meetings_.resize(participants.sizes.size());
   }
 
-  // Returns an empty text, or what everything that is left waits for.
+  // Walks to the end. Returns "" if everything ran. Otherwise returns where the first lane that
+  // cannot go on is, and whether it waits for its peers or for another stream.
   std::string run() {
     for (std::size_t p = 0; p < ranks_.size(); ++p) wake(static_cast<int>(p));
     do {
@@ -144,13 +149,14 @@ class Walk {
   struct Lane {
     int task = 0, step = 0, end = 0;
     int last_run = -1;
-    int waits_for = -1;  // a run without which it cannot go on, -1: none known
+    int waits_for = -1;  // a run without which the lane cannot go on; -1: none known
     bool meeting = false;
   };
   struct RankState {
     std::array<Lane, stream_count> lanes;
-    // Per rendezvous: how many this rank has reached, and received there. A stage may send to
-    // itself: its first message is what it receives first.
+    // Per rendezvous: how many steps this rank has reached there, sends and collectives [0] apart
+    // from receives [1]. They are counted apart because a stage may send to itself, and then its
+    // first message is the one that it receives first.
     std::vector<std::array<int, 2>> counts;
     bool queued = false;
   };
@@ -189,7 +195,8 @@ class Walk {
     }
   }
 
-  // Returns whether a run was over as soon as it began, because other lanes may have waited for it.
+  // Runs the lane as far as it can go. Returns whether a run was over as soon as it began, because
+  // other lanes may have waited for it.
   bool advance(int rank, int number) {
     Lane& lane = ranks_[at(rank)].lanes[at(number)];
     if (lane.waits_for >= 0 && !visitor_.done(rank, lane.waits_for)) return false;
@@ -222,8 +229,9 @@ class Walk {
     return true;
   }
 
-  // False while the run before or a wait is open. A arrival of an open meeting has run as far as
-  // its lane is concerned: the lane goes on when the meeting is over.
+  // Begins the run that the lane has come to. Returns false if it cannot begin, because the lane's
+  // run before it, or a run that it waits for, has not ended. A run that waits for its peers counts
+  // as begun; the lane goes on when they have met.
   bool try_run(const Arrival& arrival, Lane& lane) {
     if (lane.last_run >= 0 && must_wait_for(arrival.rank, lane.last_run, lane)) return false;
     const Script& script = *participants_.scripts[at(arrival.rank)];

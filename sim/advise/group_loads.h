@@ -1,5 +1,5 @@
-// The cost of the communication of each group: its bytes, its time, how much of it overlaps with
-// compute, and the link that limits it.
+// Measures what the communication of each group costs: its bytes, its time, how much of it overlaps
+// with compute, and the link that limits it.
 #pragma once
 
 #include <vector>
@@ -10,17 +10,19 @@
 
 namespace meshwright {
 
-// The load of one rank of the stage that StepParts describes, over the whole step.
+// The communication of one rank in one group over the whole step. The rank is on the stage that
+// StepParts describes.
 struct GroupLoad {
   GroupKind group = GroupKind::none;
-  double bytes = 0;  // sent, as bytes_moved counts them
+  double bytes = 0;  // sent, as bytes_moved() counts them (sim/replay/link_uses.h)
   SimTime needed = 0, exposed = 0;
-  // The slowest link on the ring through the group, or to the next stage.
+  // The kind of the slowest link on the ring through the ranks of the group, and its bandwidth. For
+  // messages, the ring goes through one rank of every stage.
   std::string_view link;  // "network"
   double link_bytes_per_s = 0;
 };
 
-// Returns the loads of the groups that communicate, in the order of their kinds. `timeline` is the
+// Returns the loads of the groups that communicate, in the order of GroupKind. `timeline` is the
 // timeline of the prediction.
 std::vector<GroupLoad> group_loads(const Compiled& compiled, const Prediction& prediction,
                                    const StepParts& parts, const Timeline& timeline,

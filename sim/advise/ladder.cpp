@@ -44,8 +44,8 @@ Job job_at(const Job& job, const std::string& machine, Place place) {
   return at;
 }
 
-// Keys that are left to the planner if no plan of the job fits, the least intrusive first. Each one
-// is set to auto in addition to those before it.
+// Keys that are left to the planner, one after the other, if no plan of the job fits in memory. The
+// least intrusive key comes first. Each key is set to auto in addition to those before it.
 constexpr const char* savings[] = {"training.micro_batch", "training.recompute",
                                    "parallelism.offload"};
 
@@ -86,8 +86,9 @@ void find_best(Rung& rung, const Job& job, const SearchOptions& options) {
   rung.closest_miss = found.closest_miss;
 }
 
-// The plan of another rung on as many replicas as there are here: a search that simulates few plans
-// may have missed it.
+// Tries the plan of another rung with as many replicas as this rung holds, because a search that
+// simulates few plans may have missed it. Keeps the result if it is better than the rung's best
+// plan.
 void follow(Rung& rung, const Rung& other, const Job& job, const SearchOptions& options) {
   if (!rung.best || !other.best || rung.opened != other.opened) return;
   Job same = job_at(job, rung.machine, {rung.hosts, rung.processes_per_host});
@@ -140,13 +141,13 @@ std::string gpus_text(const Rung& rung) {
   return fmt::format("{} GPU{}", rung.gpus(), rung.gpus() == 1 ? "" : "s");
 }
 
-// "91 %", "1.4 %"
+// Returns a share in percent, without the sign: "91", or with one decimal if it is small, "1.4".
 std::string percent(double share) {
   return fmt::format("{:.{}f}", 100 * share, std::abs(share) < 0.0995 ? 1 : 0);
 }
 
-// The best of those that keep the deadline and the budget. Where time is what counts, the last of
-// those from which on added GPUs bring too little.
+// Chooses the rung to rent: the best one that keeps the deadline and the budget. If the objective
+// is the step time, stops before the first rung at which the added GPUs bring too little.
 void choose(Ladder& ladder, const Job& job, const LadderOptions& options) {
   const std::vector<Rung>& rungs = ladder.rungs;
   const Objective& objective = job.objective;
@@ -218,7 +219,7 @@ std::string what_breaks(const Rung& smaller, const Rung& larger) {
     return static_cast<double>(rung.parts.parts[i].time) /
            static_cast<double>(rung.parts.step_time);
   };
-  // The share of the step that compute loses goes to other causes. Finds the cause that gains most.
+  // If compute loses a share of the step, other causes gain it. Finds the cause that gains most.
   std::size_t most = 0;
   double growth = 0;
   for (std::size_t i = 0; i < smaller.parts.parts.size(); ++i) {
@@ -260,7 +261,7 @@ std::vector<Ladder> ladders(const Job& job, const LadderOptions& options) {
   for (Ladder& ladder : result)
     for (Rung& rung : ladder.rungs) rungs.push_back(&rung);
 
-  // A search of its own on each thread.
+  // Several searches run at once, each of them on a single thread.
   SearchOptions search = options.search;
   const int threads = search.threads > 0 ? search.threads : usable_cores();
   search.threads = 1;

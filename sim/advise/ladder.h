@@ -30,11 +30,11 @@ struct Rung {
   StepParts parts;
   std::vector<GroupLoad> loads;
   std::optional<WholeJob> whole;  // none: the job does not say how long it is
-  LargestBatch largest;           // micro-batch with as many micro-batches
-  // Tokens/s per GPU relative to the machine's first rung that has a plan.
+  LargestBatch largest;           // the largest micro-batch, with the same number of micro-batches
+  // Tokens/s per GPU of this rung, relative to the machine's first rung that has a plan.
   double efficiency = 1;
-  // Tokens/s that each added GPU brings, relative to the tokens/s per GPU of the previous rung with
-  // a plan. 1 if there is no such rung.
+  // Tokens/s that each GPU added since the previous rung with a plan brings, relative to the
+  // tokens/s per GPU of that rung. 1 if there is no such rung.
   double added_efficiency = 1;
 };
 
@@ -50,7 +50,7 @@ struct Ladder {
 struct LadderOptions {
   SearchOptions search;
   // If the objective is the step time, the advice adds GPUs as long as each added GPU brings at
-  // least this share of what each of the others does.
+  // least this share of the tokens/s that each GPU of the previous rung brings.
   double worthwhile = 0.75;
 };
 

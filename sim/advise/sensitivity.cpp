@@ -15,7 +15,7 @@ namespace meshwright {
 
 namespace {
 
-// All that an answer depends on.
+// Everything that a predicted answer depends on. Each input changes a copy of it.
 struct Case {
   const Job& job;
   Plan plan;

@@ -11,15 +11,15 @@
 
 namespace meshwright {
 
-// The unit of what the objective asks for: dollars, tokens or seconds. It is seconds too if the
-// objective asks for dollars and the machine has no price.
+// The unit of an answer, which the objective decides: dollars, tokens or seconds. If the objective
+// asks for dollars and the machine has no price, the unit is seconds.
 enum class AnswerUnit : std::uint8_t { usd, tokens, seconds };
 
 struct Swing {
   struct End {
     std::string value;               // of the input: "-20 %", "x2", "none"
     std::optional<WholeJob> answer;  // none: such a job is not legal
-    double number = 0;               // of the answer
+    double number = 0;               // the answer, in the unit of Sensitivity::answer
   };
   std::string input;
   End low, high;
@@ -34,8 +34,10 @@ struct Sensitivity {
   std::vector<Swing> swings;  // the widest first
 };
 
-// `plan` and `cluster` as they were chosen for the job. The tokens of the whole job stay as they
-// are. The step's interval counts as an input: by it measurements on such machines differ.
+// Returns the answer for the whole job and its swings, the widest first. `plan` and `cluster` are
+// those chosen for the job. Unless the objective is to maximize tokens, the tokens of the whole job
+// stay the same. The interval of the predicted step time is one of the inputs, because measurements
+// on such machines differ by it.
 Sensitivity sensitivity(const Job& job, const Plan& plan, const Cluster& cluster);
 
 }  // namespace meshwright

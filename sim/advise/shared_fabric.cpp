@@ -17,14 +17,15 @@ namespace {
 
 constexpr std::size_t most_tenants = 16;
 
-// The load that a tenant puts on the links to the spine.
+// The load that one tenant puts on the links from leaf switches to the spine.
 struct Sending {
   double step_s = 0;
   double share = 0;  // of the step in which it sends
-  SpineLoads loads;  // meanwhile, on average; no more than the way carries
+  SpineLoads loads;  // mean while it sends, at most what the link carries
 };
 
-// One kind of communication: all transfers that run at the same time as one of them.
+// Identifies transfers that run at the same time: kind of instruction and group, and for messages
+// the stages that send and receive (-1 for collectives).
 using Kind = std::tuple<InstructionKind, GroupKind, int, int>;
 
 SpineLoads loads_of(const Kind& kind, const Mesh& mesh, const Cluster& cluster) {
@@ -53,7 +54,7 @@ Sending sending_of(const Tenant& tenant, const Cluster& cluster) {
   const Prediction prediction = predict(tenant.compiled, cluster, {.timeline = &timeline});
   const Mesh mesh = tenant.compiled.stages.front().settings->mesh();
   const double capacity = spine_capacity(tenant.cluster);
-  // The first rank of each stage stands for the others of it.
+  // The first rank of each stage stands for the other ranks of the stage.
   std::map<int, int> rank_of_stage;
   std::map<Kind, double> seconds;
   for (const TimelineEntry& entry : timeline.entries) {
@@ -74,7 +75,8 @@ Sending sending_of(const Tenant& tenant, const Cluster& cluster) {
   for (const auto& [kind, time] : seconds) {
     const SpineLoads loads = loads_of(kind, mesh, cluster);
     if (loads.empty()) continue;
-    // A collective goes on in all stages, a message in one.
+    // Collectives run in all stages, so their time is a mean over the stages. A message is sent by
+    // one stage only.
     const double mean_s = std::get<2>(kind) < 0 ? time / stages : time;
     sent_s += mean_s;
     for (const auto& [leaf, load] : loads) sending.loads[leaf] += std::min(load, capacity) * mean_s;

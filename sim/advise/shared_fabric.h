@@ -1,11 +1,12 @@
-// Several jobs whose hosts share the leaves of one fabric: how much longer each one's step takes.
+// Predicts how much longer the steps of several jobs take if their hosts share the leaf switches of
+// one fabric.
 //
-// A job sends over the way from a leaf to the spine during a part of its step, in its own time: at
-// a moment each of the others is sending or not, independently. While several send, the way is
-// shared max-min fairly: who wants less than an equal part gets that, the others share what is
-// left. A job's mean slow-down over what the others may be doing is what lengthens its
-// communication, which is predicted again with it; longer communication is met more often by the
-// others, so this is repeated until nothing changes.
+// Each job sends from a leaf to the spine during a share of its step. At any moment each of the
+// other jobs sends or not, independently of the rest. Jobs that send at the same time share the
+// link to the spine max-min fairly: a job that wants less than an equal part gets what it wants,
+// and the others share the rest. A job's communication is predicted again with its mean slow-down
+// over all combinations of other jobs that send. Longer communication meets that of other jobs more
+// often, so all this is repeated until the shares no longer change, at most 10 times.
 #pragma once
 
 #include <string>
@@ -32,8 +33,8 @@ struct SharedStep {
 // there are more than 16 tenants.
 std::vector<SharedStep> share_fabric(const std::vector<Tenant>& tenants);
 
-// Returns what a sender that could use all of `capacity` gets in max-min fair sharing with others
-// that want `wanted`.
+// Returns the bandwidth that a sender that could use all of `capacity` gets in max-min fair sharing
+// with others that want the bandwidths `wanted`, all in one unit.
 double fair_share(double capacity, std::vector<double> wanted);
 
 }  // namespace meshwright

@@ -1,7 +1,8 @@
-// All-to-all as n - 1 rounds: in round s every rank sends to the rank s places on. A buffer has 2 n
-// chunks: [0, n) is what goes to each rank, [n, 2 n) what came from each (a rank's own chunk does
-// not travel). All sends are posted together, so latency counts once. `most_rounds` samples the
-// distances evenly, each standing for its neighbours: enough for timing.
+// Builds an all-to-all of n ranks as n - 1 rounds: in round s every rank sends to the rank s
+// positions after it. A buffer has 2 n chunks: chunk r is for rank r, and chunk n + r came from
+// rank r. A rank's own chunk is not sent. All sends are posted together, so latency counts once. If
+// there are more than `most_rounds` rounds, evenly spaced rounds stand for their neighbours, which
+// is enough for timing but leaves some chunks unsent.
 #pragma once
 
 #include "sim/collectives/rounds.h"

@@ -2,8 +2,9 @@
 
 namespace meshwright {
 
-// Chunk c leaves rank r for its right neighbour in repetition c + r, is complete at the end n - 1
-// and leaves rank r for its left neighbour in repetition c + (n - 1) + (n - 1 - r).
+// Builds the all-reduce of n ranks: chunk c leaves rank r for its right neighbour in repetition c +
+// r. It is complete at the end, rank n - 1, and then leaves rank r for its left neighbour in
+// repetition c + (n - 1) + (n - 1 - r).
 Rounds chain_all_reduce(int ranks, int chunks) {
   Round round{{}, chunks + 2 * ranks - 3, 1, 0, 2 * (ranks - 1)};
   for (int rank = 0; rank + 1 < ranks; ++rank)

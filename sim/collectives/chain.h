@@ -1,6 +1,7 @@
-// Pipelines along a line of ranks, chunk after chunk. The all-reduce sums towards the end of the
-// line while finished chunks come back: it needs no closed ring, so it is what remains where GPUs
-// do not form one. With many chunks its bus bandwidth is 2 (n - 1) / n of a link's.
+// Builds collectives that pass chunk after chunk along a line of ranks. The all-reduce sums chunks
+// towards the end of the line while finished chunks come back. It needs no closed ring, so it
+// serves GPUs whose links do not form one. With many chunks the bus bandwidth of n ranks is 2 (n -
+// 1) / n times that of one direction of a link.
 #pragma once
 
 #include "sim/collectives/rounds.h"

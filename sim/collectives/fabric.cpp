@@ -20,7 +20,7 @@ class Leaves {
   int hosts_, first_;
 };
 
-// The hosts of a group in the order of its ranks, and how many ranks are on each.
+// Returns the hosts of a group in ascending order, each with the number of the group's ranks on it.
 std::map<int, int> ranks_on_hosts(const Cluster& cluster, const std::vector<int>& group) {
   std::map<int, int> on;
   for (const int rank : group) ++on[cluster.host_of(rank)];

@@ -15,8 +15,9 @@
 
 namespace meshwright {
 
-// Traffic that would leave each leaf (or pod) if nothing held it up, in units of the bandwidth of
-// all cards of one host. A leaf that no traffic leaves has no entry.
+// Maps each leaf switch (with rails, each pod of leaves) to the traffic that would leave it if
+// nothing held the traffic up, in units of the bandwidth of all cards of one host. A leaf that no
+// traffic leaves has no entry.
 using SpineLoads = std::map<int, double>;
 SpineLoads spine_loads(const Cluster& cluster, CollectiveKind kind, const Groups& groups);
 SpineLoads spine_loads(const Cluster& cluster, std::span<const std::pair<int, int>> pairs);
@@ -29,8 +30,8 @@ double spine_capacity(const Cluster& cluster);
 // Returns the share of the cards' bandwidth that traffic with these loads reaches, at most 1.
 double share_of_cards(const Cluster& cluster, const SpineLoads& loads);
 
-// Returns that share for one kind of collective. It may exceed 1 if switches add up all-reduces,
-// because less is sent then.
+// Returns the share of the cards' bandwidth that one kind of collective reaches. It may exceed 1 if
+// the switches add up all-reduces, because less is sent then.
 double share_of_cards(const Cluster& cluster, CollectiveKind kind, const Groups& groups);
 
 // Returns a topology with the bandwidth of its cards scaled by `share`, on a fabric that does not

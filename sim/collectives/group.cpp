@@ -12,7 +12,7 @@ namespace meshwright {
 
 namespace {
 
-// Ranks per touched host.
+// Returns the number of ranks on each host that a group touches. `ranks` are sorted.
 std::vector<int> counts_per_host(const Cluster& cluster, const std::vector<int>& ranks) {
   std::vector<int> counts;
   int last = -1;
@@ -42,7 +42,8 @@ void find_lanes(const Topology& topology, PlacedGroup& group) {
   if (auto line = nvlink_line(links); !line.empty()) group.line = std::move(line);
 }
 
-// Every ring is cut where the ways from its ends to the network cards are the shortest.
+// Cuts every ring at all places where the routes from both of its ends to the network cards are the
+// shortest together. `way` holds the length of the route of each place.
 std::vector<std::vector<int>> cut_near_cards(const PlacedGroup& group,
                                              const std::vector<std::size_t>& way) {
   std::vector<std::vector<int>> passages;
@@ -57,7 +58,8 @@ std::vector<std::vector<int>> cut_near_cards(const PlacedGroup& group,
   return passages;
 }
 
-// Cards are spread evenly over the links to the network.
+// Returns how many network cards a host has behind `links` of its links to the network. Its cards
+// are spread evenly over these links.
 int cards_behind(const Topology& topology, std::size_t links) {
   int all = 0;
   for (int link = 0; link < topology.links_per_host(); ++link)

@@ -9,8 +9,8 @@ namespace meshwright {
 
 namespace {
 
-// Transfers of the same hosts on every rail: rank (from, j) to (to, j), chunks of hosts [begin,
-// end).
+// Adds the transfers between two hosts on every rail: rank (from, j) sends the chunks of the hosts
+// [begin, end) to rank (to, j).
 void on_every_rail(Grid grid, Round& round, int from, int to, int begin, int end, Combine combine) {
   const int k = grid.per_host;
   if (begin == end) return;

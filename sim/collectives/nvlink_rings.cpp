@@ -9,10 +9,12 @@ namespace {
 
 using Ring = std::vector<int>;
 
-// Beyond this the number of rings explodes; no machine with direct links has more GPUs.
+// Beyond this number of GPUs there are too many rings to try. No machine with direct links has more
+// GPUs.
 constexpr std::size_t most_gpus = 8;
 
-// Extends `line` in all ways to lines through every GPU.
+// Adds to `lines` every way to extend `line` to a line through all GPUs, or only the first way if
+// `first_only`.
 void extend(const LinkMatrix& links, Ring& line, std::vector<Ring>& lines, bool first_only) {
   if (first_only && !lines.empty()) return;
   if (line.size() == links.size()) {
@@ -28,7 +30,7 @@ void extend(const LinkMatrix& links, Ring& line, std::vector<Ring>& lines, bool 
   }
 }
 
-// Closed rings from GPU 0, one direction of each.
+// Returns the closed rings through all GPUs that begin at GPU 0, in one direction each.
 std::vector<Ring> closed_rings(const LinkMatrix& links) {
   std::vector<Ring> lines;
   Ring line = {0};
@@ -53,7 +55,8 @@ bool fits(const LinkMatrix& links, const Ring& ring) {
   return true;
 }
 
-// Packs rings from `next` on; a ring may be taken again while its links last.
+// Finds the largest set of rings that the links in `left` allow, from `next` on, and stops at
+// `bound` rings. A ring may be taken several times while its links last.
 void pack(const std::vector<Ring>& rings, std::size_t next, std::size_t bound, LinkMatrix& left,
           std::vector<Ring>& taken, std::vector<Ring>& best) {
   if (taken.size() > best.size()) best = taken;

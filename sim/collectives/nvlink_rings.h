@@ -1,5 +1,6 @@
-// Rings and lines of GPUs over direct NVLinks, as NCCL finds them on the V100 cube mesh, where not
-// every pair is linked: all 8 GPUs make 6 rings, the first 4 make 4, the first 5 none.
+// Finds rings and lines of GPUs over direct NVLinks, as NCCL does on the V100 cube mesh, where not
+// every pair of GPUs is linked. There all 8 GPUs form 6 rings and the first 4 GPUs form 4, but the
+// first 5 form none.
 #pragma once
 
 #include <vector>
@@ -8,12 +9,13 @@ namespace meshwright {
 
 using LinkMatrix = std::vector<std::vector<int>>;  // links between each pair, symmetric
 
-// The largest set of rings through all GPUs that share no link, each direction of a closed ring
-// counting as one; each starts with GPU 0. Two GPUs make one ring per link. Empty when there is
-// none.
+// Returns the largest set of rings through all GPUs that share no link. Each direction of a closed
+// ring counts as one ring, and each ring starts with GPU 0. Two GPUs form one ring per link.
+// Returns an empty list if there is no ring, and for more than 8 GPUs.
 std::vector<std::vector<int>> nvlink_rings(const LinkMatrix& links);
 
-// A line through all GPUs, from GPU 0 where possible; empty when there is none.
+// Returns a line through all GPUs, from GPU 0 if possible. Returns an empty line if there is none,
+// and for more than 8 GPUs.
 std::vector<int> nvlink_line(const LinkMatrix& links);
 
 }  // namespace meshwright

@@ -40,7 +40,8 @@ Seconds of_best_protocol(const Pcie& pcie, Seconds wire) {
 }
 
 Seconds of_exchange(const Nvlink& nvlink, Seconds wire, Bytes own) {
-  // NCCL_P2P_LL_THRESHOLD, github NVIDIA/nccl src/enqueue.cc.
+  // NCCL uses LL for sends of up to this many bytes (NCCL_P2P_LL_THRESHOLD, github NVIDIA/nccl
+  // src/enqueue.cc).
   constexpr double longest_ll = 16 << 10;
   if (own.value <= longest_ll && nvlink.ll_bandwidth_bytes_per_s > 0)
     return with_flags(nvlink, wire);

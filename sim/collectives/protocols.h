@@ -13,24 +13,24 @@ namespace meshwright {
 
 enum class Protocols : std::uint8_t {
   all,
-  // NCCL falls back to Simple if it has been told to use an algorithm that the machine lacks.
+  // Only Simple, which NCCL falls back to if it is told to use an algorithm that the machine lacks.
   simple
 };
 
-// A collective inside one host, over NVLink.
+// A collective inside one host over NVLink, whose time with the fastest protocol is asked for.
 struct InsideHost {
-  Seconds wire;   // at all of the bandwidth
+  Seconds wire;   // time of its bytes at all of the bandwidth
   Bytes own;      // a rank's own part of the buffer; 0 where there is none, as in a broadcast
   int steps = 1;  // that wait for each other
 };
 Seconds of_best_protocol(const Nvlink& nvlink, const InsideHost& inside, Protocols protocols);
 
-// Returns the time over PCIe with the faster of LL, which sends flags too, and Simple, which begins
-// later.
+// Returns the time over PCIe of bytes that take `wire` at full bandwidth. LL sends flags too, and
+// Simple begins later, so the faster of the two is taken.
 Seconds of_best_protocol(const Pcie& pcie, Seconds wire);
 
-// Returns the time of sends between two ranks of a host, single or in an all-to-all. `own` is what
-// one rank sends another.
+// Returns the time of sends between two ranks of a host, single or in an all-to-all, that take
+// `wire` at full bandwidth. `own` is the number of bytes that one rank sends another.
 Seconds of_exchange(const Nvlink& nvlink, Seconds wire, Bytes own);
 
 // Returns the time of a collective between hosts that would take `wire` at full bandwidth, in

@@ -6,7 +6,8 @@ namespace meshwright {
 
 namespace {
 
-// A reduction starts one chunk before a rank's own, so that it ends with its own complete.
+// Returns the round that passes chunks around the ring, ranks - 1 times. A reduction starts one
+// chunk before each rank's own chunk, so that it ends with that chunk complete.
 Round around(int ranks, int hosts, Combine combine) {
   Round round{{}, ranks - 1, -1, ranks, ranks - 1, std::max(0, ranks - 1 - hosts)};
   for (int rank = 0; rank < ranks; ++rank) {

@@ -1,9 +1,10 @@
-// Rings through all ranks of a group, host after host: every host is entered and left once. A
-// buffer has as many chunks as ranks, and rank r owns chunk r.
+// Builds collectives in a ring through all ranks of a group, host after host, so that each host is
+// entered and left once. A buffer has as many chunks as there are ranks, and rank r owns chunk r.
 //
-// On a uniform network an all-reduce takes 2 (n - 1) (latency + bytes / (n bandwidth)), each of its
-// halves half of that. Over hosts 2 (n - 1) / n of the bytes leave each host, whatever the number
-// of ranks in it, and of the steps that wait for each other one per host waits for the network.
+// On a uniform network an all-reduce of n ranks takes 2 (n - 1) (latency + bytes / (n bandwidth)),
+// and a reduce-scatter or an all-gather half of that. Between hosts 2 (n - 1) / n of the bytes of
+// an all-reduce leave each host, whatever the number of its ranks. Among the n - 1 steps of each
+// half, at most as many wait for the network as there are hosts, and the others stay inside hosts.
 #pragma once
 
 #include "sim/collectives/rounds.h"

@@ -1,9 +1,9 @@
-// A collective algorithm is rounds of transfers: data, without time. interpret() tells whether the
-// numbers come out right, timing.h how long they take, from the same rounds.
+// Represents a collective algorithm as rounds of transfers: data without time. interpret() executes
+// the rounds on numbers, to check their result. timing.h predicts how long the same rounds take.
 //
-// A buffer is cut into equal chunks. Within a round all transfers happen at once. A round that
-// repeats moves its chunks by `shift` each time (modulo `window`; without a window, chunks outside
-// the buffer are idle: that is how a pipeline fills and drains).
+// A buffer is split into equal chunks. All transfers of a round happen at once. A round that
+// repeats moves its chunks by `shift` each time, modulo `window`. Without a window, transfers of
+// chunks outside the buffer are idle, which is how a pipeline fills and drains.
 #pragma once
 
 #include <cstdint>
@@ -39,18 +39,20 @@ struct Rounds {
   std::vector<Round> rounds;
 };
 
-// A group as a rectangle: rank = host * per_host + place.
+// The shape of a group with the same number of ranks on every host: rank = host * per_host + place.
 struct Grid {
   int hosts = 1;
   int per_host = 1;
   int ranks() const { return hosts * per_host; }
 };
 
-// buffers[rank][chunk]; Reduce adds.
+// Executes the rounds on `buffers`, indexed [rank][chunk], and returns the result. Reduce adds the
+// sent chunk to the receiver's, and Copy replaces the receiver's.
 using Buffers = std::vector<std::vector<std::int64_t>>;
 Buffers interpret(const Rounds& rounds, Buffers buffers);
 
-// Chunks that each rank sends, respectively receives, over all rounds.
+// Return the number of chunks that each rank sends, or receives, over all rounds. Idle transfers do
+// not count.
 std::vector<std::int64_t> chunks_sent(const Rounds& rounds);
 std::vector<std::int64_t> chunks_received(const Rounds& rounds);
 

@@ -26,13 +26,13 @@ struct Question {
   bool one_is_asked;  // for one algorithm, not for the fastest
 };
 
-// Pipelines of chunks of 64 KiB or more, as many as 512.
+// Returns the number of chunks of a chain. A chunk has 64 KiB or more, and there are at most 512.
 int chain_chunks(const Question& question) {
   return static_cast<int>(std::clamp(question.bytes / (1 << 16), 1.0, 512.0));
 }
 
-// Trees take chunks of 256 KiB for each network card, and smaller ones where there would be fewer
-// than the tree has steps.
+// Returns the number of chunks of each tree. A chunk has 256 KiB for each network card, or less if
+// there would be fewer chunks than the tree has steps.
 int tree_chunks(const Question& question) {
   constexpr double chunk_bytes = 256.0 * (1 << 10);
   const PlacedGroup& group = question.group;
@@ -53,12 +53,14 @@ bool on_cpus_of_hosts(const Question& question) {
 
 bool but_on_cpus_of_hosts(const Question& question) { return !on_cpus_of_hosts(question); }
 
-// Inside a host NCCL's tree is a chain, which a ring is never slower than.
+// Returns whether a tree of GPUs is tried. Inside a host NCCL's tree is a chain, and a ring is
+// never slower than a chain, so the tree is only tried there if one algorithm is asked for.
 bool tree_of_gpus(const Question& question) {
   return !on_cpus(question) && (question.group.grid.hosts > 1 || question.one_is_asked);
 }
 
-// The switches of the third generation sum up for more than four GPUs.
+// Returns whether the switches can add up the group's data. NVSwitches of the third generation
+// (nvls_efficiency above 0) do so for more than four GPUs of a host.
 bool with_nvls(const Question& question) {
   constexpr int fewest_gpus = 5;
   return question.topology.cluster().machine.nvlink.nvls_efficiency > 0 &&
@@ -70,7 +72,7 @@ bool direct_links(const Question& question) {
          question.topology.cluster().machine.nvlink.kind == NvlinkKind::matrix;
 }
 
-// An algorithm of the table. The fastest one that applies is taken.
+// A row of the table of algorithms. Among the rows of one kind that apply, the fastest is taken.
 struct Algorithm {
   CollectiveKind kind;
   std::string_view name;
@@ -120,8 +122,9 @@ const Algorithm algorithms[] = {
      Order::exchange},
 };
 
-// The groups that run beside groups[asked] on its first hosts, itself first, where they may use the
-// same links. Those of another shape run other rounds; they are timed in their own turn.
+// Returns groups[asked] and, after it, the groups that may use the same links at the same time:
+// those of the same grid with a rank on its first two hosts. Groups of another grid run other
+// rounds and are timed separately. Inside a host with NVSwitch no group shares links with another.
 std::vector<PlacedGroup> neighbours(const Cluster& cluster, const std::vector<PlacedGroup>& groups,
                                     std::size_t asked) {
   const PlacedGroup& group = groups[asked];
@@ -167,7 +170,8 @@ Bytes bus_bytes(CollectiveKind kind, Bytes bytes, const PlacedGroup& group) {
   return bytes * ((kind == CollectiveKind::all_reduce ? 2 : 1) * (ranks - 1) / ranks);
 }
 
-// Returns the part of the buffer that belongs to each rank.
+// Returns the bytes of the buffer that belong to each rank. They are 0 for broadcasts and
+// reductions to one rank.
 Bytes own_part(CollectiveKind kind, Bytes bytes, const PlacedGroup& group) {
   if (kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce) return {0};
   return bytes / group.grid.ranks();

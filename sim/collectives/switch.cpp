@@ -6,8 +6,9 @@ namespace meshwright {
 
 namespace {
 
-// Place j of a host owns the chunks j, j + k, ... They pass all other places one after the other;
-// it is the switch that makes one step of that.
+// Returns the round in which the places of each host exchange chunks. Place j of a host owns the
+// chunks j, j + k, ..., for k places. The round passes each chunk through all other places, one
+// after the other, but counts one latency, because the switch does this in one step.
 Round through_switch(Grid grid, int chunks, Combine combine) {
   const int k = grid.per_host;
   Round round{{}, k - 1, -1, k, 1};

@@ -1,10 +1,11 @@
-// All-reduce by switches that sum up and send to many (NVLink SHARP, NVLS): each rank of a host
-// reads the sum of its share of the chunks from all others and writes it to all others, two steps.
-// Over hosts the sums go up and down trees from host to host, one for each place (NVLSTree).
+// Builds an all-reduce by switches that sum up and multicast (NVLink SHARP, NVLS). Each rank of a
+// host reads the sum of its share of the chunks from all other ranks, and then writes the sum to
+// all of them, which makes two steps. Between hosts the sums go up and down two trees of hosts for
+// each place (NVLSTree).
 //
-// As rounds the shares go around a ring, as many bytes through each link as if they went straight
-// between the ranks. The switch moves less than that; what it reaches of the bandwidth is in the
-// profile.
+// The rounds pass the shares around a ring, so that each link carries as many bytes as if they went
+// straight between the ranks. The switch moves fewer bytes. The profile says which share of the
+// bandwidth it reaches (nvls_efficiency).
 #pragma once
 
 #include "sim/collectives/rounds.h"

@@ -9,13 +9,15 @@ namespace meshwright {
 
 namespace {
 
-// Hosts of a group whose transfers are looked at one by one; those of the others are alike.
+// Number of hosts of a group whose transfers are timed. The transfers of its other hosts are alike.
 constexpr int most_hosts = 4;
-// A pipeline between the two levels works in chunks of at least this size, at most so many.
+// A pipeline between the two levels, inside hosts and between them, works in chunks of at least
+// this many bytes. It has at most `most_pipeline_chunks` chunks.
 constexpr double pipeline_chunk_bytes = 64.0 * (1 << 20);
 constexpr double most_pipeline_chunks = 16;
 
-// The rank of the group that stands at `place` of the rounds in a lane.
+// Returns the rank of the group that takes position `place` of the rounds if the members of each
+// host are in the order of `lane`.
 int rank_at(const PlacedGroup& group, const std::vector<int>& lane, int place) {
   const int per_host = group.grid.per_host;
   return group.ranks[at(place / per_host * per_host + lane[at(place % per_host)])];
@@ -54,7 +56,8 @@ void add_flows(const Timed& timed, const Rounds& rounds, const Round& round,
     if (std::min(transfer.from / per_host, transfer.to / per_host) >= most_hosts) continue;
     for (const std::vector<int>& lane : lanes) {
       const int from = rank_at(group, lane, transfer.from), to = rank_at(group, lane, transfer.to);
-      // A line is one channel: it uses one link of a pair of GPUs that has two.
+      // A line is one channel. Between two GPUs with several direct links it uses only one of them,
+      // so its bytes are multiplied by the number of links, over which flows spread.
       const int links = order == Order::line ? direct_links(timed.topology, from, to) : 1;
       flows.add(from, to, chunk * transfer.count * links);
     }
@@ -68,7 +71,9 @@ RoundTime time_of_round(const Timed& timed, const Rounds& rounds, const Round& r
   return {flows.slowest(), flows.crosses_hosts()};
 }
 
-// `wire`: what the bytes take at the bandwidth of the order.
+// Returns the time of a collective inside a host, without the latency of its steps. `wire` is the
+// time of its bytes at the bandwidth of the order, and `steps` counts steps that wait for each
+// other.
 Seconds inside_host(const Timed& timed, Seconds wire, int steps, Order order) {
   const Machine& machine = timed.topology.cluster().machine;
   const Nvlink& nvlink = machine.nvlink;

@@ -4,9 +4,10 @@
 // chunks at the same time. Therefore the longer of the two counts, and only the first chunk of the
 // shorter one.
 //
-// The order is the one in which the ranks of a host are placed: in every one of its rings, along
-// its line, or along its passages. A tree also follows the passages, but moves no more through each
-// network card than the profile says. If the switch adds up, all ranks are placed alike.
+// An Order says how the members of a host take the places of the rounds: in the order of each of
+// its rings, of its line, or of its passages (group.h). A tree also follows the passages, but moves
+// no more through each network card than the profile says. If the switch adds up, all members are
+// placed alike, so their order does not matter.
 //
 // The fastest of NCCL's protocols (protocols.h) is taken. Sums in the switch use Simple.
 #pragma once

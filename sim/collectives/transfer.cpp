@@ -1,4 +1,4 @@
-// Point-to-point sends: transfer_time of select.h.
+// Times point-to-point sends: transfer_time() of select.h.
 #include <algorithm>
 
 #include "sim/collectives/fabric.h"
@@ -10,12 +10,13 @@ namespace meshwright {
 
 namespace {
 
-// In a pipeline over thousands of ranks, only the first pairs are simulated, because the others are
-// placed in the same way.
+// Number of pairs that are timed. In a pipeline over thousands of ranks, the other pairs are placed
+// in the same way.
 constexpr std::size_t most_pairs = 2048;
 
-// Inside a host a send of a few bytes takes as long as an all-to-all of two ranks. Between hosts it
-// starts two processes, not a group: half of what a collective needs.
+// Returns the latency of a send. Inside a host a send of a few bytes takes as long as an all-to-all
+// of two ranks. Between hosts it starts two processes instead of a group, which takes half as long
+// as to start a collective.
 Seconds send_latency(const Cluster& cluster, bool crosses_hosts) {
   const CollectiveLatency host = cluster.machine.host_latency, network = cluster.network_latency();
   if (!crosses_hosts) return {host.latency_s + host.step_latency_s};

@@ -8,8 +8,8 @@ namespace meshwright {
 
 namespace {
 
-// Parents of an in-order binary tree over the positions 1 .. count, of which every odd one is a
-// leaf; the root's is 0.
+// Returns the parent of a position in an in-order binary tree over the positions 1 to `count`, or 0
+// for the root. Every odd position is a leaf.
 int parent_of(int position, int count) {
   if (position == static_cast<int>(std::bit_floor(static_cast<unsigned>(count)))) return 0;
   do {
@@ -19,8 +19,9 @@ int parent_of(int position, int count) {
   return position;
 }
 
-// Parents of the hosts in one of the two trees, -1 for the root. In the second one the hosts are
-// reversed or, where their number is odd, shifted, so that those which were leaves have children.
+// Returns the parent of each host in one of the two trees, -1 for the root. In the second tree the
+// hosts are reversed or, if their number is odd, shifted, so that the leaves of the first tree have
+// children.
 std::vector<int> host_parents(int hosts, bool second) {
   std::vector<int> host_at(at(hosts) + 1, -1);
   for (int host = 0; host < hosts; ++host) {
@@ -33,10 +34,10 @@ std::vector<int> host_parents(int hosts, bool second) {
   return parents;
 }
 
-// Sums up the trees to their roots and back, chunk after chunk. `parents` of ranks, -1 for a root;
-// rank r moves chunks first(r), first(r) + step, ...; it sends one up as soon as the ranks below
-// have, and its root sends it down as soon as it is complete. Returns the steps that the first
-// chunk takes.
+// Adds the transfers that sum up trees to their roots and copy the sums back, chunk after chunk.
+// `parents` holds the parent of each rank, -1 for a root. Rank r moves chunks first(r), first(r) +
+// step, ... It sends a chunk up as soon as the ranks below it have sent theirs. The root sends a
+// chunk down as soon as it is complete. Returns the number of steps that the first chunk takes.
 template <typename First>
 int sum_up_and_down(Round& round, const std::vector<int>& parents, int step, const First& first) {
   const int ranks = static_cast<int>(parents.size());

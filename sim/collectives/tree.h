@@ -1,11 +1,13 @@
-// Algorithms with a logarithmic number of steps.
+// Builds algorithms with a logarithmic number of steps.
 //
-// tree_all_reduce: two binary trees over the hosts, each for half of the chunks; the leaves of one
-// have children in the other (Sanders, Speck and Traeff 2009). Inside a host the ranks are a chain
-// down from the first. In 2 (k - 1 + log2 H) steps a chunk is summed up to the root and comes back,
-// one chunk after the other (`chunks` in each tree). Of two hosts each sends the bytes once; of
-// more some send them twice, which is what a ring sends. tree_broadcast: binomial, log2 n steps of
-// all the bytes; tree_reduce: the same backwards.
+// tree_all_reduce: two binary trees over H hosts of k ranks, each for half of the chunks, so that
+// the leaves of one tree have children in the other (Sanders, Speck and Traeff 2009). Inside a host
+// the ranks are a chain down from the first one. A chunk is summed up to the root and comes back in
+// 2 (k - 1 + log2 H) steps, one chunk after the other (`chunks` in each tree). If there are two
+// hosts, each sends the bytes once. If there are more, some hosts send them twice, as in a ring.
+//
+// tree_broadcast: a binomial tree, in log2 n steps of all the bytes for n ranks. tree_reduce: the
+// same tree backwards.
 #pragma once
 
 #include "sim/collectives/rounds.h"
@@ -13,8 +15,9 @@
 namespace meshwright {
 
 Rounds tree_all_reduce(Grid grid, int chunks);
-// Returns such trees over the hosts only, for each place of a host with its own chunks. Of 2 k
-// consecutive chunks, the first k go into one tree of their place, the others into the other.
+// Returns the round of the two trees of an all-reduce over the hosts only, for each place of a host
+// with its own chunks. Among 2 k consecutive chunks, for k places, the first k go into one tree of
+// their place, the others into the other.
 Round trees_of_places(Grid grid, int chunks);
 Rounds tree_broadcast(int ranks);
 Rounds tree_reduce(int ranks);

@@ -4,7 +4,8 @@ namespace meshwright {
 
 namespace {
 
-// A reduction starts one chunk before its own, so that each rank ends with its own chunk complete.
+// Returns the chunk with which a rank starts. A reduction starts one chunk before the rank's own
+// chunk, so that each rank ends with its own chunk complete.
 int start(int place, int ranks, Combine combine) {
   return combine == Combine::Reduce ? (place + ranks - 1) % ranks : place;
 }

@@ -22,8 +22,8 @@ MemoryFit fit_of(const Model& model, const Plan& plan, int micro_batch, const Cl
   return fit;
 }
 
-// Micro-batches must be multiples of the smallest legal one: the ranks of a tensor group share its
-// sequences or its rows.
+// Returns the smallest legal micro-batch. All micro-batches must be multiples of it, because the
+// ranks of a tensor group share its sequences or its tokens.
 int batch_granule(const Model& model, const Plan& plan) {
   for (int size = 1; size < plan.parallelism.tensor; ++size) try {
       verify(with_micro_batch(plan, size), model.sizes());

@@ -1,4 +1,4 @@
-// The largest micro-batch of a plan that fits: memory alone decides, nothing is simulated.
+// Finds the largest micro-batch of a plan that fits in memory. Nothing is simulated for this.
 #pragma once
 
 #include "hwprofiles/machine.h"
@@ -8,11 +8,14 @@
 
 namespace meshwright {
 
-// `plan` is legal, with its stages filled in. Everything but micro_batch and global_batch stays,
-// the number of micro-batches too. What it leaves to the compiler is decided for least memory.
+// Returns the largest micro-batch that fits, 0 if none does, and its peak memory. `plan` is legal,
+// with its stages filled in. Only micro_batch and global_batch change, so the number of
+// micro-batches stays the same. Choices that the plan leaves to the compiler are made for least
+// memory.
 LargestBatch largest_micro_batch(const Model& model, const Plan& plan, const Cluster& cluster);
 
-// `plan` with another micro-batch and the global batch that goes with it.
+// Returns `plan` with another micro-batch, and with the global batch that keeps its number of
+// micro-batches.
 Plan with_micro_batch(Plan plan, int micro_batch);
 
 }  // namespace meshwright

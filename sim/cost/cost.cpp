@@ -45,8 +45,8 @@ std::pair<double, double> fused_attention_shares(const KernelConstants& constant
   }
 }
 
-// The share of the multiprocessors that work, on average, while the gradient of fused attention is
-// summed in a fixed order: FlashAttention-2 then starts as many blocks for each head of each
+// Returns the mean share of the multiprocessors that work while the gradient of fused attention is
+// summed in a fixed order. FlashAttention-2 then starts as many blocks for each head of each
 // sequence as fill the device at least once, each with a part of its keys, and the second wave is
 // mostly empty (flash_bwd_launch_template.h).
 double busy_in_order(std::int64_t heads, int multiprocessors) {
@@ -87,7 +87,8 @@ Precision executed_precision(const Gpu& gpu, Precision wanted) {
 
 namespace {
 
-// A recorded step is one launch.
+// Returns the host's time to launch one kernel. It is 0 if the step is recorded as a CUDA graph,
+// because the host then launches the whole step at once.
 Seconds launch_of(const Cluster& cluster, const StepSettings& training) {
   const bool recorded =
       cluster.machine.gpu.kind == DeviceKind::gpu && training.cuda_graph.value_or(false);
@@ -107,7 +108,7 @@ CostModel::CostModel(const Cluster& cluster, const StepSettings& training)
       attention_(quantizes(training.precision)
                      ? executed_precision(gpu_, Precision::bf16)  // what is not quantized
                      : products_) {
-  // One instruction is a fused multiply and add: two FLOPs.
+  // One instruction is a fused multiply-add, which counts as two FLOPs of the peak.
   const double instructions_per_s =
       gpu_.peak(Precision::fp32).value / 2 * gpu_.sustained_clock_share;
   if (instructions_per_s > 0) gelu_s_ = gpu_.kernels.gelu_instructions / instructions_per_s;
@@ -166,8 +167,9 @@ double CostModel::traffic_factor(Op op) const {
 }
 
 Seconds CostModel::time(const Kernel& kernel, double traffic_factor) const {
-  // A GPU loads tiles while it multiplies others. A CPU's core packs the operands first, which come
-  // from memory: since they were last used, a step has gone through more than caches hold.
+  // A GPU loads tiles while it multiplies others. A CPU core first packs the operands, which adds
+  // to the time. The operands come from memory, because since their last use a step has gone
+  // through more bytes than caches hold.
   const bool packs = gpu_.kind == DeviceKind::cpu && (kernel.kind == Kernel::Kind::gemm ||
                                                       kernel.kind == Kernel::Kind::batched_gemm);
   const double size = packs ? std::numeric_limits<double>::max() : kernel.bytes;
@@ -206,7 +208,8 @@ void CostModel::append(const OpCall& call, std::vector<Kernel>& kernels) const {
   }
   if (!training_.deterministic || gpu_.kind == DeviceKind::cpu) return;
   if (kernels.size() == before || call.attributes.adds) return;  // in place
-  // torch.utils.deterministic.fill_uninitialized_memory: what torch.empty returns is filled.
+  // With deterministic algorithms PyTorch fills all memory that torch.empty returns
+  // (torch.utils.deterministic.fill_uninitialized_memory).
   double filled = 0;
   for (const TensorType& type : call.outputs) filled += static_cast<double>(type.bytes());
   kernels.push_back({.bytes = filled});

@@ -12,7 +12,7 @@
 
 namespace meshwright {
 
-// The sum over some kernels.
+// The launches, bytes and time of some kernels together.
 struct KernelWork {
   std::int64_t kernels = 0;  // launches
   double bytes = 0;          // to and from memory
@@ -39,8 +39,8 @@ class CostModel {
   bool host_launches() const;  // kernel by kernel, which takes time
   KernelWork work(const Instruction& instruction, const Program& program) const;
   KernelWork work(const Graph& graph) const;  // of all its nodes
-  // Returns the compute of every unit of a graph, for the partitioner: all phases that the graph
-  // holds, or three times the forward if it holds no other.
+  // Returns the seconds of compute of every unit of a graph, for the partitioner: all phases that
+  // the graph holds, or three times the forward if it holds no other.
   std::vector<double> unit_costs(const Graph& graph) const;
   // Returns the bytes of every unit: parameters with gradients and optimizer states, and the
   // activations saved for the backward phase.

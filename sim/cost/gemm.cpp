@@ -18,8 +18,8 @@ constexpr Tile tiles[] = {
     {128, 64, 0.85}, {64, 128, 0.85}, {64, 64, 0.7},
 };
 
-// A product whose tiles do not fill the last wave is cut along k as well; the parts are then
-// summed.
+// If the tiles of a matmul do not fill the last wave, the matmul is split along k too, and its
+// parts are summed.
 constexpr std::int64_t shortest_split = 512;  // of k
 constexpr std::int64_t most_splits = 8;       // where the tiles alone fill the device
 constexpr double split_share = 0.9;
@@ -48,8 +48,9 @@ double operand_demand(const Gpu& gpu, Precision precision, double fastest) {
 
 double share_of(const Tile& tile, double demand) { return 1 / (1 + (1 / tile.share - 1) * demand); }
 
-// `start`: elements along k that a tile could have taken in while it begins and ends. Only the
-// first tile of a processor and the last cannot hide that behind others.
+// Returns the share of the peak that a matmul reaches with one kind of tile. `start` is the number
+// of elements along k that a tile could have processed while it begins and ends. Only the first and
+// the last tile of a multiprocessor cannot hide this time behind other tiles.
 double efficiency_with(const Tile& tile, double tile_share, const Kernel& product,
                        std::int64_t processors, double start) {
   const std::int64_t rows = divided_up(product.m, tile.m), columns = divided_up(product.n, tile.n);
@@ -75,7 +76,8 @@ double efficiency_with(const Tile& tile, double tile_share, const Kernel& produc
 
 double shape_efficiency(const Kernel& product, const Gpu& gpu, Precision precision) {
   if (gpu.kind == DeviceKind::cpu || product.m == 0) return 1;  // the curve says it all
-  // A tile takes as long to begin and to end whatever its arithmetic.
+  // A tile takes the same time to begin and to end with any arithmetic, so fast arithmetic loses
+  // more elements along k.
   const double fastest = std::max({gpu.peak(Precision::fp16).value, gpu.peak(Precision::bf16).value,
                                    gpu.peak(Precision::fp32).value});
   const double start = gpu.kernels.depth_start * gpu.peak(precision).value / fastest;

@@ -1,6 +1,7 @@
-// The share of a GPU's peak that the shape of a matrix product allows, beside the machine's
-// efficiency curve: tiles that stick out, waves that are not full, misaligned rows,
-// a depth that is soon over.
+// Estimates the share of a GPU's peak, at most 1, that the shape of a matmul allows, in addition to
+// the machine's efficiency curve. It falls with tiles that extend beyond the result, waves that are
+// not full, misaligned rows, and a depth k too short to hide how tiles begin and end. On a CPU it
+// is 1.
 #pragma once
 
 #include "hwprofiles/gpu.h"

@@ -1,5 +1,5 @@
-// The queue of a discrete-event simulation. Time is an integer (picoseconds), and simultaneous
-// events come out in the order in which they were scheduled, so a run repeats exactly.
+// Holds the events of a discrete-event simulation. Time is an integer (picoseconds), and
+// simultaneous events come out in the order in which they were scheduled, so a run repeats exactly.
 #pragma once
 
 #include <cstdint>

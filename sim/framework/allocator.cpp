@@ -44,7 +44,7 @@ int CachingAllocator::allocate(std::int64_t bytes) {
     block = add_segment(segment_of(bytes), small);
   }
   at(block).in_use = true;
-  // The rest of a large block must be of use to large requests.
+  // The rest of a large block is only split off if large requests can use it.
   const std::int64_t rest = at(block).bytes - bytes;
   if (small ? rest >= granule : rest > small_request) split(block, bytes);
   return block;

@@ -1,4 +1,4 @@
-// Device memory as a training step asks for it: block by block.
+// Models how a training step allocates device memory, block by block.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class Allocator {
   virtual void release(int block) = 0;
 };
 
-// Sums what is asked for; every byte can be used.
+// Counts the bytes that are allocated, as if every byte of the device could be used.
 class CountingAllocator final : public Allocator {
  public:
   int allocate(std::int64_t bytes) override;
@@ -26,12 +26,13 @@ class CountingAllocator final : public Allocator {
   std::int64_t live_ = 0, peak_ = 0;
 };
 
-// PyTorch's allocator for CUDA (c10/cuda/CUDACachingAllocator.cpp): requests are rounded up to 512
-// bytes and taken out of segments, which the device gives in pieces of 2 MiB (for requests up to 1
-// MiB), 20 MiB (up to 10 MiB) or the request rounded up to 2 MiB. Of the free blocks of its pool a
-// request gets the smallest that is large enough, and what is left of it stays free; neighbours of
-// one segment join when both are free. Segments stay with the allocator; only when the device has
-// no more are those given back of which nothing is in use. What does not fit then does not fit.
+// Models PyTorch's allocator for CUDA (c10/cuda/CUDACachingAllocator.cpp). Requests are rounded up
+// to 512 bytes and taken out of segments, which the device gives in pieces of 2 MiB (for requests
+// up to 1 MiB), 20 MiB (below 10 MiB) or the request rounded up to 2 MiB. A request gets the
+// smallest free block of its pool that is large enough, and the rest of the block stays free if it
+// is of use. Neighbours in one segment join when both are free. The allocator keeps its segments.
+// Only when the device has no more memory does it give back segments without any block in use. If a
+// request does not fit then, out_of_memory() returns true from that time on.
 class CachingAllocator final : public Allocator {
  public:
   explicit CachingAllocator(std::int64_t capacity) : capacity_(capacity) {}
@@ -46,7 +47,7 @@ class CachingAllocator final : public Allocator {
     bool small = false, in_use = false;
     int before = -1, after = -1;  // in its segment
   };
-  // Free blocks by size, then by age.
+  // The free blocks (bytes and number), sorted by size, then by age.
   using Pool = std::set<std::pair<std::int64_t, int>>;
 
   Block& at(int block) { return blocks_[static_cast<std::size_t>(block)]; }

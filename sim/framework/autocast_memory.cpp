@@ -52,7 +52,8 @@ class AutocastTraining {
       memory_.allocate(std::min(parameters, bucket_bytes));
   }
 
-  // Gradients appear in the first backward, moments in the first step of the optimizer; both stay.
+  // Allocates and releases the memory of one training step. Gradients appear in the first backward,
+  // moments in the first step of the optimizer, and both stay.
   void step() {
     begin();
     std::vector<Footprint> footprints;
@@ -105,8 +106,9 @@ class AutocastTraining {
     if (is_activation(id) && --readers_[at(id)] == 0) memory_.release(block_[at(id)]);
   }
 
-  // One fp16 copy of a parameter for all products until the model has returned (autocast's cache),
-  // then for those whose backward is still to come.
+  // Allocates one fp16 copy of a parameter for all matmuls, when the first one needs it. The copy
+  // stays until the model has returned (autocast's cache), and then until the last matmul that used
+  // it has had its backward.
   void copy_weight(int id) {
     WeightCopy& copy = weights_[id];
     if (copy.readers++ == 0) copy.block = memory_.allocate(half * elements(graph_.tensor(id).type));
@@ -154,9 +156,9 @@ class AutocastTraining {
           f.kept_inputs = {x};
           return f;
         }
-        // transformers' NewGELUActivation, operation by operation; pow is one of autocast's fp32
-        // operations, and everything after it stays fp32: x of pow, tanh(...), 0.5 x, 1 +
-        // tanh(...).
+        // transformers' NewGELUActivation runs operation by operation. pow is one of autocast's
+        // fp32 operations, and everything after it stays fp32. Saved are the x of pow, tanh(...),
+        // 0.5 x and 1 + tanh(...).
         f.output_size = single;
         f.kept = {single * n, single * n, same * n, single * n};
         f.forward_scratch = {single * n};
@@ -175,8 +177,9 @@ class AutocastTraining {
         keep_mask(n, f);
         return f;
       case Op::cross_entropy:
-        // An fp32 copy of the logits, their log-softmax, which is kept; in the backward the
-        // gradients of both. A language model first copies the logits without the last position.
+        // The loss makes an fp32 copy of the logits and saves their log-softmax. Its backward makes
+        // the gradients of both. A language model first copies the logits without the last
+        // position.
         f.output_size = single;
         if (compiled_) {  // from the logits, in one kernel each way
           f.kept_inputs = {x};
@@ -206,7 +209,8 @@ class AutocastTraining {
   void keep_mask(std::int64_t dropped, Footprint& f) const {
     if (of_dropout_ > 0) f.kept.push_back(of_dropout_ * dropped);
   }
-  // Eager products make a copy of an fp32 input each.
+  // Saves the input of a matmul in fp16. Every eager matmul makes its own copy of an fp32 input. A
+  // compiled program makes one copy for all matmuls.
   void keep_half(int x, Footprint& f) {
     if (is_half(x))
       f.kept_inputs.push_back(x);
@@ -214,14 +218,15 @@ class AutocastTraining {
       f.kept.push_back(half * elements(graph_.tensor(x).type));
   }
 
-  // transformers' self-attention: queries, keys and values are views in another order, of which
-  // each product makes a copy; scores are fp16 until the softmax, whose fp32 result is kept; so are
-  // dropout's mask and the fp16 probabilities that meet the values, which a compiler makes again.
+  // Returns the memory of transformers' self-attention. Queries, keys and values are views in
+  // another order, which each matmul copies. Scores are fp16 until the softmax, whose fp32 result
+  // is saved. Also saved are dropout's mask and, unless a compiler recomputes them, the fp16
+  // probabilities that are multiplied with the values.
   Footprint of_attention(const Node& node) const {
     const Attributes& a = node.attributes;
     if (a.attention != AttentionKernel::unfused)
       throw InputError("attention keeps its score matrix here; use unfused attention");
-    // A decoder's queries may meet more or fewer keys of the encoder.
+    // A decoder attends to the encoder's tokens, so there may be more or fewer keys than queries.
     const std::int64_t queries = rows(node.inputs[0]);
     const std::int64_t keys = node.inputs.size() > 1 ? rows(node.inputs[1]) : queries;
     const std::int64_t scores = queries * keys / a.micro_batch * a.heads;
@@ -258,8 +263,8 @@ class AutocastTraining {
     drop_reader(y);
   }
 
-  // The model's answer: logits, and the keys and values of a language model (`use_cache`), alive
-  // until the loss is there.
+  // Keeps a tensor that the model returns until the loss is computed: logits, and the keys and
+  // values of a language model (`use_cache`).
   void hold(int id) {
     ++readers_[at(id)];
     held_.push_back(id);
@@ -273,7 +278,8 @@ class AutocastTraining {
     for (int id : node.inputs) {
       if (!is_activation(id)) continue;
       const int gradient = memory_.allocate(bytes(id));
-      // A second gradient of one tensor is made before it is added.
+      // If a tensor has a gradient already, the next one is computed in its own block before it is
+      // added.
       if (gradient_[at(id)] >= 0)
         scratch.push_back(gradient);
       else
@@ -329,7 +335,7 @@ Graph with_source_length(Graph forward, int tokens) {
     if (of_source[at(id)]) rows = sequences * tokens;
   };
   lengthen(forward.tokens);
-  // Rows are those of the first input: of an attention, the queries.
+  // The rows of an output are those of the first input, which for attention holds the queries.
   for (const Node& node : forward.nodes)
     if (of_source[at(node.inputs[0])])
       for (int id : node.outputs) lengthen(id);

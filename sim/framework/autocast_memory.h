@@ -11,10 +11,12 @@
 namespace meshwright {
 
 enum class Execution : std::uint8_t {
-  eager,    // operation by operation: each keeps its own copies
-  compiled  // the whole step as one program (XLA): elements that follow from others that are kept
-            // are made again in the kernel that needs them; equal copies are one; what is kept are
-            // operands and results of products, inputs of norms, and softmax
+  // Runs operation by operation, each of which makes its own copies.
+  eager,
+  // Runs the whole step as one program (XLA). Only operands and results of matmuls, inputs of
+  // norms, and softmax are saved. Other elements are recomputed from these in the kernel that needs
+  // them, and equal copies are made once.
+  compiled
 };
 
 struct FrameworkTraits {
@@ -36,8 +38,9 @@ struct FrameworkTraits {
   bool keeps_random_bits = false;
 };
 
-// Returns the graph whose memory is counted if the encoder reads `tokens` tokens of each sequence
-// and the decoder as many as before. Attributes are not updated, so such a graph cannot run.
+// Returns `forward` with `tokens` tokens of each sequence in the encoder, to count the memory of
+// such a graph. The decoder reads as many tokens as before. Attributes are not updated, so the
+// graph cannot run.
 Graph with_source_length(Graph forward, int tokens);
 
 // Returns the bytes of all tensors at the peak of a step. `forward` is a model's graph as

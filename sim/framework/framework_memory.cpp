@@ -6,7 +6,8 @@ namespace meshwright {
 
 FrameworkTraits framework_traits(MemoryOf whose, bool several_ranks) {
   if (whose == MemoryOf::xla) return {.execution = Execution::compiled};
-  // torch_xla reduces gradients where they are, when no activation is left.
+  // Only PyTorch has gradient buckets. torch_xla reduces gradients in place, when no activations
+  // are left.
   return {.gradient_buckets = several_ranks};
 }
 

@@ -14,8 +14,8 @@
 
 namespace meshwright {
 
-// Returns how a framework's newest version uses memory. What only earlier versions saved for the
-// backward (FrameworkTraits, autocast_memory.h) is off; a caller turns it on.
+// Returns how a framework's newest version uses memory. Traits of earlier versions, which save more
+// for the backward (autocast_memory.h), are off. A caller may turn them on.
 FrameworkTraits framework_traits(MemoryOf whose, bool several_ranks);
 
 // Returns the bytes of a GPU that are left for tensors: without the context, libraries' buffers

@@ -10,7 +10,8 @@ constexpr int most = 1 << 20;
 
 }  // namespace
 
-// The line through the two ends of what is still open hits the answer after a few tries.
+// Interpolates between the largest count known to fit and the smallest known not to, which finds
+// the result after a few tries. Every second try halves the interval instead.
 LargestBatch largest_that_fits(std::int64_t limit, const std::function<MemoryFit(int)>& fit) {
   int low = 1, high = 2;
   MemoryFit at_low = fit(low), at_high;

@@ -1,4 +1,4 @@
-// Finds out how many of something fit into memory.
+// Finds the largest batch, or other count, that fits into memory.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@ struct LargestBatch {
   std::int64_t peak_memory_bytes = 0;
 };
 
-// Returns the largest count from 1 on that fits into `limit` bytes, or 0 if none does. The bytes
-// must grow with the count, nearly linearly.
+// Returns the largest count that fits into `limit` bytes, from 1 to 2^20, or 0 if none does. `fit`
+// returns the bytes that a count needs, and whether they fit. The bytes must grow with the count,
+// nearly linearly.
 LargestBatch largest_that_fits(std::int64_t limit, const std::function<MemoryFit(int)>& fit);
 
 }  // namespace meshwright

@@ -10,7 +10,7 @@ namespace meshwright {
 
 namespace {
 
-// Bytes over each link, of the few hosts that have flows.
+// Sums the bytes over each link. Only the few hosts that have flows take memory.
 class Loads {
  public:
   explicit Loads(const Topology& topology)
@@ -54,7 +54,8 @@ void Flows::add(int from_rank, int to_rank, double bytes) {
 }
 
 Seconds Flows::slowest() const {
-  // Flows are sorted, so that sums of the same flows are equal to the last digit.
+  // Sorts the flows, so that the sums do not depend on the order in which flows were added, to the
+  // last digit.
   std::vector<Flow> flows = flows_;
   std::stable_sort(flows.begin(), flows.end(), [](const Flow& a, const Flow& b) {
     return std::pair(a.from, a.to) < std::pair(b.from, b.to);

@@ -1,4 +1,4 @@
-// Transfers of equal size that happen at once, each over its route, sharing links max-min fairly.
+// Times transfers that happen at once, each over its route, sharing links max-min fairly.
 #pragma once
 
 #include <vector>

@@ -56,8 +56,8 @@ BoundMaker::Sent BoundMaker::sent(const Candidate& candidate) {
   return sent;
 }
 
-// Returns the seconds of messages. A stage in the middle sends to both sides over one link, unless
-// one neighbour is on another host and the other one on its own host.
+// Returns the seconds of the messages of one micro-batch. A stage in the middle sends to both sides
+// over one link, unless one neighbour is on another host and the other one on its own host.
 BoundMaker::MessageTimes BoundMaker::message_times(const Candidate& candidate) {
   const auto between = static_cast<std::size_t>(candidate.pipeline - 1);
   const auto [onwards, back, crosses] = sent(candidate);
@@ -140,7 +140,7 @@ bool BoundMaker::some_cut_ends_within(const Candidate& candidate, double seconds
 Bounds BoundMaker::time_of_any_partition(const Candidate& candidate) {
   const Work& all = work(candidate);
   const MeanTimes mean = mean_times(candidate);
-  // Probably exposed: what context groups send.
+  // The estimate takes the communication of context groups to be exposed.
   if (candidate.pipeline == 1) return {mean.least, mean.least + mean.beside};
   const double stages = candidate.pipeline;
   if (!depends_on_cut(candidate)) {
@@ -177,8 +177,8 @@ Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
   const double idle_share = !splits ? 1.0 : layout.goes_back(1) ? 1.0 / 6 : 1.0 / 3;
   const double interleaved_ramp = (candidate.pipeline - 1.0) / candidate.virtual_stages *
                                   all.seconds / candidate.pipeline * idle_share;
-  // The other stages wait for the stage whose messages are slowest. It sends those of all chunks
-  // that go in the same direction.
+  // The other stages wait for the stage whose messages are slowest. That stage sends the messages
+  // of all chunks that go in the same direction.
   const MessageTimes messages = message_times(candidate);
   const double sent =
       candidate.virtual_stages / (layout.goes_back(1) ? 2.0 : 1.0) * messages.slowest;
@@ -203,7 +203,7 @@ Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
     // A stage begins and ends with its first chunk.
     const double fill = sums.fill(begins[stage]);
     const double drain = sums.drain[begins[stage]];
-    // Units are gathered before the first forward, while it comes from the stages before.
+    // Units are gathered before the first forward, while the stage waits for its first input.
     const double gathered = held.first_batch - (own - backward);
     const double reduced = held.hidden_last - backward;
     const bool in_turn = !splits && !interleaves;  // one chunk, whole backwards

@@ -1,5 +1,6 @@
-// Lower bounds of what a candidate needs, found without building its Programs. Most candidates are
-// pruned by them. They are lower bounds of what the simulator says, whatever the partition.
+// Bounds from below the time and memory that a candidate needs, without building its Programs. Most
+// candidates are pruned by these bounds. What the simulator says is never lower, whatever the
+// partition.
 //
 // Time of 1f1b and gpipe. A stage that holds the units [a, b) of the chain cannot begin before the
 // first micro-batch has passed the units before a, which takes F. Its last gradient must pass them
@@ -10,7 +11,7 @@
 // With c the stage's own time per micro-batch and m micro-batches:
 //   step >= F + m*c + max(B, r - b, f) + t
 // The bound is the smallest step for which some cut into stages obeys that. For interleaved
-// schedules it is the mean over stages of the same without F and B.
+// schedules it is the mean over stages of the same formula without F and B.
 //
 // A looser version of this bound needs no cut: let x_s be the work of stage s, rho the least share
 // of a unit's work that others wait for, W = sum x_s, p the number of stages. Each stage s obeys
@@ -55,16 +56,16 @@ struct Bounds {
   double estimate_s = 0;   // what it probably is: the order in which plans are simulated
 };
 
-// Seconds of one unit for one micro-batch, with the collectives of its tensor group.
+// Seconds that one unit takes for one micro-batch, with the collectives of its tensor group.
 struct UnitTimes {
   bool is_block = false;
   double forward = 0, recompute = 0, backward = 0;
   double compute = 0;  // without the collectives
-  double context = 0;  // what its context group sends beside it
+  double context = 0;  // communication of its context group, beside compute
   HeldParameters parameters;
   double weight_gradient = 0;
-  double last_collectives = 0;  // that the next task may hide: one of a forward, one of a backward
-  double forward_last = 0, backward_last = 0;  // these
+  double last_collectives = 0;                 // forward_last + backward_last
+  double forward_last = 0, backward_last = 0;  // longest collective, which the next task may hide
   // Seconds of compute before the first collective of a forward and of a backward.
   double until_collective_forward = 0, until_collective_backward = 0;
   double work() const { return forward + recompute + backward; }
@@ -95,19 +96,21 @@ struct MemoryBounds {
   double likely_bytes = 0;  // what it probably is
 };
 
-// Sums over the units before each unit, and over all units.
+// Sums over the chain of units: entry u sums the units before unit u, and the last entry sums all
+// units. Times are in seconds.
 struct Chain {
   std::vector<double> work;      // of one micro-batch
   std::vector<double> drain;     // its last gradient on its way back
   std::vector<double> backward;  // of one micro-batch, with what it recomputes
-  std::vector<double> context;   // of one micro-batch, beside
+  std::vector<double> context;   // of one micro-batch, overlaps with compute
   std::vector<HeldParameters> parameters;
   std::vector<const UnitTimes*> units;
   // Returns the seconds that the first micro-batch takes to reach `unit`.
   double fill(std::size_t unit) const { return work[unit] - backward[unit]; }
 };
 
-// Measurements that are slow to make. The bound makers of several threads share them.
+// Measurements of small models and of the network, which are slow to make. The bound makers of
+// several threads share them.
 struct Measured {
   Measured(const Model& model, const Plan& base, const Cluster& cluster)
       : blocks(kinds_of_blocks(model, base.training)), network(cluster) {
@@ -120,15 +123,16 @@ struct Measured {
   // The key is the costs of the units and the number of virtual stages. The value is the first unit
   // of each virtual stage, followed by the number of units.
   Memo<std::pair<const std::vector<double>*, int>, std::vector<std::size_t>> partitions;
-  // The key is schedule, stages, chunks and micro-batches. The value is, for every stage, what is
-  // in flight at the times when most is.
+  // The key is schedule, stages, chunks and micro-batches. The value holds, for every stage, the
+  // micro-batches in flight at the times when most are.
   Memo<std::tuple<ScheduleKind, int, int, int>, std::vector<std::vector<InFlight>>> fullest;
 };
 
 class BoundMaker {
  public:
   BoundMaker(const Model& model, const Plan& base, const Cluster& cluster);
-  // A bound maker is for one thread. The returned one shares the measurements of this one.
+  // Returns a bound maker for another thread, because each is for one thread only. It shares the
+  // measurements of this one.
   BoundMaker for_another_thread() const { return {model_, base_, cluster_, measured_}; }
   MemoryBounds memory(const Candidate& candidate);
   Bounds time(const Candidate& candidate);
@@ -139,17 +143,18 @@ class BoundMaker {
   // Returns a closer bound, in seconds, which is slower to find: the pipeline's tasks in their
   // order (pipeline_bound.h). Returns 0 if the stages are not known.
   double pipeline_time(const Candidate& candidate);
-  // The bounds of one cut. A cut is the first unit of each virtual stage, followed by the number of
-  // units.
+  // A cut is the first unit of each virtual stage, followed by the number of units. The functions
+  // that take a cut return the bounds for that cut.
   using Cut = std::vector<std::size_t>;
   Bounds time_of_cut(const Candidate& candidate, const Cut& cut);
   double pipeline_time_of_cut(const Candidate& candidate, const Cut& cut);
 
-  // Parts of the bounds of time and memory. The returned references stay valid.
+  // Return parts of the bounds of time and memory. The returned references stay valid.
   const Work& work(const Candidate& candidate);
   const PerParameter& per_parameter(const Candidate& candidate);
-  // Bytes saved from forward to backward by all blocks and by the other units. They are 0 if they
-  // are offloaded.
+  // At least this many bytes are saved from the forward of a micro-batch to its backward, by all
+  // blocks and by the other units. In a mixed plan only the blocks that are not recomputed count.
+  // In other plans both are 0 if activations are offloaded.
   struct Kept {
     double blocks = 0, others = 0;
   };
@@ -173,7 +178,9 @@ class BoundMaker {
  private:
   BoundMaker(const Model& model, const Plan& base, const Cluster& cluster,
              std::shared_ptr<Measured> measured);
-  // The ranks that hold the same parameters of a kind, and those that share one copy of them.
+  // The ranks that hold the same parameters, either experts or all others. `all` is their group,
+  // `shard` the group that shares one copy, and `replica` the group that holds the same shard.
+  // `ranks` and `shards` are the sizes of `all` and `shard`.
   struct Sharers {
     GroupKind all, shard, replica;
     int ranks, shards;
@@ -213,7 +220,7 @@ class BoundMaker {
   double any_partition_memory(const Candidate& candidate);
   MemoryBounds stage_memory(const Candidate& candidate);
   double shared_slot_bytes(const std::vector<InFlight>& time, const std::vector<double>& each);
-  // Mean seconds of the stages, without filling and draining the pipeline.
+  // Mean seconds of a stage, without filling and draining the pipeline.
   struct MeanTimes {
     double busy = 0, drained = 0;   // with what the first forward and the last backward cannot hide
     double beside = 0, stream = 0;  // of context groups; of all communication beside compute
@@ -225,7 +232,8 @@ class BoundMaker {
   bool works_by_units(const Candidate& candidate) const;
   bool has_kinds() const { return measured_->profiles.size() > 1; }
   std::size_t kind_of(int block) const { return measured_->blocks.of_block[at(block)]; }
-  // Returns the times of block `block` of a stack, which recomputes if `repeats`.
+  // Returns the times of block `block`, with recomputation if `repeats`. `unit` is the unit of the
+  // profile that stands for it.
   const UnitTimes& block_of(const Work& work, std::size_t unit, int block, bool repeats) const;
   // Returns the bytes that the blocks save from forward to backward. In a mixed plan, the blocks
   // that recompute count only if `likely`.

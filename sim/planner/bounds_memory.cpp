@@ -1,4 +1,5 @@
-// The memory half of BoundMaker, and the partition that it knows.
+// Bounds the memory that a candidate needs (BoundMaker), and finds the partition if it can be
+// known.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,13 +16,15 @@ namespace meshwright {
 
 namespace {
 
-// More blocks may be packed a little closer than the three blocks that are measured.
+// Factor on the least bytes of a stage, because more blocks may be packed a little closer than the
+// three blocks that are measured.
 constexpr double packing_allowance = 0.98;
-// From this many micro-batches per stage on, the number in flight no longer grows.
+// If there are at least this many micro-batches per stage, more of them do not raise the number in
+// flight.
 constexpr int steady_micro_batches_per_stage = 4;
 
-// Return what blocks that save their activations need, even if the candidate recomputes a share of
-// the blocks.
+// Return the bytes of blocks that save their activations, even if the candidate recomputes a share
+// of the blocks.
 const KeptBytes& kept_of(Profiles& profiles, const Candidate& candidate) {
   return is_mixed(candidate) ? profiles.kept(keeping(candidate), Recompute::none)
                              : profiles.kept(candidate, candidate.recompute);
@@ -75,7 +78,8 @@ double BoundMaker::bytes_of_each(const Candidate& candidate, int shards) const {
   const bool gradients_cut = zero >= 1 && reduces_each(candidate);
   const SecondGradient second = second_gradient(t, gradients_cut, cluster_.machine);
   const auto left_out = static_cast<double>(shard_left_out(t, cluster_.machine));
-  // Small parameters may have no shards to be gathered from.
+  // If all parameters are kept gathered, those below the persistence threshold may have no shards
+  // in addition.
   const bool all_gathered = zero == 3 && candidate.keeps_gathered;
   const bool all_cut = base_.parallelism.persistence_threshold == 0;
   return static_cast<double>(second.of_all) +
@@ -90,8 +94,9 @@ double BoundMaker::bytes_of_each(const Candidate& candidate, int shards) const {
                                                   : t.optimizer_bytes() * (zero >= 1 ? share : 1));
 }
 
-// Returns the bytes of buffers per parameter. Units use two buffers of each kind round-robin.
-// Without overlap, or under a cap, at least one buffer holds gathered weights.
+// Returns the bytes per parameter of the buffers for gathered weights and reduced gradients. Units
+// use two buffers of each kind round-robin, or one if there is one block. If gathers do not overlap
+// or live weights are capped, only one buffer of gathered weights is certain.
 ParameterBytes BoundMaker::unit_buffer_bytes(const Candidate& candidate, int blocks) const {
   const Parallelism& p = base_.parallelism;
   const bool gathers = candidate.zero_stage == 3 && !candidate.keeps_gathered;
@@ -128,7 +133,8 @@ MemoryBounds BoundMaker::memory(const Candidate& candidate) {
   return {packing_allowance * stages.least_bytes, stages.likely_bytes};
 }
 
-// The recomputed blocks of a mixed plan save at least 0 bytes, and likely what such blocks save.
+// Returns the bytes that the blocks save for one micro-batch. The recomputed blocks of a mixed plan
+// count with 0 bytes, their lower bound, or if `likely` with what they probably save.
 double BoundMaker::kept_by_blocks(const Candidate& candidate, bool likely) {
   const bool mixed = is_mixed(candidate);
   double bytes = 0;
@@ -156,7 +162,8 @@ double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) 
   }
   double bytes = kept_by_blocks(candidate, likely);
   if (likely || !mixed) bytes += static_cast<double>(kept.other);
-  // Unit by unit the compute stream waits more often, so buffers live shorter.
+  // If weights are gathered or gradients reduced unit by unit, the compute stream waits more often,
+  // so buffers live shorter. Then the lower bound counts only the largest buffer of a task.
   const bool waits = !likely && works_by_units(candidate);
   const auto task = static_cast<double>(waits ? kept.largest_task : kept.task);
   return fixed_bytes() + bytes_per_parameter(candidate).of(work(candidate).parameters) +
@@ -193,13 +200,14 @@ bool BoundMaker::knows_partition(const Candidate& candidate) const {
           candidate.recompute == Recompute::full);
 }
 
-// Returns the cut by the costs of the units, which a small model tells.
+// Returns the cut of the chain by the costs of its units, which a smaller model tells
+// (Profiles::costs()).
 const BoundMaker::Cut& BoundMaker::partition(const Candidate& candidate) {
   const std::vector<double>& of_units = profiles_.costs(candidate);
   const int parts = candidate.pipeline * candidate.virtual_stages;
   return measured_->partitions.get({&of_units, parts}, [&] {
     std::vector<double> costs = of_units;
-    // Blocks of multi-token prediction stay with the head, the last unit, which is behind them.
+    // Blocks of multi-token prediction stay with the head, the last unit, which follows them.
     for (int i = 0; i < base_.training.mtp_layers; ++i) {
       const double ahead = costs.back();
       costs.pop_back();
@@ -231,7 +239,8 @@ const std::vector<std::vector<InFlight>>& BoundMaker::fullest(const Candidate& c
   });
 }
 
-// Many candidates have equal chunks, for example those that differ only in how states are sharded.
+// Returns the bytes of a stage's slots from a cache, because many candidates have equal chunks, for
+// example those that differ only in how states are sharded.
 double BoundMaker::shared_slot_bytes(const std::vector<InFlight>& time,
                                      const std::vector<double>& each) {
   constexpr std::size_t most_kept = 10'000;
@@ -246,7 +255,8 @@ double BoundMaker::shared_slot_bytes(const std::vector<InFlight>& time,
 MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
   const bool mixed = is_mixed(candidate);
   const StageProfile& parts = stages_of(profiles_, candidate);
-  // Working space of blocks that keep and that repeat, of each kind.
+  // Working space of blocks that save their activations and of blocks that recompute, for each
+  // kind.
   std::vector<const StageProfile*> spaces;
   std::vector<KeptOfBlock> kept_blocks;
   double waited_for = std::numeric_limits<double>::infinity();  // longer, by a block of any kind
@@ -303,7 +313,8 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
     }
     const auto& time = times[static_cast<std::size_t>(stage)];
     bytes += unit_buffer_bytes(candidate, blocks).of(work(candidate).block_parameters);
-    // How slots are shared is asked only where it may count.
+    // Sharing of slots takes long to compute, so it is only done if the slots without sharing
+    // exceed the largest sum so far.
     const auto grow = [&](double& largest, const std::vector<double>& each, double beside) {
       if (beside + bytes_of_slots_apart(time, each) > largest)
         largest = std::max(largest, beside + shared_slot_bytes(time, each));

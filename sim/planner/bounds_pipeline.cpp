@@ -1,4 +1,4 @@
-// The third part of BoundMaker: it bounds a pipeline whose stages are known, task by task.
+// Bounds a pipeline whose stages are known, task by task (the third part of BoundMaker).
 #include <algorithm>
 #include <functional>
 #include <utility>

@@ -1,4 +1,5 @@
-// The times that BoundMaker bounds by: those of units, of parameters and of the whole chain.
+// Computes the times that BoundMaker bounds by: those of units, of parameters and of the whole
+// chain.
 #include <algorithm>
 #include <limits>
 
@@ -12,7 +13,8 @@ namespace meshwright {
 
 namespace {
 
-// Factor on the time of optimizer kernels, because their launches are counted with their bytes.
+// Reduces the time of optimizer kernels a little, because the seconds per element include a share
+// of the kernels' launches, and the bound must not exceed the simulated time.
 constexpr double launch_allowance = 0.98;
 
 HeldParameters held_of(std::int64_t parameters, std::int64_t of_experts) {
@@ -79,7 +81,8 @@ ParameterTimes BoundMaker::times_of_each(const Candidate& candidate, const Share
   if (optimizer == 0) optimizer = optimizer_s_per_parameter(candidate.compiler);
   cost.optimizer = optimizer / sharers.shards;
   if (sharers.ranks == 1) return cost;
-  // Small parameters that are not sharded are communicated once a step: how many is not known here.
+  // Parameters below the persistence threshold are not sharded, but communicated once a step. Their
+  // number is not known here, so no communication is counted.
   if (candidate.zero_stage == 3 && p.persistence_threshold > 0) return cost;
   const bool each = reduces_each(candidate);
   double& of_reductions = each                  ? cost.reduce_each
@@ -95,8 +98,8 @@ ParameterTimes BoundMaker::times_of_each(const Candidate& candidate, const Share
     of_reductions +=
         gradient * network_.per_byte(candidate, sharers.shard, CollectiveKind::reduce_scatter);
   }
-  // The copies of what is sharded are summed once a step, after the last micro-batch where shards
-  // are summed in every one.
+  // Copies of shards are summed once a step. If shards are reduced in every micro-batch, their
+  // copies are summed after the last one.
   if (candidate.zero_stage > 0 && sharers.shards < sharers.ranks)
     (each ? cost.finish : of_reductions) +=
         gradient / sharers.shards *
@@ -280,8 +283,8 @@ Work BoundMaker::make_work(const Candidate& candidate) {
   return work;
 }
 
-// Returns the work of a candidate without offloading. Offloading takes no less time, and leaves an
-// unknown part in memory.
+// Returns the work of a candidate without its offloading, which is a lower bound: offloading takes
+// no less time, and leaves an unknown part in memory.
 const Work& BoundMaker::work(const Candidate& asked) {
   if (last_work_ != nullptr && asked == last_work_of_) return *last_work_;
   Candidate candidate = asked;
@@ -316,7 +319,8 @@ const Chain& BoundMaker::chain(const Work& work, bool splits) {
   sums.units.clear();
   const auto add = [&](const UnitTimes& unit, bool has_parameters) {
     sums.work.push_back(sums.work.back() + unit.work());
-    // If backwards are split, weight gradients fill the time of the drain.
+    // If backwards are split, weight gradients fill the time in which the last gradient goes back,
+    // so this time does not count.
     sums.drain.push_back(sums.drain.back() + (splits ? 0 : unit.backward));
     sums.backward.push_back(sums.backward.back() + unit.recompute + unit.backward);
     sums.context.push_back(sums.context.back() + unit.context);

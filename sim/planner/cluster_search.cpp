@@ -19,13 +19,15 @@ const char* const losses[loss_count] = {
     "slower than the plans found: stages are idle (bubble)",
     "slower than the plans found: communication"};
 
-// Building a plan only to find that it does not fit costs less than simulating it.
+// Number of plans that may be built for each one that may be simulated. Building a plan only to
+// find that it does not fit costs less than simulating it.
 constexpr int builds_per_simulation = 2;
 constexpr int last_attempts = 16;
 // Number of plans that are tried before the promising ones are chosen anew. It is the same on any
 // computer, so that the same plans are found.
 constexpr std::size_t at_once = 4, at_once_in_proofs = 16;
-// A space of at most this many plans is bounded closely at once.
+// Spaces of at most this many plans are not explored with usual plans first. All their plans are
+// bounded right away.
 constexpr std::int64_t small_space = 4096;
 
 }  // namespace
@@ -108,7 +110,8 @@ void ClusterSearch::survey_all() {
   entries_ = std::move(surveyed.entries);
 }
 
-// Counts rejected plans. `is_late` means that the objective's limits are the reason.
+// Counts `count` plans as rejected. `is_late` means that the job's deadline or budget is the
+// reason, whatever `reason` says.
 void ClusterSearch::reject(const std::string& reason, std::int64_t count, bool is_late) {
   if (count == 0) return;
   rejected_[is_late ? longest_step(job_.objective, base_.training, cluster_).reason : reason] +=
@@ -163,7 +166,7 @@ std::tuple<bool, double, double> ClusterSearch::place(const Entry& entry, double
   return {entry.memory.likely_bytes > limit_, seconds, entry.memory.likely_bytes};
 }
 
-// Removes the entries whose places come first, and returns them.
+// Removes the `count` entries that `place` sorts first, and returns them in that order.
 template <class Place>
 std::vector<Entry> ClusterSearch::take_first(std::size_t count, const Place& place) {
   using Placed = std::pair<decltype(place(entries_.front())), std::size_t>;

@@ -1,7 +1,7 @@
-// The search on one cluster. A few plans of the usual kind are simulated first. The plans that the
-// loose bounds leave of the whole space are then bounded closely. Promising plans of these are
-// built and simulated, the best estimate first, until no plan is left whose bound is better than
-// the best plans found, or until the budget is spent. In that case the bounds of the remaining
+// Searches the plans for one cluster. A few plans of the usual kind are simulated first. The plans
+// that the loose bounds leave of the whole space are then bounded closely. Promising plans of these
+// are built and simulated, the best estimate first, until no plan is left whose bound is better
+// than the best plans found, or until the budget is spent. In that case the bounds of the remaining
 // plans say how much better the best of them could be.
 #pragma once
 
@@ -31,10 +31,11 @@ class ClusterSearch {
   // much better.
   void run(int budget, std::size_t keep, int for_gap = 0);
 
-  // Simulates the candidates with the lowest bounds. Returns false if there are none.
+  // Simulates the candidates with the lowest bounds, a few at once. Returns false if no candidate
+  // is left.
   bool simulate_lowest();
 
-  // Counts the plans that were not simulated. Nothing may be simulated after it.
+  // Counts the candidates that remain as not simulated. Nothing may be simulated after this call.
   void finish();
 
   const std::string& machine() const { return machine_; }
@@ -44,7 +45,8 @@ class ClusterSearch {
   std::int64_t enumerated() const { return enumerated_; }
   std::int64_t simulated() const { return simulated_; }
   const std::optional<ClosestMiss>& closest_miss() const { return closest_; }
-  // Returns a bound that no unsimulated plan is better than, or nothing if there is no such plan.
+  // Returns the best merit that the bounds of the unsimulated plans allow, or nothing if no plan is
+  // left.
   std::optional<Merit> best_left() const;
 
  private:
@@ -95,7 +97,7 @@ class ClusterSearch {
   Kind kind_of(const Candidate& candidate);
   std::map<Kind, Learned> learned_;
   std::vector<Candidate> too_large_;  // built, and did not fit
-  std::optional<Merit> best_left_;    // beside entries_
+  std::optional<Merit> best_left_;    // of plans that are not among entries_
   std::optional<Candidate> nearest_;  // the miss with the lowest bound, not built
   std::optional<ClosestMiss> closest_;
   bool bounds_pipelines_ = false;

@@ -1,5 +1,5 @@
-// Values that are slow to find. Each is found once, by the thread that asks first for it, while
-// other threads that ask for it wait. If finding a value threw, all who ask for it get that
+// Caches values that are slow to find. Each is found once, by the thread that asks first for it,
+// while other threads that ask for it wait. If finding a value threw, all who ask for it get that
 // exception.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace meshwright {
 template <class Key, class Value>
 class Memo {
  public:
-  // Returns a reference that stays valid.
+  // Returns the value of `key`, which `make` finds if it is not known. The reference stays valid.
   template <class Make>
   const Value& get(const Key& key, const Make& make) {
     Slot* slot = nullptr;

@@ -1,5 +1,5 @@
-// Mixed plans, in which a share of the blocks is recomputed and the other blocks save their
-// activations.
+// Helps with mixed plans, in which a share of the blocks is recomputed and the other blocks save
+// their activations.
 #pragma once
 
 #include <cmath>
@@ -19,14 +19,14 @@ inline bool is_mixed(const Candidate& candidate) {
   return candidate.recompute != Recompute::none && candidate.recompute_fraction < 1;
 }
 
-// Returns the offloading that matters for what bodies of chunks save and work in. Offloaded
-// optimizer states do not change these bytes.
+// Returns how activations are offloaded. This is none if only optimizer states are offloaded,
+// because these do not change the bytes that a forward or backward saves or works in.
 inline Offload offloaded_activations(const Candidate& candidate) {
   return candidate.offload == Offload::optimizer ? Offload::none : candidate.offload;
 }
 
-// Returns the candidate for blocks of a mixed plan that save their activations. Nothing of these
-// blocks is offloaded.
+// Returns the candidate without offloading, for the blocks of a mixed plan that save their
+// activations, because nothing of these blocks is offloaded.
 inline Candidate keeping(Candidate candidate) {
   candidate.offload = Offload::none;
   return candidate;

@@ -6,7 +6,8 @@ namespace meshwright {
 
 namespace {
 
-// Rates are taken from a large transfer, where latency does not count, less what it still adds.
+// Seconds per byte are taken from a transfer of this size, where latency hardly counts. The
+// allowance removes what latency still adds.
 constexpr double large_transfer_bytes = 4.0 * (1LL << 30);
 constexpr double latency_allowance = 0.98;
 
@@ -35,8 +36,8 @@ NetworkTimes::Axis NetworkTimes::axis(const Candidate& candidate, GroupKind grou
           by_experts ? candidate.expert : 1};
 }
 
-// Returns the groups with a rank on the hosts of the first group's ends. The other groups are
-// placed in the same way, and fewer groups are never slower.
+// Returns the groups with a rank on the first two hosts of the group of rank 0. The other groups
+// are placed in the same way, and fewer groups are never slower.
 const Groups& NetworkTimes::groups(const Candidate& candidate, const Axis& axis) {
   return groups_.get(axis, [&] { return find_groups(candidate, axis); });
 }

@@ -1,5 +1,6 @@
-// Times of the collectives, rings and messages of a candidate's groups. They are the simulator's
-// own times, each computed once. Groups of one kind take the same time if their axes are equal.
+// Finds the times of the collectives, rings and messages of a candidate's groups. They are the
+// simulator's own times, each computed once. Groups of one kind take the same time if their axes
+// are equal.
 #pragma once
 
 #include <tuple>
@@ -18,7 +19,7 @@ class NetworkTimes {
  public:
   explicit NetworkTimes(const Cluster& cluster) : topology_(cluster) {}
 
-  // Groups of one kind, whose placement is that of their axis.
+  // Identifies how the groups of one kind are placed. Groups with equal axes take the same time.
   struct Axis {
     GroupKind group = GroupKind::tensor;
     int stride = 1, size = 1;
@@ -40,7 +41,8 @@ class NetworkTimes {
     bool crosses_hosts = false;
     double seconds = 0;  // of one message
   };
-  // Returns the boundaries between each stage and the next one.
+  // Returns, for every stage but the last, the boundary to the next stage: whether it crosses
+  // hosts, and the seconds of a message of `bytes` bytes.
   const std::vector<Boundary>& boundaries(const Candidate& candidate, std::int64_t bytes);
 
  private:

@@ -45,7 +45,8 @@ Merit by_gpus(const Objective&, const Cluster& cluster, double step_time_s) {
   return {static_cast<double>(cluster.ranks()), step_time_s};
 }
 
-// Compares by the share of the longest run that one step takes: the less, the more tokens.
+// Compares plans by the share of the longest run that one step takes. A smaller share means more
+// tokens.
 Merit by_tokens(const Objective& objective, const Cluster& cluster, double step_time_s) {
   return {step_time_s / longest_run(objective, cluster), step_time_s};
 }

@@ -9,8 +9,8 @@
 
 namespace meshwright {
 
-// Smaller is better; `then` decides between equals. Both grow with the step time, so the merit of a
-// lower bound of the time is a lower bound of the merit.
+// Ranks a plan: a smaller `first` is better, and `then` decides between equals. Both grow with the
+// step time, so the merit of a lower bound of the time is a lower bound of the merit.
 struct Merit {
   double first = 0, then = 0;
   auto operator<=>(const Merit&) const = default;
@@ -28,8 +28,8 @@ struct StepLimit {
 StepLimit longest_step(const Objective& objective, const Training& training,
                        const Cluster& cluster);
 
-// Returns whether the job says how long it is: in steps, in tokens, or as what a deadline or budget
-// allows.
+// Returns whether the job says how long it is: it gives steps or tokens, or asks for as many tokens
+// as its deadline or budget allows.
 bool has_length(const Job& job);
 
 // The whole job. It has the steps of objective.tokens or of training.steps, or, if the objective is

@@ -7,8 +7,9 @@
 
 namespace meshwright {
 
-// Marks the plans that no other beats in both step time and dollars per token (a tie in one and a
-// win in the other beats too). If a machine has no price, GPU seconds stand for dollars.
+// Marks the plans that no other plan beats in both step time and dollars per token. A plan also
+// beats another if it ties in one of them and wins in the other. If any plan has no price, GPU
+// seconds stand for dollars.
 void mark_pareto(std::vector<RankedPlan>& plans);
 
 }  // namespace meshwright

@@ -1,4 +1,4 @@
-// Costs, in bytes and seconds, of the parameters that a rank holds. If an expert group shares the
+// Holds the costs, in bytes and seconds, of the parameters of a rank. If an expert group shares the
 // experts, these are reduced, sharded and updated among the ranks that hold the same experts, which
 // are fewer than the ranks that share all other parameters.
 #pragma once
@@ -7,7 +7,7 @@
 
 namespace meshwright {
 
-// Number of parameters. Without expert groups, experts count among the others.
+// Numbers of parameters that a rank holds. Without expert groups, experts count among the others.
 struct HeldParameters {
   double others = 0, experts = 0;
   double all() const { return others + experts; }
@@ -23,7 +23,7 @@ inline HeldParameters operator*(double times, const HeldParameters& held) {
   return {times * held.others, times * held.experts};
 }
 
-// Bytes per parameter.
+// Bytes that one parameter takes.
 struct ParameterBytes {
   double others = 0, experts = 0;
   double of(const HeldParameters& held) const {
@@ -31,13 +31,13 @@ struct ParameterBytes {
   }
 };
 
-// Seconds, either per parameter or for all parameters that a rank holds.
+// Seconds that parameters take in a step, either for one parameter or for all that a rank holds.
 struct ParameterTimes {
   double optimizer = 0;    // after the norm of all gradients
-  double gather = 0;       // of updated weights, beside the optimizer
+  double gather = 0;       // of updated weights, overlaps with the optimizer
   double finish = 0;       // reductions after the last backward, before the norm
   double hidden_last = 0;  // reductions that the last backward task can hide
-  double each_batch = 0;   // collectives of every micro-batch, beside compute
+  double each_batch = 0;   // collectives of every micro-batch, overlap with compute
   double reduce_each = 0;  // the reductions in it
   double first_batch = 0;  // of the first one alone
 

@@ -114,8 +114,8 @@ class Pipeline {
     return true;
   }
 
-  // Returns when the message arrives. A chunk's messages of both directions are sent one after
-  // another.
+  // Returns when a message from `part` to `to_part` arrives. Chunks that go through the stages in
+  // the same direction send one message after another. Inside a stage nothing is sent.
   double sent(Stage& own, int part, int to_part, double ready) {
     const StageLayout& layout = times_.layout;
     const int stage = layout.stage_of(part), to = layout.stage_of(to_part);
@@ -128,7 +128,8 @@ class Pipeline {
     return sends;
   }
 
-  // Adds the reductions. No gradient of a unit exists before its backward begins.
+  // Adds the reductions of a backward task's gradients. The gradients of a unit do not exist before
+  // its backward begins.
   void reduce(Stage& own, const PartTimes& times, double begin, int micro_batch) {
     const double each = times_.per_parameter->of(times.parameters).reduce_each;
     if (each > 0) own.reductions = std::max(own.reductions, begin) + each;

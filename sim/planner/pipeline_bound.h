@@ -1,7 +1,8 @@
-// The tasks of all stages of a pipeline in their order, each as long as it is at least: a replay
-// without instructions. Whatever else happens only makes tasks begin later, so the end is a lower
-// bound of the step. It knows how the pipeline fills and drains, which stage is the slowest, what
-// messages take on the way, and which reductions are left after the last backward.
+// Bounds the time of a step from below, by playing the tasks of all stages of a pipeline in their
+// order, each for its least time. This is a replay without instructions. Whatever it leaves out
+// only makes tasks begin later, so its end is a lower bound of the step. It knows how the pipeline
+// fills and drains, which stage is the slowest, how long messages take, and which reductions are
+// left after the last backward.
 #pragma once
 
 #include <vector>
@@ -11,19 +12,22 @@
 
 namespace meshwright {
 
-// One unit of a virtual stage, in the last backward: reductions begin with it.
+// One unit of a virtual stage in the last backward. The reduction of the unit's gradients begins no
+// earlier than its backward.
 struct UnitBackward {
   double seconds = 0;
   HeldParameters parameters;
 };
 
-// Seconds of one virtual stage for one micro-batch, with the collectives of its tensor group.
+// Seconds that one virtual stage takes for one micro-batch, with the collectives of its tensor
+// group.
 struct PartTimes {
   double forward = 0, backward = 0;
   double weights = 0;          // of `backward`, what a split backward puts off; 0: not split
   double before_gradient = 0;  // of `backward`, what needs no gradient from the next stage
   double after_gradient = 0;   // of `backward`, what the stage before does not wait for
-  // Collectives at the end of a task, which the next task may hide until it has one of its own.
+  // Seconds of the collective at the end of a forward and of a backward. The next task may hide it
+  // until that task has a collective of its own.
   double forward_last = 0, backward_last = 0;
   double until_collective_forward = 0, until_collective_backward = 0;
   HeldParameters parameters;
@@ -35,7 +39,7 @@ struct PipelineTimes {
   const std::vector<StageOrder>* orders = nullptr;  // of each stage
   int micro_batches = 1;
   const std::vector<PartTimes>* parts = nullptr;  // of each virtual stage
-  // Seconds of messages between stage b and b + 1, for each boundary.
+  // Seconds of the messages from stage b to stage b + 1 (`onwards`) and back (`back`), for each b.
   std::vector<double> onwards, back;
   const PerParameter* per_parameter = nullptr;
 };

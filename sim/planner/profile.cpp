@@ -18,7 +18,7 @@ namespace meshwright {
 
 namespace {
 
-// Smallest number of blocks with a stage in the middle.
+// The smallest number of blocks, one for each stage, with which there is a stage in the middle.
 constexpr int blocks_of_stages = 3;
 
 struct SmallModel {
@@ -70,7 +70,8 @@ CollectiveKind kind_of(InstructionKind kind) {
   }
 }
 
-// Returns the bytes of the whole buffer, which collective_time counts.
+// Returns the bytes of a collective's whole buffer, which collective_time() asks for: the larger of
+// inputs and outputs.
 std::int64_t whole_bytes(const Instruction& instruction) {
   std::int64_t in = 0, out = 0;
   for (const Operand& operand : instruction.inputs) in += operand.type.bytes();
@@ -105,7 +106,7 @@ bool compute_waits_for(Stream stream) {
   return stream == Stream::tensor_comm || stream == Stream::expert_comm;
 }
 
-// A parameter belongs to the first unit that uses it.
+// Counts the parameters of every unit. A parameter belongs to the first unit that uses it.
 void count_parameters(const Graph& graph, bool shares_experts, std::vector<UnitProfile>& units) {
   std::vector<bool> counted(graph.parameters.size(), false);
   for (const Node& node : graph.nodes)
@@ -347,7 +348,8 @@ ModelProfile Profiles::measure(const Plan& plan) const {
   const SmallModel one = lower_small(alike_, plan, 1);
   ModelProfile profile;
   const CostModel cost(cluster_, plan.training);
-  // Sharded parameters may let more ranks meet: a profile is of several degrees of sharding.
+  // Sharded parameters may let more ranks wait for each other, but this is left out, because one
+  // profile serves several degrees of sharding.
   const Parallelism& p = plan.parallelism;
   const double slowest = straggling(cluster_.machine.gpu.kernels, cluster_.ranks(),
                                     p.tensor * std::max(p.context, p.expert));

@@ -68,14 +68,14 @@ struct ModelProfile {
   StageBytes one_block;            // of a stage with all units, one block among them
 };
 
-// Bytes that all units save if they are on one stage.
+// Bytes that all units save for one micro-batch if they are on one stage.
 struct KeptBytes {
   std::int64_t block = 0;                   // one block more
   std::int64_t other = 0;                   // the other units
   std::int64_t task = 0, largest_task = 0;  // as above
 };
 
-// Bytes of the stages of a pipeline with one block each.
+// Bytes of the three stages of a pipeline with one block on each stage.
 struct StageProfile {
   StageBytes first, middle, last;
   std::int64_t middle_block_kept = 0;  // by one block more of a stage in the middle
@@ -110,17 +110,18 @@ BlockKinds kinds_of_blocks(const Model& model, const Training& training);
 class Profiles {
  public:
   Profiles(const Model& model, const Plan& base, const Cluster& cluster, BlockKind kind = {});
-  // Returns the profile with `recompute` in place of the candidate's.
+  // Returns the profile of a candidate, with `recompute` in place of its own recomputation.
   const ModelProfile& of(const Candidate& candidate, Recompute recompute);
-  // Returns what a split backward defers, for each unit, on any stage but the first.
+  // Returns, for each unit, the work that a split backward defers on any stage but the first.
   const std::vector<UnitProfile::Pass>& deferred(const Candidate& candidate, Recompute recompute);
   const KeptBytes& kept(const Candidate& candidate, Recompute recompute);
-  // Returns the cost of every unit of the model as the plan has it, by which the partitioner cuts.
+  // Returns the cost of every unit of the whole model under the candidate. By these costs the
+  // partitioner divides the chain into stages.
   const std::vector<double>& costs(const Candidate& candidate);
   // Returns the bytes of the stages of a chain of at least three blocks of one kind, each with its
   // own parameters.
   const StageProfile& stages(const Candidate& candidate, Recompute recompute);
-  // Returns the messages between stages of such a chain.
+  // Returns the bytes of the messages between the stages of a chain as in stages().
   const Messages& messages(const Candidate& candidate);
   std::size_t count() const { return profiles_.size() + kept_.size() + stages_.size(); }
 

@@ -14,8 +14,8 @@ constexpr std::size_t most_digits = 15;
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// The end of the whole number that begins at `begin`; `begin` where none does: digits of a word
-// ("fp16") and of a fraction ("1.5") are none.
+// Returns the end of the whole number that begins at `begin`, or `begin` if none begins there.
+// Digits of a word ("fp16") or of a fraction ("1.5") are not whole numbers.
 std::size_t end_of_number(const std::string& text, std::size_t begin) {
   const bool continues =
       begin > 0 && (is_word(text[begin - 1]) || text[begin - 1] == '.' || text[begin - 1] == '-');

@@ -9,9 +9,9 @@ namespace meshwright {
 
 using Rejections = std::map<std::string, std::int64_t>;  // reason -> combinations
 
-// Reasons that differ in whole numbers only become one, which has the least and the largest of
-// each: "zero_stage 2 with 8 micro-batches" and "... with 64 micro-batches" are "zero_stage 2 with
-// 8 to 64 micro-batches".
+// Merges reasons that differ in whole numbers only. Each number becomes the range from its least to
+// its largest value: "zero_stage 2 with 8 micro-batches" and "... with 64 micro-batches" become
+// "zero_stage 2 with 8 to 64 micro-batches".
 Rejections with_ranges(const Rejections& reasons);
 
 }  // namespace meshwright

@@ -1,4 +1,5 @@
-// Throughput, efficiency and cost of one job over the number of hosts, planned anew at each.
+// Predicts the throughput, efficiency and cost of one job for several numbers of hosts, with the
+// best plan for each number.
 #pragma once
 
 #include <string>
@@ -28,9 +29,10 @@ struct ScaleResult {
   std::vector<ScaleGap> gaps;
 };
 
-// Plans at the job's counts if it gives several, else at 1, 2, 4, ... up to the one it gives. What
-// the job fixes stays, except `data`, which grows with the ranks. The global batch is the job's
-// (strong scaling), or, if `weak`, grows with the ranks from the first count.
+// Options of scale(), which plans at the job's counts of hosts if it gives several, else at 1, 2,
+// 4, ... up to the one that it gives. Keys that the job fixes stay fixed, except `data`, which
+// grows with the ranks. The global batch is the job's (strong scaling) or, if `weak`, grows in
+// proportion to the hosts from the first count.
 struct ScaleOptions {
   bool weak = false;
   SearchOptions search;

@@ -19,7 +19,7 @@ using Searches = std::vector<std::unique_ptr<ClusterSearch>>;
 
 using Clock = std::chrono::steady_clock;
 
-// Returns bytes in the unit that suits them.
+// Returns a number of bytes as text, in GiB, MiB or bytes.
 std::string amount(double bytes) {
   constexpr double mib = 1024.0 * 1024.0;
   if (bytes >= 1024 * mib) return fmt::format("{:.1f} GiB", bytes / (1024 * mib));

@@ -19,7 +19,7 @@
 namespace meshwright {
 
 struct RankedPlan {
-  Plan plan;  // settled; stages as partitioned
+  Plan plan;  // resolved, with the stages as partitioned
   std::string machine;
   int count = 1;
   Cluster cluster;
@@ -32,7 +32,7 @@ struct Rejection {
   std::int64_t count = 0;
 };
 
-// The candidate that came nearest to fitting, when none fits.
+// The candidate that came nearest to fitting in memory, if none fits.
 struct ClosestMiss {
   Plan plan;
   std::string machine;
@@ -59,7 +59,7 @@ struct SearchProgress {
   double gap = 0;  // proven so far
 };
 
-// How far the search on one of the job's clusters is.
+// The progress of the search on one of the job's clusters.
 struct ClusterProgress {
   std::string machine;
   int count = 1;
@@ -81,11 +81,12 @@ struct SearchOptions {
   int simulate_first = 12;
   // Share of the memory of a GPU (or of what a framework gets of it) that plans leave free.
   double memory_margin = 0;
-  // If set, goes on to simulate the plans with the lowest bounds until the gap is at most this.
+  // If set, the search goes on to simulate the plans with the lowest bounds until the proven gap is
+  // at most this share.
   std::optional<double> prove_gap = std::nullopt;
-  // Asked before each of these simulations. It returns false to stop there.
+  // Called before each round of simulations for `prove_gap`. The search stops if it returns false.
   std::function<bool(const SearchProgress&)> go_on = {};
-  // Told often while clusters are searched, from any of the threads, by one at a time.
+  // Called often while clusters are searched, by any of the threads, but by one at a time.
   SearchWatch watch = {};
   int threads = 0;  // that bound and simulate; 0: as many as this process may use. Any number finds
                     // the same plans.

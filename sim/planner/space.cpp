@@ -32,7 +32,8 @@ std::string_view known_word(std::string_view word, const std::vector<std::string
   return {};
 }
 
-// A context group cuts sequences into chunks of at least as many tokens as a tile of attention has.
+// The least number of tokens of a chunk into which a context group cuts sequences: those of a tile
+// of attention.
 constexpr int least_chunk_tokens = 128;
 
 // Shares of the blocks that are recomputed, if the job leaves the share to the planner.
@@ -215,8 +216,8 @@ class Enumerator {
     }
   }
 
-  // Erases what breaks a rule whatever else is chosen. Each element counts `others` times, once for
-  // every combination of the other choices.
+  // Erases the elements that break a rule whatever else is chosen, and counts each of them `others`
+  // times, once for every combination of the other choices.
   template <class T, class Rule>
   void keep_legal(std::vector<T>& list, std::int64_t others, const Rule& rule) {
     std::erase_if(list, [&](const T& each) {
@@ -226,8 +227,8 @@ class Enumerator {
     });
   }
 
-  // Returns a candidate of the branch with which each list of choices is tried. Its open choices
-  // break no rule by themselves.
+  // Returns a candidate of the branch, with which the elements of each list of choices are tried.
+  // Its undecided choices break no rule by themselves.
   Candidate plain_with(const Candidate& shape, const Kernels& kernels) const {
     Candidate plain = chosen_with(shape, kernels);
     plain.sequence_parallel = false;
@@ -273,7 +274,8 @@ class Enumerator {
       return broken.empty() ? against_sharding(chosen_with(plain, sharding)) : broken;
     });
     if (all() == 0) return;
-    // Kernels of one attention share the list of savings.
+    // Kernels with the same attention kernel share one list of ways to save memory, so each
+    // attention kernel gets a branch.
     for (std::size_t first = 0; first < kernels.size();) {
       Branch part = branch;
       const AttentionKernel attention = kernels[first].attention;
@@ -334,7 +336,8 @@ class Enumerator {
       const bool tried = free_schedule ? !info.splits_backwards ||
                                              (splits && zero_bubble_idles(pipeline, micro_batches))
                                        : info.kind == p.schedule;
-      // It idles as long as zero_bubble_v, and saves more activations.
+      // dualpipe_v is not tried, because it idles as long as zero_bubble_v and saves more
+      // activations.
       if (free_schedule && info.kind == ScheduleKind::dualpipe_v) continue;
       if (info.most_chunks == 1 || !tried) continue;
       for (const int chunks : chunks_of(info, pipeline))
@@ -373,8 +376,8 @@ class Enumerator {
     return found;
   }
 
-  // Returns the values that give different plans: ZeRO 1 that reduces in every micro-batch is ZeRO
-  // 2, and ZeRO 2 that reduces once a step is ZeRO 1.
+  // Returns the choices of when gradients are reduced that give different plans. ZeRO 1 that
+  // reduces in every micro-batch is ZeRO 2, and ZeRO 2 that reduces once a step is ZeRO 1.
   std::vector<ReduceGradients> reductions_of(const Candidate& shape, int stage,
                                              int micro_batches) const {
     using enum ReduceGradients;
@@ -397,8 +400,8 @@ class Enumerator {
   }
 
   // Returns whether plans that keep parameters gathered once a step are worth enumerating. With
-  // several stages they equal those of ZeRO 1 except for when that is, and would double the space
-  // for a few percent.
+  // several stages they differ from those of ZeRO 1 only in when parameters are gathered, and would
+  // double the space for a few percent.
   bool keeps_something_else(const Candidate& shape) const {
     return shape.pipeline == 1 || !job_.is_auto("parallelism.zero_stage");
   }
@@ -461,8 +464,9 @@ class Enumerator {
                                                        : base_.training.attention;
   }
 
-  // Returns the ways to save memory. Selective recomputation recomputes what fused attention does
-  // not save anyway, and only checkpointed activations are offloaded.
+  // Returns the ways to save memory. Selective recomputation is left out with fused attention,
+  // which does not save what would be recomputed. Activations are only offloaded if they are
+  // checkpoints of recomputation.
   std::vector<Saving> savings_of(const Kernels& kernels) const {
     const Training& t = base_.training;
     std::vector<Recompute> kinds = {Recompute::none};
@@ -507,7 +511,7 @@ class Enumerator {
     return of_framework(shape, std::move(found));
   }
 
-  // Returns the placements that the framework has, or its own one if it has none of them.
+  // Returns the placements among `found` that the framework has, or PDT if it has none of them.
   std::vector<std::string_view> of_framework(Candidate candidate,
                                              std::vector<std::string_view> found) const {
     std::erase_if(found, [&](const std::string_view placement) {
@@ -549,7 +553,8 @@ class Enumerator {
   }
 
   std::string against_shape(const Candidate& candidate) const {
-    // How states are sharded is decided later: one way that goes is enough here.
+    // Sharding is decided later, so a shape is only rejected if every ZeRO stage that the job
+    // allows breaks a limit.
     const Parallelism& p = base_.parallelism;
     const bool is_open = job_.is_auto("parallelism.zero_stage");
     std::string problem;
@@ -679,7 +684,8 @@ Plan base_plan(const Job& job, const MachineFacts& machine) {
   base.training.precision = settled.training.precision;
   base.training.attention = settled.training.attention;
   if (const Framework framework = job.objective.framework; framework != Framework::none) {
-    // Lower bounds look at the base: what the framework always overlaps is overlapped there too.
+    // Lower bounds look at the base plan, so communication that the framework always overlaps must
+    // overlap in it.
     Plan probe = base;
     probe.parallelism.tensor = 2;
     base.parallelism.overlap_tensor =

@@ -48,8 +48,9 @@ struct Candidate {
   }
 };
 
-// The choices of a branch: schedule and chunks per stage; what is sharded over how many ranks, and
-// when it is reduced and gathered; what is recomputed or offloaded.
+// The choices of a branch. PipelineCut holds the schedule and the chunks per stage, Sharding what
+// is sharded over how many ranks and when it is reduced and gathered, and Saving what is recomputed
+// or offloaded.
 struct PipelineCut {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int virtual_stages = 1;
@@ -64,7 +65,8 @@ struct Saving {
   double fraction = 1;
   Offload offload = Offload::none;
 };
-// The choice how the tensor group shares tokens and splits matmuls, and what the compiler does.
+// The choices of a branch for its kernels: how the tensor group shares tokens and splits matmuls,
+// and what the compiler does.
 struct Kernels {
   bool sequence_parallel = false;
   int tensor_chunks = 1;

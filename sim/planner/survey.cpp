@@ -12,7 +12,7 @@ namespace meshwright {
 namespace {
 
 constexpr std::size_t closely_bounded_usual_plans = 1024, bounded_at_once = 256;
-// More plans than this are not kept, only how good they could be.
+// Number of plans to keep. For the others only their number and lowest bound are kept.
 constexpr std::size_t most_entries = 25'000;
 
 // Returns the usual part of a branch, which a user would begin with: no offloaded activations, all
@@ -54,7 +54,7 @@ Branch only(const Candidate& candidate) {
   return branch;
 }
 
-// A survivor of the sweep, and its place in the space.
+// A survivor of the sweep, with its place in the space: its branch, and its number there.
 struct Found {
   Swept::Survivor survivor;
   std::pair<std::size_t, std::size_t> place;
@@ -80,7 +80,8 @@ void bound_closely(Entry entry, const SurveyLimits& limits, BoundMaker& bounds, 
     if (seconds > limits.step_time_s) turn_away(seconds);
     return seconds > limits.step_time_s;
   };
-  // The bound is rounded differently here, so it may equal the limit.
+  // can_end_within() rounds differently from time_of_any_partition(), so this bound may equal the
+  // limit.
   if (!bounds.can_end_within(entry.candidate, limits.step_time_s))
     return turn_away(bounds.time_of_any_partition(entry.candidate).step_time_s);
   entry.bounds = bounds.time(entry.candidate);

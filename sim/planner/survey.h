@@ -1,6 +1,6 @@
-// The plans of a space that bounds do not prune. Every plan is bounded loosely, branch by branch
-// (sweep.h), and those that may still be among the best are bounded closely. Several threads take
-// the branches. The result does not depend on how many threads there are.
+// Finds the plans of a space that bounds do not prune. Every plan is bounded loosely, branch by
+// branch (sweep.h), and those that may still be among the best are bounded closely. Several threads
+// take the branches. The result does not depend on how many threads there are.
 #pragma once
 
 #include <array>
@@ -28,8 +28,8 @@ struct SurveyLimits {
   double memory_bytes = 0;
   double step_time_s = 0;
   double deadline_s = 0;  // at least `step_time_s`: what is slower misses the objective's limits
-  // Seconds of the best known plan. Plans that may be faster are bounded task by task. 0 means that
-  // no plan is.
+  // Seconds of the best known plan. Plans that may be faster are bounded task by task
+  // (pipeline_bound.h). If it is 0, no plan is bounded so.
   double best_step_time_s = 0;
 };
 
@@ -37,14 +37,15 @@ struct Surveyed {
   std::vector<Entry> entries;                              // in the order of the space
   std::array<std::int64_t, loss_count> lost{};             // turned away by the loose bounds
   std::int64_t too_late = 0, too_slow = 0, too_large = 0;  // by the close ones
-  // The plan that needs least memory by its bound, among those that do not fit.
+  // The plan with the lowest bound of memory among those that do not fit.
   struct Nearest {
     double bytes = std::numeric_limits<double>::infinity();
     std::pair<std::size_t, std::size_t> place;
     Candidate candidate;
   };
   Nearest nearest;
-  // Plans that are not among the entries because these are too many: their number and lowest bound.
+  // Plans that were dropped from the entries because there were too many: their number, and the
+  // lowest bound of their step time in seconds.
   std::int64_t left = 0;
   double left_s = std::numeric_limits<double>::infinity();
 
@@ -57,7 +58,8 @@ class Surveyor {
   // `model`, `base` and `cluster` must outlive the surveyor.
   Surveyor(const Model& model, const Plan& base, const Cluster& cluster, int threads);
 
-  // Returns the plans of the usual kind that likely fit, the fastest by their loose bounds.
+  // Returns plans of the usual kind that likely fit in memory, with the lowest loose bounds of the
+  // time first. usual_part() in survey.cpp defines this kind.
   std::vector<Entry> usual(const Space& space, const SurveyLimits& limits);
   // Returns the bounds of all plans but those in `done`. `told` gets the number of branches that
   // are finished, in one call at a time.

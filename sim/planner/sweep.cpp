@@ -11,7 +11,8 @@ namespace meshwright {
 
 namespace {
 
-// The factors by which a cut enters a bound, whatever the work of a micro-batch is.
+// The factors by which a pipeline cut enters a bound. They do not depend on the work of a
+// micro-batch.
 struct CutFactors {
   bool splits = false, interleaves = false;
   double stages = 1, batches = 1;
@@ -81,7 +82,7 @@ class Sweep {
     }
   }
 
-  // Counts a cut with all shardings as pruned.
+  // Counts the plans of a cut, with every sharding that it takes, as pruned for the reason `loss`.
   void lose(Loss loss, std::size_t cut) {
     std::int64_t& lost = swept_.lost[static_cast<std::size_t>(loss)];
     for (std::size_t i = 0; i < branch_.shardings.size(); ++i)
@@ -181,7 +182,8 @@ class Sweep {
   const Limits& limits_;
   Swept& swept_;
   std::vector<CutFactors> cuts_;
-  // These have one element for each sharding.
+  // For each sharding: bytes per parameter, with the optimizer's states on the device and without,
+  // and bytes of unit buffers per parameter of a block.
   std::vector<ParameterBytes> bytes_per_parameter_, bytes_without_states_, unit_buffer_bytes_;
   std::vector<std::vector<PerParameter>> costs_;  // [level * placements + placement]
 };

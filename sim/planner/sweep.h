@@ -10,9 +10,9 @@
 
 namespace meshwright {
 
-// The reason why plans were pruned. `computation`: the bound without the network and with no stage
-// idle is already too long. `bubble`: it is too long with idle stages. `network`: it is too long
-// with collectives.
+// The reason why plans were pruned. `memory`: they do not fit. `computation`: the bound without the
+// network and with no stage idle is already too long. `bubble`: it is too long with idle stages.
+// `network`: it is too long with collectives.
 enum class Loss : std::uint8_t { memory, computation, bubble, network };
 constexpr int loss_count = 4;
 
@@ -29,7 +29,7 @@ struct Swept {
   std::array<std::int64_t, loss_count> lost{};
   std::int64_t bounded = 0;  // one by one; the others were turned away together
   std::vector<Survivor> survivors;
-  // The plan that needs least memory by its bound, among those that do not fit.
+  // The plan with the lowest bound of memory, in bytes, among those that do not fit.
   Candidate nearest;
   double nearest_bytes = 0;  // 0: none
 };

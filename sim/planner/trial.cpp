@@ -31,8 +31,8 @@ TrialMaker::TrialMaker(const Job& job, std::string machine, const Cluster& clust
       usable_(usable),
       limit_(usable * cluster.device().memory_bytes) {}
 
-// Returns nothing, and sets a rejection, if a rule about plans is broken, or if the job's budget
-// for activations is too small for this plan.
+// Compiles a candidate. Returns nothing, and sets a rejection, if a rule about plans is broken, or
+// if the job's budget for activations is too small for this plan.
 std::optional<TrialMaker::Built> TrialMaker::build(const Candidate& candidate, Trial& trial) const {
   try {
     Job decided = job_;
@@ -48,7 +48,7 @@ std::optional<TrialMaker::Built> TrialMaker::build(const Candidate& candidate, T
     }
     trial.is_plan = true;
     Compiled compiled = compile(job_.model, plan, target_of(cluster_, plan.training, usable_));
-    // The stages that were found may be ones that the framework cannot have.
+    // The stages that the compiler found may break a limit of the framework.
     const Plan staged = as_run_by(framework, compiled.plan, job_.model);
     if (const Limit* broken = broken_limit(framework, staged, job_.model)) {
       trial.rejected = broken_text(framework, *broken);

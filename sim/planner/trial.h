@@ -11,7 +11,7 @@
 namespace meshwright {
 
 struct Trial {
-  // The memory that decides whether a plan that is built fits.
+  // The memory that decides whether a plan fits, on the stage that needs most.
   struct Need {
     double bytes = 0, limit_bytes = 0;
     bool fits = false;

@@ -8,7 +8,7 @@
 
 namespace meshwright {
 
-// Seconds of one rank of a stage, as means over its ranks. All parts sum to the step time.
+// Mean seconds of the ranks of one stage. All parts sum to the step time.
 struct StageBreakdown {
   double compute_s = 0;  // kernels at work
   double launch_s = 0;   // waiting for the host to launch the next kernel

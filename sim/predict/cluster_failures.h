@@ -32,10 +32,11 @@ struct ClusterFailures {
   }
 };
 
-// Require that `cluster` has failures. The state is 4 bytes per parameter for the fp32 copy and
-// each moment. All hosts write equal shares, either to the storage or, with `peer_memory`, over
-// their network cards into the memory of other hosts. A single host has no peer and writes to the
-// storage.
+// copies_to_peers() returns whether hosts write checkpoints over their network cards into the
+// memory of other hosts (`peer_memory`). A single host has no peer and writes to the storage.
+// cluster_failures() requires that `cluster` has failures. All hosts write equal shares of a
+// checkpoint, which has 4 bytes per trained parameter for the weight, for each moment and for an
+// average of weights.
 bool copies_to_peers(const Failures& failures, const Cluster& cluster);
 ClusterFailures cluster_failures(const Compiled& compiled, const Cluster& cluster);
 

@@ -9,7 +9,7 @@
 
 namespace meshwright {
 
-// A use of the device, of a kind that the caller numbers.
+// A use of the device from `begin` to `end`. `of` is its kind, which the caller numbers.
 struct DeviceUse {
   SimTime begin = 0, end = 0;
   std::size_t of = 0;
@@ -20,12 +20,14 @@ struct DeviceUse {
 
 struct DeviceTimes {
   std::vector<SimTime> computed;  // by kind; of what overlaps, that which began later has the rest
-  // By kind: time without compute is attributed to the communication in flight that began first.
+  // Picoseconds by kind of communication. Time without compute is attributed to the communication
+  // in flight that began first.
   std::vector<SimTime> exposed;
   SimTime idle = 0;
 };
 
-// Splits the time from `begin` to `end`. All numbers together sum to it.
+// Splits the time from `begin` to `end`, in picoseconds. All numbers of the result sum to it. Kinds
+// are numbered from 0 to `compute_kinds` - 1 and `communication_kinds` - 1.
 DeviceTimes device_times(std::vector<DeviceUse> computed, std::size_t compute_kinds,
                          std::vector<DeviceUse> communicated, std::size_t communication_kinds,
                          SimTime begin, SimTime end);

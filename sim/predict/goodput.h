@@ -1,5 +1,5 @@
-// The share of time that goes into steps that count, when hosts fail and a run falls back on its
-// newest checkpoint.
+// Computes the goodput: the share of time that goes into steps that count, when hosts fail and a
+// run falls back on its newest checkpoint.
 //
 // Failures come at exponentially distributed times, during restarts too. With M the mean time
 // between failures of the whole cluster, R the restart, d the standstill for a checkpoint and no
@@ -12,7 +12,7 @@
 // before. In a run between two failures the k-th checkpoint counts if the run lasts t + d + w + (k
 // - 1) c, with c = max(t, w) + d from one to the next. The sum over k gives
 //   t exp(-(R + t + d + w) / M) / (M (1 - exp(-c / M))),
-// which is Daly's where w = 0.
+// which equals Daly's formula if w = 0.
 #pragma once
 
 #include <optional>
@@ -37,14 +37,16 @@ double best_interval_s(const FailureModel& failures);
 // Returns the best interval in whole steps of `step_time_s` seconds.
 int best_every_steps(const FailureModel& failures, double step_time_s);
 
-// Combines several causes into one. Its failures are those that leave no time for a checkpoint. Its
-// restart is what all causes together take, including the checkpoints that were written in time. If
-// there are any spares, one is assumed to be there for every failure. exp(-R / M) is then the
-// product of exp(-rate x outage) over the causes.
+// Combines several causes of failures into one model. The model's failures are those that leave no
+// time for a checkpoint. Its restart R is what all causes together take per such failure, including
+// the checkpoints that were written in time. If there are any spares, one is assumed to be there
+// for every failure. With M the mean time between failures, exp(-R / M) is then the product of
+// exp(-rate x outage) over the causes.
 FailureModel failure_model(const ClusterFailures& failures);
 
-// Returns nothing if nothing fails. The best interval is used if `every_steps` is 0, and always if
-// copies go to peers.
+// Returns the goodput of a compiled plan on a cluster, or nothing if nothing fails. Checkpoints are
+// `every_steps` steps apart. The best interval is used if `every_steps` is 0, and always if
+// checkpoints are copied to other hosts' memory.
 std::optional<Goodput> goodput_of(const Compiled& compiled, const Cluster& cluster, int every_steps,
                                   double step_time_s);
 

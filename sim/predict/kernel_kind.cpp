@@ -171,7 +171,8 @@ KernelKind kind_of_op(Op op) {
   return row.in_place || !row.elements[0].empty() ? KernelKind::elementwise : KernelKind::other;
 }
 
-// A fused kernel is named after what it normalizes or takes the softmax of.
+// Returns the kind that the name of a fused kernel would tell: normalization if any step
+// normalizes, else softmax if any step takes one, else elementwise if all steps are, else other.
 KernelKind kind_of_steps(const Fusion& fusion) {
   bool all_elementwise = true, softmax = false;
   for (const FusedStep& step : fusion.steps) {

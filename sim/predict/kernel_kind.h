@@ -1,6 +1,6 @@
-// Kinds of kernels that can be told by a kernel's name only, so that a profiler's trace of any
-// training framework can be compared with a prediction. A name does not tell which kernels are a
-// recomputation, or which process group a collective belongs to.
+// Classifies kernels into kinds that can be told by a kernel's name only, so that a profiler's
+// trace of any training framework can be compared with a prediction. A name does not tell which
+// kernels are a recomputation, or which process group a collective belongs to.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace meshwright {
 
 enum class KernelKind : std::uint8_t {
-  // on the device itself
+  // kernels that run on the device itself
   products,
   attention,
   normalization,
@@ -21,7 +21,7 @@ enum class KernelKind : std::uint8_t {
   elementwise,
   optimizer,
   other,  // reductions, embeddings, copies on the device, what no rule knows
-  // between devices, or with the host
+  // communication between devices, or with the host
   all_reduce,
   all_gather,
   reduce_scatter,
@@ -37,9 +37,9 @@ constexpr bool is_communication(KernelKind kind) { return kind >= KernelKind::al
 std::string_view name_of(KernelKind kind);  // "matrix products", "all-reduce"
 
 // Returns the kind of a kernel of the libraries of CUDA and ROCm, PyTorch, Triton and Apex, by
-// parts of its name that are usual there. `collective` is PyTorch's name of the collective, if it
-// knows one ("_allgather_base"). It tells an all-to-all from the sends and receives that NCCL makes
-// of it.
+// parts of its name that are usual there. `collective` is the collective's name in PyTorch's trace
+// ("_allgather_base"), or empty if the trace has none. It tells an all-to-all from the sends and
+// receives that NCCL makes of it.
 KernelKind kind_of_kernel(std::string_view name, std::string_view collective = {});
 
 // Classifies the instructions of a program, each once, in the way that the names of its kernels

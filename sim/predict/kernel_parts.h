@@ -12,8 +12,8 @@ namespace meshwright {
 
 struct CommunicationTime {
   KernelKind kind = KernelKind::all_reduce;
-  SimTime time = 0;     // under way, whatever else was
-  SimTime exposed = 0;  // under way while nothing was computed, and not covered by an earlier one
+  SimTime time = 0;     // in flight, whatever else was
+  SimTime exposed = 0;  // in flight without compute, and not covered by an earlier one
 };
 
 struct NamedKernel {
@@ -41,10 +41,10 @@ struct KernelParts {
 KernelParts predicted_kernel_parts(const Program& program, const Timeline& timeline, int rank,
                                    SimTime step_time);
 
-// Returns the mean of the steps that the profiler was told of. Without any, all that the device did
-// is one step. A step begins when the host has begun it and the device has done what was launched
-// before. It ends where the next one begins, because hosts run ahead of devices. Throws InputError,
-// which begins with `path`, if no kernel lies in any step.
+// Returns the mean of the steps that the trace marks. Without any, all that the device did is one
+// step. On the device a step begins when the host has begun it and the device has done what was
+// launched before. It ends where the next one begins, because hosts run ahead of devices. Throws
+// InputError, which begins with `path`, if no kernel lies in any step.
 KernelParts profiled_kernel_parts(const ProfilerTrace& trace, const std::string& path);
 
 }  // namespace meshwright

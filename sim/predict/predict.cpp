@@ -54,7 +54,7 @@ void add_memory(const Compiled& compiled, const Cluster& cluster, Prediction& re
                 static_cast<double>(result.host_memory_bytes) <= result.host_memory_limit_bytes;
 }
 
-// Adds the idle times as means over the stages.
+// Adds the bubble and the exposed communication, as means over the stages.
 void add_idle_times(const ReplayResult& replayed, Prediction& result) {
   const double stages = static_cast<double>(replayed.stages.size());
   for (const StageTimes& stage : replayed.stages) {

@@ -16,14 +16,14 @@ namespace meshwright {
 struct StageMemory {
   int stage = 0;
   std::array<std::int64_t, memory_class_count> class_bytes{};  // indexed by MemoryClass
-  std::int64_t arena_bytes = 0;    // with what frameworks hold otherwise than the engine
+  std::int64_t arena_bytes = 0;    // with what frameworks hold differently from the engine
   std::int64_t scratch_bytes = 0;  // of operations, beside the arena; in class_bytes as workspace
   std::int64_t library_bytes = 0;  // context, communicator buffers, BLAS workspace
-  // The three together; on a CPU also what is offloaded.
+  // Sum of arena, scratch and library bytes. On a CPU computer it includes what is offloaded.
   std::int64_t peak_bytes = 0;
 };
 
-// Share of the time that goes into steps that count if hosts fail (goodput.h), for the chosen
+// The share of time that goes into steps that count if hosts fail (goodput.h), for the chosen
 // interval between checkpoints and for the best one.
 struct Goodput {
   double share = 1, best_share = 1;
@@ -51,7 +51,7 @@ struct Prediction {
   std::int64_t peak_memory_bytes = 0;
   std::optional<FrameworkUse> framework;  // decides `fits` where training.memory_of names one
   std::vector<StageMemory> memory;
-  std::int64_t host_memory_bytes = 0;  // what the ranks of the fullest host keep in its memory
+  std::int64_t host_memory_bytes = 0;  // of the ranks of the host where this is most
   double host_memory_limit_bytes = 0;
   std::optional<Price> price;  // of one host; none: not known
   std::optional<double> usd_per_hour, usd_per_million_tokens;
@@ -76,9 +76,9 @@ struct SecondGradient {
 SecondGradient second_gradient(const StepSettings& training, bool one_by_one,
                                const Machine& machine);
 
-// Returns the bytes of each parameter's shard in the Program's 16 bits that frameworks do without
-// under ZeRO 3: FSDP, of PyTorch as of XLA, has only shards of the fp32 masters, and casts them as
-// it gathers.
+// Returns the bytes per parameter of the 16-bit shards that the Program has under ZeRO 3 and
+// frameworks do without. FSDP, of PyTorch as of XLA, has only shards of the fp32 masters, and casts
+// them as it gathers. The result is 0 for the engine and without fp32 masters.
 std::int64_t shard_left_out(const StepSettings& training, const Machine& machine);
 
 // Returns whether weights that are multiplied in 8 bits, and stay so from step to step, have no
@@ -86,7 +86,8 @@ std::int64_t shard_left_out(const StepSettings& training, const Machine& machine
 // ask for (fp8_param_gather). The engine keeps both, as does whoever has no fp32 masters.
 bool keeps_8_bits_alone(const StepSettings& training, const Machine& machine);
 
-// Return the memory without a replay, which is cheap.
+// Return the memory that one stage, or each stage, needs. This is cheap, because nothing is
+// replayed.
 StageMemory stage_memory(const Program& program, const Cluster& cluster);
 std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const Cluster& cluster);
 

@@ -19,7 +19,8 @@ namespace {
 
 using nlohmann::json;
 
-// The `cat` of events. Those with capitals are of PyTorch 1.8.
+// Return whether the category of an event (`cat`) means work of the device, a launch by the host,
+// or any event of this profiler. Categories with capitals are from PyTorch 1.8.
 bool is_on_device(const std::string& category) {
   static const std::set<std::string> words = {"kernel", "gpu_memcpy", "gpu_memset",
                                               "Kernel", "Memcpy",     "Memset"};
@@ -39,8 +40,8 @@ constexpr SimTime longest_together = 1'000'000'000'000'000'000;
 
 constexpr std::string_view step_prefix = "ProfilerStep#";
 
-// Reads the file in one pass, in which each event is looked at and dropped, because traces have
-// millions.
+// Reads the file in one pass and drops each event after use, because traces have millions of
+// events.
 class ProfilerReader {
  public:
   explicit ProfilerReader(const std::string& path) : path_(path) {}

@@ -1,5 +1,5 @@
-// The trace of a rank by PyTorch's profiler (torch.profiler's export_chrome_trace; its library is
-// Kineto): when its device ran which kernels, and when the host was in which step.
+// Reads the trace of one rank by PyTorch's profiler (torch.profiler's export_chrome_trace, with the
+// library Kineto): when its device ran which kernels, and when the host was in which step.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,8 @@ struct ProfiledStep {
   SimTime begin = 0, end = 0;  // on the host
 };
 
-// Times are since the trace's first event, in whole nanoseconds. Lists are sorted by their begin.
+// The contents of a trace. Times count from its first event and are whole nanoseconds, in
+// picoseconds. Lists are sorted by their begin.
 struct ProfilerTrace {
   std::vector<ProfiledKernel> kernels;  // and copies of memory, of the one device
   std::vector<ProfiledStep> steps;      // none: the profiler was not told of steps
@@ -31,9 +32,9 @@ struct ProfilerTrace {
   std::optional<int> rank, world_size;  // where torch.distributed was in use
 };
 
-// Returns nothing if the file is well-formed, but not of this profiler. Throws InputError if the
-// file cannot be read, is truncated, damaged or compressed, or holds no kernel of a GPU or those of
-// several GPUs, with a message for each case.
+// Reads a trace. Returns nothing if the file is well-formed JSON, but not of this profiler. Throws
+// InputError if the file cannot be read, is truncated, damaged or compressed, or holds no kernel of
+// a GPU or those of several GPUs, with a message for each case.
 std::optional<ProfilerTrace> read_profiler_trace(const std::string& path);
 
 }  // namespace meshwright

@@ -48,8 +48,8 @@ WorkTimes works_of_stage(const Program& program, const Mesh& mesh, const Timelin
   return times;
 }
 
-// Scales the times to another total. The totals are equal if all ranks of the stage are equal,
-// because one rank then stands for all in the timeline.
+// Scales the times so that they sum to `total`. If all ranks of the stage are equal, one rank
+// stands for all in the timeline, and the times sum to `total` already.
 void scale_to(SimTime total, WorkTimes& times) {
   SimTime sum = 0;
   for (const SimTime time : times) sum += time;

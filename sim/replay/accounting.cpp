@@ -85,8 +85,9 @@ class Accountant {
     free_ = end;
   }
 
-  // The step is over when the collectives of its last task are (weights gathered after the
-  // optimizer). A message that is still under way is waited for by its receiver only.
+  // Attributes the end of the step, which lasts until the collectives of its last task have ended
+  // (weights gathered after the optimizer). A message that is still in flight does not count,
+  // because only its receiver waits for it.
   void add_tail() {
     const int task = script_.tasks() - 1;
     const auto& instructions = script_.program().bodies[at(script_.body_of(task))].instructions;

@@ -11,8 +11,8 @@ struct Window {
   SimTime begin = 0, end = 0;
 };
 
-// Returns the window from the first begin of a forward body's first instruction on lane 0 to the
-// last end of a backward body's last instruction.
+// Returns the window from the first begin of an instruction of a forward body to the last end of
+// one of a backward body (or of its deferred part), on the lane of compute.
 Window pipeline_window(const Script& script, const RankTimes& times);
 
 StageTimes account(const Script& script, const RankTimes& times, Window window);

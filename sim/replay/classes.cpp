@@ -37,7 +37,7 @@ double slowness_of(const Faults& faults, const Cluster& cluster, int rank) {
   return slowness;
 }
 
-// The cluster as it would be if every host had these links.
+// Returns the cluster as it would be if every host had these links.
 Cluster with_links(Cluster cluster, const LinkState& links) {
   const auto of = [&](FaultyLink link) { return links[static_cast<std::size_t>(link)]; };
   cluster.machine.nvlink.link_bandwidth_bytes_per_s *= of(FaultyLink::nvlink);
@@ -51,7 +51,8 @@ Cluster with_links(Cluster cluster, const LinkState& links) {
   return cluster;
 }
 
-// Every rank by itself: its stage, its slowness, its links.
+// Returns a class for every single rank: its stage, its slowness, the links of its host, and the
+// worst links among the ranks that it meets.
 std::vector<RankClass> ranks_alone(const std::vector<Rendezvous>& rendezvous_list, const Mesh& mesh,
                                    const Cluster& cluster) {
   std::vector<LinkState> of_host;
@@ -75,7 +76,7 @@ std::vector<RankClass> ranks_alone(const std::vector<Rendezvous>& rendezvous_lis
   return ranks;
 }
 
-// Without faults all ranks of a stage are alike.
+// Returns one class for each stage, because without faults all ranks of a stage are alike.
 RankClasses stages_alone(const Mesh& mesh) {
   RankClasses result;
   const int stages = mesh.degrees().pipeline;
@@ -87,7 +88,8 @@ RankClasses stages_alone(const Mesh& mesh) {
   return result;
 }
 
-// Numbers equal keys alike, in the order in which they first appear.
+// Returns a number for each key. Equal keys get equal numbers, in the order in which they first
+// appear.
 template <class Key>
 std::vector<int> numbered(const std::vector<Key>& keys) {
   std::map<Key, int> known;
@@ -101,7 +103,8 @@ int count_of(const std::vector<int>& numbers) {
   return *std::max_element(numbers.begin(), numbers.end()) + 1;
 }
 
-// Splits classes until the members of each meet the same classes everywhere (colour refinement).
+// Splits classes until the members of each class meet the same classes everywhere (colour
+// refinement).
 std::vector<int> refined(std::vector<int> of_rank, const std::vector<Rendezvous>& rendezvous_list,
                          const Mesh& mesh) {
   for (int before = 0; before != count_of(of_rank);) {

@@ -1,8 +1,8 @@
-// Classes of ranks of a stage that have identical timelines. Without faults all ranks of a stage
-// do: a collective lasts as long as the slowest of the groups of its kind, which run it at the same
-// time, and a message as long as the slowest between the same two stages. With faults, the ranks of
-// a class have the same stage, the same slowness, the same state of the links of every group that
-// they are in, and groups with members of the same classes.
+// Finds the classes of ranks that have identical timelines. Without faults all ranks of a stage are
+// one class: a collective lasts as long as the slowest of the groups of its kind, which run it at
+// the same time, and a message as long as the slowest between the same two stages. With faults, the
+// ranks of a class have the same stage, the same slowness, the same state of the links of every
+// group that they are in, and groups with members of the same classes.
 #pragma once
 
 #include <array>

@@ -1,10 +1,10 @@
-// The visitor of a walk that keeps the time: when every run of every rank began and ended, and
-// what it waited for last. Runs end by events, in order of time; how fast they go is the business
-// of flights.h.
+// Keeps the time of a walk over Programs (models/program/walk.h), which calls it: when every run of
+// every rank began and ended, and what the run waited for last. Runs end by events, in order of
+// time. flights.h decides how fast they go.
 //
 // A rank's host launches the kernels of the compute stream one after the other and runs ahead of
-// the device as far as it can: a kernel begins when the device is ready and the host has launched
-// it. A run of several kernels lasts as long as they do; it begins so late that none of them would
+// the device as far as it can. A kernel begins when the device is ready and the host has launched
+// it. A run of several kernels lasts as long as they do. It begins so late that none of them would
 // have to wait for its launch.
 #pragma once
 
@@ -44,7 +44,8 @@ class Clock {
 
   bool done(int rank, int run) const { return times(rank).end[at(run)] >= 0; }
 
-  // Until others have come as well, `begin` is when this rank was ready.
+  // Records that a rank is ready for a run. Until alone() or together() starts the run, its `begin`
+  // is the time at which the rank was ready.
   void reached(const Arrival& arrival, int previous_of_lane, std::span<const int> waited) {
     RankTimes& own = ranks_[at(arrival.rank)];
     wait_for_messages(arrival, waited);
@@ -86,7 +87,8 @@ class Clock {
   const RankTimes& times(int rank) const { return ranks_[at(rank)]; }
 
  private:
-  // Frameworks that launch kernels one by one wait for a message before they launch what needs it.
+  // Delays the host until the messages that the run waits for have arrived, because frameworks that
+  // launch kernels one by one wait for a message before they launch what needs it.
   void wait_for_messages(const Arrival& arrival, std::span<const int> waited) {
     const StepTimes& times = *step_times_[at(arrival.rank)];
     if (!times.host_waits || times.kernels[at(arrival.step)] == 0) return;
@@ -96,7 +98,9 @@ class Clock {
       if (is_message[at(run)]) host = std::max(host, ranks_[at(arrival.rank)].end[at(run)]);
   }
 
-  // When the host has launched the run's kernels, such that each is there when its turn comes.
+  // Returns the earliest begin of the run at which the host has launched each of its kernels by the
+  // time of that kernel's turn, and advances the host's time by these launches. Returns 0 for a run
+  // without launches.
   SimTime launched(const Arrival& arrival) {
     const StepTimes& times = *step_times_[at(arrival.rank)];
     const int kernels = times.kernels[at(arrival.step)];

@@ -9,7 +9,8 @@ namespace meshwright {
 
 namespace {
 
-// Simulated time counts picoseconds in 63 bits: 106 days. Nothing that anybody wants takes so long.
+// Converts seconds to picoseconds, which have 63 bits: 106 days. Throws InputError from 1e6 seconds
+// (11 days) on, because no operation that anybody wants takes so long.
 SimTime checked_sim_time(Seconds time) {
   constexpr double longest_s = 1e6;
   if (!(time.value < longest_s))
@@ -40,7 +41,8 @@ CollectiveKind kind_of(InstructionKind instruction) {
   return {};
 }
 
-// The larger side: what is gathered, what is scattered.
+// Returns the bytes of the larger side of a collective: its output if it gathers, otherwise its
+// input.
 std::int64_t full_bytes(const Instruction& instruction) {
   const bool gathers = instruction.kind == InstructionKind::all_gather;
   std::int64_t bytes = 0;
@@ -80,7 +82,7 @@ SimTime Durations::collective(const Instruction& instruction) {
   return time;
 }
 
-// Every member of every group sends to the next one of its group, all at once.
+// Returns the time in which every member of every group sends to the next member, all at once.
 SimTime Durations::ring_shift(const Instruction& instruction) {
   const Key key{ring_kind, static_cast<int>(instruction.group), 0,
                 instruction.inputs[0].type.bytes()};

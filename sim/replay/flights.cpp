@@ -43,8 +43,8 @@ void Flights::add(std::span<const Member> members, SimTime begin, SimTime lasts)
   if (!settled_later) set_rate(id);
 }
 
-// Rates are found once for each instant, when all that begins and ends then is known: whatever
-// comes first in it makes no difference.
+// Rates are found once for each instant, when everything that begins or ends in it is known.
+// Therefore the order of events within an instant makes no difference.
 std::span<const Flights::Member> Flights::next() {
   for (;;) {
     if (ends_.empty() || ends_.next_time() > now()) settle();

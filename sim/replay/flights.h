@@ -1,5 +1,5 @@
-// The runs in flight and their speeds. What a rank sends and receives shares its ports, and its
-// kernels are slower while a collective moves bytes over NVLink.
+// Keeps the runs in flight and their speeds. What a rank sends and receives shares its ports, and
+// its kernels are slower while a collective moves bytes over NVLink.
 //
 // A run at full speed keeps shares of ports busy. Its actual speed is 1 / (the largest sum of such
 // shares at a port that any of its ranks uses), and at most full speed. Each port is shared

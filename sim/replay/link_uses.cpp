@@ -16,7 +16,8 @@ class Finder {
  public:
   Finder(const Mesh& mesh, const Topology& topology) : mesh_(mesh), topology_(topology) {}
 
-  // On the ring through a group, or between two ranks.
+  // Return the kinds of links on the ring through the group of a rank, or between a rank and its
+  // peer in another stage.
   const Lanes& of_group(GroupKind kind, int rank) {
     return remembered({static_cast<int>(kind), rank, -1}, [&] {
       const std::vector<int> group = mesh_.group(kind, rank);

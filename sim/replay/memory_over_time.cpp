@@ -20,7 +20,7 @@ struct Span {
   }
 };
 
-// The tasks of a micro-batch on one chunk.
+// The tasks of one micro-batch on one chunk, and when the slot of its activations is reused.
 struct MicroBatch {
   int forward = -1, load = -1, backward = -1, weights = -1;  // tasks, -1: none
   SimTime handed_on = std::numeric_limits<SimTime>::max();   // its slot has the next one's content
@@ -146,7 +146,8 @@ class Memory {
     return first <= last ? Span{runs[at(first)]->begin, runs[at(last)]->end} : Span{};
   }
 
-  // An instruction that did not run in this task has no time of its own.
+  // Return when an instruction began and ended. An instruction that did not run in this task has no
+  // times, so those of the task are returned.
   SimTime begin_of(std::size_t task, int instruction) const {
     const auto& run = runs_[task][at(instruction)];
     return run ? run->begin : tasks_[task].begin;
@@ -156,7 +157,8 @@ class Memory {
     return run ? run->end : tasks_[task].end;
   }
 
-  // slot_time(), read backwards: 0 is the forward, else the place in the backward or weights task.
+  // Decode a slot_time() (models/program/memory_plan.h): 0 means the forward task. Other values
+  // name an instruction of the backward or of the weights task.
   static int place_of(int slot_time) { return (slot_time - 1) & ((1 << 24) - 1); }
   static int task_of(const MicroBatch& of, int slot_time) {
     return (slot_time - 1) >> 24 == 0 ? of.backward : of.weights;

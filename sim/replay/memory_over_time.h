@@ -1,4 +1,4 @@
-// The memory of one rank over a step: which bytes of its MemoryPlan are live when.
+// Finds the memory of one rank over a step: which bytes of its MemoryPlan are live when.
 #pragma once
 
 #include <array>
@@ -16,9 +16,9 @@ struct MemoryPoint {
   std::int64_t total() const;
 };
 
-// `entries` are those of one rank of the Program's stage, in any order. Buffers that are live at
-// one time fit into the arena; what lies between them makes up the difference. Of owned buffers
-// those of Program::fullest are counted.
+// Returns the points in time at which the live bytes change. `entries` are those of one rank of the
+// Program's stage, in any order. The live bytes never exceed the arena, because buffers may leave
+// gaps in it. Buffers that only some ranks own count if Program::fullest owns them.
 std::vector<MemoryPoint> memory_over_time(const Program& program,
                                           std::span<const TimelineEntry> entries);
 

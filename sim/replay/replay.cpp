@@ -15,7 +15,8 @@ namespace meshwright {
 
 namespace {
 
-// Runs, bytes and entries of one rank.
+// Adds the instructions, bytes and timeline entries of one class of ranks to the result. Bytes
+// count for every rank of the class.
 void collect(const Script& script, const RankTimes& times, const RankClass& part, bool timeline,
              ReplayResult& result) {
   for (int task = 0; task < script.tasks(); ++task) {
@@ -39,7 +40,7 @@ void collect(const Script& script, const RankTimes& times, const RankClass& part
 
 constexpr std::size_t stage_numbers = 4 + group_kind_count;
 
-// All of StageTimes but the span.
+// Returns pointers to all times of StageTimes except the span.
 template <class Times>
 auto numbers(Times& times) {
   std::array<decltype(&times.bubble), stage_numbers> all{
@@ -49,7 +50,8 @@ auto numbers(Times& times) {
   return all;
 }
 
-// Means over the ranks of a stage, without overflow: quotients and remainders apart.
+// Computes means over the ranks of a stage. Quotients and remainders are summed separately, so that
+// the sums do not overflow.
 class MeanTimes {
  public:
   explicit MeanTimes(int ranks) : ranks_(ranks) {}

@@ -2,9 +2,10 @@
 // waits as written, equal ranks folded into one.
 //
 // Folding: a collective lasts as long as the slowest of the groups of its kind, which run it at the
-// same time; a message as long as the slowest between the same two stages. So all ranks of a stage
-// begin and end everything at the same instants wherever they lie, and one of them stands for all.
-// With faults in the cluster one stands for each class of equal ranks (classes.h).
+// same time, and a message as long as the slowest between the same two stages. Therefore all ranks
+// of a stage begin and end everything at the same instants, wherever they are placed, and one of
+// them stands for all. With faults in the cluster, one rank stands for each class of equal ranks
+// (classes.h).
 #pragma once
 
 #include <array>
@@ -33,8 +34,8 @@ struct StageTimes {
                                       // a send, whole step
   SimTime launch = 0;  // compute stream waiting for the host to launch its next kernel, whole step
   SimTime span = 0;
-  // exposed_communication by the group of the collective. Messages count as `pipeline`, copies to
-  // and from the host as `none`.
+  // Divides exposed_communication by the group of the collective. Messages count as `pipeline`,
+  // copies to and from the host as `none`.
   std::array<SimTime, group_kind_count> exposed_by{};
 };
 

@@ -11,7 +11,8 @@ namespace {
 constexpr std::int64_t most_failures = 1'000'000;
 constexpr double longest_of_work = 1000;
 
-// SplitMix64 (Steele, Lea and Flood 2014): a stream for each seed and run.
+// Generates random numbers by SplitMix64 (Steele, Lea and Flood 2014), one stream for each seed and
+// run.
 class Random {
  public:
   Random(std::uint64_t seed, int run) : state_(seed) {
@@ -29,7 +30,8 @@ class Random {
   std::uint64_t state_;
 };
 
-// The failures of a cluster, one after the other.
+// Generates the failures of a cluster one after the other: when the next one happens, and its
+// cause.
 class FailureTimes {
  public:
   FailureTimes(const ClusterFailures& failures, std::uint64_t seed, int run)
@@ -57,34 +59,35 @@ class FailureTimes {
   const FailureSource* source_ = nullptr;
 };
 
-// Steps and checkpoints while nothing fails, from a time 0 on.
+// Computes when steps and checkpoints are done while nothing fails, counted from time 0. All
+// quantities are in seconds, and work is measured in seconds of steps.
 struct Work {
   double interval_s, stall_s, write_s;
 
   double first_s() const { return interval_s + stall_s; }  // until the first copy is made
   double cycle_s() const { return std::max(interval_s, write_s) + stall_s; }  // to the next one
 
-  // Time for `work_s` of steps.
+  // Returns the time that `work_s` of steps takes, with its checkpoints.
   double time_of(double work_s) const {
     const double copies = std::ceil(work_s / interval_s) - 1;
     if (copies < 1) return work_s;
     return first_s() + (copies - 1) * cycle_s() + (work_s - copies * interval_s);
   }
-  // Steps done within `time_s`.
+  // Returns the seconds of steps that are done within `time_s`.
   double within(double time_s) const {
     const double after = time_s - first_s();
     if (after < 0) return std::min(time_s, interval_s);
     const double copies = std::floor(after / cycle_s());
     return interval_s * (1 + copies) + std::min(after - copies * cycle_s(), interval_s);
   }
-  // Steps that are written by then.
+  // Returns the seconds of steps that are in a written checkpoint by `time_s`.
   double written_within(double time_s) const {
     const double after = time_s - first_s() - write_s;
     return after < 0 ? 0 : interval_s * (1 + std::floor(after / cycle_s()));
   }
 };
 
-// The source of replacement hosts: first the spares, then the hosts that were requested for earlier
+// Provides replacement hosts: first the spares, then the hosts that were requested for earlier
 // losses.
 class Hosts {
  public:
@@ -136,7 +139,7 @@ class Player {
   }
 
  private:
-  // Returns the work that is kept.
+  // Works until the next failure. Returns the seconds of steps that the newest checkpoint keeps.
   double work_until_failure() {
     const FailureSource& source = next_.source();
     const double time_s = next_.at() - clock_, worked_s = work_.within(time_s);

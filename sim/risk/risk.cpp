@@ -12,7 +12,7 @@ namespace meshwright {
 
 namespace {
 
-// All runs together: about a second's work.
+// Limits the failures of all runs together, which take about a second to simulate.
 constexpr double most_failures_of_all = 2e7;
 constexpr int fewest_runs = 100;
 

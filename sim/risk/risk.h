@@ -42,7 +42,7 @@ struct Spread {
   double p10 = 0, p50 = 0, p90 = 0, mean = 0;
 };
 
-// Shares of the wall time, over all runs; they add up to 1.
+// Shares of the wall time of all runs. They add up to 1.
 struct TimeShares {
   double steps = 1;        // that count
   double lost = 0;         // steps done again
@@ -58,11 +58,12 @@ struct CauseRisk {
 };
 
 struct RunRisk {
-  // Number of simulated runs. It is less than requested if there are many failures (about a
-  // second's work).
+  // Number of simulated runs. It is less than requested if there are many failures, so that the
+  // simulation takes about a second, but at least 100.
   int runs = 0;
-  // False means that the first run was given up after a million failures, or after a thousand times
-  // its work and a restart. All fields below are empty then.
+  // False means that a run was given up after a million failures, or after a thousand times its
+  // work, a restart and a replacement together. Then only `every_steps` is set among the fields
+  // below.
   bool finishes = true;
   Spread wall_s;
   std::optional<Spread> usd;  // none: no price
@@ -80,7 +81,7 @@ RunRisk risk_of(const RunModel& model, const RiskOptions& options = {});
 
 // The value of spare hosts: the mean difference between runs without and with them, under the same
 // failures. It compares the model's spares with none, or one spare with none if the model has none.
-// Below 0 means that they cost more than they save.
+// Values below 0 mean that the spares cost more than they save.
 struct SpareWorth {
   int spares = 0;
   double wall_s = 0;

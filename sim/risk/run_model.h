@@ -1,4 +1,4 @@
-// The run that a job asks for, on the cluster and under the plan that were chosen for it.
+// Describes the run that a job asks for, on the cluster and under the plan that were chosen for it.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// The whole run of a job under failures.
+// Simulates the whole run of a job under failures.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,8 @@ struct WholeRun {
   std::optional<SpareWorth> spare;
 };
 
-// Played on all cores. None where the job does not say how long the run is, or nothing fails.
+// Simulates the run of a job on all cores. Returns nothing if nothing fails, or if the job does not
+// say how long its run is (training.steps or objective.tokens).
 std::optional<WholeRun> whole_run(const Job& job, const Compiled& compiled, const Cluster& cluster,
                                   const Prediction& prediction);
 

@@ -12,8 +12,9 @@ using nlohmann::literals::operator""_json_pointer;
 
 namespace {
 
-// A source that does not say which fused kernel computed attention ran what its framework chooses
-// on that GPU, as a job does that leaves the key out.
+// Returns the job of a row. A source that does not say which fused kernel computed attention ran
+// what its framework chooses on that GPU. A job that leaves the key out means the same, so an
+// assumed fused kernel is removed.
 nlohmann::json stated(const StepRow& row) {
   nlohmann::json job = parse_json(row.job, row.id);
   const bool is_assumed = std::ranges::count(row.assumed, "training.attention") > 0;
@@ -25,7 +26,8 @@ nlohmann::json stated(const StepRow& row) {
 
 }  // namespace
 
-// A machine that nobody knows may be the one that the profile is of.
+// Reads the name from the JSON if it is there. The rules about jobs would reject a machine without
+// a known profile, but it may be the machine whose profile the caller has.
 std::string machine_of(const StepRow& row) {
   const nlohmann::json job = parse_json(row.job, row.id);
   const auto key = "/cluster/machine"_json_pointer;
@@ -51,23 +53,24 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
   if (p.overlap_tensor && p.tensor > 1 &&
       !value.contains("/parallelism/tensor_chunks"_json_pointer))
     p.tensor_chunks = 4;
-  // A row that shards everything, splits sequences and compiles is from PyTorch: FSDP over whole
-  // context groups.
+  // A row that shards everything, splits sequences and compiles is from PyTorch, which applies FSDP
+  // over whole context groups.
   if (p.zero_stage == 3 && p.context > 1 && result.plan.training.compiler == CompilerLevel::full)
     p.context_of_pytorch = true;
   Training& t = result.plan.training;
   if (t.precision == Precision::fp16 &&
       !value.contains("/training/gradient_reduce_precision"_json_pointer))
     t.gradient_reduce = Dtype::f16;
-  // Megatron's experts multiply in 8 or 4 bits, as all linear layers do (Transformer Engine's).
+  // Megatron multiplies in 8 or 4 bits in its experts too, as in all linear layers of Transformer
+  // Engine.
   if (quantizes(t.precision) && result.job.model.experts > 0 &&
       !value.contains("/training/fp8_experts"_json_pointer))
     t.fp8_experts = true;
   // In the frameworks that were measured, the loss of language models is one kernel. It is neither
-  // in pieces, as in PyTorch, nor fused with the head, as our compiler does.
+  // in pieces, as in PyTorch, nor fused with the head, as this project's compiler does.
   if (!value.contains("/training/passes_off"_json_pointer))
     t.passes_off = {"eager_loss", "fuse_loss"};
-  // The compilers that were measured (XLA, torch.compile) make rows again, whatever memory there
+  // The compilers that were measured (XLA, torch.compile) rematerialize rows, whatever memory there
   // is.
   if (t.compiler == CompilerLevel::full &&
       !value.contains("/training/rematerialize_rows"_json_pointer))

@@ -1,4 +1,5 @@
-// A published training step as a question to the simulator: its cluster and its settled plan.
+// Turns a published training step into a question to the simulator: its cluster and its resolved
+// plan.
 #pragma once
 
 #include <string>
@@ -18,7 +19,8 @@ struct StepCase {
   std::string per_gpu;   // equal for cases that differ in the number of replicas alone
 };
 
-// Name of the machine that the row's job asks for.
+// Returns the name of the machine that the row's job asks for, or the first machine that it allows
+// if it names several.
 std::string machine_of(const StepRow& row);
 StepCase case_of(const StepRow& row, const Machine& machine);
 

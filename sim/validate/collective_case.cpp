@@ -6,7 +6,7 @@ namespace meshwright {
 
 namespace {
 
-// NCCL's names of what select.cpp has.
+// Pairs NCCL's names of algorithms with the names that select.cpp gives them.
 struct Known {
   std::string_view nccl, ours;
 };

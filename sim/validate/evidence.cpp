@@ -21,7 +21,7 @@ int at_least_one(Fields& fields, std::string_view key) {
   return value;
 }
 
-// The values of NCCL_ALGO (github NVIDIA/nccl src/init.cc), in small letters.
+// The values of NCCL_ALGO (github NVIDIA/nccl src/init.cc), in lower case.
 const std::vector<std::string> nccl_algorithms = {
     "ring", "tree", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"};
 
@@ -45,7 +45,7 @@ CollectiveKind read_kind(Fields& fields) {
       .second;
 }
 
-// A row says what differs from its file.
+// Reads how a row was measured. Keys that the row leaves out are as `harness`, which its file sets.
 Harness read_harness(Fields& fields, Harness harness) {
   if (fields.has("harness"))
     harness.kind = static_cast<HarnessKind>(choose(

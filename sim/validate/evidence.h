@@ -1,4 +1,4 @@
-// Published measurements: files of scenarios/evidence with rows of three kinds.
+// Reads published measurements: files of scenarios/evidence, with rows of three kinds.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace meshwright {
 enum class PeakMemoryOf : std::uint8_t {
   device,     // all that is in use, as nvidia-smi shows it
   allocator,  // the framework's, handed out or reserved: no context, no buffers of communicators
-  compiler    // what a compiled program was laid out in: nor what libraries ask for beside it
+  compiler    // the memory of a compiled program only, without that of libraries
 };
 
 struct StepRow {  // a training step
@@ -33,8 +33,8 @@ struct CollectiveRow {
   std::string machine;
   int count = 1, gpus = 1;  // hosts; ranks over all of them
   double bytes = 0, time_s = 0;
-  // NCCL's name, in lower case, of the algorithm that it was told to use. Empty means its own
-  // choice.
+  // NCCL's name, in lower case, of the algorithm that NCCL was told to use. If it is empty, NCCL
+  // chose.
   std::string algorithm;
   Harness harness;
 };

@@ -40,7 +40,8 @@ struct Row {
   std::string stack;     // what it ran with, applied after them
   std::string question;  // equal for rows that differ in their plans alone; none: a collective
   std::shared_ptr<const Compiled> compiled;  // none: a collective
-  // Long steps are drawn out from two short ones: time = first + periods * (second - first).
+  // If set, the step is too long to replay and is extrapolated from two short ones: time = first +
+  // periods * (second - first).
   std::shared_ptr<const Compiled> longer;
   double periods = 0;
   CollectiveRow collective;
@@ -60,15 +61,16 @@ double predicted(const Row& row, const Cluster& cluster) {
   return predicted_time(row.collective, cluster).value;
 }
 
-// Layouts of one question over several hosts are what plans choose between: each of k counts
-// 1 + (k - 1) / k times.
+// Returns by what factor a row counts more than others of its source. Plans choose between the
+// layouts of one question over several hosts, so each of k layouts counts 1 + (k - 1) / k times.
 double weight_of_layout(const Row& row, std::span<const Row> source) {
   if (row.question.empty() || row.cluster.hosts == 1) return 1;
   const auto layouts = std::ranges::count(source, row.question, &Row::question);
   return 2 - 1 / static_cast<double>(layouts);
 }
 
-// The fit as vectors: logarithms of the constants and of predicted / measured.
+// The fit as vectors: logarithms of the constants, relative to their starts, and of predicted /
+// measured times.
 class Problem {
  public:
   Problem(std::span<const Evidence> evidence, const FitOptions& options)
@@ -245,7 +247,8 @@ double cost(const Problem& problem, const Eigen::VectorXd& x, const Eigen::Vecto
   return sum;
 }
 
-// A profile may lie outside already.
+// Keeps constants within their limits. A constant whose start is outside may stay there, because a
+// profile may have such values.
 void keep_inside(const Problem& problem, Eigen::VectorXd& x) {
   for (int c = 0; c < x.size(); ++c) {
     const TunableConstant& constant = tunable_constants()[at(c)];

@@ -45,8 +45,8 @@ struct FitOptions {
 struct Fit {
   std::vector<FittedConstant> constants;
   std::vector<std::string> sources;  // that were used
-  // The uncertainty of a row's prediction because constants are not known exactly: the standard
-  // deviation of its logarithm, as root mean square over the rows.
+  // The uncertainty of a row's prediction that is due to inexact constants, before and after the
+  // fit: the standard deviation of the prediction's logarithm, as root mean square over the rows.
   double spread_before = 0, spread_after = 0;
   int rows = 0;
   bool links_alone = false;
@@ -59,7 +59,8 @@ struct Fit {
 // the profiles. The method is Levenberg and Marquardt's, with differences for derivatives.
 Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options);
 
-// Returns the machine with the fit's constants.
+// Returns the machine with the fit's constants. Constants that the fit held stay as they are, and
+// after a fit to links only, so do constants that no row depends on.
 Machine with_constants(Machine machine, const Fit& fit);
 
 }  // namespace meshwright

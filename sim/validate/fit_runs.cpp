@@ -48,7 +48,7 @@ double unexplained(std::span<const FittedRun> runs) {
   return std::sqrt(sum / static_cast<double>(runs.size()));
 }
 
-// Sets the source of the blocks that a fit changes.
+// Sets the source of the blocks of a profile that a fit changes: efficiency and residuals.
 void name_source(Machine& machine, const std::string& source) {
   for (const std::string block : {"efficiency", "residuals"}) {
     std::erase_if(machine.sources, [&](const auto& each) { return each.first == block; });

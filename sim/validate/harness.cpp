@@ -8,14 +8,14 @@ namespace meshwright {
 
 namespace {
 
-// Launch time of one thread, for each GPU. It is what all-reduces too short to matter take on 8
+// Launch time of one thread, for each GPU. It is the time of all-reduces of very few bytes on 8
 // GPUs, divided by 8, on hosts with software of 2021 (A100: 93 us, vtrain_allreduce_v100_a100; NCCL
 // launched cooperatively) and of 2024 (A100 and H100: 42 us, H200: 31 us, nccl_azure_nd).
 constexpr int launches_got_faster = 2023;
 constexpr Seconds slow_launch = {11.5e-6}, fast_launch = {4.6e-6};
 
-// Time that a call of torch.distributed adds. From measurements on 8 B200: between 32 KiB and 1
-// MiB, torch.distributed takes 48 to 51 us (nccl_p6_b200_mleng), where nccl-tests take 27 to 30 us.
+// Time that a call of torch.distributed adds. It was measured on 8 B200: between 32 KiB and 1 MiB,
+// torch.distributed takes 48 to 51 us (nccl_p6_b200_mleng), and nccl-tests take 27 to 30 us.
 constexpr Seconds framework_call = {21e-6};
 
 }  // namespace

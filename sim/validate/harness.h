@@ -24,8 +24,8 @@ struct Harness {
   int year = 2025;  // of the software
 };
 
-// Returns the time that a harness measures for a collective that takes `time` on `gpus` GPUs of a
-// host.
+// Returns the time that a harness measures for a collective that takes `time`, with `gpus` GPUs on
+// each host.
 Seconds measured_by(const Harness& harness, Seconds time, int gpus);
 
 }  // namespace meshwright

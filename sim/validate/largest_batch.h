@@ -1,5 +1,5 @@
-// The largest batch per GPU that a published row found by trial: by the framework alone, and with
-// the training compiler.
+// Predicts the largest batch per GPU that a published row found by trial: by the framework alone,
+// and with the training compiler.
 #pragma once
 
 #include <optional>
@@ -24,9 +24,10 @@ std::string zoo_model_of(const std::string& published);
 
 // Predicts a row from the machine's memory and the part of it that libraries take. Both columns
 // train with automatic mixed precision (sim/framework/autocast_memory.h), eager or compiled as a
-// whole. All use AdamW, dropout 0.1, a score matrix in memory, logits of every position, and
-// gradients reduced over the host's GPUs. Encoders of texts that are summarized read up to 1024
-// tokens. Throws InputError if the model, or the machine's framework memory, is not known.
+// whole. All use AdamW, dropout 0.1 (0 for ALBERT), a score matrix in memory, logits of every
+// position, and gradients reduced over the host's GPUs. Encoders of texts that are summarized read
+// up to 1024 tokens. Throws InputError if the model, or the machine's framework memory, is not
+// known.
 BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine& machine);
 
 }  // namespace meshwright

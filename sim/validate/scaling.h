@@ -1,4 +1,5 @@
-// Scaling efficiency: what more GPUs bring, in steps that differ in their number alone.
+// Compares predicted and measured scaling efficiency: what more GPUs bring, in steps that differ
+// only in the number of GPUs.
 #pragma once
 
 #include <span>
@@ -27,10 +28,11 @@ struct ScalingSummary {
   double mean_difference = 0;
 };
 
-// All pairs of 1 and `scaled_gpus` GPUs, in the order of the larger steps.
+// Returns all pairs of a step on 1 GPU and one on `scaled_gpus` GPUs, in the order of the larger
+// steps.
 std::vector<ScalingPair> scaling_pairs(std::span<const ScoredStep> steps);
 
-// One for each source that has pairs, in their order.
+// Returns one summary for each source that has pairs, in the order of the sources.
 std::vector<ScalingSummary> summarise(std::span<const ScalingPair> pairs);
 
 }  // namespace meshwright

@@ -118,8 +118,9 @@ class Scorer {
     return machines_.emplace(name, load_(name)).first->second;
   }
 
-  // Rows of one model and plan, which differ in the cluster alone, come one after the other in most
-  // files; with one stage the Programs do not depend on the cluster.
+  // Returns the compiled plan of a row, which is reused for the next row if possible. In most
+  // files, rows of one model and plan that differ only in the cluster come one after the other. If
+  // there is one stage, the Programs do not depend on the cluster.
   const Compiled& compiled(const Job& job, const Plan& plan, const std::string& key,
                            const Cluster& cluster) {
     const bool same = last_ && key == last_key_ && plan.parallelism.pipeline == 1;
@@ -187,7 +188,7 @@ class Scorer {
 
 }  // namespace
 
-// Each value stands in the middle of its weight; between two the quantile is linear.
+// Places each value in the middle of its weight. Between two values the quantile is linear.
 double quantile(Weighted values, double share) {
   std::sort(values.begin(), values.end());
   double all = -(values.front().second + values.back().second) / 2;
@@ -238,7 +239,8 @@ PlanTimes median_of(std::vector<PlanTimes> steps) {
   return {middle(&PlanTimes::measured_step_time_s), middle(&PlanTimes::predicted_step_time_s)};
 }
 
-// The order of the plans for one question, predicted against measured.
+// The order of the plans for one question, predicted against measured: how many pairs of plans are
+// in the right order, and how much slower than the fastest plan the predicted fastest one is.
 struct Choice {
   double pairs_in_order = 0, pairs = 0, regret = 0;
 };

@@ -31,7 +31,7 @@ struct ScoredStep {
   double weight = 1;     // in the overall errors: less than 1 where rows follow from each other
   std::optional<StepInterval> interval;
   double predicted_mfu = 0;
-  // model FLOPs / (measured time * peak)
+  // Returns the MFU that was measured: model FLOPs / (measured time * peak).
   double measured_mfu() const {
     return predicted_mfu * predicted_step_time_s / measured_step_time_s;
   }
@@ -49,7 +49,7 @@ struct ScoredBatch {  // the largest batch per GPU: of one column of a row
   std::string id, source, model, machine;
   bool compiled = false;  // the column
   int predicted_max_batch = 0, measured_max_batch = 0;
-  std::optional<int> full_max_batch;  // compiled column: what our own level full fits
+  std::optional<int> full_max_batch;  // compiled column: the largest at level full of this compiler
 };
 
 struct SkippedRow {

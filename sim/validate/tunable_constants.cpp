@@ -6,13 +6,15 @@ namespace meshwright {
 
 namespace {
 
-// Prefixes of names of GPUs, or of machines.
+// Prefixes of the names of GPUs, or of machines, to which a constant belongs. `all` is empty, which
+// means every machine.
 const std::vector<std::string> v100 = {"V100"}, a100 = {"A100"}, h100 = {"H100", "H200"},
                                blackwell = {"B200", "B300", "GB200", "GB300"}, all;
 
-// H100: the largest bf16 products of cuBLAS reach about 720 of 989 TFLOP/s under its power limit;
-// instructions of the generation before, which the first flash kernels use, reach 63 % of the peak
-// (Luo et al. 2024, Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, table 8).
+// Shares of the peak of an H100. The largest bf16 matmuls of cuBLAS reach about 720 of 989 TFLOP/s
+// under its power limit. Instructions of the generation before, which the first flash kernels use,
+// reach 63 % of the peak (Luo et al. 2024, Benchmarking and Dissecting the Nvidia Hopper GPU
+// Architecture, table 8).
 constexpr double h100_gemm = 0.73, h100_mma = 0.63;
 
 bool always(const Plan&) { return true; }
@@ -40,9 +42,9 @@ bool layers(const Plan& plan) {
 
 #define PLACE(field) [](Machine& m) -> double& { return m.field; }
 
-// Collectives inside a host, for each generation of NVSwitch. Latencies start near those that NCCL
-// estimates with (github NVIDIA/nccl src/graph/tuning.cc); LL carries a quarter of the bandwidth
-// there, NVLS begins 25 us later than a ring.
+// Adds the constants of collectives inside a host, for each generation of NVSwitch. Latencies start
+// near those that NCCL estimates with (github NVIDIA/nccl src/graph/tuning.cc). In these estimates
+// LL carries a quarter of the bandwidth, and NVLS begins 25 us later than a ring.
 void add_switches(std::vector<TunableConstant>& rows) {
   struct Generation {
     std::vector<std::string> kinds;
@@ -86,12 +88,12 @@ std::vector<TunableConstant> make_table() {
       rows.push_back(row);
     }
   };
-  // Modules of 300, 350 and 450 W.
+  // The power limits of these modules are 300, 350 and 450 W.
   for (const auto& [kind, start] : {std::pair("V100-SXM2", 0.9), std::pair("V100-SXM3", 0.95),
                                     std::pair("V100-SXM3-32GB-H", 1.0)})
     rows.push_back(
         {"sustained_clock", {kind}, PLACE(gpu.sustained_clock_share), start, 0.05, 0.7, 1, always});
-  // 500 of 700 W.
+  // The power limit of this module is 500 W, where others have 700 W.
   rows.push_back({"sustained_clock",
                   {"H100-96GB"},
                   PLACE(gpu.sustained_clock_share),
@@ -116,8 +118,8 @@ std::vector<TunableConstant> make_table() {
   of_gpus({"straggling", {}, PLACE(gpu.kernels.straggling), 0.005, 1, 1e-4, 0.05, ranks});
   of_gpus(
       {"layer_straggling", {}, PLACE(gpu.kernels.layer_straggling), 0.01, 1, 1e-4, 0.05, layers});
-  // Hosts of V100: two p3dn.24xlarge reach 10 of 12.5 GB/s, 8 to 32 of them 6 to 8
-  // (NVIDIA/nccl#235).
+  // Hosts with V100 start lower: two p3dn.24xlarge reach 10 of 12.5 GB/s, and 8 to 32 of them reach
+  // 6 to 8 (NVIDIA/nccl#235).
   const std::pair<std::vector<std::string>, double> networks[] = {{{"dgx-1", "dgx-2", "v100"}, 0.7},
                                                                   {{"dgx-a100"}, 0.85},
                                                                   {{"dgx-h"}, 0.85},
@@ -152,8 +154,9 @@ std::vector<TunableConstant> make_table() {
     rows.push_back({"flash_backward", kinds, PLACE(gpu.kernels.flash_backward), 0.3 * share, 0.4,
                     0.05, 0.9, flash});
   }
-  // Hopper: of the second generation 35 to 40 % of the peak forward and 30 % backward, of the third
-  // 66 and 55 % of long sequences (Shah et al. 2024, FlashAttention-3, figures 5 and 6).
+  // On Hopper, FlashAttention-2 reaches 35 to 40 % of the peak forward and 30 % backward.
+  // FlashAttention-3 reaches 66 and 55 % for long sequences (Shah et al. 2024, FlashAttention-3,
+  // figures 5 and 6).
   rows.push_back(
       {"flash2_forward", h100, PLACE(gpu.kernels.flash2_forward), 0.42, 0.1, 0.2, 0.9, flash2});
   rows.push_back(
@@ -162,12 +165,13 @@ std::vector<TunableConstant> make_table() {
       {"cudnn_forward", h100, PLACE(gpu.kernels.cudnn_forward), 0.58, 0.1, 0.3, 0.9, cudnn});
   rows.push_back(
       {"cudnn_backward", h100, PLACE(gpu.kernels.cudnn_backward), 0.5, 0.2, 0.2, 0.9, cudnn});
-  // Fits of forward times of 2k to 16k tokens: TensorRT-LLM's on A100, cuDNN's on H100.
+  // The starts are fitted to forward times of 2k to 16k tokens: TensorRT-LLM's on A100 and cuDNN's
+  // on H100.
   for (const auto& [kinds, start] : {std::pair(a100, 640.), std::pair(h100, 1450.)})
     rows.push_back({"attention_ramp", kinds, PLACE(gpu.kernels.attention_ramp), start, 0.4, 50,
                     5000, in_one_kernel});
   const TunableConstant others[] = {
-      // Products of 8,192 x 8,192 x 8,192 reach 1,243 TFLOP/s in fp8 with the conversion of their
+      // Matmuls of 8,192 x 8,192 x 8,192 reach 1,243 TFLOP/s in fp8 with the conversion of their
       // input, and 783 in bf16: 0.63 and 0.79 of the peaks.
       {"fp8_share", h100, PLACE(gpu.kernels.fp8_share), 0.85, 0.1, 0.5, 1.2, fp8},
       {"fp32_share", v100, PLACE(gpu.kernels.fp32_share), 1, 0.1, 0.5, 1.15, fp32},
@@ -180,13 +184,14 @@ std::vector<TunableConstant> make_table() {
       {"narrow_head", all, PLACE(gpu.kernels.narrow_head), 0.9, 0.3, 0.3, 1.2, flash},
       {"score_traffic", all, PLACE(gpu.kernels.score_traffic), 1.3, 0.3, 0.3, 4, unfused},
       {"loss_traffic", all, PLACE(gpu.kernels.loss_traffic), 1, 0.3, 0.3, 4, always},
-      // tanhf takes about 25 of them, the rest of the formula 10; conversions, addresses, loads;
-      // and no kernel issues one in every cycle.
+      // tanhf takes about 25 instructions and the rest of the formula 10. The others are
+      // conversions, addresses and loads, and no kernel issues an instruction in every cycle.
       {"gelu_instructions", all, PLACE(gpu.kernels.gelu_instructions), 60, 0.3, 20, 150, always},
       {"fp32_traffic", all, PLACE(gpu.kernels.fp32_traffic), 0.8, 0.3, 0.3, 1.5, wide},
       {"traffic none", all, PLACE(gpu.kernels.traffic[0]), 1.4, 0.3, 0.3, 4, none},
       {"traffic fused", all, PLACE(gpu.kernels.traffic[1]), 1.1, 0.3, 0.3, 4, fused},
-      // OneFlow's kernels: of nobody else's at this level is anything published.
+      // The start is that of OneFlow's kernels, because nothing is published about others at this
+      // level.
       {"traffic full", h100, PLACE(gpu.kernels.traffic[2]), 1, 0.3, 0.3, 2.5, full},
       {"traffic full", v100, PLACE(gpu.kernels.traffic[2]), 1, 0.5, 0.3, 4, full},
       {"host_launch_us", all, PLACE(host.host_launch_us), 8, 0.4, 4, 50, none},
@@ -201,7 +206,8 @@ std::vector<TunableConstant> make_table() {
        full},
       {"kernel_latency_s", all, PLACE(gpu.kernel_latency_s), 3e-6, 0.3, 1e-6, 1e-5, always},
       {"exposed_launch", all, PLACE(gpu.kernels.exposed_launch), 0.2, 0.7, 0.01, 1, always},
-      // NCCL runs 16 to 24 of an A100's 108 multiprocessors.
+      // The start is about the share of the multiprocessors that NCCL occupies: 16 to 24 of an
+      // A100's 108.
       {"overlap_slowdown", all, PLACE(gpu.kernels.overlap_slowdown), 0.2, 0.5, 0.01, 1, overlaps},
   };
   rows.insert(rows.end(), std::begin(others), std::end(others));
@@ -224,7 +230,8 @@ bool concerns(const TunableConstant& constant, const Machine& machine) {
   });
 }
 
-// Collectives are measured alone.
+// Returns whether the constant is one of links. Collectives depend on these constants only, because
+// they are measured without other work.
 bool is_of_links(const TunableConstant& constant) {
   constexpr std::string_view beginnings[] = {
       "host_latency", "host_step", "network", "simple", "nvls", "nvlink", "own", "ll", "exchange"};

@@ -1,5 +1,5 @@
-// The constants of machine profiles that a fit may change: their places, what is assumed of them
-// before any measurement, and what depends on them.
+// Lists the constants of machine profiles that a fit may change: their places, what is assumed of
+// them before any measurement, and which steps depend on them.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace meshwright {
 
-// A constant, its place, and how far a fit may change it. `spread` is the standard deviation of its
-// logarithm that is assumed before any measurement.
+// A constant, its place in a profile, and how far a fit may change it. `spread` is the standard
+// deviation of its logarithm that is assumed before any measurement.
 struct TunableConstant {
   std::string_view name;
   std::vector<std::string> kinds;
@@ -26,6 +26,6 @@ const std::vector<TunableConstant>& tunable_constants();
 
 // Returns whether the name of the machine, or of its GPU, begins with one of the constant's kinds.
 bool concerns(const TunableConstant& constant, const Machine& machine);
-bool is_of_links(const TunableConstant& constant);  // collectives are measured alone
+bool is_of_links(const TunableConstant& constant);  // collectives depend on these only
 
 }  // namespace meshwright

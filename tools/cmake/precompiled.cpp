@@ -1,1 +1,2 @@
-// Has nothing of its own: compiles the headers of MeshwrightPrecompiled.cmake.
+// Contains no code: it is compiled only to make the precompiled headers of
+// MeshwrightPrecompiled.cmake.

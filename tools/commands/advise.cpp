@@ -1,5 +1,5 @@
-// `advise JOB`: from one GPU to one host to many, machine by machine: what each rung brings, where
-// to stop and why.
+// `advise JOB`: plans the job on one GPU, one host and several hosts of each machine, and says what
+// each rung brings, where to stop and why.
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -18,7 +18,8 @@ namespace meshwright {
 
 namespace {
 
-// One plan per rung and fewer simulations: a ladder is many searches.
+// Returns the options of the ladder's searches. A ladder is many searches, so each one keeps only
+// one plan and simulates fewer candidates than `plan` does.
 LadderOptions ladder_options(const Options& options) {
   LadderOptions result;
   result.search.load = machine_loader(options);
@@ -30,7 +31,8 @@ LadderOptions ladder_options(const Options& options) {
   return result;
 }
 
-// In single quotes where a shell would read more into it.
+// Returns `word` for a shell's command line: in single quotes if it is empty or a shell would
+// interpret it.
 std::string quoted(const std::string& word) {
   const bool plain =
       word.find_first_not_of(
@@ -46,7 +48,8 @@ std::string asked_profile(const Options& options) {
   return options.profile.empty() ? "" : " --profile " + quoted(options.profile);
 }
 
-// The job as this command was asked about it.
+// Returns the job file and the options that describe the job, as they were given to this command,
+// for a command line that repeats them.
 std::string asked(const Options& options) {
   std::string text = quoted(options.operands.front());
   for (const std::string& set : options.set) text += " --set " + quoted(set);

@@ -1,5 +1,5 @@
-// `compile JOB`: one plan at every level of the training compiler: what each pass saves, and the
-// largest batch that then fits.
+// `compile JOB`: compiles one plan at every level of the training compiler, and shows what each
+// pass saves and the largest batch that then fits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -173,7 +173,7 @@ Table largest_table(const std::vector<Row>& rows, const std::vector<FrameworkBat
   return table;
 }
 
-// Returns "1204 -34": the value after the pass, and its change if there is one.
+// Returns the value after a pass, followed by its change if there is one: "1204 -34".
 std::string with_change(const std::string& after, const std::string& change, double difference) {
   return difference == 0 ? after : after + (difference > 0 ? " +" : " -") + change;
 }
@@ -199,8 +199,8 @@ Table pass_table(const Row& row) {
   return table;
 }
 
-// Lists the passes that changed nothing, since a job of this kind has no use for them, and the time
-// that they took together.
+// Returns a line that lists the passes that changed nothing, and the time that they took together.
+// Empty if every pass changed something.
 std::string idle_passes_text(const std::vector<PassEffect>& passes) {
   constexpr std::size_t columns = 110;
   std::string names;

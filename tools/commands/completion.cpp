@@ -1,6 +1,6 @@
-// `completion SHELL`: what a shell reads to complete this program's command lines. It asks
-// `completion words -- WORDS`, which prints a line for each word that may come next, and `:files`
-// where names of files may.
+// `completion SHELL`: prints the script that a shell reads to complete this program's command
+// lines. The script calls `completion words -- WORDS`, which prints one line for each word that may
+// come next, and `:files` if file names may come next.
 #include "tools/commands/completion_words.h"
 
 #include <cstdio>
@@ -12,8 +12,8 @@ namespace meshwright {
 
 namespace {
 
-// Bash cuts words at `=`: they are read from the line, and what stands before the piece that is
-// being typed is taken off.
+// The script for bash. Bash splits words at `=`, so the script reads whole words from the line and
+// removes from each completion the part before the piece that is being typed.
 constexpr const char* bash_script = R"script(_meshwright() {
   local line=${COMP_LINE:0:COMP_POINT} word piece=${COMP_WORDS[COMP_CWORD]} words
   read -ra words <<<"$line"

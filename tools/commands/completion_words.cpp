@@ -22,7 +22,8 @@ Words values_of(const Section& section, const Key& key) {
   return words;
 }
 
-// Returns KEY= for every key, or KEY=VALUE once the key has been typed.
+// Returns the arguments of --set that may complete `begun`: KEY= for every key of the job, or
+// KEY=VALUE for every word of a key that has been typed.
 Words overrides(const std::string& begun) {
   const std::size_t end = begun.find('=');
   const std::string key_typed = begun.substr(0, end);

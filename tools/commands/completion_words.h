@@ -8,8 +8,8 @@
 namespace meshwright {
 
 struct Completion {
-  std::vector<std::string> words;  // each a whole word; one that ends in '=' goes on
-  bool files = false;              // names of files too
+  std::vector<std::string> words;  // whole words; after one that ends in '=' a value follows
+  bool files = false;              // names of files may come next too
 };
 
 // Returns the words that may complete the last of `typed`, the words after the program's name. The

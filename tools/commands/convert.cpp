@@ -1,5 +1,5 @@
-// `export-weights JOB --to FOLDER` and `import-weights JOB --from FOLDER`: checkpoints to and from
-// what Hugging Face's transformers loads and saves.
+// `export-weights JOB --to FOLDER` and `import-weights JOB --from FOLDER`: convert checkpoints to
+// and from the files that Hugging Face's transformers loads and saves.
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -35,15 +35,15 @@ constexpr const char* adapter_file = "/adapter_model.safetensors";
 constexpr const char* adapter_config_file = "/adapter_config.json";
 
 struct JobParameters {
-  std::map<std::string, Shape> shapes;  // of all that is counted
+  std::map<std::string, Shape> shapes;  // by name, adapters included
   PublishedParts parts;
   std::map<std::string, Parameter> whole;
-  std::set<std::string> frozen;  // where there are adapters: the others
+  std::set<std::string> frozen;  // parameters that are not trained
   std::vector<Adapter> adapters;
-  std::vector<std::string> trained_whole;  // modules, beside adapters
+  std::vector<std::string> trained_whole;  // modules that are trained besides the adapters
 
-  // Returns the shapes of the model's parameters, without adapters. of_adapters() returns the
-  // shapes of all parameters that are not frozen: those that an adapter's file holds.
+  // Return the shapes of parameters. of_model() has the model's parameters without the adapters.
+  // of_adapters() has all parameters that are not frozen, which are those in an adapter's file.
   std::map<std::string, Shape> of_model() const {
     std::map<std::string, Shape> shapes_of_model = shapes;
     for (const Adapter& each : adapters)
@@ -97,7 +97,7 @@ void check_data(const Checkpoint& found) {
 struct SoundCheckpoint {
   std::string path;
   Checkpoint found;
-  std::optional<Checkpoint> base;  // what is not trained, where `found` has not got it
+  std::optional<Checkpoint> base;  // frozen parameters, if `found` lacks them
 };
 
 SoundCheckpoint read_sound(const std::string& path, const std::set<std::string>& frozen) {
@@ -108,8 +108,8 @@ SoundCheckpoint read_sound(const std::string& path, const std::set<std::string>&
   return sound;
 }
 
-// Returns the given checkpoint, or the newest good one if `folder` is that of a run. Throws
-// InputError if it is of another job.
+// Returns the checkpoint in `folder`, or the newest good one if `folder` is that of a run. Throws
+// InputError if there is no good one, or if it belongs to a job with other weights.
 SoundCheckpoint newest_good(const std::string& folder, const Job& job,
                             const JobParameters& parameters,
                             const std::vector<std::string>& allowed) {
@@ -142,7 +142,8 @@ SoundCheckpoint newest_good(const std::string& folder, const Job& job,
   throw InputError(folder + ": holds no good checkpoint");
 }
 
-// Writes all trained parameters, under peft's names.
+// Writes an adapter file: all trained parameters, under peft's names. `state` is the state of the
+// checkpoint that is written: 0 for the weights, or that of their average.
 void export_adapter(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
                     const std::string& file, int state) {
   std::map<std::string, std::string> own;
@@ -232,7 +233,8 @@ namespace {
 
 bool is_adapter(const std::string& source) { return fs::exists(source + adapter_config_file); }
 
-// Returns a function that makes the values with which training begins for `parameter`.
+// Returns a function that makes the values with which training begins for `parameter`, which must
+// outlive it.
 std::function<std::vector<float>()> initial_values(const Parameter& parameter, std::uint64_t seed) {
   return [&parameter, seed] {
     std::vector<float> values(static_cast<std::size_t>(parameter.global_shape.elements()));
@@ -282,8 +284,8 @@ MadeParameters made_adapters(const Job& job, const JobParameters& parameters,
   return made;
 }
 
-// Warns if a config.json next to the weights describes another model. Weights with the right names
-// and shapes may still belong to a model that computes something else with them.
+// Warns if a config.json in the folder of the weights describes another model than the job's. Such
+// weights may have the right names and shapes and still be meant for another computation.
 void warn_of_other_model(const std::string& source, const Job& job) {
   const std::string file = source + "/config.json";
   if (!fs::is_regular_file(file)) return;
@@ -291,7 +293,7 @@ void warn_of_other_model(const std::string& source, const Job& job) {
   try {
     published.model = read_huggingface(read_json_file(file));
   } catch (const InputError&) {
-    return;  // no model that a job could have
+    return;  // the file describes no model that is known here
   }
   const Identity wanted = identity_of_weights(job);
   std::vector<std::string> differences;

@@ -1,5 +1,5 @@
-// `explain A B`: why one step takes longer than another, cause by cause. `explain JOB --measured
-// TRACE`: where a measured step differs from the predicted one.
+// `explain A B`: shows why one step takes longer than another, cause by cause. `explain JOB
+// --measured TRACE`: shows where a measured step differs from the predicted one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,14 +64,14 @@ std::string show_change(SimTime change) {
 constexpr std::size_t kernels_shown = 20;
 
 // Adds the communication times and the longest kernels of a step that was divided by kinds of
-// kernels.
+// kernels to its JSON.
 void add_kernels(const KernelParts& kernels, json& value) {
   value["communication"] = json::array();
   for (const CommunicationTime& each : kernels.communication)
     value["communication"].push_back(
         {{"kind", name_of(each.kind)}, {"time_ps", each.time}, {"exposed_ps", each.exposed}});
   if (kernels.kernels.empty()) return;
-  value["steps"] = kernels.steps;  // that were averaged
+  value["steps"] = kernels.steps;  // number of steps that were averaged
   value["kernels"] = json::array();
   for (const NamedKernel& each :
        std::span(kernels.kernels).first(std::min(kernels_shown, kernels.kernels.size())))
@@ -146,8 +146,8 @@ std::string side_text(const Explained& one) {
                      one.chosen.machine, short_plan_text(one.chosen.compiled.plan));
 }
 
-// Returns one sentence that names the three causes at the front of `all`, and how much time each
-// adds or saves.
+// Returns one sentence that names the first three causes of `all`, and how much time each adds or
+// saves.
 std::string reason_text(const Explained& from, const Explained& to,
                         const std::vector<PartChange>& all) {
   const SimTime difference = to.parts.step_time - from.parts.step_time;
@@ -196,7 +196,7 @@ void print_explained(const Explained& from, const Explained& to) {
   if (a.global_batch * a.sequence_length != b.global_batch * b.sequence_length)
     print_to(stdout, "The steps do not have the same number of tokens: {} has {}, {} {}.\n",
              from.name, tokens_of(from), to.name, tokens_of(to));
-  if (from.kernels) return;  // of the rank that the profile is of
+  if (from.kernels) return;  // a profile is of one rank only
   print_to(stdout, "{}{}", fits_text(from), fits_text(to));
   if (from.chosen.compiled.stages.size() > 1 || to.chosen.compiled.stages.size() > 1)
     print_to(stdout, "Times are those of the stage that is busy longest: {} of {}, {} of {}.\n",

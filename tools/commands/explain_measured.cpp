@@ -1,4 +1,4 @@
-// `explain JOB --measured TRACE`: the predicted step beside the measured one.
+// `explain JOB --measured TRACE`: compares the predicted step with the measured one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +35,8 @@ void compare_timelines(const std::string& path, const Timeline& timeline, Explai
 }
 
 // Returns the rank that a profile belongs to. If the profile does not name its rank, returns rank
-// 0, which stands for all ranks of a plan without stages.
+// 0, which stands for all ranks of a plan without stages. Throws InputError if the profile does not
+// match the job's ranks, or if the plan has stages and the profile names no rank.
 int rank_of_profile(const ProfilerTrace& trace, const std::string& path, const Mesh& mesh) {
   if (trace.world_size && *trace.world_size != mesh.ranks())
     throw InputError(fmt::format("{}: is of a run of {} ranks, the job's plan has {}", path,

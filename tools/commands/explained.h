@@ -20,12 +20,12 @@ struct Explained {
   Prediction prediction;
   StepParts parts;
   double tokens_per_s = 0;
-  std::optional<KernelParts> kernels;  // where it is compared with a profile: what `parts` are of
-  std::string trace;                   // measured: what was read, in a sentence
+  std::optional<KernelParts> kernels;  // compared with a profile: times by kernel kind
+  std::string trace;                   // measured, with a profile: what was read, as text
 };
 
-// --measured: the same rank as it was predicted and as the trace has it, which `train --trace` or
-// PyTorch's profiler wrote.
+// Returns the predicted and the measured step of the same rank, for --measured. The trace is one
+// that `train --trace` or PyTorch's profiler wrote. Throws InputError if it does not match the job.
 std::pair<Explained, Explained> predicted_and_measured(const Options& options);
 
 }  // namespace meshwright

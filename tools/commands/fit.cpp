@@ -1,5 +1,5 @@
-// `fit --runs FILE --output PROFILE`: a copy of a machine's profile with constants that measured
-// steps have moved.
+// `fit --runs FILE --output PROFILE`: writes a copy of a machine's profile whose constants are
+// moved to agree with measured steps.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -24,8 +24,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double worth_saying = 0.01;  // of a constant
-constexpr double learned = 0.8;        // of what was uncertain before
+constexpr double worth_saying = 0.01;  // least relative change of a constant that is shown
+constexpr double learned = 0.8;        // share of the spread before the fit
 
 bool moved(const FittedConstant& constant) {
   return constant.before > 0 && std::abs(constant.after / constant.before - 1) >= worth_saying;

@@ -1,5 +1,5 @@
-// `import JOB-OUT --from FILE...` and `export JOB --for FRAMEWORK --to FOLDER`: settings of other
-// frameworks to a job file, and a plan to settings of theirs.
+// `import JOB-OUT --from FILE...` and `export JOB --for FRAMEWORK --to FOLDER`: turn settings of
+// another framework into a job file, and a plan into settings of another framework.
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -32,8 +32,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Fate = ReadSetting::Fate;
 
-// Returns whether `from` holds weights: a folder, or a file with an ending of weights. Settings are
-// neither.
+// Returns whether `from` names weights instead of settings: one folder, or one file with an ending
+// of weights.
 bool holds_weights(const std::vector<std::string>& from) {
   return from.size() == 1 &&
          (fs::is_directory(from.front()) || from.front().ends_with(".safetensors") ||
@@ -65,7 +65,8 @@ std::string shortened(const std::string& text) {
   return text.size() <= most ? text : text.substr(0, most - 3) + "...";
 }
 
-// Returns the keys that a setting set, with their values: "parallelism.tensor 8".
+// Returns the keys that a setting set, with their values ("parallelism.tensor 8"), or "(as without
+// it)" if the setting set no key.
 std::string keys_text(const ReadSetting& setting, const json& job) {
   std::string text;
   std::set<std::string> said;
@@ -158,7 +159,8 @@ void write_files(const std::string& folder, const std::vector<ExportedFile>& fil
   }
 }
 
-// Sets the number of steps from objective.tokens if the job does not specify it.
+// Sets the number of steps from the length of the job's objective if the job does not give a number
+// of steps. If the job has no length either, warns that one step is written.
 void settle_steps(const Job& job, const Cluster& cluster, double step_time_s, Plan& plan,
                   std::vector<std::string>& warnings) {
   if (job.has_steps) return;

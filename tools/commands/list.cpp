@@ -1,5 +1,6 @@
-// `list WHAT`: the tables that the program knows, each read from where it is used; of one machine
-// its whole profile; with --json alone all of them.
+// `list WHAT`: prints the names that the program knows, each from the table where they are used.
+// `list machines NAME` prints a machine's whole profile, and --json without an operand prints
+// everything.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -130,7 +131,8 @@ nlohmann::json json_of(const Listing& listing) {
   return listing.names == stacks ? stacks_json() : nlohmann::json(listing.names());
 }
 
-// Every key that the framework has a setting for, and what it cannot express.
+// Prints every key that the framework has a setting for, what it cannot express, and its settings
+// that have no meaning here.
 void print_framework(const std::string& name) {
   const Framework framework = framework_of(name);
   const InteropTarget& target = interop_target(framework);

@@ -1,6 +1,6 @@
-// `manual`: all commands and their options, from the rows that --help prints, as a manual page
-// (`man`) or as a page of the documentation (`markdown`); the keys of answers as another
-// (`answers`).
+// `manual`: prints all commands and their options, from the rows that --help prints, as a manual
+// page (`man`) or as a page of the documentation (`markdown`). With `answers` it prints the keys of
+// the commands' JSON output as a page.
 #include <cctype>
 #include <cstdio>
 #include <string>
@@ -116,7 +116,7 @@ std::string cell(std::string_view text) {
   return result;
 }
 
-// Turns each docs/NAME.md into a link.
+// Turns each docs/NAME.md in `text` into a Markdown link.
 std::string with_links(std::string_view text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {

@@ -1,4 +1,4 @@
-// `mcp`: plan, simulate, advise, ... as tools of a language model.
+// `mcp`: serves plan, simulate, advise and other commands as tools of a language model (MCP).
 #include "tools/mcp/server.h"
 
 #include <filesystem>

@@ -1,4 +1,5 @@
-// `plan JOB`: the ranked plans of a job over its clusters, and why the others lose.
+// `plan JOB`: searches the job's clusters, ranks the plans that fit, and says why the others were
+// rejected.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -164,7 +165,8 @@ void write_partition(const Job& job, const RankedPlan& best, const std::string& 
       partition_json(compile_ranked(job, best).graph, best.plan.stage_of_unit).dump(2) + "\n");
 }
 
-// Sets the options of --prove. On a terminal, the search shows its progress.
+// Sets the options of --prove: the search goes on until no other plan can be better by more than 2
+// %, or until it is asked to stop. On a terminal, the search shows its progress.
 void prove_too(SearchOptions& options) {
   constexpr double small_enough = 0.02;
   options.prove_gap = small_enough;

@@ -1,4 +1,4 @@
-// `scale JOB`: what more GPUs bring.
+// `scale JOB`: predicts throughput, efficiency and cost on more and more GPUs.
 #include "sim/planner/scale.h"
 
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ json result_json(const ScaleResult& result) {
   return {{"points", points}, {"gaps", gaps}};
 }
 
-// Goodput has a column where hosts fail.
+// Returns the table of all cluster sizes. It has a column for goodput if the job's hosts fail.
 Table table_of(const ScaleResult& result) {
   const bool failing = std::ranges::any_of(result.points, [](const ScalePoint& point) {
     return point.plan.prediction.goodput.has_value();

@@ -1,4 +1,5 @@
-// `schema`: the job file, the profile of a machine, and what commands answer, as JSON Schemas.
+// `schema WHAT`: prints the JSON Schema of the job file, of a machine's profile, or of what a
+// command prints with --json.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
-// `sensitivity JOB`: which inputs move the answer most.
+// `sensitivity JOB`: changes one input of the prediction at a time, and shows which inputs change
+// the job's time, tokens or cost most.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,7 +58,8 @@ json answer_json(const Job& job, const Chosen& chosen, const Sensitivity& all) {
           {"inputs", swings}};
 }
 
-// A bar from the base to the lowest and to the highest answer, on one scale: "   ---|--   ".
+// Returns a bar from the base (the middle) to the lowest and to the highest answer: " <<<|>> ". A
+// difference of `reach` from the base fills half of the bar, 16 characters.
 std::string bar_text(const Swing& swing, double reach) {
   constexpr int half = 16;
   double least = 0, most = 0;

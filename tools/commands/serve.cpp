@@ -1,4 +1,4 @@
-// `serve`: the page, and the other commands as a JSON API.
+// `serve`: serves a page for the browser, and the other commands as a JSON API.
 #include "tools/serve/server.h"
 
 #include <filesystem>

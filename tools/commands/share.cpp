@@ -1,4 +1,5 @@
-// `share JOBS`: several jobs on one fabric, and how much each slows the others down.
+// `share JOBS`: predicts several jobs on one network fabric, and how much each slows the others
+// down.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -23,7 +24,7 @@ using nlohmann::json;
 
 struct JobHere {
   std::string file;
-  int first_host = -1;  // < 0: after those of the job before
+  int first_host = -1;  // -1: the one after the hosts of the previous job
 };
 
 struct Shared {

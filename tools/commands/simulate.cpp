@@ -1,4 +1,4 @@
-// `simulate JOB`: what a training step takes, holds and costs.
+// `simulate JOB`: predicts the time, memory and cost of a training step.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -31,9 +31,9 @@ namespace meshwright {
 
 namespace {
 
-// With equal ranks folded, the trace shows one rank per stage: the one whose number is its entries'
-// rank.
-// In Chakra's files every rank has its own.
+// Writes the predicted timeline to the file of --trace. A Chrome trace shows one rank for each
+// group of equal ranks that were simulated as one. Chakra's files are written for every rank, from
+// the entries of the rank that stands in for it.
 void write_trace(const Options& options, const Timeline& timeline, const Compiled& compiled,
                  const Cluster& cluster) {
   if (trace_format(options) == TraceFormat::chakra) {
@@ -46,7 +46,8 @@ void write_trace(const Options& options, const Timeline& timeline, const Compile
                              link_uses(timeline, compiled.stages, mesh, Topology(cluster))));
 }
 
-// Without failures: all steps one after the other; null where the job does not say how many.
+// Returns the whole job without failures, all steps one after the other, or nothing if the job
+// gives neither a number of steps nor of tokens.
 std::optional<WholeJob> steps_in_a_row(const Job& job, const Chosen& chosen,
                                        const Prediction& prediction) {
   if (!job.has_steps && !job.objective.tokens) return std::nullopt;

@@ -1,5 +1,6 @@
-// `tokenize FILES --output FILE`: text becomes a token file that a job's `data` reads. A file whose
-// name ends in .jsonl has a document in each line: the text of an object's key.
+// `tokenize FILES --output FILE`: turns text into a token file that a job's `data` reads. Each line
+// of a .jsonl file is a JSON object whose key `--text-key` (default: text) holds a document. Any
+// other file is one document.
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -46,7 +47,8 @@ struct Documents {
   }
 };
 
-// Line by line: such files are larger than memory. Blank lines are no documents.
+// Adds the documents of a .jsonl file line by line, because such files may be larger than memory.
+// Blank lines are skipped. Throws InputError with the line if it does not hold a text.
 void add_lines(const std::string& path, Documents& documents) {
   check_readable(path);
   std::ifstream file(path);

@@ -1,5 +1,6 @@
-// `train JOB`: chooses the plan, starts the ranks under mpirun (or is the only one, or one of the
-// user's own mpirun), and says how it ended.
+// `train JOB`: chooses the plan, starts the ranks, and says how the run ended. Several ranks are
+// started with mpirun. Alternatively this process is the only rank, or one rank of the user's own
+// mpirun.
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,7 +61,8 @@ std::unique_ptr<World> world_of_ranks(const Options& options) {
   return make_world("mpi", world);
 }
 
-// The decision of rank 0, which the other ranks receive: an exit code or the resolved run.
+// The decision of rank 0, which it sends to the other ranks: an exit code, and if it is `done`, the
+// resolved run.
 struct Decision {
   int exit_code = done;
   std::string settled;
@@ -159,15 +161,17 @@ int launch_ranks(const Options& options, const Run& run) {
   Supervision supervision{settled.path(), hosts_of_ranks(launch)};
   supervision.deadline_s = deadlines.usual_s;
   supervision.patience_s = std::min(supervision.patience_s, deadlines.usual_s);
-  // An interface that custom_mpi_options names would not be there; GPUs find each other as they
-  // like.
+  // Ranks on this host only may get a network of their own, unless they need the host's:
+  // custom_mpi_options may name an interface that the own network lacks, and GPUs find each other
+  // by their own means.
   supervision.own_network = !launch.remote && launch.extra.empty() &&
                             run.chosen.cluster.machine.gpu.kind == DeviceKind::cpu;
   const bool saves = run.job.checkpoint.has_value();
   const bool imported = saves && began_with_imported_weights(run.job.checkpoint->folder);
   const auto start = [&](int restarts) {
     Options own = options;
-    // Whoever removed the folder meanwhile does not make the run begin anew.
+    // If the folder of imported weights was removed during the run, the mark keeps the restarted
+    // ranks from beginning with random weights.
     if (restarts > 0 && imported) mark_as_imported(run.job.checkpoint->folder);
     own.resume = options.resume || (restarts > 0 && saves);
     return run_mpirun(mpirun_command(launch, rank_command(own)), supervision);

@@ -1,5 +1,5 @@
-// `validate FILES`: predicted against published, source by source, with the constant-MFU baseline
-// beside it.
+// `validate FILES`: compares predictions with published measurements, source by source, next to the
+// error of a prediction by a constant MFU.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -147,8 +147,8 @@ void print_errors(const char* title, const std::vector<ErrorSummary>& summaries)
   print_table(table);
 }
 
-// Prints, for each source, how well predictions say what fits. Sources are left out if they neither
-// published a largest batch nor measured a step that is predicted not to fit.
+// Prints, for each source, how well predictions tell what fits in memory. Omits a source that has
+// no published largest batch and no measured step that is predicted not to fit.
 void print_fits(const ValidationScores& scores) {
   Table table(
       {"what fits", "largest batches", "1.25 x said to fit", "measured steps", "said not to fit"});

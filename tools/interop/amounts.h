@@ -1,5 +1,6 @@
-// Arithmetic of numbers that settings say. Each number alone may be right and what is made of them
-// beyond any job; the reader of jobs refuses it then, and until then nothing overflows.
+// Computes with numbers from settings without overflow. Each number may be valid and their product
+// still be beyond any job. Results are clamped to `most_amount`, and the reader of jobs rejects a
+// job with such a value.
 #pragma once
 
 #include <cmath>
@@ -8,9 +9,9 @@
 
 namespace meshwright {
 
-constexpr std::int64_t most_amount = std::int64_t{1} << 53;  // as a double holds whole numbers
+constexpr std::int64_t most_amount = std::int64_t{1} << 53;  // doubles are exact up to here
 
-// Returns the nearest amount of at most `most_amount` towards 0, and 0 for no number.
+// Returns `value` rounded towards 0 and clamped to -most_amount to most_amount, or 0 for NaN.
 inline std::int64_t amount_of(double value) {
   if (std::isnan(value)) return 0;
   const auto most = static_cast<double>(most_amount);

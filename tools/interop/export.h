@@ -1,4 +1,4 @@
-// A plan as settings of another framework, ready to start.
+// Exports a plan as settings of another framework, ready to start.
 #pragma once
 
 #include <string>
@@ -10,16 +10,18 @@ namespace meshwright {
 
 struct Exported {
   std::vector<ExportedFile> files;
-  std::vector<std::string> warnings;  // what the framework does another way
+  std::vector<std::string> warnings;  // what the framework does differently, a line each
 };
 
-// `plan` with every choice made and stage_of_unit of the compiled plan. `launchers`: words of
-// launcher_names(); empty: all of them. InputError where the framework cannot express the plan.
+// Returns the files of an export: the settings, and for each launcher the files that start them.
+// `plan` has every choice made and the stage_of_unit of the compiled plan. `launchers` are words of
+// launcher_names(), and if there are none, all of them are taken. Throws InputError if the
+// framework cannot express the plan.
 Exported export_plan(const Job& job, const Plan& plan, const std::string& machine, int hosts,
                      int gpus_per_host, Framework framework,
                      const std::vector<std::string>& launchers);
 
-// The settings alone, as the target's rules write them.
+// Returns the settings that the target's rules write for these values, without files.
 Settings settings_of(const JobValues& values, const InteropTarget& target);
 
 }  // namespace meshwright

@@ -11,7 +11,8 @@ namespace meshwright {
 
 namespace {
 
-// The value of a key, as the job file has it.
+// Returns the value of a key as JSON text, or an empty string if the key is not one of training or
+// parallelism.
 std::string text_of(Plan plan, std::string_view key) {
   const std::size_t dot = key.find('.');
   const std::string_view name = key.substr(dot + 1);
@@ -27,6 +28,7 @@ std::string place_in_job(std::string_view key) {
   return pointer;
 }
 
+// Returns the keys with which `to` differs from `from`, with the values of `to`:
 // "parallelism.schedule \"1f1b\" and training.micro_batch 2".
 std::string differences(const Plan& from, const Plan& to) {
   Plan one = from, other = to;
@@ -66,8 +68,9 @@ void check_expressible(Framework framework, const Plan& plan, const Model& model
 
 namespace {
 
-// Returns whether the key of `limit` may be changed. The degrees are left to the planner, and the
-// model is fixed.
+// Returns whether the key of `limit` may be changed: the job fixes it and the limit can mend it.
+// The model is never changed, nor are the degrees and the micro-batch, which are left to the
+// planner.
 bool may_be_changed(const Job& job, const Limit& limit) {
   constexpr std::string_view fixed[] = {"model",
                                         "parallelism.pipeline",
@@ -80,8 +83,8 @@ bool may_be_changed(const Job& job, const Limit& limit) {
          std::find(std::begin(fixed), std::end(fixed), limit.key) == std::end(fixed);
 }
 
-// Tells with how many of the possible values of sharding and replicas the limit holds, where the
-// job leaves these to the planner.
+// Tells whether a limit holds for no, some or all of the ZeRO stages and data degrees that the job
+// allows. A stage or degree that the job leaves to the planner counts with all its values.
 enum class Holds : std::uint8_t { never, sometimes, always };
 Holds holds(const Job& job, const Limit& limit) {
   Plan plan = job.plan;
@@ -90,7 +93,8 @@ Holds holds(const Job& job, const Limit& limit) {
   const int last = is_open ? 3 : plan.parallelism.zero_stage;
   std::vector<int> replicas = {plan.parallelism.data};
   if (job.is_auto("parallelism.data")) replicas = {1, 2};
-  // One replica shards nothing, whatever the job says.
+  // Keys that follow other keys are judged with two replicas, because a single replica shards
+  // nothing.
   if (replicas.size() > 1 && follows_other_keys(limit.key)) replicas = {2};
   bool any = false, all = true;
   for (int stage = first; stage <= last; ++stage)

@@ -1,4 +1,4 @@
-// Checks whether a framework can run a plan, in the words of the job file.
+// Checks whether a framework can run a plan, with messages that name keys of the job file.
 #pragma once
 
 #include "models/compiler/frameworks/framework.h"
@@ -6,13 +6,13 @@
 
 namespace meshwright {
 
-// Throws InputError "/parallelism/schedule: megatron-lm ...; the nearest plan has ..." if the
-// framework cannot run the plan.
+// Throws InputError if the framework cannot run the plan: "/parallelism/schedule: megatron-lm ...;
+// the nearest plan that it can run has ...". The message begins with the key, without the file.
 void check_expressible(Framework framework, const Plan& plan, const Model& model);
 
-// Changes a job that leaves choices to the planner for the framework of its objective. Keys that
-// are decided, but that the framework supports with another value only, get that value. The job
-// gets a warning for each.
+// Adapts a job that leaves choices to the planner to the framework of its objective. A key that the
+// job fixes, but that the framework supports with another value only, gets that value, and the job
+// gets a warning. The model, the degrees and the micro-batch are never changed.
 void take_ways_of_framework(Job& job);
 
 }  // namespace meshwright

@@ -106,7 +106,7 @@ std::optional<int> ranks_of(const json& job, const MachineLookup& lookup) {
     if (!cluster.contains("machine") || !cluster["machine"].is_string()) return std::nullopt;
     try {
       each = lookup(cluster["machine"].get<std::string>()).gpus;
-    } catch (const InputError&) {  // the reader of jobs says so, and of "auto" nothing is wrong
+    } catch (const InputError&) {  // the reader of jobs reports it; "auto" is valid
       return std::nullopt;
     }
   }
@@ -116,8 +116,9 @@ std::optional<int> ranks_of(const json& job, const MachineLookup& lookup) {
   return is_count ? std::optional(static_cast<int>(ranks)) : std::nullopt;
 }
 
-// Rewrites an error of the job's reader, which names a key, to name the setting that the key came
-// from, because that is what the user knows.
+// Returns an error of the job's reader, which names a key, with the setting that the key came from
+// in place of the key, because users know only the setting. If no setting sets a missing key, the
+// message tells to give it with --set.
 std::string in_words_of_settings(const std::string& message, const std::string& file,
                                  const JobDraft& draft) {
   const std::string before = file + ": ";

@@ -18,14 +18,14 @@ struct ReadSetting {
   std::string value;  // as JSON
   std::string place;  // "run.sh:12"
   enum class Fate : std::uint8_t { acts, without_meaning, unknown } fate = Fate::unknown;
-  std::vector<std::string> keys;  // acts: those of the job file that its rule set
+  std::vector<std::string> keys;  // acts: the keys of the job that its rule set
   std::string reason;             // without_meaning
 };
 
 struct ImportOptions {
-  std::optional<Framework> format;     // --format; none: the files say it
+  std::optional<Framework> format;     // --format; unset: recognized from the files
   std::vector<std::string> overrides;  // --set, on the job that is made
-  bool allow_unknown = false;          // unknown settings are listed, not refused
+  bool allow_unknown = false;          // unknown settings are listed, not rejected
 };
 
 struct Imported {
@@ -35,13 +35,15 @@ struct Imported {
   std::vector<std::string> remarks;  // what the job file cannot say, a line each
 };
 
-// Returns the job of `files`. These are the files of settings and the files that those name: a
-// config.json of the model, a launch file. Throws InputError with the file and the line for
-// unreadable files, unknown settings and contradictions.
+// Returns the job of `files`: the files of settings, and those that belong to them, such as the
+// model's config.json or a launch file. Files that a setting names are not read unless they are
+// given. Throws InputError with the file and the line for unreadable files, unknown settings and
+// contradictions.
 Imported import_settings(const std::vector<std::string>& files, const ImportOptions& options,
                          const MachineLookup& lookup);
 
-// Holds the settings of files, read by their format only. import_settings() and tests use it.
+// The settings of files, read by their format, before any rule is applied. import_settings() and
+// tests use it.
 struct ReadFiles {
   std::string name;        // of the job: that of the first file of settings, without its ending
   std::string first_file;  // for messages about what is missing
@@ -51,8 +53,8 @@ struct ReadFiles {
 };
 ReadFiles read_settings(const std::vector<std::string>& files, std::optional<Framework> format);
 
-// Applies the rules to settings that were read. Completes what read_settings() found from the
-// model.
+// Returns the job that the rules make of settings that read_settings() returned. Throws InputError
+// as import_settings().
 Imported import_from(ReadFiles files, const ImportOptions& options, const MachineLookup& lookup);
 
 }  // namespace meshwright

@@ -21,7 +21,8 @@ class JobDraft {
   // they return `fallback`, and the reader of jobs rejects the job in the end.
   double number(std::string_view key, double fallback) const;
   std::string word(std::string_view key, std::string fallback) const;
-  // Returns the value of a key that counts things: at least 1 if the key is set.
+  // Returns the value of a key that counts things. Returns `fallback` if the key has no number, and
+  // 1 if its number is not between 1 and 2^31 - 1.
   std::int64_t count(std::string_view key, std::int64_t fallback = 1) const;
   // Returns the number of layers in the model's config.json, or 0 if it is unknown.
   std::int64_t model_layers() const;
@@ -29,8 +30,8 @@ class JobDraft {
   // Applies arguments KEY=VALUE of --set. The keys that they set have no origin.
   void override_with(const std::vector<std::string>& overrides);
 
-  // Returns the ranks of the whole job if its cluster is known by now. The rules of launch settings
-  // are the first of a framework, so that later rules know the ranks.
+  // Returns the number of ranks of the whole job if its cluster is known by now, otherwise nothing.
+  // A framework's rules of launch settings come first, so that later rules know the ranks.
   std::optional<int> ranks() const { return ranks_ ? ranks_(job_) : std::nullopt; }
   void count_ranks_by(std::function<std::optional<int>(const nlohmann::json& job)> ranks) {
     ranks_ = std::move(ranks);

@@ -1,5 +1,5 @@
-// A job with every choice made, as exports read it: each key of training and parallelism has its
-// value, defaults included.
+// A job with every choice made, as exports read it: each key of training and parallelism has a
+// value, which may be a default.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@
 namespace meshwright {
 
 struct JobValues {
-  // `plan` as the framework runs it (as_run_by), with stage_of_unit of the compiled plan.
+  // `plan` is as the framework runs it (as_run_by), with the stage_of_unit of the compiled plan.
   JobValues(const Job& job, Plan plan, std::string machine, int hosts, int gpus_per_host);
 
   const nlohmann::json& operator[](std::string_view key) const;  // "parallelism.tensor"

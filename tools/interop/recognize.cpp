@@ -14,8 +14,8 @@ using nlohmann::json;
 
 namespace {
 
-// Names that one framework alone has; the first that is there decides. One that ends with `.`
-// stands for all below it.
+// A name of a setting that only one framework has. A name that ends with `.` stands for all
+// settings below it. The first row that matches a file decides.
 struct Sign {
   std::string_view name;
   Framework framework;
@@ -75,7 +75,8 @@ Settings read_one(const std::string& file, const std::string& text) {
                    "' is not read; .sh, .txt, .sbatch (arguments), .yaml, .toml and .json are");
 }
 
-// Not said yet, or left to what another file says ("auto" of DeepSpeed's).
+// Returns whether a setting is still missing, or is "auto", which in DeepSpeed's files leaves it to
+// another file.
 bool is_open(const Settings& settings, const std::string& name) {
   return std::none_of(settings.all().begin(), settings.all().end(), [&](const Setting& each) {
     return same_name(each.name, name) && each.value != "auto";

@@ -1,4 +1,4 @@
-// Which framework's settings a file holds, by its name and what is in it.
+// Recognizes the framework whose settings a file holds.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace meshwright {
 
-// `file` ends as its format says: .sh and .txt (arguments), .yaml or .yml, .toml, .json. What is
-// none of these, or of no framework: InputError that names --format.
+// Returns the framework that the names of the settings belong to. `file` is for messages. Throws
+// InputError, which names --format, if no name is typical of a framework.
 Framework recognize(const std::string& file, const Settings& settings);
 
 }  // namespace meshwright

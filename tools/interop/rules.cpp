@@ -11,8 +11,9 @@ using nlohmann::json;
 
 namespace {
 
-// Returns a rule for one key and one setting. `get` returns the value that was read, or null. `put`
-// returns the value to write, or null. `missing` replaces a null of `get`.
+// Returns a rule for one key and one setting. `get` returns the setting's value as one of the key,
+// or null if the setting is absent, which `missing` then replaces. `put` returns the value to
+// write, or null to write nothing.
 Rule simple_rule(std::string key, std::string setting, json missing,
                  std::function<json(Settings&, const std::string&)> get,
                  std::function<json(const json&)> put) {

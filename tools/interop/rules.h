@@ -1,5 +1,5 @@
-// How settings of a framework and keys of the job file become each other. A framework is a list of
-// rules; from the same rows come its import, its export and its table in docs/interop.md.
+// Translates between the settings of a framework and the keys of the job file. A framework is a
+// list of rules. Its import, its export and its table in docs/interop.md all come from these rules.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,9 @@
 namespace meshwright {
 
 struct Rule {
-  std::vector<std::string> keys;      // of the job file; for the documentation
-  std::vector<std::string> settings;  // of the framework; the same
-  // Reads its settings, if they are there, and sets its keys.
+  std::vector<std::string> keys;      // keys of the job file, for the documentation
+  std::vector<std::string> settings;  // names of the framework, for the documentation
+  // Reads the rule's settings, if they are present, and sets the rule's keys in the job.
   std::function<void(Settings&, JobDraft&)> read;
   // Adds the rule's settings to the framework's, from the job's values. Null if there is nothing to
   // add here: a launcher or another rule writes them, or the framework has no such setting.
@@ -28,25 +28,29 @@ struct Rule {
 };
 using Rules = std::vector<Rule>;
 
-// One setting that is one key. `missing`: what the framework takes where the setting is not given,
-// if that is not what the job file takes (null); it is then written into the job. Exports always
-// write the setting, so that no default matters.
+// Return the rule for one key that is one setting: a whole number, or any number. `missing` is what
+// the framework takes if the setting is absent. If it is not null, imports then write it into the
+// job. Null means that the job file has the same default. Exports always write the setting, so that
+// no default matters.
 Rule whole_rule(std::string key, std::string setting, nlohmann::json missing = nullptr);
 Rule number_rule(std::string key, std::string setting, nlohmann::json missing = nullptr);
-// A truth value. As a command line has them: given or not (`write_false` false), or a value.
+// Returns the rule for a truth value. An export writes true only, as a flag of a command line,
+// unless `write_false` is set, for settings that have a value.
 Rule flag_rule(std::string key, std::string setting, bool write_false = false);
-// The setting turns off what is on without it: --no-gradient-accumulation-fusion.
+// Returns the rule for a setting that turns off what is on by default, such as
+// --no-gradient-accumulation-fusion. The key has the opposite value of the setting.
 Rule off_rule(std::string key, std::string setting);
-// Words of the job file (first) as words of the framework (second). `missing` as above, in the job
-// file's words.
+// Returns the rule for a key whose words (first of each pair) the framework spells differently
+// (second). `missing` is as in whole_rule(), a word of the job file.
 Rule words_rule(std::string key, std::string setting,
                 std::vector<std::pair<std::string, std::string>> words,
                 nlohmann::json missing = nullptr);
-// A number of the framework that is `factor` times the key's: buckets in elements of 4 bytes.
+// Returns the rule for a setting that is `factor` times the key: a bucket in elements of 4 bytes
+// has a factor of 1 / 4 to a key in bytes.
 Rule scaled_rule(std::string key, std::string setting, double factor);
 
-// A setting that changes nothing that meshwright plans or predicts. `pattern` is a name, or ends
-// with `*` and stands for all that begin so.
+// Settings that change nothing that meshwright plans or predicts. `pattern` is a name, or ends with
+// `*` and stands for all names that begin with it.
 struct WithoutMeaning {
   std::string_view pattern;
   std::string_view reason;  // "logging; `log` says what train writes"

@@ -1,6 +1,6 @@
 // Holds the settings of another framework as its files or its command line specify them: a flat
-// list of names and values, each with its place. Reading a setting marks it, so that none is
-// dropped silently.
+// list of names and values, each with its place. Reading a setting marks it, so that an import can
+// list the settings that no rule has read.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Setting {
   bool is_read = false;
 };
 
-// Compares names as command lines do, which accept `-` for `_`.
+// Returns whether two names are the same setting: equal, if `-` and `_` count as one character.
 bool same_name(std::string_view one, std::string_view other);
 
 class Settings {
@@ -36,20 +36,22 @@ class Settings {
   bool has(std::string_view name) const;  // without reading it
   const std::vector<Setting>& all() const { return all_; }
 
-  // Reads a setting. Returns null if the setting is absent or null.
+  // Reads a setting: marks it, calls the listener and returns it. Returns null if the setting is
+  // absent or its value is null.
   const Setting* read(std::string_view name);
-  // Read a setting as a value, and throw InputError with its place if it has the wrong type. A
-  // string that holds a number or a truth value ("8", "1e-4", "true") is taken as one.
+  // Read a setting as a value. They return nothing if it is absent or null, and throw InputError
+  // with its place if it has the wrong type. A string that holds a number or a truth value ("8",
+  // "1e-4", "true") is taken as one.
   std::optional<std::int64_t> whole(std::string_view name);
   // Reads a number of hosts, ranks, layers and the like: a whole number from `least` to 2^31 - 1.
   // Throws InputError for any other.
   std::optional<std::int64_t> count(std::string_view name, std::int64_t least = 1);
-  std::vector<std::int64_t> wholes(std::string_view name);  // a list, or one; none: empty
+  std::vector<std::int64_t> wholes(std::string_view name);  // a list, or one number; absent: empty
   std::optional<double> number(std::string_view name);
   std::optional<bool> flag(std::string_view name);
   std::optional<std::string> word(std::string_view name);
   std::optional<std::string> word(std::string_view name, const std::vector<std::string>& known);
-  std::vector<std::string> words(std::string_view name);  // a list, or one word; none: empty
+  std::vector<std::string> words(std::string_view name);  // a list, or one word; absent: empty
 
   // Calls `listener` for every setting that is read, until on_read() is called again.
   void on_read(std::function<void(const Setting&)> listener) { listener_ = std::move(listener); }
@@ -63,7 +65,8 @@ class Settings {
   // Sets the name of a setting in messages, for settings that were translated from another
   // framework's names.
   void show_as(const std::string& name, std::string shown);
-  // Throws InputError with the place of the setting, or, if it is missing, about the setting.
+  // Throws InputError with `problem`, the setting's name and its place, or the file if the setting
+  // is missing.
   [[noreturn]] void fail(std::string_view name, const std::string& problem) const;
 
  private:

@@ -1,5 +1,5 @@
-// Describes a framework that the command line can name: how its settings are read and written, and
-// what starts it.
+// Describes a framework that `import` and `export` can name: how its settings are read and written,
+// and what starts it.
 #pragma once
 
 #include <span>
@@ -28,7 +28,7 @@ struct InteropTarget {
   // Returns the files that hold the settings. The launchers write the files that start the run
   // (launch/).
   std::vector<ExportedFile> (*files)(const JobValues& job, const Settings& settings);
-  // Returns what runs on each host, with these files.
+  // Returns the command that runs on each host, in the folder of the exported files.
   Launch (*launch)(const JobValues& job, const Settings& settings);
   // Translates the names in the files to those of the rules, before the rules are applied. `given`
   // holds the values of --set. Null if both have the same names.
@@ -47,7 +47,7 @@ Launch launch_of(const JobValues& job);
 extern const InteropTarget megatron_lm_target, megatron_bridge_target, torchtitan_target,
     deepspeed_target, accelerate_target, sagemaker_target, hyperpod_target;
 
-// In the order of framework_names().
+// Returns all targets in the order of framework_names().
 std::span<const InteropTarget* const> all_targets();
 const InteropTarget& interop_target(Framework framework);
 

@@ -39,7 +39,7 @@ struct Calls::Call {
   json id, progress_token;
   Question question;
   std::unique_ptr<Places::Place> place;
-  int stopping = eventfd(0, EFD_CLOEXEC);  // readable: it is to end
+  int stopping = eventfd(0, EFD_CLOEXEC);  // readable once the call is to end
   std::atomic<bool> cancelled = false, answered = false, finished = false;
   std::thread thread;
 
@@ -80,7 +80,7 @@ void Calls::run(Call& call) const {
   } catch (const std::exception& error) {
     answer = error_answer(500, error.what());
   }
-  call.answered = true;  // whoever reads the answer may ask again under this id
+  call.answered = true;  // once answered, the client may use the id again
   if (!call.cancelled) send_(result_line(call.id, result_of(answer)));
 }
 

@@ -1,4 +1,4 @@
-// Calls that run beside each other: each a process of its own, in a thread that waits for it.
+// Runs several calls at the same time. Each is a process of its own, and a thread waits for it.
 #pragma once
 
 #include <functional>
@@ -16,18 +16,20 @@ namespace meshwright::mcp {
 
 class Calls {
  public:
-  // `send` gets whole lines, from any thread.
+  // `at_once` calls run at the same time, and `waiting` more wait for their turn. `send` gets whole
+  // lines, without their ends, from any thread.
   Calls(int at_once, int waiting, std::function<void(const std::string& line)> send)
       : places_(at_once, waiting), send_(std::move(send)) {}
-  ~Calls();  // ends those that run, without answers
+  ~Calls();  // ends running calls, without results
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
 
-  // Answers request `id`; what the command says meanwhile goes out as progress where there is a
-  // token for it.
+  // Starts the call of request `id`, and later sends its result. If there is a progress token, the
+  // command's progress and warnings are sent as notifications. If too many calls wait already, an
+  // error is sent at once.
   void start(const nlohmann::json& id, Question question, const nlohmann::json& progress_token);
   bool runs(const nlohmann::json& id);
-  void cancel(const nlohmann::json& id);  // it gets no answer
+  void cancel(const nlohmann::json& id);  // sends no result
 
  private:
   struct Call;

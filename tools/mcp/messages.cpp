@@ -9,7 +9,8 @@ namespace {
 
 using nlohmann::json;
 
-// In ASCII: no character of a line ends it.
+// Returns a message as a line of ASCII. Characters such as line ends in strings are escaped, so the
+// message contains no end of a line.
 std::string line_of(const json& value) {
   return value.dump(-1, ' ', true, json::error_handler_t::replace);
 }

@@ -19,7 +19,7 @@ enum class Code : int {
   internal_error = -32603
 };
 
-// The error that a request is answered with instead of a result.
+// An error that is sent instead of a result. `id` is that of the request, or null if it is unknown.
 class Refusal : public std::runtime_error {
  public:
   Refusal(Code code, const std::string& message, nlohmann::json id = nullptr)
@@ -37,7 +37,7 @@ struct Message {
   enum class Kind : std::uint8_t {
     request,
     notification,
-    response  // to what this server never asks
+    response  // ignored: this server sends no requests
   };
   Kind kind = Kind::request;
   nlohmann::json id;  // a string or a whole number

@@ -40,7 +40,7 @@ void send(const std::string& line) {
   std::fflush(stdout);
 }
 
-// "0.2.0" of the first line, "meshwright 0.2.0".
+// Returns the version, "0.2.0", from the first line of version_text(), "meshwright 0.2.0".
 std::string version() {
   std::string_view line = version_text().substr(0, version_text().find('\n'));
   return std::string(line.substr(line.find(' ') + 1));
@@ -82,7 +82,8 @@ class Session {
     send(result_line(message.id, {{"tools", tool_list()}}));
   }
 
-  // Whatever version is asked for, this is the one that is spoken; the client decides.
+  // Answers `initialize` with the one protocol version that the server speaks, whatever version the
+  // client asks for. The client decides whether to go on.
   void initialize(const Message& message) {
     if (is_initialized_) throw Refusal(Code::invalid_request, "is initialized");
     if (!message.params.value("protocolVersion", json()).is_string())
@@ -127,10 +128,12 @@ class Session {
   Calls calls_;
 };
 
-// Whole lines of standard input; of one that is too long nothing is kept.
+// Splits standard input into lines. A line that is too long is rejected as a whole, and blank lines
+// are skipped.
 class Lines {
  public:
-  // Hands on what has come. False at the end.
+  // Reads once, and passes every line that is complete to `take`, or calls `refuse` if it was too
+  // long. Returns false at the end of the input.
   template <class Take, class Refuse>
   bool read_some(const Take& take, const Refuse& refuse) {
     std::array<char, 65536> some;
@@ -162,7 +165,8 @@ class Lines {
 
 int told_to_end = -1;
 
-// Readable when the process is to end. Any thread may get the signal: libraries have some.
+// Returns a descriptor that becomes readable on SIGINT or SIGTERM. It is written in a handler,
+// because any thread may get the signal, also those of libraries.
 int signals() {
   told_to_end = eventfd(0, EFD_CLOEXEC);
   if (told_to_end < 0) throw RunError("no event can be made");

@@ -1,4 +1,4 @@
-// `mcp`: the Model Context Protocol over standard input and output.
+// Serves the Model Context Protocol over standard input and output, for the command `mcp`.
 #pragma once
 
 #include <chrono>
@@ -8,14 +8,15 @@
 namespace meshwright::mcp {
 
 struct Serving {
-  std::string program;                   // what answers: meshwright itself
-  std::vector<std::string> job_options;  // that every command on a job gets
-  std::chrono::seconds to_answer{600};   // of one call
+  std::string program;                   // path of this program, which runs the calls
+  std::vector<std::string> job_options;  // added to every command on a job
+  std::chrono::seconds to_answer{600};   // longest time of one call
 };
 
 constexpr std::size_t most_line_bytes = std::size_t{1} << 20;
 
-// Until the input ends: 0. Until SIGINT or SIGTERM: 5. Calls that still run are ended.
+// Answers requests until the input ends or SIGINT or SIGTERM comes, and returns the exit code: 0 or
+// 5. Calls that still run are ended without results.
 int serve(const Serving& serving);
 
 }  // namespace meshwright::mcp

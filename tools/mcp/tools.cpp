@@ -23,7 +23,7 @@ struct Argument {
 };
 
 struct Tool {
-  const char* name;  // and the command's
+  const char* name;  // of the tool, and of its command
   const char* title;
   const char* description;
   std::vector<Argument> arguments;

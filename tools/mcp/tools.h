@@ -1,4 +1,5 @@
-// Describes the commands of this program that a client may call, with their JSON.
+// Describes the tools that a client may call. Each is a command of this program with its JSON
+// output.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +9,7 @@
 
 namespace meshwright::mcp {
 
-nlohmann::json tool_list();  // as tools/list has it
+nlohmann::json tool_list();  // the result of tools/list
 
 // Returns the command that a call runs, without the program's path. Throws Refusal if the called
 // name is unknown or the arguments do not match its schema. Throws InputError if the job is

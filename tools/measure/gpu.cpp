@@ -79,7 +79,7 @@ void measure_alone(const GpuHere& here, const TimeBudget& budget, const MeasureW
         rates.other_products(Precision::fp16, whole);
       }
     }
-    // This includes the code of all kernels that ran.
+    // The memory in use includes by now the code of all kernels that ran.
     machine.overheads.context_bytes =
         std::max(machine.overheads.context_bytes, static_cast<double>(backend.used_bytes())) -
         here.workspace_bytes;
@@ -165,7 +165,8 @@ void add_collectives(const GpuRankRates& rates, const std::optional<Machine>& kn
     nvlink.link_bandwidth_bytes_per_s = rates.bandwidth_bytes_per_s;
     nvlink.efficiency = 1;
   } else {
-    // A ring over PCIe goes through every switch once.
+    // In a ring over PCIe every switch has one link to the next, so its uplink has the measured
+    // rate.
     machine.pcie.uplink_bandwidth_bytes_per_s = rates.bandwidth_bytes_per_s;
     return;
   }
@@ -197,7 +198,9 @@ void add_sources(const std::optional<Machine>& known, const std::vector<std::str
   add("overheads", here);
 }
 
-// cuBLASLt's documentation: of Ada, Hopper and Blackwell's workstation GPUs.
+// Returns whether matmuls in 8 bits need transposed copies of operands: on Ada, Hopper and
+// Blackwell's workstation GPUs (cuBLASLt's documentation). `generation` is the compute capability,
+// 90 for 9.0.
 bool transposes_8_bits(int generation) {
   return generation == 89 || generation == 90 || generation / 10 == 12;
 }

@@ -1,4 +1,4 @@
-// Measures this computer's GPUs: the profile of machine `local` where it has some.
+// Measures this computer's GPUs for the profile of machine `local`.
 #pragma once
 
 #include "hwprofiles/machine.h"
@@ -7,9 +7,10 @@
 
 namespace meshwright {
 
-// The first GPU by itself, and collectives over all of them; with --ranks over so many processes,
-// which share GPUs where there are not enough. What there is no time for is taken from the known
-// profile of a machine with such GPUs, else from the defaults: each block's source says so.
+// Measures the first GPU by itself, and collectives over all GPUs, or over as many processes as
+// --ranks says. If there are more processes than GPUs, they share GPUs. Values for which there is
+// no time are taken from the known profile of a machine with such GPUs, or else from defaults. The
+// source of each block of the profile tells which.
 Machine measure_this_gpu(const Options& options, MeasureEffort effort, const MeasureWatch& watch);
 
 }  // namespace meshwright

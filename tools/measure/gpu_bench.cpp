@@ -73,8 +73,9 @@ void GpuBench::grow(Pool& pool, std::int64_t bytes) {
   backend_.wait();
 }
 
-// 0.3 to 0.5 and their negatives in bf16, and, two of them together, in fp32; in fp16 1.65 to 1.75.
-// A device that multiplies zeros needs less power than one that trains.
+// Fills inputs with random values of both signs. Their magnitudes are 0.3 to 0.5 in bf16, and so
+// are those of two neighbours read as one fp32. In fp16 they are 1.65 to 1.75. They are not 0,
+// because a device that multiplies zeros needs less power than one that trains.
 void GpuBench::fill(const Pool& pool) {
   std::vector<std::uint16_t> some(std::min<std::int64_t>(pool.bytes / 2, 1 << 20));
   for (std::size_t i = 0; i < some.size(); ++i) {
@@ -145,7 +146,7 @@ double GpuBench::once(const std::function<void()>& work) {
 
 double GpuBench::seconds(const std::function<void(std::int64_t)>& issue) {
   streams_.use(0);
-  issue(0);  // makes what an operation makes when it is first run
+  issue(0);  // an operation may allocate or compile when it first runs
   backend_.wait();
   const double single = once([&] { issue(1); });
   if (!affords(single)) return single;

@@ -1,4 +1,4 @@
-// Times single operations on a device as a training step runs them: out of a captured graph, by the
+// Times single operations on a device as a training step runs them: from a captured graph, by the
 // device's own clock, with operands that are in no cache.
 #pragma once
 
@@ -12,14 +12,14 @@
 
 namespace meshwright {
 
-// How long a measurement may take.
+// Limits how long measurements take.
 struct TimeBudget {
-  double probe_s = 0.25;  // about what one operation is repeated for, and the longest single run
-  std::chrono::steady_clock::time_point end;  // then nothing new begins
+  double probe_s = 0.25;                      // seconds for one operation; also the longest run
+  std::chrono::steady_clock::time_point end;  // no measurement begins after this time
 };
 
-// One operation and the types of its operands; `added` are the parameter gradients, which infer()
-// leaves out.
+// One operation and the types of its operands. `added` are the outputs that infer() leaves out: the
+// gradients of parameters.
 struct Probe {
   Op op;
   Attributes attributes;
@@ -49,8 +49,9 @@ class GpuBench {
   bool affords(double run_s) const;
 
   Backend& backend() { return backend_; }
-  // Return memory for operands, which the caller lays out. Inputs hold values around 0, outputs the
-  // values that were written last.
+  // Return memory for operands of at least `bytes` bytes, which the caller lays out. Inputs hold
+  // random values other than 0, outputs the values that were written last. A later call may replace
+  // the memory.
   char* inputs(std::int64_t bytes);
   char* outputs(std::int64_t bytes);
 

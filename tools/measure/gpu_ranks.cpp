@@ -62,7 +62,7 @@ double seconds_of(Backend& backend, Communicator& host, bool to_streams, int cal
   return best;
 }
 
-// Returns the seconds of the slowest rank. Every rank calls it.
+// Returns the maximum of `seconds` over all ranks. Every rank calls it.
 double slowest(Communicator& host, double seconds) {
   host.all_reduce(&seconds, 1, Dtype::f64, true);
   return seconds;
@@ -97,7 +97,7 @@ int run_as_measured_gpu_rank(const Options& options) {
   Backend& backend = *engine.backend;
   World& world = engine.world(*host);
   const bool to_streams = world.issues_to_streams();
-  // Ranks that share GPUs are for tests: less of everything.
+  // Ranks that share GPUs occur only in tests, for which fewer elements are enough.
   const std::int64_t elements = std::int64_t{to_streams ? 64 : 1} << 20;
   auto* data = static_cast<float*>(world.allocate(elements * 4));
   backend.begin_step(0);
@@ -120,7 +120,7 @@ int run_as_measured_gpu_rank(const Options& options) {
     rates.bandwidth_bytes_per_s = bandwidth(*all, rates.latency_s);
     rates.communicator_bytes = std::max(0.0, static_cast<double>(backend.used_bytes() - before));
   }
-  // Whole pairs side by side, as the groups of a job are.
+  // All pairs of ranks communicate at the same time, as the groups of a job do.
   rates.pair_bandwidth_bytes_per_s = rates.bandwidth_bytes_per_s;
   if (size > 2 && size % 2 == 0) {
     const int first = host->rank() / 2 * 2;

@@ -9,14 +9,14 @@
 namespace meshwright {
 
 struct GpuRankRates {
-  double latency_s = 0;                   // of an all-reduce of a few bytes over all ranks
-  double bandwidth_bytes_per_s = 0;       // that a rank sends in a large one
-  double pair_bandwidth_bytes_per_s = 0;  // and in one of the first two ranks
-  double copy_bandwidth_bytes_per_s = 0;  // of pinned memory, while all ranks copy
-  double communicator_bytes = 0;          // that the world's communicator takes of a GPU
+  double latency_s = 0;                   // seconds of a small all-reduce over all ranks
+  double bandwidth_bytes_per_s = 0;       // of one rank in a large all-reduce
+  double pair_bandwidth_bytes_per_s = 0;  // the same in groups of two neighbouring ranks
+  double copy_bandwidth_bytes_per_s = 0;  // to or from pinned memory, all ranks at once
+  double communicator_bytes = 0;          // device memory of a communicator of all ranks
 };
 
-// Returns no rates, after a warning, if the processes cannot be started.
+// Returns the rates, or nothing if the processes cannot run (run_measured_ranks()).
 std::optional<GpuRankRates> measure_gpu_ranks(const Options& options, int ranks);
 
 // Measures as one of those processes. Rank 0 writes the result to options.rank_result.

@@ -17,11 +17,11 @@ TensorType matrix(std::int64_t rows, std::int64_t columns, Dtype dtype) {
   return {Shape{rows, columns}, dtype};
 }
 
-// Shares that are read back must lie in (0, 1].
+// Clamps a share to (0, 1], because the reader of profiles rejects any other.
 double share_of(double share) { return std::clamp(share, 1e-6, 1.0); }
 
-// Returns a linear layer as the pass `quantize` leaves it on GPUs: every sum runs along the memory
-// of both factors.
+// Returns the matmuls of an FP8 linear layer as the pass `quantize` leaves them on GPUs: both
+// operands are contiguous along the dimension that is summed.
 std::vector<Probe> layer_in_8_bits(std::int64_t m, std::int64_t n, std::int64_t k) {
   const TensorType scale{Shape{1, 1}, Dtype::f32};
   Attributes forward, of_input, of_weight;
@@ -103,7 +103,8 @@ GpuRates::Rate GpuRates::linear_rate(std::int64_t m, std::int64_t n, std::int64_
                                      Precision precision) {
   const Together all = run(linear_layer(m, n, k, precision));
   product_flops_per_s_ = all.flops / all.seconds;
-  // At the shares of their shapes the three take as long as they did.
+  // This is the rate at which the three matmuls would take the measured time if each reached the
+  // share of it that shape_efficiency() gives.
   double work = 0;
   for (const Kernel& kernel : all.kernels)
     if (kernel.kind == Kernel::Kind::gemm)
@@ -111,8 +112,8 @@ GpuRates::Rate GpuRates::linear_rate(std::int64_t m, std::int64_t n, std::int64_
   return {all.flops / 3, work / all.seconds};
 }
 
-// The time of products of one tile for each multiprocessor, deep and shallow: a line, whose time at
-// depth 0 is so many elements of k.
+// Measures how long a matmul takes before it multiplies, in elements of its depth k. A shallow and
+// a deep matmul with one tile per multiprocessor define a line t(k) = slope * (k + depth_start).
 void GpuRates::depth_start(Precision precision) {
   std::int64_t rows = 1;
   for (std::int64_t r = 1; r * r <= gpu_.sm_count; ++r)
@@ -137,8 +138,8 @@ void GpuRates::depth_start(Precision precision) {
 void GpuRates::products(Precision precision) {
   double& peak = gpu_.peak_flop_per_s[static_cast<std::size_t>(precision)];
   const bool known = peak > 0;
-  if (!known) peak = 1;                   // raised below to the fastest one
-  linear_rate(256, 256, 256, precision);  // how large depth_start may be
+  if (!known) peak = 1;                   // replaced below by the fastest rate
+  linear_rate(256, 256, 256, precision);  // sets product_flops_per_s_ for depth_start()
   depth_start(precision);
   std::vector<Rate> rates;
   for (const std::int64_t size : {256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192}) {
@@ -166,7 +167,8 @@ void GpuRates::products(Precision precision) {
 void GpuRates::other_products(Precision precision, double& share) {
   double& peak = gpu_.peak_flop_per_s[static_cast<std::size_t>(precision)];
   const bool known = peak > 0;
-  // How it compares with that hardly matters for the share of the shape.
+  // An unknown peak is replaced by the fastest known one while it is measured, because it has
+  // little effect on the efficiency of a shape.
   const double fastest =
       std::max(gpu_.peak(Precision::bf16).value, gpu_.peak(Precision::fp16).value);
   Rate largest;
@@ -182,7 +184,8 @@ void GpuRates::other_products(Precision precision, double& share) {
   measured_.emplace_back(std::string(name_of(precision)) + " products");
 }
 
-// Rounding their factors is kernels of its own.
+// Measures matmuls in 8 bits and derives their peak from the measurement. The rounding of their
+// operands is not included, because other kernels do it.
 void GpuRates::fp8_products() {
   gpu_.peak_flop_per_s[static_cast<std::size_t>(Precision::fp8)] = 0;
   double ignored = 1;
@@ -207,7 +210,7 @@ void GpuRates::attention(Precision precision) {
     attributes.micro_batch = std::max(1, gpu_.sm_count * 4 * 128 / (heads * sequence));
     attributes.heads = attributes.kv_heads = heads;
     attributes.head_dim = width;
-    // As a job has it that does not say: cuDNN's where that is faster.
+    // Measures the attention that a job gets by default: cuDNN's if the GPU has constants for it.
     if (gpu_.kernels.cudnn_forward > 0) attributes.attention = AttentionKernel::cudnn;
     const std::int64_t rows = std::int64_t{attributes.micro_batch} * sequence;
     const TensorType x = matrix(rows, std::int64_t{heads} * width, dtype);
@@ -228,7 +231,7 @@ void GpuRates::attention(Precision precision) {
   measured_.emplace_back("attention");
 }
 
-// Measures the matrix products of attention that has its scores in memory.
+// Measures the matmuls of unfused attention, which keeps its scores in memory.
 void GpuRates::score_products(Precision precision) {
   const auto scores = [&](std::int64_t length) {
     Attributes attributes;
@@ -259,8 +262,8 @@ void GpuRates::score_products(Precision precision) {
   measured_.emplace_back("batched_share, misaligned_batched_share");
 }
 
-// Returns the measured time of the operations relative to the time that the bytes take which they
-// have to move.
+// Returns the measured time of the operations divided by the time in which memory moves the bytes
+// that the simulator counts for them.
 double GpuRates::traffic_of(const std::vector<Probe>& probes) {
   const Together all = run(probes);
   double expected = 0;

@@ -11,8 +11,10 @@
 
 namespace meshwright {
 
-// Fills in what `gpu` lacks, in the order of the functions. Its name and sizes must be known
-// before. Known peaks and constants may be. A value that cannot be measured stays unchanged.
+// Measures the rates that `gpu` lacks and fills them in. Call the functions in their order here,
+// because later ones use the results of earlier ones. The GPU's name and sizes must be known
+// before. Peaks and constants may be known. A value that cannot be measured in time stays
+// unchanged.
 class GpuRates {
  public:
   // `measured` gets the names of what was measured, for the profile.
@@ -21,9 +23,9 @@ class GpuRates {
 
   void kernel_latency();
   void memory(Dtype storage);
-  // Measures the efficiency curve of matrix products. `precision` has 16 bits.
+  // Measures the efficiency curve of matmuls. `precision` has 16 bits.
   void products(Precision precision);
-  // Measures products in another precision: `share` becomes the share of that curve which they
+  // Measures matmuls in another precision. `share` becomes the share of that curve which they
   // reach. If their peak is unknown, it is derived from the measurement instead, and `share` is 1.
   void other_products(Precision precision, double& share);
   void fp8_products();
@@ -33,15 +35,15 @@ class GpuRates {
   void optimizer(Dtype storage);
 
  private:
-  // Seconds of the operations without their kernels' latency, and the work that the simulator
-  // counts for them.
+  // The total time of some operations in seconds, without their kernels' latency, and the FLOPs and
+  // bytes that the simulator counts for them.
   struct Together {
     double seconds = 0, flops = 0, bytes = 0;
     std::vector<Kernel> kernels;
   };
   Together run(const std::vector<Probe>& probes);
-  // Returns the first of the sizes, which fall, that there is time for, or 0 if no time is left at
-  // all. seconds(size) is the expected time of one run.
+  // Returns the first of the descending `sizes` for which there is time, or the last one if each is
+  // too slow, or 0 if no time is left at all. seconds(size) is the expected time of one run.
   template <typename Seconds>
   std::int64_t affordable(std::initializer_list<std::int64_t> sizes, const Seconds& seconds) const {
     for (const std::int64_t size : sizes)
@@ -49,10 +51,9 @@ class GpuRates {
     return bench_.affords(0) ? *(sizes.end() - 1) : 0;
   }
   double traffic_of(const std::vector<Probe>& probes);
-  // The arithmetic rate of a linear layer, forward and backward: FLOPs per second of its three
-  // matrix products, each of m x n x k.
+  // The rate of a linear layer, forward and backward: its three matmuls, each of m x n x k.
   struct Rate {
-    double flops = 0, per_s = 0;  // of one product; what they would reach were it not for the shape
+    double flops = 0, per_s = 0;  // FLOPs of one matmul; rate without the shape's losses
   };
   Rate linear_rate(std::int64_t m, std::int64_t n, std::int64_t k, Precision precision);
   void depth_start(Precision precision);
@@ -60,7 +61,7 @@ class GpuRates {
   GpuBench& bench_;
   Gpu& gpu_;
   std::vector<std::string>& measured_;
-  double product_flops_per_s_ = 0;  // of the latest products, for what a larger one would take
+  double product_flops_per_s_ = 0;  // of the latest matmuls, to estimate larger ones
 };
 
 }  // namespace meshwright

@@ -22,7 +22,8 @@ namespace meshwright {
 
 namespace {
 
-// Its parameters and activations take few MiB, its products are large enough for all threads.
+// The job that is trained. Its parameters and activations take few MiB, and its matmuls are large
+// enough for all threads.
 constexpr const char* small_job = R"({
   "model": {"family": "gpt", "hidden": 64, "heads": 4, "layers": 2, "positions": 64, "vocab": 1024},
   "training": {"global_batch": 4, "micro_batch": 2, "sequence_length": 64, "precision": "fp32"},
@@ -37,7 +38,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
-// Without what SageMaker tells a job: this one is our own.
+// Returns this process's environment without SageMaker's variables (SM_*), which describe another
+// job than the small one.
 std::vector<std::string> environment() {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable)
@@ -45,7 +47,8 @@ std::vector<std::string> environment() {
   return variables;
 }
 
-// Runs this program with standard output in a file. False where it fails.
+// Runs a command with standard output in the file `output` and without standard error. Returns
+// false if the command fails or cannot be started.
 bool run_quietly(std::vector<std::string> command, const std::string& output) {
   std::vector<std::string> variables = environment();
   posix_spawn_file_actions_t files;
@@ -60,7 +63,8 @@ bool run_quietly(std::vector<std::string> command, const std::string& output) {
   return failed == 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-// The most that a rank of such a run holds beyond what is planned without libraries.
+// Trains the small job on `ranks` ranks and returns the measured peak memory minus the planned one,
+// in bytes, of the rank that holds most. Returns nothing if the run fails.
 std::optional<double> beyond_plan(const Options& options, const Machine& machine, int ranks) {
   const RunFolder folder;
   const std::string job = folder.path() + "/job.json", profile = folder.path() + "/profile.json",

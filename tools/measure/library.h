@@ -1,5 +1,5 @@
-// Measures, by training, the memory of a rank that no plan counts: libraries, stacks, what MPI
-// keeps.
+// Measures the memory of a rank that no plan counts (libraries, stacks, buffers of MPI), by
+// training.
 #pragma once
 
 #include "hwprofiles/machine.h"
@@ -7,10 +7,10 @@
 
 namespace meshwright {
 
-// Completes a profile of this computer whose other values are known. Trains a small model and
-// returns how many bytes more than planned a process alone holds and, with MPI, how many more each
-// of two processes holds. Returns a guess inside another mpirun, and also, with a warning, if the
-// run fails.
+// Trains a small model on this computer, whose profile `machine` is complete except for the
+// overheads. Returns how many bytes more than planned a single process holds and, with MPI, how
+// many more each of two processes holds. Returns a guess inside another mpirun, and also, with a
+// warning, if the run fails.
 LibraryOverheads measure_library(const Options& options, Machine machine);
 
 }  // namespace meshwright

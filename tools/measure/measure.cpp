@@ -39,8 +39,8 @@ double seconds_of(double budget_s, const std::function<void()>& work, double sha
   return *at;
 }
 
-// Runs one operation with operands of its own. `outputs` are those of an operation that adds to its
-// outputs.
+// One operation with operands of its own, to be run many times. `outputs` are given only for an
+// operation that adds to its outputs; otherwise they are inferred.
 class Probe {
  public:
   Probe(Backend& backend, Op op, Attributes attributes, std::vector<TensorType> inputs,
@@ -97,9 +97,9 @@ struct Rate {
   double per_s = 0;  // of one core, or of the threads that share the kernel
 };
 
-// Measures one core, or `threads` threads that share kernels, while every core does the same: they
-// share caches, memory and the clock, as in a training step. measure(backend) measures one core or
-// group of threads, which has operands of its own.
+// Measures one core, or `threads` threads that share kernels, while all other cores do the same,
+// because cores share caches, memory and the clock, as in a training step. measure(backend)
+// measures one core or group of threads, which has operands of its own.
 class AllCores {
  public:
   explicit AllCores(int cores, int threads = 1) {
@@ -108,7 +108,7 @@ class AllCores {
   }
 
   int count() const { return static_cast<int>(backends_.size()); }
-  // Returns the mean over the cores, or over the groups of threads.
+  // Measures all cores, or all groups of threads, at the same time and returns their mean rate.
   Rate rate(const std::function<Rate(Backend&)>& measure) const {
     std::vector<Rate> own(backends_.size());
     {
@@ -202,12 +202,14 @@ std::vector<Rate> memory_rates(const AllCores& cores, double budget_s) {
   return rates;
 }
 
-// Threads that share a kernel wait for the one that another process has displaced. Of how they
-// share, the times of runs without that say most: a tenth of all.
+// The share of the runs whose slowest time is taken if threads share a kernel. If another process
+// displaces one of the threads, the others wait for it, so the fastest tenth of the runs tells most
+// about how the threads share.
 constexpr double undisturbed = 0.1;
 
-// The products of a layer whose inputs are four times as long as wide, forward and backward: how
-// many pieces threads find in one depends on its shape as well.
+// Returns the rates of matmuls for groups of threads: those of a linear layer, forward and
+// backward, whose input has four times as many rows as columns. It is not square, because the
+// number of pieces that threads find in a matmul depends on its shape.
 std::vector<Rate> shared_product_rates(const AllCores& cores, double budget_s) {
   std::vector<Rate> rates;
   for (std::int64_t width : {32, 64, 128, 256, 512})
@@ -226,7 +228,8 @@ std::vector<Rate> shared_product_rates(const AllCores& cores, double budget_s) {
   return rates;
 }
 
-// As one thread is measured, and smaller: there sharing costs more than it gains.
+// Returns the rates of memory-bound operations for groups of threads. The sizes begin below those
+// of memory_rates(), because for small ones sharing costs more than it gains.
 std::vector<Rate> shared_memory_rates(const AllCores& cores, double budget_s) {
   std::vector<Rate> rates;
   for (int rows : {1, 4, 16, 64, 256, 1024, 4096})

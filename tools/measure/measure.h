@@ -9,15 +9,15 @@
 
 namespace meshwright {
 
-// A function that is called when a measurement begins, with its name and the share of the total
-// time, about, that is over by then.
+// A function that is called when a measurement begins: `what` names the measurement, and `share` is
+// about the share of the total time that is over.
 using MeasureWatch = std::function<void(double share, const char* what)>;
 
 enum class MeasureEffort { quick, thorough };
 
 // Measures the GPUs if there are any and options.cpu is not set (gpu.h). Otherwise measures the
-// processor: products of several sizes, a memory-bound kernel, attention; with two or more cores
-// also messages and collectives between processes.
+// processor: matmuls of several sizes, memory-bound kernels, attention, with several cores also
+// kernels that threads share, then collectives between processes and the memory of a rank.
 Machine measure_this_computer(const Options& options, MeasureEffort effort,
                               const MeasureWatch& watch = {});
 

@@ -24,7 +24,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The fastest of some runs of a collective.
+// Returns the seconds of the fastest of `runs` runs of a collective, all of which begin with a
+// barrier.
 template <typename Collective>
 double seconds_of(int runs, Communicator& group, const Collective& collective) {
   double best = 1e9;
@@ -83,8 +84,9 @@ RankRates measure_ranks(const Options& options, int ranks) {
           fields->required<double>("copy_bandwidth_bytes_per_s")};
 }
 
-// A ring all-reduce over n ranks has 2(n-1) rounds of bytes/n each, a gather or scatter half of
-// that: small ones show the latency of a round, large ones the bandwidth of a rank.
+// A ring all-reduce of b bytes over n ranks has 2 (n - 1) rounds of b / n bytes, and an all-gather
+// or reduce-scatter half as many. So small all-reduces show the latency of a round, and large ones
+// the bandwidth of a rank.
 int run_as_measured_rank(const Options& options) {
   const auto world = make_world("mpi");
   std::vector<int> everybody(static_cast<std::size_t>(world->size()));

@@ -15,15 +15,15 @@ namespace meshwright {
 MpirunOptions mpirun_options(int ranks);
 
 struct RankRates {
-  double latency_s = 0;                   // of one round of a collective
+  double latency_s = 0;                   // seconds of one round of a collective
   double bandwidth_bytes_per_s = 0;       // of one rank in a large all-reduce
-  double copy_bandwidth_bytes_per_s = 0;  // and in an all-gather and a reduce-scatter
+  double copy_bandwidth_bytes_per_s = 0;  // the same in all-gathers and reduce-scatters
   bool is_measured = true;                // false: these are fixed guesses
 };
 
-// Starts `ranks` of this program under mpirun as `calibrate --as-rank` with `more` options, and
-// returns what rank 0 wrote. Returns nothing if this build lacks MPI, inside another mpirun, and,
-// with a warning, if the ranks fail.
+// Starts `ranks` processes of this program under mpirun as `calibrate --as-rank` with `more`
+// options, and returns what rank 0 wrote. Returns nothing if this build lacks MPI, inside another
+// mpirun, and, with a warning, if the ranks fail. Throws StopRequested if the user stops it.
 std::optional<Fields> run_measured_ranks(const Options& options, int ranks,
                                          const std::vector<std::string>& more);
 

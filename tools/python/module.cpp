@@ -1,6 +1,6 @@
-// meshwright._core: run(words, files) runs a command line in this process, without the
-// interpreter's lock, and returns (exit code, JSON that it printed, message). In the limited C API
-// alone, so that one module serves Python 3.8 and all later ones.
+// Defines the Python module meshwright._core. run(words, files) runs a command line in this
+// process, without the interpreter's lock, and returns (exit code, JSON that it printed, message).
+// It uses only the limited C API, so that one module serves Python 3.8 and all later versions.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -52,7 +52,8 @@ Ended run_words(const std::vector<std::string>& words, std::map<std::string, std
   return ended;
 }
 
-// False, with an exception set, where it is no text.
+// Stores a Python string as UTF-8 in `text`. Returns false, with an exception set, if `value` is
+// not a string.
 bool take_text(PyObject* value, std::string& text) {
   PyObject* bytes = PyUnicode_AsEncodedString(value, "utf-8", "surrogateescape");
   if (bytes == nullptr) return false;

@@ -100,7 +100,8 @@ bool is_data_parallel(const Rung& rung) {
   return p.pipeline == 1 && p.tensor == 1 && p.context == 1 && p.expert == 1;
 }
 
-// Explains why the model is split, or why it is not.
+// Returns a sentence on how the plan splits the model, and how much memory one GPU would need if
+// the model does not fit there.
 std::string cut_text(const Ladder& ladder, const Rung& rung) {
   const Parallelism& p = rung.best->plan.parallelism;
   const Rung& one = ladder.rungs.front();
@@ -168,8 +169,9 @@ std::string ladder_text(const Ladder& ladder) {
   return text + ladder.reason + "\n\n";
 }
 
-// Returns the batch, in sequences, that the law of useful batches recommends. Unset unless the
-// model is a causal language model with a number of tokens to train on.
+// Returns the global batch, in sequences, that the law of useful batches recommends for the job's
+// tokens. Returns nothing unless the model is a causal language model with a number of tokens to
+// train on.
 std::optional<double> useful_batch(const Job& job, const Rung& rung) {
   if (!job.model.is_causal() || !rung.whole || rung.whole->tokens <= 0) return std::nullopt;
   const Prediction& p = rung.best->prediction;
@@ -200,7 +202,7 @@ std::string batch_text(const Job& job, const Rung& rung) {
   return text;
 }
 
-// Returns what can go wrong in the whole run of a rung. Unset if the job does not say how long the
+// Returns the whole run of a rung under failures, or nothing if the job does not say how long the
 // run is or nothing fails.
 std::optional<WholeRun> run_of(const Job& job, const Rung& rung) {
   const RankedPlan& best = *rung.best;
@@ -218,8 +220,8 @@ std::string rent_text(const Rung& rung) {
   return text + ".\n";
 }
 
-// Returns the command that plans and runs the rung. It sets the keys that the job lacks, or fixes
-// for another number of ranks.
+// Returns the command line that plans and runs the rung. It sets the cluster, and with --set the
+// keys that the job lacks or fixes to values that do not fit the rung's number of ranks.
 std::string command_text(const Job& job, const std::string& asked, const std::string& profile,
                          const Rung& rung) {
   const Plan& plan = rung.best->plan;

@@ -384,7 +384,7 @@ constexpr AnswerKey scale_keys[] = {
     {"gaps[].reason", "string", ""},
 };
 
-// `list WHAT` answers one of them, `list` all.
+// `list WHAT --json` prints one of these keys, `list --json` all of them.
 constexpr AnswerKey list_keys[] = {
     {"models[]?", "string", ""},
     {"machines[]?", "string", ""},
@@ -530,7 +530,8 @@ json schema_of_type(std::string_view type, std::string_view meaning) {
   return schema;
 }
 
-// A point before a digit is one of the name.
+// Returns the length of the first name in `path`: the position of the first dot that ends a name,
+// or of the end. A dot before a digit belongs to the name, as in "said_to_fit_at_1.25x".
 std::size_t end_of_name(std::string_view path) {
   std::size_t end = path.find('.');
   while (end < path.size() && end + 1 < path.size() && path[end + 1] >= '0' && path[end + 1] <= '9')
@@ -538,7 +539,8 @@ std::size_t end_of_name(std::string_view path) {
   return std::min(end, path.size());
 }
 
-// The place of `path` in `schema`; what leads to it is made on the way.
+// Returns the schema of the key at `path` in `schema`. Objects and lists that lead to it are added
+// if they are missing.
 json& place_of(json& schema, std::string_view path) {
   json* at = &schema;
   while (!path.empty()) {

@@ -18,7 +18,7 @@ struct AnswerKey {
 };
 
 struct AnswerTable {
-  std::string_view name;  // of the command, or of the type
+  std::string_view name;  // of a command or of a type
   std::span<const AnswerKey> keys;
 };
 std::span<const AnswerTable> answer_tables();

@@ -1,4 +1,5 @@
-// The files of the pages, as they were when this program was built: no page is read from disk.
+// Returns the files of the pages, which are built into the program, so that no page is read from
+// disk.
 #pragma once
 
 #include <optional>

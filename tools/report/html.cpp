@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array text_columns = {"plan", "cluster", "rejected because"};
 
-// Explains a term that the numbers of a page are labelled with.
+// A term that labels numbers of a page, and its explanation.
 struct Meaning {
   const char* word;
   const char* meaning;
@@ -34,7 +34,8 @@ constexpr Meaning meanings[] = {
     {"$/h, $/M tokens", "US dollars: of all hosts for an hour; for a million tokens"},
     {"pareto", "no other plan is both faster and cheaper"}};
 
-// The coordinates of a picture: a frame with room for numbers on the left and below.
+// The coordinates of a picture, in pixels: a frame with room for numbers on the left and below.
+// `lowest` and `highest` are the values at its bottom and top.
 struct Frame {
   static constexpr double width = 800, height = 300, left = 70, right = 790, top = 10, bottom = 270;
   double lowest = 0, highest = 1;
@@ -138,7 +139,7 @@ void HtmlPage::curve(const std::string& caption, const StepValues& of_steps) {
   if (of_steps.empty()) return;
   const std::vector<double>& values = of_steps.values();
   const Frame frame = frame_of(values);
-  // More points than the picture has pixels say nothing more.
+  // Draws at most about 4000 points, because more than the picture has pixels show nothing more.
   const std::size_t stride = std::max<std::size_t>(1, values.size() / 2000);
   std::string points;
   for (std::size_t i = 0; i < values.size(); i += stride)
@@ -180,7 +181,8 @@ void HtmlPage::bars(const std::string& caption, const std::vector<std::string>& 
 void HtmlPage::areas(const std::string& caption, const std::vector<std::string>& parts,
                      const std::vector<AreaPoint>& points, double end) {
   if (points.empty() || !(end > 0)) return;
-  // A column per pixel shows the highest of its points, or, without any, the column before.
+  // Each column of one pixel shows the highest of its points, or, if it has none, what the column
+  // before it shows.
   constexpr std::size_t columns = static_cast<std::size_t>(Frame::right - Frame::left);
   std::vector<const AreaPoint*> highest(columns, nullptr);
   const auto total = [](const AreaPoint& point) {

@@ -1,5 +1,6 @@
-// A self-contained HTML page: headings, paragraphs, facts, tables and curves (inline SVG, no
-// scripts), in the style of the page of `serve`; at its end, what the numbers are.
+// Builds a self-contained HTML page of headings, paragraphs, facts, tables and curves (inline SVG),
+// in the style of the page of `serve`. A list at its end explains the numbers. Only element() can
+// add scripts.
 #pragma once
 
 #include <string>
@@ -22,23 +23,24 @@ class HtmlPage {
   };
   void facts(const std::vector<Fact>& facts);
   void table(const Table& table);
-  // Over steps; what is not finite is left out.
+  // Adds a curve over steps. Values that are not finite are left out.
   void curve(const std::string& caption, const StepValues& values);
-  // A bar for each row, of parts beside each other; the longest is as wide as the picture.
+  // Adds a bar for each row, made of parts side by side. The longest bar is as wide as the picture.
   struct Bar {
     std::string label;
     std::vector<double> parts;
   };
   void bars(const std::string& caption, const std::vector<std::string>& parts,
             const std::vector<Bar>& bars);
-  // Parts on top of each other over x, constant from each point to the next, the last one to `end`.
+  // Adds areas on top of each other over x, from 0 to `end`. Values are constant from each point to
+  // the next, and from the last one to `end`.
   struct AreaPoint {
     double x = 0;
     std::vector<double> parts;
   };
   void areas(const std::string& caption, const std::vector<std::string>& parts,
              const std::vector<AreaPoint>& points, double end);
-  void element(const std::string& html);  // as it is
+  void element(const std::string& html);  // added unchanged
   std::string text() const;
 
  private:
@@ -47,7 +49,7 @@ class HtmlPage {
   std::string body_;
 };
 
-// The plan, what is predicted of it, and the memory of each stage.
+// Adds the plan, its prediction, and the memory of each stage to a page.
 void add_prediction(HtmlPage& page, const Model& model, const Compiled& compiled,
                     const Cluster& cluster, const Prediction& prediction);
 

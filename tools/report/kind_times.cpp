@@ -9,7 +9,7 @@ namespace meshwright {
 
 namespace {
 
-// instruction_name without the module and the peer.
+// Returns the kind of an instruction: its name without the module and the peer.
 std::string kind_of(Instruction instruction, const Program& program) {
   instruction.module = -1;
   std::string name = instruction_name(instruction, program);
@@ -20,7 +20,8 @@ std::string kind_of(Instruction instruction, const Program& program) {
 
 using Times = std::map<std::string, double>;
 
-// The mean over the ranks of each stage, then over the stages: every stage has as many.
+// Returns the seconds of each kind: the mean over the ranks of a stage, and then the mean over the
+// stages, because every stage has the same number of ranks.
 Times times_of(const Timeline& timeline, const std::vector<Program>& stages, const Mesh& mesh) {
   std::vector<std::set<int>> ranks(stages.size());
   for (const TimelineEntry& entry : timeline.entries)

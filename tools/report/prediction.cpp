@@ -47,7 +47,8 @@ const std::string& compiler_word(const Training& training) {
   return compiler_names()[static_cast<std::size_t>(training.compiler)];
 }
 
-// Returns what the compiler chose to save memory, as a line of text. Empty if it had no choice.
+// Returns a line on what the compiler chose in order to save memory: rows that are recomputed, and
+// the blocks of the logits. Empty if there is nothing to tell.
 std::string saved_memory_text(const Compiled& compiled) {
   const Training& training = compiled.plan.training;
   if (training.compiler != CompilerLevel::full) return "";
@@ -234,7 +235,8 @@ std::string goodput_text(const Prediction& p) {
   return text;
 }
 
-// A column of nothing but zeros is left out where most jobs have none.
+// Returns a row per stage with a column per class of memory. The column of snapshots is left out if
+// it has only zeros, because most jobs have none.
 Table memory_table(const Prediction& p) {
   const auto bytes_of_class = [](const StageMemory& stage, int cls) {
     return stage.class_bytes[static_cast<std::size_t>(cls)];

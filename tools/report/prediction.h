@@ -17,14 +17,15 @@ nlohmann::json prediction_json(const Prediction& prediction);
 // error is known.
 nlohmann::json interval_json(const Prediction& prediction);
 // Returns {kind, region, usd_per_hour, as_of, source, stale}, or null without a price. `today` is
-// that of Options::today.
+// the date in days since 1970-01-01 (Options::today), from which follows whether the price is
+// stale.
 nlohmann::json price_json(const std::optional<Price>& price, int today);
 // Returns {usd, idle_usd, block_days}, or null without a price.
 nlohmann::json bill_json(const std::optional<Bill>& bill);
 // Returns "$1234", for a capacity block also its days and how much of it is idle, or "no price".
 std::string bill_text(const std::optional<Bill>& bill);
-// Returns the memory that the framework named in training.memory_of takes. Returns null if the job
-// names none.
+// Returns {peak_memory_bytes, memory_limit_bytes} of the framework that training.memory_of names,
+// or null if it names none.
 nlohmann::json framework_json(const Prediction& prediction);
 // Returns "peak 3.1 GiB of 15.8 GiB". If the job names a framework, its memory comes first.
 std::string peak_memory_text(const Plan& plan, const Prediction& prediction);
@@ -35,11 +36,12 @@ std::string prediction_text(const Model& model, const Compiled& compiled, const 
 // Returns "a failure every ..., a checkpoint every ...", for a prediction that has a goodput.
 std::string goodput_text(const Prediction& prediction);
 Table memory_table(const Prediction& prediction);  // a row per stage
-// Returns "ranks 16 = data 2 x tensor 2 x pipeline 4, 1f1b, 8 micro-batches of 2, zero 1, recompute
-// selective".
+// Returns "ranks 16 = data 2 x tensor 2 x pipeline 4   1f1b   8 micro-batches of 2   zero 1 over 2
+// recompute selective" on one line.
 std::string plan_text(const Plan& plan);
-// Returns what differs from the usual plan, such that no two plans of a search have the same text:
-// "p4 t2 d2 mb2 zero1".
+// Returns a short text of a plan, "p4 t2 d2 mb2 zero1": the degrees of pipeline, tensor and data,
+// the micro-batch, and all that differs from the usual. No two plans of a search have the same
+// text.
 std::string short_plan_text(const Plan& plan);
 
 }  // namespace meshwright

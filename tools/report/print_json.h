@@ -1,4 +1,4 @@
-// The one JSON object of --json.
+// Prints the one JSON object of --json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,12 +6,13 @@
 
 namespace meshwright {
 
-// Indented. Text that is not UTF-8 (a file's name may be anything) is replaced.
+// Returns indented JSON. Text that is not UTF-8, such as a file's name, is replaced.
 std::string json_text(const nlohmann::json& value);
-// To standard output, or to this thread's JsonCapture.
+// Prints indented JSON in ASCII to standard output, or to this thread's JsonCapture if there is
+// one.
 void print_json(const nlohmann::json& value);
 
-// While one of these lives, what this thread prints as JSON comes here.
+// Collects in `text` what this thread prints as JSON while the object exists.
 class JsonCapture {
  public:
   JsonCapture();

@@ -1,5 +1,5 @@
-// How far a command is that takes longer than two seconds, on a terminal: one line on standard
-// error, written over and over.
+// Shows how far a command is that takes longer than two seconds: one line on standard error,
+// rewritten at most five times a second. Shows nothing if standard error is not a terminal.
 #pragma once
 
 #include <chrono>
@@ -11,12 +11,12 @@ namespace meshwright {
 class ProgressLine {
  public:
   ProgressLine();
-  ~ProgressLine();  // ends the line
+  ~ProgressLine();  // clears the line
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // `share` of all is done; what the rest takes follows from that. At 1 the line ends. `what`: what
-  // is under way. Any thread may call.
+  // Shows that `share` (0 to 1) of the work is done, and the time that the rest takes at the same
+  // rate. `what` names the current work. At 1 the line is cleared. Any thread may call it.
   void at(double share, const std::string& what);
 
  private:

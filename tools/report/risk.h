@@ -1,4 +1,4 @@
-// A whole run under failures, as JSON and as text.
+// Writes the prediction of a whole run under failures, as JSON and as text.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,7 +11,7 @@ namespace meshwright {
 
 nlohmann::json risk_json(const RunModel& model, const RunRisk& risk,
                          const std::optional<SpareWorth>& spare);
-// Some lines, the first of which begins with "risk".
+// Returns some lines, the first of which begins with "risk".
 std::string risk_text(const RunModel& model, const RunRisk& risk,
                       const std::optional<SpareWorth>& spare);
 

@@ -27,7 +27,7 @@ std::string line_of(const ClusterProgress& p) {
 }
 
 SearchWatch watch_on_terminal() {
-  // Searches of several clusters may take turns.
+  // The searches of several clusters may be interleaved, so each cluster has a line of its own.
   return [lines = std::make_shared<std::map<std::string, ProgressLine>>()](
              const ClusterProgress& progress) {
     const std::string cluster = std::to_string(progress.count) + " x " + progress.machine;

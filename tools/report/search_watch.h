@@ -1,5 +1,5 @@
-// How far a search is: for a program that watches it JSON lines on standard error, for people a
-// line on their terminal.
+// Reports how far a search is: to a program that watches it as JSON lines on standard error, to
+// people as a line on their terminal.
 #pragma once
 
 #include "sim/planner/search.h"
@@ -7,9 +7,10 @@
 
 namespace meshwright {
 
-// {"progress": {machine, count, candidates_enumerated, candidates_simulated, bounded,
-// best_step_time_s}}: of each cluster when its search begins, then ten a second at most. Without
-// --watched a ProgressLine of each cluster, which ends with the watch.
+// Returns the watch of a search. With --watched it writes lines {"progress": {machine, count,
+// candidates_enumerated, candidates_simulated, bounded, best_step_time_s}}, one whenever the search
+// turns to another cluster, and at most ten a second for the same cluster. Without --watched it
+// shows a ProgressLine for each cluster, which is cleared when the watch is destroyed.
 SearchWatch search_watch(const Options& options);
 
 }  // namespace meshwright

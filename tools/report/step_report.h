@@ -1,4 +1,5 @@
-// The part of a page about one simulated step: where its time goes, its timeline, its memory.
+// Adds the part of a page about one simulated step: where its time goes, its timeline, and its
+// memory.
 #pragma once
 
 #include <vector>

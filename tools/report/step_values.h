@@ -1,5 +1,5 @@
-// A number of every step, of a run however long: when there are too many, every other one is left
-// out from then on.
+// Holds one value per step of a run of any length in bounded memory. When 8192 values are held,
+// every other one is dropped, and from then on only half as many steps are kept.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class StepValues {
   }
 
   bool empty() const { return values_.empty(); }
-  const std::vector<double>& values() const { return values_; }  // at equal distances
+  const std::vector<double>& values() const { return values_; }  // equally many steps apart
   std::int64_t first() const { return first_; }                  // step
   std::int64_t last() const { return last_; }
 

@@ -1,4 +1,4 @@
-// Numbers and tables as people read them.
+// Formats numbers and tables for people.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,16 @@
 
 namespace meshwright {
 
-std::string show_seconds(double seconds);   // 412.6 ms, 3.21 s
+std::string show_seconds(double seconds);   // 412.6 ms, 3.210 s
 std::string show_duration(double seconds);  // 9.5 days, 7.2 h, 4.5 min; short ones as show_seconds
 std::string show_usd(double usd);           // $12.34, $1234, -$1234
 std::string show_bytes(double bytes);       // 31.2 GiB
-std::string show_count(double count);       // 6.74 B, 124 M, 5,120
+std::string show_count(double count);       // 6.74 B, 124.0 M, 5120
 std::string show_percent(double fraction);  // 27.3 %
 std::string show_number(double value, int digits);
 
-// Left-aligned first column, right-aligned others, two blanks between.
+// A table with a head. As text, its first column is left-aligned, the others are right-aligned, and
+// two blanks separate columns.
 class Table {
  public:
   explicit Table(std::vector<std::string> head);

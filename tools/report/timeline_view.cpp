@@ -18,7 +18,7 @@ using nlohmann::json;
 
 namespace {
 
-// The meaning of a span's colour.
+// A sort of work, and the colour of its spans.
 struct Sort {
   const char* name;
   const char* colour;
@@ -75,7 +75,7 @@ const char* name_of(Body::Kind kind) {
   return "";
 }
 
-// Words are said once: a span has their number.
+// Numbers distinct words, so that each word is written once and spans refer to it by its number.
 class Words {
  public:
   int number_of(const std::string& word) {

@@ -10,11 +10,12 @@
 
 namespace meshwright {
 
-// Returns the pipeline stage of each rank.
+// Returns the pipeline stage of each rank, by rank.
 std::vector<int> stages_of_ranks(const std::vector<Program>& stages);
 
-// Returns the data that the script draws, as JSON. If there are more than `most_spans` entries, a
-// span covers everything that a task does on a stream.
+// Returns the data that the script draws, as JSON: a span per entry. If there are more than
+// `most_spans` entries, a span covers everything that a task does on a stream, to keep the page
+// small.
 std::string timeline_data(const Timeline& timeline, const std::vector<Program>& stages,
                           std::size_t most_spans = 50'000);
 

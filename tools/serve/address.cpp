@@ -28,12 +28,13 @@ bool is_address(int family, const std::string& text) {
   return inet_pton(family, text.c_str(), &address) == 1;
 }
 
-// IPv6 addresses stand in brackets.
+// Returns a host as URLs have it: an IPv6 address in brackets.
 std::string in_url(const std::string& host) {
   return is_address(AF_INET6, host) ? "[" + host + "]" : host;
 }
 
-// No name of a page elsewhere looks like this.
+// Returns whether the name of a Host header is an address in digits. DNS rebinding needs a name, so
+// such a Host is safe.
 bool is_numeric(const std::string& name) {
   if (name.size() > 2 && name.front() == '[' && name.back() == ']')
     return is_address(AF_INET6, name.substr(1, name.size() - 2));

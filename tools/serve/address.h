@@ -1,6 +1,6 @@
-// Knows where the server listens, and by which names a request may address it. If a page elsewhere
-// has its own name resolve to this server (DNS rebinding), its requests have that name as Host and
-// are rejected.
+// Knows where the server listens, and by which names a request may address it. A page on another
+// site could let its own name resolve to this server (DNS rebinding). Its requests then have that
+// name as Host, and are rejected.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace meshwright {
 
 class ServedAddress {
  public:
-  // `host` is the argument of --host.
+  // `host` is the argument of --host, a name or an address.
   ServedAddress(std::string host, int port);
 
   bool is_host(std::string_view header) const;    // "localhost:8080"
@@ -27,12 +27,13 @@ class ServedAddress {
   std::vector<std::string> names_;  // in lower case, IPv6 in brackets
 };
 
-// Returns the one address at which a server of `host` listens, as digits: the first IPv4 address of
-// a name, otherwise its first IPv6 address, so that two servers of one name meet at one address.
-// Empty if there is none.
+// Returns the one address at which a server of `host` listens, in digits: the first IPv4 address of
+// a name, or else its first IPv6 address. So two servers of one name meet at one address, and the
+// second one fails. Empty if there is none.
 std::string address_of(const std::string& host);
 
-// Returns why no server can listen at `address`, in words: the port is taken, for example.
+// Returns a sentence on why no server can listen at `address` (in digits), for example because the
+// port is taken.
 std::string why_not_at(const std::string& address, int port);
 
 }  // namespace meshwright

@@ -78,8 +78,8 @@ class ErrorLines {
   std::string text_;
 };
 
-// Returns the error that no plan fits. It includes the command's output, if there is any, because
-// that says why.
+// Returns the error 422: no plan fits. It includes the command's output, if there is any, because
+// that shows why.
 Answer no_plan(const std::string& message, const std::string& out) {
   json error = {{"status", 422}, {"message", message}};
   if (!out.empty()) error["answer"] = json::parse(out, nullptr, false);

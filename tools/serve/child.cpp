@@ -43,7 +43,7 @@ struct Pipe {
   }
 };
 
-// In the new process: calls alone that are safe between fork and exec.
+// Turns the new process into the command. It makes only calls that are safe between fork and exec.
 [[noreturn]] void become(char* const* words, const char* folder, int out, int err,
                          rlim_t memory_bytes) {
   setpgid(0, 0);
@@ -61,7 +61,8 @@ struct Pipe {
   _exit(127);
 }
 
-// Ended, with all that it started, and waited for, when this is gone.
+// A process that is killed, with all processes that it has started, and waited for when this object
+// is destroyed.
 class Process {
  public:
   Process(const ChildCommand& command, int out, int err) {
@@ -99,7 +100,7 @@ class Process {
   pid_t id_ = -1;
 };
 
-// Appends what a pipe holds. False at its end.
+// Reads from a pipe once and appends to `text`. Returns false at the end of the pipe.
 bool take(int from, std::string& text) {
   std::array<char, 65536> some;
   const ssize_t got = read(from, some.data(), some.size());

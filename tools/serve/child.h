@@ -1,6 +1,6 @@
-// A command of this program as a process of its own. Whatever a client asks for, the server itself
-// computes nothing: what is given up is killed, what takes too much memory or ends badly ends
-// alone, and an answer is what the command prints.
+// Runs a command of this program as a process of its own, so that the server itself computes
+// nothing. A command that nobody waits for any more is killed, and one that takes too much memory
+// or crashes ends alone.
 #pragma once
 
 #include <chrono>
@@ -23,20 +23,21 @@ struct ChildEnd {
     exited,    // `code`: its exit code
     killed,    // `code`: by which signal
     left,      // the client went away
-    late,      // it took longer than a search may
-    too_long,  // it printed more than an answer may be
+    late,      // it took longer than `limit`
+    too_long,  // it printed more than most_answer_bytes
     stopped    // the server was told to stop
   };
   How how = How::exited;
   int code = 0;
-  std::string out, err;  // what it printed; of standard error whole lines go to `line` instead
+  std::string out, err;  // output; `err`: its last line, if incomplete
 };
 
-// Runs it to its end, or ends it when the peer of the socket `client` hangs up, or `stopping` is
-// readable. RunError where no process can be started.
+// Runs the command to its end, or kills it when the peer of the socket `client` hangs up (-1: there
+// is no socket), `stopping` is readable, its time is over, or it prints too much. `line` gets each
+// whole line of its standard error. Throws RunError if no process can be started.
 ChildEnd run_child(const ChildCommand& command, int client, int stopping,
                    const std::function<void(std::string_view line)>& line);
 
-std::uint64_t most_child_bytes();  // of memory: half of this computer's, 4 GiB at least
+std::uint64_t most_child_bytes();  // limit of its memory: half of this computer's, at least 4 GiB
 
 }  // namespace meshwright

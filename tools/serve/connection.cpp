@@ -92,7 +92,7 @@ ssize_t Connection::write(const char* from, std::size_t size) {
   return static_cast<ssize_t>(size);
 }
 
-// Nobody asks: who may connect is a matter of the address that is listened at.
+// The addresses stay empty, because nothing uses them: --host decides who can connect.
 void Connection::get_remote_ip_and_port(std::string& ip, int& port) const {
   ip.clear();
   port = 0;

@@ -1,6 +1,6 @@
-// One client's connection as the HTTP library reads and writes it. The request has to come within a
-// time, its head has a size and can be read in one way only, and a client that takes none of its
-// answer is given up.
+// One client's connection, as the HTTP library reads and writes it. It protects the server: the
+// request has to arrive within a time, its head is limited in size and must have only one meaning
+// (request_head.h), and a client that takes none of its response for a while is given up.
 #pragma once
 
 #include <httplib.h>
@@ -33,17 +33,18 @@ class Connection : public httplib::Stream {
 
   int stopping() const { return stopping_; }
 
-  // Reads the head, which read() gives again without its ranges. False when it does not come, or is
-  // too long: then nobody is there to be answered. The server calls it first.
+  // Reads the head of the request. read() then returns the head again, without its ranges. Returns
+  // false if the head does not arrive or is too long; no response is sent then. The server calls it
+  // first.
   bool read_head();
-  std::string fault() const;  // of the head: why it must not be read; empty if it may
-  // Ends the answer, and waits a little for the client to end: closing before all it sent is read
-  // would take the answer from it.
+  std::string fault() const;  // why the head is rejected; empty: it is good
+  // Ends the response, and then reads what the client still sends for a short time, because closing
+  // the socket with unread bytes could take the response from the client.
   void finish();
 
  private:
   bool wait(short events, Clock::time_point until) const;
-  ssize_t receive();  // more into held_
+  ssize_t receive();  // reads more into held_
 
   int socket_, stopping_;
   mutable Crowd::Guest guest_;

@@ -1,8 +1,8 @@
-// Limits how many connections the server keeps for clients that let it wait. Each connection holds
-// a thread, so clients that begin requests and do not end them could take all threads. When one
-// more connection comes than the server keeps, it gives up the one that has waited longest for its
-// client: it shuts down the socket, which wakes the thread. A connection whose search runs or waits
-// for its turn does not wait for its client, so it stays.
+// Limits how many connections the server keeps. Each connection holds a thread, so clients that
+// begin requests and do not end them could take all threads. If there is one connection too many,
+// the one that has waited longest for its client is given up: its socket is shut down, which wakes
+// its thread. A connection whose search runs or waits for its turn does not wait for its client, so
+// it stays.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class Crowd {
  public:
   explicit Crowd(std::size_t most) : most_(most) {}
 
-  // A connection, from its beginning to its end. Each is used by one thread.
+  // A connection, from its beginning to its end. Each guest is used by one thread.
   class Guest {
    public:
     Guest(Crowd& crowd, int socket);  // gives up another one if there are too many now
@@ -23,9 +23,10 @@ class Crowd {
     Guest(const Guest&) = delete;
     Guest& operator=(const Guest&) = delete;
 
-    // Says whether the server waits for the client's bytes, or for the client to take bytes.
+    // Sets whether the server waits for the client, to send or to take bytes.
     void set_waiting(bool waiting);
-    // The time that the client let the server wait for its request no longer counts.
+    // Moves the guest behind the others in the order of waiting: the time before its response no
+    // longer counts.
     void begin_answer();
 
    private:

@@ -14,10 +14,11 @@ using nlohmann::json;
 struct FileKey {
   const char* pointer;
   const char* instead;
-  bool has_words = false;  // what does not end in .json is one
+  bool has_words = false;  // a word without .json at its end is no file
 };
 
-// Keys of a job that name a file if their value is a string.
+// Keys of a job whose value is a file's name if it is a string. If `has_words` is set, only a
+// string that ends in .json is one.
 constexpr FileKey file_keys[] = {
     {"/cluster/topology", "give the switches' sizes themselves"},
     {"/parallelism/partition", "give the stages themselves", true},
@@ -41,7 +42,7 @@ bool is_path(const std::string& model) {
 }  // namespace
 
 void check_names_no_file(const json& job, const std::string& name) {
-  if (!job.is_object()) return;  // whoever reads it says so
+  if (!job.is_object()) return;  // the reader of jobs reports it
   const auto model = job.find("model");
   if (model != job.end() && model->is_string() && is_path(model->get<std::string>()))
     refuse(name, "/model", *model,

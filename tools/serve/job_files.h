@@ -1,4 +1,4 @@
-// Jobs that come over the network name no files.
+// Checks that jobs from the network name no files.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,9 +6,10 @@
 
 namespace meshwright {
 
-// InputError where a key would make this computer read a file, with what to give instead. Keys that
-// only `train`, `import` and `export` act on (data, checkpoint.folder, log) are names here:
-// whatever the server runs opens none of them.
+// Throws InputError, which tells what to give instead, if a key of the job would make this computer
+// read a file. Keys that only `train`, `import` and `export` use (data, checkpoint.folder, log) may
+// be there, because no command that the server runs opens their files. `name` is the job's in
+// messages.
 void check_names_no_file(const nlohmann::json& job, const std::string& name);
 
 }  // namespace meshwright

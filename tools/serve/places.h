@@ -1,5 +1,5 @@
-// Who may search: so many at once, in the order in which they came; a few more wait, others are
-// turned away.
+// Limits how many searches run at once. `waiting` more wait in order of arrival, and the others are
+// rejected.
 #pragma once
 
 #include <condition_variable>
@@ -21,15 +21,16 @@ class Places {
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
 
-    // Until it is this one's turn; false when `gives_up`, which is asked ten times a second, says
-    // so first.
+    // Waits until it is this place's turn and returns true, or returns false as soon as gives_up()
+    // is true. gives_up() is called at least ten times a second, but not if it is this place's turn
+    // already.
     bool wait(const std::function<bool()>& gives_up) const;
 
    private:
     Places& all_;
   };
 
-  std::unique_ptr<Place> take();  // none is left: nothing
+  std::unique_ptr<Place> take();  // null if none is left
 
  private:
   bool is_turn_of(const Place* place) const;
@@ -37,7 +38,7 @@ class Places {
   const int running_, most_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::list<const Place*> taken_;  // in the order of their coming
+  std::list<const Place*> taken_;  // in order of arrival
 };
 
 }  // namespace meshwright

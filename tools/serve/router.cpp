@@ -79,15 +79,15 @@ std::string commands_text() {
   return "{\"commands\": [" + names + "]}\n";
 }
 
-// Returns {"answer": ...} or {"error": ...} in one line.
+// Returns the last line of a response in lines: {"answer": ...} or {"error": ...}.
 std::string last_line(const Answer& answer) {
   if (answer.status != 200) return answer.text;
   std::string text = answer.text;
-  std::erase(text, '\n');  // between tokens alone: in strings they are escaped
+  std::erase(text, '\n');  // these are between tokens; strings have them escaped
   return "{\"answer\": " + text + "}\n";
 }
 
-// Reads the body. Returns false if it is longer than `most_body_bytes`.
+// Reads the body. Returns false if it is longer than `most_body_bytes` or does not arrive in time.
 bool read_body(const httplib::ContentReader& reader, std::string& body) {
   return reader([&](const char* some, std::size_t size) {
     if (body.size() + size > most_body_bytes) return false;
@@ -126,7 +126,8 @@ bool Router::is_allowed(const Request& request, Response& response) const {
   return false;
 }
 
-// Answers everything that needs no body. Only a request for a command goes on.
+// Answers everything that needs no body, errors included. Only a valid request for a command goes
+// on.
 Router::Routed Router::before_body(const Request& request, Response& response) const {
   harden(response);
   if (!is_allowed(request, response)) return Routed::Handled;

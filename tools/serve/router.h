@@ -1,4 +1,5 @@
-// From a request to its answer: who may ask, what for, and what is said when something is wrong.
+// Finds the response to a request: checks who may ask and what for, runs commands, and reports
+// errors.
 #pragma once
 
 #include <httplib.h>
@@ -13,7 +14,7 @@
 
 namespace meshwright {
 
-// The connection whose request this thread answers, as long as this lives.
+// Sets the connection whose request this thread answers while the object exists.
 class ThisConnection {
  public:
   explicit ThisConnection(const Connection& connection);

@@ -26,9 +26,9 @@ namespace meshwright {
 
 namespace {
 
-// Readable from the moment on that the server shall stop: SIGINT or SIGTERM came, or stop() was
-// called. A handler, since libraries have threads that block no signal: one of these would get it,
-// and the process would end as if nobody had waited for the signal.
+// A pipe that is readable once the server shall stop: after SIGINT or SIGTERM, or after stop(). The
+// signals have a handler instead of being blocked and waited for, because libraries have threads
+// that block no signal. One of these would get the signal, and the process would end at once.
 class StopPipe {
  public:
   StopPipe() {
@@ -61,7 +61,8 @@ class StopPipe {
   static constexpr int signals[] = {SIGINT, SIGTERM};
   static inline volatile sig_atomic_t written_on_signal = -1;
 
-  // In a handler too. A full pipe is readable already.
+  // Writes a byte. Signal handlers call it too. A full pipe needs no further byte, because it is
+  // readable already.
   static void write_byte(int to) {
     const int before = errno;
     const char byte = 0;
@@ -83,13 +84,14 @@ void answer_error(Connection& connection, const std::string& reason, const Answe
   connection.write(text.data(), text.size());
 }
 
-// One request a connection, each on a thread of its own.
+// A server that answers one request per connection, each connection on a thread of its own.
 class PageServer : public httplib::Server {
  public:
   PageServer(int stopping) : stopping_(stopping) {
     new_task_queue = [] { return new httplib::ThreadPool(most_connections + more_threads); };
-    // The library would let several servers share a port (SO_REUSEPORT), and each would get some of
-    // the requests. This option alone lets a server start again where one has just ended.
+    // By default, the library lets several servers share a port (SO_REUSEPORT), and each would get
+    // some of the requests. SO_REUSEADDR alone only lets a server start again where one has just
+    // ended.
     set_socket_options([](socket_t socket) {
       const int yes = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -157,7 +159,7 @@ void serve(const Serving& serving) {
   });
   const bool was_listening = server.listen_after_bind();
   has_ended = true;
-  stopping.stop();  // where it failed by itself, the thread still waits
+  stopping.stop();  // if listening failed, the thread still waits
   if (!was_listening) throw RunError("serve: listening failed");
 }
 

@@ -1,4 +1,4 @@
-// `serve`: the page and its JSON API over HTTP.
+// Serves the page and its JSON API over HTTP, for the command `serve`.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@ namespace meshwright {
 struct Serving {
   std::string host = "127.0.0.1";
   int port = 8080;                       // 0: any free one
-  std::string program;                   // what answers: meshwright itself
-  std::vector<std::string> job_options;  // that every command on a job gets
+  std::string program;                   // path of this program, which runs the commands
+  std::vector<std::string> job_options;  // added to every command on a job
 };
 
-// Until SIGINT or SIGTERM; says its address on standard output when it listens. InputError where it
-// cannot listen there.
+// Serves until SIGINT or SIGTERM. Prints its address on standard output once it listens. Throws
+// InputError if it cannot listen there, and RunError if listening fails later.
 void serve(const Serving& serving);
 
 }  // namespace meshwright

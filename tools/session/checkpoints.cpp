@@ -30,7 +30,9 @@ std::string degrees_of(const Plan& plan) {
       p.virtual_stages, p.zero_stage, plan.shard_group());
 }
 
-// Weights alone say nothing of how they were trained.
+// Returns the job's values that are compared with a checkpoint. A checkpoint of weights without an
+// optimizer does not tell how they were trained, so only values that describe the weights are
+// compared.
 Identity to_compare(const Manifest& manifest, const Job& job, const Plan& plan) {
   return manifest.optimizer.empty() ? identity_of_weights(job) : identity_of(job, plan);
 }

@@ -15,28 +15,31 @@
 
 namespace meshwright {
 
-// Throws InputError for --resume if the job has no checkpoints. Without --resume, throws it for a
-// folder that holds a run, and, unless weights are about to be imported, for one in which a run
-// began with imported weights.
+// Checks the checkpoint folder of a job before a run. With --resume, throws InputError if the job
+// has no checkpoints. Without --resume, throws it if the folder holds a run, and, unless `imports`
+// says that weights are about to be imported, if a run in it began with imported weights. Throws
+// InputError too if nothing can be written there.
 void check_checkpoint_folder(const Job& job, bool resume, bool imports = false);
 
 // Returns the manifest of a run of this job before its first step.
 Manifest first_manifest(const Job& job);
 
-// Throws InputError if the weights were trained in another model. `where` names the manifest.
-// `allowed` are the words of --allow-changed.
+// Throws InputError if the weights were trained in another model than the job's, except for
+// differences in the keys `allowed` (--allow-changed), which cause a warning. `where` names the
+// manifest in messages.
 void check_same_weights(const Manifest& manifest, const std::string& where, const Job& job,
                         const std::vector<std::string>& allowed);
 
-// Takes the lock of the job's checkpoint folder on rank 0. Every rank calls it. Throws InputError
-// on all ranks.
+// Takes the lock of the job's checkpoint folder on rank 0 and checks the folder. Every rank calls
+// it. Returns null on the other ranks and for jobs without checkpoints. If rank 0 fails, throws
+// InputError on all ranks.
 std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Communicator& all);
 
 class RunCheckpoints {
  public:
-  // With --resume, continues from the newest good checkpoint, from which the job may differ as
-  // --allow-changed says. A job without checkpoints begins at step 1. Every rank calls each
-  // function of this class at the same point.
+  // With --resume, continues from the newest good checkpoint, or from step 1 if there is none. The
+  // job may differ from the checkpoint in the keys of --allow-changed. A job without checkpoints
+  // begins at step 1. Every rank calls each function of this class at the same point.
   RunCheckpoints(const Job& job, const Chosen& chosen, const Options& options, Runtime& runtime,
                  Communicator& all);
 
@@ -50,9 +53,11 @@ class RunCheckpoints {
   double best_loss() const { return begin_.best_loss; }
   std::int64_t best_step() const { return begin_.best_step; }
 
-  // `last`: the run ends after this step. `evaluation`: the loss that was measured after it.
+  // Saves a checkpoint after a step if it is due, or if the evaluation loss is the best and the job
+  // keeps the best. `last` says that the run ends after this step. `evaluation` is the loss that
+  // was measured after it, if any.
   void after_step(std::int64_t step, double loss, bool last, std::optional<double> evaluation);
-  bool finish();  // whether the last save, if there was any, is complete
+  bool finish();  // waits for the last save; false: it failed
 
  private:
   void resume(const Chosen& chosen, const std::vector<std::string>& allowed, Runtime& runtime,

@@ -19,13 +19,13 @@ struct Chosen {
   int count = 1;
   Cluster cluster;
   Compiled compiled;
-  std::optional<FrameworkUse> framework;  // where training.memory_of names one
-  std::optional<SearchResult> search;     // where the job left something to choose
+  std::optional<FrameworkUse> framework;  // set if training.memory_of names one
+  std::optional<SearchResult> search;     // set if the job left a choice
 };
 
 bool leaves_a_choice(const Job& job);
 
-// No plan that the job allows fits. The exit code is 3.
+// Thrown if no plan that the job allows fits. The program then ends with exit code 3.
 class NoPlanFits : public std::runtime_error {
  public:
   explicit NoPlanFits(const std::string& message) : std::runtime_error(message) {}
@@ -34,14 +34,17 @@ class NoPlanFits : public std::runtime_error {
 // Warns on standard error if the objective counts money and machines have no price.
 void warn_of_prices(const Job& job, const MachineLoader& load);
 
-// Throws NoPlanFits if the job leaves a choice and nothing fits. `watch` observes the search.
+// Returns the plan of the job: the given one, or the planner's best if the job leaves a choice.
+// Throws NoPlanFits if the job leaves a choice and nothing fits, unless the micro-batch is the only
+// choice. A plan that leaves no choice need not fit. `watch` observes the search.
 Chosen choose_plan(const Job& job, const MachineLoader& load, const SearchWatch& watch = {});
 
 // Returns the prediction of the chosen plan, including its goodput. Errors name the job's file.
 Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeline = nullptr);
 
 // Returns "no plan fits: the closest needs 11.2 GiB too much for 40.0 GiB on 1 x p4d.24xlarge (p4
-// t2 d1 mb1 ...)".
+// t2 d1 mb1 ...)", and a line for each reason for which plans were rejected. `memory_margin` is the
+// share of memory that plans leave free.
 std::string miss_text(const SearchResult& search, double memory_margin = 0);
 
 }  // namespace meshwright

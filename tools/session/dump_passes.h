@@ -1,4 +1,5 @@
-// Writes the graph after each pass as text, one file per pass in order, and the Programs as JSON.
+// Names and writes the files of `--dump`: the graph after each pass as text, one file per pass in
+// order, and the Programs as JSON.
 #pragma once
 
 #include <span>
@@ -14,15 +15,16 @@ namespace meshwright {
 // ...
 std::vector<std::string> dump_files(const std::string& folder, const Training& training);
 
-// Throws InputError, beginning with `where`, if one of these files could not be written or is one
-// of `inputs`.
+// Throws InputError, beginning with `where`, if `folder` is a file, or if one of its files
+// (Programs included) could not be written or is one of `inputs`.
 void check_dump(const std::string& where, const std::string& folder, const Training& training,
                 std::span<const std::string> inputs);
 
 // Returns FOLDER/full/programs.json, to which `compile --dump` writes the Programs.
 std::string programs_file(const std::string& folder, const Training& training);
 
-// Returns an observer that writes each pass's file after the pass.
+// Returns an observer of one compilation at the training's level, which writes each pass's file
+// after the pass.
 PassObserver dump_into(const std::string& folder, const Training& training);
 
 // Returns the folder to which compiler_config's `debug` writes these files: `compiler` in the job's

@@ -1,4 +1,4 @@
-// Finds the files that a command reads, because none of them may be an output of the command.
+// Lists the files that a command reads, because none of them may be an output of the command.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace meshwright {
 
-// Returns the files that a command reads: those that its options name, and those that the job
-// names. check_writable() refuses each of them as an output.
+// Returns the files that a command reads: its operands, those of --profile, --prices, --hostfile
+// and --measured, and those that the job names. check_writable() refuses each of them as an output.
 std::vector<std::string> files_read(const Options& options, const Job& job);
 
 }  // namespace meshwright

@@ -15,7 +15,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr double patience_s = 3600;  // of the containers, for the first host's mpirun
+constexpr double patience_s = 3600;  // how long other hosts wait for mpirun
 
 // Sets which network features the hosts have. Without an instance, the network is that of the
 // chosen cluster's machine. For an instance that is not a known machine, nothing is assumed.
@@ -77,8 +77,7 @@ std::optional<RemoteHosts> remote_hosts(const Options& options, const Run& run) 
   remote.interface = sm.interface;
   add_network(remote, run, sm.instance);
   remote.model_parallel = sm.model_parallel;
-  // Without this variable, hwloc complains on every host where /sys is not mounted, as in a
-  // container.
+  // Keeps hwloc from printing errors on every host where /sys is not mounted, as in a container.
   remote.variables.emplace_back("HWLOC_HIDE_ERRORS=2");
   if (options.threads)
     remote.variables.push_back("OMP_NUM_THREADS=" + std::to_string(*options.threads));

@@ -1,4 +1,5 @@
-// The hosts of a run: of --hostfile, of SageMaker's environment, or this computer.
+// Finds the hosts of a run: those of --hostfile, those of SageMaker's environment, or this
+// computer.
 #pragma once
 
 #include <optional>
@@ -11,17 +12,19 @@
 
 namespace meshwright {
 
-// None: all ranks on this computer. InputError when the hosts are not those of the plan.
+// Returns the hosts, or nothing if all ranks run on this computer. Throws InputError if the hosts
+// do not match the plan: another number, too few slots, or more processes than GPUs.
 std::optional<RemoteHosts> remote_hosts(const Options& options, const Run& run);
 
-// The first host of a SageMaker job, until mpirun can reach the others; where custom_mpi_options
-// names another way in than SSH, at once. Says for whom it waits. RunError when one does not come
-// within `seconds`.
+// Waits until mpirun can reach all other hosts over SSH. Called on the first host of a SageMaker
+// job. Prints for which hosts it waits. Returns at once if custom_mpi_options name another way than
+// SSH. Throws RunError if a host cannot be reached within `seconds`.
 void wait_for_hosts(const RemoteHosts& remote, const std::vector<std::string>& mpi_options,
                     double seconds);
 
-// Any other host of a SageMaker job: mpirun of the first one starts ranks here; waits until they
-// have ended. The exit code.
+// Waits on a host of a SageMaker job that is not the first until the ranks that the first host's
+// mpirun starts here have ended. Returns the exit code. Throws RunError if mpirun does not come
+// within an hour.
 int wait_as_other_host(const SageMaker& container);
 
 }  // namespace meshwright

@@ -1,4 +1,5 @@
-// A settled job as a file of its own: every "auto" replaced, paths said from where it lies.
+// Writes a resolved job as a file of its own: every "auto" has a value, and paths are relative to
+// the file's folder.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,7 +9,7 @@
 
 namespace meshwright {
 
-// As it is said from `folder`.
+// Returns the resolved job as a file in `folder` would hold it.
 nlohmann::json settled_job(Job job, const Plan& plan, const std::string& machine, int count,
                            const std::string& folder);
 

@@ -116,7 +116,7 @@ void check_profile_is_used(const Options& options, const Job& job) {
   };
   if (options.profile.empty() || std::ranges::any_of(machines, uses)) return;
   const std::string name = load_machine_file(options.profile).name;
-  if (name == "local") return;  // for whatever else is called with it
+  if (name == "local") return;  // `local` may be meant for another job
   throw InputError(fmt::format("{}: is a profile of '{}', the job's machine is '{}'",
                                options.profile, name, machines.front()));
 }

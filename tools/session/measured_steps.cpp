@@ -41,7 +41,8 @@ double measured_step_seconds(const Options& options, const Job& job, const Clust
   Runtime runtime(compiled.stages, engine.world(*world), *engine.backend,
                   {threads, job.model.layers});
   std::vector<double> seconds;
-  // The first steps make what later ones use.
+  // The first steps are not measured: they allocate and compile, and one of them captures a graph
+  // if the backend does that.
   const int first = engine.backend->capture() != nullptr ? 3 : 2;
   for (int step = 1; step < first + measured_steps; ++step) {
     const std::int64_t position = (step - 1) * plan.training.global_batch;

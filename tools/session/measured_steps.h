@@ -1,4 +1,4 @@
-// A few training steps in this process.
+// Times a few training steps in this process.
 #pragma once
 
 #include "hwprofiles/machine.h"
@@ -8,11 +8,12 @@
 
 namespace meshwright {
 
-// InputError unless the job runs on this computer, on one rank.
+// Throws InputError unless the job runs on this computer, on one rank.
 void check_measurable(const Job& job);
 
-// Seconds of a step: the median of `measured_steps` after those that warm up. `cluster`: this
-// computer; `compiled`: a plan of one rank. The job's checkpoints and logs are left alone.
+// Returns the seconds of a step: the median of `measured_steps` steps after two or three steps of
+// warm-up. `cluster` is this computer, and `compiled` a plan of one rank. The job's checkpoints and
+// logs stay untouched.
 constexpr int measured_steps = 3;
 double measured_step_seconds(const Options& options, const Job& job, const Cluster& cluster,
                              const Compiled& compiled);

@@ -1,4 +1,5 @@
-// The middle of some values; of an even number the larger of the two in the middle; 0 of none.
+// Returns the median of some values. For an even number of values it is the larger of the two in
+// the middle, and for none it is 0.
 #pragma once
 
 #include <algorithm>

@@ -23,8 +23,8 @@ struct TimeUnit {
 constexpr TimeUnit time_units[] = {
     {"h", 3600}, {"d", seconds_per_day}, {"w", 7 * seconds_per_day}, {"min", 60}, {"s", 1}};
 
-// Whether the job file or --set says something. What is wrong with the file is said by who reads
-// it.
+// Tells whether the job file or --set sets a key. A file that cannot be read sets none, and the
+// reader of jobs reports it.
 class Said {
  public:
   explicit Said(const Options& options) : set_(options.set) {

@@ -1,5 +1,4 @@
-// --for, --by and --budget: what a job's objective says about time and money, asked on the command
-// line.
+// Turns --for, --by and --budget into keys of the job's objective.
 #pragma once
 
 #include <string>
@@ -9,13 +8,15 @@
 
 namespace meshwright {
 
-// Seconds until a date ("2027-01-31": its beginning, in UTC) or of a duration ("30d", "12h",
-// "1.5w"). InputError: neither, or not after `today` (as Options::today).
+// Returns the seconds until a date ("2027-01-31": its beginning, in UTC) or those of a duration
+// ("30d", "12h", "1.5w"). `today` is in days since 1970-01-01 (Options::today). Throws InputError
+// if `text` is neither, or a date that is not after today.
 double seconds_until(const std::string& text, int today);
 
-// As --set takes them: deadline and budget; and what is minimized where the job's file does not
-// say: dollars where there is a deadline; with a budget alone time, or, where the job does not say
-// how long it is, tokens are what there is most of.
+// Returns the keys of the job, as arguments of --set: framework, deadline and budget, and what is
+// minimized if neither the job's file nor --set says it. With --by, dollars are minimized. With
+// --budget only, time is minimized, or, if the job does not say how long it is, the number of
+// tokens is maximized.
 std::vector<std::string> question_overrides(const Options& options);
 
 }  // namespace meshwright

@@ -83,8 +83,8 @@ void settle_documents(Job& job, Loader& loader) {
            list_of(job.data->files, "and"));
 }
 
-// Prints how many sequences are evaluated if the last ones are left out, because only whole batches
-// can be distributed over the ranks.
+// Prints how many sequences are evaluated, if the last ones are left out. They are left out unless
+// they fill a global batch.
 void say_evaluated(const Job& job, const Loader& held_out) {
   const std::int64_t batch = job.plan.training.global_batch, all = held_out.sequences();
   const std::int64_t evaluated = evaluation_batches(job, held_out) * batch;
@@ -250,7 +250,8 @@ Settled read_settled(const std::string& text) {
   const bool is_gpu = machine.gpu.kind == DeviceKind::gpu;
   return {read_job(fields.raw("job"), fields.required<std::string>("file"),
                    fields.required<std::string>("folder"),
-                   // Its only machine, which the profile may have another name for.
+                   // The job has one machine only, whose facts are those of the profile, whatever
+                   // name the profile has.
                    [&](const std::string& name) {
                      return is_gpu ? facts_of(machine) : machine_facts(name);
                    }),

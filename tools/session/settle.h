@@ -18,19 +18,20 @@ struct Run {
 
 // Reads the job of the command line and chooses its plan. Throws InputError for what cannot run: a
 // cluster that is not this computer, wrong data files, files that cannot be written. Throws
-// NoPlanFits if no plan fits.
+// NoPlanFits if no plan fits, or if the given one does not.
 Run settle_run(const Options& options);
 
 LoaderOptions loader_options(const Job& job);
 
-// Read data.evaluation: whether the job has it and, if so, what is read and how many global
-// batches. Throw InputError if the files have fewer.
+// Read data.evaluation: whether the job has it and, if so, what is read and how many global batches
+// are evaluated. evaluation_batches() throws InputError if the files have fewer batches than the
+// job asks for, or not even one.
 bool evaluates(const Job& job);
 LoaderOptions evaluation_options(const Job& job);
 std::int64_t evaluation_batches(const Job& job, const Loader& loader);
 
-// Returns the resolved job and the profile that it was planned with, which every rank reads. So all
-// ranks decide identically, whatever host they are on.
+// Returns the resolved job and the profile that it was planned with, as JSON that every rank reads.
+// So all ranks have the same plan, whatever host they are on.
 std::string settled_text(const Run& run);
 struct Settled {
   Job job;

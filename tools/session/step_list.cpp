@@ -9,7 +9,7 @@ namespace meshwright {
 
 namespace {
 
-// The whole text as a number of a step; 0 when it is none.
+// Returns the number of a step, from 1, if the whole text is one, otherwise 0.
 int step_of(std::string_view text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

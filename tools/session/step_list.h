@@ -1,4 +1,4 @@
-// A choice of steps, such as `3,10-12`.
+// A set of steps, given as text such as `3,10-12`.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@ namespace meshwright {
 
 class StepList {
  public:
-  // InputError begins with `where`.
+  // Throws InputError, whose message begins with `where`, if `text` is not a list of steps and
+  // ranges.
   StepList(const std::string& where, const std::string& text);
   bool contains(std::int64_t step) const;
   int last() const;

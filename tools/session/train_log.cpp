@@ -42,7 +42,8 @@ Table comparison(const Prediction& prediction, const Plan& plan, const Outcome& 
   const auto error = [](double predicted, double real) {
     return fmt::format("{:+.1f} %", (predicted / real - 1) * 100);
   };
-  // The first steps touch new memory, and a busy computer disturbs some.
+  // The median is taken, because the first steps touch new memory and a busy computer disturbs some
+  // steps.
   const double seconds = median(outcome.seconds.values());
   const Mesh mesh(plan.degrees(), plan.parallelism.placement);
   Table table({"", "predicted", "measured", "error"});
@@ -97,7 +98,7 @@ Table comparison_of_kinds(const std::vector<KindTime>& kinds) {
 
 std::string how_it_ended(const Outcome& outcome) {
   const std::string& hash = outcome.parameters_sha256;
-  // Which files could not be written has been said before.
+  // Messages before this line have named the files that could not be written.
   const char* how = !outcome.complete() ? "some files could not be written; the run ended"
                     : outcome.stopped   ? "stopped on request"
                                         : "done";
@@ -190,7 +191,7 @@ void TrainLog::step(std::int64_t step, const StepResult& result, std::optional<d
   write_or_give_up(lines_, [&] { lines_->add(line.dump() + "\n"); });
 }
 
-// The next line, or the end, is written over it.
+// Draws a progress bar on standard error, which the next line, or the end, overwrites.
 void TrainLog::show_progress(std::int64_t step) const {
   const int steps = chosen_.compiled.plan.training.steps;
   const auto full = static_cast<std::size_t>(bar_width * step / steps);

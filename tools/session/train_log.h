@@ -18,8 +18,9 @@
 
 namespace meshwright {
 
-// Bytes of a rank. On a device with memory of its own, libraries take the rest of the used memory.
-// Elsewhere nothing is reported about them.
+// The memory of a rank in bytes. On a device with memory of its own, libraries() is the part of the
+// used memory that is neither the arena nor scratch. On a CPU it has no meaning and is not
+// reported.
 struct RankMemory {
   std::int64_t arena = 0, scratch = 0, peak = 0;
   std::int64_t libraries() const { return peak - arena - scratch; }
@@ -29,16 +30,16 @@ struct Outcome {
   std::int64_t steps = 0;
   bool stopped = false;
   bool saved = true;    // the last checkpoint, if there are any, is complete
-  bool written = true;  // so are the trace and the report
+  bool written = true;  // the trace and the report are complete
   bool complete() const { return saved && written; }
   StepResult last;
   StepValues seconds, losses, evaluations;
-  std::optional<double> evaluation;  // the latest one's loss
-  double best_loss = 0;              // the lowest one's, and its step; -1: there was none
+  std::optional<double> evaluation;  // loss of the latest evaluation
+  double best_loss = 0;              // lowest evaluation loss; step -1: there was none
   std::int64_t best_step = -1;
   std::vector<RankMemory> memory;  // by rank
   std::string parameters_sha256;
-  std::vector<KindTime> kinds;  // of the last step; none where the machine was not measured
+  std::vector<KindTime> kinds;  // of the last step; empty unless this computer was measured
 };
 
 // Returns the file to which the lines per step are written: --log-json, log.json of the job, or
@@ -47,11 +48,12 @@ std::string log_file(const Options& options, const Job& job);
 
 class TrainLog {
  public:
-  // A log that cannot be written, now or later, is abandoned with a warning, and the run goes on.
+  // Opens the logs. A log that cannot be written, now or later, is abandoned with a warning, and
+  // the run goes on.
   TrainLog(const Options& options, const Job& job, const Chosen& chosen,
            const Prediction& prediction);
   void begin(int threads, const std::string& how_it_began);
-  // `evaluation`: the loss that was measured after it.
+  // Prints and logs a step. `evaluation` is the loss that was measured after it, if any.
   void step(std::int64_t step, const StepResult& result, std::optional<double> evaluation);
   void write_report(const Outcome& outcome) const;  // --report
   void end(const Outcome& outcome);

@@ -140,8 +140,9 @@ class Traced {
   SimTime last_begin_ = 0;
 };
 
-// Returns the memory of every rank. Pages of other ranks that collectives read count as resident
-// here too, so they are subtracted. The memory of a device has been in use since the first step.
+// Returns the peak memory of every rank. On a CPU it is the resident memory. Pages of other ranks
+// that collectives read count as resident here too, so they are subtracted. On a device it is the
+// memory in use now, which has not changed since the first step.
 std::vector<RankMemory> memory_of_all(Runtime& runtime, const World& world) {
   const Backend& backend = runtime.memory().backend();
   const auto peaks = runtime.gather_of_all(
@@ -155,7 +156,8 @@ std::vector<RankMemory> memory_of_all(Runtime& runtime, const World& world) {
   return memory;
 }
 
-// The part of one rank in data.evaluation.
+// One rank's part of the evaluation on data.evaluation. loss() returns the mean loss over all ranks
+// and batches.
 struct HeldOut {
   Loader loader;
   std::int64_t batches = 0, every_steps = 0, global_batch = 0;
@@ -171,7 +173,7 @@ struct HeldOut {
   }
 };
 
-// Returns nothing if the job has no evaluation.
+// Returns this rank's part of the evaluation, or nothing if the job has no data.evaluation.
 std::optional<HeldOut> evaluation_of(const Job& job) {
   if (!evaluates(job)) return std::nullopt;
   Loader loader(evaluation_options(job));
@@ -188,7 +190,7 @@ Outcome run_steps(Runtime& runtime, World& world, const Deadlines& deadlines, Lo
   outcome.last.loss = checkpoints.loss_before();
   const std::int64_t first = outcome.steps + 1;
   for (std::int64_t step = first; step <= training.steps; ++step) {
-    // The second step is captured as a graph on GPUs, and the first compiles.
+    // Compiling in the first step and capturing a graph on GPUs in the second take long.
     world.set_deadline(step <= first + 1 ? deadlines.long_s : deadlines.usual_s);
     traced.before(runtime, step);
     outcome.last = runtime.step(step, checkpoints.position(step), loader);
@@ -204,7 +206,7 @@ Outcome run_steps(Runtime& runtime, World& world, const Deadlines& deadlines, Lo
     }
     if (log != nullptr) log->step(step, outcome.last, found);
     const bool stops = runtime.any(stop_requested());
-    world.set_deadline(deadlines.long_s);  // a save waits for the slowest disk of the save before
+    world.set_deadline(deadlines.long_s);  // a save may wait for the slowest disk
     checkpoints.after_step(step, outcome.last.loss, stops || step == training.steps, found);
     if (!stops) continue;
     outcome.stopped = step < training.steps;
@@ -307,7 +309,7 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
     log.emplace(options, job, chosen, prediction);
     log->begin(threads, checkpoints.how_it_began());
   }
-  // Other profiles are not of this computer.
+  // Only a profile that was measured on this computer predicts the times of its steps.
   const bool compares = chosen.cluster.machine.calibration == Calibration::this_machine;
   Traced traced(options, compares, plan.training.steps);
   Outcome outcome;
@@ -318,7 +320,8 @@ int train(const Options& options, const Job& job, const Chosen& chosen, World& w
   } catch (const InputError&) {
     throw;
   } catch (const std::exception&) {
-    // Said before the runtime ends, whose groups would wait for the others.
+    // The error is reported before the runtime is destroyed, because its groups would wait for the
+    // other ranks.
     if (world.size() > 1) return fail(world);
     throw;
   }

@@ -1,4 +1,4 @@
-// `train JOB`: one rank of the run.
+// Runs one rank of a training run (`train JOB`).
 #pragma once
 
 #include "exec/comm/communicator.h"
@@ -8,8 +8,8 @@
 
 namespace meshwright {
 
-// The longest that ranks wait for each other, in seconds: usually, and while one of them may load,
-// compile, save or write something for which the others have to wait. --deadline sets both.
+// The longest time, in seconds, that ranks wait for each other: `usual_s`, or `long_s` while one of
+// them may load, compile, save or write something. --deadline sets both.
 struct Deadlines {
   double usual_s = 120, long_s = 600;
 };
@@ -17,11 +17,11 @@ Deadlines deadlines_of(const Options& options);
 
 int threads_per_rank(const Options& options, int ranks_on_host);
 
-// Alone or with others; returns the exit code.
+// Runs this rank, alone or with others, to the end of the training run. Returns the exit code.
 int train_as_rank(const Options& options, const Job& job, const Chosen& chosen, World& world);
 
-// In a handler, of whatever it handles: says why this rank fails, as the launcher expects it, and
-// leaves.
+// Prints why this rank fails, in the form that the launcher expects, and ends the run on all ranks.
+// Called in a handler, whose exception is the reason. Returns the exit code.
 int fail(World& world);
 
 }  // namespace meshwright

@@ -1,4 +1,4 @@
-// Activation functions, element by element.
+// Activation functions, which work element by element, and their gradients.
 #include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/math.h"
 #include "exec/backends/cpu/tables.h"
@@ -93,11 +93,13 @@ void swiglu_grad(const KernelCall& k) {
 
 namespace {
 
-// Computes the values of a clamped gate. alpha is the published constant.
+// Computes what a clamped gate and its gradient share: the clamped inputs, the sigmoid, and whether
+// each input is inside its limits, so that it has a gradient. alpha = 1.702 is the published
+// constant.
 template <typename T>
 struct ClampedGate {
   static constexpr T alpha = T(1.702);
-  T g, u1, s;  // the gate and what it multiplies, clamped; sigmoid(alpha g)
+  T g, u1, s;  // the gate, clamped; the other input, clamped, plus 1; sigmoid(alpha g)
   bool gate_moves, up_moves;
   ClampedGate(T gate, T up, T limit)
       : g(gate > limit ? limit : gate),

@@ -1,5 +1,6 @@
-// Attention, forward. Unfused: the probabilities are an output. Flash: scores are made and used
-// tile by tile with a running maximum and sum (Dao et al., 2022); only their log-sum-exp is kept.
+// Attention, forward. The unfused kernel outputs the probabilities. Flash attention computes and
+// uses scores tile by tile with a running maximum and sum (Dao et al., 2022) and saves only their
+// log-sum-exp.
 #include <array>
 #include <limits>
 
@@ -19,7 +20,7 @@ struct HeadOutput {
   std::int64_t row;
 };
 
-// y[i0.., value_dim] = beta * y + probabilities[rows, columns] v.
+// Computes y[rows, value_dim] = beta * y + weights[rows, columns] v for the query rows of the tile.
 template <typename T>
 void weigh_values(const HeadInput<T>& in, const Tile& t, const T* weights, std::int64_t weights_row,
                   const HeadOutput<T>& out, T beta) {
@@ -35,7 +36,8 @@ void weigh_values(const HeadInput<T>& in, const Tile& t, const T* weights, std::
                       .beta = beta});
 }
 
-// The same, without the dropped ones: of copies, because the gradient needs the probabilities.
+// Computes the tile's rows of y from the probabilities after dropout. Dropout works on copies,
+// because the gradient needs the whole probabilities.
 template <typename T>
 void weigh_dropped(const HeadInput<T>& in, const Tile& t, const T* probabilities,
                    std::int64_t weights_row, const HeadOutput<T>& out) {
@@ -80,14 +82,14 @@ void unfused_head(const HeadInput<T>& in, const HeadOutput<T>& out, T* probabili
   }
 }
 
-// Running maximum and sum of exp of each query row of a tile.
+// The running maximum and the running sum of exp(score - maximum), for each query row of a tile.
 template <typename T>
 struct Running {
   std::array<T, tile_length> maximum, sum;
 };
 
-// Turns the tile's scores into exp(score - maximum) and brings what was summed before (unless this
-// is the first tile of its rows), y included, to the new maximum.
+// Turns the tile's scores into exp(score - maximum) and updates the running maximum and sum. Unless
+// this is the first tile of its rows, rescales the earlier sum and y to the new maximum.
 template <typename T>
 void update(const HeadInput<T>& in, const Tile& t, T* scores, Running<T>& running,
             const HeadOutput<T>& out, bool first) {
@@ -163,15 +165,16 @@ void flash_head(const HeadInput<T>& in, const HeadOutput<T>& out, T* log_sums) {
   }
 }
 
-// The sums of earlier steps around the ring, null in the first step.
+// The normalised y and its log-sum-exp from the earlier steps around the ring. Both are null in the
+// first step.
 template <typename T>
 struct Before {
   const T* y = nullptr;  // of token 0, rows as those of the output
   const T* log_sums = nullptr;
 };
 
-// Rows [i0, i0 + rows), all of one half of the tokens. A normalised sum is one with the maximum
-// log-sum-exp and the sum 1.
+// Computes query rows [i0, i0 + rows), all in one half of the tokens. Results of earlier steps are
+// normalised, so they enter as a running sum of 1 whose maximum is their log-sum-exp.
 template <typename T>
 struct ContextRows {
   const KernelCall& k;

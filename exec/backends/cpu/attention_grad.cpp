@@ -1,10 +1,12 @@
-// Attention, backward, tile by tile: the probabilities are read (unfused) or made again from the
+// Attention, backward, tile by tile. The probabilities are read (unfused) or recomputed from the
 // log-sum-exp (flash). With P the probabilities and S the scores:
-//   dV = P^T dY,  dP = dY V^T,  dS = P (dP - rowsum(dY Y)),  dQ = dS K / sqrt(d),  dK = dS^T Q /
-//   sqrt(d).
-// The table of relative positions gets the sum of dS over what has one distance. Where scores are
-// capped, S = c tanh(Z / c) + .., dQ and dK are of dZ = dS (1 - tanh(Z / c)^2): Z is made again.
-// With dropout D: dV = (D P)^T dY and dP = D (dY V^T); rowsum(P dP) is rowsum(dY Y) still.
+//   dV = P^T dY,  dP = dY V^T,  dS = P (dP - rowsum(dY Y)),  dQ = dS K * scale,  dK = dS^T Q *
+//   scale,
+// where scale is that of the scores, usually 1 / sqrt(d). The table of relative positions gets, for
+// each distance, the sum of dS over the pairs at that distance. If scores are capped, S = c tanh(Z
+// / c) + .. with Z = Q K^T * scale, which is recomputed, and dQ and dK use dZ = dS (1 - tanh(Z /
+// c)^2). With dropout D: dV = (D P)^T dY and dP = D (dY V^T). Even then, rowsum(P dP) = rowsum(dY
+// Y).
 #include <array>
 
 #include "exec/backends/cpu/heads.h"
@@ -23,7 +25,7 @@ struct Tiles {
   std::array<T, tile_length * tile_length> slopes;  // of capped scores
 };
 
-// Addresses of token 0 of one head.
+// The operands and results of one head's gradients, as addresses of token 0.
 template <typename T>
 struct HeadGradient {
   const T* y;
@@ -58,7 +60,7 @@ void probabilities(const HeadInput<T>& in, const Tile& t, const T* saved, Tiles<
   }
 }
 
-// Turns ds from dP into dS / sqrt(d).
+// Turns ds from dP into dS times the scores' scale (1 / sqrt(d) unless the model sets another).
 template <typename T>
 void score_gradients(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>& g, const T* p,
                      T* ds) {
@@ -72,7 +74,8 @@ void score_gradients(const HeadInput<T>& in, const Tile& t, const HeadGradient<T
   }
 }
 
-// Turns ds from the gradients of capped scores into those of the scores before the cap.
+// Turns ds from the gradients of capped scores into those of the scores before the cap. Does
+// nothing without a cap.
 template <typename T>
 void uncap(const HeadInput<T>& in, const Tile& t, Tiles<T>& tiles) {
   if (in.a.score_cap == 0) return;
@@ -82,12 +85,14 @@ void uncap(const HeadInput<T>& in, const Tile& t, Tiles<T>& tiles) {
   for (std::int64_t i = 0; i < t.rows * t.columns; ++i) ds[i] *= slopes[i];
 }
 
-// Whether a tile's products are added to dq, and to dk and dv. Otherwise they replace them.
+// Says whether a tile's products are added to dq, and to dk and dv. Otherwise they replace what is
+// there.
 struct Adds {
   bool dq = true, dkv = true;
 };
 
-// The four products around one tile.
+// Computes dP = dY V^T for one tile and adds the tile's part to dV, dQ and dK, or stores it there
+// if `adds` says so.
 template <typename T>
 void tile_gradient(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>& g, Adds adds,
                    Tiles<T>& tiles) {
@@ -167,7 +172,7 @@ void head_gradient(const HeadInput<T>& in, const HeadGradient<T>& g, bool first_
   }
 }
 
-// The operands of one attention_grad.
+// The addresses of the operands of one attention_grad, as heads where they have heads.
 template <typename T>
 struct Operands {
   QueryKeyValue<const T> heads;
@@ -219,9 +224,10 @@ struct Operands {
 
 namespace {
 
-// A sink's probability times what the softmax takes off each of its scores: dy . y, for it has no
-// value. After the `tensors` that attention reads come y, what it saved, dy and the sinks; after
-// their gradients comes that of the sinks.
+// Adds the gradients of the sinks. Because a sink has no value, its gradient is minus its
+// probability times dy . y, summed over tokens. Does nothing if the sinks are not trained. After
+// the `tensors` inputs that attention reads come y, the saved log-sum-exp, dy and the sinks. After
+// their `tensors` gradients comes that of the sinks.
 template <typename T>
 void add_sink_gradients(const KernelCall& k, std::size_t tensors) {
   const Attributes& a = k.attributes();
@@ -247,8 +253,9 @@ void add_sink_gradients(const KernelCall& k, std::size_t tensors) {
 
 }  // namespace
 
-// One task per key-value head, because the query heads of its group add to the same dk and dv; and
-// for all sequences, where they add to a head's column of the table.
+// Computes the gradients with one task per key-value head of a sequence, because the query heads
+// that share it add to the same dk and dv. With a table of relative positions, a task has all
+// sequences, because they add to the same column of the table.
 template <typename T>
 void attention_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();
@@ -292,8 +299,8 @@ void context_head_gradient(const KernelCall& k, const HeadInput<T>& in, const He
 
 }  // namespace
 
-// One task per key-value head, as above. dq goes on from the one of earlier steps, dk and dv begin
-// with zero.
+// Computes the gradients of one ring step or of all blocks, with one task per key-value head of a
+// sequence. dq continues from the dq of earlier steps, while dk and dv begin at 0.
 template <typename T>
 void context_attention_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();

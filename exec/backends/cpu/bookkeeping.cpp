@@ -1,4 +1,4 @@
-// Clearing, the sum of the losses, the sum of squares of a gradient bucket.
+// Kernels that clear memory, sum the losses, and sum the squares of a gradient bucket.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -29,7 +29,8 @@ void sum_loss(const KernelCall& k) {
 
 namespace {
 
-// A function of its own: g++ does not vectorise a reduction inside a lambda well.
+// Returns the sum of the squares in fp64. This is a function because g++ does not vectorise a
+// reduction inside a lambda well.
 template <typename T>
 double squares(const T* x, std::int64_t count) {
   double sum = 0;

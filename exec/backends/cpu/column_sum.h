@@ -1,4 +1,5 @@
-// Sums over the rows of a matrix, column by column: gradients of biases, of the weights of norms.
+// Sums over the rows of a matrix, column by column, for the gradients of biases and of norms'
+// weights.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +10,10 @@
 
 namespace meshwright::cpu {
 
-// output[c] += the sum over r of term(r, c), or becomes it. Rows are added in order in groups of
-// 64, and the groups in order, which keeps rounding errors small over many rows. Few rows of
-// several tiles are one piece.
+// Adds to output[c], or stores there if the call overwrites the output, the sum over r of term(r,
+// c). Rows are added in order in groups of 64, then the groups in order, which keeps rounding
+// errors small over many rows. If there are few rows, one piece of work has several tiles of 64
+// columns.
 template <typename T, typename Term>
 void add_column_sums(const KernelCall& k, std::int64_t rows, std::int64_t columns,
                      std::size_t output, const Term& term) {

@@ -1,6 +1,6 @@
-// Keys and values of a context group's rank as they travel: in one tensor, all keys before all
-// values in a row; and back into the layout of attention's operands. The tokens of all ranks in the
-// order of their sequences, and back.
+// Packs the keys and values of a context group's rank into one tensor for the other ranks (in each
+// row all keys, then all values), and unpacks them into the layout of attention's operands. Also
+// moves the tokens of all ranks into the order of their sequences, and back.
 #include <algorithm>
 
 #include "exec/backends/cpu/heads.h"
@@ -22,7 +22,7 @@ void copy_heads(const KernelCall& k, std::int64_t heads, const Heads<const T>& f
                });
 }
 
-// The keys and values of the packed tensor.
+// Returns the heads of the keys and values in the packed tensor `kv`. The queries are null.
 template <typename T>
 QueryKeyValue<T> packed(const Attributes& a, T* kv) {
   const std::int64_t half = std::int64_t{a.kv_heads} * a.head_dim;

@@ -30,11 +30,11 @@ void run_narrow(const cpu::Row& row, const cpu::KernelCall& call) {
   cpu::run_widened(row.f32, call);
 }
 
-// The type of an operation's activations: that of its first operand which is not a token number.
+// Returns the type of an operation's activations: the type of its first input that is not i32.
 Dtype dtype_of(const OpCall& call) {
   for (const TensorType& type : call.inputs)
     if (type.dtype != Dtype::i32) return type.dtype;
-  // Only `zero` has no inputs; all it needs of its outputs is their bytes.
+  // Without such an input, the first output's type decides. `zero` clears bytes of any type.
   return call.op == Op::zero || call.outputs.empty() ? Dtype::f32 : call.outputs[0].dtype;
 }
 

@@ -1,4 +1,5 @@
-// The end of a step on the CPU backend: from the gradients' norm to new weights (updater.h).
+// The optimizer step on the CPU backend, from the gradients' norm to new weights
+// (exec/optimizer/updater.h).
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// Decides which elements dropout sets to zero. That depends only on (seed, module, sequence, row,
-// column), so nothing is saved for the gradient, and recomputation and other degrees drop the same
-// elements.
+// Decides which elements dropout sets to 0. The choice depends only on (seed, module, sequence,
+// row, column). So nothing is saved for the gradient, and recomputation and other parallel degrees
+// drop the same elements.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,9 @@ class Dropout {
         threshold_(static_cast<std::uint32_t>(a.dropout * 0x1p32)),
         scale_(1 / (1 - a.dropout)) {}
 
-  // Writes to y, for `count` columns of a row of a sequence from `column` on, what dropout leaves
-  // of x. y may be x. A Philox block is four columns.
+  // Applies dropout to x and writes the result to y: `count` columns, from `column` on, of row
+  // `row` of sequence `sequence`. Dropped elements become 0, and the others are divided by 1 -
+  // dropout. y may be x. One Philox block has the random words of four columns.
   template <typename T>
   void apply(const T* x, T* y, std::int64_t count, std::int64_t sequence, std::int64_t row,
              std::int64_t column) const {

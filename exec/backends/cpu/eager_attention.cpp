@@ -1,4 +1,4 @@
-// Unfused attention as an eager framework computes it: every step over all score matrices
+// Unfused attention as an eager framework computes it. Every step works on all score matrices
 // [micro_batch * heads, s, s] at once.
 #include <algorithm>
 #include <array>
@@ -33,8 +33,8 @@ struct Parts {
   }
 };
 
-// For each token of each head: visit(where it lies in the matrix, where it lies in the head's own
-// [s, d]).
+// Calls visit(address in the matrix, address in the separate [s, d] of all heads) for each head of
+// each token.
 template <typename T, typename Own, typename Visit>
 void for_each_head(const KernelCall& k, const Parts<T>& parts, const Own& own, const Visit& visit) {
   const Attributes& a = k.attributes();
@@ -50,7 +50,7 @@ void for_each_head(const KernelCall& k, const Parts<T>& parts, const Own& own, c
   }
 }
 
-// An operand [heads, rows, columns]: a matrix of each head.
+// An operand [heads, rows, columns], which has one matrix for each head.
 template <typename T>
 struct Matrix {
   const T* data;
@@ -215,7 +215,8 @@ void softmax_grad(const KernelCall& k) {
   });
 }
 
-// Forward and backward alike, and of the same elements as the fused kernels (heads.h).
+// Applies dropout to probabilities, or to their gradients. It drops the same elements in forward
+// and backward as the fused kernels do (heads.h).
 template <typename T>
 void drop_probabilities(const KernelCall& k) {
   const Attributes& a = k.attributes();
@@ -233,8 +234,9 @@ void drop_probabilities(const KernelCall& k) {
 
 namespace {
 
-// The tiles of all keys of each head's matrices, of one head's in order: visit(head, tile, where it
-// begins in an operand [heads of all sequences, s, s]).
+// Calls visit(head, tile, offset) for tiles of up to tile_length query rows and all keys, where
+// `offset` is the tile's first element in an operand [heads of all sequences, s, s]. One thread
+// visits all tiles of a head in order.
 template <typename Visit>
 void for_each_score_tile(const KernelCall& k, const Visit& visit) {
   const Attributes& a = k.attributes();

@@ -1,5 +1,5 @@
-// The element by element operations of an eager framework: what gelu's tanh form and swiglu are
-// made of.
+// The elementwise operations of an eager framework, of which gelu's tanh form and swiglu consist
+// there.
 #include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/math.h"
 #include "exec/backends/cpu/tables.h"

@@ -1,5 +1,5 @@
-// Cross-entropy as an eager framework computes it: the logarithms of all probabilities, then the
-// targets'.
+// Cross-entropy as an eager framework computes it: first the logarithms of all probabilities, then
+// the loss from those of the targets.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,7 @@ namespace meshwright::cpu {
 
 namespace {
 
-// Columns that are words; the others are padding.
+// Returns how many columns of the logits are words. The other columns are padding.
 std::int64_t words(const KernelCall& k) {
   const std::int64_t width = k.in_shape(0)[1], vocabulary = k.attributes().vocabulary;
   return vocabulary > 0 ? std::min(vocabulary, width) : width;
@@ -36,7 +36,7 @@ void log_softmax(const KernelCall& k) {
   });
 }
 
-// dx = dy - softmax * (the sum of dy); exactly 0 in masked columns.
+// Computes dx = dy - softmax * sum(dy) for each row. Masked columns get exactly 0.
 template <typename T>
 void log_softmax_grad(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1], visible = words(k);

@@ -15,7 +15,7 @@ void add(const KernelCall& k) {
   map_two<T>(k, [](T a, T b) { return a + b; });
 }
 
-// Forward and backward alike: the gradient drops the elements that the forward dropped.
+// Applies dropout in forward and backward alike: the gradient drops the same elements.
 template <typename T>
 void dropout(const KernelCall& k) {
   const Attributes& a = k.attributes();
@@ -39,7 +39,7 @@ void dropout(const KernelCall& k) {
 
 namespace {
 
-// The row of x that the i-th chosen position means: positions count within their sequence.
+// Returns the row of x for the i-th chosen position. Positions count within their sequence.
 std::int64_t chosen_row(const std::int32_t* positions, std::int64_t i, std::int64_t per_sequence,
                         std::int64_t sequence_length) {
   const std::int64_t position = positions[i];
@@ -62,7 +62,8 @@ void select_positions(const KernelCall& k) {
   });
 }
 
-// A position may be chosen twice, so the pieces are ranges of columns.
+// Writes for each row of x the sum of the gradients of the choices of its position, or 0. Because a
+// position may be chosen twice, the threads split the columns instead of the rows.
 template <typename T>
 void select_positions_grad(const KernelCall& k) {
   const std::int64_t h = k.in_shape(0)[1], chosen = k.in_shape(0)[0], rows = k.out_shape(0)[0];
@@ -93,8 +94,8 @@ void sequence_slice(const KernelCall& k) {
 
 namespace {
 
-// Calls visit(at, part, offset, count) for the runs of columns [at, at + count) of a whole row that
-// lie one after the other, from `offset` on, in the row of one part.
+// Calls visit(at, part, offset, count) for each run of columns [at, at + count) of a whole row that
+// is contiguous in the row of one part, where it begins at `offset`.
 template <typename Visit>
 void for_each_run(const Attributes& a, std::int64_t columns, const Visit& visit) {
   const std::int64_t ranks = a.tensor_degree;

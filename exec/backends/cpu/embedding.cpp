@@ -10,11 +10,11 @@ namespace meshwright::cpu {
 
 namespace {
 
-// Several threads add to the same rows of a table, each to columns of its own, in the order of the
-// tokens.
+// Columns of one piece of work on a table's gradient. All threads add to the same rows of the
+// table, but each to its own columns, in the order of the tokens.
 constexpr std::int64_t columns_per_piece = 128;
 
-// The row of this rank's part of the table that belongs to a token; -1 when it is another rank's.
+// Returns the row for a token in this rank's part of the table, or -1 if another rank has the row.
 std::int64_t local_row(const KernelCall& k, std::int32_t token, std::int64_t table_rows) {
   if (!k.attributes().vocabulary_parallel) {
     MESHWRIGHT_CHECK(token >= 0 && token < table_rows, "a token is in the table");
@@ -24,8 +24,8 @@ std::int64_t local_row(const KernelCall& k, std::int32_t token, std::int64_t tab
   return row >= 0 && row < table_rows ? row : -1;
 }
 
-// The row of the position table that belongs to row r of x. Under sequence parallelism the rows of
-// x are this rank's share of the rows.
+// Returns the row of the position table for row r of x. With sequence parallelism the rows of x are
+// this rank's share of the rows.
 std::int64_t position_of(const KernelCall& k, std::int64_t r) {
   const Attributes& a = k.attributes();
   const std::int64_t global =
@@ -118,7 +118,7 @@ void add_row(const KernelCall& k) {
   });
 }
 
-// Only row 0 of the table is used.
+// Adds the sum of all rows of dy to the gradient of row 0 of the table, its only used row.
 template <typename T>
 void add_row_grad(const KernelCall& k) {
   const std::int64_t h = k.in_shape(0)[1];

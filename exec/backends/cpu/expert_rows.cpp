@@ -1,4 +1,4 @@
-// Operations on the rows of experts, apart from their matrix products.
+// Operations on the rows of experts, except their matmuls.
 #include "exec/backends/cpu/math.h"
 #include "exec/backends/cpu/tables.h"
 #include "models/program/graph/experts.h"
@@ -44,13 +44,13 @@ void gate_rows_grad(const KernelCall& k) {
 
 namespace {
 
-// The rows of one group: [begin, begin + count) of all.
+// A group's rows among all rows: [begin, begin + count).
 struct RowGroup {
   std::int64_t begin, count;
 };
 
-// Returns each expert's rows. Dropless, the operand `counts_at` counts them. Otherwise all experts
-// have equally many.
+// Returns the rows of each expert. If routing is dropless, operand `counts_at` has their numbers.
+// Otherwise all experts have equally many rows.
 std::vector<RowGroup> groups_of(const KernelCall& k, std::int64_t all_rows, std::size_t counts_at) {
   const Attributes& a = k.attributes();
   std::vector<RowGroup> groups;

@@ -1,4 +1,4 @@
-// Experts: who takes which token, and the products over their slots
+// Experts: which expert takes which token, and the matmuls over the experts' slots
 // (models/program/graph/experts.h).
 #include "models/program/graph/experts.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 using OfExperts = std::array<double, most_experts>;
 
-// Softmax of one row; sums in double.
+// Writes the softmax of one row of logits to p, computed in fp64.
 template <typename T>
 void probabilities_of(const T* logits, int experts, OfExperts& p) {
   double largest = static_cast<double>(logits[0]), sum = 0;
@@ -37,8 +37,8 @@ void scores_of(const T* logits, const Attributes& a, OfExperts& p) {
 
 using Taken = std::array<bool, most_experts>;
 
-// Returns the highest-ranked expert in [begin, end) that is not taken, the first of equal ones, or
-// -1 if all are taken.
+// Returns the expert in [begin, end) with the highest rank that is not taken, or -1 if all are
+// taken. If several have the same rank, returns the first.
 template <typename T>
 int best_of(const T* ranks, int begin, int end, const Taken& taken) {
   int best = -1;
@@ -47,7 +47,8 @@ int best_of(const T* ranks, int begin, int end, const Taken& taken) {
   return best;
 }
 
-// Takes the experts of all groups but the best ones.
+// Marks the experts of all groups as taken, except those of the best groups_per_token groups. A
+// group counts by its best expert, or by the sum of its two best (groups_by_two).
 void take_other_groups(const OfExperts& ranks, const Attributes& a, Taken& taken) {
   const int size = a.experts / a.expert_groups;
   OfExperts of_group{};
@@ -68,9 +69,9 @@ void take_other_groups(const OfExperts& ranks, const Attributes& a, Taken& taken
     taken[static_cast<std::size_t>(e)] = !kept[static_cast<std::size_t>(e / size)];
 }
 
-// Dropless: gives choices, -1 - (the expert) each, their rows in the order of tokens, and counts
-// the rows of each expert. Tokens of a sequence that found no row: its balancing loss is no number,
-// where that is an error.
+// For dropless routing: replaces each choice, given as -1 - expert, by a row of that expert in the
+// order of tokens, and counts the rows of each expert. A choice that finds no row stays negative.
+// If overflow is an error, the balancing loss of its sequence becomes NaN.
 template <typename T>
 void place_in_rows(const Attributes& a, std::int32_t* slots, std::int32_t* counts, T* balance) {
   const std::int64_t of_sequence = std::int64_t{a.sequence_length} * a.experts_per_token;
@@ -101,7 +102,8 @@ std::int64_t rows_of_sequence(const KernelCall& k) { return k.attributes().seque
 
 }  // namespace
 
-// A sequence is the unit of work: the slots of an expert are taken in the order of positions.
+// Routes tokens to experts. A sequence is one piece of work, because an expert's slots are taken in
+// the order of positions.
 template <typename T>
 void route(const KernelCall& k) {
   const Attributes a = k.attributes();
@@ -176,11 +178,13 @@ struct Slots {
 
 }  // namespace
 
-// With p the probabilities and w the weights of a token, dw given, and c = scale * balance * E *
-// (tokens that chose each expert / s) / s:
-// dlogits = w (dw - w.dw) on the chosen ones + p (c - p.c); where weights are of all experts
-// w = p, dw = 0 on the others, and the first part is on all of them. Of sigmoids the first part is
-// multiplied by 1 - p, and where weights are of all experts it is w dw (1 - p) on the chosen ones.
+// Computes the gradients of the router's logits. For each token, p are the probabilities, w the
+// weights and dw their gradients. With E experts, s tokens in a sequence, and c = scale * balance *
+// E * (tokens that chose each expert / s) / s for each expert:
+//   dlogits = w (dw - w.dw) on the chosen experts + p (c - p.c).
+// If weights are shares of all experts, w = p, dw = 0 on the others, and the first part is on all
+// of them. For sigmoid scores the first part is multiplied by 1 - p, and if weights are of all
+// experts it is w dw (1 - p) on the chosen ones.
 template <typename T>
 void route_grad(const KernelCall& k) {
   const Attributes a = k.attributes();
@@ -227,8 +231,9 @@ void route_grad(const KernelCall& k) {
   });
 }
 
-// Adds the number of tokens that chose each expert. A choice that found no room has the slot -1 -
-// expert. Dropless, the second input counts the choices that found room.
+// Adds to each expert's counter the number of tokens that chose it, dropped or not. A choice that
+// found no room has the slot -1 - expert. If routing is dropless, the second input counts the
+// choices that found room.
 void count_choices(const KernelCall& k) {
   const Attributes a = k.attributes();
   const auto* slots = k.in<std::int32_t>(0);
@@ -261,7 +266,8 @@ void dispatch(const KernelCall& k) {
 
 namespace {
 
-// The sum of a token's slots, none of those that are not there.
+// Writes for each token the sum of the values in its slots. A choice without a slot (negative) adds
+// nothing.
 template <typename T>
 void sum_slots(const KernelCall& k, std::size_t values, std::size_t slots) {
   const std::int64_t rows = k.in_shape(slots)[0], chosen = k.in_shape(slots)[1];
@@ -343,7 +349,8 @@ void combine_grad(const KernelCall& k) {
 
 namespace {
 
-// Runs the kernel for groups with as many rows as their counts say. Rows of no group become 0.
+// Runs the kernel `one` for each group, which has as many rows as its count says. In an output with
+// a row for each slot, rows of no group become 0.
 void for_each_counted_group(const KernelCall& k, Kernel one) {
   const ExpertProduct product = expert_product_of(k.call);
   const ExpertRows rows(k.attributes(), k.in<std::int32_t>(2));
@@ -386,7 +393,7 @@ void for_each_counted_group(const KernelCall& k, Kernel one) {
   }
 }
 
-// Runs `one` on each group of rows and its matrix.
+// Runs the kernel `one` for each group of rows with the matrix of its expert.
 void for_each_group(const KernelCall& k, Kernel one) {
   if (is_dropless(k.attributes())) return for_each_counted_group(k, one);
   const ExpertProduct product = expert_product_of(k.call);

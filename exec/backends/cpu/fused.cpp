@@ -26,17 +26,17 @@ class Block {
   Block(const KernelCall& k, std::int64_t first, std::int64_t rows, std::byte* internal)
       : k_(k), fusion_(*k.attributes().fusion), first_(first), rows_(rows), internal_(internal) {}
 
-  // Runs steps [first_step, end_step). `sums` receives parameter gradients, one after the other. If
-  // it is null, they are added to the gradients themselves. `scratch` is for operands that are
-  // widened.
+  // Runs steps [first_step, end_step). `sums` receives the gradients of parameters, one after the
+  // other. If it is null, they are added to the operation's own outputs. `scratch` is memory for
+  // widened operands.
   void run(std::size_t first_step, std::size_t end_step, std::byte* sums, void* scratch,
            ThreadPool& pool) const {
     for (std::size_t i = first_step; i < end_step; ++i) run(i, sums, scratch, pool);
   }
 
  private:
-  // If there are no `sums`, the first block overwrites the gradients that the operation is to
-  // overwrite. All other blocks add.
+  // Runs step `index`. If there are no `sums`, the first block overwrites the gradients that the
+  // operation is to overwrite. All other blocks add to them.
   void run(std::size_t index, std::byte* sums, void* scratch, ThreadPool& pool) const {
     const FusedStep& step = fusion_.steps[index];
     const bool begins = sums == nullptr && first_ == 0;
@@ -122,7 +122,8 @@ void add_strips(const std::byte* strips, std::int64_t stride, int count, std::in
   }
 }
 
-// The gradients that strips of rows have summed, in order of the strips.
+// Adds the gradients that strips of rows have summed to the operation's gradients, in the order of
+// the strips. Stores them instead where the operation is to overwrite.
 void add_sums(const KernelCall& k, const std::byte* sums, std::int64_t stride, int strips) {
   const Fusion& fusion = *k.attributes().fusion;
   for (int id = fusion.inputs + fusion.outputs; id < fusion.first_internal(); ++id) {
@@ -170,13 +171,13 @@ void run_short_blocks(const KernelCall& k, std::size_t first_step) {
   if (strip_bytes > 0) add_sums(k, sums, strip_bytes, used);
 }
 
-// All rows at once: `steps` of the first steps.
+// Runs the first `steps` steps on all rows at once.
 void run_whole(const KernelCall& k, std::size_t steps) {
   const Fusion& fusion = *k.attributes().fusion;
   Block(k, 0, fusion.rows, nullptr).run(0, steps, nullptr, k.context.workspace, k.pool);
 }
 
-// The output of the first step begins as another operand.
+// Copies the operand Fusion::start to the output of the first step, which then adds to it.
 void copy_start(const KernelCall& k) {
   const Fusion& fusion = *k.attributes().fusion;
   const auto from = static_cast<std::size_t>(fusion.start);

@@ -1,5 +1,5 @@
-// Runs the body of a fused operation (models/program/graph/fusion.h), block of rows by block of
-// rows, with the kernels of its steps.
+// Runs a fused operation (models/program/graph/fusion.h) block of rows by block of rows, with the
+// kernels of its steps.
 #pragma once
 
 #include "exec/backends/cpu/kernels.h"

@@ -6,7 +6,8 @@ namespace meshwright::cpu {
 
 namespace {
 
-// The part of the product that makes c[row0.., column0..] of the given size.
+// Returns the part of product p that computes `rows` by `columns` elements of c, from (row0,
+// column0) on.
 template <typename T>
 Product<T> part(Product<T> p, std::int64_t row0, std::int64_t rows, std::int64_t column0,
                 std::int64_t columns) {
@@ -33,7 +34,8 @@ void multiply_part(Product<T> p, const T* row) {
   multiply(p);
 }
 
-// Pieces long enough that packing the shared operand once more for each costs little.
+// Returns the rows or columns of one piece of work. Pieces are so long that packing the shared
+// operand again for each piece costs little.
 std::int64_t piece_length(std::int64_t length) {
   constexpr std::int64_t shortest = 192, longest = 4096, multiple = 64, wanted_pieces = 4;
   const std::int64_t even = (length + wanted_pieces - 1) / wanted_pieces;

@@ -1,5 +1,6 @@
-// Matrix products through OpenBLAS, cut into pieces here rather than by its threads: one pool of
-// threads serves all kernels, and the pieces do not depend on the number of threads.
+// Matrix products through OpenBLAS, or through Eigen in builds without OpenBLAS (gemm_eigen.cpp).
+// They are split into pieces here rather than by OpenBLAS's threads: one pool of threads serves all
+// kernels, and the pieces do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,9 @@ namespace meshwright::cpu {
 
 void use_one_blas_thread();
 
-// c[m,n] = alpha * op(a) * op(b) + beta * c, all row-major with the given row lengths; op(a) is
-// [m,k], op(b) is [k,n].
+// A matrix product c[m,n] = alpha * op(a) * op(b) + beta * c, where op(a) is [m,k] and op(b) is
+// [k,n]. op() transposes if its flag is set. All matrices are row-major, and a_row, b_row and c_row
+// are the elements from one stored row to the next.
 template <typename T>
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
@@ -24,15 +26,15 @@ struct Product {
   T* c = nullptr;
   std::int64_t c_row = 0;
   T alpha = 1;
-  T beta = 0;  // 0: what c held does not matter, not even a NaN
+  T beta = 0;  // with 0, c is not read, so that it may hold NaN
 };
 
-// Multiplies on the calling thread.
+// Computes one matrix product on the calling thread.
 void multiply(const Product<float>& product);
 void multiply(const Product<double>& product);
 
-// Multiplies on all threads of the pool. If `row` (n values) is given, it is added to every row of
-// c, and beta must be 0 or 1.
+// Computes one matrix product on all threads of the pool. If `row` (n values) is given, it is added
+// to every row of c, and beta must be 0 or 1.
 template <typename T>
 void multiply(ThreadPool& pool, const Product<T>& product, const T* row = nullptr);
 

@@ -1,5 +1,5 @@
-// Products where OpenBLAS is not linked (MESHWRIGHT_SELF_CONTAINED): Eigen's, on the calling
-// thread.
+// Matrix products for builds without OpenBLAS (MESHWRIGHT_SELF_CONTAINED): Eigen computes them on
+// the calling thread.
 #include <Eigen/Core>
 
 #include "exec/backends/cpu/gemm.h"

@@ -1,5 +1,5 @@
-// Finds the queries, keys and values of each head in the operands of attention, and computes
-// scores.
+// Finds the queries, keys and values of each head in the operands of attention, and computes scores
+// from them.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace meshwright::cpu {
 
-// One of q, k, v, y: the head h of token r begins at data + r * row + h * head.
+// The heads of one of q, k, v and y: head h of token r begins at data + r * row + h * head.
 template <typename T>
 struct Heads {
   T* data = nullptr;
@@ -32,7 +32,8 @@ struct QueryKeyValue {
   Heads<T> q, k, v;
 };
 
-// Returns the heads in the operands of an attention: one packed tensor, or the three in `tensors`.
+// Returns the heads of queries, keys and values in the operands of attention: one packed tensor, or
+// the three in `tensors`.
 template <typename T>
 QueryKeyValue<T> heads_of(const Attributes& a, T* const tensors[3]) {
   const std::int64_t dim = a.head_dim, heads = a.heads, kv_heads = a.kv_heads;
@@ -61,8 +62,10 @@ QueryKeyValue<T> heads_of(const Attributes& a, T* const tensors[3]) {
           {tensors[2], kv_heads * value_dim_of(a), value_dim_of(a)}};
 }
 
-// ALiBi's slope of a head of the whole model: 2^(-8 (h+1) / n) for n heads, n a power of two;
-// otherwise those of the next lower power p, then every second one of 2p (Press et al., 2022).
+// Returns ALiBi's slope of head `head` in a model with `heads` heads (Press et al., 2022). If the
+// number n of heads is a power of two, the slope of head h is 2^(-8 (h+1) / n). Otherwise, with p
+// the next lower power of two, the first p heads have the slopes of a model with p heads, and the
+// others every second slope of a model with 2p heads.
 inline double alibi_slope(std::int64_t head, std::int64_t heads) {
   const std::int64_t power =
       static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
@@ -73,8 +76,9 @@ inline double alibi_slope(std::int64_t head, std::int64_t heads) {
   return std::exp2(exponent);
 }
 
-// Returns the position of the first key that a query at position `place` of a text sees within its
-// window and its chunk.
+// Returns the position of the first key that a query may see within its window and its chunk. Both
+// positions are counted from the start of the document. Returns 0 if there is neither a window nor
+// a chunk.
 inline std::int64_t first_seen(const Attributes& a, std::int64_t place) {
   std::int64_t first = 0;
   if (a.window > 0) first = std::max(first, place - a.window + 1);
@@ -82,27 +86,28 @@ inline std::int64_t first_seen(const Attributes& a, std::int64_t place) {
   return first;
 }
 
-// Returns the document begins of the tokens of one sequence, or null if it is one document.
+// Returns, for each token of one sequence, the index at which its document begins, or null if the
+// operation has no documents.
 inline const std::int32_t* documents_of(const KernelCall& k, std::int64_t batch) {
   const std::int32_t* all = k.documents();
   return all == nullptr ? nullptr : all + batch * k.attributes().sequence_length;
 }
 
-// The inputs of one query head of one sequence: the addresses of token 0, and what turns products
-// into scores.
+// The inputs of one query head of one sequence: the addresses of q, k and v of token 0, and all
+// that turns products of queries and keys into scores.
 template <typename T>
 struct HeadInput {
   const Attributes& a;
   const T* q;
   const T* k;
   const T* v;
-  QueryKeyValue<const T> all;  // for the row lengths
+  QueryKeyValue<const T> all;  // gives the elements between rows
   T scale = 1;
   T slope = 0;
-  RelativeColumn<const T> relative{a};      // set by who has a table
-  const T* sink = nullptr;                  // the head's, by who has sinks
-  const std::int32_t* documents = nullptr;  // of the sequence's own tokens, by who packs
-  std::int64_t sequence = 0, head = 0;      // of the whole run and model
+  RelativeColumn<const T> relative{a};      // data is null without a table
+  const T* sink = nullptr;                  // of this head; null: none
+  const std::int32_t* documents = nullptr;  // of this sequence; null: none
+  std::int64_t sequence = 0, head = 0;      // numbers in the whole run and model
 
   HeadInput(const Attributes& attributes, const QueryKeyValue<const T>& heads, std::int64_t batch,
             std::int64_t own_head, const OpContext& context)
@@ -119,7 +124,8 @@ struct HeadInput {
     if (a.alibi) slope = static_cast<T>(alibi_slope(head, a.alibi_heads));
   }
 
-  // weights[rows, columns] of the tile's probabilities, or their gradients, without the dropped.
+  // Applies dropout to weights[rows, columns], which are the tile's probabilities or their
+  // gradients. Leaves them as they are if the attention has no dropout.
   void drop(const Tile& t, T* weights) const {
     if (a.dropout == 0) return;
     const Dropout mask(a);
@@ -131,9 +137,10 @@ struct HeadInput {
     }
   }
 
-  // scores[rows, columns] = q k^T * scale, bounded by the cap where there is one, + slope (j - i),
-  // or + the bias of j - i; of the mask only what a window, a chunk or a document hides. Of capped
-  // ones `slopes`[rows, columns] without gaps, if given, becomes the derivative by q k^T * scale.
+  // Writes scores[rows, columns] = q k^T * scale, bounded by the cap if there is one, plus ALiBi's
+  // slope * (j - i) or the bias of the distance j - i. Hides keys outside of a window, a chunk or a
+  // document, but does not apply the causal mask. If scores are capped and `slopes` is given,
+  // writes to slopes[rows, columns] (dense) the cap's derivative with respect to q k^T * scale.
   void scores(const Tile& t, T* scores, std::int64_t scores_row, T* slopes = nullptr) const {
     multiply(Product<T>{.m = t.rows,
                         .n = t.columns,
@@ -156,13 +163,14 @@ struct HeadInput {
     if (a.window > 0 || a.chunk > 0 || documents != nullptr) hide(t, scores, scores_row);
   }
 
-  // Returns the column of the first tile that queries from row i0 on of a whole sequence need.
-  // Tiles before it hold only keys of earlier documents.
+  // Returns the column at which the first tile begins that queries from row i0 on need. Earlier
+  // tiles hold only keys of earlier documents. For queries of whole sequences, not of context
+  // groups.
   std::int64_t first_column(std::int64_t i0) const {
     return documents == nullptr ? 0 : documents[i0] / tile_length * tile_length;
   }
-  // Returns whether all keys of the tile are before the queries' documents, which follow each
-  // other.
+  // Returns whether all keys of the tile come before the document of its first query, and so before
+  // the documents of all its queries. Returns false without documents.
   bool hides(const Tile& t) const {
     return documents != nullptr && t.j0 + t.columns + t.key_shift <= documents[t.i0];
   }
@@ -181,9 +189,9 @@ struct HeadInput {
     }
   }
 
-  // Keys before those that a query sees; and, where no causal mask does it, those of later
-  // documents. A finite score, so that a row of a tile may have nothing else: what follows
-  // outweighs it.
+  // Sets the scores of hidden keys to -1e30: keys before the first that a query sees and, without a
+  // causal mask, keys of later documents. The value is finite because a row of a tile may have only
+  // hidden keys. Scores of other tiles then outweigh it.
   void hide(const Tile& t, T* scores, std::int64_t scores_row) const {
     constexpr T hidden = T(-1e30);
     for (std::int64_t i = 0; i < t.rows; ++i) {
@@ -199,17 +207,18 @@ struct HeadInput {
   }
 };
 
-// The queries of a rank of a context group, and the keys and values of one rank of it: of this one
-// or another.
+// The queries of a rank of a context group, with the keys and values of one rank of the group,
+// which may be the same rank.
 template <typename T>
 struct ContextBlock {
-  int source = 0;              // whose keys and values
-  std::int64_t first_row = 0;  // of the tensor of keys and values
+  int source = 0;              // the rank whose keys and values these are
+  std::int64_t first_row = 0;  // in the tensor of keys and values
   QueryKeyValue<const T> heads;
 };
 
-// From q or qkv and the keys and values [rows of one rank or of all, 2 * kv_heads * head_dim]: in
-// the order in which a ring brings them, so that both ways give the same bits.
+// Finds the blocks of a context group's attention, in q or qkv and in the keys and values [rows of
+// one rank or of all, 2 * kv_heads * head_dim]. Blocks come in the order in which a ring brings
+// them, so that a ring and a gather of all keys give the same bits.
 template <typename T>
 struct ContextBlocks {
   const Attributes& a;
@@ -234,19 +243,20 @@ struct ContextBlocks {
   }
 };
 
-// A half of the keys that a rank has, as the queries of a half of another one's tokens see them.
+// Half of the keys of one rank, as seen by the queries in one half of this or another rank's
+// tokens.
 struct KeyHalf {
-  std::int64_t begin = 0, end = 0;              // rows; none where the mask hides all
+  std::int64_t begin = 0, end = 0;              // rows of keys; empty if the mask hides all
   std::int64_t query_shift = 0, key_shift = 0;  // as in Tile
 
-  // Query rows [i0, i0 + rows) against the keys from j0 on.
+  // Returns the tile of query rows [i0, i0 + rows) and of up to tile_length keys from row j0 on.
   Tile tile(std::int64_t i0, std::int64_t rows, std::int64_t j0) const {
     return {i0, rows, j0, std::min(tile_length, end - j0), query_shift, key_shift};
   }
 };
 
-// Returns the keys in half `key_half` of rank `source` that query rows before `end_row`, in half
-// `half` of `rank`, may see.
+// Returns the keys in half `key_half` of rank `source` that the query rows before `end_row`, in
+// half `half` of rank `rank`, may see. The range is empty if the mask hides all of them.
 inline KeyHalf key_half_of(const Attributes& a, int rank, int half, int source, int key_half,
                            std::int64_t end_row) {
   const std::int64_t held = a.sequence_length, length = held / 2;

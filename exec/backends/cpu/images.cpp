@@ -1,4 +1,4 @@
-// Images as rows: their patches, and the class token before them.
+// Images as rows of a matrix: their patches, and the class token before the patches of each image.
 #include <algorithm>
 
 #include "exec/backends/cpu/column_sum.h"

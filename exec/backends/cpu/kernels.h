@@ -8,7 +8,8 @@
 
 namespace meshwright::cpu {
 
-// Everything a kernel is given.
+// The arguments of a kernel: the operation, its operands' addresses, the calling rank's position
+// and the threads to use.
 struct KernelCall {
   const OpCall& call;
   const OpOperands& operands;
@@ -16,7 +17,8 @@ struct KernelCall {
   ThreadPool& pool;
 
   const Attributes& attributes() const { return call.attributes; }
-  // Tell which rows of the first operand's tensor this call computes.
+  // Return the first row of the first operand's tensor that this call computes, and the number of
+  // rows of the whole tensor. They differ from 0 and in_shape(0)[0] only inside a fused operation.
   std::int64_t first_row() const { return context.first_row; }
   std::int64_t whole_rows() const {
     return context.whole_rows > 0 ? context.whole_rows : in_shape(0)[0];

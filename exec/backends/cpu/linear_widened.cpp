@@ -1,6 +1,6 @@
-// Matrix products of operands stored in 16 bits, or of factors in 8 or 4: blocks of both factors
-// are widened, the product of two blocks is OpenBLAS's in fp32, and sums over k stay in fp32 until
-// they are complete.
+// Matrix products of operands stored in 16 bits, or of factors in 8 or 4 bits. Blocks of both
+// factors are widened, the product of two blocks is an fp32 matmul, and sums over k stay in fp32
+// until they are complete.
 #include <algorithm>
 
 #include "exec/backends/cpu/gemm.h"
@@ -15,7 +15,7 @@ namespace meshwright::cpu {
 
 namespace {
 
-// Part of a matrix: rows of `columns` elements.
+// A part of a matrix: `rows` by `columns` elements from (row0, column0) on.
 struct Block {
   std::int64_t row0 = 0, column0 = 0, rows = 0, columns = 0;
 };
@@ -43,7 +43,7 @@ struct Stored {
   }
 };
 
-// A block as fp32.
+// A block of a matrix as fp32, with `row` elements from one row to the next.
 struct View {
   float* data;
   std::int64_t row;
@@ -57,7 +57,7 @@ void for_each_row(ThreadPool& pool, const Block& block, const Convert& convert) 
                });
 }
 
-// Part of a row of 8-bit or 4-bit numbers, times their scales.
+// Writes to `to` part of a row of 8-bit or 4-bit elements, each times the scale of its block.
 void widen_scaled(const Stored& matrix, std::int64_t r, std::int64_t column, std::int64_t columns,
                   float* to) {
   const std::int64_t width = matrix.block_of_scale.columns, end = column + columns;
@@ -96,7 +96,7 @@ void store(ThreadPool& pool, const Stored& matrix, const Block& block) {
   });
 }
 
-// Rows r.. and columns c.. of op(matrix), as they are stored.
+// Returns the block of the stored matrix that holds the block `of_op` of op(matrix).
 Block block_of(bool transposed, const Block& of_op) {
   if (!transposed) return of_op;
   return {of_op.column0, of_op.row0, of_op.columns, of_op.rows};

@@ -1,5 +1,5 @@
-// Cross-entropy over a vocabulary (whole, or cut over the ranks of a tensor group), and over the
-// positions of a sequence (question answering).
+// Cross-entropy over a vocabulary (whole, or sharded over the ranks of a tensor group), and over
+// the positions of a sequence (question answering).
 #include <algorithm>
 #include <cmath>
 
@@ -11,8 +11,8 @@ namespace meshwright::cpu {
 
 namespace {
 
-// The columns of the vocabulary that this rank's logits are. Columns past the unpadded size are
-// masked, as if their logit were -infinity.
+// The columns of the vocabulary that this rank's logits have. Columns past the unpadded size are
+// masked, with the same result as a logit of -infinity.
 struct Columns {
   std::int64_t width = 0;    // of the logits
   std::int64_t first = 0;    // number of column 0 in the whole vocabulary
@@ -31,7 +31,8 @@ struct Columns {
   }
 };
 
-// Returns the factor of a loss's gradient. A loss scale is the operand after the targets.
+// Returns the factor of a loss's gradient: the operation's scale, times the loss scale if there is
+// one. A loss scale is the operand after the targets.
 template <typename T>
 T scale_of(const KernelCall& k) {
   const T scale = static_cast<T>(k.attributes().scale);
@@ -64,8 +65,9 @@ void cross_entropy(const KernelCall& k) {
                });
 }
 
-// For each row: maximum, sum of exp(logit - maximum) and the target's logit (0 on the ranks that
-// do not have it) over this rank's columns. Of a row that is ignored: what makes a loss of 0.
+// Writes three statistics of each row over this rank's columns: the maximum, the sum of exp(logit -
+// maximum), and the target's logit (0 on the ranks that do not have it). An ignored row gets values
+// whose combined loss is 0.
 template <typename T>
 void cross_entropy_stats(const KernelCall& k) {
   const Columns columns(k);
@@ -90,7 +92,8 @@ void cross_entropy_stats(const KernelCall& k) {
   });
 }
 
-// The ranks' statistics lie one after the other, in the order of the ranks.
+// Computes each row's loss and log-sum-exp from the statistics of all ranks, which are stored one
+// after the other in the order of the ranks.
 template <typename T>
 void cross_entropy_combine(const KernelCall& k) {
   const std::int64_t ranks = k.in_shape(0)[0] / 3, n = k.in_shape(0)[1];
@@ -111,7 +114,8 @@ void cross_entropy_combine(const KernelCall& k) {
   }
 }
 
-// (softmax - 1 at the target) * scale; exactly 0 in masked columns.
+// Computes the gradient of the logits: (softmax - 1 at the target) * scale, and exactly 0 in masked
+// columns and ignored rows.
 template <typename T>
 void cross_entropy_grad(const KernelCall& k) {
   const Columns columns(k);
@@ -142,7 +146,8 @@ void cross_entropy_grad(const KernelCall& k) {
 
 namespace {
 
-// One classification: over the sequence's tokens, as the start (0) or the end (1) of the answer.
+// One classification of question answering: over the sequence's tokens, for the start (0) or the
+// end (1) of the answer.
 template <typename T>
 struct Span {
   const T* logits;  // of token 0; token i is at 2 * i

@@ -5,7 +5,7 @@
 
 namespace meshwright::cpu {
 
-// y = f(x).
+// Computes y = f(x) for every element of the first input, on the pool's threads.
 template <typename T, typename Function>
 void map(const KernelCall& k, Function f) {
   const T* x = k.in<T>(0);
@@ -17,7 +17,7 @@ void map(const KernelCall& k, Function f) {
                });
 }
 
-// y = f(a, b).
+// Computes y = f(a, b) for every element of the first two inputs, on the pool's threads.
 template <typename T, typename Function>
 void map_two(const KernelCall& k, Function f) {
   const T* a = k.in<T>(0);
@@ -30,7 +30,8 @@ void map_two(const KernelCall& k, Function f) {
                });
 }
 
-// visit(r) for each row of `width` elements.
+// Calls visit(r) for each of `rows` rows on the pool's threads. `width`, the elements of a row,
+// sets how many rows one piece of work has.
 template <typename Visit>
 void for_each_row(const KernelCall& k, std::int64_t rows, std::int64_t width, const Visit& visit) {
   parallel_for(k.pool, rows, rows_per_piece(width), [&](std::int64_t begin, std::int64_t end) {

@@ -1,5 +1,5 @@
-// Exponential and its kin, written so that loops over them become vector code.
-// The float forms are ours, with the error stated; the double forms call the standard library.
+// Exponential and related functions, written so that compilers vectorise loops over them. The float
+// forms are written here, with their errors stated. The double forms call the standard library.
 #pragma once
 
 #include <bit>
@@ -9,16 +9,17 @@
 
 namespace meshwright::cpu {
 
-// exp(x), at most 2 units in the last place off; 0 below -86.9 (no denormals), infinite above 88.7.
+// Returns exp(x) with an error of at most 2 units in the last place. The result is 0 below -86.9,
+// so that there are no denormals, and infinite above 88.72.
 inline float exp_of(float x) {
-  // x = n ln 2 + r with |r| <= ln(2)/2. Adding 1.5 * 2^23 rounds to an integer, which then stands
-  // in the low bits of the sum.
+  // x = n ln 2 + r with |r| <= ln(2)/2. Adding 1.5 * 2^23 rounds to an integer, which is then in
+  // the low bits of the sum.
   constexpr float to_integer = 12582912.0F;
   const float shifted = x * 1.44269504F + to_integer;
   const float n = shifted - to_integer;
-  // ln 2 in two parts: the first has few bits, so that its product with n is exact.
+  // ln 2 is split in two parts. The first has few bits, so that its product with n is exact.
   const float r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
-  // Taylor's series: the first term left out is r^8/8! < 6e-9.
+  // Taylor's series of exp(r). The first omitted term is r^8/8! < 6e-9.
   float sum = 1.0F / 5040;
   sum = sum * r + 1.0F / 720;
   sum = sum * r + 1.0F / 120;
@@ -27,7 +28,7 @@ inline float exp_of(float x) {
   sum = sum * r + 0.5F;
   sum = sum * r + 1.0F;
   sum = sum * r + 1.0F;
-  // 2^n as two factors, because n can be 128.
+  // 2^n is applied as two factors, because n can be 128.
   const std::uint32_t exponent = std::bit_cast<std::uint32_t>(shifted) << 23U;
   const float power = std::bit_cast<float>(exponent + 0x3F000000U);  // 2^(n-1)
   const float result = (sum * 2.0F) * power;
@@ -36,14 +37,15 @@ inline float exp_of(float x) {
 }
 inline double exp_of(double x) { return std::exp(x); }
 
-// 1 / (1 + exp(-x)).
+// Returns the logistic function, 1 / (1 + exp(-x)).
 template <typename T>
 T sigmoid(T x) {
   return T(1) / (T(1) + exp_of(-x));
 }
 
-// tanh(x), relative error below 1e-6: 1 - 2 / (1 + exp(2|x|)), which loses digits where x is small;
-// there Taylor's series, of which the first term left out is below 3e-9 x.
+// Returns tanh(x) with a relative error below 1e-6. From |x| = 0.35 on, it is 1 - 2 / (1 +
+// exp(2|x|)) with the sign of x. That form loses digits for smaller |x|, where Taylor's series is
+// used instead. The first omitted term of the series is below 3e-9 |x|.
 inline float tanh_of(float x) {
   const float size = std::fabs(x), square = x * x;
   float sum = 21844.0F / 6081075;
@@ -58,8 +60,8 @@ inline float tanh_of(float x) {
 }
 inline double tanh_of(double x) { return std::tanh(x); }
 
-// The derivative of tanh, 4 e / (1 + e)^2 with e = exp(-2|x|): 1 - tanh(x)^2 would lose its digits
-// where it is small.
+// Returns the derivative of tanh, 4 e / (1 + e)^2 with e = exp(-2|x|). The usual form 1 - tanh(x)^2
+// would lose digits where the derivative is small.
 template <typename T>
 T tanh_slope_of(T x) {
   const T e = exp_of(T(-2) * std::fabs(x));
@@ -67,8 +69,8 @@ T tanh_slope_of(T x) {
   return T(4) * e / (sum * sum);
 }
 
-// The normal distribution function, Phi(x) = erfc(-x / sqrt 2) / 2; relative error below 1e-6 for
-// x > -5, absolute error below 2e-7 everywhere.
+// Returns the normal distribution function, Phi(x) = erfc(-x / sqrt 2) / 2. The relative error is
+// below 1e-6 for x > -5, and the absolute error is below 2e-7 everywhere.
 inline float normal_cdf(float x) {
   // erfc(z) = t P(t) exp(-z^2) with t = 1 / (1 + 0.4 z); P interpolates at the Chebyshev points of
   // z in [0, 9.5], relative error 9e-8.
@@ -88,7 +90,7 @@ inline float normal_cdf(float x) {
 }
 inline double normal_cdf(double x) { return 0.5 * std::erfc(-x * 0.70710678118654752440); }
 
-// exp(-x^2 / 2) / sqrt(2 pi).
+// Returns the density of the normal distribution, exp(-x^2 / 2) / sqrt(2 pi).
 template <typename T>
 T normal_density(T x) {
   return T(0.39894228040143267794) * exp_of(T(-0.5) * x * x);

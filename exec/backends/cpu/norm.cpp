@@ -1,5 +1,5 @@
-// LayerNorm and RMSNorm, of rows or of each head of a row. The statistics of a row are saved by the
-// forward pass: mean and 1/std, or 1/rms.
+// LayerNorm and RMSNorm, over rows or over each head of a row. The forward pass saves the
+// statistics of each row: mean and 1/std, or 1/rms.
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -20,7 +20,7 @@ T sum_of(const T* row, std::int64_t n) {
   return sum;
 }
 
-// The sum of (row[i] - mean)^2.
+// Returns the sum of (row[i] - mean)^2.
 template <typename T>
 T squares_about(const T* row, std::int64_t n, T mean) {
   T sum = 0;
@@ -29,7 +29,8 @@ T squares_about(const T* row, std::int64_t n, T mean) {
   return sum;
 }
 
-// Returns what is added to every weight.
+// Returns the number that is added to every stored weight: 1 if the operation has one_plus_weight,
+// otherwise 0.
 template <typename T>
 T offset_of(const Attributes& a) {
   return a.one_plus_weight ? T(1) : T(0);
@@ -44,7 +45,8 @@ struct NormOperands {
   }
 };
 
-// Rows of a norm: those of the tensor, or their heads; and the weight, or ones.
+// The rows that a norm works on, which are the tensor's rows or the heads in them, and the norm's
+// weight. A norm without weights gets ones.
 template <typename T>
 struct NormRows {
   std::int64_t count, width;
@@ -61,13 +63,14 @@ struct NormRows {
   }
 };
 
-// With g = dy * weight: the sum of g, and the sum of g * (x - mean).
+// Sums over a row, where g = dy * weight: `g` sums g, and `gx` sums g * (x - mean).
 template <typename T>
 struct Sums {
   T g = 0, gx = 0;
 };
 
-// A function of its own: g++ does not vectorise a reduction inside a lambda well.
+// Returns the sums of one row. This is a function because g++ does not vectorise a reduction inside
+// a lambda well.
 template <typename T>
 Sums<T> gradient_sums(const T* x, const T* weight, T offset, const T* dy, std::int64_t h, T mean) {
   T sum = 0, sum_x = 0;
@@ -112,7 +115,8 @@ void layer_norm(const KernelCall& k) {
   });
 }
 
-// With g = dy * weight and z = (x - mean) / std:  dx = (g - mean(g) - z * mean(g z)) / std.
+// Computes the gradients of LayerNorm. With g = dy * weight and z = (x - mean) / std: dx = (g -
+// mean(g) - z * mean(g z)) / std.
 template <typename T>
 void layer_norm_grad(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1];
@@ -166,7 +170,8 @@ void rms_norm(const KernelCall& k) {
   });
 }
 
-// With g = dy * weight and z = x / rms:  dx = (g - z * mean(g z)) / rms.
+// Computes the gradients of RMSNorm. With g = dy * weight and z = x / rms: dx = (g - z * mean(g z))
+// / rms.
 template <typename T>
 void rms_norm_grad(const KernelCall& k) {
   const NormRows<T> of(k);
@@ -207,7 +212,7 @@ void head_norm_grad(const KernelCall& k) {
   rms_norm_grad<T>(k);
 }
 
-// The row's own columns: their mean, and the sum of (x - mean)^2.
+// Writes for each row the mean of this rank's columns and the sum of (x - mean)^2 over them.
 template <typename T>
 void norm_stats(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], w = k.in_shape(0)[1];
@@ -224,8 +229,8 @@ void norm_stats(const KernelCall& k) {
 
 namespace {
 
-// Mean and 1/std of row r of all `ranks * w` columns from the ranks' statistics (Chan, Golub and
-// LeVeque 1979); with `rms`, 0 and 1/rms.
+// Returns the mean and 1/std of row r over the `ranks * w` columns of all ranks, combined from the
+// ranks' statistics (Chan, Golub and LeVeque 1979). With `rms`, returns 0 and 1/rms.
 template <typename T>
 std::pair<T, T> combined(const T* stats, std::int64_t r, std::int64_t rows, std::int64_t ranks,
                          std::int64_t w, bool rms, T epsilon) {

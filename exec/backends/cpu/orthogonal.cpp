@@ -9,8 +9,8 @@ namespace meshwright::cpu {
 
 namespace {
 
-// Calls visit(first of the whole matrix, first of the part, count) for what of a matrix a rank
-// holds.
+// Calls visit(first index in the whole matrix, first index in the part, count) for each run of
+// neighbouring elements that rank `part` holds of the matrix.
 template <typename Visit>
 void for_each_run(const WholeMatrix& m, int part, const Visit& visit) {
   if (m.cut_dim < 0) return visit(0, 0, m.rows * m.columns);
@@ -27,7 +27,8 @@ void for_each_run(const WholeMatrix& m, int part, const Visit& visit) {
   }
 }
 
-// x[m,n], m <= n.
+// Makes x[m,n], where m <= n, about orthogonal by Newton-Schulz steps. The result is in x.
+// next[m,n], a[m,m] and b[m,m] are scratch memory.
 void newton_schulz(ThreadPool& pool, std::int64_t m, std::int64_t n, float* x, float* next,
                    float* a, float* b) {
   double squares = 0;

@@ -1,4 +1,5 @@
-// muon: the orthogonal matrix that is nearest to a momentum, about (exec/optimizer/optimizer.h).
+// muon: replaces a momentum matrix by about the nearest orthogonal matrix
+// (exec/optimizer/optimizer.h).
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,9 @@
 
 namespace meshwright::cpu {
 
-// `parts`: those of all ranks that share the matrix, `distance` elements apart; `own` takes this
-// rank's part of the result. `scratch`: muon_scratch_elements of it.
+// Makes the matrices of a segment about orthogonal and writes this rank's part of them to `own`.
+// `parts` holds the parts of all ranks that share the matrices, each `distance` elements after the
+// one before. For matrices [r,c], `scratch` has 2 r c + 2 min(r, c)^2 elements.
 void orthogonalize(ThreadPool& pool, const WholeMatrix& matrix, const float* parts,
                    std::int64_t distance, float* own, float* scratch);
 

@@ -1,5 +1,5 @@
-// Tensors in 8 bits, and in 4 (quantized_4_bits.cpp): their largest elements, rounding,
-// transposition.
+// Rounding of tensors to 8 bits, their largest elements and their transposition. 4 bits are in
+// quantized_4_bits.cpp.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -16,7 +16,7 @@ namespace meshwright::cpu {
 
 namespace {
 
-// A matrix being rounded, into outputs `first` (the numbers) and the one behind it (their scales).
+// Rounds a matrix to 8 bits. Output `first` gets the elements and the next output their scales.
 template <typename T>
 class Rounding {
  public:
@@ -54,7 +54,7 @@ class Rounding {
     scales_[block] = 1 / factor;
   }
 
-  // Each of the largest element of its block.
+  // Finds the factor of each block from the block's largest element.
   void find_factors() {
     parallel_for(k_.pool, strips_, rows_per_piece(block_.rows * columns_),
                  [&](std::int64_t begin, std::int64_t end) {

@@ -10,7 +10,8 @@
 
 namespace meshwright::cpu {
 
-// Magnitudes compare as their bits do, NaN above all others.
+// Returns the bits of the largest magnitude in x[0, count), as fp32. Magnitudes compare as their
+// bits do, and NaN is above all others.
 template <typename T>
 std::uint32_t largest_bits(const T* x, std::int64_t count) {
   std::uint32_t largest = 0;
@@ -20,12 +21,13 @@ std::uint32_t largest_bits(const T* x, std::int64_t count) {
   return largest;
 }
 
-// Matrices, or the transposed ones of what lies in memory.
+// Matrices of a tensor, or their transposes. The steps between elements, rows and matrices say how
+// they are stored.
 template <typename T>
 struct MatrixSource {
   const T* data;
   std::int64_t row_step, column_step;
-  std::int64_t rows, matrix_step;  // of each
+  std::int64_t rows, matrix_step;  // of each matrix
   void copy_row(std::int64_t r, std::int64_t columns, float* to) const {
     const T* from = data + r / rows * matrix_step + r % rows * row_step;
     for (std::int64_t c = 0; c < columns; ++c) to[c] = static_cast<float>(from[c * column_step]);
@@ -42,8 +44,9 @@ MatrixSource<T> transposed_source(const KernelCall& k) {
   return {k.in<T>(0), 1, each.columns, each.columns, each.rows * each.columns};
 }
 
-// Rounds to e2m1, as exec/core/four_bits.h says. The amax is the largest magnitude of the
-// transposed matrices after their transform.
+// quantize_to_4_bits() rounds to e2m1, as exec/core/four_bits.h specifies. largest_transformed()
+// returns the largest magnitude of the transposed matrices after their Hadamard transform, which is
+// the amax of their rounding.
 template <typename T>
 void quantize_to_4_bits(const KernelCall& k);
 template <typename T>

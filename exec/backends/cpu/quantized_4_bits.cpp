@@ -1,4 +1,4 @@
-// NVFP4: rounding to 4 bits.
+// Rounding of tensors to 4 bits (NVFP4).
 #include <array>
 #include <mutex>
 #include <vector>
@@ -17,8 +17,9 @@ void transform_row(float* row, std::int64_t count, std::uint32_t signs) {
   for (std::int64_t i = 0; i < count; i += transform_length) hadamard_16(row + i, signs);
 }
 
-// The random bits of an element: a function of the seed, the module, the sequence, the place in the
-// sequence and the column, so that micro-batches and stages draw the same ones on any ranks.
+// The random bits by which an element is rounded. They are a function of the seed, the module, the
+// sequence, the place in the sequence and the column, so that a run draws the same bits on any
+// number of ranks.
 class RoundingBits {
  public:
   RoundingBits(const KernelCall& k, bool of_transposed)
@@ -28,7 +29,8 @@ class RoundingBits {
         first_sequence_(k.context.first_sequence),
         first_token_(k.context.context_rank * length_),
         of_transposed_(of_transposed) {
-    // Both copies of an element are rounded on their own.
+    // The transposed copy draws other bits, so that both copies of an element are rounded
+    // independently.
     if (of_transposed) key_[1] = ~key_[1];
   }
 
@@ -48,14 +50,15 @@ class RoundingBits {
         key_);
   }
 
-  // Four columns at a time.
+  // Writes the random bits of `count` columns of a row. One draw has the bits of four columns.
   void fill_row(std::int64_t row, std::int64_t count, std::uint32_t* bits) const {
     for (std::int64_t c = 0; c < count; c += 4)
       std::copy_n(draw(row, first_token_ + row % length_, c / 4).begin(),
                   std::min<std::int64_t>(4, count - c), bits + c);
   }
 
-  // Four places of a sequence at a time.
+  // Writes the random bits of `count` rows of a column. One draw has the bits of four places of a
+  // sequence.
   void fill_column(std::int64_t column, std::int64_t count, std::uint32_t* bits) const {
     PhiloxCounter drawn{};
     for (std::int64_t row = 0; row < count; ++row) {
@@ -70,7 +73,7 @@ class RoundingBits {
   bool of_transposed_;
 };
 
-// A matrix being rounded, into outputs `first` (the numbers) and the one behind it (their scales).
+// Rounds a matrix to 4 bits. Output `first` gets the elements and the next output their scales.
 template <typename T>
 class RoundingTo4Bits {
  public:

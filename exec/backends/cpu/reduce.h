@@ -1,4 +1,5 @@
-// Reductions of one row, in vector lanes: their order is fixed when they are compiled.
+// Reductions over one row in vector lanes. The compiler fixes the order of additions, so results do
+// not depend on the number of threads.
 #pragma once
 
 #include <cstdint>

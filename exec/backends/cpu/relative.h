@@ -10,7 +10,8 @@
 
 namespace meshwright::cpu {
 
-// The column of one head of a table [relative_buckets, heads]; none: null.
+// The column of one head in a table [relative_buckets, heads] of biases or of their gradients.
+// `data` is null if the attention has no table.
 template <typename T>
 struct RelativeColumn {
   const Attributes& a;
@@ -20,8 +21,9 @@ struct RelativeColumn {
   }
 };
 
-// The distances of a tile's scores, which has tile_length rows at most: visit(columns of at most
-// tile_length keys, distance of the first of them from the last row, how many distances).
+// Splits tile t, of at most tile_length rows, into blocks of at most tile_length keys. Calls
+// visit(block, first, count) for each: distances (key position less query position) in the block
+// run from `first`, that of its first key and last row, and there are `count` of them.
 template <typename Visit>
 void for_each_relative_block(const Tile& t, const Visit& visit) {
   for (std::int64_t j = 0; j < t.columns; j += tile_length) {
@@ -30,7 +32,8 @@ void for_each_relative_block(const Tile& t, const Visit& visit) {
   }
 }
 
-// scores[t.rows, t.columns] += the bias of their distances; rows are `row` apart.
+// Adds to scores[t.rows, t.columns] the bias of each score's distance. Rows of scores are `row`
+// elements apart.
 template <typename T>
 void add_relative(const RelativeColumn<const T>& table, const Tile& t, T* scores,
                   std::int64_t row) {
@@ -47,7 +50,8 @@ void add_relative(const RelativeColumn<const T>& table, const Tile& t, T* scores
   });
 }
 
-// The table's gradient += factor * the gradients of the scores, summed by their distances.
+// Adds to the table's gradient, for each distance, `factor` times the sum of the scores' gradients
+// at that distance. Rows of gradients are `row` elements apart.
 template <typename T>
 void add_relative_sums(const RelativeColumn<T>& table, const Tile& t, const T* gradients,
                        std::int64_t row, T factor) {

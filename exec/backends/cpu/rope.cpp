@@ -1,6 +1,6 @@
-// Rotary position embedding: in every query and key head the pairs of the first rotary_dim
-// coordinates are turned by angles position * base^(-2i / rotary_dim). With a temperature they are
-// multiplied by a factor of the position instead.
+// Rotary position embedding: in every query and key head, rotates the pairs of the first rotary_dim
+// coordinates by angles position * base^(-2i / rotary_dim). With a temperature, multiplies them by
+// a factor of the position instead.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,7 +17,8 @@ namespace {
 // Returns the frequency of a pair of coordinates, in radians per position.
 double frequency_of(const Attributes& a, int pair) { return RotaryScaling(a).of_pair(pair); }
 
-// Calls visit(column) with the first column of every head that turns in a row.
+// Calls visit(column) with the first column of each head in a row that turns: queries and keys, not
+// values.
 template <typename Visit>
 void for_each_head(const Attributes& a, std::int64_t width, const Visit& visit) {
   const std::int64_t dim = a.head_dim;
@@ -37,7 +38,7 @@ void for_each_head(const Attributes& a, std::int64_t width, const Visit& visit) 
   }
 }
 
-// Cosines and sines of up to `most` pairs of a head at one position.
+// The cosines and sines for up to `most` pairs of a head at one position.
 template <typename T>
 struct Turn {
   static constexpr int most = 64;
@@ -84,7 +85,8 @@ void rotate(const KernelCall& k, double direction) {
     parallel_for(k.pool, rows, rows_per_piece(width), [=](std::int64_t begin, std::int64_t end) {
       std::copy_n(x + begin * width, (end - begin) * width, y + begin * width);
     });
-  // Rows of one position lie a sequence apart; of packed ones every row has its own.
+  // Rows with the same position are a sequence apart and share their angles. In packed sequences
+  // every row is handled alone.
   const std::int32_t* documents = k.documents();
   const std::int64_t apart = documents == nullptr ? s : rows;
   parallel_for(k.pool, std::min(apart, rows), 4, [&](std::int64_t begin, std::int64_t end) {
@@ -107,8 +109,8 @@ void rotate(const KernelCall& k, double direction) {
 
 namespace {
 
-// The four steps of an eager framework: the operations below, one pass over the tensor each. What
-// of a row does not turn is multiplied by `rest`.
+// Multiplies pairs of coordinates by of_angle(angle), which is one of the four steps in which an
+// eager framework rotates. The coordinates of a row that do not turn are multiplied by `rest`.
 template <typename T, typename Function>
 void times_angles(const KernelCall& k, T rest, const Function& of_angle) {
   const Attributes& a = k.attributes();
@@ -146,7 +148,7 @@ void times_angles(const KernelCall& k, T rest, const Function& of_angle) {
   });
 }
 
-// Writes for each pair (p, q): (-q, p) for sign 1, (q, -p) for -1.
+// Writes for each pair (p, q) the pair (-q, p) if `sign` is 1, or (q, -p) if it is -1.
 template <typename T>
 void rotate_halves(const KernelCall& k, T sign) {
   const Attributes& a = k.attributes();

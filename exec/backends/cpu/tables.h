@@ -1,4 +1,4 @@
-// The tables of operations of the CPU backend, one of each file of kernels.
+// The tables of operations of the CPU backend. Each file of kernels has one.
 #pragma once
 
 #include <span>
@@ -10,10 +10,12 @@ namespace meshwright::cpu {
 struct Row {
   Op op;
   Kernel f32, f64;
-  Kernel as_stored = nullptr;  // on 16-bit elements, for what only moves them
+  Kernel as_stored = nullptr;  // for 16-bit elements; null: not only moves them
 };
 
-// At the end of each file: the rows of its kernels, templates with the names of the operations.
+// Make the rows of the table at the end of a file of kernels, from templates that have the
+// operation's name. The second macro is for operations that only move elements, so that they also
+// work on 16-bit elements.
 #define MESHWRIGHT_CPU_ROW(name) \
   { Op::name, name<float>, name<double> }
 #define MESHWRIGHT_MOVING_ROW(name) \
@@ -46,7 +48,8 @@ constexpr Table* tables[] = {
     rope_rows,
 };
 
-// Returns the operation's row, or null if it has none because it is a collective.
+// Returns the operation's row, or null if no file of kernels has one, as for collectives and
+// Op::fused.
 inline const Row* row_of(Op op) {
   for (Table* table : tables)
     for (const Row& row : table())

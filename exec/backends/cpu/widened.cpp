@@ -24,7 +24,7 @@ void narrow_all(ThreadPool& pool, const float* from, Dtype dtype, std::int64_t c
   });
 }
 
-// One operand of the operation, and what the kernel is given of it.
+// One operand of the operation, whole or split into pieces, and its fp32 copy for the kernel.
 struct Operand {
   TensorType type;  // of the whole
   std::byte* data = nullptr;
@@ -108,7 +108,7 @@ class Widened {
       attributes.micro_batch = static_cast<int>(units);
       context.first_sequence += first;
     }
-    // Sums are not cut: later pieces add to what the first one makes.
+    // Sums over rows are not split: later pieces add to what the first piece stores.
     const std::uint32_t overwrites = first == 0 ? k_.call.overwrites : 0;
     kernel({{k_.call.op,
              attributes,

@@ -1,19 +1,20 @@
-// Runs fp32 kernels on operands that are stored in 16 bits: piece by piece, as
-// models/program/graph/widen.h cuts them. Every sum is made in fp32 (fp64 where the kernel does);
-// what is stored is rounded once. The scratch memory is context.workspace, widened_bytes(call) of
-// it.
+// Runs fp32 kernels on operands that are stored in 16 bits, piece by piece as
+// models/program/graph/widen.h splits them. Every sum is made in fp32 (fp64 if the kernel does so),
+// and each result is rounded once when it is stored. Scratch memory is context.workspace, which has
+// widened_bytes(call) bytes.
 #pragma once
 
 #include "exec/backends/cpu/kernels.h"
 
 namespace meshwright::cpu {
 
-// Runs `kernel`, which is the fp32 one.
+// Runs `kernel`, the operation's fp32 kernel, on widened copies of the operands, and stores the
+// results in 16 bits.
 void run_widened(Kernel kernel, const KernelCall& call);
 
-// Multiplies for a linear layer or one of its gradients (product_of).
+// Runs a linear layer, or one of its gradients, on operands in 16, 8 or 4 bits (product_of).
 void multiply_widened(const KernelCall& call);
-// Multiplies the rows of all experts in the same way (expert_product_of).
+// Runs the linear layers of all experts, or their gradients, in the same way (expert_product_of).
 void multiply_experts_widened(const KernelCall& call);
 
 }  // namespace meshwright::cpu

@@ -75,7 +75,7 @@ class Gpu : public CudaBackend {
 #endif
   }
 
-  // 0: all of them.
+  // Returns how many multiprocessors matmuls may use, or 0 if they may use all.
   int for_products(int left_to_collectives) const {
     if (left_to_collectives <= 0) return 0;
     return std::max(properties_.multiProcessorCount - left_to_collectives, 1);
@@ -88,8 +88,9 @@ class Gpu : public CudaBackend {
     return row_of(op) != nullptr &&
            (dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16);
   }
-  // Returns whether the GPU's tensor cores compute in this precision. Those of fp16 are the oldest,
-  // and a GPU without any is slow in fp16, but correct.
+  // Returns whether the GPU computes in this precision. FP8, bf16 and tf32 need tensor cores that
+  // have them, and nothing here computes in nvfp4. fp16 works on every GPU, but slowly on those
+  // without tensor cores.
   bool computes_in(Precision precision) const override {
     const int generation = device_.major * 10 + device_.minor;
     if (precision == Precision::nvfp4) return false;
@@ -135,7 +136,8 @@ class Gpu : public CudaBackend {
   }
 
   void* allocate(std::int64_t bytes) override { return device_memory(bytes).release(); }
-  // Destructors call these, also after a kernel's fault, which every later call then reports.
+  // Destructors call these functions, also after a kernel's fault, which every later call then
+  // reports. So they ignore errors.
   void deallocate(void* memory) override { static_cast<void>(cudaFree(memory)); }
   void* allocate_host(std::int64_t bytes) override { return pinned_memory(bytes).release(); }
   void deallocate_host(void* memory) override { static_cast<void>(cudaFreeHost(memory)); }
@@ -152,7 +154,8 @@ class Gpu : public CudaBackend {
  private:
   cudaStream_t stream() const { return streams_.current(); }
 
-  // Copies on a stream that nothing else is issued to, so any thread may call it.
+  // Copies on a stream that has no other work, so that any thread may call this. Returns when the
+  // copy is complete.
   void move(void* to, const void* from, std::int64_t bytes) {
     if (bytes == 0) return;
     const std::lock_guard<std::mutex> alone(apart_mutex_);
@@ -166,8 +169,8 @@ class Gpu : public CudaBackend {
     return std::to_string(device_.major) + std::to_string(device_.minor);
   }
 
-  // Starts a kernel (setting memory is none): only the driver knows what it can make of those of
-  // other architectures.
+  // Checks that this build has machine code for the device, by starting a kernel. Only the driver
+  // knows whether it can use the code of other architectures.
   void check_machine_code(int index) {
     try {
       HostMark mark;

@@ -1,7 +1,7 @@
-// The kernels of the CUDA backend. What each operation computes is said in
-// models/program/graph/op.h; here is what each one is given. They compute in fp32 whatever the
-// storage type (f32, f16, bf16) and add in an order that depends on the shapes alone: no
-// floating-point atomics, so the same inputs give the same bits.
+// The interface of the CUDA backend's kernels. models/program/graph/op.h says what each operation
+// computes. Kernels compute in fp32 whatever the storage type (f32, f16, bf16) and add in an order
+// that depends only on the shapes, without floating-point atomics. So the same inputs give the same
+// bits, except in cuDNN's attention (cudnn_attention.h).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,20 +18,21 @@ class AttentionChoice;  // attention_library.h
 struct Device {
   int multiprocessors = 1;
   int major = 8, minor = 0;              // compute capability
-  std::int64_t shared_bytes = 48 << 10;  // that a block may ask for
+  std::int64_t shared_bytes = 48 << 10;  // that a block may have
   Products* products = nullptr;
   Fusions* fusions = nullptr;
-  AttentionChoice* attention = nullptr;  // null: attention is ours
+  AttentionChoice* attention = nullptr;  // null: no library's kernels
 };
 
-// The position of the micro-batch's first sequence, counted from the run's first step. The step's
-// own position is in device memory, so that a captured graph can be replayed for other steps.
+// The number of the micro-batch's first sequence, counted from the run's first step: *of_step +
+// offset. *of_step is the step's position, in device memory, so that a captured graph can be
+// replayed for other steps.
 struct FirstSequence {
   const long long* of_step;
   long long offset;
 };
 
-// Everything a kernel is given. Operands are aligned to 16 bytes.
+// The arguments of a kernel. Operands are aligned to 16 bytes.
 struct KernelCall {
   const OpCall& call;
   const OpOperands& operands;
@@ -65,12 +66,13 @@ struct KernelCall {
 // Issues the operation on the stream, and returns before it is done.
 using Kernel = void (*)(const KernelCall&);
 
-// A row of a table of operations: each .cu file has one, cuda_backend.cpp goes through them all.
+// A row of a table of operations. Every file of kernels has such a table, and row_of() in tables.h
+// searches them all.
 struct Row {
   Op op;
   Kernel run;
-  // Bytes of scratch memory where the device's libraries have a say, which get ready for the
-  // operation; null: gpu_scratch_bytes().
+  // Returns the bytes of scratch memory, and lets the device's libraries get ready for the
+  // operation. Null if no library has a say: then gpu_scratch_bytes() are needed.
   std::int64_t (*prepare)(const OpCall&, const Device&) = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// The tables of operations of the CUDA backend, one of each file of kernels.
+// The tables of operations of the CUDA backend. Each file of kernels has one.
 #pragma once
 
 #include <span>
@@ -62,7 +62,7 @@ constexpr Table tables[] = {
     rope_rows,
 };
 
-// Returns the operation's row, or null if there is none.
+// Returns the operation's row, or null if the backend does not have the operation.
 inline const Row* row_of(Op op) {
   for (const Table table : tables)
     for (const Row& row : table())
@@ -70,7 +70,8 @@ inline const Row* row_of(Op op) {
   return nullptr;
 }
 
-// Bytes of scratch memory that the operation is given, asked for before it first runs.
+// Returns the bytes of scratch memory that the operation needs. It is called before the operation
+// first runs and lets libraries prepare for it.
 inline std::int64_t workspace_of(const Row& row, const OpCall& call, const Device& device) {
   return row.prepare != nullptr ? row.prepare(call, device) : gpu_scratch_bytes(call);
 }

@@ -1,4 +1,5 @@
-// Attention and rotary positions, from the products, masks and slices that they are exported as.
+// Recognizes attention and rotary positions in the matmuls, masks and slices that they are exported
+// as.
 #include <cmath>
 
 #include "models/architectures/onnx/trace.h"
@@ -9,20 +10,21 @@ namespace meshwright {
 
 namespace {
 
-constexpr double hidden_below = -1e4;  // what is added to a score that no one shall see
+constexpr double hidden_below = -1e4;  // masks add at most this to a score to hide it
 
 struct MaskShape {
   bool causal = false;
   int window = 0;
 };
 
-// sees(query, key) of `s` tokens: all, all before, or a window of those before.
+// Returns the mask that `sees(query, key)` describes for s tokens: all keys, the keys up to the
+// query, or a window of these. Returns nothing for any other mask.
 template <class Sees>
 std::optional<MaskShape> mask_shape(std::int64_t s, Sees sees) {
   MaskShape shape;
   shape.causal = s > 1 && !sees(0, s - 1);
   if (shape.causal) {
-    std::int64_t width = 0;  // that the last query sees
+    std::int64_t width = 0;  // keys that the last query sees
     while (width < s && sees(s - 1, s - 1 - width)) ++width;
     if (width == 0) return std::nullopt;
     if (width < s) shape.window = static_cast<int>(width);
@@ -35,7 +37,9 @@ std::optional<MaskShape> mask_shape(std::int64_t s, Sees sees) {
   return shape;
 }
 
-// The same for all heads and sequences: [..., rows, s] where rows are s, or 1 for all.
+// Returns the form of a mask that is equal for all heads and sequences, or nothing if it has no
+// known form. Its shape is [..., rows, s], where `rows` is s, or 1 for all queries. An additive
+// mask has a very negative number for a hidden key, another one has 0.
 std::optional<MaskShape> shape_of_mask(const Known& mask, std::int64_t s, bool additive) {
   if (mask.dims.empty() || mask.dims.back() != s) return std::nullopt;
   const std::int64_t rows = mask.dims.size() > 1 ? mask.dims[mask.dims.size() - 2] : 1;
@@ -53,13 +57,14 @@ std::optional<MaskShape> shape_of_mask(const Known& mask, std::int64_t s, bool a
 
 using Index = OnnxView::Index;
 
-// A dimension that shows `size` elements with that stride, whatever its neighbours are.
+// Returns whether a dimension shows `size` elements with this stride, and nothing else.
 bool shows(const OnnxView::Dimension& dimension, std::int64_t size, std::int64_t stride) {
   if (size == 1) return dimension.empty();
   return dimension.size() == 1 && dimension[0] == Index{size, stride};
 }
 
-// Heads of queries, or of keys and values, of which each is repeated for a group of queries.
+// How one dimension shows heads: `heads` of them, `stride` elements apart, each shown `repeats`
+// times, because a head of keys or values serves a group of heads of queries.
 struct HeadsView {
   std::int64_t heads = 0, stride = 0, repeats = 1;
 };
@@ -74,7 +79,7 @@ std::optional<HeadsView> heads_of(const OnnxView::Dimension& dimension, std::int
   return std::nullopt;
 }
 
-// [b][heads][s][width] of the columns of a matrix [b * s, columns].
+// Heads [b][heads][s][width] that are columns of a matrix [b * s, columns], from column `begin` on.
 struct HeadColumns {
   int expression = -1;
   std::int64_t begin = 0, columns = 0, width = 0;
@@ -100,7 +105,8 @@ std::optional<HeadColumns> head_columns(const OnnxValue& value, const OnnxExpres
   return result;
 }
 
-// How queries, keys and values lie in what they are columns of.
+// Returns how queries, keys and values are packed in the matrices that they are columns of. Returns
+// nothing for a packing that is not known.
 std::optional<Packing> packing_of(const HeadColumns& q, const HeadColumns& k,
                                   const HeadColumns& v) {
   const std::int64_t d = q.width, heads = q.heads.heads, kv = k.heads.heads;
@@ -123,8 +129,9 @@ std::optional<Packing> packing_of(const HeadColumns& q, const HeadColumns& k,
   return std::nullopt;
 }
 
-// The angles of rotary positions, of which the first half repeats in the second: theta_i =
-// base^(-2i/d). Returns the base.
+// Returns the base of rotary positions from the cosines and sines of their angles, [..., s, d]. The
+// angle of pair i at position p is p * base^(-2i/d), and the first half of a row repeats in the
+// second. Returns nothing if the tensors have other values.
 std::optional<double> rotary_base_of(const Known& cosine, const Known& sine, std::int64_t s,
                                      std::int64_t d) {
   const auto fits = [&](const Known& known) {
@@ -138,14 +145,16 @@ std::optional<double> rotary_base_of(const Known& cosine, const Known& sine, std
   };
   double base = 10000;
   if (d > 2) {
-    // The last angle is the smallest, and so turns least: atan2 is the angle itself.
+    // The last angle is the smallest, so at position 1 it is below a full turn and atan2 returns
+    // it.
     const std::int64_t last = d / 2 - 1;
     const double angle = std::atan2(at(sine, 1, last), at(cosine, 1, last));
     if (!(angle > 0)) return std::nullopt;
     base = std::pow(angle, -static_cast<double>(d) / (2.0 * static_cast<double>(last)));
     if (!std::isfinite(base)) return std::nullopt;
     if (std::abs(base - std::round(base)) < 1e-3 * base) base = std::round(base);
-    // fp32 leaves six digits of it: bases are round numbers.
+    // fp32 leaves six digits of the base, so it is rounded to a number with few digits if one is
+    // near.
     for (double unit = 1; unit <= base; unit *= 10)
       if (std::abs(base - std::round(base / unit) * unit) < 1e-5 * base)
         base = std::round(base / unit) * unit;
@@ -252,7 +261,8 @@ OnnxValue OnnxTracer::joined(const OnnxNode& node, const Values& inputs) {
   return make(std::move(e));
 }
 
-// x cos + (-x2, x1) sin, where x1 and x2 are the halves of x: pairs (i, i + d/2) are rotated.
+// Recognizes rotary positions: x cos + (-x2, x1) sin, where x1 and x2 are the halves of x, rotates
+// the pairs (i, i + d/2). Returns nothing if a + b has another form.
 std::optional<OnnxValue> OnnxTracer::as_rope(const OnnxValue& a, const OnnxValue& b) {
   const OnnxExpression* cosine = as(a, OnnxForm::times_known);
   const OnnxExpression* sine = as(b, OnnxForm::times_known);
@@ -290,7 +300,8 @@ std::optional<OnnxValue> OnnxTracer::as_rope(const OnnxValue& a, const OnnxValue
   return result;
 }
 
-// softmax(mask(q k^T / sqrt d)) v. The scale may be on the scores, or on q and k.
+// Recognizes attention: softmax(mask(q k^T / sqrt d)) v. The factor may be on the scores, or on q
+// and k. Returns nothing if `weights` is not a softmax.
 std::optional<OnnxValue> OnnxTracer::as_attention(const OnnxValue& weights, const OnnxValue& v) {
   const OnnxExpression* probabilities = as(weights, OnnxForm::softmax);
   if (probabilities == nullptr) return std::nullopt;

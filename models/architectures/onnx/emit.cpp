@@ -17,12 +17,14 @@ bool is_published_name(const std::string& name) {
          !name.starts_with("/");
 }
 
-// "transformer.h.0.ln_1.weight" -> "transformer.h.0.ln_1".
+// Returns the module of a parameter: "transformer.h.0.ln_1" of "transformer.h.0.ln_1.weight".
+// Returns "" if an exporter made up the name.
 std::string module_of_weight(const std::string& name) {
   return is_published_name(name) ? name.substr(0, name.rfind('.')) : "";
 }
 
-// "transformer.h.0.attn" -> "transformer.h.0"; "" where no part is a number.
+// Returns the block of a module: "transformer.h.0" of "transformer.h.0.attn". Returns "" if no part
+// of the path is a number.
 std::string block_of(const std::string& path) {
   for (std::size_t begin = 0; begin < path.size();) {
     const std::size_t end = std::min(path.find('.', begin), path.size());
@@ -105,7 +107,8 @@ class OnnxEmitter {
   std::int64_t rows() const { return trace_.batch * trace_.sequence; }
   std::int64_t width_of(const OnnxExpression& e) const { return element_count(e.dims) / rows(); }
 
-  // The value as rows, one for each token, of `width` columns.
+  // Returns the operand that holds the value as one row of `width` columns for each token. Fails if
+  // the value has another shape or order.
   Operand rows_of(const OnnxExpression& e, const OnnxValue& value, std::int64_t width) {
     const OnnxExpression& from = at(value.expression);
     const std::int64_t elements = element_count(from.dims);
@@ -120,7 +123,7 @@ class OnnxEmitter {
     const bool has_weight = e.inputs.size() > 1 && e.inputs[1].is_weight();
     const std::string by_weight = has_weight ? module_of_weight(e.inputs[1].weight_name) : "";
     const std::string& by_node = node(e).module;
-    // Rows of a table are gathered where it is, and added elsewhere.
+    // A row of a table belongs to the module of the table, although another module may add it.
     const bool is_row = e.form == OnnxForm::add_position || e.form == OnnxForm::add_row;
     if (is_row && !by_weight.empty()) return by_weight;
     if (!by_node.empty()) return by_node;
@@ -149,8 +152,9 @@ class OnnxEmitter {
     return last + 1;
   }
 
-  // A matrix that several operations use is one parameter. Vectors are not: exporters keep one of
-  // several that are equal.
+  // Returns the parameter of a weight, and adds it if it is new. A matrix that several operations
+  // use is one parameter. A vector is one for each of them, because exporters store equal vectors
+  // once.
   int parameter(const OnnxExpression& e, const OnnxValue& weight, const std::string& path,
                 const char* kind, Shape shape, bool transposed, Initial initial) {
     std::string name = weight.weight_name;
@@ -190,9 +194,9 @@ class OnnxEmitter {
             parameter(e, weight, path, kind, {element_count(weight.dims)}, false, initial)};
   }
 
-  // A table, or a matrix of a linear layer, which PyTorch keeps as [out, in] and exporters
-  // transpose and rename; what is multiplied as [in, out] under its own name lies so in PyTorch
-  // too.
+  // Returns the parameter of a linear layer's matrix. PyTorch stores it as [out, in], and exporters
+  // transpose and rename it. A matrix that is multiplied as [in, out] under its own name is stored
+  // so in PyTorch too.
   Operand matrix_of(const OnnxExpression& e, const OnnxValue& weight, const std::string& path,
                     bool as_out_in, Attributes& attributes) {
     const bool own_name = is_published_name(weight.weight_name);
@@ -211,8 +215,8 @@ class OnnxEmitter {
                       Initial::normal)};
   }
 
-  // The head's matrix is that of the tokens where its numbers are: exporters write a tied one
-  // twice.
+  // Returns whether the head uses the token table in transposed form. A head with a matrix of its
+  // own counts if the elements are equal, because exporters write a tied matrix twice.
   bool is_table_transposed(const OnnxValue& weight) const {
     const OnnxTensor& table = file_.weights[static_cast<std::size_t>(table_)];
     if (weight.weight == table_) return weight.transposed;
@@ -426,8 +430,8 @@ class OnnxEmitter {
   const OnnxTrace& trace_;
   Model& model_;
   ImportedGraph graph_;
-  std::vector<int> place_;       // the operation of each expression
-  std::map<int, int> matrices_;  // the parameter of a weight
+  std::vector<int> place_;       // the operation of each expression; -1: none
+  std::map<int, int> matrices_;  // the parameter of each weight
   std::set<std::string> names_;
   int head_ = -1, table_ = -1, expression_ = -1;
 };

@@ -1,6 +1,7 @@
-// Expressions to which an ONNX graph is reduced once its constants are computed and its views are
-// resolved. The expressions of a decomposed module (the mean of a layer norm, the scores of
-// attention) are replaced by the module's own expression once its last operation is read (rules.h).
+// Defines the expressions to which an ONNX graph is reduced once its constants are computed and its
+// views are resolved. The expressions of a decomposed module (the mean of a layer norm, the scores
+// of attention) are replaced by the module's own expression once its last operation is read
+// (rules.cpp, attention_rules.cpp).
 #pragma once
 
 #include <string>
@@ -12,7 +13,7 @@
 namespace meshwright {
 
 enum class OnnxForm : std::uint8_t {
-  // operations of ours
+  // Operations of meshwright, with their operands.
   tokens,
   embedding,      // tokens, weight
   add_position,   // x, weight; `first`: the row of position 0
@@ -33,7 +34,7 @@ enum class OnnxForm : std::uint8_t {
   multiply,
   scale,         // number * x
   add_constant,  // x + number
-  // parts of modules
+  // Parts of decomposed modules.
   mean,      // of the last dimension
   subtract,  // a, b
   divide,    // a, b
@@ -58,10 +59,12 @@ struct OnnxValue {
   OnnxDims dims;
   KnownKind kind = KnownKind::real;
   KnownPtr known;
-  int weight = -1;          // index into OnnxFile::weights
-  bool transposed = false;  // the weight's two dimensions
-  std::string weight_name;  // of the parameter: the initializer's, or an Identity's
-  // Known rows of a weight: number `first_row`, and the ones after it, or always that one.
+  int weight = -1;          // index into OnnxFile::weights; -1: no weight
+  bool transposed = false;  // the weight's two dimensions are swapped
+  std::string weight_name;  // parameter name: of the initializer, or an Identity
+  // Rows of the weight `rows_of` with known indices: from `first_row` on one after the other if
+  // `rows_run` is set, otherwise always `first_row`. If `rows_of` is -1, the value does not show
+  // such rows.
   int rows_of = -1;
   std::int64_t first_row = 0;
   bool rows_run = false;
@@ -73,7 +76,7 @@ struct OnnxValue {
 
 struct OnnxExpression {
   OnnxForm form = OnnxForm::tokens;
-  int node = -1;  // of the file
+  int node = -1;  // index into OnnxFile::nodes
   std::vector<OnnxValue> inputs;
   OnnxDims dims;
   double number = 0;

@@ -41,13 +41,14 @@ const TypeRow* type_row(int number) {
 
 std::int64_t bytes_per_element(OnnxType type) { return type_row(static_cast<int>(type))->bytes; }
 
-// "/model/layers.0/self_attn/MatMul_1" -> "model.layers.0.self_attn"; torch's newer exporter has
-// the path, module by module, with the operation at the end, among its remarks:
-// "['', 'model', 'model.layers.0', 'model.layers.0.self_attn', 'matmul_1']".
+// Returns the module of a node: "model.layers.0.self_attn" of "/model/layers.0/self_attn/MatMul_1".
+// The newer exporter of torch instead stores the path in the node's metadata, module by module and
+// with the operation at the end: "['', 'model', 'model.layers.0', 'model.layers.0.self_attn',
+// 'matmul_1']".
 std::string module_of(const onnx_file::NodeProto& node) {
   for (const auto& remark : node.metadata_props()) {
     if (remark.key() != "pkg.torch.onnx.name_scopes") continue;
-    std::vector<std::string> quoted = {"", ""};  // the last two
+    std::vector<std::string> quoted = {"", ""};  // the last two quoted strings
     bool inside = false;
     for (const char c : remark.value()) {
       if (c == '\'' && !inside) quoted = {quoted[1], ""};
@@ -88,7 +89,8 @@ class OnnxReader {
     throw InputError(file_.path + ": " + what);
   }
 
-  // Protobuf takes any bytes for a string; what is written of a model is text.
+  // Checks that a string is UTF-8, because protobuf accepts any bytes, and names of a model are
+  // written as text.
   void check_text(const std::string& text, const char* what) const {
     if (valid_utf8(text) < text.size())
       fail(std::string(what) + " '" + as_utf8(text) + "' is not UTF-8; export the model again");
@@ -118,7 +120,7 @@ class OnnxReader {
          " is not known; known: " + list_of(known, "and"));
   }
 
-  // Takes its data. `what` names it in messages.
+  // Returns the tensor and moves its data out of `from`. `what` names the tensor in messages.
   OnnxTensor tensor_of(onnx_file::TensorProto& from, const std::string& what) {
     OnnxTensor tensor;
     tensor.name = from.name();
@@ -151,7 +153,7 @@ class OnnxReader {
     }
   }
 
-  // Elements lie in raw_data, or in the list that onnx.proto gives for their type.
+  // Moves the elements out of raw_data, or out of the list that onnx.proto has for their type.
   static void read_inline(onnx_file::TensorProto& from, OnnxTensor& tensor) {
     if (from.has_raw_data()) {
       tensor.raw = std::move(*from.mutable_raw_data());

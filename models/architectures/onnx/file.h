@@ -1,6 +1,6 @@
-// An ONNX file as it lies on disk: nodes in order, weights, inputs and outputs. The wire format is
-// protocol buffers (onnx.proto); what the numbers of types and of operators' versions mean is in
-// docs/IR.md and docs/Operators.md of github.com/onnx/onnx.
+// Reads an ONNX file as it is stored on disk: nodes in order, weights, inputs and outputs. The wire
+// format is protocol buffers (onnx.proto). The numbers of types and of operator versions are
+// explained in docs/IR.md and docs/Operators.md of github.com/onnx/onnx.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace meshwright {
 
 using OnnxDims = std::vector<std::int64_t>;
 
-// TensorProto.DataType, as far as it is read.
+// The values of TensorProto.DataType that can be read.
 enum class OnnxType : int {
   f32 = 1,
   u8 = 2,
@@ -27,14 +27,15 @@ enum class OnnxType : int {
 };
 bool is_real(OnnxType type);
 
-// An initializer, or the value of an attribute. Its elements are `raw`, little-endian, unless they
-// lie in a file beside the model.
+// An initializer, or the value of an attribute. Its elements are the little-endian bytes `raw`, or
+// are stored in a file next to the model.
 struct OnnxTensor {
   std::string name;
   OnnxType type = OnnxType::f32;
   OnnxDims dims;
   std::string raw;
-  std::string external_file;  // "": raw has the elements
+  // A path. If it is "", the elements are in `raw`.
+  std::string external_file;
   std::int64_t external_offset = 0;
   std::int64_t elements() const;
 };
@@ -50,22 +51,23 @@ struct OnnxAttribute {
 };
 
 struct OnnxNode {
-  std::string name;  // or, where the file gives none, "Add (number 17)"
+  std::string name;  // "Add (number 17)" if the file gives none
   std::string op;
-  std::string module;  // its path in PyTorch, as far as the exporter says: "model.layers.0.mlp"
-  std::vector<std::string> inputs, outputs;  // "": an optional one that is not given
+  // The node's path in PyTorch, as far as the exporter gives it: "model.layers.0.mlp".
+  std::string module;
+  std::vector<std::string> inputs, outputs;  // "": an optional operand that is absent
   std::map<std::string, OnnxAttribute, std::less<>> attributes;
 
   std::int64_t integer(std::string_view attribute, std::int64_t usual) const;
   double real(std::string_view attribute, double usual) const;
-  const OnnxDims* integers(std::string_view attribute) const;  // nullptr: not given
+  const OnnxDims* integers(std::string_view attribute) const;  // nullptr if not given
 };
 
 struct OnnxInput {
   std::string name;
   OnnxType type = OnnxType::i64;
-  OnnxDims dims;                       // -1: `names` has its name, or it has none
-  std::vector<std::string> dim_names;  // as many
+  OnnxDims dims;                       // -1: not fixed; dim_names may have its name
+  std::vector<std::string> dim_names;  // one for each dimension; may be ""
 };
 
 struct OnnxFile {
@@ -80,17 +82,17 @@ struct OnnxFile {
 
 constexpr int first_opset = 13, last_opset = 18;
 
-// Every fault of the file is an InputError `path: what is wrong`: not a file, not of ONNX, cut off,
-// an operator set outside of 13 to 18, operators of other domains, an unknown type, data of another
-// length than the shape says, weights in a file that is not there.
+// Reads a file. Throws an InputError `path: what is wrong` for every fault: not a file, not an ONNX
+// file, truncated, an operator set outside of 13 to 18, operators of other domains, an unknown
+// type, data of another length than the shape needs, or weights in a file that is missing.
 OnnxFile read_onnx_file(const std::string& path);
 
-// The elements as fp64 (fp32 is exact in it; integers up to 2^53). A file that ends before is an
-// InputError.
+// Returns the elements as fp64, which is exact for fp32 and for integers up to 2^53. Throws an
+// InputError if a file ends before the last element.
 std::vector<double> values_of(const OnnxFile& file, const OnnxTensor& tensor);
 
-// Whether two matrices have the same elements, bit by bit; `transposed`: b lies as [columns, rows]
-// of a.
+// Returns whether two matrices have the same elements, bit by bit. With `transposed`, b is the
+// transpose of a.
 bool have_equal_elements(const OnnxFile& file, const OnnxTensor& a, const OnnxTensor& b,
                          bool transposed);
 

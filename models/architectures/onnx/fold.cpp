@@ -19,7 +19,8 @@ Known made(OnnxDims dims, KnownKind kind) {
   return {std::move(dims), kind, std::vector<double>(static_cast<std::size_t>(count))};
 }
 
-// Row-major strides; 0 along dimensions that are repeated to become `to`.
+// Returns the row-major strides of `from` when it is broadcast to `to`. They are 0 along repeated
+// dimensions.
 OnnxDims strides_within(const OnnxDims& from, const OnnxDims& to) {
   OnnxDims strides(to.size(), 0);
   std::int64_t stride = 1;
@@ -142,7 +143,8 @@ Known fold_cast(const OnnxNode& node, const Known& from) {
   return result;
 }
 
-// Elements of `from` where `strides` and `begin` say.
+// Returns a tensor of shape `dims`. Its element at `index` is element begin + index . strides of
+// `from`.
 Known gathered(const Known& from, OnnxDims dims, const OnnxDims& strides, std::int64_t begin) {
   Known result = made(std::move(dims), from.kind);
   walk(result.dims, {strides}, {begin}, [&](std::size_t i, const OnnxDims& at) {
@@ -263,7 +265,8 @@ Known fold_trilu(const OnnxNode& node, Inputs inputs) {
   return result;
 }
 
-// Masks are filled in so: updates[i...] replaces data[indices[i...]].
+// Computes ScatterND, with which exporters fill in masks: updates[i...] replaces
+// data[indices[i...]].
 Known fold_scatter(const OnnxNode& node, Inputs inputs) {
   Known result = operand(inputs, 0);
   const Known &indices = operand(inputs, 1), &updates = operand(inputs, 2);
@@ -292,7 +295,7 @@ Known fold_scatter(const OnnxNode& node, Inputs inputs) {
   return result;
 }
 
-// Products of known matrices: the angles of rotary positions.
+// Multiplies known matrices, [..., m, k] with [..., k, n]. Rotary angles are computed in this way.
 Known fold_product(const Known& a, const Known& b) {
   if (a.dims.size() < 2 || b.dims.size() < 2) throw InputError("multiplies vectors");
   OnnxDims batch_a(a.dims.begin(), a.dims.end() - 2), batch_b(b.dims.begin(), b.dims.end() - 2);

@@ -42,7 +42,7 @@ class ImportedLayout {
         add_unit(unit, -1);
         continue;
       }
-      // Alike blocks lie one after the other; the last one stands for those that the file has not.
+      // If model_.layers is larger than the file's number of blocks, the last block is repeated.
       const int until = unit == blocks_.back() ? model_.layers : block + 1;
       for (; block < std::min(until, model_.layers); ++block) add_unit(unit, block);
     }
@@ -52,7 +52,8 @@ class ImportedLayout {
  private:
   int input(Shape shape) { return graph_.add_tensor({shape, Dtype::i32}, Role::input); }
 
-  // A unit of the file; block number `block`, which may be one more than the file has.
+  // Adds a unit of the file to the graph. `block` is the number of the block, -1 for other units.
+  // If the file has no block of this number, the unit is copied under a new name.
   void add_unit(int unit, int block) {
     const std::string& path = from_.units[static_cast<std::size_t>(unit)].path;
     old_path_ = path + ".";
@@ -102,15 +103,15 @@ class ImportedLayout {
     if (operand.kind == ImportedOperand::Kind::parameter) return parameter(operand.index);
     const int unit = from_.operations[static_cast<std::size_t>(operand.index)].unit;
     const bool of_block = from_.units[static_cast<std::size_t>(unit)].is_block;
-    // Blocks that are alike read nothing but what the one before made.
+    // A block that is like the others reads only the output of the unit before it.
     int tensor = made_[static_cast<std::size_t>(operand.index)];
     if (from_.unlike.empty() && unit != file_unit_ && (of_block || is_block_)) tensor = carried_;
     const bool leaves_blocks = of_block && !is_block_;
     return leaves_blocks && model_.head == Head::mlm ? chosen(tensor) : tensor;
   }
 
-  // A masked model's head sees only the positions that are asked for: after the blocks all is done
-  // row by row.
+  // Selects the positions that a masked model's head predicts. All operations after the blocks work
+  // on each row by itself.
   int chosen(int x) {
     if (chosen_ >= 0) return chosen_;
     const int given = training_.predicted_positions;
@@ -144,10 +145,10 @@ class ImportedLayout {
   const Training& training_;
   Dtype dtype_;
   Graph graph_;
-  std::vector<int> made_;    // the tensor of each operation
-  std::vector<int> blocks_;  // units of the file
+  std::vector<int> made_;    // the tensor of each operation; -1: none yet
+  std::vector<int> blocks_;  // the units of the file that are blocks
   std::map<std::string, int> modules_, parameters_;
-  std::string old_path_, new_path_;  // of the unit that is laid out, in the file and here
+  std::string old_path_, new_path_;  // of the current unit, in the file and in the graph
   int unit_ = 0, file_unit_ = 0, last_ = -1, carried_ = -1, chosen_ = -1;
   bool is_block_ = false;
 };

@@ -1,20 +1,20 @@
-// A graph that was read from an ONNX file, in our operations, for any micro-batch and length of
-// sequences: what build_graph() lays out for a job.
+// Holds the graph that was read from an ONNX file, in meshwright's operations, for any micro-batch
+// and sequence length. build_graph() lays it out for a job.
 //
-// How a file becomes one (read_onnx.h), and why so:
-// - What is known without tokens and weights is computed with a small batch (fold), what only moves
-//   elements is a view (view.h), and what is left is matched against our table of operations: a
-//   decomposed layer norm, gelu, rotary positions or attention becomes one operation of ours. So
-//   the graph is of the same operations as that of a model family, and everything that passes,
-//   planner, kernels and lowering know about them holds. Mapping node by node onto the operations
-//   of an eager framework would have been less work, but no plan but the simplest could have been
-//   made for it.
-// - Parameters have the names and shapes that the file's module has in PyTorch: the exporter
-//   transposes matrices of linear layers and names them onnx::MatMul_671; they are put back.
-// - Units are found by path: up to its first number (`transformer.h.0`) a block, all before the
-//   blocks one unit, after them one for each module.
-// - Where all blocks are alike, a graph with more or fewer of them can be laid out, as the planner
-//   asks for; a graph with other blocks can be simulated and trained, not searched.
+// How a file becomes such a graph (read_onnx.h), and why:
+// - Values that do not depend on tokens and weights are computed with a small batch (fold), and
+//   operations that only move elements become views (view.h). The rest is matched against the table
+//   of operations: a decomposed layer norm, gelu, rotary embedding or attention becomes one
+//   operation. So the graph has the same operations as that of a model family, and all passes, the
+//   planner, the kernels and the lowering work on it. Mapping node by node onto the operations of
+//   an eager framework would have been less work, but only the simplest plans could have been made
+//   for it.
+// - Parameters have the names and shapes that the file's module has in PyTorch. The exporter
+//   transposes matrices of linear layers and names them onnx::MatMul_671, which is undone.
+// - Units are found by path. A block is a path up to its first number (`transformer.h.0`). All
+//   modules before the blocks are one unit, and after them each module with parameters is one.
+// - If all blocks are alike, a graph with more or fewer of them can be laid out, as the planner
+//   asks for. A graph with unlike blocks can be simulated and trained, but not searched.
 #pragma once
 
 #include <string>
@@ -32,12 +32,12 @@ struct ImportedParameter {
   Shape shape;
   Cut cut;
   Initial initial = Initial::normal;
-  int weight = -1;          // the file's initializer
-  bool transposed = false;  // which has the two dimensions the other way round
+  int weight = -1;          // index into OnnxFile::weights
+  bool transposed = false;  // the initializer has the two dimensions swapped
 };
 
 struct ImportedOperation {
-  // An operand: the output of an operation, a parameter, or the tokens.
+  // An operand: the output of the operation, or the parameter, at `index`, or the tokens.
   struct Operand {
     enum class Kind : std::uint8_t { operation, parameter, tokens };
     Kind kind = Kind::operation;
@@ -48,7 +48,7 @@ struct ImportedOperation {
   std::string module;
   int unit = 0;
   std::vector<Operand> inputs;
-  Attributes attributes;  // without what the job decides
+  Attributes attributes;  // without the values that the job decides
 };
 
 struct ImportedGraph {
@@ -56,11 +56,12 @@ struct ImportedGraph {
   std::vector<ImportedParameter> parameters;
   std::vector<ImportedOperation> operations;  // the last makes the logits
   std::vector<Unit> units;
-  std::string unlike;  // why blocks are not alike, in words; "": they are
+  std::string unlike;  // why blocks are not alike, in words; "" if they are
 };
 
-// As build_graph(); model.imported is given. Another number of layers than the file has, where its
-// blocks are not alike: NotSupportedYet.
+// Returns the forward graph of one micro-batch, as build_graph() does, which calls it if
+// model.imported is set. Throws NotSupportedYet if model.layers is not the file's number of blocks
+// and the blocks are not alike.
 Graph lay_out(const Model& model, const Training& training);
 
 }  // namespace meshwright

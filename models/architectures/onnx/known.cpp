@@ -155,7 +155,8 @@ std::vector<SliceRange> slice_ranges(const OnnxDims& from, std::span<const Known
       return std::clamp(at < 0 ? at + size : at, low, high);
     };
     range.begin = place(begins[i]);
-    // -1 as an end of a backward slice is the last but one; what lies before all is smaller.
+    // The end of a backward slice is exclusive: -1 means the last element, and smaller values reach
+    // the first.
     const std::int64_t end = place(ends[i]);
     range.count = std::max<std::int64_t>(0, (end - range.begin) * range.step);
     ranges.push_back(range);

@@ -31,9 +31,9 @@ KnownKind kind_of(OnnxType type);
 // a type that cannot be read.
 std::optional<KnownKind> kind_of_number(std::int64_t data_type);
 
-// An operation whose operands are known; a null is an optional one that is not given. InputError
-// "what is wrong" (the caller puts the node before it); no value: the operation is not one of
-// these.
+// Computes an operation whose operands are all known. A null operand is an optional one that is
+// absent. Returns nothing if the operation cannot be computed in this way. Throws an InputError
+// that says what is wrong, to which the caller adds the node's name.
 std::optional<std::vector<Known>> fold(const OnnxNode& node, int opset,
                                        std::span<const Known* const> inputs);
 
@@ -43,7 +43,8 @@ std::optional<Known> fold_elements(const OnnxNode& node, std::span<const Known* 
 std::optional<std::vector<Known>> fold_moves(const OnnxNode& node, int opset,
                                              std::span<const Known* const> inputs);
 
-// Shared with what is not known: how the attributes and small operands of a node are read.
+// The functions from here on read the attributes and small operands of a node, also of nodes whose
+// other operands are not known. operand() throws InputError if the operand is absent.
 const Known& operand(std::span<const Known* const> inputs, std::size_t index);
 std::int64_t integer_at(const Known& known, std::size_t index);  // clamped to +-2^62
 OnnxDims integers_of(const Known& known);
@@ -51,7 +52,8 @@ OnnxDims integers_of(const Known& known);
 std::size_t axis_of(std::int64_t axis, std::size_t rank);
 // Returns the broadcast shape. Throws InputError if the shapes do not fit.
 OnnxDims broadcast(const OnnxDims& a, const OnnxDims& b);
-// Reshape's rules: 0 keeps a dimension, -1 is the rest.
+// Returns the shape that Reshape makes. In `wanted`, 0 keeps a dimension unless `allows_zero` is
+// set, and -1 is what remains.
 OnnxDims reshape_dims(const OnnxDims& from, const OnnxDims& wanted, bool allows_zero);
 // Return the shapes that Squeeze and Unsqueeze of these axes make.
 OnnxDims squeezed_dims(const OnnxDims& from, const OnnxDims* axes);
@@ -62,7 +64,8 @@ struct SliceRange {
   std::int64_t begin = 0, count = 0, step = 1;
 };
 std::vector<SliceRange> slice_ranges(const OnnxDims& from, std::span<const Known* const> inputs);
-// Returns the sizes of a Split's outputs.
+// Returns the sizes of a Split's outputs along its axis, which has `size` elements. `sizes` is the
+// node's second operand, or null.
 OnnxDims split_sizes(const OnnxNode& node, std::int64_t size, const Known* sizes);
 
 }  // namespace meshwright

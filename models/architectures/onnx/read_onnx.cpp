@@ -12,8 +12,8 @@ namespace meshwright {
 
 namespace {
 
-// A short sequence tells what the graph is; a longer one whether it is the same for all lengths, so
-// far as a mask or a table shows it.
+// A short sequence shows the operations of the graph. A longer one shows whether the graph is the
+// same for all lengths, as far as a mask or a table tells.
 constexpr std::int64_t short_sequence = 8, long_sequence = 512;
 
 struct OnnxReading {
@@ -29,12 +29,14 @@ OnnxReading read_with(const OnnxFile& file, std::int64_t sequence) {
   return reading;
 }
 
-// The operations of a block and what it reads and makes, seen from within. Two blocks are alike if
-// their shapes are equal.
+// The operations of a block, and the operations that it reads and that are read from it, as counted
+// within the block. Two blocks are alike if their `operations` and `read` are equal, and `reads`
+// has one entry in both.
 struct BlockShape {
   std::vector<std::string> operations;
-  std::vector<int> reads;  // operations of other units
-  std::vector<int> read;   // those of its own that other units read, counted from its first
+  std::vector<int> reads;  // operations of other units that the block reads
+  // Operations of the block that other units read, counted from the first operation of the block.
+  std::vector<int> read;
 };
 
 BlockShape shape_of(const ImportedGraph& graph, int unit) {
@@ -85,8 +87,8 @@ bool have_same_attributes(const ImportedGraph& graph, int a, int b) {
                             [](const Attributes* x, const Attributes* y) { return *x == *y; });
 }
 
-// Stages pass on what the unit before made; a unit that reads what an earlier one made would need
-// it to travel along.
+// Checks that each unit only reads the unit before it. A stage passes on that one output, and the
+// output of an earlier unit would have to be passed on as well. Throws NotSupportedYet otherwise.
 void check_chain(const ImportedGraph& graph) {
   for (const ImportedOperation& operation : graph.operations)
     for (const auto& input : operation.inputs) {
@@ -100,7 +102,8 @@ void check_chain(const ImportedGraph& graph) {
     }
 }
 
-// Stages can share the table of the tokens and the head alone.
+// Checks that no two units share a parameter, except for the first and the last unit, which may
+// share the token table. Stages cannot share others. Throws NotSupportedYet otherwise.
 void check_sharing(const ImportedGraph& graph) {
   std::map<int, std::set<int>> users;
   for (const ImportedOperation& operation : graph.operations)
@@ -115,7 +118,8 @@ void check_sharing(const ImportedGraph& graph) {
                             " is used by several modules; this is not supported yet");
 }
 
-// After its blocks a masked model works on the rows that are predicted alone.
+// Checks that a masked model works on each row by itself after its blocks, because only the
+// predicted positions are computed there.
 void check_masked_head(const ImportedGraph& graph) {
   const auto is_block = [&](const ImportedOperation& operation) {
     return graph.units[static_cast<std::size_t>(operation.unit)].is_block;

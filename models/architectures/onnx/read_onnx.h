@@ -1,5 +1,5 @@
-// A model that an ONNX file describes: the forward graph of a transformer as torch.onnx and optimum
-// export it, operator sets 13 to 18.
+// Reads a model from an ONNX file: the forward graph of a transformer as torch.onnx and optimum
+// export it, with operator sets 13 to 18.
 #pragma once
 
 #include <map>
@@ -13,8 +13,9 @@
 
 namespace meshwright {
 
-// `imported` is the graph; the numbers are those of its blocks. All faults are InputErrors that
-// begin with the path, and name the node where there is one.
+// Returns the model of a file. Its `imported` holds the graph, and its sizes are those of the
+// graph's blocks. Throws an InputError for every fault, or NotSupportedYet. The message begins with
+// the path, and names the node if there is one.
 Model read_onnx(const std::string& path);
 
 // The file's weights under the names that the model's parameters have.
@@ -23,7 +24,8 @@ class OnnxWeights {
   explicit OnnxWeights(const std::string& path);
   std::vector<std::string> names() const;
   bool has(const std::string& name) const { return index_.contains(name); }
-  // As the parameter lies in the model: a matrix that the exporter transposed is put back.
+  // Returns the elements of a parameter in the order that the model stores them in. A matrix that
+  // the exporter transposed is transposed back.
   std::vector<float> read(const std::string& name) const;
 
  private:
@@ -31,15 +33,17 @@ class OnnxWeights {
   std::map<std::string, std::pair<int, bool>> index_;
 };
 
-// From expressions to operations; numbers of the model's blocks go to `model`.
+// Returns the graph of a trace: turns its expressions into operations. Writes the sizes of the
+// blocks to `model`.
 ImportedGraph emit_onnx(const OnnxFile& file, const OnnxTrace& trace, Model& model);
 
-// Which parameters tensor parallelism cuts, and how: queries, keys, values and the first products
-// of an MLP by their outputs, what follows attention and an activation by its inputs, tables and
-// the head by the vocabulary. The latter write into the residual stream.
+// Sets which parameters tensor parallelism splits, and how. Queries, keys, values and the first
+// matmuls of an MLP are split by outputs. The matmuls after attention and after an activation are
+// split by inputs, and are initialized as matrices that write into the residual stream. The token
+// table and the head are split by the vocabulary.
 void cut_parameters(ImportedGraph& graph, std::int64_t vocabulary);
 
-// In words why blocks are not alike; "" where they are.
+// Returns in words why the blocks are not alike, or "" if they are.
 std::string unlike_blocks(const ImportedGraph& graph);
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
-// Norms, activations, linear layers and sums. Where an operation works element by element on
-// reordered elements, it works on those in order, and what comes out is reordered.
+// Recognizes norms, activations, linear layers and sums. An elementwise operation on a reordered
+// tensor becomes the operation on the tensor in order, and its result is reordered.
 #include <array>
 #include <cmath>
 
@@ -10,11 +10,11 @@ namespace meshwright {
 
 namespace {
 
-constexpr double tolerance = 1e-5;  // of constants that were rounded to fp32
+constexpr double tolerance = 1e-5;  // relative, for constants rounded to fp32
 
 bool near(double a, double b) { return std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b)); }
 
-// Without leading dimensions of 1 it is a vector of that length.
+// Returns whether the value is a vector of this length, apart from leading dimensions of 1.
 bool is_vector(const OnnxValue& value, std::int64_t length) {
   return !value.dims.empty() && value.dims.back() == length && element_count(value.dims) == length;
 }
@@ -40,7 +40,8 @@ Cubic product(const Cubic& a, const Cubic& b, bool& fits) {
   return result;
 }
 
-// `expression` as a polynomial in expression number `x`; `depth` bounds the recursion.
+// Returns `expression` as a polynomial in expression number `x`, or nothing if it is not one of
+// degree 3 or less. `depth` bounds the recursion.
 std::optional<Cubic> cubic_of(const std::vector<OnnxExpression>& all, int expression, int x,
                               int depth = 0) {
   if (expression == x) return Cubic{0, 1, 0, 0};
@@ -100,7 +101,7 @@ OnnxValue OnnxTracer::unary(OnnxForm form, const OnnxValue& x, double number) {
   OnnxExpression e;
   e.form = form;
   e.number = number;
-  // A scale goes through any view: attention sees through it.
+  // A scale is moved before any view, so that attention finds the view directly.
   if (!is_reordered(x) && form != OnnxForm::scale) {
     e.dims = x.dims;
     e.inputs = {x};
@@ -202,7 +203,7 @@ OnnxValue OnnxTracer::add(const OnnxValue& a, const OnnxValue& b) {
   return add_known(a, b);
 }
 
-// Positions and token types are rows of a table, masks are known.
+// Adds a known tensor: rows of a table (positions, the token type), or a mask.
 OnnxValue OnnxTracer::add_known(const OnnxValue& x, const OnnxValue& known) {
   if (broadcast(x.dims, known.dims) != x.dims)
     throw InputError("adds a constant that repeats what it is added to");
@@ -249,7 +250,7 @@ OnnxValue OnnxTracer::add_weight(const OnnxValue& x, const OnnxValue& weight) {
   } else if (x.dims.size() >= 2 && weight.dims.size() >= 2 && !weight.transposed &&
              weight.dims.back() == width && weight.dims[weight.dims.size() - 2] == sequence_ &&
              element_count(weight.dims) == width * sequence_) {
-    e.form = OnnxForm::add_position;  // the exporter took the rows out of the table
+    e.form = OnnxForm::add_position;  // the exporter stored only these rows of the table
   } else {
     throw InputError("adds a weight that is neither a bias nor one row for each position");
   }
@@ -294,7 +295,8 @@ OnnxValue OnnxTracer::multiply(const OnnxValue& a, const OnnxValue& b) {
 
 OnnxValue OnnxTracer::multiply_weight(const OnnxValue& x, const OnnxValue& weight) {
   if (x.dims.empty() || !is_vector(weight, x.dims.back())) {
-    // Angles of rotary positions that were computed before the export are no weights.
+    // The tensor is a constant and not a weight, such as rotary angles that were computed before
+    // the export.
     OnnxValue constant = weight;
     constant.known = known_of(weight);
     constant.weight = -1;
@@ -321,7 +323,7 @@ OnnxValue OnnxTracer::multiply_weight(const OnnxValue& x, const OnnxValue& weigh
 
 void OnnxTracer::factors_of(const OnnxValue& value, double& number, Values& factors,
                             int depth) const {
-  constexpr int deepest = 6;  // of what a gelu is written as
+  constexpr int deepest = 6;  // enough for every form of gelu
   const OnnxExpression& e = at(value);
   const auto in_order = [&](const OnnxValue& input) {
     return is_in_order(input.view, element_count(at(input).dims));
@@ -338,8 +340,9 @@ void OnnxTracer::factors_of(const OnnxValue& value, double& number, Values& fact
   factors.push_back(value);
 }
 
-// gelu(x) = x/2 (1 + erf(x / sqrt 2)), or as Hendrycks and Gimpel approximate it (2016):
-// x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+// Recognizes gelu(x) = x/2 (1 + erf(x / sqrt 2)), or its approximation by Hendrycks and Gimpel
+// (2016): x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). Returns nothing if number * the product of
+// `factors` is neither.
 std::optional<OnnxValue> OnnxTracer::as_gelu(double number, const Values& factors) {
   if (factors.size() != 2 || !near(number, 0.5)) return std::nullopt;
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {

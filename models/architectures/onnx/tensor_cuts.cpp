@@ -77,7 +77,8 @@ class CutFinder {
     weight.initial = Initial::residual_normal;
   }
 
-  // The linear layer that makes an operand of attention, before its rotation; -1: there is none.
+  // Returns the linear layer that makes an operand of attention, before its rotation, or -1 if
+  // there is none.
   int maker_of(const ImportedOperation& attention, std::size_t operand) {
     ImportedOperation::Operand input = attention.inputs[operand];
     while (input.kind == Kind::operation && at(input.index).op == Op::rope)
@@ -104,8 +105,9 @@ class CutFinder {
       cut_inputs(readers[0]);
   }
 
-  // The linear layers that all of a linear layer's input comes from, through activations alone;
-  // none where anything else reads what is between, or makes it.
+  // Splits an MLP whose last linear layer is operation i: that layer by inputs, and by outputs the
+  // linear layers whose results reach it through activations only. Splits nothing if another
+  // operation makes or reads a tensor in between.
   void cut_mlp(int i) {
     if (is_head(i)) return;
     std::set<int> between, makers;

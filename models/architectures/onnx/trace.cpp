@@ -21,7 +21,8 @@ OnnxValue known_value(Known known) {
   return value;
 }
 
-// Weights are matrices and vectors of real numbers; other initializers are constants.
+// Returns whether an initializer is a weight: a tensor of more than one real number. Others are
+// constants.
 bool can_be_trained(const OnnxTensor& tensor) {
   return is_real(tensor.type) && tensor.elements() > 1;
 }
@@ -261,8 +262,8 @@ OnnxTracer::Values OnnxTracer::of_weights(const OnnxNode& node, Values& inputs) 
   return folded(node, inputs);
 }
 
-// Positions, or the type of all tokens: rows of a table that do not depend on the tokens. They may
-// be constants all the same (rotary angles); so their values are known too, where they are few.
+// Returns rows of a table at known indices: positions, or the type of all tokens. The values are
+// known too, because the rows may be constants (rotary angles).
 OnnxValue OnnxTracer::rows_of_weight(const OnnxValue& table, const OnnxValue& indices) {
   OnnxValue value;
   value.dims = indices.dims;

@@ -1,4 +1,4 @@
-// From the nodes of an ONNX graph to expressions (expression.h), one node after the other.
+// Turns the nodes of an ONNX graph into expressions (expression.h), one node after the other.
 #pragma once
 
 #include <map>
@@ -10,17 +10,18 @@
 namespace meshwright {
 
 struct OnnxTrace {
-  std::int64_t batch = 0, sequence = 0;  // with which it was traced
+  std::int64_t batch = 0, sequence = 0;  // of the traced tokens
   std::vector<OnnxExpression> expressions;
   OnnxValue logits;
 };
 
-// The graph from input_ids to `logits` (or the first output) with sequences of `sequence` tokens,
-// where the file leaves that open. attention_mask is all ones, position_ids count from 0,
-// token_type_ids are 0. InputError `path: node NAME: what is wrong` for all that is not known.
+// Returns the expressions from input_ids to `logits` (or to the first output). The sequences have
+// `sequence` tokens if the file does not fix their length. attention_mask is all ones, position_ids
+// count from 0, and token_type_ids are 0. Throws InputError `path: node NAME: what is wrong` for
+// everything that is not known.
 OnnxTrace trace_onnx(const OnnxFile& file, std::int64_t sequence);
 
-// The names of the operations that are read.
+// Returns the names of the operations that can be read, sorted.
 const std::vector<std::string>& known_onnx_operations();
 
 class OnnxTracer {
@@ -31,7 +32,7 @@ class OnnxTracer {
  private:
   using Values = std::vector<OnnxValue>;
 
-  // trace.cpp
+  // Defined in trace.cpp.
   void bind_inputs();
   void bind_tokens(const OnnxInput& input);
   std::vector<bool> needed_nodes(const std::string& output) const;
@@ -45,7 +46,7 @@ class OnnxTracer {
   KnownPtr known_of(const OnnxValue& value);
   OnnxValue rows_of_weight(const OnnxValue& table, const OnnxValue& indices);
 
-  // trace_views.cpp: nothing where the operation is no view
+  // Defined in trace_views.cpp. viewed() returns nothing if the operation is not a view.
   std::optional<Values> viewed(const OnnxNode& node, Values& inputs);
   OnnxValue with_view(const OnnxValue& value, OnnxView view) const;
   OnnxValue reshaped_to(const OnnxValue& value, const OnnxDims& dims) const;
@@ -53,7 +54,7 @@ class OnnxTracer {
                      std::int64_t count) const;
   OnnxValue one_of(const OnnxNode& node, const OnnxValue& value, const Known& index) const;
 
-  // rules.cpp
+  // Defined in rules.cpp.
   OnnxValue add(const OnnxValue& a, const OnnxValue& b);
   OnnxValue add_known(const OnnxValue& x, const OnnxValue& known);
   OnnxValue add_weight(const OnnxValue& x, const OnnxValue& weight);
@@ -72,12 +73,13 @@ class OnnxTracer {
   std::optional<OnnxValue> as_gelu(double number, const Values& factors);
   void factors_of(const OnnxValue& value, double& number, Values& factors, int depth = 0) const;
   bool is_square_of(const OnnxValue& value, const OnnxValue& x) const;
-  // The epsilon of sqrt(mean(x^2) + epsilon); nothing where it is not that.
+  // Returns the epsilon of `root` = sqrt(mean(x^2) + epsilon), or nothing if `root` has another
+  // form.
   std::optional<double> epsilon_of_root(const OnnxValue& root, const OnnxValue& x) const;
-  // All elements of its expression, in whatever order.
+  // Returns whether x shows every element of its expression exactly once, in any order.
   bool is_reordered(const OnnxValue& x) const;
 
-  // attention_rules.cpp
+  // Defined in attention_rules.cpp.
   OnnxValue matrix_product(const OnnxValue& a, const OnnxValue& b);
   OnnxValue softmax(const OnnxNode& node, const OnnxValue& x);
   OnnxValue where(const Values& inputs);
@@ -86,18 +88,20 @@ class OnnxTracer {
   std::optional<OnnxValue> as_attention(const OnnxValue& weights, const OnnxValue& v);
   OnnxValue joined(const OnnxNode& node, const Values& inputs);
 
-  // Expressions.
+  // The functions from here on make and look up expressions.
   OnnxValue make(OnnxExpression expression);
   OnnxValue whole(int expression) const;
   const OnnxExpression& at(const OnnxValue& value) const {
     return expressions_[static_cast<std::size_t>(value.expression)];
   }
-  // The expression where the value is all of it, in order, and of that form; else nullptr.
+  // Returns the value's expression if the value is all of it, in order, and has that form. Returns
+  // nullptr otherwise.
   const OnnxExpression* as(const OnnxValue& value, OnnxForm form) const;
   static bool same(const OnnxValue& a, const OnnxValue& b) {
     return a.expression == b.expression && a.view == b.view;
   }
-  std::optional<double> number_of(const OnnxValue& value);  // of one element
+  // Returns the number of a known tensor of one element, otherwise nothing.
+  std::optional<double> number_of(const OnnxValue& value);
 
   const OnnxFile& file_;
   std::int64_t batch_ = 2, sequence_;

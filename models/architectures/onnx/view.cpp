@@ -8,7 +8,8 @@ namespace {
 
 using Index = OnnxView::Index;
 
-// Appends an index; one that runs on where it ends is part of the one before.
+// Appends an index to a dimension. If one stride covers both the last index and the new one, they
+// become one index.
 void append_index(OnnxView::Dimension& to, Index index) {
   if (index.size == 1) return;
   if (!to.empty() && to.back().stride == index.size * index.stride) {

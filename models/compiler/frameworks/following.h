@@ -1,4 +1,4 @@
-// Keys that a framework decides by other choices of a plan.
+// Says which keys of a plan a framework sets by itself, from other choices of the plan.
 #pragma once
 
 #include <string_view>
@@ -7,11 +7,12 @@
 
 namespace meshwright {
 
-// training.gradient_reduce_precision: accelerate reduces gradients in the type of the weights with
-// FSDP, in fp32 with DDP.
+// Returns whether frameworks set this key from other choices. Only
+// training.gradient_reduce_precision is such a key: for example, accelerate reduces gradients in
+// the type of the weights with FSDP and in fp32 with DDP.
 bool follows_other_keys(std::string_view key);
 
-// Returns the plan with those keys as the framework sets them. The planner calls it, because it
+// Returns the plan with such keys as the framework sets them. The planner calls it, because it
 // tries the other choices. A plan that somebody wrote keeps its own keys (check_expressible()
 // rejects it).
 Plan with_what_follows(Framework framework, Plan plan, const Model& model);

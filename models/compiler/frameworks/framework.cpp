@@ -14,7 +14,7 @@ struct Row {
   const char* name;
   const FrameworkLimits* limits;
 };
-// In the order of the enumerators.
+// The frameworks in the order of the enumerators.
 constexpr Row rows[] = {
     {Framework::none, "", nullptr},
     {Framework::megatron_lm, "megatron-lm", &megatron_lm_limits},
@@ -29,7 +29,7 @@ static_assert(has_row_of_each<Framework::hyperpod>(rows, &Row::framework));
 
 const Row& row_of(Framework framework) { return rows[static_cast<std::size_t>(framework)]; }
 
-// Limits of every framework: settings that meshwright writes for none of them.
+// Limits that every framework has, because meshwright writes these settings for none of them.
 constexpr Limit of_all[] = {
     {"training.optimizer", "has optimizers of its own; of these, adamw, adam, lamb and sgd",
      [](const Plan& p, const Model&) { return p.training.optimizer <= OptimizerKind::sgd; },
@@ -74,7 +74,7 @@ constexpr Limit of_all[] = {
      [](Plan& p, const Model&) { p.training.gradient_clip_value = 0; }},
 };
 
-// Limit of every framework except Megatron-LM and Megatron-Bridge.
+// A limit of every framework except Megatron-LM and Megatron-Bridge.
 constexpr Limit of_others = {"training.mtp_layers", "is written without multi-token prediction",
                              [](const Plan& p, const Model&) { return p.training.mtp_layers == 0; },
                              [](Plan& p, const Model&) {
@@ -86,7 +86,8 @@ bool is_megatron(Framework framework) {
   return framework == Framework::megatron_lm || framework == Framework::megatron_bridge;
 }
 
-// Returns the limits of every framework, in the order of the enumerators.
+// Returns the limits of every framework, in the order of the enumerators: its own, and those that
+// all frameworks share.
 const std::vector<std::vector<Limit>>& limits() {
   static const std::vector<std::vector<Limit>> all = [] {
     std::vector<std::vector<Limit>> lists(std::size(rows));
@@ -157,7 +158,7 @@ Plan as_run_by(Framework framework, Plan plan, const Model& model) {
 std::optional<Plan> nearest_plan(Framework framework, Plan plan, const Model& model) {
   const Row& row = row_of(framework);
   if (row.limits == nullptr) return plan;
-  // Mending one limit may break another, but not for ever.
+  // Mending one limit may break another, so this repeats, but only a limited number of times.
   for (std::size_t tries = 0; tries < 2 * limits_of(framework).size(); ++tries) {
     plan = as_run_by(framework, std::move(plan), model);
     const Limit* broken = broken_limit(framework, plan, model);

@@ -1,5 +1,5 @@
-// The frameworks whose settings meshwright reads and writes, and what of a plan each can express.
-// Which setting is which key: tools/interop/target.h.
+// The frameworks whose settings meshwright reads and writes, and which plans each of them can
+// express. tools/interop/target.h says which setting of a framework is which key of the plan.
 #pragma once
 
 #include <cstdint>
@@ -28,36 +28,39 @@ enum class Framework : std::uint8_t {
 // enumerators.
 const std::vector<std::string>& framework_names();
 std::string_view name_of(Framework framework);
-Framework framework_of(std::string_view name);  // unknown: InputError that names the nearest
+// Throws InputError that names the nearest known name.
+Framework framework_of(std::string_view name);
 
 // Describes a key of the plan that a framework supports only in part.
 struct Limit {
   std::string_view key;  // of the job file: "parallelism.schedule"
-  std::string_view why;  // what the framework has instead
+  std::string_view why;  // what the framework has instead, for messages
   bool (*holds)(const Plan& plan, const Model& model);
   // Changes the plan so that the limit holds, and otherwise as little as possible. Null if no plan
-  // near it would do.
+  // near the given one would satisfy the limit.
   void (*mend)(Plan& plan, const Model& model);
 };
 
 std::span<const Limit> limits_of(Framework framework);
 
-// Returns the first limit that the plan breaks, or null if the framework can run the plan.
+// Returns the first limit that the plan breaks, or null if it breaks none. Limits describe plans
+// with the framework's defaults, so callers apply as_run_by() before.
 const Limit* broken_limit(Framework framework, const Plan& plan, const Model& model);
 
 // Returns a message such as "parallelism.schedule: megatron-lm has 1f1b and interleaved".
 std::string broken_text(Framework framework, const Limit& limit);
 
 // Returns the plan with its defaults spelled out as the framework chooses them: the order of ranks,
-// the size of gradient buckets, when gradients are reduced. A plan that the framework cannot
-// express remains one.
+// the size of gradient buckets, when gradients are reduced. Limits that the plan breaks stay
+// broken. Returns the plan itself for meshwright's own engine.
 Plan as_run_by(Framework framework, Plan plan, const Model& model);
 
-// Returns the plan with every broken limit mended, as the framework runs it, or nothing if that
-// breaks another rule.
+// Returns the plan with every broken limit mended, as the framework runs it. Returns nothing if a
+// limit cannot be mended, or if the mended plan breaks a rule of verify().
 std::optional<Plan> nearest_plan(Framework framework, Plan plan, const Model& model);
 
-// Returns the names of the frameworks that can run the plan.
+// Returns the names of the frameworks that can run the plan. meshwright's own engine is not among
+// them.
 std::vector<std::string> frameworks_that_run(const Plan& plan, const Model& model);
 
 // Describes a framework for the table of framework.cpp. Each framework's own file defines one.
@@ -68,10 +71,10 @@ struct FrameworkLimits {
 extern const FrameworkLimits megatron_lm_limits, megatron_bridge_limits, torchtitan_limits,
     deepspeed_limits, accelerate_limits, sagemaker_limits, hyperpod_limits;
 
-// Returns whether two placements order the ranks identically. An axis of degree 1 does not count.
-// Several frameworks need this.
+// Returns whether two placements order the ranks of these degrees identically. An axis of degree 1
+// does not count. Several frameworks need this.
 bool same_placement(const Parallelism& parallelism, std::string_view one, std::string_view other);
-// Resets the settings of the context exchange that have no effect to their defaults.
+// Sets the keys of the context exchange that have no effect under these degrees to their defaults.
 void settle_context_exchange(Parallelism& parallelism);
 
 }  // namespace meshwright

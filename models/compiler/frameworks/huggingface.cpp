@@ -17,7 +17,8 @@ bool is_kernel_of_transformers(const Training& t) {
   return t.attention != AttentionKernel::flash;
 }
 
-// Turns the ranks of a degree that the framework does not have into more replicas.
+// Turns the ranks of a degree into more data-parallel replicas, because the framework does not have
+// this degree.
 void give_to_replicas(int& degree, Parallelism& p) {
   p.data *= degree;
   degree = 1;

@@ -1,4 +1,5 @@
-// Limits of what runs transformers' models and its Trainer.
+// DeepSpeed and accelerate train transformers' models with transformers' Trainer. They share these
+// limits.
 #pragma once
 
 #include <span>

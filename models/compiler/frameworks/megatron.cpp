@@ -1,4 +1,4 @@
-// This file lists which plans Megatron-LM, and what is built on it, can express.
+// This file lists which plans Megatron-LM can express, and also frameworks that are built on it.
 #include <algorithm>
 
 #include "models/architectures/architecture.h"
@@ -16,7 +16,8 @@ bool is_dense_first(const Plan& plan) { return plan.parallelism.zero_stage <= 1;
 
 std::int64_t gradient_bytes(const Plan& plan) { return bytes_of(plan.training.gradient_reduce); }
 
-// YaRN's numbers that have no argument are those of megatron.core's MLATransformerConfig.
+// Returns whether the scales of rotary positions can be set. Megatron-LM has no arguments for some
+// of YaRN's values, so these must be those of megatron.core's MLATransformerConfig.
 bool has_scores_of_megatron(const Model& m) {
   constexpr double original = 4096, low = 1, high = 32;
   return m.rotary_yarn ? m.rotary_original == original && m.rotary_low == low &&
@@ -24,8 +25,8 @@ bool has_scores_of_megatron(const Model& m) {
                        : m.rotary_factor == 1;
 }
 
-// Transformer blocks as megatron.core has them, pre-norm and one branch after the other, of which
-// model_rule.cpp knows the arguments.
+// Returns whether the blocks are as in megatron.core: pre-norm and one branch after the other.
+// tools/interop/megatron/model_rule.cpp must know the arguments for them.
 bool has_blocks_of_megatron(const Model& m) {
   if (m.head != Head::lm || m.parallel_residual || m.alibi || m.local_window > 0 ||
       m.embedding_width() != m.hidden || m.attention_bias != m.biases)
@@ -49,7 +50,7 @@ bool has_blocks_of_megatron(const Model& m) {
   }
 }
 
-// At the beginning and at the end.
+// Returns the most blocks that may stay in bf16, at the beginning and at the end of the model each.
 int most_in_bf16(const Plan& plan, const Model& model) {
   if (plan.training.precision == Precision::nvfp4) return model.layers;
   const bool delayed = plan.training.fp8_recipe == Fp8Recipe::delayed;
@@ -286,8 +287,8 @@ constexpr Limit rows[] = {
      [](Plan& p, const Model&) { p.training.loss_scale->factor = 2; }},
 };
 
-// Megatron-Core: max(40 M, 1 M for each rank that reduces) elements
-// (megatron/core/distributed/distributed_data_parallel.py).
+// Returns Megatron-Core's default size of gradient buckets, in bytes: max(40 M, 1 M for each rank
+// that reduces) elements (megatron/core/distributed/distributed_data_parallel.py).
 std::int64_t usual_bucket_bytes(const Plan& plan) {
   const std::int64_t ranks = std::int64_t{plan.parallelism.data} * plan.parallelism.context;
   return std::max<std::int64_t>(40'000'000, 1'000'000 * ranks) * gradient_bytes(plan);
@@ -311,7 +312,7 @@ void settle_as_megatron(Plan& plan, const Model& model) {
   settle_context_exchange(p);
   if (p.expert == 1) p.overlap_expert = false;
   p.pipeline_scatter_gather = p.tensor == 1 || p.sequence_parallel;
-  p.memory_weight = 0;  // of the search for stages, which the plan names
+  p.memory_weight = 0;  // only the search for stages uses it, and the plan names them
   if (p.schedule == ScheduleKind::interleaved && p.virtual_stages == 1)
     p.schedule = ScheduleKind::one_f_one_b;
   Training& t = plan.training;

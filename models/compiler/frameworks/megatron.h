@@ -1,4 +1,4 @@
-// Limits of Megatron-LM that what is built on it shares.
+// Megatron-Bridge is built on Megatron-LM. They share these limits and defaults.
 #pragma once
 
 #include <span>

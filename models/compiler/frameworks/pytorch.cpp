@@ -6,8 +6,8 @@ namespace meshwright {
 
 namespace {
 
-// Returns whether each block is recomputed by itself in the backward: not at all, fully or
-// selectively.
+// Returns whether blocks are recomputed in a way that these frameworks have: not at all, or each
+// block by itself, fully or selectively.
 bool is_usual_recompute(const Training& t) {
   return t.recompute == Recompute::none || t.recompute == Recompute::full ||
          t.recompute == Recompute::selective;
@@ -112,12 +112,12 @@ void settle_as_pytorch(Plan& plan, const Model& model) {
   if (p.offload == Offload::none) p.offload_horizon = 0;
   if (p.schedule == ScheduleKind::interleaved && p.virtual_stages == 1)
     p.schedule = ScheduleKind::one_f_one_b;
-  p.memory_weight = 0;  // of the search for stages, which the plan names
+  p.memory_weight = 0;  // only the search for stages uses it, and the plan names them
   Training& t = plan.training;
   t.fuse_gradient_accumulation =
       false;  // gradients of a micro-batch are added by a kernel of their own
   t.cuda_graph = false;
-  t.cross_entropy_fusion = true;  // is of Megatron's loss
+  t.cross_entropy_fusion = true;  // the key concerns Megatron's loss only
   t.predicted_positions = 0;
   if (t.optimizer != OptimizerKind::sgd) t.momentum = 0.9;
   if (storage_of(t.precision) == Dtype::f32) t.master_weights = MasterWeights::fp32;

@@ -10,9 +10,10 @@
 
 namespace meshwright {
 
-// Returns the limits on keys that only the engine's own schedules, layouts and memory have.
+// Returns limits on keys whose values only meshwright's own engine has: for example schedules,
+// layouts and ways to save memory.
 std::span<const Limit> pytorch_limits();
-// Returns the lists, concatenated.
+// Returns one list of the limits of all `lists`, in order.
 std::vector<Limit> joined(std::initializer_list<std::span<const Limit>> lists);
 
 // Sets keys that have no effect in this plan to their defaults, and turns off what these frameworks

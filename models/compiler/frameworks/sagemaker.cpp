@@ -10,7 +10,8 @@ namespace {
 
 bool has_no_stages(const Plan& plan) { return plan.parallelism.pipeline == 1; }
 
-// Version 1's FlashAttention (models/job/distribution_v1.cpp).
+// Returns whether version 1's FlashAttention (models/job/distribution_v1.cpp) takes the width of
+// the heads.
 bool has_narrow_heads(const Model& model) {
   const int width = model.head_dim > 0 ? model.head_dim : model.hidden / std::max(1, model.heads);
   return width % 8 == 0 && width < 128;
@@ -185,7 +186,7 @@ void settle_as_sagemaker(Plan& plan, const Model& model) {
   settle_as_smp(plan, model);
   Parallelism& p = plan.parallelism;
   if (p.pipeline == 1) return;
-  // The library's own words for DPT and TPD.
+  // "cluster" and "spread" are the library's own words for DPT and TPD.
   if (same_placement(p, p.placement, "cluster"))
     p.placement = "cluster";
   else if (same_placement(p, p.placement, "spread"))

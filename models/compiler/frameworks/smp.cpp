@@ -12,7 +12,8 @@ bool is_16_bits(const Plan& plan) {
   return plan.training.precision == Precision::bf16 || plan.training.precision == Precision::fp8;
 }
 
-// FSDP gathers gradients in the type that weights are stored in.
+// Returns the type in which gradients are reduced. FSDP reduces them in the type that weights are
+// stored in.
 Dtype reduce_type(const Plan& plan) { return storage_of(plan.training.precision); }
 
 bool has_shards_that_divide(const Plan& plan) {
@@ -20,7 +21,8 @@ bool has_shards_that_divide(const Plan& plan) {
   return p.shard == 1 || (p.data * p.context) % (p.shard * p.expert) == 0;
 }
 
-// One row for what must be `value`.
+// MESHWRIGHT_MUST_BE is a row for a key that must be `value` in plans without stages.
+// MESHWRIGHT_ALWAYS is a row for a key that must be `value` in all plans.
 #define MESHWRIGHT_MUST_BE(key, why, place, value)                                                \
   {                                                                                               \
     key, why,                                                                                     \
@@ -196,7 +198,7 @@ void settle_training(Training& t) {
     t.first_layers_in_bf16 = t.last_layers_in_bf16 = 0;
   }
   t.predicted_positions = 0;
-  t.momentum = 0.9;  // of sgd, which it has not
+  t.momentum = 0.9;  // the default of sgd, which the library does not have
 }
 
 }  // namespace
@@ -217,7 +219,7 @@ void settle_as_smp(Plan& plan, const Model&) {
   Parallelism& p = plan.parallelism;
   settle_training(plan.training);
   if (same_placement(p, p.placement, "PDT")) p.placement = "PDT";
-  // With no more than one choice in effect the plan says nothing.
+  // If the plan's choice has the effect of the default, it becomes the default.
   Plan usual = plan;
   usual.parallelism.reduce_gradients = ReduceGradients::usual;
   if (usual.reduces_each_micro_batch() == plan.reduces_each_micro_batch())

@@ -22,7 +22,8 @@ const ArchitectureInfo& info_of(std::string_view model_type) {
   return info(Architecture::llama);  // mistral and others that have its names
 }
 
-// The layout with every repetition written out.
+// Returns the layout from `at` on with every repetition written out. `inside` is true between
+// parentheses. Throws InputError if parentheses, letters or counts are wrong.
 std::string expand(std::string_view text, std::size_t& at, bool inside) {
   constexpr std::size_t most = 4096;
   std::string result;

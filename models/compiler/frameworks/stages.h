@@ -1,5 +1,5 @@
 // Converts between virtual stages and the ways in which frameworks say which layers are on which
-// stage: counts, or a layout with a letter for each unit.
+// stage. Frameworks use counts of layers, or a layout with a letter for each unit.
 #pragma once
 
 #include <map>
@@ -20,19 +20,20 @@ struct StageUnits {
   bool operator==(const StageUnits&) const = default;
 };
 
-// Returns the virtual stages in order of execution. Returns nothing if layers are spread evenly,
-// with the embedding on the first stage and the head on the last.
+// Returns the virtual stages in order of execution. Returns an empty list if layers are spread
+// evenly, with the embedding on the first stage and the head on the last.
 std::vector<StageUnits> stages_of(const Plan& plan, const Model& model);
 
 // layout_text() and read_layout() convert to and from "Ettt|ttt|ttL", as
 // megatron.core.transformer.pipeline_parallel_layer_layout reads it: `x*3` and `(tt|)*3` repeat,
-// and commas may stand between. `m` is a layer of multi-token prediction, which goes with the head.
-// A wrong text throws InputError without a place.
+// and commas may separate letters. `m` is a layer of multi-token prediction, which goes with the
+// head. read_layout() throws InputError without a file name or key if the text is malformed, or if
+// E is not on the first stage or L (and `m`) not on the last.
 std::string layout_text(const std::vector<StageUnits>& stages, int mtp_layers = 0);
 std::vector<StageUnits> read_layout(std::string_view text);
 
-// Returns the stage of the first unit of each stage, by the unit's path, as parallelism.partition
-// names them.
+// Returns a map from the path of each stage's first unit to the stage, as parallelism.partition
+// names stages.
 struct ArchitectureInfo;
 std::map<std::string, int> first_units(const std::vector<StageUnits>& stages,
                                        const ArchitectureInfo& names);
@@ -41,8 +42,9 @@ std::map<std::string, int> first_units(const std::vector<StageUnits>& stages,
 // `model_type` is as in a config.json.
 nlohmann::json partition_of(const std::vector<StageUnits>& stages, std::string_view model_type);
 
-// Writes the stages that were found into the plan, as a partition that the job file and layouts can
-// hold.
+// Writes the stages of the plan as a partition that the job file and layouts can hold: even, or a
+// first unit for each stage. Leaves the plan as it is if its stages are not known yet, or if a
+// stage has no unit.
 void name_stages(Plan& plan, const Model& model);
 
 }  // namespace meshwright

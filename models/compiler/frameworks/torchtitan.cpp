@@ -14,20 +14,22 @@ bool is_llama_of_torchtitan(const Model& m) {
          m.head_dim * m.heads == m.hidden && m.rotary_dim == m.head_dim;
 }
 
-// Returns when gradients are reduced. FSDP gathers and reduces unit by unit in every micro-batch.
-// Pipeline schedules wait for the last one.
+// Returns when gradients are reduced. FSDP gathers and reduces unit by unit in every micro-batch,
+// but pipeline schedules reduce after the last micro-batch.
 ReduceGradients reduction_of(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   return replicas_of(plan) == 1 || p.pipeline > 1 ? ReduceGradients::last : ReduceGradients::each;
 }
 
-// Returns whether the fraction is 1 / k, which means every k-th block.
+// Returns whether the fraction is 1 / k for a whole number k, so that every k-th block is
+// recomputed.
 bool is_every_kth(double fraction) {
   return fraction > 0 && fraction == 1.0 / std::round(1.0 / fraction);
 }
 
-// Returns whether training runs in mixed precision. FSDP brings it, or autocast if nothing but the
-// batch is split.
+// Returns whether training runs in mixed precision. FSDP brings it, or autocast if only the batch
+// is split (DDP, or a single rank). Under tensor or pipeline parallelism without replicas, there is
+// none.
 bool mixes_precision(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   return replicas_of(plan) > 1 || p.tensor * p.pipeline == 1;

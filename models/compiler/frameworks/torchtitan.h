@@ -11,18 +11,19 @@
 
 namespace meshwright {
 
-// DDP's buckets: torchtitan/models/llama3/infra/parallelize.py, apply_ddp().
+// Bytes of DDP's buckets, as apply_ddp() in torchtitan/models/llama3/infra/parallelize.py sets
+// them.
 constexpr std::int64_t torchtitan_ddp_bucket_bytes = std::int64_t{100} << 20;
 
-// Returns whether DDP runs the plan. Sharding covers all ranks that share a batch's gradients, and
-// only pure data parallelism may do without it.
+// Returns whether torchtitan runs the plan with DDP: if states are not sharded and several ranks
+// share a batch's gradients. Its limits allow this under pure data parallelism only.
 inline bool is_ddp(const Parallelism& p) { return p.zero_stage == 0 && p.data * p.context > 1; }
 
 // Returns the flavor of torchtitan's llama3 that has these sizes ("8B"), or an empty string if none
 // has.
 std::string flavor_of(const Model& model);
-// Returns a config.json of that flavor, or of its name in flags ("llama3_8b"). Null if it is
-// unknown.
+// Returns a config.json of the flavor with this name ("8B"), also as it is in flags ("llama3_8b").
+// Returns null if the name is unknown.
 nlohmann::json config_of_flavor(std::string_view flavor);
 
 }  // namespace meshwright

@@ -1,4 +1,4 @@
-// The sizes of torchtitan's llama3 (0.2.2, torchtitan/models/llama3/__init__.py).
+// The sizes of torchtitan's llama3 models (0.2.2, torchtitan/models/llama3/__init__.py).
 #include <algorithm>
 
 #include "models/compiler/frameworks/torchtitan.h"
@@ -44,7 +44,7 @@ json config_of_flavor(std::string_view flavor) {
   std::string wanted = in_lower_case(flavor);
   if (wanted.starts_with("llama3_")) wanted.erase(0, 7);
   for (const std::string_view attention : {"_flex", "_varlen", "_flex_attn", "_varlen_attn"})
-    if (wanted.ends_with(attention)) {  // of the same sizes
+    if (wanted.ends_with(attention)) {  // such flavors have the same sizes
       wanted.erase(wanted.size() - attention.size());
       break;
     }

@@ -9,7 +9,7 @@ namespace meshwright {
 
 namespace {
 
-// The end of an access that may be anywhere in its buffer.
+// End of an access whose place in its buffer is unknown, so that it may be anywhere.
 constexpr std::int64_t somewhere = std::numeric_limits<std::int64_t>::max();
 
 std::size_t index(Stream stream) { return static_cast<std::size_t>(stream); }
@@ -89,8 +89,8 @@ BodyBuilder::Accesses& BodyBuilder::accesses(int buffer) {
   return accesses_[i];
 }
 
-// Returns which bytes of its buffer an operand may touch. The offset of a part depends on the rank,
-// so a part may touch the whole buffer.
+// Returns which bytes of its buffer an operand may touch, without readers and writer yet. The
+// offset of a rank's part depends on the rank, so a part may touch the whole buffer.
 BodyBuilder::Access BodyBuilder::access_of(const Operand& operand) {
   Access access{operand.offset, operand.offset + operand.type.bytes(), -1, {}, 0};
   if (operand.part_of != GroupKind::none) access.begin = 0, access.end = somewhere;
@@ -123,7 +123,7 @@ void BodyBuilder::note_write(const Operand& operand, int at) {
 void BodyBuilder::depend(Instruction& instruction, int on) {
   if (on < 0) return;
   const Stream other = body().instructions[static_cast<std::size_t>(on)].stream;
-  if (other == instruction.stream) return;  // list order
+  if (other == instruction.stream) return;  // the order of the list suffices
   int& waited = waited_[index(instruction.stream)][index(other)];
   if (waited >= on) return;
   waited = on;
@@ -169,7 +169,7 @@ int BodyBuilder::emit(Instruction instruction) {
     forced_.clear();
   } else if (last_compute_ >= 0) {
     depend(instruction, last_compute_);
-  } else if (in_task_region(instruction)) {  // which the task before still computes in
+  } else if (in_task_region(instruction)) {  // the task before may still compute in this region
     instruction.waits.push_back({Wait::Relation::previous_task, -1, -1});
   }
   for (const Operand& input : instruction.inputs) depend_on_overlapping(instruction, input, false);
@@ -197,7 +197,8 @@ int BodyBuilder::emit(Instruction instruction) {
 }
 
 void BodyBuilder::finish() {
-  // A forward body may receive what its backward body alone uses: a head whose loss is fused.
+  // A forward body may receive a tensor that only its backward body uses, for a head whose loss is
+  // fused.
   const bool for_later = body().kind == Body::Kind::forward || body().kind == Body::Kind::backward;
   for (int left : unjoined_) {
     const Instruction& instruction = body().instructions[static_cast<std::size_t>(left)];
@@ -205,7 +206,7 @@ void BodyBuilder::finish() {
       forced_.push_back(left);
   }
   if (forced_.empty()) return;
-  Instruction join;  // does nothing but wait: the next task reuses the region
+  Instruction join;  // only waits, because the next task reuses the region
   join.op = Op::zero;
   emit(std::move(join));
 }

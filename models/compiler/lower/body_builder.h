@@ -1,7 +1,4 @@
-// Writes one body: keeps list order, adds the waits between streams that data dependences need, and
-// tracks how long each task buffer is live.
-//
-// Rule that makes memory safe across streams: an instruction of another stream than compute waits
+// One rule makes memory safe across streams: an instruction of another stream than compute waits
 // for the compute instruction before it in the list, and its task buffers stay live until a compute
 // instruction has waited for it.
 #pragma once
@@ -17,43 +14,45 @@ namespace meshwright {
 
 class BodyBuilder {
  public:
-  // Begins the body of this number.
+  // Begins body `number` of the program. `chunk` is -1 for the bodies that begin and end a step.
   BodyBuilder(Program& program, int number, Body::Kind kind, int chunk = -1);
 
-  // Appends and returns the instruction's index. Waits given by the caller are kept.
+  // Adds the instruction to the body with the waits that it needs, and returns its index. Waits
+  // that the caller has set are kept.
   int emit(Instruction instruction);
-  // Makes the next compute instruction wait for this one too (for work that may not overlap with
-  // compute).
+  // Makes the next compute instruction wait for this one too. It is for work that may not overlap
+  // with compute.
   void join_before_next_compute(int instruction) { forced_.push_back(instruction); }
   int last_compute() const { return last_compute_; }
   int number() const { return body_; }
   int size() const { return static_cast<int>(body().instructions.size()); }
   Body& body() const { return program_.bodies[static_cast<std::size_t>(body_)]; }
   int chunk() const { return body().chunk; }
-  bool is_backward() const {  // of a chunk: its backward or its weights body
+  bool is_backward() const {  // of a chunk: the backward or the weights body
     return body().kind == Body::Kind::backward || body().kind == Body::Kind::weights;
   }
-  // Ends the body: nothing of the task region may be in use by an instruction that nobody waited
-  // for, and what a body receives or makes for later ones is there.
+  // Ends the body. If the task region is still in use by an instruction of another stream, or a
+  // forward or backward body still writes to a slot, adds a compute instruction that waits for it.
   void finish();
 
  private:
-  // Holds which instructions accessed bytes [begin, end) of a buffer last.
+  // Holds which instructions last accessed bytes [begin, end) of a buffer: the writer, and the
+  // reader in each stream. -1 means that there is none.
   struct Access {
     std::int64_t begin = 0, end = 0;
     int writer = -1;
     std::array<int, stream_count> reader;
-    int number = 0;  // where there are many, in the order of their making
+    int number = 0;  // order of creation, counted once a buffer has many accesses
   };
   // Accesses of one buffer. Mostly they are few. A buffer with the parameters of ten thousand
-  // layers has many, which are sorted by where they begin.
+  // layers has many, which are sorted by their first byte.
   struct Accesses {
     struct Many {
       std::multimap<std::int64_t, Access> by_begin;
-      std::int64_t longest = 0;  // that there ever was
+      std::int64_t longest = 0;  // bytes of the longest access so far
       int made = 0;
     };
-    std::vector<Access> few;  // and all that may be anywhere in the buffer
+    std::vector<Access> few;  // once there are many: only those that may be anywhere in the buffer
     std::unique_ptr<Many> many;
 
     // Visits accesses in the order in which they were made.

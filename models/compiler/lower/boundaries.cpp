@@ -16,8 +16,8 @@ void note_parameter(Boundaries& found, int parameter, int stage) {
 }
 
 // Returns the body of every node. If the schedule splits backwards, a node belongs to the weights
-// body if it leads only to gradients of parameters on its own stage. (A norm's gradient makes both
-// kinds at once, and stays in the backward body.)
+// body if its results lead only to gradients of parameters on its own stage. (The node of a norm's
+// gradient makes gradients of both its input and its weight, so it stays in the backward body.)
 std::vector<Body::Kind> bodies_of_nodes(const Graph& graph, const std::vector<int>& stage,
                                         bool splits) {
   std::vector<Body::Kind> body(graph.nodes.size(), Body::Kind::forward);

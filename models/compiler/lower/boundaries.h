@@ -1,6 +1,6 @@
 // Finds where every tensor of the graph is made and used once the chain of units is partitioned
-// into virtual stages. This says what must be sent, and what must be kept from one task of a
-// micro-batch to a later one.
+// into virtual stages. The result says which tensors must be sent, and which must be kept from one
+// task of a micro-batch to a later one.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,8 @@
 namespace meshwright {
 
 struct TensorFlow {
-  int maker = -1;                            // virtual stage; -1: input, parameter, gradient
+  // Virtual stage, -1 for inputs, parameters and gradients.
+  int maker = -1;
   Body::Kind made_in = Body::Kind::forward;  // forward, backward or weights
   bool kept = false;              // used in a later body of the maker than the one it is made in
   bool crosses_forward = false;   // used by the next virtual stage (its forward or backward body)
@@ -28,12 +29,14 @@ struct Boundaries {
   std::vector<std::vector<int>> nodes;  // per virtual stage: its nodes in graph order
   std::vector<Body::Kind> body;         // per node: forward, backward or weights
   std::vector<std::vector<int>> users;  // per parameter: the virtual stages that use it, ascending
-  std::vector<int> reduced_into;        // per tensor: what an in-place all-reduce makes of it, -1
+  // Per tensor: the output of the in-place all-reduce that reads it, or -1.
+  std::vector<int> reduced_into;
 };
 
 Boundaries find_boundaries(const Graph& graph, const Plan& plan);
 
-// Returns the units of a virtual stage's nodes of such a body in list order, each once per run.
+// Returns the units whose nodes a virtual stage runs in bodies of kind `body`, in the order of the
+// nodes. A unit is listed again if its nodes continue after those of another unit.
 std::vector<int> units_in_order(const Graph& graph, const Boundaries& boundaries, int virtual_stage,
                                 Body::Kind body);
 

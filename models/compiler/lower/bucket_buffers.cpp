@@ -13,7 +13,8 @@ namespace {
 
 TensorType flat(std::int64_t elements, Dtype dtype) { return {Shape{elements}, dtype}; }
 
-// An owner alone has optimizer states and snapshots of what it owns.
+// Adds a buffer for a bucket's weights, gradients, states or snapshot, and returns its operand. If
+// a bucket has an owner, only that rank has optimizer states and snapshots of it.
 Operand place(StageDraft& draft, const Bucket& bucket, std::string_view name, MemoryClass cls,
               const TensorType& type) {
   const bool states = cls == MemoryClass::optimizer || cls == MemoryClass::snapshot;
@@ -66,8 +67,8 @@ void place_states(StageDraft& draft, Bucket& bucket) {
   if (training.averages()) bucket.average = state("average", Dtype::f32);
 }
 
-// Returns how many elements of the local part one rank saves: its share among the ranks that have
-// the same part, or 0 if another stage saves all of the bucket.
+// Returns how many elements of its local shard a rank saves in a snapshot: its part if several
+// ranks have the same shard, or 0 if another stage saves the whole bucket or it is not trained.
 std::int64_t snapshot_slice(const StageDraft& draft, const Bucket& bucket) {
   const bool saved_elsewhere = std::ranges::all_of(bucket.parameters, [&](int index) {
     return draft.program.parameters[at(index)].copy_of_tied;
@@ -107,7 +108,8 @@ void place_scalars(StageDraft& draft) {
                                          static_cast<std::int64_t>(16 * program.parameters.size()));
 }
 
-// Whole, on every rank that has a part of the matrix.
+// Adds adafactor's row and column factors. Every rank that has a part of a matrix has all factors
+// of it.
 void place_factors(StageDraft& draft) {
   if (draft.plan.training.optimizer != OptimizerKind::adafactor) return;
   Program& program = draft.program;
@@ -124,8 +126,8 @@ void place_factors(StageDraft& draft) {
                                           Region::persistent, all * bytes_of(Dtype::f64));
 }
 
-// Adds buffers for the largest elements of the tensors that this stage's nodes round, and for their
-// histories.
+// Adds buffers for the largest elements of the tensors that this stage's nodes round with delayed
+// scales, and for their histories.
 void place_largest(StageDraft& draft) {
   const Graph& graph = draft.graph;
   Program& program = draft.program;
@@ -153,8 +155,8 @@ void place_largest(StageDraft& draft) {
                                         graph.tensor(tensors[i]).type, GroupKind::none};
 }
 
-// Adds the counters of expert choices for the layers of this stage whose router has a bias that
-// moves. If loads are measured, all layers of the model get counters, so that the counts of all
+// Adds the counters of expert choices for the layers of this stage whose router has a bias that is
+// updated. If loads are measured, all layers of the model get counters, so that the counts of all
 // stages can be added.
 void place_choice_counts(StageDraft& draft) {
   const Training& training = draft.plan.training;

@@ -1,4 +1,5 @@
-// The buffers of a stage's parameters, gradients and optimizer states, and of the step's scalars.
+// Adds the buffers of a stage's parameters, gradients and optimizer states, and of the step's
+// scalars.
 #pragma once
 
 namespace meshwright {

@@ -20,11 +20,11 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 constexpr int no_node = -1;
 
 // A parameter of this stage and the last node that adds to its gradient here. For a parameter that
-// is not trained, it is the first node that reads it.
+// is not trained, the node is the first one that reads it in the backward.
 struct Candidate {
   int parameter = 0;
   int chunk = 0;
-  bool late = false;  // in the weights body
+  bool late = false;  // that node is in the weights body
   int node = 0;
   int unit = 0;
 };
@@ -58,7 +58,8 @@ std::vector<Candidate> trained(const Graph& graph, const Plan& plan, const Bound
   return order;
 }
 
-// Returns the parameters that are not trained, in the order in which a backward uses them.
+// Returns the parameters of the stage that are not trained, in the order in which a backward uses
+// them.
 std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Boundaries& boundaries,
                               int stage) {
   std::map<int, Candidate> found;
@@ -101,8 +102,8 @@ GroupKind tied_over(const Plan& plan, const Boundaries& boundaries, int paramete
   return at_ends ? GroupKind::embedding : GroupKind::pipeline;
 }
 
-// Returns the parameters of a stage. First come those of which this stage has a copy only because
-// others use them, which belong to no node. Those that it trains follow, and then those that are
+// Returns the parameters of a stage. First come those that this stage holds only because other
+// stages use them; they belong to no node. Then come those that it trains, and then those that are
 // not trained.
 std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
                                   const Boundaries& boundaries, int stage) {
@@ -119,8 +120,8 @@ std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
   return all;
 }
 
-// Returns the parameter that a matmul reads, whole or rounded to 8 or 4 bits, or -1 if there is
-// none.
+// Returns the parameter that tensor `id` is, or that was rounded to 8 or 4 bits to make it. Returns
+// -1 if there is none.
 int parameter_read(const Graph& graph, int id) {
   const Tensor* tensor = &graph.tensor(id);
   if (tensor->role != Role::parameter && tensor->producer >= 0) {
@@ -130,8 +131,8 @@ int parameter_read(const Graph& graph, int id) {
   return tensor->role == Role::parameter ? tensor->parameter : -1;
 }
 
-// Returns which parameters are weights of linear layers in blocks, because muon updates these as
-// matrices.
+// Returns for each parameter whether it is the weight of a linear layer in a block, because muon
+// updates these as matrices. Returns zeros for other optimizers.
 std::vector<char> matrices_of(const Graph& graph, const Plan& plan) {
   std::vector<char> is_matrix(graph.parameters.size(), 0);
   if (plan.training.optimizer != OptimizerKind::muon) return is_matrix;
@@ -197,10 +198,10 @@ class Filler {
     return graph_.parameters[static_cast<std::size_t>(candidate.parameter)];
   }
 
-  // All stages of tied parameters put them into the same buckets, in whatever order their
-  // gradients are complete: among themselves they are in the order of the groups and of the graph.
+  // Reorders tied parameters among themselves, by their groups and then as in the graph. All stages
+  // then put them into the same buckets, in whatever order their gradients are complete.
   void order_tied(std::vector<Candidate>& all) const {
-    const auto is_tied = [this](const Candidate& each) {  // and reduced
+    const auto is_tied = [this](const Candidate& each) {  // and has a gradient that is reduced
       return class_of(each.parameter).is_tied() && parameter_of(each).trainable;
     };
     const auto key = [this](const Candidate& each) {
@@ -249,7 +250,7 @@ class Filler {
     return reduces_ && bytes >= (given > 0 ? given : default_bucket_bytes(plan_.degrees().rdp()));
   }
 
-  // The open bucket that takes the parameter, or a new one.
+  // Returns the index of the open bucket that takes the parameter, or of a new one.
   std::size_t bucket_for(const BucketPlan& wanted) {
     for (std::size_t i = buckets_.size(); i-- > 0;) {
       const BucketPlan& open = buckets_[i];
@@ -261,7 +262,8 @@ class Filler {
           open.bucket.matrices == wanted.bucket.matrices &&
           open.bucket.factored == wanted.bucket.factored && open.is_rounded == wanted.is_rounded &&
           (!open.bucket.matrices || open.is_cut == wanted.is_cut);
-      // How many units use a tied parameter may differ from stage to stage: each has its own.
+      // The number of units that use a tied parameter may differ from stage to stage, so each tied
+      // parameter that is handled with a unit has a bucket of its own.
       if (!alike || (wanted.cls.is_tied() && wanted.unit != no_unit)) continue;
       if (is_full(open)) break;
       return i;
@@ -281,7 +283,8 @@ class Filler {
     if (wanted.zero == 3 || wanted.reduced_each)
       wanted.unit = candidate.unit;
     else if (cls.is_tied())
-      wanted.chunk = 0;  // stages have the same buckets, whichever chunks use what is in them
+      // All stages then have the same buckets, whichever chunks use the parameters.
+      wanted.chunk = 0;
     wanted.bucket.owner = owner;
     wanted.bucket.of_experts = of_experts(candidate);
     wanted.bucket.frozen = !parameter.trainable;
@@ -322,8 +325,8 @@ class Filler {
   int shards_, expert_shards_;
   std::int64_t alignment_;
   bool reduces_;
-  std::vector<char> is_matrix_;   // of parameters: what muon steps
-  std::vector<char> is_rounded_;  // of parameters: what is gathered in 8 bits
+  std::vector<char> is_matrix_;   // per parameter: muon updates it as a matrix
+  std::vector<char> is_rounded_;  // per parameter: it is gathered in 8 bits
   std::vector<BucketPlan> buckets_;
 };
 

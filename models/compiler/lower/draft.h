@@ -1,5 +1,5 @@
-// Holds one stage while it is lowered: what is known of it, and what has been written so far.
-// lower.cpp lists the steps that write it.
+// Holds one stage while it is lowered: the facts about the stage, and the parts of its program that
+// are written so far. lower.cpp lists the steps that write it.
 #pragma once
 
 #include <map>
@@ -35,18 +35,19 @@ struct StageDraft {
   const Boundaries& boundaries;
   TensorPlaces& places;
   Degrees degrees;
-  int zero_stage = 0;         // 0 as well where the shard group is one rank
-  bool reduces_each = false;  // gradients, in every micro-batch
+  int zero_stage = 0;         // the plan's, but 0 if the shard group is one rank
+  bool reduces_each = false;  // gradients are reduced in every micro-batch
   bool splits_backwards = false;
-  Program program;  // its buckets come last: until then they are in `buckets`
+  Program program;  // its own list of buckets is filled last, from `buckets`
   std::vector<BucketPlan> buckets;
-  std::vector<int> member_of;  // graph parameter -> program parameter, -1
+  // Index of a graph parameter -> index in the program, -1: on another stage.
+  std::vector<int> member_of;
   ShardedUnits units;
   Offloads offloads;
-  std::vector<std::int64_t> slot_bytes;  // chunk -> what a micro-batch needs of a slot
+  std::vector<std::int64_t> slot_bytes;  // chunk -> bytes that a micro-batch needs in a slot
   SlotPools pools;
-  std::vector<Instruction> of_step;  // what is made of parameters when a step begins
-  // Maps the module of a router whose choices are counted to where its own counts begin.
+  std::vector<Instruction> of_step;  // instructions that prepare parameters when a step begins
+  // Maps the module of a router whose choices are counted to the index of its first count.
   std::map<int, std::int64_t> first_count;
 
   bool works_by_units() const { return zero_stage == 3 || reduces_each; }
@@ -55,9 +56,9 @@ struct StageDraft {
   int chunk_of(int virtual_stage) const { return program.layout.chunk_of(virtual_stage); }
   Buffer& buffer(int id) { return program.memory.buffers[at(id)]; }
 
-  // Bodies have these numbers: the step's begin comes first. Forward, backward and, if backwards
-  // are split, weights of every chunk follow, then the step's end. If micro-batches' activations
-  // are offloaded, a load of every chunk comes last.
+  // The numbers of bodies, in this order: the step's begin; for every chunk its forward, backward
+  // and, if backwards are split, weights body; the step's end; and, if micro-batches' activations
+  // are offloaded, a load body for every chunk.
   int bodies_per_chunk() const { return splits_backwards ? 3 : 2; }
   int forward_body(int chunk) const { return 1 + bodies_per_chunk() * chunk; }
   int backward_body(int chunk) const { return forward_body(chunk) + 1; }

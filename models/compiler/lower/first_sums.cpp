@@ -12,11 +12,11 @@ namespace meshwright {
 
 namespace {
 
-// Least bytes between two parts that are cleared separately. A shorter gap is cleared with them,
-// because each part is one more operation of a device.
+// Least bytes between two parts of a buffer that are cleared separately. A shorter gap is cleared
+// with them, because each part is one more operation of a device.
 constexpr std::int64_t shortest_gap = 4 << 10;
 
-// Disjoint parts [begin, end) of a buffer.
+// Holds disjoint parts [begin, end) of a buffer, in bytes.
 class Parts {
  public:
   bool overlap(std::int64_t begin, std::int64_t end) const {
@@ -32,7 +32,7 @@ class Parts {
     }
     ends_.emplace(begin, end);
   }
-  // Returns the parts of [begin, end) that are in none of the ranges.
+  // Returns the ranges of bytes in [begin, end) that are in none of the parts.
   std::vector<std::pair<std::int64_t, std::int64_t>> gaps(std::int64_t begin,
                                                           std::int64_t end) const {
     std::vector<std::pair<std::int64_t, std::int64_t>> found;
@@ -46,7 +46,7 @@ class Parts {
   }
 
  private:
-  std::map<std::int64_t, std::int64_t> ends_;  // by begin
+  std::map<std::int64_t, std::int64_t> ends_;  // begin -> end
 };
 
 class FirstSums {

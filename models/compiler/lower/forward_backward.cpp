@@ -63,7 +63,8 @@ void load_inputs(StageDraft& draft, BodyBuilder& body) {
   }
 }
 
-// Returns the instruction's index, -1 where there is none: a view.
+// Writes a node, and returns the index of its instruction. Returns -1 if the body gets none: for a
+// view, and for a node that runs once a step.
 int write_node(StageDraft& draft, BodyBuilder& body, const Node& node) {
   const int virtual_stage = draft.virtual_stage(body.chunk());
   if (node.op == Op::tensor_copy) {
@@ -83,7 +84,7 @@ int write_node(StageDraft& draft, BodyBuilder& body, const Node& node) {
   return index;
 }
 
-// The choices of experts are counted where they are made, not where they are made again.
+// Counts the choices of experts in the forward. Recomputed routers are not counted again.
 void count_choices(StageDraft& draft, BodyBuilder& body, const Node& node) {
   if (node.op != Op::route || node.phase != Phase::forward) return;
   const auto first = draft.first_count.find(node.module);
@@ -176,7 +177,7 @@ void write_backward(StageDraft& draft, int chunk) {
   receive(draft, body);
   load_last_layers(draft, body);
   write_nodes(draft, body);
-  sum_losses(draft, body);  // fuse_loss makes the loss in the backward
+  sum_losses(draft, body);  // fuse_loss makes the loss in the backward, so it may be here
   body.finish();
 }
 

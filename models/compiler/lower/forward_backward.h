@@ -1,4 +1,4 @@
-// The forward, backward and weights bodies of a stage's chunks.
+// Writes the forward, backward and weights bodies of a stage's chunks.
 #pragma once
 
 namespace meshwright {
@@ -7,7 +7,8 @@ struct StageDraft;
 
 void write_forward(StageDraft& draft, int chunk);
 void write_backward(StageDraft& draft, int chunk);
-// Writes what backward bodies defer if the schedule splits them.
+// Writes the nodes that backward bodies defer if the schedule splits backwards: those that lead
+// only to gradients of weights.
 void write_weights(StageDraft& draft, int chunk);
 
 }  // namespace meshwright

@@ -18,7 +18,7 @@ bool takes_loss_scale(const Node& node) {
                      [](const FusedStep& step) { return info(step.op).takes_loss_scale; });
 }
 
-// Instruction kind of each Communication::What.
+// The instruction kind of each Communication::What, in its order.
 constexpr InstructionKind kinds[] = {InstructionKind::all_reduce, InstructionKind::all_reduce,
                                      InstructionKind::all_gather, InstructionKind::reduce_scatter,
                                      InstructionKind::ring_shift, InstructionKind::all_to_all};
@@ -27,7 +27,7 @@ struct Ranks {
   GroupKind group;
   Stream stream;
 };
-// Group and stream of each Communication::Over.
+// The group and stream of each Communication::Over, in its order.
 constexpr Ranks ranks_of[] = {{GroupKind::none, Stream::compute},
                               {GroupKind::tensor, Stream::tensor_comm},
                               {GroupKind::context, Stream::context_comm},
@@ -53,8 +53,8 @@ Instruction instruction_of(StageDraft& draft, const Node& node, int virtual_stag
     instruction.outputs.push_back(is_made(draft.graph.tensor(id))
                                       ? place_output(draft, id, virtual_stage)
                                       : operand(draft, id, virtual_stage));
-  for (int id :
-       node.inputs)  // what is read of it says how to round, what is written what was there
+  // A largest element is read, because it says how to round, and the new one is written next to it.
+  for (int id : node.inputs)
     if (draft.graph.tensor(id).role == Role::largest)
       instruction.outputs.push_back(operand(draft, id, virtual_stage));
   const Communication& communication = info(node.op).communication;

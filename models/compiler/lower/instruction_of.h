@@ -1,4 +1,4 @@
-// The instruction of one node of the graph.
+// Makes the instruction of one node of the graph.
 #pragma once
 
 #include "models/program/program.h"
@@ -7,8 +7,8 @@ namespace meshwright {
 
 struct StageDraft;
 
-// Returns the instruction of a node. Its inputs must have their places, and the tensors that it
-// makes are given one.
+// Returns the instruction of a node. The tensors that the node reads must have memory already.
+// Assigns memory to the tensors that it makes.
 Instruction instruction_of(StageDraft& draft, const Node& node, int virtual_stage);
 
 }  // namespace meshwright

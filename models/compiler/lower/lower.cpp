@@ -65,35 +65,38 @@ Program lower_stage(StageDraft draft) {
   fill_buckets(draft);
   place_buckets(draft);
   place_rounded_weights(draft);
-  place_unit_buffers(draft);  // after fill_buckets: a unit is as large as its buckets
+  place_unit_buffers(draft);  // after fill_buckets(), because a unit is as large as its buckets
   choose_offloaded(draft);
 
-  // Forwards first: a backward body reads what its forward body has placed.
+  // Forward bodies come first, because a backward body reads tensors that its forward body has
+  // placed.
   for (int chunk = 0; chunk < chunks; ++chunk) write_forward(draft, chunk);
   for (int chunk = chunks - 1; chunk >= 0; --chunk) {
     write_backward(draft, chunk);
     if (draft.splits_backwards) write_weights(draft, chunk);
   }
-  if (loads)  // after the forwards: it waits for the copies to the host
+  if (loads)  // after the forwards, because a load waits for the copies to the host
     for (int chunk = 0; chunk < chunks; ++chunk) write_load(draft, chunk);
 
-  // After all bodies of chunks: these wait for instructions of one another, by their numbers.
+  // These come after all bodies of chunks, which wait for instructions of each other by their
+  // indices.
   wait_for_offloaded(draft);
   wait_for_earlier_reductions(draft);
 
   write_begin(draft);
   write_end(draft);  // after the backwards: it waits for their reductions, and finishes them
 
-  // After all bodies: it takes all buffers, at their final sizes, and as many slots as tasks use.
+  // These come after all bodies, because they need all buffers at their final sizes, and the number
+  // of slots that tasks use.
   find_slot_lifetimes(draft);
   lay_out_slots(draft);
   choose_shared_slots(draft);
   write_tasks(draft);
   lay_out_memory(draft);
-  wait_for_shared_slots(draft);  // by the slots of tasks
+  wait_for_shared_slots(draft);  // needs the slots of the tasks
   for (const BucketPlan& planned : draft.buckets) draft.program.buckets.push_back(planned.bucket);
   if (!draft.plan.training.clears_gradients)
-    overwrite_first_sums(draft.program);  // by the buckets, and the order of tasks
+    overwrite_first_sums(draft.program);  // needs the buckets and the order of tasks
   return std::move(draft.program);
 }
 

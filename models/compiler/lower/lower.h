@@ -1,5 +1,5 @@
-// Graph + Plan -> one Program with its MemoryPlan per pipeline stage: the only place that orders
-// work.
+// Turns a graph and a plan into one Program, with its MemoryPlan, per pipeline stage. No other code
+// orders work.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,8 @@
 
 namespace meshwright {
 
-// Lowers `graph`, which comes from training_passes(). `plan.stage_of_unit` must be filled in.
+// Lowers `graph`, which comes from training_passes(), and returns a Program for each pipeline
+// stage. `plan.stage_of_unit` must be filled in.
 std::vector<Program> lower(const Graph& graph, const Plan& plan, const DeviceFacts& device = {});
 
 }  // namespace meshwright

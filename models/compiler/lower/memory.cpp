@@ -23,7 +23,7 @@ std::int64_t one_after_another(const Buffers& buffers) {
   return end;
 }
 
-// By region, in the order of their making.
+// The buffers of each region, in the order in which they were added.
 struct Regions {
   Buffers persistent, owned, snapshots, states;
   std::vector<Buffers> slot, window, host;  // per chunk
@@ -59,9 +59,9 @@ Regions regions_of(StageDraft& draft) {
   return regions;
 }
 
-// Lays out `buffers` contiguously and returns, in bytes, where those of each rank [rdp][tensor]
-// end. First come the buffers that every rank has, then those that all ranks of a tensor group own,
-// then those that one rank owns.
+// Lays out `buffers` contiguously and returns, in bytes, where the buffers of each rank
+// [rdp][tensor] end. First come the buffers that every rank has, then those that all ranks of a
+// tensor group own, then those that one rank owns.
 std::vector<std::vector<std::int64_t>> lay_out_by_owner(const Degrees& degrees,
                                                         const Buffers& buffers) {
   std::vector<std::vector<std::int64_t>> ends(at(degrees.rdp()),
@@ -94,7 +94,8 @@ void lay_out_states(MemoryPlan& memory, const Buffers& states) {
   for (Buffer* each : states) each->offset += memory.snapshot_bytes;
 }
 
-// Lays out the buffers that have an owner. They follow all other memory.
+// Lays out the buffers that have an owner, after all other memory. Also finds the rank that owns
+// most bytes.
 void lay_out_owned(StageDraft& draft, const Buffers& owned) {
   if (owned.empty()) return;
   std::vector<std::vector<std::int64_t>>& bytes = draft.program.memory.owned_bytes;
@@ -108,15 +109,16 @@ void lay_out_owned(StageDraft& draft, const Buffers& owned) {
       }
 }
 
-// Returns where the last copy ends.
+// Lays out the copies of a slot or window from byte `from` on, and returns where the last copy
+// ends.
 std::int64_t lay_out_copies(SlotRegion& region, std::int64_t from, std::int64_t bytes) {
   region.offset = from;
   region.stride = bytes;
   return from + region.stride * region.slots;
 }
 
-// Lays out the slots of a chunk. Slots of the first chunk of a pool are as large as any chunk of
-// the pool needs. The other chunks name the same slots.
+// Lays out the slots of a chunk, and returns where they end. Slots of the first chunk of a pool are
+// as large as any chunk of the pool needs. The other chunks of the pool use the same slots.
 std::int64_t lay_out_slots_of(const StageDraft& draft, std::vector<SlotRegion>& regions,
                               const std::vector<std::int64_t>& bytes, std::size_t chunk,
                               std::int64_t from) {
@@ -131,7 +133,7 @@ std::int64_t lay_out_slots_of(const StageDraft& draft, std::vector<SlotRegion>& 
   return lay_out_copies(regions[chunk], from, largest);
 }
 
-// Counts what each class adds to the peak of the rank that owns most.
+// Computes how many bytes each memory class adds to the peak of the rank that owns most.
 void count_classes(StageDraft& draft, const Regions& regions) {
   MemoryPlan& memory = draft.program.memory;
   const auto bytes_of = [&](MemoryClass cls) -> std::int64_t& {

@@ -1,4 +1,4 @@
-// Buffers of a stage and their places in its arena.
+// Adds the buffers of a stage, and assigns offsets in memory to them.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@ namespace meshwright {
 
 struct StageDraft;
 
-// Adds a buffer and returns its number. `chunk` is set for buffers in a slot, a window or the
-// host's memory.
+// Adds a buffer and returns its number. `chunk` is set for buffers in a slot, in a window or in
+// host memory, and -1 for others.
 int add_buffer(StageDraft& draft, std::string_view name, MemoryClass cls, Region region,
                std::int64_t bytes, int chunk = -1);
 
-// Gives buffers in slots their offsets, and finds how large the slots of each chunk must be.
+// Assigns offsets to the buffers in slots, and computes how many bytes a slot of each chunk needs.
 void lay_out_slots(StageDraft& draft);
 
-// Gives every other buffer its offset, and the regions their sizes.
+// Assigns offsets to all other buffers, and computes the sizes of the regions.
 void lay_out_memory(StageDraft& draft);
 
 }  // namespace meshwright

@@ -9,8 +9,8 @@ namespace meshwright {
 
 namespace {
 
-// Returns whether the tensor is sent in parts, one from each rank of the tensor group. Whole
-// activations are, if their rows divide.
+// Returns whether each rank of the tensor group sends a part of the tensor. This is so for
+// activations that all these ranks hold whole, if their rows divide.
 bool sends_parts(const StageDraft& draft, int tensor) {
   const Parallelism& parallelism = draft.plan.parallelism;
   return parallelism.pipeline_scatter_gather && parallelism.tensor > 1 &&
@@ -70,8 +70,9 @@ void gather_parts(BodyBuilder& body, const Instruction& recv, const Operand& who
   body.emit(std::move(gather));
 }
 
-// Returns the last body of a chunk that computes anything. If a schedule splits backwards, nothing
-// may be left for the weights body, for example of a chunk with only a head whose loss is fused.
+// Returns the number of the last body of a chunk that computes anything. If a schedule splits
+// backwards, the weights body may be empty, for example that of a chunk with only a head whose loss
+// is fused.
 int last_computing_body(const StageDraft& draft, int chunk) {
   const Boundaries& boundaries = draft.boundaries;
   const bool computes = std::ranges::any_of(
@@ -85,7 +86,7 @@ void receive_tensor(StageDraft& draft, BodyBuilder& body, int tensor, int from, 
   Instruction recv = message_with(draft, body, InstructionKind::recv, from);
   recv.channel = channel;
   recv.outputs = {part_for_message(draft, tensor, whole)};
-  // Waits until the last user of an earlier micro-batch has finished with the buffer.
+  // The message waits until the last user of an earlier micro-batch has finished with the buffer.
   const int chunk = body.chunk();
   recv.waits.push_back(
       received_in_slot(body, draft.boundaries.tensors[at(tensor)])
@@ -96,7 +97,8 @@ void receive_tensor(StageDraft& draft, BodyBuilder& body, int tensor, int from, 
   if (!body.is_backward()) copy_out_if_offloaded(draft, body, tensor);
 }
 
-// Returns how many tensors before this one the same virtual stage sends in such a body.
+// Returns the channel of a message: the number of tensors before this one that its virtual stage
+// sends in the same kind of body.
 int channel_of(const StageDraft& draft, int tensor, bool backward) {
   const std::vector<TensorFlow>& flows = draft.boundaries.tensors;
   const int maker = flows[at(tensor)].maker;
@@ -118,7 +120,8 @@ void receive(StageDraft& draft, BodyBuilder& body) {
   }
 }
 
-// The producer waits until the message of an earlier micro-batch has left the buffer.
+// Sends the tensor. The instruction that makes it waits until the message of an earlier micro-batch
+// has left the buffer.
 void send(StageDraft& draft, BodyBuilder& body, int tensor, int producer) {
   const Operand whole = draft.places.own[at(tensor)];
   const bool backward = body.is_backward();

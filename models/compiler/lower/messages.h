@@ -11,8 +11,8 @@ struct StageDraft;
 // Writes all receives of a forward or backward body. They are its first instructions.
 void receive(StageDraft& draft, BodyBuilder& body);
 
-// Sends what instruction `producer` of the body has just made. A producer of -1 means a view of
-// something else.
+// Sends the tensor that instruction `producer` of the body has just made. A producer of -1 means
+// that the tensor is a view of another one.
 void send(StageDraft& draft, BodyBuilder& body, int tensor, int producer);
 
 }  // namespace meshwright

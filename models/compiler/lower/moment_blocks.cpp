@@ -8,8 +8,8 @@ namespace meshwright {
 
 namespace {
 
-// Returns the length of a run of neighbouring elements that is not a whole number of blocks, or 0
-// if all are. A rank holds such runs of the parameter.
+// Returns the length, in elements, of a run of consecutive elements of the whole parameter that a
+// rank holds and that is not a whole number of blocks. Returns 0 if all runs are.
 std::int64_t odd_run(const Parameter& parameter, int tensor) {
   const auto odd = [](std::int64_t run) { return run % moment_block == 0 ? 0 : run; };
   if (parameter.is_cut) {
@@ -22,8 +22,8 @@ std::int64_t odd_run(const Parameter& parameter, int tensor) {
   return parameter.is_cut_by_experts ? odd(parameter.shape.elements()) : 0;
 }
 
-// Returns whether rows end in padding. The amount of padding depends on the degrees, so in rows it
-// would move blocks. After all rows it moves nothing.
+// Returns whether rows end in padding. The amount of padding depends on the degrees, so padding in
+// rows would move the blocks. Padding after all rows moves none.
 bool has_padding_in_rows(const Parameter& parameter) {
   const Shape &padded = parameter.padded_shape, &global = parameter.global_shape;
   if (padded.rank != global.rank) return false;

@@ -18,7 +18,7 @@ void wait(Instruction& instruction, Wait::Relation relation, int body, int on) {
   instruction.waits.push_back({relation, body, on});
 }
 
-// Returns the tensor that a chain of views looks at.
+// Returns the tensor that a chain of views refers to, or `tensor` if it is no view.
 int base_of(const Graph& graph, int tensor) {
   for (;;) {
     const int producer = graph.tensor(tensor).producer;
@@ -33,8 +33,8 @@ bool held_from_forward(const TensorFlow& flow, int virtual_stage) {
   return flow.maker == virtual_stage - 1 && flow.kept_by_next;
 }
 
-// Returns the tensors that the recomputed operations of this virtual stage read and its forward
-// body holds, in the order in which they are made, each with the last node that reads it.
+// Returns the tensors that the forward body holds and that recomputed operations of this virtual
+// stage read, in the order in which they are made. Each comes with the last node that reads it.
 std::vector<Offloaded> checkpoints_of(const StageDraft& draft, int virtual_stage) {
   const Graph& graph = draft.graph;
   std::vector<int> last_reader(graph.tensors.size(), -1);
@@ -60,18 +60,19 @@ std::vector<Offloaded> checkpoints_of(const StageDraft& draft, int virtual_stage
   return chosen;
 }
 
-// Returns whether everything that blocks save is offloaded: with `layers` and without
+// Returns whether everything that blocks save is offloaded. This is so for `layers` without
 // recomputation.
 bool offloads_whole_blocks(const Plan& plan) {
   return plan.parallelism.offload == Offload::layers &&
          plan.training.recompute == Recompute::none && plan.training.recompute_modules.empty();
 }
 
-// While a layer makes the next one's input, both are on the device.
+// Least number of layers on the device: while a layer makes the next one's input, both are there.
 constexpr int layers_in_turn = 2;
 
-// Returns the first blocks of a virtual stage, as many as leave `offload_horizon` of them on the
-// device: those that share the ring, and the last ones, with which the backward begins.
+// Returns for each unit whether it is one of the first blocks of a virtual stage, whose activations
+// are offloaded. `offload_horizon` blocks, at least two, are on the device: those that share the
+// ring, and the last ones, with which the backward begins.
 std::vector<char> first_blocks(const StageDraft& draft, int virtual_stage) {
   const Graph& graph = draft.graph;
   std::vector<int> blocks;
@@ -88,8 +89,9 @@ int unit_of(const StageDraft& draft, const Offloaded& each) {
   return draft.graph.unit_of(draft.graph.nodes[at(draft.graph.tensor(each.tensor).producer)]);
 }
 
-// Returns what these blocks save, in the order in which it is made. Leaves out tensors that are
-// much smaller than the largest one, because they are not worth a copy.
+// Returns the tensors that these blocks save, in the order in which they are made. Leaves out
+// tensors that are much smaller than the largest one, because they are not worth a copy, and
+// tensors that share memory.
 std::vector<Offloaded> kept_by_first_blocks(const StageDraft& draft, int virtual_stage) {
   constexpr std::int64_t much_smaller = 100;
   const Graph& graph = draft.graph;
@@ -126,8 +128,8 @@ std::vector<Offloaded> kept_by_first_blocks(const StageDraft& draft, int virtual
   return chosen;
 }
 
-// Returns the number of places in the ring. Inputs of layers take one each. Whole blocks take as
-// many as the block that saves most tensors.
+// Returns the number of buffers in the ring. The input of a layer takes one of them. A whole block
+// takes as many as the block that saves most tensors.
 std::size_t places_in_ring(const StageDraft& draft) {
   if (!offloads_whole_blocks(draft.plan))
     return std::max<std::size_t>(layers_in_turn, at(draft.plan.parallelism.horizon()));
@@ -139,7 +141,8 @@ std::size_t places_in_ring(const StageDraft& draft) {
   return layers_in_turn * most;
 }
 
-// Returns the place in the ring of the tensor that is the `order`-th of its chunk.
+// Returns the buffer of the ring for the tensor that is the `order`-th of its chunk. Adds the
+// buffer if it is new, and enlarges it to `bytes`.
 int place_in_ring(StageDraft& draft, std::size_t order, std::size_t places, std::int64_t bytes) {
   std::vector<int>& ring = draft.offloads.ring;
   if (ring.size() < places)
@@ -177,7 +180,7 @@ void emit_copy(StageDraft& draft, BodyBuilder& body, Offloaded& each, bool out) 
   (out ? each.copy_out : each.copy_in) = body.emit(std::move(copy));
 }
 
-// Visits the first instruction of every stream that uses the buffer.
+// Visits the first instruction of every stream that writes to the buffer (`writers`) or reads it.
 template <class Visit>
 void for_first_users(Body& body, int buffer, bool writers, const Visit& visit) {
   std::array<bool, stream_count> seen{};
@@ -189,8 +192,9 @@ void for_first_users(Body& body, int buffer, bool writers, const Visit& visit) {
   }
 }
 
-// Makes `writer` wait until the former content of a window or place has left it and has been read.
-// The order of the compute stream already covers writers that compute.
+// Makes `writer` wait until the former content of a window, or of a buffer in the ring, has been
+// copied out and read. For writers that compute, the order of the compute stream already ensures
+// the latter.
 void wait_until_free(const StageDraft& draft, Instruction& writer, Wait::Relation relation,
                      int chunk, int copy_out) {
   wait(writer, relation, draft.forward_body(chunk), copy_out);
@@ -213,8 +217,8 @@ void wait_for_windows(StageDraft& draft, int chunk) {
   }
 }
 
-// Returns the last copy out of a place in the ring by a chunk's forward body, or -1 if that body
-// uses other places.
+// Returns the last instruction of a chunk's forward body that copies a buffer of the ring out, or
+// -1 if that body uses other buffers only.
 int last_copy_out(const StageDraft& draft, int chunk, int place) {
   int last = -1;
   for (const Offloaded& each : draft.offloads.of_chunk[at(chunk)])
@@ -222,7 +226,8 @@ int last_copy_out(const StageDraft& draft, int chunk, int place) {
   return last;
 }
 
-// Bodies of all chunks share the ring.
+// Makes the writers to a buffer of the ring wait until it is free. Bodies of all chunks share the
+// ring.
 void wait_for_place(StageDraft& draft, int place) {
   const auto guard = [&](Instruction& writer) {
     for (int other = 0; other < draft.chunks(); ++other) {
@@ -256,13 +261,15 @@ const Offloaded* find_offloaded(const StageDraft& draft, int tensor, int chunk) 
   return nullptr;
 }
 
-// Copies the tensor out, after the instruction that makes or receives it.
+// Copies the tensor to the host if it is offloaded, after the instruction that makes or receives
+// it.
 void copy_out_if_offloaded(StageDraft& draft, BodyBuilder& body, int tensor) {
   for (Offloaded& each : draft.offloads.of_chunk[at(body.chunk())])
     if (each.tensor == tensor) emit_copy(draft, body, each, true);
 }
 
-// Loads all of a micro-batch's activations, in the order in which the backward body reads them.
+// Writes the load body of a chunk: loads all offloaded activations of a micro-batch, the last one
+// made first, which is about the order in which the backward body reads them.
 void write_load(StageDraft& draft, int chunk) {
   BodyBuilder body(draft.program, draft.load_body(chunk), Body::Kind::load, chunk);
   std::vector<Offloaded>& all = draft.offloads.of_chunk[at(chunk)];

@@ -1,10 +1,14 @@
-// Offloading: checkpointed activations wait in host memory from the forward to the backward task.
+// Offloading: saved activations wait in host memory from the forward to the backward task.
 //
-// `activations` (tasks): what a micro-batch keeps lies in one of a few windows of device memory; it
-// goes out as it is made, and the window is free two pipeline tasks later. A task of its own brings
-// it back into a window `offload_horizon` pipeline tasks before the backward one.
-// `layers`: the inputs of a stage's layers take turns in a ring of `offload_horizon` places, in the
-// forward and in the backward body.
+// `activations` offloads the checkpoints of whole tasks. The checkpoints of a micro-batch are in
+// one of a few windows of device memory. They are copied out as they are made, and the window is
+// free two pipeline tasks later. A separate task loads them into a window `offload_horizon`
+// pipeline tasks before the backward task. Checkpoints that would have to come back too soon stay
+// on the device.
+//
+// `layers` offloads inside a task. The inputs of a stage's layers share a ring of `offload_horizon`
+// buffers, at least two, in the forward and in the backward body. Without recomputation, everything
+// that the first blocks save goes through a ring.
 #pragma once
 
 #include <vector>
@@ -18,15 +22,17 @@ struct StageDraft;
 
 struct Offloaded {  // an activation
   int tensor = -1;
-  int device = -1, host = -1;  // buffers
-  int copy_out = -1,
-      copy_in = -1;      // instructions: of the forward body; of the load or the backward body
-  int last_reader = -1;  // node of the backward body
+  int device = -1, host = -1;  // buffers: on the device a window or a slot of the ring
+  // Instructions: copy_out in the forward body, copy_in in the load body or, for `layers`, in the
+  // backward body.
+  int copy_out = -1, copy_in = -1;
+  int last_reader = -1;  // the last node of the backward body that reads it
 };
 
 struct Offloads {
   std::vector<std::vector<Offloaded>> of_chunk;  // in the order in which they are made
-  std::vector<int> ring;                         // buffers that layers' inputs use in turn
+  // The ring's buffers, which `layers` use round-robin.
+  std::vector<int> ring;
 };
 
 bool offloads_tasks(const Plan& plan);
@@ -37,13 +43,14 @@ void choose_offloaded(StageDraft& draft);
 void write_load(StageDraft& draft, int chunk);
 void wait_for_offloaded(StageDraft& draft);
 
-// These belong to the forward body. A null pointer means that the tensor stays on the device.
+// These belong to the forward body. find_offloaded() returns null for a tensor that stays on the
+// device.
 const Offloaded* find_offloaded(const StageDraft& draft, int tensor, int chunk);
 void copy_out_if_offloaded(StageDraft& draft, BodyBuilder& body, int tensor);
 
-// These belong to the backward body, for layers. The last layers' inputs come back when the body
-// begins. Each of the others comes back when the place that it shares has been read for the last
-// time.
+// These belong to the backward body, for `layers`. The last tensors of the forward come back when
+// the body begins. Each of the others comes back when the tensor that holds its buffer of the ring
+// has been read for the last time.
 void load_last_layers(StageDraft& draft, BodyBuilder& body);
 void load_layer_after(StageDraft& draft, BodyBuilder& body, int node);
 

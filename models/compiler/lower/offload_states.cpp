@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t state_places = 2;
 
-// Holds a state of a bucket on the host, and that of a piece on the device where it is updated.
+// Holds a state of a bucket on the host, and the state of one of its pieces on the device.
 struct MovedState {
   const Operand* host;
   Operand* device;
@@ -26,7 +26,8 @@ std::array<MovedState, 4> moved_states(const Bucket& bucket, StatePiece& piece) 
           MovedState{&bucket.average, &piece.average}};
 }
 
-// Weights without masters are their own.
+// Returns whether the state is copied. Without master weights, `master` refers to the weights
+// themselves, which are not.
 bool is_moved(const Bucket& bucket, const Operand& state) {
   return state.buffer >= 0 && (&state != &bucket.master || bucket.has_master());
 }
@@ -35,8 +36,8 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Returns how many elements a piece has. Each piece is a few instructions, so there are not many
-// more pieces than `most_state_pieces`.
+// Returns how many elements a piece has. Each piece costs a few instructions, so pieces grow with
+// the states, and there are not many more than `most_state_pieces`.
 std::int64_t piece_elements(const StageDraft& draft) {
   const Plan& plan = draft.plan;
   const std::int64_t given =
@@ -47,9 +48,9 @@ std::int64_t piece_elements(const StageDraft& draft) {
   return std::max(given > 0 ? given : default_state_piece_elements, all / most_state_pieces);
 }
 
-// Returns where the pieces of a bucket begin, and its end, in elements. lamb measures a parameter
-// at once, so its pieces begin where parameters do. Its flat shards stay whole, because they split
-// parameters at different elements on every rank.
+// Returns where the pieces of a bucket begin, and its end, in elements. lamb measures whole
+// parameters, so its pieces begin where parameters do. Its flat shards are one piece, because
+// parameters begin at different elements in the shard of every rank.
 std::vector<std::int64_t> cuts_of(const StageDraft& draft, const Bucket& bucket,
                                   std::int64_t wanted) {
   const std::int64_t all = bucket.shard_elements;
@@ -76,7 +77,7 @@ Operand part_on_host(const Operand& state, const StatePiece& piece) {
   return part;
 }
 
-// Places the states of a piece in the buffer `place`, and returns how many bytes they take there.
+// Places the states of a piece one after another in buffer `place`, and returns their end in bytes.
 std::int64_t place_piece(const Bucket& bucket, StatePiece& piece, int place) {
   std::int64_t end = 0;
   for (const MovedState& each : moved_states(bucket, piece)) {
@@ -132,7 +133,7 @@ void StateTurns::bring(std::size_t turn) { copy(turn, InstructionKind::copy_in, 
 void StateTurns::end_turn(States changed) {
   if (pieces_.empty()) return;
   copy(turn_, InstructionKind::copy_out, changed);
-  // At the beginning of a second round, two consecutive turns may have the same place.
+  // At the beginning of a second round, two consecutive turns may use the same buffer.
   std::size_t next = turn_ + 1;
   while (next < turns_ && place_of(next) != place_of(turn_)) ++next;
   if (next < turns_) bring(next);

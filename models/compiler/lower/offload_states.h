@@ -1,7 +1,7 @@
-// Optimizer states wait in host memory with Offload::optimizer. At the step's end, the states of
-// one piece of a bucket after the other come to one of two places in device memory and go back from
-// there. While one piece is updated, the states of the next one arrive and those of the last one
-// leave. The device computes the update.
+// With Offload::optimizer, optimizer states wait in host memory. At the step's end, they are copied
+// to device memory piece by piece, to two buffers in turn, and back after the update. While one
+// piece is updated, the states of the next one arrive and those of the last one leave. The device
+// computes the update.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct StageDraft;
 
 // Elements of a piece of a larger bucket, unless `reduce_bucket_bytes` sets another size.
 constexpr std::int64_t default_state_piece_elements = std::int64_t{8} << 20;
-constexpr std::int64_t most_state_pieces = 1024;  // of a stage, beside one for each bucket
+constexpr std::int64_t most_state_pieces = 1024;  // of a stage, in addition to one for each bucket
 
 bool offloads_states(const Plan& plan);
 
@@ -26,7 +26,7 @@ bool offloads_states(const Plan& plan);
 // states stay on the device.
 void cut_states(StageDraft& draft);
 
-// Says which states of a piece are copied. `weights` means masters and averages.
+// Says which states of a piece are copied. `weights` means master weights and averages.
 enum class States : std::uint8_t { all, weights, moments };
 
 // Writes the copies of one step's end, around the instructions that use the states. A turn is one
@@ -34,12 +34,13 @@ enum class States : std::uint8_t { all, weights, moments };
 // before any is updated. Does nothing if states stay on the device.
 class StateTurns {
  public:
-  // Brings the states of the first turns.
+  // Loads the states of the first turns to the device. `rounds` is how often each piece is used: 1,
+  // or 2 if all pieces are measured before any is updated.
   StateTurns(const StageDraft& draft, BodyBuilder& body, int rounds);
-  // Ends a turn, after its instructions: takes back what they changed, and brings the states of the
-  // next turn that has this place.
+  // Ends a turn, after its instructions: copies the states that they changed back to the host, and
+  // loads the states of the next turn that uses the same buffer.
   void end_turn(States changed);
-  // Ends the body. The places are free for the next task when all states have gone back.
+  // Ends the body once all states are copied back, so that the next task can use the buffers.
   void finish();
 
  private:
@@ -49,7 +50,7 @@ class StateTurns {
 
   const StageDraft& draft_;
   BodyBuilder& body_;
-  std::vector<std::pair<int, int>> pieces_;  // bucket, piece of it
+  std::vector<std::pair<int, int>> pieces_;  // bucket, and piece of the bucket
   std::size_t turns_ = 0, turn_ = 0;
 };
 

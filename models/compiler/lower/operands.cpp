@@ -74,9 +74,9 @@ Operand place_output(StageDraft& draft, int tensor, int virtual_stage) {
     return place;
   }
   const int becomes = draft.boundaries.reduced_into[at(tensor)];
-  if (becomes >= 0)  // the in-place all-reduce that follows decides where
+  if (becomes >= 0)  // the in-place all-reduce that follows decides on the memory
     place = place_output(draft, becomes, virtual_stage);
-  else if (place.buffer < 0)  // else placed by the partial sum it is reduced from
+  else if (place.buffer < 0)  // otherwise the partial sum, from which it is reduced, has placed it
     place = {add_output_buffer(draft, tensor, virtual_stage), 0, made.type, GroupKind::none};
   return place;
 }

@@ -7,13 +7,13 @@ namespace meshwright {
 
 struct StageDraft;
 
-// Returns the operand of a tensor that has its place: an activation that was made or received, an
-// input that was loaded, a parameter or its gradient (of a sharded unit, one that has been
-// gathered).
+// Returns the operand of a tensor that has memory already: an activation that was made or received,
+// an input that was loaded, a parameter or its gradient. For a parameter of a sharded unit, it is
+// in the buffer into which the unit was gathered.
 Operand operand(const StageDraft& draft, int tensor, int virtual_stage);
 
-// Gives an activation that is about to be made its place: the one of the tensor whose memory it
-// takes, or a buffer in the region that says how long it is kept.
+// Assigns memory to an activation that is about to be made: that of the tensor that it overwrites,
+// or a buffer in the region that says how long it is kept. Returns its operand.
 Operand place_output(StageDraft& draft, int tensor, int virtual_stage);
 
 }  // namespace meshwright

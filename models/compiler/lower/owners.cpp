@@ -6,8 +6,9 @@ namespace meshwright {
 
 namespace {
 
-// Returns the owner of each size if every owner takes as many consecutive sizes as `limit` allows.
-// Returns nothing if `owners` do not suffice. The first owner begins with `held`.
+// Returns the owner of each size if every owner takes as many consecutive sizes as `limit` elements
+// allow. The first owner holds `held` elements already. Returns an empty list if `owners` do not
+// suffice.
 std::vector<int> fill(const std::vector<std::int64_t>& sizes, int owners, std::int64_t held,
                       std::int64_t limit) {
   std::vector<int> owner_of;

@@ -55,9 +55,9 @@ void reduce_what_is_ready(StageDraft& draft, BodyBuilder& body, int node) {
   }
 }
 
-// Reduces what is left of a bucket at the step's end. Gradients that were reduced in every
-// micro-batch are summed over the shard group already, or over all replicas if there are no shards,
-// so only their local parts are reduced further.
+// Reduces the rest of a bucket at the step's end. Gradients that were reduced in every micro-batch
+// are already summed over the shard group, or over all replicas if there are no shards. For these,
+// only the local shards are summed over the tensor group and over the copies of the shards.
 void finish_reduction(const StageDraft& draft, BodyBuilder& body, int b) {
   const BucketPlan& planned = draft.buckets[at(b)];
   if (planned.bucket.frozen) return;

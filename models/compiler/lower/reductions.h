@@ -1,5 +1,6 @@
 // Sums gradients over ranks, bucket by bucket: in the backward bodies as they are ready, the rest
-// at the step's end. ZeRO 2 and 3 reduce unit by unit in sharded_units.*.
+// at the step's end. Gradients that are reduced in every micro-batch are reduced by
+// sharded_units.*.
 #pragma once
 
 #include "models/compiler/lower/body_builder.h"
@@ -8,10 +9,10 @@ namespace meshwright {
 
 struct StageDraft;
 
-// Reduces the buckets to which node `node` of the graph was the last to add.
+// Reduces the buckets whose gradients are complete after node `node` of the graph.
 void reduce_what_is_ready(StageDraft& draft, BodyBuilder& body, int node);
 
-// Reduces what the backward bodies have left of a bucket.
+// Writes the reductions of a bucket that the backward bodies have left to the step's end.
 void finish_reduction(const StageDraft& draft, BodyBuilder& body, int bucket);
 
 }  // namespace meshwright

@@ -44,9 +44,9 @@ class Relay {
     return *out_;
   }
 
-  // Copies a tensor if a stage that is no neighbour reads it. Also copies it if stages have several
-  // chunks and its own stage keeps it, because chunks may share slots, and nothing is sent from a
-  // shared slot.
+  // Copies a tensor on its way if a stage that is no neighbour reads it. If stages have several
+  // chunks, also copies a tensor that its own stage keeps for the backward, because chunks may
+  // share slots, and nothing is sent from a shared slot.
   void pass_on(int tensor) {
     const std::vector<int>& readers = readers_[at(tensor)];
     const int maker = old_.tensor(tensor).producer;
@@ -57,7 +57,7 @@ class Relay {
     for (int reader : readers) farthest = std::max(farthest, step * (stage_[at(reader)] - from));
     const bool is_copied = several_chunks_ && forward && farthest > 0 && is_kept(tensor, from);
     if (farthest < 2 && !is_copied) return;
-    int here = tensor;  // as it comes to the stage that is `away`
+    int here = tensor;  // the tensor as it comes to the stage that is `away` stages off
     if (is_copied) here = copy_on(from, tensor, forward);
     for (int away = 1; away <= farthest; ++away) {
       const int stage = from + step * away;
@@ -69,7 +69,7 @@ class Relay {
     }
   }
 
-  // Whether the stage reads it, or a view of it, in the backward.
+  // Returns whether the stage reads the tensor, or a view of it, in the backward.
   bool is_kept(int tensor, int stage) const {
     return std::ranges::any_of(readers_[at(tensor)], [&](int reader) {
       if (stage_[at(reader)] != stage) return false;
@@ -85,9 +85,10 @@ class Relay {
     return last;
   }
 
-  // Adds a copy after everything that the stage does in the forward or in the backward, because
-  // messages leave in the order of their tensors, and this tensor is new. A stage that does nothing
-  // in the backward (frozen embeddings) copies after the stage from which the tensor comes.
+  // Adds a copy after everything that the stage does in the forward or in the backward, and returns
+  // the copy. It comes last because messages leave in the order of their tensors, and this tensor
+  // is new. If a stage does nothing in the backward (frozen embeddings), the copy comes after the
+  // nodes of the next stage that does.
   int copy_on(int stage, int tensor, bool forward) {
     int last = last_of(stage, forward);
     const int module = node(last >= 0 ? last : last_of(stage, true)).module;
@@ -107,7 +108,7 @@ class Relay {
   const Graph& old_;
   std::optional<Graph> out_;
   std::vector<std::vector<int>> readers_;  // per tensor: nodes
-  std::vector<std::vector<Node>> after_;   // per node: what comes after it
+  std::vector<std::vector<Node>> after_;   // per node: copies that are added after it
   std::vector<int> stage_;                 // per node: its virtual stage
   bool several_chunks_;
 };

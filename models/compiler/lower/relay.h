@@ -10,9 +10,9 @@
 namespace meshwright {
 
 // Returns the partitioned graph in which all activations flow to the same or the next virtual
-// stage, and gradients to the same or the previous one. Each stage between copies what came from
-// its neighbour to where its messages leave (a `scale` by 1), and nodes read the copy that comes to
-// them. Returns nothing if the graph needs no change.
+// stage, and gradients to the same or the previous one. Each stage between copies a tensor that
+// came from its neighbour to the memory from which it sends (a `scale` by 1). Nodes read the copy
+// that comes to their stage. Returns nothing if the graph needs no change.
 std::optional<Graph> relay(const Graph& graph, const Plan& plan);
 
 }  // namespace meshwright

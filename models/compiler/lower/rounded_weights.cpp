@@ -7,7 +7,8 @@ namespace meshwright {
 
 namespace {
 
-// Groups whose ranks share the weights of all experts, or all other weights.
+// Groups whose ranks share sharded weights: `shard` those outside experts, `expert_shard` those of
+// experts.
 constexpr GroupKind sharers[] = {GroupKind::shard, GroupKind::expert_shard};
 
 std::int64_t rounded_by(const StageDraft& draft, GroupKind group) {
@@ -26,7 +27,8 @@ Operand values(const Operand& all, std::int64_t first, std::int64_t count) {
   return {all.buffer, first * bytes_of(Dtype::f32), {Shape{count}, Dtype::f32}, GroupKind::none};
 }
 
-// The values of buckets lie one after the other, so that one all-reduce is for all of a group.
+// Adds buffers for the largest elements and scales of all weights of a group. The values of its
+// buckets are contiguous, so that one all-reduce covers them.
 void place_values(StageDraft& draft, GroupKind group) {
   const std::int64_t all = rounded_by(draft, group);
   if (all == 0) return;

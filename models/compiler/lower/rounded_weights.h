@@ -1,7 +1,7 @@
-// `fp8_gathers`: weights that are multiplied in 8 bits alone. When a step begins, the ranks that
-// share them tell each other the largest element of each, and each rounds its own shard; what is
-// gathered are the bits. One scale for a parameter, as `fp8_recipe: tensorwise` has it, so the
-// bits are those of the gathered weight rounded.
+// Implements `fp8_gathers`, for weights that are only multiplied in 8 bits. When a step begins, the
+// ranks that share these weights find the largest element of each by an all-reduce. Each rank then
+// rounds its own shard, and only the bits are gathered. A parameter has one scale, as in
+// `fp8_recipe: tensorwise`, so the bits equal those of the gathered weight after rounding.
 #pragma once
 
 #include "models/compiler/lower/body_builder.h"
@@ -9,7 +9,7 @@
 
 namespace meshwright {
 
-// After the buckets' own memory: that of bits and scales.
+// Adds the buffers of bits and scales. Called after place_buckets().
 void place_rounded_weights(StageDraft& draft);
 
 void round_own_weights(const StageDraft& draft, BodyBuilder& step_begin);

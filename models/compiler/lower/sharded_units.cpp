@@ -9,16 +9,18 @@ namespace meshwright {
 
 namespace {
 
-// In backward gradients are reduced on the stream of the gathers, and units wait for both: weights
-// of units further ahead would keep the gradients of this one waiting.
+// Gather buffers in the backward. There, gradients are reduced on the stream of the gathers, and
+// units wait for both, so gathers of units further ahead would delay the reduction of this unit's
+// gradients.
 constexpr int backward_buffers = 2;
 
 int buffers_of(Body::Kind body, int buffers) {
   return body == Body::Kind::forward ? buffers : std::min(buffers, backward_buffers);
 }
 
-// Returns the elements of the weights of a unit that is handled unit by unit. The next function
-// returns those of its gradients, without parameters that are not trained, which come last.
+// unit_elements() returns how many elements of weights are gathered or reduced with a unit.
+// unit_gradient_elements() returns those of its gradients, without parameters that are not trained,
+// which come last.
 std::int64_t unit_elements(const StageDraft& draft, int unit) {
   std::int64_t elements = 0;
   for (const BucketPlan& planned : draft.buckets)
@@ -32,8 +34,9 @@ std::int64_t unit_gradient_elements(const StageDraft& draft, int unit) {
   return elements;
 }
 
-// Returns the elements of all gather buffers if units use `buffers` of them round-robin. Each is as
-// large as the largest unit that it ever holds.
+// Returns the elements of all gather buffers if units use `buffers` of them round-robin, with the
+// buffer of weights that several units share. Each buffer is as large as the largest unit that it
+// ever holds.
 std::int64_t elements_live_with(const StageDraft& draft, int buffers) {
   std::vector<std::int64_t> largest(at(buffers), 0);
   for (int chunk = 0; chunk < draft.chunks(); ++chunk)
@@ -52,9 +55,9 @@ std::int64_t elements_live_with(const StageDraft& draft, int buffers) {
   return sum;
 }
 
-// Returns the number of gather buffers. With one, a unit is gathered when the previous one has been
-// used. With more, as many units are live at once. Units are gathered whole, so the one that
-// reaches the cap may exceed it, and is the last to be prefetched.
+// Returns the number of gather buffers. With one, a unit is gathered after the previous one has
+// been used. With more, that many units are live at once. Units are gathered whole, so the last
+// prefetched unit may exceed the cap on live parameters.
 int gather_buffers(const StageDraft& draft) {
   const std::int64_t cap = draft.plan.parallelism.max_live_parameters;
   if (!draft.plan.parallelism.overlap_parameters) return 1;
@@ -65,8 +68,8 @@ int gather_buffers(const StageDraft& draft) {
   return buffers;
 }
 
-// Adds `count` buffers that units use round-robin, and one for what several units share. Each grows
-// to the largest unit that it holds.
+// Adds `count` buffers that units use round-robin, and one for parameters that several units share,
+// if there are any. Each buffer grows to the largest unit that it holds.
 UnitBuffers add_unit_buffers(StageDraft& draft, std::string_view name, int count) {
   const auto add = [&] {
     return add_buffer(draft, name, MemoryClass::communication, Region::persistent, 0);
@@ -112,8 +115,8 @@ void gather_bucket(StageDraft& draft, BodyBuilder& body, int b) {
   if (!draft.plan.parallelism.overlap_parameters) body.join_before_next_compute(index);
 }
 
-// Gathers a unit. In the backward, the buckets of a unit are used in the order in which they were
-// made, in the forward from the last to the first.
+// Gathers a unit. The buckets of a unit were made in the order in which the backward uses them. The
+// forward uses them from the last to the first.
 void gather_unit(StageDraft& draft, BodyBuilder& body, int unit) {
   std::vector<int> order;
   for (int b = 0; b < static_cast<int>(draft.buckets.size()); ++b)
@@ -124,8 +127,8 @@ void gather_unit(StageDraft& draft, BodyBuilder& body, int unit) {
   for (int b : order) gather_bucket(draft, body, b);
 }
 
-// Gathers the unit at `position`, unless that has been done, and those after it for which there are
-// buffers: all but the one that is in use.
+// Gathers the unit at `position` if it is not gathered yet, and the units after it for which there
+// are buffers besides the one in use.
 void gather_ahead(StageDraft& draft, BodyBuilder& body, const std::vector<int>& units,
                   std::size_t position) {
   UnitBuffers& buffers = draft.units.weights;
@@ -133,7 +136,8 @@ void gather_ahead(StageDraft& draft, BodyBuilder& body, const std::vector<int>& 
     buffers.begin(buffers_of(body.body().kind, buffers.count()));
     gather_unit(draft, body, shared_unit);
   }
-  std::size_t before = 0, seen = 0;  // of the units that are gathered at all
+  // Counts of units that are gathered at all: before `position`, and visited.
+  std::size_t before = 0, seen = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
     if (unit_elements(draft, units[i]) == 0) continue;
     if (i < position) ++before;
@@ -143,8 +147,8 @@ void gather_ahead(StageDraft& draft, BodyBuilder& body, const std::vector<int>& 
   }
 }
 
-// Gathers each unit once, mostly in the forward body. It waits for no buffer, because all buffers
-// begin with the body.
+// Gathers each unit once, mostly in the forward body. The gathers wait for no buffer, because each
+// unit has a buffer of its own.
 void gather_kept(StageDraft& draft, BodyBuilder& body, const std::vector<int>& units,
                  std::size_t position) {
   UnitBuffers& buffers = draft.units.weights;
@@ -162,8 +166,8 @@ Operand unit_gradients(StageDraft& draft, const BucketPlan& planned) {
                         planned.offset * bytes_of(type), {Shape{planned.bucket.elements}, type});
 }
 
-// Adds the sums of this micro-batch to those before, for the buckets in this buffer, or for all
-// (-1).
+// Adds the sums of this micro-batch to those of earlier ones, for the buckets whose sums are in
+// `buffer`, or for all buckets if it is -1.
 void add_reduced(StageDraft& draft, BodyBuilder& body, int buffer) {
   std::erase_if(draft.units.to_add, [&](int b) {
     const BucketPlan& planned = draft.buckets[at(b)];

@@ -1,7 +1,7 @@
 // Gathers and reduces unit by unit. Under ZeRO 3, weights are gathered before use. Gradients that
 // are reduced in every micro-batch are reduced bucket by bucket as they are ready. While one unit
 // computes, the next ones are gathered, as many as the cap on live parameters allows (in the
-// backward one), and the previous one is reduced. If gathered weights are kept from forward to
+// backward, one), and the previous one is reduced. If gathered weights are kept from forward to
 // backward, each unit has a buffer of its own.
 #pragma once
 
@@ -15,24 +15,27 @@ namespace meshwright {
 struct StageDraft;
 
 struct ShardedUnits {
-  UnitBuffers weights;      // ZeRO 3: gathered
-  UnitBuffers gradients;    // before they are reduced
-  bool has_shared = false;  // of kept weights: what several units share is gathered
-  // Buckets of the body that is being written whose sums over all replicas have not joined those of
-  // earlier micro-batches yet (ZeRO 0).
+  UnitBuffers weights;    // gathered weights, under ZeRO 3
+  UnitBuffers gradients;  // gradients before they are reduced
+  // If weights are kept: those that several units share are gathered already.
+  bool has_shared = false;
+  // Buckets of the body that is being written whose sums over all replicas have not been added to
+  // those of earlier micro-batches yet (ZeRO 0).
   std::vector<int> to_add;
-  // For the backward body of each chunk: instructions that reuse a buffer of an earlier task, and
-  // the last reduction (-1 if there is none).
+  // For the backward body of each chunk: the instructions that reuse a buffer of an earlier task,
+  // and the last reduction (-1 if there is none).
   std::vector<std::vector<int>> first_zeros;
   std::vector<int> last_reduction;
 };
 
 // All of these do nothing if neither weights nor gradients are handled unit by unit.
 void place_unit_buffers(StageDraft& draft);
-// Writes what comes before the nodes of the unit at `position` of a body's `units`.
+// Writes the gathers, waits and clears that come before the nodes of the unit at `position` of a
+// body's `units`.
 void enter_unit(StageDraft& draft, BodyBuilder& body, const std::vector<int>& units,
                 std::size_t position);
-// Writes the end of a backward body: what several units share, and what is left to add.
+// Writes the end of a backward body: reduces gradients that several units share, and adds reduced
+// sums that have not been added yet.
 void finish_units(StageDraft& draft, BodyBuilder& body);
 // Makes the first units of a backward task wait, because they reuse buffers that the previous task
 // may still be reducing from.
@@ -40,7 +43,7 @@ void wait_for_earlier_reductions(StageDraft& draft);
 
 // Reduces a bucket whose gradients are ready.
 void reduce_unit_bucket(StageDraft& draft, BodyBuilder& body, int bucket);
-// Makes the instruction wait for what all chunks' latest backward tasks reduce unit by unit.
+// Makes the instruction wait for the unit-by-unit reductions of all chunks' latest backward tasks.
 void wait_for_unit_reductions(const StageDraft& draft, Instruction& instruction);
 
 }  // namespace meshwright

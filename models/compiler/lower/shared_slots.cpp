@@ -13,7 +13,7 @@ namespace meshwright {
 
 namespace {
 
-// Returns for each chunk the other chunks from which a slot passes to it.
+// Returns for each chunk the other chunks from which it takes over a slot at some time.
 std::vector<std::set<int>> chunks_before(const StageDraft& draft) {
   std::vector<std::set<int>> before(at(draft.chunks()));
   std::map<std::pair<int, int>, int> latest;  // pool and slot -> chunk
@@ -33,8 +33,8 @@ void for_instructions(StageDraft& draft, int chunk, const Visit& visit) {
     for (Instruction& instruction : draft.program.bodies[at(body)].instructions) visit(instruction);
 }
 
-// Makes what comes into a slot of `chunk` wait until `before`, the chunk that had the slot, has
-// used all of its content.
+// Makes instructions that fill a slot of `chunk` wait until `before`, the chunk that had the slot,
+// has used all of its content.
 void wait_for_last_use(StageDraft& draft, int chunk, int before) {
   const Wait own{Wait::Relation::latest_with_slot, draft.last_body(chunk), -1};
   for_instructions(draft, chunk, [&](Instruction& instruction) {
@@ -43,7 +43,8 @@ void wait_for_last_use(StageDraft& draft, int chunk, int before) {
   });
 }
 
-// Nothing waits until a message has left a slot that several chunks share.
+// Checks that a chunk sends nothing out of its slots, because no instruction waits until a message
+// has left a slot that several chunks share.
 void check_sends(StageDraft& draft, int chunk) {
   for_instructions(draft, chunk, [&](const Instruction& instruction) {
     MESHWRIGHT_CHECK(instruction.kind != InstructionKind::send ||

@@ -8,8 +8,8 @@ namespace meshwright {
 
 namespace {
 
-// Returns the compute instruction of this body by which instruction i has ended, or -1 if there is
-// none.
+// Returns the compute instruction of this body by which instruction i has ended: the first one that
+// waits for it, or i itself if it computes. Returns -1 if there is none.
 int joined_at(const std::vector<Instruction>& body, int i) {
   const Stream stream = body[at(i)].stream;
   if (stream == Stream::compute) return i;
@@ -29,8 +29,8 @@ struct Lifetime {
 };
 
 // Returns how long the buffers that instruction i of the chunk's body uses are live. The rules are
-// those of task buffers (body_builder.h): what another stream uses is live until a compute
-// instruction has waited for it. What a message comes from or goes to is always live.
+// those of task buffers (body_builder.h): a buffer that another stream uses is live until a compute
+// instruction has waited for that stream. A buffer of a message is always live.
 Lifetime use_by(const StageDraft& draft, int chunk, int body, int i) {
   const std::vector<Instruction>& instructions = draft.program.bodies[at(body)].instructions;
   const Stream stream = instructions[at(i)].stream;
@@ -66,8 +66,8 @@ void find_lifetimes(StageDraft& draft, int chunk) {
 
 }  // namespace
 
-// Much of a slot is needed by the first half only, and what the first half makes for the second may
-// take its place.
+// Sets lifetimes, so that memory in a slot can be reused. Only the backward body needs much of a
+// slot, and tensors that it makes for the weights body may take over that memory.
 void find_slot_lifetimes(StageDraft& draft) {
   if (!draft.splits_backwards) return;
   for (int chunk = 0; chunk < draft.chunks(); ++chunk) find_lifetimes(draft, chunk);

@@ -1,4 +1,4 @@
-// Finds from when to when each buffer of a slot is in use, if backwards are split.
+// Finds during which instructions each buffer of a slot is in use, if backwards are split.
 #pragma once
 
 namespace meshwright {

@@ -43,7 +43,7 @@ Operand choice_counts(const Program& program) {
   return all_of(program, program.choice_counts_buffer, Dtype::f64);
 }
 
-// Adds ||g||^2 of the part that this rank owns.
+// Adds the square of the norm of the gradients that this rank owns to the step's sum.
 void sum_squares(const StageDraft& draft, BodyBuilder& body, int b) {
   const BucketPlan& planned = draft.buckets[at(b)];
   if (planned.bucket.frozen) return;
@@ -59,9 +59,10 @@ void sum_squares(const StageDraft& draft, BodyBuilder& body, int b) {
   body.emit(std::move(squares));
 }
 
-// Sums the norm over the ranks that together hold one whole gradient, and the losses over stages
-// and replicas. With expert parallelism, ranks hold unlike shares of different parameters. The norm
-// is then summed over all ranks, and the first one with each part counts it.
+// Sums the squared norm over the ranks that together hold one whole gradient, and the losses over
+// stages and replicas. With expert parallelism, ranks hold different shards of different
+// parameters. The norm is then summed over all ranks, and only the first rank with each shard
+// counts it.
 void sum_norm_and_loss(const StageDraft& draft, BodyBuilder& body) {
   const auto sum_over = [&](GroupKind group, int buffer) {
     emit_collective(draft.plan, body,
@@ -78,8 +79,9 @@ void sum_norm_and_loss(const StageDraft& draft, BodyBuilder& body) {
   }
 }
 
-// Sums the counts over all tokens of the global batch. The ranks of a tensor group route the same
-// tokens, so they are not added. Counts are whole numbers, so any order of adding gives the same.
+// Sums the counts of expert choices over all tokens of the global batch. The ranks of a tensor
+// group route the same tokens, so their counts are not added. Counts are whole numbers, so the sum
+// does not depend on the order.
 void sum_choice_counts(const StageDraft& draft, BodyBuilder& body) {
   const Program& program = draft.program;
   if (program.choice_counts_buffer < 0) return;
@@ -102,8 +104,8 @@ void update_loss_scale(const Program& program, BodyBuilder& body) {
   body.emit(std::move(update));
 }
 
-// Updates the largest elements with the maximum over all ranks of the stage, because all of them
-// must round identically. Moves their histories on.
+// Takes the maximum of each largest element over all ranks of the stage, because all of them must
+// round identically, and appends it to its history.
 void update_largest(const StageDraft& draft, BodyBuilder& body) {
   const Program& program = draft.program;
   if (program.rounded.empty()) return;
@@ -127,8 +129,8 @@ void update_largest(const StageDraft& draft, BodyBuilder& body) {
   body.emit(std::move(update));
 }
 
-// Holds what is updated at once: a bucket, or a piece of one whose states come to the device for
-// it.
+// Holds the memory that is updated at once: that of a bucket, or of a piece of one whose states are
+// brought to the device for it.
 struct Stepped {
   int bucket = 0, piece = -1;
   Operand weights, gradients, master;
@@ -136,7 +138,7 @@ struct Stepped {
   Operand average;
 };
 
-// Returns the operand of a piece. A part that has another offset on every rank is named as a whole.
+// Returns the operand of a piece. A shard whose offset depends on the rank stays whole.
 Operand piece_of(const Operand& operand, const StatePiece& piece) {
   if (operand.part_of != GroupKind::none) return operand;
   Operand part = operand;
@@ -175,8 +177,8 @@ void add_over_parts(const StageDraft& draft, BodyBuilder& body, const Operand& s
     if (ranks > 1) emit_collective(draft.plan, body, all_reduce_in(group, sums));
 }
 
-// Returns the instruction that measures a bucket. It reads gradients and masters, and whether there
-// is a step.
+// Returns the instruction that measures a bucket or piece. It reads gradients and masters, and
+// state that says whether the step is skipped.
 Instruction measuring(const StageDraft& draft, Op op, const Stepped& each, bool masters = true) {
   Instruction measure;
   measure.op = op;
@@ -191,7 +193,8 @@ Instruction measuring(const StageDraft& draft, Op op, const Stepped& each, bool 
   return measure;
 }
 
-// Sums the squares of rows and columns, which adafactor needs first.
+// Sums the squares of the gradients' rows and columns, which adafactor needs first. Does nothing
+// for other optimizers.
 void sum_squares_of_matrices(const StageDraft& draft, BodyBuilder& body) {
   if (draft.program.factors_buffer < 0) return;
   const Operand sums = factor_sums(draft.program);
@@ -205,8 +208,9 @@ void sum_squares_of_matrices(const StageDraft& draft, BodyBuilder& body) {
   add_over_parts(draft, body, sums);
 }
 
-// Updates the moments, and computes the norms of what this rank holds of each parameter. The ranks
-// of this stage that hold the rest of it (parts of the tensor group, shards) add theirs.
+// Updates the moments, and computes the norms that lamb and adafactor need, from the part of each
+// parameter that this rank holds. The norms are then summed over the ranks of this stage that hold
+// the other parts (tensor group, shards).
 void measure_parameters(const StageDraft& draft, BodyBuilder& body, StateTurns& turns) {
   const bool is_lamb = draft.plan.training.optimizer == OptimizerKind::lamb;
   const Operand norms = parameter_norms(draft.program);
@@ -216,7 +220,7 @@ void measure_parameters(const StageDraft& draft, BodyBuilder& body, StateTurns& 
     if (bucket.frozen) continue;
     for (const Stepped& each : stepped_of(draft, static_cast<int>(b))) {
       Instruction measure = measuring(draft, is_lamb ? Op::lamb_norms : Op::adafactor_norms, each);
-      measure.outputs = each.moments;  // read as well as written
+      measure.outputs = each.moments;  // the instruction also reads them
       if (bucket.factored) measure.outputs = {factors(draft.program), factor_sums(draft.program)};
       for (const Operand& state : measure.outputs) measure.inputs.push_back(state);
       measure.outputs.push_back(norms);
@@ -227,8 +231,8 @@ void measure_parameters(const StageDraft& draft, BodyBuilder& body, StateTurns& 
   add_over_parts(draft, body, norms);
 }
 
-// Returns the elements of all scratch arrays that the optimizer wants. Each is as large as this
-// rank's part of the largest parameter.
+// Returns the number of elements of all scratch arrays that the optimizer needs for a bucket. Each
+// is as large as this rank's part of the largest parameter.
 std::int64_t scratch_elements(const StageDraft& draft, const Bucket& bucket) {
   std::int64_t largest = 0;
   for (int index : bucket.parameters)
@@ -243,8 +247,8 @@ Operand in_task(StageDraft& draft, std::string_view name, std::int64_t elements)
   return {id, 0, type, GroupKind::none};
 }
 
-// Computes muon's updates of the local parts, which the ranks that share the matrices then
-// exchange.
+// Computes muon's updates of the local parts of matrices, which the ranks that share the matrices
+// then exchange. Does nothing for other buckets.
 void make_updates(StageDraft& draft, BodyBuilder& body, int b) {
   BucketPlan& planned = draft.buckets[at(b)];
   Bucket& bucket = planned.bucket;
@@ -269,8 +273,8 @@ void make_updates(StageDraft& draft, BodyBuilder& body, int b) {
                    .bucket = b});
 }
 
-// Returns the elements that the largest matrix needs: two matrices of its size, and two of the
-// products of its shorter side.
+// Returns the elements of scratch memory that muon needs for the largest matrix of the bucket: two
+// matrices of its size, and two square ones of its shorter side.
 std::int64_t muon_scratch_elements(const StageDraft& draft, const BucketPlan& planned) {
   std::int64_t most = 0;
   for (int index : planned.bucket.parameters) {
@@ -307,7 +311,8 @@ void emit_step(StageDraft& draft, BodyBuilder& body, const Stepped& each) {
   body.emit(std::move(step));
 }
 
-// After the optimizer, for which routers' biases have no gradient.
+// Updates the biases of routers by the counts of choices, after the optimizer, because these biases
+// have no gradient.
 void update_choice_biases(const StageDraft& draft, BodyBuilder& body, int b) {
   const Program& program = draft.program;
   const Bucket& bucket = draft.buckets[at(b)].bucket;
@@ -332,11 +337,12 @@ void step_bucket(StageDraft& draft, BodyBuilder& body, int b, StateTurns& turns)
   }
 }
 
-// From the owner to the ranks that hold the same.
+// Sends the updated weights of a bucket from its owner to the other ranks that hold them.
 void broadcast_bucket(const StageDraft& draft, BodyBuilder& body, int b) {
   const Bucket& bucket = draft.buckets[at(b)].bucket;
   const Owner& owner = bucket.owner;
-  const bool alike = owner.tensor >= 0;  // on all tensor ranks: one of them sends to all
+  // Whether all tensor ranks hold the same parameters. One of them then sends to all.
+  const bool alike = owner.tensor >= 0;
   const GroupKind group = alike ? GroupKind::dp : GroupKind::rdp;
   const Mesh mesh(draft.degrees, draft.plan.parallelism.placement);
   const int rank = mesh.rank({draft.program.stage, std::max(0, owner.tensor), owner.rdp});
@@ -349,8 +355,9 @@ void broadcast_bucket(const StageDraft& draft, BodyBuilder& body, int b) {
                    .root = mesh.index_in(group, rank)});
 }
 
-// Each rank updates what it owns; then everybody gets the weights of all. Flat shards are gathered
-// while the next bucket is updated; of whole parameters every owner first updates its own.
+// Makes each rank update the parameters that it owns, and sends the new weights to all. Flat shards
+// are gathered while the next bucket is updated. If parameters have owners, all owners update
+// theirs before any is sent.
 void step_and_share(StageDraft& draft, BodyBuilder& body, StateTurns& turns) {
   const int buckets = static_cast<int>(draft.buckets.size());
   for (int b = 0; b < buckets; ++b) {

@@ -11,18 +11,18 @@ namespace meshwright {
 
 namespace {
 
-// Describes how long a micro-batch keeps activations of a chunk. Times are numbers of pipeline
+// Describes how long a micro-batch keeps activations of a chunk. Times are indices of pipeline
 // tasks.
 struct Stay {
   int chunk = 0, micro_batch_index = 0;
   int forward = 0, backward = 0;
-  int load = -1;  // before this task it comes back; -1: it stays on the device
+  int load = -1;  // they are loaded before this task; -1: they stay on the device
   int window = 0;
 };
 
-// Hands out the slots of a chunk, or of several that share them. Of shared slots it takes the one
-// that has been free for longest, so that nothing waits for what has just been given back.
-// Otherwise it takes the free one with the lowest number.
+// Hands out the slots of a chunk, or of several chunks that share them. Of shared slots it takes
+// the one that has been free for longest, so that no task waits for a slot that has just been given
+// back. Otherwise it takes the free slot with the lowest number.
 class Slots {
  public:
   Slots(int slots, bool shared) : shared_(shared) {
@@ -41,7 +41,7 @@ class Slots {
     free_.push_back(held->second);
     held_.erase(held);
   }
-  int most() const { return most_; }  // so far
+  int most() const { return most_; }  // slots used so far: the highest number + 1
 
  private:
   static std::pair<int, int> key(const Stay& stay) { return {stay.chunk, stay.micro_batch_index}; }
@@ -52,7 +52,8 @@ class Slots {
   int most_ = 0;
 };
 
-// Hands out the lowest window of a chunk that is free at a pipeline task.
+// Hands out windows of a chunk: the lowest one that is free at pipeline task `task`, until task
+// `until`.
 class Windows {
  public:
   int take(int task, int until) {
@@ -65,17 +66,19 @@ class Windows {
   int most() const { return static_cast<int>(until_.size()); }
 
  private:
-  std::vector<int> until_;  // the last pipeline task that uses it
+  std::vector<int> until_;  // per window: the last pipeline task that uses it
 };
 
 struct Stays {
   std::vector<Stay> all;
-  std::vector<int> of_task;        // the stay that a pipeline task begins or ends
-  std::vector<int> loaded_before;  // the one that comes back before it, -1: none
+  // Per pipeline task: the index of the stay that it begins or ends.
+  std::vector<int> of_task;
+  std::vector<int> loaded_before;  // per pipeline task: the stay that is loaded before it, or -1
 };
 
 // Returns the stays of a stage's micro-batches. Saved activations are copied out while the next
-// task runs. If they would have to come back before the task after that, they stay on the device.
+// task runs. If they would have to come back before the second task after the forward, they stay on
+// the device.
 Stays stays_of(const StageOrder& order, int horizon) {
   Stays stays;
   stays.loaded_before.assign(order.size(), -1);
@@ -98,10 +101,10 @@ Stays stays_of(const StageOrder& order, int horizon) {
   return stays;
 }
 
-// Holds what one chunk hands out to micro-batches.
+// Holds the slots and windows that one chunk hands out to micro-batches.
 struct Copies {
-  bool offloads = false;  // what micro-batches keep goes to host memory
-  Slots slots;            // of the first chunk of those that share them
+  bool offloads = false;  // saved activations go to host memory
+  Slots slots;            // used only for the first chunk of those that share slots
   Windows windows;
   int host_slots = 0;
 };
@@ -109,7 +112,7 @@ struct Copies {
 struct Tasks {
   StageDraft& draft;
   std::vector<Copies> copies;  // per chunk
-  std::vector<int> runs;       // per body: tasks so far
+  std::vector<int> runs;       // per body: number of its tasks so far
 
   Copies& pool_of(int chunk) { return copies[at(draft.pools.pool_of[at(chunk)])]; }
 };
@@ -138,7 +141,8 @@ void add_task(Tasks& tasks, int body, const Stay& stay, int slot) {
   if (offloaded || offloads_layers(tasks.draft.plan)) pool.host_slots = pool.slots.most();
 }
 
-// Adds a load before pipeline task `now`.
+// Adds the task that loads a micro-batch's activations, before pipeline task `now`, if its chunk
+// offloads them.
 void add_load(Tasks& tasks, Stay& stay, int now) {
   Copies& copies = tasks.copies[at(stay.chunk)];
   if (!copies.offloads) return;

@@ -1,5 +1,5 @@
-// Puts bodies in schedule order, and decides which copy of the saved activations each micro-batch
-// uses and when those in host memory come back.
+// Puts bodies in schedule order. Also decides which slot each micro-batch uses for its saved
+// activations, and when offloaded activations are loaded.
 #pragma once
 
 #include "models/compiler/schedule/schedule.h"
@@ -11,8 +11,8 @@ struct StageDraft;
 // Returns the order of the stage's tasks.
 StageOrder order_of(const StageDraft& draft);
 
-// Writes the tasks, and counts the windows and host slots that they use. Needs
-// choose_shared_slots() before.
+// Writes the tasks, and counts the windows and host slots that they use. Call choose_shared_slots()
+// before.
 void write_tasks(StageDraft& draft);
 
 }  // namespace meshwright

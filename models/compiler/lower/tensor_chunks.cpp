@@ -27,7 +27,8 @@ Operand rows_of(Operand operand, int part, int parts) {
   return operand;
 }
 
-// Returns whether the tensor is used in this body only, in memory of its own.
+// Returns whether the tensor is used in this body only, in memory that it shares with no other
+// tensor.
 bool passes_inside(const StageDraft& draft, int tensor) {
   const TensorFlow& flow = draft.boundaries.tensors[at(tensor)];
   const Tensor& made = draft.graph.tensor(tensor);
@@ -35,19 +36,21 @@ bool passes_inside(const StageDraft& draft, int tensor) {
          !flow.crosses_forward && !flow.crosses_backward;
 }
 
-// Returns whether an input of a matmul is split with its rows: the rows themselves, and their
-// scales if each row has its own.
+// Returns whether an input of a matmul is split with its rows: the rows themselves (input 0), and
+// their scales if each row has its own.
 bool has_rows(const Instruction& product, std::size_t input) {
   const TensorType& first = product.inputs[0].type;
   return input == 0 || (is_quantized(first.dtype) && input == scale_input(0) &&
                         product.inputs[input].type.shape[0] == first.shape[0]);
 }
 
-// Returns one matmul for each part of the rows, all with one weight.
+// Returns a body of one matmul for each of `parts` shares of the rows, all with the same weight.
+// Each matmul has the rows of one chunk.
 std::shared_ptr<const Fusion> product_of_parts(const Instruction& whole, int parts, int chunks) {
   Fusion fusion;
   fusion.steps.assign(at(parts), {whole.op, whole.attributes, {}, {}});
-  // Its number in each step; with rows, each step has one of its own.
+  // Adds an operand to every step. If it has rows, each step gets an operand of its own, otherwise
+  // all share one.
   const auto add = [&](TensorType type, bool rows, TensorIds FusedStep::*of_step) {
     const int first = static_cast<int>(fusion.operands.size());
     if (rows) type.shape[0] /= parts * chunks;
@@ -93,7 +96,8 @@ bool TensorChunks::divides(int tensor, bool in_shares) const {
   return draft_.graph.tensor(tensor).type.shape[0] % (in_shares ? ranks_ * chunks_ : chunks_) == 0;
 }
 
-// The collective alone reads what the product makes.
+// Notes the collective that sums the output of a matmul, if both can be split. Only the collective
+// may read that output.
 void TensorChunks::find_sum(int product) {
   const int made = node(product).outputs[0];
   const std::vector<int>& readers = readers_[made];
@@ -104,7 +108,8 @@ void TensorChunks::find_sum(int product) {
   sum_of_[product] = readers[0];
 }
 
-// The products that read what is gathered are cut alike, if one of them is the first to read it.
+// Notes a gather that can be split, with the matmuls that read its output. They are split in the
+// same way, but only if the first reader of the output is one of them.
 void TensorChunks::find_gather(int gather) {
   const int gathered = node(gather).outputs[0];
   const std::vector<int>& readers = readers_[gathered];
@@ -137,7 +142,7 @@ std::optional<int> TensorChunks::write(int index) {
   return {};
 }
 
-// Chunk by chunk; in each, of every rank's rows as many.
+// Writes a gather chunk by chunk. Each chunk has an equal number of rows of every rank.
 int TensorChunks::write_gather(int gather) {
   const Instruction whole =
       instruction_of(draft_, node(gather), draft_.virtual_stage(body_.chunk()));
@@ -151,7 +156,7 @@ int TensorChunks::write_gather(int gather) {
   return last;
 }
 
-// Returns one chunk of every rank's rows.
+// Returns the operands of one chunk: its part of every rank's rows.
 std::vector<Operand> TensorChunks::shares_of(const Operand& all, int chunk) const {
   std::vector<Operand> shares;
   for (int rank = 0; rank < ranks_; ++rank)

@@ -1,9 +1,9 @@
-// Products in chunks of their rows, such that what the tensor group sums, scatters or gathers goes
-// on beside the product of another chunk (parallelism.tensor_chunks).
+// Splits matmuls into chunks of their rows, so that a collective of the tensor group on one chunk
+// overlaps with the matmul of another chunk (parallelism.tensor_chunks).
 //
-// Where every rank has a share of the rows, a chunk has as many rows of each share: a collective of
-// parts that lie apart, and one product for each of them. All rows keep their places, and the order
-// of a sum is that of the whole.
+// If every rank has a share of the rows, a chunk has an equal number of rows of each share. Its
+// collective then works on separate parts, and it has one matmul for each of them. All rows keep
+// their offsets, and sums are added in the same order as without chunks.
 #pragma once
 
 #include <map>
@@ -21,18 +21,20 @@ struct StageDraft;
 
 class TensorChunks {
  public:
-  // Finds what is cut of the nodes of the body.
+  // Finds which nodes of the body are split.
   TensorChunks(StageDraft& draft, BodyBuilder& body);
 
-  // Writes a node in chunks, and those that go with it. Its last instruction; nothing: the node is
-  // to be written whole.
+  // Writes a node in chunks, together with the nodes that go with it. Returns the node's last
+  // instruction, or nothing if the node is to be written whole. A node that is written already is
+  // not written again.
   std::optional<int> write(int index);
 
  private:
   struct Whole {
     Instruction product;
-    std::optional<Instruction> sum;       // of what it makes
-    std::shared_ptr<const Fusion> parts;  // where its rows are in shares: one chunk's products
+    std::optional<Instruction> sum;  // the collective on its output, if that is split too
+    // The matmuls of one chunk, if its rows are in shares; else null.
+    std::shared_ptr<const Fusion> parts;
   };
 
   const Node& node(int index) const;
@@ -49,12 +51,13 @@ class TensorChunks {
   StageDraft& draft_;
   BodyBuilder& body_;
   int ranks_, chunks_;
-  std::map<int, std::vector<int>> readers_;   // of a tensor: nodes of the body
-  std::map<int, int> sum_of_;                 // product -> the collective of what it makes
-  std::map<int, std::vector<int>> group_of_;  // product -> those that are written together
-  std::set<int> is_gathered_;                 // gathers that are cut
-  std::set<int> reads_shares_;                // products of what they gather
-  std::map<int, int> written_;                // node -> its last instruction
+  std::map<int, std::vector<int>> readers_;  // tensor -> nodes of the body that read it
+  std::map<int, int> sum_of_;                // matmul -> the collective on its output
+  // Matmul -> the matmuls that are written together with it.
+  std::map<int, std::vector<int>> group_of_;
+  std::set<int> is_gathered_;   // gathers that are split
+  std::set<int> reads_shares_;  // matmuls that read their outputs
+  std::map<int, int> written_;  // node -> its last instruction
 };
 
 }  // namespace meshwright

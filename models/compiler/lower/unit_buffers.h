@@ -1,5 +1,5 @@
-// Manages the buffers that sharded units use round-robin, and the one for what several units share:
-// it knows which unit has which of them now.
+// Manages the buffers that sharded units use round-robin, and one buffer for weights or gradients
+// that several units share. It knows which unit has which buffer now.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@ class UnitBuffers {
       : in_turn_(std::move(in_turn)), shared_(shared), slot_of_(units, -1) {}
 
   int count() const { return static_cast<int>(in_turn_.size()); }
-  std::size_t size() const { return size_; }   // that this body uses
-  std::size_t taken() const { return next_; }  // since the begin of the body
-  // Begins a body: nothing is held, the first buffer comes next, and at most `most` buffers are
-  // used.
+  std::size_t size() const { return size_; }   // buffers that this body uses round-robin
+  std::size_t taken() const { return next_; }  // how often a buffer was given out in this body
+  // Begins a body: no unit has a buffer, the first buffer comes next, and at most `most` buffers
+  // are used.
   void begin(int most) {
     std::fill(slot_of_.begin(), slot_of_.end(), -1);
     next_ = 0;
@@ -32,9 +32,10 @@ class UnitBuffers {
     std::replace(slot_of_.begin(), slot_of_.end(), slot, -1);
     slot_of_[static_cast<std::size_t>(unit)] = slot;
   }
-  // Returns the buffer that comes next if some unit has had it since the begin, else -1.
+  // Returns the buffer that comes next if a unit has had that buffer since the begin of the body,
+  // else -1.
   int reused_next() const { return next_ < size_ ? -1 : in_turn_[next_ % size_]; }
-  int of(int unit) const {  // a buffer, or -1
+  int of(int unit) const {  // the unit's buffer, or -1
     if (unit == shared_unit) return shared_;
     const int slot = slot_of_[static_cast<std::size_t>(unit)];
     return slot < 0 ? -1 : in_turn_[static_cast<std::size_t>(slot)];

@@ -1,6 +1,7 @@
-// The exact min-max cut of a chain, by dynamic programming over prefixes; among the cuts of least
-// maximum the one of least sum of squares (no stage is lopsided without need), and among those the
-// one with the longer parts last: the first stages of a pipeline hold the most micro-batches.
+// The exact min-max partition of a chain, by dynamic programming over prefixes. Among the
+// partitions of least maximum, it takes the one with the least sum of squares, so that no stage is
+// lopsided without need. Among those, it takes the one with the longer parts last, because the
+// first stages of a pipeline hold the most micro-batches.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -26,7 +27,8 @@ class ChainCut {
   }
 
   std::vector<int> run() {
-    // Rounding of the prefix sums must not turn equal maxima into different ones.
+    // The limit has a margin, so that rounding of the prefix sums does not make equal maxima
+    // different.
     const double limit = least_maximum() + 1e-12 * sum_.back();
     return balanced(limit);
   }
@@ -34,8 +36,9 @@ class ChainCut {
  private:
   double between(std::size_t first, std::size_t end) const { return sum_[end] - sum_[first]; }
 
-  // best[i]: least maximum of the first i items in k parts. The last part begins at j: best[j]
-  // rises with j and the part's sum falls, so the least maximum is where they cross.
+  // Returns the least possible maximum. best[i] is that of the first i items in k parts. If the
+  // last part begins at j, best[j] rises with j and the part's sum falls, so the least maximum is
+  // where the two cross.
   double least_maximum() const {
     std::vector<double> best = sum_;  // one part
     best[0] = infinity;               // no part may be empty
@@ -68,7 +71,7 @@ class ChainCut {
       for (std::size_t i = k; i <= items_; ++i)
         for (std::size_t j = i; j-- > k - 1 && between(j, i) <= limit;) {
           const double total = squares[j] + between(j, i) * between(j, i);
-          // <=: of equals the smallest j, the longest last part
+          // With <=, the smallest of equal j is taken, which makes the last part longest.
           if (total <= next[i] * (1 + 1e-12)) {
             next[i] = std::min(next[i], total);
             begin.back()[i] = j;
@@ -88,7 +91,7 @@ class ChainCut {
   }
 
   std::size_t items_, parts_;
-  std::vector<double> sum_;  // of the first i costs
+  std::vector<double> sum_;  // sum_[i]: sum of the first i costs
 };
 
 }  // namespace

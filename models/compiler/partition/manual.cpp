@@ -1,4 +1,4 @@
-// A stage for every module path, as the user gives them.
+// Partitions by the stages that a user gives for module paths, and evenly by blocks.
 #include <algorithm>
 #include <string>
 
@@ -11,7 +11,8 @@ namespace {
 
 const std::string where = "/parallelism/partition";
 
-// Whole names only: `h.1` is no prefix of `h.12`. The empty path is a prefix of all.
+// Returns whether `prefix` is a prefix of `path` in whole names: `h.1` is no prefix of `h.12`. The
+// empty path is a prefix of all paths.
 bool is_prefix(const std::string& prefix, const std::string& path) {
   return prefix.empty() || path == prefix || path.starts_with(prefix + ".");
 }
@@ -48,8 +49,9 @@ void check_order(const Graph& graph, const std::vector<int>& stages, int parts) 
                        " at least one module");
 }
 
-// Returns a part for each block and one for what comes after the blocks. What comes before them
-// joins the first block's part, unless it has a part of its own.
+// Returns a part of its own for each block, and another one for the units after the blocks. The
+// units before the blocks join the first block's part, unless `embedding_alone` gives them a part
+// of their own.
 std::vector<int> one_by_one(const Graph& graph, bool embedding_alone) {
   const int first = embedding_alone ? 1 : 0;
   std::vector<int> stages;

@@ -1,7 +1,7 @@
-// A general graph, cut in two by METIS, and the halves again. The recursion is ours because METIS's
-// own lets a half run out of nodes (and prints about it) when there are few nodes per part. METIS
-// wants integers: weights are scaled to a fixed sum. Its seed is fixed, so that the same graph is
-// always cut the same way.
+// METIS cuts a general graph in two, and then each half again. meshwright does this recursion
+// itself, because METIS's own lets a half run out of nodes (and prints about it) when there are few
+// nodes per part. METIS needs integers, so weights are scaled to a fixed sum. Its seed is fixed, so
+// that the same graph is always cut the same way.
 #include <metis.h>
 
 #include <algorithm>
@@ -24,7 +24,8 @@ idx_t scaled(double weight, double sum) {
   return sum > 0 ? std::max<idx_t>(1, static_cast<idx_t>(weight / sum * scaled_sum)) : 1;
 }
 
-// The graph as METIS reads it: neighbours of node i are adjacent[start[i]] .. [start[i + 1] - 1].
+// The graph as METIS reads it: the neighbours of node i are adjacent[k] for k from start[i] to
+// start[i + 1] - 1.
 struct Compressed {
   std::vector<idx_t> node_weight, start, adjacent, edge_weight;
 };
@@ -52,7 +53,7 @@ Compressed compress(const WeightedGraph& graph) {
   return result;
 }
 
-// Returns the side (0 or 1) of every node. Side 0 gets `share` of the weight.
+// Returns the side (0 or 1) of every node. Side 0 gets about `share` of the weight, in (0, 1).
 std::vector<int> bisect(const WeightedGraph& graph, double share) {
   Compressed c = compress(graph);
   idx_t options[METIS_NOPTIONS];
@@ -69,8 +70,8 @@ std::vector<int> bisect(const WeightedGraph& graph, double share) {
   return {side.begin(), side.end()};
 }
 
-// Moves nodes until each side has as many as it needs parts: always the one that adds least to the
-// weight of the cut, the first of equals.
+// Moves nodes to side `needy` until it has `wanted` nodes. Each time, it moves the node that adds
+// least to the weight of cut edges, and the first one among equals.
 void feed(const WeightedGraph& graph, std::vector<int>& side, int needy, std::ptrdiff_t wanted) {
   while (std::ranges::count(side, needy) < wanted) {
     std::vector<double> added(side.size(), 0);
@@ -87,7 +88,8 @@ void feed(const WeightedGraph& graph, std::vector<int>& side, int needy, std::pt
   }
 }
 
-// Returns the nodes of one side as a graph of their own. `nodes` gets their numbers in `graph`.
+// Returns the nodes on side `which`, with the edges between them, as a graph of their own. Appends
+// their numbers in `graph` to `nodes`.
 WeightedGraph half(const WeightedGraph& graph, const std::vector<int>& side, int which,
                    std::vector<std::size_t>& nodes) {
   WeightedGraph result;

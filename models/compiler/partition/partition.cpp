@@ -1,4 +1,4 @@
-// From the plan's partitioner to a virtual stage per unit.
+// Calls the plan's partitioner and returns a virtual stage for each unit.
 #include "models/compiler/partition/partition.h"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ WeightedGraph graph_of(const Graph& graph, const std::vector<double>& weight) {
   return result;
 }
 
-// Turns parts in any order into stages along the chain: parts are numbered by the mean place of
+// Turns parts in any order into stages along the chain. Parts are numbered by the mean index of
 // their units, and each stage takes as many consecutive units as its part had.
 std::vector<int> along_the_chain(const std::vector<int>& part, int parts) {
   struct Place {
@@ -116,11 +116,12 @@ std::vector<int> cut_unit_tree(const Graph& graph, const std::vector<double>& we
   return along_the_chain(part, parts);
 }
 
-// Multi-token prediction stays with the head: the table of tokens, which both its blocks and the
-// embedding read, is on the first and the last stage alone.
+// The graph in which units of multi-token prediction are joined with the head. They must be on one
+// stage, because the table of tokens, which they and the embedding read, is on the first and the
+// last stage only.
 struct Joined {
   Graph graph;
-  std::vector<int> unit;  // of every unit, the one that it became a part of
+  std::vector<int> unit;  // for every unit, the joined unit that it belongs to
 };
 
 Joined joined(const Graph& graph) {
@@ -148,7 +149,7 @@ std::vector<int> partition_joined(const Graph& graph, const Plan& plan,
     memories[static_cast<std::size_t>(parts.unit[u])] += memory[u];
   }
   Plan of_parts = plan;
-  if (plan.parallelism.names_every_unit)  // a saved one: with the stage of the head they go
+  if (plan.parallelism.names_every_unit)  // a saved partition: they follow the head's stage
     for (const Unit& unit : graph.units)
       if (unit.predicts_ahead) of_parts.parallelism.manual_stage.erase(unit.path);
   const std::vector<int> stages = partition(parts.graph, of_parts, costs, memories);

@@ -1,4 +1,4 @@
-// Cutting a model into pipeline stages. Costs are arguments: the partitioners know no clocks.
+// Partitions a model into pipeline stages. Costs are arguments, so the partitioners need no clock.
 #pragma once
 
 #include <map>
@@ -11,12 +11,12 @@
 
 namespace meshwright {
 
-// Returns the part of every item such that the largest part's sum is the exact minimum over all
-// cuts of a chain into `parts` non-empty consecutive parts. Throws InputError if there are fewer
-// items than parts.
+// Returns the part of every item of a chain, split into `parts` non-empty parts of consecutive
+// items. The largest sum of a part is the exact minimum over all such splits. Throws InputError if
+// there are fewer items than parts.
 std::vector<int> cut_chain(std::span<const double> cost, int parts);
 
-// A tree of modules: children in order of execution; `cost` is the module's own, without its
+// A tree of modules. Children are in order of execution. `cost` is the module's own, without its
 // children.
 struct ModuleTree {
   struct Item {
@@ -26,12 +26,12 @@ struct ModuleTree {
   };
   std::vector<Item> items;  // parents before children
 };
-// Deals segments of children to parts in proportion to cost (D'Hondt), from the root down. A module
-// stays on the first part of its subtree. Returns the part of every item.
+// Distributes runs of consecutive children over parts in proportion to cost (D'Hondt), from the
+// root down. A module is on the first part of its subtree. Returns the part of every item.
 std::vector<int> cut_tree(const ModuleTree& tree, int parts);
 
-// A general graph with METIS: balanced node weights, least edge weight cut. `edges` are undirected
-// pairs.
+// A general graph. cut_graph() returns the part of every node. It uses METIS to balance the weights
+// of nodes and to keep the weight of edges between parts low. Edges are undirected.
 struct WeightedGraph {
   std::vector<double> node_weight;
   struct Edge {
@@ -42,22 +42,24 @@ struct WeightedGraph {
 };
 std::vector<int> cut_graph(const WeightedGraph& graph, int parts);
 
-// A stage per module path: a unit takes the stage of the longest given prefix of its path (the
-// empty path is one of all), else that of the unit before it; with `every_unit` each must be named.
-// Stages must be in [0, parts), not decrease along the chain, and none may be empty: InputError
-// otherwise.
+// Returns the stage of every unit by the stages that a user gives for module paths. A unit takes
+// the stage of the longest given prefix of its path (the empty path is a prefix of all), otherwise
+// the stage of the unit before it. With `every_unit`, each unit must have a prefix. Throws
+// InputError if a path names no module, if a stage is not in [0, parts), if stages decrease along
+// the chain, or if a stage is empty.
 std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, int>& stage_of,
                               int parts, bool every_unit);
 
-// Blocks div parts on every part, and one more on each of the last (blocks mod parts): the split of
-// SageMaker's examples. What comes before the blocks is on the first part, what comes after on the
-// last. Where the parts are one or two more than the blocks, what comes after, and then what comes
-// before, has a part of its own.
+// Returns the split of SageMaker's examples: each part gets blocks div parts blocks, and each of
+// the last (blocks mod parts) parts one more. Units before the blocks are on the first part, units
+// after them on the last. With one part more than blocks, the units after the blocks have a part of
+// their own. With two more, the units before them do too. Throws InputError if there are still more
+// parts.
 std::vector<int> cut_evenly(const Graph& graph, int parts);
 
 // Returns the virtual stage of every unit of the graph, as the plan's partitioner asks. `cost` and
 // `memory` are per unit (any unit of measure, because each is normalised). The plan's memory_weight
-// mixes them.
+// mixes them. Throws InputError if the graph has fewer units than virtual stages.
 std::vector<int> partition(const Graph& graph, const Plan& plan, std::span<const double> cost,
                            std::span<const double> memory);
 

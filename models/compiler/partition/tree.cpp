@@ -1,8 +1,8 @@
-// A tree of modules, cut from the root down. A list of children that holds several parts is cut
-// into segments (exact min-max), the parts are dealt to the segments in proportion to cost by
-// D'Hondt's method, and a segment of several parts is cut again, into its own children when it is a
+// Partitions a tree of modules from the root down. A list of children that holds several parts is
+// cut into segments (exact min-max), and the parts are given to the segments in proportion to cost
+// by D'Hondt's method. A segment with several parts is cut again, into its own children if it is a
 // single module. The number of segments is the one that promises the least cost per part. A module
-// stays on the first part of its subtree; its own cost is charged to its first child, which shares
+// is on the first part of its subtree. Its own cost is charged to its first child, which shares
 // that part.
 #include <algorithm>
 #include <cmath>
@@ -60,13 +60,13 @@ class TreeCut {
  private:
   using List = std::vector<int>;
 
-  // Cost from outside a list that lands on its first and on its last part.
+  // Cost from outside a list that its first and its last part carry in addition.
   struct Burden {
     double first = 0, last = 0;
   };
 
-  // How a list may be cut: the segment of each child, the parts of each segment, and the cost of a
-  // part that this promises.
+  // Holds one way to cut a list: the segment of each child, the number of parts of each segment
+  // (`seats`), and the largest cost of a part that this promises.
   struct Deal {
     std::vector<int> segment_of, seats;
     std::vector<double> cost;  // of each segment
@@ -97,7 +97,7 @@ class TreeCut {
       for (std::size_t i = 0; i < list.size(); ++i)
         if (deal.segment_of[i] == s) segment.push_back(list[i]);
       const int seats = deal.seats[at(s)];
-      if (seats == 0) {  // joins the part before it, or the very first
+      if (seats == 0) {  // the segment joins the part before it, or the first part
         cut_list(segment, {std::max(next - 1, parts.first), 1}, {});
         if (next == parts.first) waiting += deal.cost[at(s)];
         continue;
@@ -116,7 +116,7 @@ class TreeCut {
     costs.back() += burden.last;
     Deal best;
     for (int count = std::min(parts, static_cast<int>(list.size())); count >= 2; --count)
-      for (int least : {1, 0}) {  // a part for every segment, or none for the light ones
+      for (int least : {1, 0}) {  // 1: each segment has a part; 0: light segments may have none
         Deal deal;
         deal.segment_of = cut_chain(costs, count);
         deal.cost.assign(at(count), 0);
@@ -132,7 +132,9 @@ class TreeCut {
     return best;
   }
 
-  // D'Hondt: the next seat goes to the largest cost / (seats + 1).
+  // Returns the number of parts (seats) of each segment by D'Hondt's method: the next seat goes to
+  // the largest cost / (seats + 1). Each segment begins with `least` seats and has at most its
+  // `limit`.
   static std::vector<int> hondt(const std::vector<double>& cost, const std::vector<int>& limit,
                                 int least, int parts) {
     std::vector<int> seats(cost.size(), least);
@@ -148,8 +150,8 @@ class TreeCut {
     return seats;
   }
 
-  // The largest cost per part, were every segment cut evenly, together with the segments without a
-  // part that join it: those after it, and for the first one those before it.
+  // Returns the largest cost per part if every segment were cut evenly. A segment without a part
+  // counts with the one before it, or with the first one that has a part if there is none before.
   static double promise(const Deal& deal) {
     double largest = 0, cost = 0;
     int seats = 0;

@@ -1,5 +1,5 @@
-// Graph passes: free functions, run from one visible ordered list (pipelines.cpp), the graph
-// verified after each.
+// Graph passes: free functions, run from one ordered list (pipelines.cpp). The graph is verified
+// after each.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,8 @@ namespace meshwright {
 // The compiler levels at which a pass runs: bit i is that of CompilerLevel i.
 enum Levels : unsigned { at_none = 1, at_fused = 2, at_full = 4, at_every_level = 7 };
 
-// These are the two kinds of passes. A pass that weighs the device's time is told about the device.
+// These are the two kinds of passes. A pass that estimates times of the device is given facts about
+// the device.
 using PlanPass = Graph (*)(Graph graph, const Plan& plan);
 using DevicePass = Graph (*)(Graph graph, const Plan& plan, const DeviceFacts& device);
 
@@ -27,14 +28,14 @@ struct Pass {
   std::string_view why_here;
   std::variant<PlanPass, DevicePass> function;
   unsigned levels = at_every_level;
-  // Without it the graph means the same, but takes longer or more memory: training.passes_off may
-  // name it.
+  // Whether the graph means the same without the pass, and only takes more time or memory.
+  // training.passes_off may name such passes.
   bool optional = false;
 
   Graph run(Graph graph, const Plan& plan, const DeviceFacts& device = {}) const;
 };
 
-// Called after each pass. `seconds` is the time of the pass and of the check of its graph.
+// Is called after each pass. `seconds` is the time of the pass and of the check of its graph.
 using PassObserver = std::function<void(const Pass& pass, const Graph& graph, double seconds)>;
 
 // Returns the passes of all levels that turn a model's forward graph into what is lowered, in
@@ -48,14 +49,16 @@ std::vector<Pass> passes_of(const Training& training);
 // passes.
 void check_passes_off(const Training& training);
 
-// A tensor of a step is so large that its bytes could not be counted. No device could hold it, so
-// the planner takes it for a plan that does not fit.
+// Is thrown if a tensor of a step has more than 1e15 bytes. No device could hold it, and larger
+// sizes would not fit into 63 bits. The planner treats it as a plan that does not fit.
 class ImmenseTensor : public InputError {
  public:
   using InputError::InputError;
 };
 
-// Throws ImmenseTensor where a graph has a tensor of more than 1e15 bytes.
+// Runs the passes of the training's level on a model's forward graph, and returns the graph that is
+// lowered. Calls `observe` after each pass. Throws ImmenseTensor if a graph has a tensor of more
+// than 1e15 bytes.
 Graph run_passes(Graph graph, const Plan& plan, const DeviceFacts& device = {},
                  const PassObserver& observe = {});
 

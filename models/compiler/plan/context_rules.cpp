@@ -10,8 +10,9 @@ namespace meshwright {
 
 namespace {
 
-// Heads of queries, and of keys and values, come apart alike; 0: the tensor degree does not divide
-// them, as its own rule says.
+// Returns into how many parts the heads of a tensor rank can be divided, so that each part has an
+// equal number of query heads and of key-value heads. Returns 0 if the tensor degree does not
+// divide the heads, which another rule reports.
 int heads_to_share(const Parallelism& p, const ModelSizes& model) {
   const int common = std::gcd(model.heads, model.kv_heads);
   return common % p.tensor == 0 ? common / p.tensor : 0;
@@ -60,7 +61,7 @@ std::vector<std::int64_t> choices_of_context_heads(const Parallelism& p, const M
 }
 
 int default_context_heads(const Parallelism& p, const ModelSizes& model, int ranks_per_host) {
-  int stride = 1;  // from one context rank to the next
+  int stride = 1;  // distance between the ranks of neighbours in a context group
   const std::string_view order = order_of_axes(p.placement);
   for (auto axis = order.rbegin(); axis != order.rend() && *axis != 'D'; ++axis)
     stride *= *axis == 'P' ? p.pipeline : p.tensor;
@@ -72,8 +73,8 @@ int default_context_heads(const Parallelism& p, const ModelSizes& model, int ran
   return static_cast<int>(chosen);
 }
 
-// Each rank holds two chunks of a sequence (models/program/graph/context.h), and merges what it
-// attends to by log-sum-exps.
+// A rank that shares sequences holds two chunks of each sequence (models/program/graph/context.h).
+// It merges the results of attention over other ranks' chunks by their log-sum-exps.
 void check_context(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
   const int context = p.context, length = plan.training.sequence_length;

@@ -1,5 +1,5 @@
-// The rules about ranks that share every sequence, and how many of them exchange heads where the
-// job leaves it open.
+// Rules for ranks that share every sequence (context parallelism), and how many of them exchange
+// heads if the job leaves that open.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 
 namespace meshwright {
 
-// Checks these rules as a part of verify(plan, model).
+// Checks the rules about ranks that share every sequence. verify(plan, model) calls it. Throws
+// InputError.
 void check_context(const Plan& plan, const ModelSizes& model);
 
 // Returns the legal numbers of neighbours that exchange heads (context_exchange `a2a+p2p`), in
-// ascending order. They are parts of the context group that leave rings of two or more, and share
-// out all heads of a tensor rank.
+// ascending order. They divide the context group into rings of two or more ranks, and divide the
+// heads of a tensor rank. The list is empty if there are none.
 std::vector<std::int64_t> choices_of_context_heads(const Parallelism& parallelism,
                                                    const ModelSizes& model);
 
-// Returns the largest of these numbers whose ranks are on one host, by the degrees and the
-// placement. Returns the smallest one if none are, and 0 if there is no legal number.
+// Returns the largest of choices_of_context_heads() whose ranks are on one host, by the degrees and
+// the placement. Returns the smallest one if none are, and 0 if there is no legal number.
 int default_context_heads(const Parallelism& parallelism, const ModelSizes& model,
                           int ranks_per_host);
 

@@ -1,5 +1,5 @@
-// The plan: how a model is trained and cut. It is data in the words of the job file; the planner
-// fills it in, models/compiler/lower reads it. `verify` is the one list of rules.
+// The plan: how a model is trained and split over ranks, in the words of the job file. The planner
+// fills it in, and models/compiler/lower reads it. verify() checks all rules about it.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,10 @@
 
 namespace meshwright {
 
-// Returns the size, in bytes, of a bucket of gradients that are reduced together. Each rank of a
-// group adds a step, and so latency, to a collective. Buckets therefore grow with the group, as in
-// Megatron-Core (1 M elements for each rank, distributed_data_parallel.py). 25 MiB are PyTorch's.
+// Returns the default size, in bytes, of a bucket of gradients that are reduced together. Each rank
+// of a group adds a step, and so latency, to a collective. Buckets therefore grow with the group,
+// as in Megatron-Core (1 M elements for each rank, distributed_data_parallel.py). The minimum of 25
+// MiB is PyTorch's.
 constexpr std::int64_t default_bucket_bytes(int ranks) {
   return std::max<std::int64_t>(25 << 20, std::int64_t{2'000'000} * ranks);
 }
@@ -28,23 +29,23 @@ enum class Partitioner : std::uint8_t {
   chain,
   tree,
   metis,
-  even,  // as many blocks on every stage; the last ones get the rest
+  even,  // the same number of blocks on every stage; the last stages get the remainder
   manual
 };  // job file: "auto" means chain
 
 // Says how a tensor group shares the work (models/compiler/passes/split/split_tensors.h).
 enum class TensorLayout : std::uint8_t { megatron, speed, memory };
 
-// Says what waits in host memory: checkpointed activations (models/compiler/lower/offload.h), or
-// the optimizer's states (models/compiler/lower/offload_states.h).
+// Says which data waits in host memory: checkpointed activations (models/compiler/lower/offload.h),
+// or the optimizer's states (models/compiler/lower/offload_states.h).
 enum class Offload : std::uint8_t {
   none,
-  activations,  // those of whole tasks; the horizon is in pipeline tasks
-  layers,       // those of layers inside a task
+  activations,  // activations of whole tasks; the horizon is in pipeline tasks
+  layers,       // activations of layers inside a task; the horizon is in layers
   optimizer     // masters and moments, from one step's end to the next one's
 };
 
-// Says how attention gets what the other ranks of a context group have.
+// Says how attention gets the keys and values of the other ranks of a context group.
 enum class ContextExchange : std::uint8_t {
   p2p,         // keys and values go around the ring (models/compiler/passes/split/ring_attention.h)
   all_gather,  // keys and values, all at once
@@ -55,9 +56,9 @@ enum class ContextExchange : std::uint8_t {
 
 // Says when the gradients of a micro-batch are summed over the replicas.
 enum class ReduceGradients : std::uint8_t {
-  usual,  // job file: default. What reduces_each_micro_batch() says
-  each,   // in its own backward; where states are sharded, ranks keep their shards of the sums only
-  last    // with those of the step's others, in the backward of the last one
+  usual,  // job file: default; see reduces_each_micro_batch()
+  each,   // in its own backward; if states are sharded, ranks keep only their shards of the sums
+  last    // once a step, in the backward of the last micro-batch
 };
 
 struct Parallelism {
@@ -68,30 +69,34 @@ struct Parallelism {
   bool sequence_parallel = false;
   int zero_stage = 0;
   ReduceGradients reduce_gradients = ReduceGradients::usual;
-  bool keeps_gathered = false;  // ZeRO 3; job file: reshard_after_forward never
+  // ZeRO 3: gathered weights are kept for the backward; job file: reshard_after_forward never
+  bool keeps_gathered = false;
   bool overlap_gradients = true, overlap_parameters = true;
   bool overlap_tensor = false, overlap_expert = false;
-  int tensor_chunks = 1;  // pieces of a product that tensor communication goes beside
+  int tensor_chunks = 1;  // chunks of a matmul that overlap with tensor communication
   bool pipeline_scatter_gather = true;
   std::string placement = "PDT";
   Partitioner partitioner = Partitioner::chain;
-  double memory_weight = 0;  // of the partition's balance: 0 time only, 1 memory only
+  double memory_weight = 0;  // share of memory in the balance of stages: 0 time only, 1 memory only
   std::map<std::string, int> manual_stage;  // module path -> virtual stage
-  bool names_every_unit = false;  // manual_stage is a saved partition: no unit may be missing in it
+  // manual_stage is a saved partition, in which no unit may be missing
+  bool names_every_unit = false;
   TensorLayout tensor_layout = TensorLayout::megatron;
   bool tensor_batch_own = false;
   ContextExchange context_exchange = ContextExchange::p2p;
-  int context_heads = 0;  // a2a_p2p: neighbours that exchange heads; 0: as many as lie on a host
-  // Context attention as compiled PyTorch has it (ring_attention.h). No key: what runs here goes
-  // around the ring with the keys' own heads.
+  // For a2a_p2p: number of neighbours that exchange heads; 0: as many as fit on a host.
+  int context_heads = 0;
+  // Context attention as compiled PyTorch does it (ring_attention.h). No key of the job file sets
+  // it: meshwright's engine sends keys and values around the ring with the keys' own heads.
   bool context_of_pytorch = false;
   Offload offload = Offload::none;
-  int offload_horizon = 0;   // 0: four tasks, two layers, as SageMaker's library
+  int offload_horizon = 0;   // 0: four tasks or two layers, as in SageMaker's library
   bool shard_whole = false;  // job file: shard_layout whole: each parameter has one owner
-  std::int64_t reduce_bucket_bytes = 0;    // 0: default_bucket_bytes; ZeRO 3: a whole unit
-  std::int64_t max_live_parameters = 0;    // gathered at once, in elements; 0: two units
-  std::int64_t persistence_threshold = 0;  // ZeRO 3: parameters below it are not sharded
-  bool hierarchical_gather = true;         // weights are gathered in two levels over hosts
+  std::int64_t reduce_bucket_bytes = 0;    // 0: default_bucket_bytes, or a whole unit under ZeRO 3
+  std::int64_t max_live_parameters = 0;    // elements of weights gathered at once; 0: two units
+  std::int64_t persistence_threshold = 0;  // ZeRO 3: parameters with fewer elements are not sharded
+  // Weights are gathered in two steps: between hosts and inside a host.
+  bool hierarchical_gather = true;
 
   bool offloads_activations() const {
     return offload == Offload::activations || offload == Offload::layers;
@@ -108,14 +113,16 @@ struct Parallelism {
   bool has_two_exchanges() const {
     return context > 1 && context_exchange == ContextExchange::a2a_p2p;
   }
-  // Returns the number of ranks of a context group among which heads are exchanged.
+  // Returns the number of ranks of a context group among which heads are exchanged, or 1 if none
+  // are.
   int ranks_of_heads() const {
     return has_two_exchanges()                               ? context_heads
            : context_exchange == ContextExchange::all_to_all ? context
                                                              : 1;
   }
   bool exchanges_heads() const { return ranks_of_heads() > 1; }
-  // Returns whether no other rank has a part of what attention reads, for some heads or for all.
+  // Returns whether one rank has all keys and values that its attention reads, either of all heads
+  // or of the heads that it got from other ranks.
   bool attends_to_whole_sequences() const { return ranks_of_heads() == context; }
   bool operator==(const Parallelism&) const = default;
 };
@@ -125,7 +132,7 @@ struct Plan {
   Parallelism parallelism;
   std::vector<int>
       stage_of_unit;      // virtual stage of every unit of the graph; empty: to be partitioned
-  bool snapshot = false;  // memory for checkpoints that are written while training goes on
+  bool snapshot = false;  // reserve memory for checkpoints that are written while training goes on
 
   int replicas() const { return parallelism.data; }
   int micro_batches() const {
@@ -133,16 +140,17 @@ struct Plan {
                             (static_cast<std::int64_t>(parallelism.data) * training.micro_batch));
   }
   int virtual_stage_count() const { return parallelism.pipeline * parallelism.virtual_stages; }
-  // Returns the number of ranks that share one copy of sharded states: `shard`, or all of data *
-  // context with zero_stage >= 1.
+  // Returns the number of ranks that share one copy of sharded states: `shard` if it is above 1,
+  // otherwise all of data * context. Returns 1 if zero_stage is 0.
   int shard_group() const {
     if (parallelism.zero_stage == 0) return 1;
     return parallelism.shard > 1 ? parallelism.shard : parallelism.data * parallelism.context;
   }
-  // Returns whether gradients are reduced in every micro-batch. A single micro-batch is the first
-  // and the last one, so what is sharded is kept as shards only. Otherwise, unless the plan says
-  // it, ZeRO 3 and, without stages, ZeRO 2 reduce in each to save memory. Stages have many
-  // micro-batches.
+  // Returns whether gradients are reduced in every micro-batch. Returns false if there is one
+  // replica. If the plan leaves the choice open, ZeRO 3 does so, and ZeRO 2 without stages, to save
+  // memory. ZeRO 2 with stages does not, because stages have many micro-batches. A single
+  // micro-batch is the first and the last one: then sharded gradients count as reduced in every one
+  // (ZeRO 2 and 3, and ZeRO 1 if the plan asks for it).
   bool reduces_each_micro_batch() const {
     const Parallelism& p = parallelism;
     const bool asked = p.reduce_gradients == ReduceGradients::each;
@@ -151,9 +159,9 @@ struct Plan {
     if (p.reduce_gradients != ReduceGradients::usual) return asked;
     return p.zero_stage == 3 || (p.zero_stage == 2 && p.pipeline == 1);
   }
-  // Returns whether parameters that are kept from forward to backward are gathered once a step: if
-  // gradients are reduced once a step too, or if stages have several micro-batches in flight.
-  // Otherwise they are gathered with every micro-batch.
+  // Returns whether gathered parameters that are kept for the backward are gathered once a step.
+  // They are if gradients are reduced once a step too, or if stages have several micro-batches in
+  // flight. Otherwise they are gathered in every micro-batch.
   bool gathers_once_a_step() const {
     return parallelism.keeps_gathered && (!reduces_each_micro_batch() || parallelism.pipeline > 1);
   }
@@ -166,16 +174,18 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// The one list of rules about a plan and the model it cuts. Throws InputError with "/json/pointer:
-// problem; remedy" (the caller puts the file's name before it). Rules about the machine (ranks
-// against GPUs) are the job's.
+// Checks every rule about a plan and the model that it splits. Throws InputError with
+// "/json/pointer: problem; remedy" (the caller puts the file's name before it). Rules about the
+// machine (ranks against GPUs) are checked with the job.
 void verify(const Plan& plan, const ModelSizes& model);
-std::vector<std::int64_t> divisors_of(std::int64_t number);  // for messages: long lists are cut
+// For messages: long lists are truncated.
+std::vector<std::int64_t> divisors_of(std::int64_t number);
 
-std::string recompute_word(const Training& training);  // with the number of group_N
+// The job file's word, for groups with their number.
+std::string recompute_word(const Training& training);
 
-// The words of the job file, in the order of the enumerators (dashes of the file's own spelling).
-const std::vector<std::string>& schedule_names();   // of models/compiler/schedule/
+// The words of the job file, in the order of the enumerators, as the file spells them.
+const std::vector<std::string>& schedule_names();   // of the schedules in models/compiler/schedule/
 const std::vector<std::string>& recompute_names();  // none selective full each contiguous group_N
 const std::vector<std::string>& tensor_layout_names();     // megatron speed memory
 const std::vector<std::string>& context_exchange_names();  // p2p all_gather all_to_all a2a+p2p

@@ -1,4 +1,4 @@
-// How the rules about a plan say no: "/key: problem; remedy".
+// Throws the errors of the rules about a plan: "/key: problem; remedy".
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The rules about a plan and the model that it cuts, from the degrees outwards.
+// The rules about a plan and the model that it splits, beginning with the degrees.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
@@ -48,7 +48,8 @@ void check_degrees(const Parallelism& p) {
   }
 }
 
-// Checks what a tensor group shares besides the matmuls: the batch, the rows, the columns.
+// Checks what a tensor group shares besides the weights of matmuls: the batch, the rows, the
+// columns.
 void check_tensor_shares(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   const int micro_batch = plan.training.micro_batch;
@@ -109,7 +110,7 @@ void check_batch(const Plan& plan) {
                "micro_batch or data",
                t.global_batch, t.micro_batch, plan.parallelism.data, t.global_batch / once,
                most_micro_batches));
-  // Such that it satisfies the schedule's rule too.
+  // The proposed batches satisfy the rule of the schedule too.
   const bool in_groups = schedule_info(plan.parallelism.schedule).in_groups;
   const std::int64_t unit = once * (in_groups ? plan.parallelism.pipeline : 1);
   const std::int64_t lower = t.global_batch / unit * unit;
@@ -223,7 +224,7 @@ void check_experts(const Plan& plan, const ModelSizes& model) {
            divisors_of(degrees.expert_rdp()));
 }
 
-// Returns the names of the schedules that take this many virtual stages.
+// Returns the names of the schedules that allow this many virtual stages on a stage, for a message.
 std::string schedules_with(int virtual_stages) {
   std::vector<std::string> names;
   for (const ScheduleInfo& each : schedule_kinds())
@@ -250,14 +251,15 @@ void check_schedule(const Plan& plan, const ModelSizes& model) {
            fmt::format("{} needs a pipeline of 2 or more stages; use virtual_stages 1",
                        p.virtual_stages));
   const std::int64_t chunks = static_cast<std::int64_t>(p.pipeline) * p.virtual_stages;
-  // The embedding and the head may have a chunk of their own.
+  // The embedding and the head count as units, because each may have a chunk of its own.
   if (chunks > 1 && chunks > units_to_cut(model))
     refuse("parallelism/pipeline",
            fmt::format("{} x virtual_stages {} = {} chunks, but the model has {} layers, {} and a "
                        "head; use at most {} chunks",
                        p.pipeline, p.virtual_stages, chunks, layers_to_cut(model),
                        model.has_decoder ? "two embeddings" : "an embedding", units_to_cut(model)));
-  // Every stage then has copies of what blocks share, those too that it does not use.
+  // If blocks share parameters, every stage has copies of them, even a stage that does not use
+  // them.
   if ((model.has_decoder || model.shares_layers) && p.pipeline > 2) {
     const std::string copies = fmt::format(
         "all {} stages have copies of parameters that blocks of this model share", p.pipeline);
@@ -380,7 +382,8 @@ void check_loss_scale(const Training& t) {
   at_least("training/loss_scale/hysteresis", scale.hysteresis, 1);
 }
 
-// An eager framework's optimizer works on whole fp32 arrays (exec/optimizer/eager_optimizer.h).
+// Checks the precision of master weights and moments. An eager framework's optimizer works on whole
+// fp32 arrays (exec/optimizer/eager_optimizer.h).
 void check_states(const Training& t) {
   const std::string& masters = master_weights_names()[static_cast<std::size_t>(t.master_weights)];
   if (t.master_weights == MasterWeights::remainders && storage_of(t.precision) != Dtype::bf16)
@@ -587,7 +590,7 @@ const std::string& context_exchange_word(const Parallelism& p) {
   return context_exchange_names()[static_cast<std::size_t>(p.context_exchange)];
 }
 
-// Legal, but this version cannot do it.
+// Throws NotSupportedYet for plans that are legal but that this version cannot run.
 void check_supported(const Plan& plan, const ModelSizes& model) {
   const Training& t = plan.training;
   const Parallelism& p = plan.parallelism;

@@ -1,12 +1,13 @@
-// DualPipe (DeepSeek-V3 Technical Report, 2024) cut in half, "DualPipeV": two chunks for each
-// stage, which micro-batches pass there and back. In its middle every stage alternates between
-// forwards of one chunk and backwards of the other, two that need nothing of each other, so that
-// what one of them exchanges goes beside what the other computes. Here they are tasks one after the
-// other, and input gradients go on before the weights' gradients. With equal stages, times f, b, w
-// of the three tasks of a chunk and f >= b >= w, the bubble is (p - 1)(f + b - w); that of forwards
-// and backwards that begin and end together is published as (p - 1)(f + 2 b - w). A stage holds up
-// to 2 p + 1 half micro-batches. With fewer than 2 p of them, the order is that of 2 p without
-// those that there are not.
+// DualPipeV: DualPipe (DeepSeek-V3 Technical Report, 2024) cut in half. Each stage has two chunks,
+// which micro-batches pass there and back. In the middle of a step every stage alternates between
+// forwards of one chunk and backwards of the other. The two are independent, so that communication
+// of one overlaps with compute of the other. Here they are tasks one after the other, and input
+// gradients are sent before the weights' gradients are computed.
+//
+// With p equal stages, times f, b, w of the three tasks of a chunk and f >= b >= w, the bubble is
+// (p - 1)(f + b - w). For forwards and backwards that begin and end together, it is published as (p
+// - 1)(f + 2 b - w). A stage holds up to 2 p + 1 half micro-batches. With fewer than 2 p
+// micro-batches, the order is that of 2 p without the tasks of the missing ones.
 #include <algorithm>
 #include <deque>
 
@@ -20,7 +21,8 @@ void write_dualpipe_v(int stages, int stage, int micro_batches, VeeWriter& write
   using namespace vee;
   const int after = stages - stage - 1, passed = stage + 1;
   const int rounds = std::max(micro_batches, 2 * stages) - 2 * stages + passed;
-  // Until the first one comes back, and until its backward does.
+  // The first forwards fill the time until the first micro-batch comes back, and then until its
+  // backward does.
   for (int i = 0; i < 2 * after; ++i) write.forward(there);
   for (int i = 0; i < passed; ++i) write.forward(there), write.forward(back);
   for (int i = 0; i < after; ++i) write.both(back), write.forward(back);
@@ -32,8 +34,9 @@ void write_dualpipe_v(int stages, int stage, int micro_batches, VeeWriter& write
     write.both(back);
     write.forward(back), write.both(there);
   }
-  // Gradients alone are left: the later half of them pass first, their weights fill what is left.
-  std::deque<int> put_off;  // chunks
+  // Only backwards are left. In the second half of them, input gradients go first, and weight
+  // gradients fill the time that is left.
+  std::deque<int> put_off;  // chunks whose weight gradients are deferred
   const auto backward = [&](int chunk) { write.backward(chunk), put_off.push_back(chunk); };
   const auto weights = [&] { write.weights(put_off.front()), put_off.pop_front(); };
   for (int i = 0; i < 2 * passed; ++i) {

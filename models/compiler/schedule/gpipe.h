@@ -1,4 +1,4 @@
-// The order of GPipe, which others fall back to in rounds.
+// The order of GPipe. Other schedules use it in rounds if the bound on active micro-batches is low.
 #pragma once
 
 #include "models/compiler/schedule/schedule.h"

@@ -1,5 +1,5 @@
-// Tasks of schedules whose micro-batches go through the chunks in groups of `stages`: all of a
-// group through the first chunk, then all through the next.
+// Tasks of schedules whose micro-batches go through the chunks in groups of `stages`: all
+// micro-batches of a group through the first chunk, then all through the next.
 #pragma once
 
 #include "models/compiler/schedule/schedule.h"
@@ -18,7 +18,9 @@ int forwards_ahead(PipelineShape shape, int stage);
 // leaves no room for two groups at once.
 bool too_tight(PipelineShape shape);
 
-// Returns the groups, no larger than the bound, one after another: chunk by chunk forward and back.
+// Returns a stage's tasks if the bound on active micro-batches is too tight: rounds of at most
+// min(bound, `stages`) micro-batches. Each round goes forward through all chunks, chunk by chunk,
+// and then back, before the next round begins.
 StageOrder in_rounds(PipelineShape shape, int stage);
 
 }  // namespace meshwright

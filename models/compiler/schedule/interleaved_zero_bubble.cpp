@@ -1,8 +1,8 @@
-// Interleaved 1F1B whose backwards are two tasks, as those of zero_bubble (ZB-H1): stage s lets its
-// weight gradients lag s backwards of chunks behind. With equal chunks, times f, b and w of their
-// three tasks and w <= f, b, the bubble is (p - 1)(f + b - w), of so many chunks a stage that of
-// zero_bubble over their number. No stage holds more than the first one of interleaved.
-// micro_batches must be a multiple of stages.
+// Interleaved 1F1B whose backwards are two tasks, as in zero_bubble (ZB-H1). Stage s runs its
+// weight gradients s backwards of chunks later. With p stages, equal chunks, times f, b and w of
+// their three tasks and w <= f, b, the bubble is (p - 1)(f + b - w). A chunk's times are a stage's
+// divided by the number of chunks, and so is the bubble compared with zero_bubble. No stage holds
+// more activations than the first stage of interleaved. micro_batches must be a multiple of stages.
 #include <algorithm>
 
 #include "models/compiler/schedule/interleaved.h"
@@ -12,7 +12,7 @@ namespace meshwright {
 
 namespace {
 
-// Each backward at once whole.
+// Returns the order with each backward split into its two tasks, one directly after the other.
 StageOrder split(const StageOrder& whole) {
   StageOrder order;
   for (const ScheduledTask& task : whole) {

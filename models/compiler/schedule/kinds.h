@@ -1,5 +1,5 @@
-// All schedules. Each is a file: the order of a stage's tasks, and a row that says what the rest
-// must know of it.
+// Lists all schedules. Each schedule is a file with the order of a stage's tasks, and a
+// ScheduleInfo with what the rest of the program must know about it.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ScheduleInfo;
 using Schedule = const ScheduleInfo&();
 Schedule gpipe_schedule, one_f_one_b_schedule, interleaved_schedule, zero_bubble_schedule,
     zero_bubble_v_schedule, interleaved_zero_bubble_schedule, dualpipe_v_schedule;
-// In the order of the enumerators.
+// The schedules in the order of ScheduleKind.
 inline constexpr Schedule* all_schedules[] = {
     gpipe_schedule,       one_f_one_b_schedule,   interleaved_schedule,
     zero_bubble_schedule, zero_bubble_v_schedule, interleaved_zero_bubble_schedule,

@@ -1,6 +1,6 @@
 // A pipeline schedule: the order in which one stage runs the forwards and backwards of its chunks.
-// One that splits backwards runs each in two tasks: what earlier stages wait for, then the weights'
-// gradients.
+// A schedule that splits backwards runs each in two tasks: first the gradients that earlier stages
+// wait for, then the gradients of weights.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct PipelineShape {
   int stages = 1;
   int chunks = 1;  // virtual stages per stage
   int micro_batches = 1;
-  // Upper bound on the micro-batches in flight on a stage (forwarded by one of its chunks, not yet
-  // wholly backwarded by all); 0: the schedule's own.
+  // Upper bound on the micro-batches in flight on a stage: forwarded by one of its chunks and not
+  // yet wholly backwarded by all. 0 means the schedule's own number.
   int active_microbatches = 0;
 };
 
@@ -37,7 +37,8 @@ using StageOrder = std::vector<ScheduledTask>;
 // chunks, parts that make up whole micro-batches are counted.) This is the number of stages left,
 // including the stage itself, unless there are fewer micro-batches or the bound is lower.
 int as_many_as_stages_left(PipelineShape shape, int stage);
-// Returns how often the pipeline fills and drains in a step.
+// Returns 1: the pipeline fills and drains once in a step. It is the default of
+// ScheduleInfo::fills.
 inline int once(PipelineShape /*shape*/) { return 1; }
 
 struct ScheduleInfo {
@@ -45,12 +46,15 @@ struct ScheduleInfo {
   ScheduleKind kind = {};
   std::string_view name;
   std::string_view summary;
-  std::string_view rules = {};    // of a job that asks for it, for the documentation of its key
-  int least_chunks = 1;           // of a stage that is one of several
-  int most_chunks = 1;            // that a job may ask for; from 2 on chunks take turns
-  bool in_groups = false;         // micro-batches come in multiples of the stages
+  // Rules for jobs with this schedule, for the documentation of the key.
+  std::string_view rules = {};
+  int least_chunks = 1;  // least chunks of a stage if there are several stages
+  // Most that a job may ask for; two or more chunks alternate on a stage.
+  int most_chunks = 1;
+  bool in_groups = false;         // the number of micro-batches must be a multiple of the stages
   bool splits_backwards = false;  // the gradients of weights are tasks of their own
-  bool forwards_all = false;      // before the first backward, whatever bound a job asks for
+  // Runs all forwards before the first backward, whatever bound a job sets.
+  bool forwards_all = false;
   StageShape stage_shape = StageShape::loop;
   StageOrder (*order)(PipelineShape shape, int stage) = nullptr;
   // Returns the micro-batches in flight under `order`. The planner calls it, because it cannot look

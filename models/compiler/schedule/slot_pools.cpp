@@ -18,7 +18,8 @@ TaskKind last_kind(const StageOrder& order) {
   return splits ? TaskKind::weights : TaskKind::backward;
 }
 
-// Each time at which something is about to end, once.
+// Returns the micro-batches in flight at each time just before a chunk is done with one. Equal
+// times are listed once.
 std::set<InFlight> times_before_ends(const StageOrder& order, int chunks) {
   const TaskKind last = last_kind(order);
   std::set<InFlight> times;
@@ -53,15 +54,16 @@ std::vector<InFlight> fullest_times(const StageOrder& order, int chunks) {
 
 namespace {
 
-// A choice for the smallest chunks. Its last pool begins at `begin` and has `slots` slots.
+// A choice of pools for the smallest chunks. Its last pool begins at index `begin` of the chunks by
+// size and has `slots` slots. `bytes` is the sum over its pools.
 struct Choice {
   double bytes = std::numeric_limits<double>::infinity();
   std::size_t begin = 0;
   int slots = 0;
 };
 
-// Returns the best choice for the n smallest chunks, for each n. Among equal choices, the one that
-// shares less is best.
+// Returns the best choice for the n smallest chunks, for each n. Among equal choices, the best is
+// the one that shares less.
 std::vector<Choice> best_choices(std::span<const InFlight> times, std::span<const double> bytes,
                                  std::span<const std::size_t> by_size) {
   std::vector<Choice> best(by_size.size() + 1);
@@ -75,7 +77,8 @@ std::vector<Choice> best_choices(std::span<const InFlight> times, std::span<cons
       for (std::size_t time = 0; time < times.size(); ++time)
         most = std::max(most, together[time] += times[time][by_size[first]]);
       const int slots = most + (end - first > 1 ? spare_slots : 0);
-      if (largest * slots >= best[end].bytes) break;  // those with more chunks have no fewer slots
+      // A pool of more chunks needs at least as many slots.
+      if (largest * slots >= best[end].bytes) break;
       const double all = best[first].bytes + largest * slots;
       if (all < best[end].bytes) best[end] = {all, first, slots};
     }

@@ -9,8 +9,8 @@
 
 namespace meshwright {
 
-// Number of micro-batches of each chunk that are forwarded and not yet wholly backwarded, at one
-// time.
+// For each chunk, the number of micro-batches that are forwarded and not yet wholly backwarded, at
+// one time.
 using InFlight = std::vector<int>;
 
 // Returns the times at which most is in flight: no other time has at least as many micro-batches of
@@ -22,8 +22,9 @@ std::vector<InFlight> fullest_times(const StageOrder& order, int chunks);
 constexpr int spare_slots = 1;
 
 struct SlotPools {
-  std::vector<int> pool_of;  // by chunk: the first chunk of those that it shares slots with
-  std::vector<int> slots;    // by chunk: of its pool
+  // By chunk: the lowest-numbered chunk with which it shares slots, or itself.
+  std::vector<int> pool_of;
+  std::vector<int> slots;  // by chunk: number of slots in its pool
 };
 
 // Returns the pools in which slots take least memory, among pools of chunks that follow each other

@@ -1,6 +1,6 @@
-// Schedules whose two chunks go through the stages there and back share this code. The last stage
-// has the middle of the model, and the first one its beginning and its end. A backward therefore
-// begins on the stage where its forward ends, without a message.
+// Code of the schedules whose two chunks go through the stages there and back. The last stage has
+// the middle of the model, and the first one its beginning and its end. A backward therefore begins
+// on the stage where its forward ends, without a message.
 #pragma once
 
 #include <array>
@@ -11,14 +11,14 @@
 namespace meshwright {
 
 namespace vee {
-constexpr int there = 0, back = 1;  // the chunks
+constexpr int there = 0, back = 1;  // numbers of the two chunks
 }
 
 // Appends tasks, each with the next micro-batch of its kind and chunk. Tasks beyond the last
 // micro-batch are left out.
 class VeeWriter {
  public:
-  // Micro-batches [first, end).
+  // Writes the tasks of micro-batches [first, end) to `order`.
   VeeWriter(int first, int end, StageOrder& order) : first_(first), end_(end), order_(order) {}
 
   void forward(int chunk) { add(TaskKind::forward, chunk); }

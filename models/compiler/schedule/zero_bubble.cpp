@@ -1,9 +1,9 @@
 // ZB-H1 (Qi et al., "Zero Bubble Pipeline Parallelism", 2023): 1F1B whose backwards are two tasks,
-// the gradients of activations (earlier stages wait for them) and those of weights (nobody does).
-// Stage s lets its weight gradients lag s micro-batches behind: they fill the slots in which 1F1B
-// waits for the last gradients to come down the pipe. With equal stages, times f, b and w of the
-// three tasks and w <= f, b, the bubble is (p - 1)(f + b - w) instead of (p - 1)(f + b + w), from
-// p micro-batches on. Every stage then holds as many micro-batches as the first one of 1F1B: p.
+// the gradients of activations, for which earlier stages wait, and those of weights, for which no
+// stage waits. Stage s runs its weight gradients s micro-batches later. They fill the time in which
+// 1F1B waits for the last gradients to come down the pipe. With p equal stages, times f, b and w of
+// the three tasks and w <= f, b, the bubble is (p - 1)(f + b - w) instead of (p - 1)(f + b + w),
+// from p micro-batches on. Every stage then holds p micro-batches, like the first stage of 1F1B.
 #include <algorithm>
 
 #include "models/compiler/schedule/schedule.h"

@@ -1,8 +1,8 @@
 // ZB-V (Qi et al., "Zero Bubble Pipeline Parallelism", 2023, section 6): two chunks for each stage,
-// which micro-batches pass there and back. With equal stages whose forward, backward and weights'
-// gradients take as long as each other, there is no bubble from 2 p - 1 micro-batches on but for
-// the p - 1 forwards until the last stage has something to do. A stage holds up to 2 p half
-// micro-batches, as many as the first one of 1F1B.
+// which micro-batches pass there and back. If the forwards, backwards and weights' gradients of p
+// equal stages all take the same time, there is no bubble from 2 p - 1 micro-batches on, except for
+// the p - 1 forwards until the last stage can begin. A stage holds up to 2 p half micro-batches, as
+// much as the first stage of 1F1B.
 #include <algorithm>
 
 #include "models/compiler/schedule/vee.h"
@@ -13,13 +13,14 @@ namespace {
 
 void write_zero_bubble_v(int stages, int stage, int micro_batches, VeeWriter& write) {
   using namespace vee;
-  // `after`: stages from this one to the last, and it.
+  // `after` is the number of stages from this one to the last, both included.
   const int after = stages - stage, most = std::max(micro_batches, 2 * stages - 1);
   const auto forwards = [&](int chunk) { return write.count(TaskKind::forward, chunk); };
-  // Until the first one comes back.
+  // The first forwards fill the time until the first micro-batch comes back.
   for (int i = 0; i < 2 * after - 1; ++i) write.forward(there);
   for (int i = 0; i < stage; ++i) write.forward(back), write.forward(there);
-  // Until the first backward has gone through all stages that it passes before this chunk.
+  // These tasks fill the time until the first backward has gone through all stages that it passes
+  // before chunk `there` of this stage.
   for (int i = 0; i < after; ++i) write.forward(back), write.both(back);
   while (forwards(back) < forwards(there) || forwards(there) < most) {
     if (forwards(there) < most) write.forward(there);
@@ -27,7 +28,7 @@ void write_zero_bubble_v(int stages, int stage, int micro_batches, VeeWriter& wr
     write.forward(back);
     write.both(back);
   }
-  // The last gradients pass first; weights fill what is left.
+  // In the end, input gradients go first, and weight gradients fill the time that is left.
   for (int i = 0; i < stage; ++i) write.backward(there), write.backward(back);
   for (int i = 0; i < after; ++i) write.both(there);
   for (const int chunk : {back, there})

@@ -1,5 +1,6 @@
-// Low-rank adapters as a job names them, and the names that peft gives to them. The compiler adds
-// them to a graph (add_adapters.h); the engine saves and reads them.
+// Low-rank adapters (LoRA) as a job describes them, and the names that peft gives to their
+// matrices. The compiler adds adapters to a graph (add_adapters.h), and the engine saves and reads
+// them.
 #pragma once
 
 #include <string>
@@ -10,21 +11,21 @@ namespace meshwright {
 
 inline constexpr std::string_view all_linear = "all-linear";  // every linear layer of blocks
 
-// Only adapters are trained: beside a linear layer W x they add (alpha / rank) * B A x, where A has
-// `rank` rows (LoRA, Hu et al. 2021).
+// Settings of LoRA (Hu et al. 2021), under which only adapters are trained. An adapter adds (alpha
+// / rank) * B A x to the output W x of a linear layer, where A has `rank` rows.
 struct Lora {
   int rank = 8;
   double alpha = 8;
-  double dropout = 0;  // of x
+  double dropout = 0;  // probability of dropout of x
   std::vector<std::string> target_modules;
   bool operator==(const Lora&) const = default;
 };
 
-// Whether a name of training.lora.target_modules means the module: it is the end of the module's
-// path, where `*` stands for any one name.
+// Returns whether `target`, a name in training.lora.target_modules, means the module at `path`: it
+// is equal to the last words of the path, where `*` stands for any one word.
 bool names_module(std::string_view target, std::string_view path);
 
-// Returns the name of a module's matrix A, or of its `second`, B.
+// Returns the name of the weight of a module's matrix A or, if `second`, of its matrix B.
 std::string adapter_name(std::string_view module, bool second);
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
-// Attributes of an operation, in addition to its operands. The comment at each attribute names the
-// operations that read it.
+// Attributes of an operation: its parameters in addition to its operands. The comment at each
+// attribute names the operations that read it.
 #pragma once
 
 #include <array>
@@ -19,7 +19,8 @@ enum class Packing : std::uint8_t {
 
 struct Fusion;
 
-// The target of a row of a cross-entropy that has no target: it has no loss and no gradient.
+// The target of a row of a cross-entropy that has no target. Such a row has no loss and no
+// gradient.
 constexpr int ignored_target = -1;
 
 struct Attributes {
@@ -31,56 +32,55 @@ struct Attributes {
   int rotary_dim = 0;       // 0: no rotation
   int position_offset = 0;  // RoBERTa counts positions from 2
   int tensor_degree = 1;    // ranks over which a vocabulary-parallel or communication op works
-  int context_degree = 1;   // ranks that share each sequence; sequence_length is what one holds
-  int ring_step = 0;        // context_attention: whose keys and values; -1: those of all ranks
-  int head_parts = 1;       // attention: neighbours of the context group, each of which has so many
-                            // `heads` of the tokens of all of them
-  // context operations: keys and values travel as often as there are queries' heads, sums are in
-  // fp32, and kernels of their own add to them, as in PyTorch. Priced, not executed.
+  int context_degree = 1;   // ranks that share each sequence; each holds sequence_length of it
+  int ring_step = 0;        // context_attention: keys are from so many ranks before; -1: from all
+  int head_parts = 1;       // attention: neighbours of the context group that share out its heads;
+                            // each has `heads` of them for the tokens of all neighbours
+  // Context operations work as in PyTorch: keys and values travel once for each query head, sums
+  // are in fp32, and separate kernels add to them. This is only predicted, never executed.
   bool context_of_pytorch = false;
   double rotary_base = 10000;
-  // Slow turns are slower: see models/program/graph/rotary.h.
+  // Scaling of rotary positions for longer texts (models/program/graph/rotary.h).
   double rotary_factor = 1, rotary_low = 1, rotary_high = 4;
   int rotary_original = 0;
   bool rotary_yarn = false, rotary_truncate = true;
-  // rope: heads do not turn, but are multiplied by
-  // 1 + temperature * log(1 + floor((place in the sequence + 1) / temperature_floor)); 0: they
-  // turn.
+  // rope: if it is not 0, heads are not rotated but multiplied by 1 + temperature * log(1 +
+  // floor((position in the sequence + 1) / temperature_floor)).
   double temperature = 0;
   int temperature_floor = 1;
-  double scale = 1;   // gradients: 1 / targets of the global batch
-  double factor = 1;  // scale, add_constant, mask_scores; losses: what their gradient is weighed by
+  double scale = 1;            // gradients: 1 / targets of the global batch
+  double factor = 1;           // scale, add_constant, mask_scores; losses: a factor of the gradient
   Dtype storage = Dtype::f32;  // log_softmax: type of the logits
-  // cross_entropy, cross_entropy_stats: a kernel for each of its operations, in fp32. Priced, not
-  // executed.
+  // cross_entropy, cross_entropy_stats: the loss is one kernel for each of its operations, in fp32.
+  // This is only predicted, never executed.
   bool loss_by_operations = false;
   double epsilon = 1e-5;
-  double dropout = 0;             // share that dropout sets to 0; attention: of its probabilities,
-                                  // where an element's row is head * sequence length + query
-  std::uint64_t dropout_key = 0;  // of the seed and the module's path
+  double dropout = 0;  // probability that dropout sets an element to 0; attention: one of
+                       // its probabilities, whose row is head * sequence length + query
+  std::uint64_t dropout_key = 0;  // made of the seed and the module's path
   std::int64_t vocabulary = 0;    // unpadded size; columns and rows beyond it are masked
   Packing packing = Packing::separate;
   AttentionKernel attention = AttentionKernel::flash2;
   bool causal = true;
   bool alibi = false;
   int alibi_heads = 0;        // heads of the whole model: the slopes depend on it
-  int relative_buckets = 0;   // rows of a table of relative positions, some earlier, some later
-                              // unless causal (relative.h); 0: none
-  int relative_distance = 0;  // from which on all are in the last bucket
-  bool scaled_scores = true;  // attention divides its scores by sqrt(head_dim)
-  int score_width = 0;        // by the root of this instead; 0: head_dim
-  double score_factor = 1;    // and multiplies them by this
+  int relative_buckets = 0;   // rows of a table of relative positions (relative.h), half of them
+                              // for later keys unless causal; 0: no table
+  int relative_distance = 0;  // all keys from this distance on are in the last bucket
+  bool scaled_scores = true;  // attention: scores * score_factor / sqrt(score_width)
+  int score_width = 0;        // 0: head_dim
+  double score_factor = 1;    // see scaled_scores
   int value_dim = 0;          // attention: width of a head's values and outputs; 0: head_dim
   double score_cap = 0;  // attention: scores become score_cap * tanh(score / score_cap), before
-                         // biases and the mask; 0: they stay
-  bool sinks = false;    // attention: a softmax has one score more, the head's own, of no value
-  int window = 0;  // attention, mask_scores: of a query's own key and those before it, how many it
-                   // sees; 0: all
-  int chunk = 0;   // the same: it sees those of its own chunk of so many places; 0: all
-  // attention, mask_scores, rope, add_position and their gradients: the last input says where each
-  // token's document begins (documents.h), of which alone it knows.
+                         // biases and the mask; 0: no cap
+  bool sinks = false;    // attention: each head has one learned score more, without a value
+  int window = 0;  // attention, mask_scores: a query sees its own key and those before it, at most
+                   // this many in all; 0: no limit
+  int chunk = 0;   // the same: a query sees keys of its own chunk of this many positions; 0: all
+  // attention, context_attention, mask_scores, rope, add_position and their gradients: the last
+  // input is the documents tensor (documents.h), and each token sees its own document only.
   bool documents = false;
-  double document_share = 1;  // attention: of the scores of whole sequences, those inside documents
+  double document_share = 1;  // attention: share of the scores that lie inside documents
   bool weight_in_out = false;
   bool gelu_tanh = false;
   double swiglu_limit = 0;          // clamped_swiglu
@@ -90,49 +90,49 @@ struct Attributes {
   bool hidden_share = false;       // dropout: its columns are this rank's share
   bool rms_norm = false;           // norm_parts: the mean is not taken off
   bool one_plus_weight = false;    // norms, scale_columns: they multiply by 1 + the weight
-  int experts = 0;                 // of the whole model's layer
+  int experts = 0;                 // of a layer, over all ranks
   int experts_per_token = 0;
-  bool weights_of_all = false;     // shares of all experts, not of those that were chosen
-  bool sigmoid_scores = false;     // route: scores of experts by themselves, no softmax
-  int expert_groups = 1;           // route: of equally many experts, of which a token has
-  int groups_per_token = 1;        // so many to choose from, those that score highest
-  bool groups_by_two = false;      // by the sum of their two best experts; else by the best
-  double expert_weight_scale = 1;  // route: what weights are multiplied by at last
+  bool weights_of_all = false;     // route: weights are not renormalised over the chosen experts
+  bool sigmoid_scores = false;     // route: each score is a sigmoid, not a softmax
+  int expert_groups = 1;           // route: groups of equally many experts
+  int groups_per_token = 1;        // route: a token chooses among so many groups, the best
+  bool groups_by_two = false;      // route: a group's score is the sum of its two best experts;
+                                   // false: that of its best expert
+  double expert_weight_scale = 1;  // route: final factor of the weights
   int expert_capacity = 0;         // slots of each expert for every sequence
-  std::int64_t expert_rows = 0;    // dropless: rows of the experts of each of `expert_parts`
-  int expert_parts = 1;            // ranks; 0: experts have slots
-  double expert_rank_factor = 0;   // dropless: expert_rows against those of equal use of
-                                   // all parts; 0: all choices may fall on one part
-  double expert_imbalance = 1;     // dropless: by so much more than the mean the fullest part is
-                                   // predicted to get
-  bool overflow_is_error = false;  // dropless: a sequence has no finite balancing loss where
-                                   // a choice finds no row
-  double balance = 0;              // what a sequence's balancing loss is multiplied by
+  std::int64_t expert_rows = 0;   // dropless: rows for the experts of each part; 0: slots, not rows
+  int expert_parts = 1;           // dropless: parts, which are the ranks that share the experts
+  double expert_rank_factor = 0;  // dropless: expert_rows relative to equal use of all parts; 0:
+                                  // there is room for all choices on one part
+  double expert_imbalance = 1;    // dropless: predicted choices on the most loaded part, relative
+                                  // to the mean of the parts
+  bool overflow_is_error = false;  // dropless: a sequence's balancing loss is not finite if one of
+                                   // its choices finds no row
+  double balance = 0;              // factor of a sequence's balancing loss
   std::array<std::int64_t, 3> segments{};  // columns_to_parts: widths (queries, keys, values);
-                                           // none: one of all columns
+                                           // all 0: one segment of all columns
   int patch_size = 0;                      // pixels across a patch
   int channels = 0;                        // of an image
   Dtype made =
       Dtype::f32;  // image_patches, quantize, products of 8 or 4 bits: the type of the output
   std::int64_t scale_rows = 0,
-               scale_columns = 0;  // quantize: a block that has a scale; 0: all of it
-  bool scales_of_before = false;   // quantize: what earlier steps saw decides; before
-                                   // there are any, numbers are as large as `scale`
-  bool scales_are_powers = false;  // quantize: of two
+               scale_columns = 0;  // quantize: block with one scale; 0: all rows or columns
+  bool scales_of_before = false;   // quantize: the largest elements of earlier steps set the scale;
+                                   // in the first step, `scale` stands in for them
+  bool scales_are_powers = false;  // quantize: scales are powers of two
   std::uint64_t rounding_key =
-      0;  // quantize, to e2m1: of the random bits that round; 0: to nearest
-  std::uint64_t hadamard_key = 0;  // amax, quantize to e2m1: of the signs of the transform that
-                                   // what is transposed goes through; 0: none
-  bool with_transposed = false;    // quantize: what is quantized transposed too
-  int matrices = 1;                // quantize, transpose: so many one below the other, each of them
-                                   // transposed; of three dimensions the first says how many
-  bool joins_maker = false;        // amax, quantize: done by the kernel that makes what they read
-  bool factors_transposed = false;  // linear_grad_weight: both are stored so
+      0;  // quantize to e2m1: key of the random bits that round; 0: to nearest
+  std::uint64_t hadamard_key = 0;  // amax, quantize to e2m1: key of the signs of the Hadamard
+                                   // transform of the transposed tensor; 0: no transform
+  bool with_transposed = false;    // quantize: also makes the quantized transposed tensor
+  int matrices = 1;          // quantize, transpose: matrices one below the other, each transposed
+                             // by itself; a tensor of rank 3 has as many as its first size
+  bool joins_maker = false;  // amax, quantize: done by the kernel that makes their input
+  bool factors_transposed = false;  // linear_grad_weight: both factors are stored transposed
   bool gradient_is_whole =
-      false;  // sequence_gather: every rank has the whole gradient; slice, don't sum
-  bool accumulate_separately =
-      false;          // weight gradients: a kernel of its own adds them to the fp32 sum
-  bool adds = false;  // linear, linear_grad_input inside a fusion: to what the output holds
+      false;  // sequence_gather: every rank has the whole gradient, which is sliced, not summed
+  bool accumulate_separately = false;  // weight gradients: a separate kernel adds them to their sum
+  bool adds = false;                   // linear, linear_grad_input in a fusion: add to the output
   std::shared_ptr<const Fusion> fusion;  // fused: its body
 
   bool operator==(const Attributes&) const = default;
@@ -143,7 +143,8 @@ constexpr int value_dim_of(const Attributes& a) {
 }
 
 constexpr bool is_dropless(const Attributes& a) { return a.expert_rows > 0; }
-// Returns whether the step adds up the balancing losses of a route.
+// Returns whether a step sums the balancing losses of this route: it has a balancing loss, or its
+// loss reports choices that found no row.
 constexpr bool has_balancing_loss(const Attributes& a) {
   const std::int64_t choices =
       std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token;
@@ -153,8 +154,8 @@ constexpr bool has_balancing_loss(const Attributes& a) {
 // Returns the factor by which attention multiplies the dot products of queries and keys.
 double score_scale(const Attributes& attributes);
 
-// Returns the patches across a square image. Their square is the number of patches of a sequence,
-// without the class token.
+// Returns the number of patches along a side of a square image. Its square is the number of patches
+// of a sequence, without the class token.
 int patches_across(const Attributes& attributes);
 
 }  // namespace meshwright

@@ -1,7 +1,7 @@
-// Which tokens of a sequence the ranks of a context group hold. Under a causal mask a later token
-// attends to more others; so a sequence is cut into 2C chunks and rank i holds chunks i and
-// 2C-1-i. The queries of any rank then attend to just half of the keys of any other one: every step
-// around the ring is equal work for all.
+// Assigns the tokens of a sequence to the C ranks of a context group. Under a causal mask a later
+// token attends to more keys. So a sequence is cut into 2C chunks, and rank i holds chunks i and
+// 2C-1-i. The queries of any rank then attend to just half of the keys of any other rank, and every
+// step around the ring is equal work for all.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,28 @@
 
 namespace meshwright {
 
-// Returns whether this call adds the sinks. They are in a softmax only once, where its sum over the
-// keys of all ranks begins.
+// Returns whether this call of attention adds the sinks. A softmax has them only once, so the first
+// step of a ring adds them, or a call that has the keys of all ranks.
 inline bool adds_sinks(const Attributes& a) { return a.sinks && a.ring_step <= 0; }
 
-// An attention's heads may be shared out over `head_parts` neighbours of a context group, whose
-// tokens then make up one part of the sequence: neighbours' chunks are neighbours, so rank r's part
-// is that of rank r / head_parts among as many ranks as have parts (context_degree).
+// Returns the rank as it counts among parts of the sequence. `head_parts` neighbours of a context
+// group may share out the heads of an attention; their tokens then make up one part of the
+// sequence. Chunks of neighbours are neighbours, so the part of rank r is that of rank r /
+// head_parts in a group of context_degree parts.
 constexpr int rank_of_part(const Attributes& a, int context_rank) {
   return context_rank / a.head_parts;
 }
-// Returns the first head of the rank among those of its tensor group.
+// Returns the index of the rank's first head among the heads of its tensor group.
 constexpr std::int64_t first_own_head(const Attributes& a, int context_rank) {
   return std::int64_t{context_rank % a.head_parts} * a.heads;
 }
-// Returns the first head of the rank among those of the model.
+// Returns the index of the rank's first head among the heads of the model.
 constexpr std::int64_t first_head_of(const Attributes& a, int tensor_rank, int context_rank) {
   return std::int64_t{tensor_rank} * a.head_parts * a.heads + first_own_head(a, context_rank);
 }
 
-// Returns the position in the sequence of the first token of half `half` of what `rank` holds.
+// Returns the position in the sequence at which the first (`half` 0) or second (1) chunk of `rank`
+// begins. The rank holds `held` tokens of the sequence, in a group of `degree` ranks.
 constexpr std::int64_t context_half_begin(int degree, int rank, std::int64_t held, int half) {
   return (half == 0 ? rank : 2 * degree - 1 - rank) * (held / 2);
 }
@@ -42,8 +44,9 @@ constexpr std::int64_t context_position(int degree, int rank, std::int64_t held,
   return context_half_begin(degree, rank, held, half) + token - half * (held / 2);
 }
 
-// Returns the row in whole sequences of row `row` of the tokens of all ranks, those of rank 0
-// first. Each rank holds `held` tokens of each of `batch` sequences.
+// Converts rows that are ordered by rank into rows of whole sequences. `row` counts the tokens of
+// all ranks, those of rank 0 first; each rank holds `held` tokens of each of `batch` sequences.
+// Returns the row of the same token when whole sequences follow each other.
 constexpr std::int64_t context_row(int degree, std::int64_t held, std::int64_t batch,
                                    std::int64_t row) {
   const std::int64_t own = row % (batch * held);

@@ -1,9 +1,10 @@
-// Packed sequences: a row of sequence_length tokens holds several documents, one behind the other.
-// Where they begin is data, not shape: an i32 tensor [rows] has of each token the place in its
-// sequence at which its document begins. A query at place i of a document that begins at b stands
-// at position i - b. It sees the keys of its document: under a causal mask those at b to i, else
-// all whose documents begin at b too. What fills a sequence up is a document of its own, without
-// targets.
+// Packed sequences. A sequence of sequence_length tokens holds several documents, and each token
+// attends to its own document only. Where documents begin is data, not shape: the documents tensor,
+// i32 [rows], holds for each token the index in its sequence at which its document begins.
+//
+// A query at index i of a document that begins at index b has position i - b. Under a causal mask
+// it attends to the keys at b to i, otherwise to all keys of its document. Padding belongs to
+// documents of its own, which have no targets.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@
 
 namespace meshwright {
 
-// Returns whether the operation counts positions in documents. For all others, the attribute has no
-// meaning.
+// Returns whether the operation reads the documents tensor if its attribute `documents` is set. The
+// attribute has no meaning for all other operations.
 constexpr bool counts_in_documents(Op op) {
   switch (op) {
     case Op::attention:
@@ -32,12 +33,13 @@ constexpr bool counts_in_documents(Op op) {
   }
 }
 
-// Returns the number of inputs of an operation, without its documents.
+// Returns the number of inputs of `call`, not counting the documents tensor. Kernels call it to
+// find out whether optional inputs are present.
 inline std::size_t inputs_but_documents(const OpCall& call) {
   return call.inputs.size() - (call.attributes.documents ? 1 : 0);
 }
 
-// Returns whether `type` is that of a documents tensor for `rows` tokens.
+// Returns whether `type` is that of a documents tensor for `rows` tokens: i32 of shape [rows].
 inline bool is_documents(const TensorType& type, std::int64_t rows) {
   return type.dtype == Dtype::i32 && type.shape.rank == 1 && type.shape[0] == rows;
 }

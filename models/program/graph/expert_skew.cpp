@@ -12,7 +12,7 @@ namespace meshwright {
 
 namespace {
 
-constexpr int layers_drawn = 64;  // the mean of so many differs little from that of all
+constexpr int layers_drawn = 64;  // their mean differs little from that of all layers
 
 }  // namespace
 
@@ -20,7 +20,7 @@ std::vector<double> zipf_shares(int experts, int chosen, double skew) {
   std::vector<double> shares;
   for (int rank = 1; rank <= experts; ++rank) shares.push_back(std::pow(rank, -skew));
   const double most = 1.0 / chosen;
-  double left = 1;  // of the choices, for those that not every token chooses
+  double left = 1;  // share of choices that is left for experts that not every token chooses
   for (std::size_t first = 0; first < shares.size(); ++first) {
     const double sum =
         std::accumulate(shares.begin() + static_cast<std::ptrdiff_t>(first), shares.end(), 0.0);

@@ -1,6 +1,6 @@
-// How unevenly tokens choose experts, for predictions. Choices follow Zipf's law: of the experts in
-// the order of their popularity, the r-th is chosen in proportion to r^-skew, but by each token at
-// most once. Which experts are popular is drawn for each layer.
+// Models how unevenly tokens choose experts, for predictions. Choices follow Zipf's law: the r-th
+// most popular expert is chosen in proportion to r^-skew, but by each token at most once. Which
+// experts are popular is drawn for each layer.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace meshwright {
 // `chosen` choices.
 std::vector<double> zipf_shares(int experts, int chosen, double skew);
 
-// Returns the choices of the most loaded of `parts` equal, consecutive parts of the experts,
-// relative to the mean of the parts. It is a mean over layers, whose order of experts is drawn from
-// `seed`. `experts` is a multiple of `parts`.
+// Returns the choices that fall on the most loaded of `parts` equal, consecutive parts of the
+// experts, relative to the mean of the parts (at least 1). The result is a mean over 64 layers,
+// whose orders of experts are drawn from `seed`. `experts` must be a multiple of `parts`.
 double fullest_part(int experts, int chosen, int parts, double skew, std::uint64_t seed);
 
 }  // namespace meshwright

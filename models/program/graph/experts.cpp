@@ -11,8 +11,9 @@ namespace meshwright {
 
 namespace {
 
-// Returns the type of one group of rows, or of one matrix. Dropless, a group has at most
-// `most_rows` rows, and the type has that many.
+// Returns the type of one group of rows, if `type` is a matrix of all groups, or of one matrix, if
+// it holds one per expert. If `most_rows` > 0 (dropless), groups have at most this many rows, and
+// the type has that number.
 TensorType one_of(const TensorType& type, std::int64_t groups, std::int64_t most_rows) {
   const Shape& shape = type.shape;
   if (most_rows > 0 && shape.rank == 2) return {Shape{most_rows, shape[1]}, type.dtype};
@@ -25,7 +26,8 @@ Op op_of_group(Op op) {
   return op == Op::expert_linear_grad_input ? Op::linear_grad_input : Op::linear_grad_weight;
 }
 
-// A weight, or its scales.
+// Returns whether the input is a weight or its scales, which there are for each expert and not for
+// each group of rows. Products of weight gradients have none.
 bool is_of_expert(Op op, std::size_t input) {
   return op != Op::linear_grad_weight && input % 2 == 1;
 }

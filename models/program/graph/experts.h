@@ -1,21 +1,23 @@
-// Experts: a layer has E of them, and each token is given to the k that its router scores highest.
-// Routing is per sequence, so that it does not depend on how sequences are dealt out: of a
-// sequence, every expert takes C = min(s, ceil(capacity factor * s * k / E)) tokens at most, in the
-// order of their positions; what comes after them is dropped, and goes past the layer. An expert's
-// slots are its b * C rows of a matrix, sequence by sequence; empty ones hold zeros.
+// Layers of experts. A layer has E experts, and each token goes to the k that its router scores
+// highest. Routing is per sequence, so that it does not depend on how sequences are distributed. Of
+// a sequence of s tokens, every expert takes at most C = min(s, ceil(capacity factor * s * k / E)),
+// in the order of their positions. Later choices are dropped: the token passes by the layer. With b
+// sequences, an expert's slots are its b * C rows of a matrix, sequence by sequence; empty slots
+// hold zeros.
 //
-// slots[r,j]: the row of the j-th choice of token r, or -1 - (the expert) where that was full.
-// weights: softmax over all experts, renormalised over the k (Jiang et al., "Mixtral of Experts",
-// 2024), or as it is (`weights_of_all`: OLMoE, Muennighoff et al., 2024); or the sigmoid of each
-// logit in place of the softmax (`sigmoid_scores`: DeepSeek-V3 Technical Report, 2024). All are
-// multiplied by `expert_weight_scale`. A bias of each expert is added to the scores for the choice
-// only; it has a gradient of 0, and may move by the counts of choices (`count_choices`). With
-// `expert_groups` a token chooses among the experts of the `groups_per_token` groups that score
-// highest.
-// Dropless: experts have as many rows as tokens chose them, no slots. Ranks that share the experts
-// are parts: those of a part's experts are `expert_rows` rows, one expert after the other, of each
-// the tokens of the micro-batch in their order. On one rank that is a row for each choice; of
-// several it is a bound that is planned. What it has no room for is dropped, or is an error.
+// slots[r,j]: the row of the j-th choice of token r, or -1 - (the expert) if the expert was full.
+// weights: softmax over all experts, renormalised over the k chosen ones (Jiang et al., "Mixtral of
+// Experts", 2024), or without that (`weights_of_all`: OLMoE, Muennighoff et al., 2024). With
+// `sigmoid_scores` the sigmoid of each logit replaces the softmax (DeepSeek-V3 Technical Report,
+// 2024). All are multiplied by `expert_weight_scale`. A bias of each expert is added to the scores
+// for the choice only. Its gradient is 0, and the counts of choices may move it (`count_choices`).
+// With `expert_groups` a token chooses among the experts of the `groups_per_token` groups that
+// score highest.
+// Dropless layers have no slots: experts have as many rows as tokens chose them. The ranks that
+// share the experts are parts. Each part has `expert_rows` rows for its experts, one expert after
+// the other, each with the tokens of the micro-batch in their order. With one part there is a row
+// for each choice; with several, `expert_rows` is a planned limit. Choices beyond it are dropped,
+// or are an error.
 //
 // balance: the loss of Fedus et al. ("Switch Transformers", 2021, equations 4 to 6) over the tokens
 // of one sequence: E * sum over experts of (tokens that chose it / s) * (mean probability).
@@ -35,28 +37,30 @@ constexpr int most_experts = 512;  // of a layer
 
 int expert_capacity(double factor, int sequence_length, int experts_per_token, int experts);
 
-// Returns the expert that slots[r,j] means.
+// Returns the expert that `slot`, an element of slots[r,j], means. Not for dropless layers.
 constexpr int expert_of_slot(const Attributes& a, std::int32_t slot) {
   return slot < 0 ? -1 - slot : static_cast<int>(slot / (a.micro_batch * a.expert_capacity));
 }
 
-// Returns the rows of each part's experts in a dropless layer: `factor` times those of equal use,
-// or all choices if `factor` is 0.
+// Returns the number of rows for the experts of each part in a dropless layer: `factor` times the
+// rows of equal use, at most `choices`. Returns `choices` if `factor` is 0 or there is one part.
 std::int64_t dropless_rows(double factor, std::int64_t choices, int parts);
 
-// Positions at which the rows of each expert of a dropless layer begin, from the experts' counts.
+// The first row and the number of rows of each expert of a dropless layer, from the counts of
+// choices.
 struct ExpertRows {
   std::array<std::int64_t, most_experts> begin, count;
   ExpertRows(const Attributes& a, const std::int32_t* counts);
-  // Returns the expert that slots[r,j] means.
+  // Returns the expert that `slot`, an element of slots[r,j], means.
   int expert_of(const Attributes& a, std::int32_t slot) const;
 };
 
-// Returns whether the choice goes by the logits themselves, which round less than their softmax.
+// Returns whether a route compares the logits themselves, which have less rounding error than their
+// softmax and the same order.
 bool ranks_by_logits(const OpCall& route);
 
-// A product over the rows of all experts as products of one expert's rows each: `op` is linear or
-// one of its gradients. Group g of the rows meets matrix g mod `experts`.
+// Splits a product over the rows of all experts into products of one group of rows each: `op` is
+// `linear` or one of its gradients. Group g of the rows is multiplied by matrix g mod `experts`.
 struct ExpertProduct {
   Op op = Op::linear;
   std::int64_t groups = 1, experts = 1;
@@ -64,7 +68,7 @@ struct ExpertProduct {
   std::array<TensorType, most_inputs> all_inputs;
   std::size_t input_count = 0;
   TensorType output;
-  // Returns the types of one group's inputs, as `output` is that of its output. Nothing is
+  // Returns the types of one group's inputs; `output` is the type of its output. Nothing is
   // allocated, because the engine calls this in every step.
   std::span<const TensorType> inputs() const { return {all_inputs.data(), input_count}; }
   // Returns where a group's input begins, in bytes from the start of the input of all groups.
@@ -73,12 +77,13 @@ struct ExpertProduct {
 bool is_expert_product(Op op);
 ExpertProduct expert_product_of(const OpCall& call);
 
-// The parameters of all experts of a layer are one tensor [E, ...]. Its name has `*` where those of
-// the published tensors, one per expert, have a number. Any other tensor is published as it is.
+// A published tensor that is all or part of a parameter. The parameters of all experts of a layer
+// are one tensor [E, ...], whose name has `*` in the place of the expert's number. Published models
+// have one tensor per expert. Any other tensor is published as it is.
 struct PublishedTensor {
   std::string name;
   Shape shape;
-  std::int64_t begin = 0;  // its first element in the whole
+  std::int64_t begin = 0;  // its first element in the parameter
 };
 std::vector<PublishedTensor> published_tensors(const std::string& name, const Shape& shape);
 

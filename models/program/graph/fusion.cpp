@@ -13,7 +13,8 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + fused_alignment - 1) / fused_alignment * fused_alignment;
 }
 
-// The most that one step on so many rows needs to widen its operands.
+// Returns the bytes in which the step that needs most widens its operands, for a block of `block`
+// rows.
 std::int64_t widened_by_steps(const Fusion& fusion, std::int64_t block) {
   std::int64_t most = 0;
   std::vector<TensorType> inputs, outputs;
@@ -63,7 +64,8 @@ std::uint32_t overwrites_of_step(const Fusion& fusion, std::size_t step, std::ui
   return bits;
 }
 
-// The product of Loop::product_first is added up apart from the steps that follow.
+// Declared in op_call.h. In Loop::product_first, the first step cannot overwrite a sum, because its
+// product is summed apart from the steps that follow.
 bool can_overwrite(Op op, const Attributes& attributes, std::size_t output) {
   if (op != Op::fused) return info(op).overwrites_sums;
   const Fusion& fusion = *attributes.fusion;
@@ -106,7 +108,8 @@ std::string name_of(const Fusion& fusion) {
   std::string name;
   const FusedStep* before = nullptr;
   for (const FusedStep& step : fusion.steps) {
-    // One product in parts, of other rows with the same weight.
+    // Consecutive steps with one weight are one product whose rows come in parts, so the name has
+    // it once.
     const bool goes_on = before != nullptr && fusion.loop == Fusion::Loop::products &&
                          step.op == before->op && step.inputs[1] == before->inputs[1];
     if (!goes_on) name += (name.empty() ? "" : " + ") + std::string(info(step.op).name);

@@ -1,5 +1,5 @@
-// One operation made of several: a short body of operations of the table that runs on a block of
-// rows at a time, so that what they pass to each other never lies in memory whole.
+// A fusion: one operation made of several. Its body is a short list of operations that runs on a
+// block of rows at a time, so that the tensors between them are never whole in memory.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,23 @@ struct FusedStep {
 };
 
 struct Fusion {
-  // The node's inputs, its inferred outputs, the parameter gradients it adds to, and what steps
-  // pass to each other; with all rows.
+  // Types, with all rows, of the node's inputs, its inferred outputs, the parameter gradients that
+  // it adds to, and the tensors that steps pass to each other, in this order.
   std::vector<TensorType> operands;
-  std::vector<char> cut;  // per operand: by rows
+  std::vector<char> cut;  // per operand: whether a block has only its own rows of it
   int inputs = 0, outputs = 0, accumulated = 0;
   std::vector<FusedStep> steps;
   std::int64_t rows = 0, block_rows = 0;
   enum class Loop : std::uint8_t {
-    blocks,       // short ones, that fit into a cache: one thread runs all steps of a block
-    long_blocks,  // one after the other, each step on all threads; the last inferred output is the
-                  // memory for what steps pass to each other
+    blocks,       // short blocks, which fit into a cache; one thread runs all steps of a block
+    long_blocks,  // blocks one after the other, each step on all threads; the last inferred output
+                  // is the memory for the tensors that steps pass to each other
     product_first,  // the first step on all rows at once; the others, its epilogue, in short blocks
     products        // every step is a product on all rows, and a device runs them as one
   };
   Loop loop = Loop::blocks;
-  // product_first: what its output is before the product is added to it; -1: nothing.
+  // product_first: the operand that is the output's value before the product is added to it. -1 if
+  // there is none.
   int start = -1;
 
   int first_internal() const { return inputs + outputs + accumulated; }
@@ -42,32 +43,32 @@ struct Fusion {
   bool is_sum(int operand) const {
     return operand >= inputs + outputs && operand < first_internal();
   }
-  TensorType of_block(int operand, std::int64_t block) const;  // its type with `block` rows
-  std::int64_t internal_bytes(std::int64_t block) const;       // of one block, each aligned
+  TensorType of_block(int operand, std::int64_t block) const;  // with `block` rows
+  std::int64_t internal_bytes(std::int64_t block) const;       // of the tensors between steps
   bool operator==(const Fusion&) const = default;
 };
 
 // Returns the bits of OpCall::overwrites for step `step` of a fusion, given those of the fusion. A
-// step overwrites only what no step before it adds to.
+// step overwrites an output only if no earlier step adds to it.
 std::uint32_t overwrites_of_step(const Fusion& fusion, std::size_t step, std::uint32_t of_fusion);
 
-// Returns the number of strips of rows in which threads add up gradients of parameters. It does not
-// depend on the number of threads.
+// Returns the number of strips of rows in which threads sum parameter gradients. It does not depend
+// on the number of threads, so sums do not either.
 int fused_strips(const Fusion& fusion);
 
-// Scratch memory that a device needs to run the operation beside what is in its operands: sums of
-// strips, and operands of 16 bits while they are widened (models/program/graph/widen.h).
+// Returns the bytes of scratch memory that a CPU needs to run the operation, in addition to its
+// operands: sums of strips, and widened copies of 16-bit operands (models/program/graph/widen.h).
 std::int64_t scratch_bytes(const OpCall& call);
 
 constexpr std::int64_t fused_alignment = 64;
-// Returns the bytes that a short block of `block` rows needs in addition to its operands, at most
-// fused_block_bytes.
+// Returns the bytes that a short block of `block` rows needs in addition to the fusion's operands.
+// Passes choose blocks for which this is at most fused_block_bytes.
 std::int64_t block_bytes(const Fusion& fusion, std::int64_t block);
-// Largest size, in bytes, of what the steps of a short block pass to each other and of the copies
-// of it that are widened.
+// Largest size, in bytes, of the tensors between the steps of a short block together with the
+// widened copies of operands.
 constexpr std::int64_t fused_block_bytes = 512 << 10;
 
-// Returns a name for texts: "layer_norm_grad + add".
+// Returns a name for messages and dumps: "layer_norm_grad + add".
 std::string name_of(const Fusion& fusion);
 
 }  // namespace meshwright

@@ -29,8 +29,9 @@ std::int64_t of_attention_grad(const Attributes& a, Dtype dtype) {
   return word * (2 * scratch.rows + scratch.bias + scratch.distances + scratch.sums);
 }
 
-// As cuDNN 9.19 asks for it on an H200: for addresses that begin at multiples of 256; backward dQ
-// in fp32, a number for each row of a head, and where heads share keys dK and dV of every head.
+// Returns the bytes that cuDNN 9.19 asks for on an H200, for addresses that are multiples of 256.
+// The backward pass needs dQ in fp32, one number for each row of a head and, if heads share keys,
+// dK and dV of every head.
 std::int64_t of_cudnn(const OpCall& call) {
   constexpr std::int64_t aligned = 512;
   if (call.op == Op::attention) return aligned;
@@ -49,7 +50,7 @@ std::int64_t of_column_sums(const TensorType& x, std::size_t sums) {
   return chunks_of_sums(x.shape[0]).bytes(x.shape[1], static_cast<std::int64_t>(sums));
 }
 
-// The most that one step on so many rows needs.
+// Returns the scratch bytes of the step that needs most among the first `steps`, on `rows` rows.
 std::int64_t of_steps(const Fusion& fusion, std::size_t steps, std::int64_t rows) {
   std::int64_t most = 0;
   std::vector<TensorType> inputs, outputs;
@@ -63,7 +64,8 @@ std::int64_t of_steps(const Fusion& fusion, std::size_t steps, std::int64_t rows
   return most;
 }
 
-// The sums are as long as the rows.
+// Returns the scratch bytes of a fusion that is one kernel: its parameter gradients, as long as the
+// rows, summed for each strip of rows.
 std::int64_t of_fused_kernel(const Fusion& fusion) {
   if (fusion.accumulated == 0) return 0;
   const auto first = static_cast<std::size_t>(fusion.inputs + fusion.outputs);
@@ -104,8 +106,9 @@ std::int64_t RowChunks::bytes(std::int64_t columns, std::int64_t sums) const {
 
 RowChunks chunks_of_sums(std::int64_t rows) { return {rows, 32, 256}; }
 
-// Returns the chunks of rows for a norm's gradient. If a block holds its rows in registers, there
-// are at most as many chunks as blocks that run at once on 132 multiprocessors.
+// Returns the chunks of rows for a norm's gradient. If thread blocks hold their rows in registers,
+// there are at most as many chunks as blocks that run at once on 132 multiprocessors (those of an
+// H100).
 RowChunks chunks_of_norm_grad(const TensorType& x) {
   const std::int64_t rows = x.shape[0], columns = x.shape[1];
   const bool held = columns % (16 / bytes_of(x.dtype)) == 0 && columns <= longest_held_row;
@@ -114,8 +117,8 @@ RowChunks chunks_of_norm_grad(const TensorType& x) {
 }
 
 RowChunks strips_of_fusion(std::int64_t rows, std::int64_t columns) {
-  // Blocks of 8 columns in a thread, that are all on the device at once where it has 132
-  // multiprocessors.
+  // Each thread has 8 columns. There are at most as many strips as thread blocks that run at once
+  // on 132 multiprocessors, except for short rows, which warps add up, and for long ones.
   const std::int64_t threads = ceil_div(columns, 8 * 32) * 32;
   const std::int64_t most = columns <= longest_adding_row_of_warp ? 2048
                             : columns <= longest_row_of_fused_warp
@@ -157,7 +160,7 @@ RouteScratch::RouteScratch(const Attributes& a) {
 
 namespace {
 
-// A head's, of a norm of heads or its gradient.
+// Returns the width of a head in a norm of heads, or in its gradient.
 std::int64_t norm_width_of(const OpCall& call) {
   const std::size_t weight = call.op == Op::head_norm ? 1 : 3;
   return call.inputs.size() > weight ? call.inputs[weight].shape[0] : call.attributes.head_dim;
@@ -243,8 +246,8 @@ std::int64_t gpu_scratch_bytes(const OpCall& call) {
     }
     case Op::sum_of_squares:
       return bytes_of(Dtype::f64) * square_sum_blocks(call.inputs[0].shape.elements());
-    case Op::embedding_grad:  // of each row of the table: how often it is read, first and last, and
-                              // a list of the tokens
+    case Op::embedding_grad:  // for each row of the table: how often it is read, where first and
+                              // last; and a list of the tokens
       return word * (4 * call.outputs[0].shape[0] + call.inputs[0].shape.elements());
     case Op::route: {
       const RouteScratch scratch(a);

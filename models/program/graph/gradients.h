@@ -1,6 +1,7 @@
-// The gradients of a graph's tensors while a backward pass is made. The rules of the table of
-// operations (models/program/graph/ops/) append nodes through it;
-// models/compiler/passes/graph/backward.cpp calls them, last node first.
+// Keeps the gradients of a graph's tensors while its backward pass is made.
+// models/compiler/passes/graph/backward.cpp goes through the nodes, last first, and calls their
+// rules in the table of operations (models/program/graph/ops/), which append nodes through this
+// class.
 #pragma once
 
 #include <cstdint>
@@ -12,38 +13,44 @@ namespace meshwright {
 
 class Gradients {
  public:
-  // `scale`: 1 / targets of the global batch, what the loss's gradient is multiplied by. Parameter
-  // gradients are summed in `sum_type`; unless the sums are fused into the products of weight
-  // gradients, a kernel of its own adds them.
+  // `scale` is 1 / targets of the global batch, a factor of the loss's gradient. Parameter
+  // gradients are summed in `sum_type`. Kernels of weight gradients add to these sums if
+  // `fuses_accumulation`, otherwise separate kernels do.
   Gradients(Graph& graph, double scale, Dtype sum_type, bool fuses_accumulation);
 
-  // Appends what the gradients of the node's inputs need, where anything after it depends on it.
+  // Appends the nodes that compute the gradients of the inputs of `node`, unless no loss depends on
+  // the node.
   void differentiate(const Node& node);
 
-  // For rules. dx is the gradient of x, made of dy, that of an output.
+  // The functions below are for rules, in which dx is the gradient of an input x, and dy that of an
+  // output.
   double scale() const { return scale_; }
-  // Returns the scale of the gradient of a loss that counts `factor` times.
+  // Returns the factor of the gradient of a loss node: scale() times the attribute `factor` of the
+  // node.
   double scale_of(const Node& loss) const { return scale_ * loss.attributes.factor; }
   bool fuses_accumulation() const { return fuses_accumulation_; }
-  // Returns whether a trained parameter influences the tensor.
+  // Returns whether a trained parameter influences the tensor, so that its gradient is needed.
   bool needs(int tensor) const { return needs_[static_cast<std::size_t>(tensor)] != 0; }
-  // Returns the gradient of a tensor so far, or -1 if it has none yet.
+  // Returns the id of the gradient of a tensor so far, or -1 if it has none yet.
   int& of(int tensor);
-  int of_parameter(int tensor) const;  // -1: it is not trained
+  int of_parameter(int tensor) const;  // its gradient; -1: it is not trained
   bool trains(int tensor) const { return of_parameter(tensor) >= 0; }
-  // Appends a node with the attributes of `at`; `accumulated` without those that are not trained.
+  // Appends a node with the module and attributes of `at`, and returns its index. Ids of -1 in
+  // `accumulated`, of parameters that are not trained, are left out.
   int make(Op op, const Node& at, TensorIds inputs, TensorIds accumulated = {});
-  // Passes on `part`, the gradient of `tensor` from one of its users. Gradients of several users
-  // are added where the next user is.
+  // Adds `part` to the gradient of `tensor`. It is the gradient from one of the tensor's users;
+  // from the second user on, an `add` node sums them. Does nothing if no trained parameter needs
+  // the gradient.
   void pass_on(const Node& at, int tensor, int part);
-  // Does both: the made node's first output is a gradient of the first input of `at`.
+  // Calls make() and pass_on(): the first output of the new node is the gradient of the first input
+  // of `at`.
   void make_and_pass(Op op, const Node& at, TensorIds inputs, TensorIds accumulated = {});
   int output(int node, int i = 0) const { return graph_.output(node, i); }
-  // Lets the gradient `made` take the place of the tensor in memory.
+  // Makes the gradient `made` use the memory of the tensor.
   void replace(int tensor, int made);
 
-  // The tensor that cross_entropy_combine saved, which the statistics' gradient reads. -1 if there
-  // is none.
+  // The tensor that cross_entropy_combine saved, which the gradient of cross_entropy_stats reads.
+  // -1 before that node is differentiated.
   int combined = -1;
 
  private:

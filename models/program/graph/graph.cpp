@@ -37,8 +37,8 @@ int Graph::add_tensor(TensorType type, Role role, int producer) {
 
 int Graph::add(Op op, int module, TensorIds inputs, const Attributes& attributes, Phase phase) {
   Node node{op, phase, module, inputs, {}, attributes};
-  // Attributes may be copied from an operation with documents. Only operations that count positions
-  // in documents keep them.
+  // The attributes may be copied from an operation with documents, so `documents` is reset for
+  // operations that do not read them.
   if (!counts_in_documents(op)) node.attributes.documents = false;
   std::vector<TensorType> outputs;
   info(op).infer(node.attributes, types_of(*this, inputs), outputs);
@@ -76,7 +76,7 @@ int Graph::add_unit(std::string path, bool is_block) {
 
 void verify(const Graph& graph, std::string_view after) {
   std::vector<char> ready(graph.tensors.size(), 0);
-  std::vector<TensorType> inputs, expected;  // of a node; here, so that their memory is reused
+  std::vector<TensorType> inputs, expected;  // of one node; declared here to reuse their memory
   for (std::size_t id = 0; id < graph.tensors.size(); ++id)
     ready[id] = graph.tensors[id].producer < 0;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -117,9 +117,9 @@ std::int64_t parameter_count(const Graph& graph) {
 
 namespace {
 
-// Returns the FLOPs of a step relative to those of a forward operation with these inputs: 1 for its
-// own product, and in the backward pass 1 for each factor that has a gradient. Every activation
-// counts as having one.
+// Returns the FLOPs of a forward and backward pass relative to those of the forward operation: 1
+// for the forward product, and 1 in the backward pass for each factor that has a gradient.
+// Activations count as having one. `second_input` is the weight's tensor, or -1 if it is unknown.
 double passes_of(const Graph& graph, Op op, int second_input) {
   const bool is_product = op == Op::linear || op == Op::expert_linear;
   if (!is_product || second_input < 0) return 3;
@@ -145,7 +145,8 @@ double model_flops(const Graph& graph, const Node& node, const Fusion& fusion) {
   return flops;
 }
 
-// A fused loss makes the logits in the backward.
+// Returns whether the fusion makes logits. A fused loss makes them in the backward pass, but they
+// are model FLOPs of the forward pass.
 bool makes_logits(const Fusion& fusion) {
   return std::ranges::any_of(fusion.steps,
                              [](const FusedStep& step) { return step.op == Op::cross_entropy; });

@@ -1,7 +1,7 @@
 // The computation that is trained, as typed operations in topological order: one micro-batch of one
-// model replica, on one rank of its tensor group. Passes (models/compiler/passes) turn the whole
-// model's forward graph into the split, differentiated graph that models/compiler/lower cuts into
-// Programs.
+// model replica, on one rank of its tensor group. Passes (models/compiler/passes) turn the forward
+// graph of the whole model into the split, differentiated graph that models/compiler/lower cuts
+// into Programs.
 #pragma once
 
 #include <array>
@@ -41,9 +41,9 @@ class TensorIds {
   int size_ = 0;
 };
 
-// How tensor parallelism cuts a parameter (expert parallelism one of experts): along `dim`, each
-// segment into T contiguous parts of which rank t holds the t-th (GPT-2's fused q|k|v has three
-// segments). dim < 0: every rank holds it whole.
+// How tensor parallelism cuts a parameter (and expert parallelism a parameter of experts): along
+// `dim`, each segment is cut into T contiguous parts, of which rank t holds the t-th. GPT-2's fused
+// q|k|v has three segments. dim < 0 means that every rank holds the whole parameter.
 struct Cut {
   int dim = -1;
   std::vector<std::int64_t> segments;  // sizes along dim, of the padded tensor
@@ -55,8 +55,8 @@ enum class Initial : std::uint8_t {
   residual_normal,
   ones,
   zeros,
-  kaiming_uniform  // within 1 / sqrt(inputs): torch.nn.Linear's
-};                 // residual: 0.02/sqrt(2*layers)
+  kaiming_uniform  // uniform within 1 / sqrt(inputs), as torch.nn.Linear
+};                 // residual_normal: standard deviation 0.02 / sqrt(2 * layers)
 
 struct Parameter {
   std::string name;    // Hugging Face's spelling
@@ -64,15 +64,15 @@ struct Parameter {
   Shape padded_shape;  // unsplit; differs from global_shape in the vocabulary only
   Shape shape;         // as this rank holds it
   Dtype dtype = Dtype::f32;
-  Cut cut;                            // how T > 1 ranks would cut it; {} when never
+  Cut cut;                            // how T > 1 ranks would cut it; {}: never cut
   bool is_cut = false;                // shape is 1/T of padded_shape along cut.dim
-  bool of_experts = false;            // [E, ...]; experts.h has its name
-  bool is_cut_by_experts = false;     // shape has the experts of one rank of the expert group
-  std::optional<PublishedPart> part;  // of what it is published with; none: it is published alone
+  bool of_experts = false;            // shape [E, ...]; experts.h explains its name
+  bool is_cut_by_experts = false;     // shape has only the experts of one rank
+  std::optional<PublishedPart> part;  // its part of a published tensor; none: it is whole
   Initial initial = Initial::normal;
   bool decay = true;  // weight decay: matrices only
   bool partial_over_tensor =
-      false;  // used on a share of the rows: the tensor group's gradients must be summed
+      false;              // ranks use it on shares of the rows, so their gradients must be summed
   bool trainable = true;  // false: it has no gradient and no optimizer states
   bool counted = true;    // counts as a parameter of its own (false for a persistent buffer)
   int tensor = -1;        // its tensor in the graph
@@ -85,11 +85,11 @@ enum class Role : std::uint8_t {
   input,
   parameter,
   parameter_gradient,
-  of_step,  // made of parameters once a step, kept for all its micro-batches
-  largest,  // f32 [2], from step to step: the largest element of what earlier steps rounded, and of
-            // what this one did (Graph::rounded)
-  // Of a parameter whose shards are rounded when a step begins: its bits as they are gathered, and
-  // f32 [1,1], what they are multiplied by.
+  of_step,  // made of parameters once a step, for all its micro-batches
+  largest,  // f32 [2], kept between steps: the largest element that earlier steps rounded, and that
+            // this step rounded so far (Graph::rounded)
+  // For a parameter whose shards are rounded when a step begins: its rounded elements as they are
+  // gathered, and their scale, f32 [1,1], by which they are multiplied.
   gathered_bits,
   gathered_scale
 };
@@ -98,16 +98,17 @@ enum class Phase : std::uint8_t { forward, recompute, backward };
 struct Tensor {
   TensorType type;
   Role role = Role::activation;
-  int producer = -1;   // node; -1 for inputs and parameters
+  int producer = -1;   // index of the node; -1 for inputs and parameters
   int parameter = -1;  // index into Graph::parameters
-  int alias_of = -1;   // an in-place output shares the memory of this tensor
+  int alias_of = -1;   // tensor whose memory an in-place output shares; -1: none
 };
 
-// Returns whether the tensor is a parameter, as it is or rounded.
+// Returns whether the tensor is a parameter, or its rounded elements.
 constexpr bool is_weight(const Tensor& tensor) {
   return tensor.role == Role::parameter || tensor.role == Role::gathered_bits;
 }
-// Returns whether a node makes this output, and does not add to it.
+// Returns whether a node makes this output. Otherwise the node adds to it, because it is a
+// parameter gradient.
 constexpr bool is_made(const Tensor& output) { return output.role != Role::parameter_gradient; }
 
 struct Node {
@@ -119,8 +120,9 @@ struct Node {
   Attributes attributes;
 };
 
-// A module that computes something, e.g. `transformer.h.3.mlp.c_fc`. Its unit is the link of the
-// chain that stages are cut from (an embedding, a block, the head).
+// A module of the model that has operations, such as `transformer.h.3.mlp.c_fc`. `unit` is the unit
+// that it belongs to: a link of the chain from which stages are cut (an embedding, a block, or the
+// head).
 struct Module {
   std::string path;
   int unit = 0;
@@ -128,26 +130,26 @@ struct Module {
 
 struct Unit {
   std::string path;       // `transformer.h.3`
-  bool is_block = false;  // one of the repeated layers: what recomputation and sharding work on
-  // A block of multi-token prediction. It follows those layers and is always on the stage of the
-  // next unit.
+  bool is_block = false;  // one of the repeated layers, by which recomputation and sharding work
+  // Whether it is a block of multi-token prediction. Such a block follows the repeated layers and
+  // is always on the stage of the next unit.
   bool predicts_ahead = false;
 
   bool holds_layer() const { return is_block || predicts_ahead; }
 };
 
-// A tensor that is rounded to 8 bits with a scale from its largest elements in earlier steps. The
-// name is the same under all degrees.
+// A tensor that is rounded to 8 bits with a scale from its largest elements in earlier steps. Its
+// name does not depend on how the model is distributed.
 struct RoundedTensor {
-  std::string name;  // `model.layers.3.mlp.down_proj.weight`, or ... ` input`, ` gradient`
-  int largest = -1;  // its tensor with that role
+  std::string name;  // `model.layers.3.mlp.down_proj.weight`, or with ` input` or ` gradient` added
+  int largest = -1;  // its tensor of role `largest`
 };
 
-// Multi-token prediction: what the block of one depth reads and is to say, a token further on than
-// the depth before it. The main model's depth is 0.
+// Multi-token prediction: the inputs, targets and loss of the block of one depth. Each depth is one
+// token further on than the depth before it. The main model has depth 0.
 struct TokenAhead {
-  int tokens = -1;   // i32 [rows]: `depth` behind each; 0 where there is none
-  int targets = -1;  // i32 [rows]: the one behind that, or ignored_target
+  int tokens = -1;   // i32 [rows]: the token `depth` after each; 0 if there is none
+  int targets = -1;  // i32 [rows]: the token after that, or ignored_target
   int loss = -1;     // f32 [rows]
 };
 
@@ -169,9 +171,10 @@ struct Graph {
   int tokens = -1;          // inputs: i32 [rows], or the pixels of images: [b,pixels]
   int targets = -1;         // i32: [rows], or [b*predicted] (mlm), or [b,2] (qa), or [b] (label)
   int positions = -1;       // i32 [b,predicted] (mlm), or [b,1] (label)
-  int decoder_tokens = -1;  // i32 [rows]: what a decoder reads (seq2seq)
+  int decoder_tokens = -1;  // i32 [rows]: tokens that a decoder reads (seq2seq)
   int documents = -1;       // i32 [rows]: where each token's document begins (documents.h)
-  // Documents of all tokens of which attention has some heads here, where heads are exchanged.
+  // If ranks exchange heads: the documents tensor for all tokens of the heads that this rank has.
+  // -1 otherwise.
   int exchanged_documents = -1;
   int loss = -1;                  // f32 [targets]
   std::vector<TokenAhead> ahead;  // of depth 1, 2, ...
@@ -182,17 +185,18 @@ struct Graph {
   int tensor_degree = 1;
   int context_degree = 1;
   Held held = Held::whole;
-  // Own batches: a rank reads this part of the micro-batch's sequences, of `documents` all.
+  // Number of parts into which the ranks of a tensor group divide the micro-batch's sequences, if
+  // each reads its own part. Every rank reads all of `documents`.
   int input_parts = 1;
   Precision precision = Precision::fp32;
   CompilerLevel compiler = CompilerLevel::fused;
 
-  // Appends a node; its output tensors get the types that the table infers. Returns the node's
-  // index.
+  // Appends a node and returns its index. Its output tensors get the types that the table of
+  // operations infers.
   int add(Op op, int module, TensorIds inputs, const Attributes& attributes,
           Phase phase = Phase::forward);
-  // Appends a node for a gradient. Its inferred outputs are followed by the `accumulated` parameter
-  // gradients.
+  // Appends a node of the backward phase and returns its index. After its inferred outputs come the
+  // `accumulated` parameter gradients, to which it adds.
   int add_gradient(Op op, int module, TensorIds inputs, TensorIds accumulated,
                    const Attributes& attributes);
   int output(int node, int i = 0) const { return nodes[static_cast<std::size_t>(node)].outputs[i]; }
@@ -207,20 +211,21 @@ struct Graph {
   const Tensor& tensor(int id) const { return tensors[static_cast<std::size_t>(id)]; }
 };
 
-// Returns whether the node runs when a step begins, and not in each micro-batch.
+// Returns whether the node runs once, at the beginning of a step, instead of in each micro-batch.
 inline bool is_of_step(const Graph& graph, const Node& node) {
   return !node.outputs.empty() && graph.tensor(node.outputs[0]).role == Role::of_step;
 }
 
-// Verifies the topological order, one producer per tensor, and types as the table infers them. A
-// broken rule is a bug of meshwright. Its message names `after`, the pass that made the graph.
+// Verifies the topological order, one producer per tensor, and the types that the table infers. A
+// broken rule is a bug of meshwright, so it aborts with a message that names `after`, the pass that
+// made the graph.
 void verify(const Graph& graph, std::string_view after);
 
-std::int64_t parameter_count(const Graph& graph);  // unsplit, unpadded, tied counted once
+std::int64_t parameter_count(const Graph& graph);  // unsplit, unpadded; tied count once
 
 // Returns the model FLOPs that MFU is computed from: one forward and backward pass of the
-// micro-batch on this rank without recomputation. They are three times the forward matrix products,
-// or twice for weights that are not trained. Attention is not halved for the mask.
+// micro-batch on this rank, without recomputation. Each forward product counts three times, or
+// twice if its weight is not trained. Attention is not halved for the mask.
 double model_flops(const Graph& graph);
 
 // Returns one line per node, for dumps and tests.

@@ -1,4 +1,4 @@
-// Kernels that a plan may ask for, where there are several.
+// Kernels that a plan may choose, if an operation has several.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ enum class AttentionKernel : std::uint8_t {
   cudnn     // as flash, cuDNN's kernels for Hopper and newer
 };
 
-// Recipes for fp8: each names the elements that share a scale
+// Recipes for fp8. The comments say which elements share a scale, and what it is computed from
 // (models/compiler/passes/graph/quantize.h).
 enum class Fp8Recipe : std::uint8_t {
-  delayed,     // a tensor, of the largest elements that earlier steps saw
-  tensorwise,  // a tensor, of its own largest element
+  delayed,     // a tensor; from its largest elements in earlier steps
+  tensorwise,  // a tensor; from its own largest element
   blockwise,   // 1 x 128 elements of activations and gradients, 128 x 128 of weights
-  mxfp8        // 32 elements along the sums; a power of two
+  mxfp8        // 32 elements along the summed dimension; scales are powers of two
 };
 
-// The kernels that exist: one per framework operation, Megatron's hand-fused ones, or the training
-// compiler's.
+// The kernels that a device has. none: one per framework operation. fused: also the hand-fused ones
+// of Megatron-LM. full: those of the training compiler.
 enum class CompilerLevel : std::uint8_t { none, fused, full };
 
 }  // namespace meshwright

@@ -12,7 +12,8 @@ namespace {
 
 constexpr auto operations = static_cast<std::size_t>(Op::count_);
 
-// One row per operation, in the order of the enumerators.
+// Returns one row per operation, in the order of the enumerators. Aborts if an operation has no
+// row, or two.
 std::array<OpInfo, operations> collect() {
   std::array<OpInfo, operations> table{};
   for (OpFamily* family : {activation_ops, attention_ops, bookkeeping_ops, communication_ops,

@@ -1,4 +1,4 @@
-// One operation with the types of its operands: all that its cost and its kernel depend on.
+// One operation with the types of its operands. Its cost and its kernel depend on nothing else.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ struct OpCall {
   const Attributes& attributes;
   std::span<const TensorType> inputs;
   std::span<const TensorType> outputs;
-  // Bit i: outputs[i], to which the operation adds, holds nothing yet and is written instead. Of
-  // what can_overwrite() allows.
+  // Bit i is set if outputs[i], to which the operation adds, is unset so far and is therefore
+  // overwritten. It may be set only if can_overwrite() allows it.
   std::uint32_t overwrites = 0;
 
   bool overwrites_output(std::size_t i) const { return (overwrites >> i & 1U) != 0; }
 };
 
-// Whether the operation can write this output, the gradient of a parameter, instead of adding to
-// it. Of a fusion's: where the first step that adds to it can.
+// Returns whether the operation can overwrite this output, a parameter gradient, instead of adding
+// to it. A fusion can if the first of its steps that adds to the output can.
 bool can_overwrite(Op op, const Attributes& attributes, std::size_t output);
 
 }  // namespace meshwright

@@ -5,8 +5,9 @@ namespace meshwright {
 
 namespace {
 
-// The kernels of torch.optim over fp32 arrays (exec/optimizer/eager_optimizer.cpp), by the
-// bytes that they move for each element.
+// Appends the kernels of torch.optim over fp32 arrays (exec/optimizer/eager_optimizer.cpp), by the
+// bytes that they move for each element. `working` is the bytes of a 16-bit weight that is copied
+// from its master, or 0.
 void eager_optimizer_kernels(KernelList& kernels, const OptimizerWork& work, double working) {
   const double n = static_cast<double>(work.elements);
   const double g = static_cast<double>(bytes_of(work.gradients));
@@ -25,9 +26,9 @@ void eager_optimizer_kernels(KernelList& kernels, const OptimizerWork& work, dou
 
 }  // namespace
 
-// Reads the gradient; reads and writes the moments, the master and the average; writes the weight,
-// which it also reads where there is no whole master: one kernel, but of fp32 states in an eager
-// framework.
+// Appends one kernel that reads the gradient, reads and writes the moments, the master and the
+// average, and writes the weight, which it also reads unless there is an fp32 master. An eager
+// framework with fp32 moments has several kernels.
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, KernelList& kernels) {
   const double n = static_cast<double>(work.elements);
   const double weight = static_cast<double>(bytes_of(work.weights));

@@ -1,5 +1,5 @@
-// Matrices that are published as one where meshwright has several: queries, keys and values, or a
-// gate and what it multiplies.
+// Matrices that meshwright keeps apart but published models store as one: queries, keys and values,
+// or the gate and the other half of a gated MLP.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,22 @@
 
 namespace meshwright {
 
-// A parameter's rows in the published tensor `whole`, which is `groups` times `group_rows` rows: of
-// each group as many as the parameter has for it, from `first` on, every `step`-th.
+// The rows of the published tensor `whole` that are a parameter. `whole` has `groups` groups of
+// `group_rows` rows. The parameter has the same number of rows of each group: every `step`-th,
+// beginning with row `first` of the group.
 struct PublishedPart {
   std::string whole;
   std::int64_t groups = 1, group_rows = 0, first = 0, step = 1;
-  bool of_experts = false;  // so of each expert, which the first dimension of both counts
-  bool transposed = false;  // rows are the last dimension of the whole
+  bool of_experts = false;  // the same for each expert, by the first dimension of both tensors
+  bool transposed = false;  // rows of the parameter are along the last dimension of `whole`
   bool operator==(const PublishedPart&) const = default;
 };
 
 // Returns the shape of the published tensor that a parameter of shape `shape` is a part of.
 Shape shape_of_whole(const PublishedPart& part, const Shape& shape);
 
-// Elements that lie together in the part, and `step` from each other in the whole.
+// A run of `count` elements that are contiguous in the part from element `of_part` on. In the
+// whole, they begin at element `of_whole` and are `step` elements apart.
 struct ElementRun {
   std::int64_t of_part = 0, of_whole = 0, count = 0, step = 1;
 };

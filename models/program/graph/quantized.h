@@ -1,5 +1,5 @@
-// Products whose factors have 8 or 4 bits, and their scales: which elements share a scale, and
-// which operand is which.
+// Matrix multiplications whose factors have 8 or 4 bits: which elements share a scale, and which
+// input is which.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,11 @@
 
 namespace meshwright {
 
-// Returns the rows of a matrix as its scales see it: experts' weights are one below the other.
+// Returns the number of rows of a matrix for its scales. The weights of several experts count as
+// one matrix, one below the other.
 constexpr std::int64_t rows_of_scales(const Shape& shape) { return shape.elements() / shape[-1]; }
 
-// The rows and columns of a block that has one scale.
+// The numbers of rows and columns of a block of elements that share one scale.
 struct ScaleBlock {
   std::int64_t rows = 1, columns = 1;
 };
@@ -24,14 +25,14 @@ inline bool has_quantized_factors(const OpCall& call) {
   return !call.inputs.empty() && is_quantized(call.inputs[0].dtype);
 }
 
-// Returns the type that a product of these factors makes if it is not a sum. Quantized factors do
-// not determine it, so an attribute does.
+// Returns the output type of a matrix multiplication with this factor, unless the output is a sum
+// of gradients. Quantized factors do not determine it, so an attribute does.
 inline Dtype made_type(const Attributes& attributes, const TensorType& factor) {
   return is_quantized(factor.dtype) ? attributes.made : factor.dtype;
 }
 inline Dtype made_type(const OpCall& call) { return made_type(call.attributes, call.inputs[0]); }
 
-// Matrices of one size, one below the other in memory.
+// Number and size of the matrices that a tensor holds, one below the other.
 struct Matrices {
   std::int64_t count = 1, rows = 0, columns = 0;
 };
@@ -45,9 +46,9 @@ inline Shape transposed(const Attributes& attributes, const Shape& shape) {
   return {each.count * each.columns, each.rows};
 }
 
-// Return the positions of inputs of linear layers and their gradients. The factors' scales come
-// before the bias. With 4 bits, the largest magnitudes of the tensors, from which block scales are
-// derived, come in between.
+// These functions return the positions of the inputs of linear layers and their gradients: two
+// factors, their scales if they are quantized, with 4 bits the largest magnitudes of the tensors
+// (from which scales of blocks are derived), then the bias if there is one.
 constexpr std::size_t scale_input(std::size_t factor) { return 2 + factor; }
 constexpr std::size_t largest_input(std::size_t factor) { return 4 + factor; }
 inline std::size_t bias_input(const OpCall& call) {

@@ -1,7 +1,8 @@
-// Relative positions (T5: Raffel et al., 2020, section 2.1): to the score of a query and a key a
-// learned number is added, which depends on the head and on the bucket of their distance. Half of
-// the buckets hold one distance each, the others ever more of them, on a logarithmic scale. A
-// causal stack has all buckets for earlier keys; else the second half of them is for later ones.
+// Relative positions (T5: Raffel et al., 2020, section 2.1). Attention adds to the score of a query
+// and a key a learned number, which depends on the head and on the bucket of their distance. Half
+// of the buckets hold one distance each; the others hold ever more of them, on a logarithmic scale.
+// In causal attention all buckets are for earlier keys, otherwise the second half of them is for
+// later keys.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 
 namespace meshwright {
 
-// The row of the table for a key that is `distance` places after its query (before it: < 0). In
-// fp32, as the published models were trained.
+// Returns the row of the table for a key that is `distance` tokens after its query (negative:
+// before it). It computes in fp32, like the code that trained the published models.
 inline int relative_bucket(const Attributes& a, std::int64_t distance) {
   const int buckets = a.causal ? a.relative_buckets : a.relative_buckets / 2;
   const int first = !a.causal && distance > 0 ? buckets : 0;

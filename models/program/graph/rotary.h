@@ -1,5 +1,5 @@
-// Rotary positions of longer texts than a model was first trained on: pairs that turn slowly turn
-// slower still.
+// Rotary positions for longer texts than a model was first trained on: the rotations of slow pairs
+// are slowed down further.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,12 @@
 
 namespace meshwright {
 
-// Divides frequencies, and so all angles, by `factor`. With `original`, the length of the first
-// texts, only those that turn less than `low` times over it; those that turn more than `high` times
-// stay as they are, and between them the two are blended: by turns (Llama 3: The Llama 3 Herd of
-// Models, 2024), or with `yarn` by the number of the pair, from a whole number to a whole number
-// where they are truncated (Peng et al., "YaRN", 2023).
+// Scales the frequencies of rotary positions. If `original` is 0, all are divided by `factor`.
+// Otherwise `original` is the length of the first texts: pairs that turn less than `low` times over
+// this length are divided by `factor`, pairs that turn more than `high` times stay, and those in
+// between get a blend of both. The share in the blend is linear in the number of turns (Llama 3:
+// The Llama 3 Herd of Models, 2024) or, with `yarn`, in the number of the pair (Peng et al.,
+// "YaRN", 2023). `truncate` rounds the two ends of yarn's blend outwards to whole pairs.
 struct RotaryScaling {
   double factor = 1, low = 1, high = 4;
   int original = 0;
@@ -32,7 +33,7 @@ struct RotaryScaling {
         base(a.rotary_base),
         dim(a.rotary_dim) {}
 
-  // Returns the radians per position of a pair.
+  // Returns the angle of a pair in radians per position, after scaling.
   double of_pair(int pair) const {
     const double frequency = std::pow(base, -2.0 * pair / dim);
     if (original == 0) return frequency / factor;
@@ -43,7 +44,7 @@ struct RotaryScaling {
   }
 
  private:
-  // Returns the share of the unscaled frequency in the blend.
+  // Returns the share of the unscaled frequency in the blend, 0 to 1.
   double kept_of(double frequency, int pair) const {
     if (!yarn) {
       const double turns = original * frequency / (2 * std::numbers::pi);
@@ -61,7 +62,7 @@ struct RotaryScaling {
   }
 };
 
-// Returns the factor of queries without rotary positions, at position `place` of the sequence
+// Returns the factor of queries without rotary positions, for position `place` in the sequence
 // (Attributes::temperature).
 inline double temperature_at(const Attributes& a, std::int64_t place) {
   const double far = std::floor(static_cast<double>(place + 1) / a.temperature_floor);

@@ -12,11 +12,13 @@ namespace {
 
 using How = WidenRule::How;
 
-// Pieces of about this many bytes stay in a second-level cache.
+// Bytes of a piece, about, so that it stays in a second-level cache.
 constexpr std::int64_t piece_bytes = 1 << 20;
-// Sums over rows are made in groups of so many (exec/backends/cpu/column_sum.h).
+// Number of rows that sums over rows add up at once (exec/backends/cpu/column_sum.h). Longer pieces
+// have whole groups.
 constexpr std::int64_t row_group = 64;
-// A block of a product costs 14 MiB at most, and its conversion little beside the product.
+// Largest sizes of a block of a product. Its fp32 copies take at most 14 MiB, and converting them
+// takes little time compared with the product.
 constexpr std::int64_t longest_m = 1024, longest_n = 512, longest_k = 2048;
 
 bool is_narrow(const TensorType& type) { return is_16_bit(type.dtype) || is_quantized(type.dtype); }
@@ -29,7 +31,7 @@ void for_each_operand(const OpCall& call, const Pieces& pieces, const Visit& vis
     visit(call.outputs[i], (pieces.outputs >> i & 1U) != 0);
 }
 
-// Every cut operand has a whole number of rows per unit.
+// Returns whether every cut operand has a whole number of rows per unit.
 bool divides(const OpCall& call, const Pieces& pieces) {
   bool all = true;
   for_each_operand(call, pieces, [&](const TensorType& type, bool cut) {
@@ -53,8 +55,9 @@ OpCall one_group(const ExpertProduct& product, const OpCall& call) {
   return {product.op, call.attributes, product.inputs(), {&product.output, 1}};
 }
 
-// Elements of a product's operands that are converted: a block of b once for each block of rows,
-// one of a once for all columns where k is one block.
+// Returns how many elements of a product's operands are converted. Factor b is converted once for
+// each block of rows. Factor a is converted once if k fits into one block, and otherwise once for
+// each block of columns.
 double converted_by_product(const OpCall& call) {
   const LinearProduct p = product_of(call);
   const auto blocks = [](std::int64_t size, std::int64_t longest) {
@@ -102,8 +105,9 @@ bool has_16_bit(const OpCall& call) {
 
 bool is_product(Op op) { return info(op).widening.how == How::product; }
 
-// y = x W^T, or x W when the weight is stored [in, out]; dx = dy W; W += dy^T x, or x^T dy;
-// the first of a step overwrites W.
+// Returns the sizes and factors of a linear layer, y = x W^T (x W if the weight is stored [in,
+// out]), or of its gradients: dx = dy W, and W += dy^T x, or x^T dy. The first weight gradient of a
+// step overwrites the sum.
 LinearProduct product_of(const OpCall& call) {
   const bool in_out = call.attributes.weight_in_out, adds = call.attributes.adds;
   const bool sums = !call.overwrites_output(0);
@@ -128,7 +132,8 @@ Pieces pieces_of(const OpCall& call) {
   const WidenRule& rule = info(call.op).widening;
   Pieces pieces;
   if (rule.how == How::rows || rule.how == How::sequences) {
-    // A share of the rows does not begin with a sequence.
+    // If positions matter, a share of the rows is not cut, because it does not begin with a
+    // sequence.
     if (rule.counts_positions && call.attributes.sequence_parallel) return {};
     const bool packed = call.attributes.documents,
                by_sequence = rule.how == How::sequences || packed;

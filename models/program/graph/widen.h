@@ -1,7 +1,8 @@
-// How a device that computes in fp32 only (a CPU) works on operands stored in 16 bits, and on a
-// product's factors in 8: piece by piece, each widened to fp32 in scratch memory, computed, and
-// rounded to 16 bits again. Where an operation is cut, and how much scratch memory that takes, is
-// decided here alone: the simulator plans the memory that the engine allocates.
+// How a device that computes in fp32 only (a CPU) works on operands of 16 bits, and on factors of
+// matrix multiplications in 8 or 4 bits: piece by piece. Each piece is widened to fp32 in scratch
+// memory, computed, and rounded to 16 bits again. Only this file decides how an operation is cut
+// into pieces and how much scratch memory that takes, because the simulator plans the memory that
+// the engine allocates.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@ namespace meshwright {
 bool has_16_bit(const OpCall& call);
 
 // The matrix product that a linear layer or one of its gradients is:
-// c[m,n] (+)= op(inputs[a])[m,k] op(inputs[b])[k,n].
+// c[m,n] (+)= op(inputs[a])[m,k] op(inputs[b])[k,n], where op transposes or not, and (+) adds if
+// `adds`.
 struct LinearProduct {
   std::int64_t m = 0, n = 0, k = 0;
   std::size_t a = 0, b = 1;
@@ -23,14 +25,16 @@ struct LinearProduct {
 bool is_product(Op op);
 LinearProduct product_of(const OpCall& call);
 
-// The blocks in which a product is widened: at most m * k of a, k * n of b, m * n of c.
+// Sizes of the blocks in which a product is widened: at most m * k elements of a, k * n of b, and m
+// * n of c.
 struct ProductBlocks {
   std::int64_t m = 0, n = 0, k = 0;
 };
 ProductBlocks blocks_of(const LinearProduct& product);
 
-// The pieces of any other operation: `units` rows or whole sequences, `per_piece` at a time, of
-// the operands whose bit is set, along their first dimension; the others are widened whole, once.
+// The pieces of any other operation. An operand whose bit is set is cut along its first dimension
+// into `units` rows or whole sequences, of which a piece has `per_piece`. The other operands are
+// widened once, whole.
 struct Pieces {
   std::uint32_t inputs = 0, outputs = 0;
   std::int64_t units = 1, per_piece = 1;
@@ -38,15 +42,16 @@ struct Pieces {
 };
 Pieces pieces_of(const OpCall& call);
 
-// Whether the operation only moves elements: nothing is widened.
+// Returns whether the operation only moves elements, so that nothing is widened.
 bool only_moves(Op op);
 
-// Scratch memory of an operation; 0 where no operand has 16 bits and no factor 8.
+// Returns the bytes of scratch memory in which an operation widens its operands. Returns 0 if no
+// operand has 16 bits and no factor is quantized.
 std::int64_t widened_bytes(const OpCall& call);
-// Traffic of the conversions, beside that of the kernels: 6 bytes for each element that is widened
-// or rounded.
+// Returns the bytes that conversions move in addition to the operation's kernels: 6 for each
+// element that is widened or rounded.
 double conversion_bytes(const OpCall& call);
 constexpr std::int64_t widened_alignment = 64;
-std::int64_t widened_bytes_of(std::int64_t elements);  // one operand or a part of it, aligned
+std::int64_t widened_bytes_of(std::int64_t elements);  // in fp32, aligned
 
 }  // namespace meshwright

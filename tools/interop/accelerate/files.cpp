@@ -1,4 +1,4 @@
-// accelerate as a target: its settings file, and transformers' Trainer that it launches.
+// Defines the target accelerate: its settings file, and transformers' Trainer that it launches.
 #include "tools/interop/accelerate/accelerate.h"
 #include "tools/interop/formats/text.h"
 #include "tools/interop/target.h"

@@ -1,4 +1,5 @@
-// accelerate's settings file, with the Trainer's arguments beside it, and the job file's keys.
+// Translates between accelerate's settings file, together with the Trainer's arguments, and the
+// keys of the job file.
 #include <algorithm>
 
 #include "models/core/error.h"
@@ -18,7 +19,7 @@ std::string in_capitals(std::string text) {
   return text;
 }
 
-// "MULTI_GPU", "FSDP" ...; without it a plugin's settings say it.
+// Returns distributed_type in capitals ("FSDP", "DEEPSPEED", ...), or "MULTI_GPU" if it is not set.
 std::string kind_of(Settings& from) {
   if (const auto word = from.word("distributed_type")) return in_capitals(*word);
   return "MULTI_GPU";
@@ -106,8 +107,8 @@ Rule precision_rule() {
       "FSDP and DeepSpeed send gradients in 16 bits, DDP in fp32"};
 }
 
-// Returns the name under which fsdp_config holds a setting: with its prefix, or without the prefix
-// if only that one is present.
+// Returns the name of a setting of fsdp_config to read: `without` the prefix fsdp_ if only that one
+// is present, otherwise `with` it.
 const char* fsdp(const Settings& from, const char* with, const char* without) {
   return from.has(with) || !from.has(without) ? with : without;
 }
@@ -147,7 +148,8 @@ ParallelSizes read_degrees(Settings& from, JobDraft& to) {
   return all;
 }
 
-// The sharding strategies of FSDP 1, with the numbers of torch.distributed.fsdp.ShardingStrategy.
+// Returns the name of FSDP 1's sharding strategy, which is given as a number of
+// torch.distributed.fsdp.ShardingStrategy or as a name in any case.
 std::string strategy_of(const std::string& word) {
   static const std::pair<const char*, const char*> numbers[] = {{"1", "FULL_SHARD"},
                                                                 {"2", "SHARD_GRAD_OP"},
@@ -189,7 +191,7 @@ void read_fsdp(Settings& from, JobDraft& to, const ParallelSizes& degrees) {
     to.set("parallelism.shard", product({degrees.shard, degrees.context}));
   const std::int64_t hosts = to.count("cluster.count");
   if (!word.starts_with("HYBRID") || hosts == 1) return;
-  if (const auto ranks = to.ranks())  // inside hosts
+  if (const auto ranks = to.ranks())  // shards inside each host
     to.set("parallelism.shard", *ranks / hosts);
 }
 

@@ -1,5 +1,5 @@
-// Translates the YAML of Megatron-Bridge and NeMo to the names of Megatron-LM's arguments, and
-// back.
+// Translates the YAML settings of Megatron-Bridge and NeMo to the names of Megatron-LM's arguments,
+// and back.
 #pragma once
 
 #include <span>
@@ -19,30 +19,34 @@ Settings translate_bridge(Settings settings, const JobDraft& given);
 // Returns Megatron-LM's arguments as the overrides of a ConfigContainer.
 Settings bridge_overrides(const Settings& arguments);
 
-// Returns Megatron-LM's rules and two more: for settings that no model here supports, and for
-// layers that are offloaded from the device.
+// Returns Megatron-LM's rules and two more: one rejects settings of models that are not built here,
+// and one is for layers whose activations are offloaded from the device.
 const Rules& bridge_rules();
 std::span<const WithoutMeaning> bridge_without_meaning();
 
-// Translates a file's settings to other names.
+// Translates the settings of one file to Megatron-LM's names. Composite settings are translated by
+// hand with say(), then finish() translates the rest by the table.
 class Translation {
  public:
   Translation(const Settings& from, std::span<const BridgeName> names);
 
-  // Returns the setting with this name in the file, where names lack the prefix that wraps a whole
-  // file. Null if the setting is absent or null.
+  // Returns the setting with this name in the file, or null if it is absent or null. Names are
+  // without a prefix that wraps a whole file ("ConfigContainer.").
   const Setting* find(std::string_view name) const;
-  // Says `argument` in place of the settings; the first one that is there gives the place.
+  // Sets `argument` in place of the settings `by`. The first one of them that is present gives the
+  // place, and the others count as repeats. Does nothing if none is present.
   void say(std::string_view argument, nlohmann::json value, std::initializer_list<const char*> by);
-  // It says nothing that another setting does not say.
+  // Marks a setting as one that repeats what another setting says, so that an import lists it
+  // without a meaning of its own.
   void repeats(std::string_view name);
   bool has_said(std::string_view argument) const { return to_.has(argument); }
-  // Sets `argument` to what a recipe sets, unless the file has set it.
+  // Sets `argument` to the default of a recipe, which messages show under `name`, unless it has
+  // been set.
   void usual(std::string_view argument, const char* name, nlohmann::json value);
   [[noreturn]] void fail(const Setting& setting, const std::string& problem) const;
 
-  // Returns the settings under the names of the table, and the remaining ones under their own
-  // names.
+  // Returns all settings: those in the table under their Megatron-LM names, the others under their
+  // own names. Call it last.
   Settings finish();
 
  private:
@@ -54,12 +58,15 @@ class Translation {
   Settings to_;
 };
 
-// mixed_precision, as a name or as its fields; `fields` begin so: "mixed_precision.".
+// Translates mixed_precision, which is a recipe's name (`name`, or null) or the fields
+// mixed_precision.*, to Megatron-LM's arguments.
 void say_precision(Translation& file, const Setting* name);
 void translate_nemo(Translation& file);
 
-// Returns the settings with the chosen row of `perf_matrix` as settings of a ConfigContainer.
-// Without a matrix, returns the settings unchanged.
+// Returns the settings with the chosen cell of `perf_matrix` as settings of a ConfigContainer.
+// `given` chooses the cell by machine, number of hosts and precision. Without a matrix, returns the
+// settings unchanged. Throws InputError if the matrix has several cells and `given` does not
+// choose, or chooses one that it lacks.
 Settings choose_from_matrix(const Settings& settings, const JobDraft& given);
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
-// Megatron-Bridge as a target: the overrides of a ConfigContainer, the model's config.json, and a
-// program that starts Bridge's pretraining with them.
+// Defines the target Megatron-Bridge. An export writes the overrides of a ConfigContainer, the
+// model's config.json, and a program that starts Bridge's pretraining with them.
 #include <set>
 
 #include "models/architectures/huggingface_config.h"
@@ -15,7 +15,7 @@ using nlohmann::json;
 
 namespace {
 
-// As ConfigContainer's YAML writes a type of torch.
+// Adds a type of torch as ConfigContainer's YAML writes it.
 void add_type(Settings& to, const std::string& name, const char* type) {
   to.add(name + "._target_", std::string("torch.") + type);
   to.add(name + "._call_", false);
@@ -36,8 +36,8 @@ json value_of(const Settings& settings, std::string_view name, json missing) {
   return setting == nullptr ? missing : setting->value;
 }
 
-// The recipe of mixed precision, field by field. What a tensor's scale comes from is said in
-// Transformer Engine's words.
+// Adds the recipe of mixed precision field by field. Megatron-LM's words for an FP8 recipe are
+// those of Transformer Engine, so they are copied.
 void add_precision(const Settings& arguments, Settings& to) {
   const std::string before = "mixed_precision.";
   const bool half = arguments.has("fp16"), brain = arguments.has("bf16");
@@ -79,7 +79,8 @@ void add_precision(const Settings& arguments, Settings& to) {
       to.add(before + field, setting->value);
 }
 
-// Arguments that have no name of their own in a ConfigContainer, or are written above.
+// Returns the arguments of Megatron-LM that add_rows() leaves out: they have no name of their own
+// in a ConfigContainer, or are written by hand.
 const std::set<std::string, std::less<>>& composite() {
   static const std::set<std::string, std::less<>> names = {"bf16",
                                                            "fp16",
@@ -120,7 +121,8 @@ void add_rows(const Settings& arguments, Settings& to) {
       if (setting != nullptr) to.add(std::string(row.bridge), setting->value);
     } else {
       const bool on = setting != nullptr && setting->value == true;
-      // These stay null where nothing is built of them.
+      // A setting of this kind is left out unless it is on, because Bridge builds something for any
+      // other value than null.
       if (!on && (row.megatron == "enable-cuda-graph" || row.megatron == "external-cuda-graph" ||
                   row.megatron == "tp-comm-overlap" ||
                   row.megatron == "overlap-dispatch-backward-with-experts-wgrad"))
@@ -203,7 +205,7 @@ Settings bridge_overrides(const Settings& arguments) {
   to.add("dataset.sequence_length", value_of(arguments, "seq-length", nullptr));
   to.add("model.num_query_groups", value_of(arguments, "num-query-groups",
                                             value_of(arguments, "num-attention-heads", nullptr)));
-  // NullTokenizer adds one word, which is the last one of the model's.
+  // NullTokenizer adds one word to vocab_size, which is the last word of the model's vocabulary.
   if (const json words = value_of(arguments, "vocab-size", nullptr); words.is_number_integer())
     to.add("model.vocab_size", words.get<std::int64_t>() + 1);
   to.add("model.make_vocab_size_divisible_by", 128);

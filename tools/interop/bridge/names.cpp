@@ -1,4 +1,4 @@
-// Names: megatron.bridge 0.3.1 (training/config.py, training/comm_overlap.py,
+// The names are those of megatron.bridge 0.3.1 (training/config.py, training/comm_overlap.py,
 // models/gpt_provider.py), the dataclasses of megatron.core 0.16.1, and NeMo-Framework-Launcher's
 // conf/training.
 #include "tools/interop/bridge/names.h"

@@ -9,8 +9,8 @@ namespace meshwright {
 
 enum class BridgeValue : unsigned char {
   same,     // the same value
-  flag,     // true or false; Megatron-LM has the argument or has it not
-  off_flag  // true where Megatron-LM's argument, which turns it off, is missing
+  flag,     // true or false; Megatron-LM has a flag without a value
+  off_flag  // true if Megatron-LM's argument, which turns it off, is absent
 };
 
 struct BridgeName {
@@ -19,9 +19,9 @@ struct BridgeName {
   BridgeValue value = BridgeValue::same;
 };
 
-// Returns the table of names. If several rows have the same Megatron-LM argument, the first one is
-// written. Composite settings (mixed_precision, activations, types) are translated by hand:
-// read_bridge.cpp, read_nemo.cpp.
+// Return the tables of names of Megatron-Bridge and of NeMo. If several rows have the same
+// Megatron-LM argument, exports write the first one. Composite settings (mixed_precision,
+// activations, types) are translated by hand in read_bridge.cpp and read_nemo.cpp.
 std::span<const BridgeName> bridge_names();
 std::span<const BridgeName> nemo_names();
 

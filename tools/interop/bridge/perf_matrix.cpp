@@ -1,5 +1,5 @@
-// scripts/performance of Megatron-Bridge (2025): one file holds a matrix, by GPU, number of GPUs
-// and precision, of what its launcher puts into the recipe.
+// Reads the performance matrix of Megatron-Bridge (scripts/performance, 2025): one file that holds,
+// by GPU, number of GPUs and precision, the settings that its launcher puts into the recipe.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -46,7 +46,8 @@ std::string choose(const std::set<std::string>& known, const std::string& wanted
                    "; it holds " + list_of({known.begin(), known.end()}, "and") + ": " + how);
 }
 
-// "p5.48xlarge" has H100.
+// Returns the matrix's name of a machine's GPU ("h100" for "p5.48xlarge"), or an empty string if it
+// is not known.
 std::string gpu_of(const std::string& machine) {
   struct Row {
     const char *machine, *gpu;
@@ -149,7 +150,7 @@ Settings choose_from_matrix(const Settings& settings, const JobDraft& given) {
       chosen.add("torchrun.nproc-per-node", each.value, each.place);
     } else if (!cell.name.empty()) {
       chosen.add(setting_of(cell.name), each.value, each.place);
-      // The launcher turns on what the number is for.
+      // The number alone has no effect, so Bridge's launcher turns the feature on with it.
       if (cell.name == "cpu_offloading_num_layers" && !each.value.is_null())
         chosen.add("model.cpu_offloading", true, each.place);
       if (cell.name == "recompute_num_layers" && !each.value.is_null()) {

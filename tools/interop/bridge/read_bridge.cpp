@@ -1,5 +1,5 @@
-// Reads those settings of a ConfigContainer that are more than another name for an argument of
-// Megatron-LM.
+// Translates the settings of a ConfigContainer that do not correspond to one argument of
+// Megatron-LM each.
 #include <algorithm>
 
 #include "models/core/error.h"
@@ -52,7 +52,8 @@ void say_activation(Translation& file) {
   }
 }
 
-// Returns stages that are given as lists of their layers, as text.
+// Returns a pipeline layout that is given as lists of layers in Megatron-LM's notation: a letter
+// per layer (E embedding, t decoder, L loss, m any other) and `|` between stages.
 std::string layout_of(const Translation& file, const Setting& setting) {
   std::string text;
   for (const json& stage : setting.value) {
@@ -88,8 +89,8 @@ void say_model(Translation& file) {
   }
 }
 
-// Bridge's CommOverlapConfig counts buckets of 128 Mi elements where it says nothing else
-// (training/comm_overlap.py).
+// Sets the bucket size of Bridge's CommOverlapConfig, 128 Mi elements, if the file has that config
+// but no bucket size (training/comm_overlap.py).
 void say_buckets(Translation& file) {
   const bool has = file.find("comm_overlap._target_") != nullptr ||
                    file.find("comm_overlap.tp_comm_overlap") != nullptr;
@@ -98,7 +99,8 @@ void say_buckets(Translation& file) {
     file.usual("ddp-bucket-size", "comm_overlap.bucket_size", 128 * 1024 * 1024);
 }
 
-// megatron.bridge.recipes, _pretrain_common and what its optimizer is.
+// Sets the defaults of megatron.bridge.recipes, as in _pretrain_common and its optimizer, for all
+// that the file leaves out.
 void say_usual(Translation& file) {
   const auto flag_is_there = [&](std::initializer_list<const char*> names) {
     return std::any_of(names.begin(), names.end(),
@@ -121,8 +123,8 @@ void say_usual(Translation& file) {
     file.usual("weight-decay", "optimizer.weight_decay", 0.1);
   if (!flag_is_there({"optimizer.adam_beta2"}))
     file.usual("adam-beta2", "optimizer.adam_beta2", 0.95);
-  // A model that the file does not size is a recipe's, which comes without dropout, and cuts
-  // sequences where it cuts tensors.
+  // If the file does not size the model, the model is a recipe's, which has no dropout, and splits
+  // sequences if it splits tensors.
   if (file.find("model.num_layers") == nullptr) {
     const Setting* tensor = file.find("model.tensor_model_parallel_size");
     if (tensor != nullptr && tensor->value != 1 && file.find("model.sequence_parallel") == nullptr)
@@ -135,8 +137,8 @@ void say_usual(Translation& file) {
   }
 }
 
-// Layers that multiply 16 bits beside those of 8 or 4. The recipe of current scaling has one on
-// either side.
+// Sets how many layers at both ends of the model compute in bf16 while the others compute in 8 or 4
+// bits. The recipe of current scaling has one at each end by default.
 void say_layers_in_bf16(Translation& file, bool of_current_scaling) {
   const Setting* asked = file.find("mixed_precision.first_last_layers_bf16");
   if (asked == nullptr ? of_current_scaling : asked->value == true) {
@@ -232,7 +234,7 @@ void say_precision(Translation& file, const Setting* name) {
       file.say("fp8-format", format, {"mixed_precision.fp8"});
     else
       file.say("fp8-format", format, {"mixed_precision"});
-    // The dataclass says tensorwise where nothing is said.
+    // The default of the dataclass is tensorwise.
     if (recipe.is_null()) recipe = "tensorwise";
     if (field("fp8_recipe") != nullptr)
       file.say("fp8-recipe", recipe, {"mixed_precision.fp8_recipe"});

@@ -1,4 +1,5 @@
-// NeMo's recipes: trainer.*, model.*, model.optim.*.
+// Translates the settings of NeMo's recipes (trainer.*, model.*, model.optim.*) to Megatron-LM's
+// arguments.
 #include <algorithm>
 #include <cmath>
 
@@ -61,8 +62,7 @@ void say_nemo_model(Translation& file) {
     file.say("num-query-groups", value, {"model.num_query_groups"});
     file.say("group-query-attention", true, {"model.num_query_groups"});
   }
-  // NeMo ties the embeddings unless it is told otherwise, and gives projections biases.
-  // "${multiply:4, ${.hidden_size}}".
+  // Computes an ffn_hidden_size that is given as an expression, "${multiply:4, ${.hidden_size}}".
   const Setting* ffn = file.find("model.ffn_hidden_size");
   const Setting* hidden = file.find("model.hidden_size");
   if (ffn != nullptr && hidden != nullptr && hidden->value.is_number() && ffn->value.is_string()) {
@@ -97,7 +97,7 @@ void say_nemo_optimizer(Translation& file) {
     file.say("adam-beta1", value[0], {betas});
     file.say("adam-beta2", value[1], {betas});
   }
-  // Megabytes of gradients; Megatron-LM counts elements.
+  // NeMo counts a bucket in MiB of gradients, Megatron-LM in elements.
   const char* bucket = "model.optim.bucket_cap_mb";
   if (const Setting* size = file.find(bucket); size != nullptr && size->value.is_number()) {
     const Setting* sync = file.find("model.optim.grad_sync_dtype");

@@ -51,8 +51,9 @@ Rule refused_rule() {
   return rule;
 }
 
-// Transformer Engine copies the saved activations of the first N layers to the host. Those of the
-// other layers stay on the device.
+// Returns the rule for offloaded layers. Transformer Engine copies the saved activations of the
+// first N layers to the host, and those of the other layers stay on the device. The job file counts
+// the layers that stay (offload_horizon, at least 2).
 Rule offload_rule() {
   return {{"parallelism.offload", "parallelism.offload_horizon"},
           {"model.cpu_offloading", "model.cpu_offloading_num_layers"},

@@ -9,8 +9,9 @@ using nlohmann::json;
 
 namespace {
 
-// "ConfigContainer.train_config.lr" is train.lr: files of performance recipes wrap everything, and
-// early versions gave each section the name of its class.
+// Returns a setting's name without what wraps it: train.lr for "ConfigContainer.train_config.lr".
+// Files of performance recipes wrap everything in ConfigContainer, and early versions gave each
+// section the name of its class.
 std::string without_wrapping(std::string name) {
   constexpr std::string_view whole = "ConfigContainer.", old = "_config.";
   if (name.starts_with(whole)) name.erase(0, whole.size());
@@ -89,7 +90,7 @@ void Translation::say_row(const BridgeName& row) {
       if (!value.is_boolean()) fail(from_[i], value.dump() + " is not true or false");
       value = value == false;
     }
-    // A feature that several settings turn on is on where one of them does.
+    // If several settings stand for one feature, the feature is on if one of them turns it on.
     const bool is_first = !to_.has(argument);
     const bool turns_on = row.value == BridgeValue::flag && value == true;
     if (!is_first && !turns_on) {

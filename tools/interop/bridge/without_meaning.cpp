@@ -1,4 +1,5 @@
-// Settings of Megatron-Bridge and NeMo that change nothing here.
+// Lists the settings of Megatron-Bridge and NeMo that change nothing that meshwright plans or
+// predicts.
 #include "tools/interop/bridge/bridge.h"
 
 namespace meshwright {

@@ -1,4 +1,4 @@
-// DeepSpeed as a target: ds_config.json, and transformers' Trainer that runs with it.
+// Defines the target DeepSpeed: ds_config.json, and transformers' Trainer that runs with it.
 #include "tools/interop/deepspeed/deepspeed.h"
 #include "tools/interop/formats/text.h"
 #include "tools/interop/target.h"

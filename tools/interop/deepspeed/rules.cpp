@@ -1,5 +1,5 @@
-// ds_config.json and the job file's keys. "auto" is filled in by transformers' Trainer from its
-// arguments; where those are not there, the key stays open.
+// Translates between ds_config.json and the keys of the job file. transformers' Trainer fills in
+// "auto" from its arguments. Without these arguments, an "auto" leaves the key of the job unset.
 #include <algorithm>
 #include <cmath>
 
@@ -13,8 +13,8 @@ using nlohmann::json;
 
 namespace {
 
-// Returns whether the setting is there and has a value other than "auto". It counts as read even if
-// it is "auto".
+// Returns whether the setting is present and neither null nor "auto". A setting that is "auto"
+// counts as read too.
 bool says(Settings& from, const char* name) {
   if (!from.has(name)) return false;
   const Setting* const setting = from.read(name);
@@ -34,8 +34,8 @@ std::optional<bool> flag(Settings& from, const char* name) {
   return says(from, name) ? from.flag(name) : std::nullopt;
 }
 
-// Reads a switch from the configuration. If it is missing or "auto" there, reads it from the
-// Trainer's arguments.
+// Returns a switch of ds_config.json, or, if it is absent or "auto" there, that of the Trainer's
+// arguments, or false.
 bool switched(Settings& from, const char* name, const char* argument) {
   const std::optional<bool> own = flag(from, name), trainers = from.flag(argument);
   return own.value_or(trainers.value_or(false));
@@ -64,7 +64,8 @@ void read_precision(Settings& from, JobDraft& to) {
     if (word == "fp32" || word == "fp16") return word;
     return std::string(word == "bfp16" || word == "bf16" ? "bf16" : "");
   };
-  // The engine keeps and sends gradients in the type of the weights.
+  // Unless a setting gives another type, DeepSpeed keeps and sends gradients in the type of the
+  // weights, and in fp32 under autocast.
   std::string reduce = known(type).empty() ? known(kept) : known(type);
   if (reduce.empty()) reduce = autocast ? "fp32" : precision;
   if (!is_open) to.set("training.gradient_reduce_precision", reduce);

@@ -47,8 +47,8 @@ class Script {
   }
 
  private:
-  // The state of an `if`: the value of its condition so far, and whether one of its branches was
-  // surely taken.
+  // The state of an `if`: the value of its condition so far, and whether one of its branches is
+  // certain to have been taken.
   struct Branch {
     std::optional<bool> condition;  // none: only the shell knows
     bool in_condition = true, is_taken = false;
@@ -118,7 +118,8 @@ class Script {
     return std::stoll(text);
   }
 
-  // Returns the value of `[ ... ]` or `[[ ... ]]`. Unset if the script alone does not decide it.
+  // Returns the value of a test, `[ ... ]` or `[[ ... ]]`, or nothing if it depends on more than
+  // the script itself.
   static std::optional<bool> tested(const std::vector<Word>& words) {
     std::vector<std::string> text;
     for (const Word& word : words) text.push_back(word.text);
@@ -156,7 +157,8 @@ class Script {
 
   std::string place(int line) const { return file_ + ":" + std::to_string(line); }
 
-  // `#SBATCH --nodes=2 --exclusive  # ...`.
+  // Adds the options of a comment for Slurm, such as `#SBATCH --nodes=2 --exclusive # ...`, as
+  // settings sbatch.NAME. Ignores other comments.
   void take_batch_line(const Word& comment) {
     if (!comment.text.starts_with("#SBATCH ")) return;
     std::istringstream stream(comment.text.substr(8, comment.text.find(" #", 8) - 8));
@@ -175,8 +177,8 @@ class Script {
     }
   }
 
-  // Returns the words of the command that starts a Python program in a text for a shell: `bash -c
-  // TEXT`, `eval TEXT`. Empty if there is none.
+  // Returns the words of the command that starts a Python program in `text`, which the script
+  // passes to a shell: `bash -c TEXT`, `eval TEXT`. Empty if there is none.
   std::vector<Word> start_in(const std::string& text, int line) {
     ShellWords inner(text, file_, 1);
     std::vector<Word> command;
@@ -235,7 +237,8 @@ class Script {
     return 0;
   }
 
-  // Returns the text that `bash -c` or `eval` is given. Empty if the command is neither.
+  // Returns the text that a command passes to a shell with `bash -c` or `eval`. Empty if the
+  // command is neither.
   static std::string text_for_shell(const std::vector<Word>& words) {
     std::string text;
     if (words[0].text == "eval")
@@ -326,7 +329,8 @@ bool is_text(const json& value) {
 
 }  // namespace
 
-// Comments may be in another encoding; what is a setting is UTF-8.
+// Only the settings must be UTF-8, not the whole script, because comments may be in another
+// encoding.
 Settings read_arguments(const std::string& text, const std::string& file) {
   if (text.find('\0') != std::string::npos)
     throw InputError(file + ": holds a byte of 0: it is no text in UTF-8");

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 namespace {
 
-// Characters of a text; what is read from them counts the lines.
+// An iterator over the characters of a text, which counts the lines that are read.
 class CountedCharacter {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -42,7 +42,8 @@ class CountedCharacter {
   std::int64_t* lines_;
 };
 
-// The line of every name, by the dotted path to it; names inside of lists have none.
+// Finds the line of every name, by its dotted path. Names inside lists have none. Reading stops at
+// a name that is repeated (`is_repeated`, last_name()).
 struct LinesOfNames : json::json_sax_t {
   std::int64_t line = 1;
   std::map<std::string, std::int64_t> lines;

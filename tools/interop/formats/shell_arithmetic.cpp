@@ -1,4 +1,4 @@
-// $(( )) of shell scripts.
+// Computes $(( )) of shell scripts.
 #include <cctype>
 
 #include "tools/interop/formats/shell_words.h"

@@ -1,11 +1,12 @@
-// Variables of shell scripts: $NAME, ${NAME:-default}, NAME=value, $((NAME * 2)).
+// Resolves the variables of shell scripts: $NAME, ${NAME:-default}, NAME=value, $((NAME * 2)).
 #include <cctype>
 
 #include "tools/interop/formats/shell_words.h"
 
 namespace meshwright {
 
-// Reads parentheses after a `$`. Returns the value of $((arithmetic)), and `$(command)` unchanged.
+// Reads parentheses after a `$`. Returns the value of $((arithmetic)). Returns `$(command)`, and
+// arithmetic with unknown variables, unchanged.
 std::vector<std::string> ShellWords::in_parentheses(int line) {
   const std::string all = until_closed('(', ')', line);
   if (!all.starts_with("((") || !all.ends_with("))")) return {"$" + all};
@@ -96,7 +97,8 @@ std::string ShellWords::expanded(const std::string& text) {
   return value;
 }
 
-// An unquoted variable is as many words as it has.
+// Reads an unquoted variable after a `$` and returns its values, split at blanks as a shell does.
+// Text that only the shell can resolve stays one word.
 std::vector<std::string> ShellWords::variable_words(int line) {
   std::vector<std::string> words;
   for (const std::string& value : variable(line)) {

@@ -21,7 +21,8 @@ int ShellWords::line_in_array(const std::string& word, int otherwise) const {
   return found == array_lines_.end() ? otherwise : found->second;
 }
 
-// The words that stand next: usually one, none for a variable without value, several for arrays.
+// Reads the next word, operator or blank, and returns its words. Comments are collected for
+// take_comments(), and here-documents and line continuations are skipped.
 std::vector<ShellWord> ShellWords::next() {
   const char c = text_[at_];
   if (c == '\n') {
@@ -58,7 +59,8 @@ std::vector<ShellWord> ShellWords::next() {
   return word();
 }
 
-// `<<EOT`: the lines until EOT are somebody's input.
+// Reads `<<EOT`. The lines from the next one to EOT are the input of a command, so skip_documents()
+// skips them. `<<<` is read as a blank.
 std::vector<ShellWord> ShellWords::document() {
   at_ += 2;
   if (at_ < text_.size() && text_[at_] == '<') {
@@ -90,8 +92,8 @@ void ShellWords::skip_documents() {
   documents_.clear();
 }
 
-// One word, with quotes taken off and variables put in; an unquoted or quoted array becomes its
-// words, an unquoted variable is split at blanks.
+// Reads one word, without its quotes and with the values of its variables. An array becomes its
+// words, and an unquoted variable is split at blanks.
 std::vector<ShellWord> ShellWords::word() {
   const int line = line_;
   std::vector<std::string> words(1);
@@ -197,7 +199,8 @@ std::string ShellWords::until_closed(char open, char close, int line) {
   fail(line, std::string("a '") + open + "' is not closed");
 }
 
-// NAME=( words ): kept until assign() sees it.
+// Reads the array of NAME=( words ) and returns a placeholder, which assign() replaces by the
+// words.
 std::string ShellWords::array(int line) {
   ++at_;
   std::vector<std::string> words;

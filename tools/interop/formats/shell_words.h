@@ -1,6 +1,7 @@
-// A shell script as words: quotes taken off, variables, arrays and $((arithmetic)) put in. Nothing
-// is executed: `$(command)` and variables from elsewhere stay as they are written. What commands
-// mean is the caller's, who tells assignments as they come.
+// Splits a shell script into words: removes quotes and resolves variables, arrays and
+// $((arithmetic)). Nothing is executed: `$(command)` and variables from elsewhere stay as they are
+// written. The caller interprets the commands, and calls assign() for assignments in the order in
+// which they come.
 #pragma once
 
 #include <cctype>
@@ -19,8 +20,8 @@ struct ShellWord {
   bool is_operator = false;  // ; && || | & ( ) and the end of a line
 };
 
-// Whole numbers with + - * / % and parentheses, as $(( )) has them; nothing: it is no such text, or
-// beyond 2^52.
+// Returns the value of an expression of $(( )): whole numbers, + - * / % and parentheses. Returns
+// nothing if `text` is no such expression, divides by 0, or exceeds 2^52.
 std::optional<std::int64_t> shell_arithmetic(const std::string& text);
 
 inline bool is_shell_name_character(char c) {
@@ -29,16 +30,17 @@ inline bool is_shell_name_character(char c) {
 
 class ShellWords {
  public:
-  // Both live longer. `level` of texts inside of texts, from 0.
+  // `text` and `file` must outlive this object. `level` counts how deep the text is nested in other
+  // texts, from 0.
   ShellWords(const std::string& text, const std::string& file, int level = 0)
       : text_(text), file_(file), level_(level) {}
 
   bool at_end() const { return at_ >= text_.size(); }
   int level() const { return level_; }
-  // The words that stand next: usually one, none for blanks and for a variable without value,
-  // several for arrays. InputError with the line where a quote or a bracket stays open.
+  // Returns the next words: usually one, none for blanks and for a variable without a value,
+  // several for arrays. Throws InputError with the line if a quote or a bracket is not closed.
   std::vector<ShellWord> next();
-  // Comments since the last call, from their `#` on.
+  // Returns the comments since the last call, each from its `#` on.
   std::vector<ShellWord> take_comments();
 
   static bool is_assignment(const std::string& word);  // NAME=..., NAME+=...
@@ -71,7 +73,7 @@ class ShellWords {
   std::map<std::string, std::vector<std::string>, std::less<>> variables_;
   std::vector<std::vector<std::string>> arrays_;
   std::map<std::string, int, std::less<>> array_lines_;
-  std::vector<std::string> documents_;  // `<<EOT` whose lines begin with the next one
+  std::vector<std::string> documents_;  // open here-documents (<<EOT), by end word
   std::vector<ShellWord> comments_;
 };
 

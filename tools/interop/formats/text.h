@@ -1,4 +1,5 @@
-// Holds what the readers of nested files have in common, and writes settings as such files.
+// Declares what the readers of nested files share, and the functions that write settings as such
+// files.
 #pragma once
 
 #include <string>
@@ -11,8 +12,8 @@ namespace meshwright {
 void check_text(const std::string& text, const std::string& file);
 std::string place_at(const std::string& file, std::int64_t line);  // "run.yaml:12"
 
-constexpr int most_levels = 64;        // of names that nest
-constexpr int most_settings = 10'000;  // of a file, what its anchors repeat counted
+constexpr int most_levels = 64;        // deepest nesting of names
+constexpr int most_settings = 10'000;  // values of a file, aliases counted
 
 // Return settings with dotted names as a nested file. Names are in the order in which their first
 // parts appear. Values are numbers, words, truth values and lists of these. Null is left out.

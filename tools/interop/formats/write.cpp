@@ -1,4 +1,4 @@
-// Settings as the text of a file.
+// Writes settings as the text of a YAML, TOML or JSON file.
 #include <algorithm>
 #include <cmath>
 
@@ -27,7 +27,8 @@ ordered_json nested(const Settings& settings) {
   return all;
 }
 
-// PyYAML takes 1e-08 for a word, and 1.0e-08 for a number; TOML takes both.
+// Returns a number for YAML and TOML. PyYAML reads 1e-08 as a word and 1.0e-08 as a number, so ".0"
+// is added. TOML reads both.
 std::string text_of_number(const ordered_json& value) {
   if (value.is_number_float() && !std::isfinite(value.get<double>()))
     return value.get<double>() < 0 ? "-inf" : "inf";
@@ -38,7 +39,7 @@ std::string text_of_number(const ordered_json& value) {
   return text;
 }
 
-// A list on one line.
+// Returns a value for YAML and TOML. A list is written on one line.
 std::string text_of_value(const ordered_json& value) {
   if (value.is_string()) return double_quoted(value.get<std::string>());
   if (value.is_number()) return text_of_number(value);

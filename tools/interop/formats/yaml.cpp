@@ -1,4 +1,4 @@
-// YAML as PyYAML reads it, which frameworks use: yes, no, on and off are truth values.
+// Reads YAML as PyYAML does, which frameworks use: yes, no, on and off are truth values.
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ class YamlReader {
     return object;
   }
 
-  // A word without quotes.
+  // Returns the value of a word without quotes: null, a truth value, a number, or the word itself.
   static json plain(const std::string& text) {
     static const std::set<std::string> nothing = {"", "~", "null", "Null", "NULL"};
     static const std::set<std::string> yes = {"true", "True", "TRUE", "yes", "Yes",

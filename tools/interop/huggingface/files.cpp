@@ -1,4 +1,4 @@
-// The files that start transformers' Trainer.
+// Writes the files that start transformers' Trainer.
 #include "models/architectures/huggingface_config.h"
 #include "tools/interop/formats/text.h"
 #include "tools/interop/huggingface/trainer.h"
@@ -58,7 +58,7 @@ constexpr WithoutMeaning rows[] = {
     {"low_cpu_mem_usage", "how weights are loaded"},
 };
 
-// Random tokens, until `train_dataset` is the user's own.
+// The training script of exports. It trains on random tokens until users put in their own dataset.
 constexpr const char* script =
     R"(# Trains config.json with transformers' Trainer: train.py training_args.json. The data are random
 # tokens; put your own dataset of input_ids and labels in their place.
@@ -114,7 +114,7 @@ if __name__ == "__main__":
     main()
 )";
 
-// Whose default is not 0 in transformers.
+// Sets dropout to 0 in models for which transformers has another default.
 void turn_off_dropout(nlohmann::json& config) {
   const std::string type = config["model_type"];
   if (type == "gpt2" || type == "gptj")

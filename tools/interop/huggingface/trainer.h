@@ -1,6 +1,6 @@
-// Training with transformers' Trainer, which the targets deepspeed and accelerate start: its
-// arguments as a JSON file (transformers.HfArgumentParser.parse_json_file), the model as
-// config.json. Names and defaults: transformers 5.24, training_args.py.
+// Reads and writes the settings of transformers' Trainer, which the targets deepspeed and
+// accelerate start. Its arguments are a JSON file (transformers.HfArgumentParser.parse_json_file),
+// and the model is config.json. Names and defaults: transformers 5.24, training_args.py.
 #pragma once
 
 #include <span>
@@ -13,30 +13,36 @@
 
 namespace meshwright {
 
-// Arguments of the Trainer are among the settings: what they leave out has the Trainer's defaults.
+// has_trainer() returns whether arguments of the Trainer are among the settings. Missing arguments
+// then have the Trainer's defaults. is_trainer_setting() returns whether trainer_files() writes the
+// setting.
 bool has_trainer(const Settings& settings);
 bool is_trainer_setting(std::string_view name);
 
-// Hosts and processes of a launch file beside the settings.
+// Returns the rule for the numbers of hosts and processes in a launch file that is read together
+// with the settings.
 Rule launcher_rule();
 
-// Rules that both targets have, of those arguments.
+// Return the rules of the Trainer's arguments, which both targets have.
 Rule trainer_sequence_rule();
 Rule trainer_steps_rule();      // steps, warm-up, schedule, seed, deterministic
 Rule trainer_attention_rule();  // after the rule of the compiler and the precision
-// Optimizer, learning rate and its like, with the Trainer's names and defaults.
+// Read and write optimizer, learning rate, betas and the like under the Trainer's names. Reading
+// sets the Trainer's defaults for missing ones if has_trainer().
 void read_trainer_optimizer(Settings& from, JobDraft& to);
 void write_trainer_optimizer(const JobValues& from, Settings& to);
-// micro_batch and global_batch; `data` ranks read different sequences, 0: not known.
+// Read and write micro_batch and global_batch. `data` is the number of ranks that read different
+// sequences, or 0 if it is unknown. global_batch is then not set.
 void read_trainer_batch(Settings& from, JobDraft& to, std::int64_t data);
 void write_trainer_batch(const JobValues& from, Settings& to);
-// The replicas of a job whose ranks are known by now; 0: they are not.
+// Returns the number of data replicas of a job, or 0 if the number of its ranks is not known yet or
+// does not fit its degrees.
 std::int64_t replicas_of_draft(const JobDraft& job);
 
-// A target's own rows, and then those of the Trainer's arguments.
+// Returns a target's own rows, followed by those of the Trainer's arguments.
 std::vector<WithoutMeaning> with_those_of_trainer(std::span<const WithoutMeaning> own);
 
-// training_args.json, config.json and train.py.
+// Returns training_args.json, config.json and train.py.
 std::vector<ExportedFile> trainer_files(const JobValues& job, const Settings& settings);
 
 }  // namespace meshwright

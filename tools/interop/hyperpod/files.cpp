@@ -1,4 +1,4 @@
-// HyperPod as a target: a recipe, and the model's config.json.
+// Defines the target HyperPod: a recipe, and the model's config.json.
 #include "models/architectures/huggingface_config.h"
 #include "tools/interop/formats/text.h"
 #include "tools/interop/hyperpod/hyperpod.h"
@@ -148,7 +148,7 @@ std::vector<ExportedFile> files(const JobValues& job, const Settings& settings) 
           {"config.json", huggingface_config(job.model).dump(2) + "\n"}};
 }
 
-// The adapter's program by itself; the recipes' own launcher starts the same.
+// Starts the training adapter's program directly, as the recipes' own launcher does.
 Launch launch(const JobValues& job, const Settings&) {
   Launch launch = launch_of(job);
   launch.words = {job.model.experts > 0 ? "examples/mixtral/mixtral_pretrain.py"

@@ -1,4 +1,4 @@
-// HyperPod's recipes: what the files of this folder share.
+// Declares what the source files of the target hyperpod share.
 #pragma once
 
 #include "tools/interop/rules.h"
@@ -7,12 +7,12 @@ namespace meshwright {
 
 const Rules& hyperpod_rules();
 
-// One that starts NeMo (version 2, or `model.micro_batch_size` of the first launcher), not the
-// model parallel library's program.
+// Returns whether a recipe starts NeMo (version 2, or the first launcher's with
+// `model.micro_batch_size`) instead of the model parallel library's program.
 bool is_nemo_recipe(const Settings& settings);
-// The model by its sizes.
+// Returns the rule that reads and writes the sizes of the model.
 Rule recipe_model_rule();
-// All of a recipe for NeMo; read only.
+// Returns the rule that reads everything but the model of a recipe for NeMo. It writes nothing.
 Rule nemo_rule();
 
 }  // namespace meshwright

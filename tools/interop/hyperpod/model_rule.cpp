@@ -1,4 +1,4 @@
-// The model of a recipe, as a config.json of transformers has it.
+// Reads the model of a recipe as a config.json of transformers.
 #include <algorithm>
 
 #include "models/core/error.h"
@@ -23,7 +23,8 @@ constexpr Size sizes[] = {
     {"model.num_key_value_heads", "num_key_value_heads", false},
 };
 
-// Read, so that none of them is unknown; they say the same as the config.json that is there.
+// Sets the number of positions. It is read even if a config.json gives it, so that the settings
+// count as known.
 void read_positions(Settings& from, json& model) {
   const std::int64_t width = from.whole("model.max_context_width").value_or(2048);
   model["max_position_embeddings"] = width;

@@ -1,5 +1,5 @@
-// Recipes that start NeMo: those of version 2 (`strategy`, `ddp`, `optim.config`) and the first
-// launcher's (`model.micro_batch_size`). Megatron-Core runs both.
+// Reads recipes that start NeMo: those of version 2 (`strategy`, `ddp`, `optim.config`) and those
+// of the first launcher (`model.micro_batch_size`). Megatron-Core runs both.
 #include <algorithm>
 
 #include "models/core/error.h"
@@ -11,7 +11,7 @@ using nlohmann::json;
 
 namespace {
 
-// The same setting in the one sort of recipe and the other.
+// Returns the first of two values that is present: the same setting in both kinds of recipes.
 template <class T>
 std::optional<T> first_of(std::optional<T> one, std::optional<T> other) {
   return one ? one : other;
@@ -80,7 +80,8 @@ void read_nemo_sharding(Settings& from, JobDraft& to) {
                            .value_or(from.word("model.optim.name") == "distributed_fused_adam");
   to.set("parallelism.zero_stage", sharded ? 1 : 0);
   to.set("parallelism.reduce_gradients", "last");
-  // Parameters go beside compute only where gradients do.
+  // Gathers of parameters overlap with compute only if reductions of gradients do, so gradients
+  // overlap by default if parameters do.
   const bool parameters =
       first_of(from.flag("ddp.overlap_param_gather"), from.flag("model.optim.overlap_param_sync"))
           .value_or(false) &&

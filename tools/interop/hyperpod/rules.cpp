@@ -1,6 +1,6 @@
-// HyperPod's recipes and the job file's keys. Names and defaults: config_schemas.py of
-// sagemaker-hyperpod-training-adapter-for-nemo (recipes with use_smp_model), and recipes of
-// version 2 that start NeMo.
+// Translates between HyperPod's recipes and the keys of the job file. Names and defaults:
+// config_schemas.py of sagemaker-hyperpod-training-adapter-for-nemo (recipes with use_smp_model),
+// and recipes of version 2 that start NeMo.
 #include <algorithm>
 
 #include "models/core/error.h"
@@ -13,7 +13,8 @@ using nlohmann::json;
 
 namespace {
 
-// Hosts and ranks. A word as "auto" leaves it to the machine.
+// Reads the hosts, the ranks per host and the machine. If trainer.devices is "auto" or -1, the
+// machine decides the ranks per host.
 void read_cluster(Settings& from, JobDraft& to) {
   if (const auto hosts = from.count("trainer.num_nodes")) to.set("cluster.count", *hosts);
   if (const Setting* devices = from.read("trainer.devices");
@@ -36,7 +37,7 @@ Rule cluster_rule() {
           }};
 }
 
-// ---- recipes of the model parallel library ----
+// ---- Recipes of the model parallel library ----
 
 Rule precision_rule() {
   return {{"training.precision", "training.fp8_recipe", "training.gradient_reduce_precision"},
@@ -93,7 +94,7 @@ void read_degrees(Settings& from, JobDraft& to) {
                                         " x expert " + std::to_string(expert) +
                                         " does not divide the " + std::to_string(*ranks) +
                                         " ranks");
-  // A full shard leaves the cut of experts out of the degree.
+  // With full sharding, the shard degree does not include the expert degree.
   const bool is_full = strategy == "full_shard" || strategy == "shard_grad_op";
   if (product({degree, tensor, is_full ? expert : 1}) < *ranks) to.set("parallelism.shard", degree);
 }
@@ -197,7 +198,8 @@ Rule attention_rule() {
           }};
 }
 
-// A rule of one setting that only recipes of the library have.
+// Returns the rule restricted to recipes of the model parallel library: it does not read from
+// recipes for NeMo.
 Rule of_library(Rule rule) {
   rule.read = [read = rule.read](Settings& from, JobDraft& to) {
     if (!is_nemo_recipe(from)) read(from, to);

@@ -7,10 +7,10 @@ namespace meshwright {
 
 namespace {
 
-// Cards: karpenter-provider-aws, pkg/providers/instancetype/zz_generated.vpclimits.go, as in
-// hwprofiles/machines. `rdma`: where GPUs are read and written over the network only when
-// FI_EFA_USE_DEVICE_RDMA asks for it (sagemaker-hyperpod-recipes, launcher/efa.py); libfabric turns
-// it on by itself on later machines.
+// The EFA network cards of a machine. Source of their number: karpenter-provider-aws,
+// pkg/providers/instancetype/zz_generated.vpclimits.go, as in hwprofiles/machines. `rdma` says that
+// GPUs are read and written over the network only if FI_EFA_USE_DEVICE_RDMA asks for it
+// (sagemaker-hyperpod-recipes, launcher/efa.py). On later machines libfabric turns it on by itself.
 struct Row {
   std::string_view machine;
   int cards;
@@ -42,7 +42,8 @@ int efa_cards(std::string_view machine) {
   return row == nullptr ? 0 : row->cards;
 }
 
-// Families of EC2 with GPUs, and a size after the dot: "p4d.24xlarge".
+// Returns whether a name is that of an EC2 machine with GPUs: a family that begins with p or g, a
+// dot and a size, as in "p4d.24xlarge".
 bool is_aws_machine(std::string_view machine) {
   const std::size_t dot = machine.find('.');
   if (dot == std::string_view::npos) return false;

@@ -1,6 +1,6 @@
-// Kubeflow's objects: TrainJob of Trainer 2.3 (trainer.kubeflow.org/v1alpha1) and PyTorchJob of the
-// Training Operator (kubeflow.org/v1). Both give every container PET_* variables, which torchrun
-// reads as its own arguments.
+// Writes Kubeflow's objects: TrainJob of Trainer 2.3 (trainer.kubeflow.org/v1alpha1) and PyTorchJob
+// of the Training Operator (kubeflow.org/v1). Both give every container PET_* variables, which
+// torchrun reads as its own arguments.
 #include <fmt/format.h>
 
 #include "models/core/quote.h"
@@ -10,7 +10,7 @@ namespace meshwright {
 
 namespace {
 
-// The kubelet puts variables in place of $(NAME), and takes $$ for $.
+// Escapes `text` for the kubelet, which replaces $(NAME) by a variable and $$ by $.
 std::string literal(const std::string& text) {
   std::string result;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -69,7 +69,7 @@ void add_command(Lines& lines, int depth, const Launch& launch) {
 
 void add_environment(Lines& lines, int depth, const Launch& launch) {
   std::map<std::string, std::string> environment = environment_of(launch);
-  // Without pages set aside on the node EFA would fail to reserve them.
+  // EFA would fail to reserve huge pages on nodes that set none aside, so it must not use them.
   if (efa_cards(launch.machine) > 0 && launch.hosts > 1)
     environment.emplace("FI_EFA_USE_HUGE_PAGE", "0");
   if (environment.empty()) return;
@@ -108,7 +108,8 @@ void add_mount(Lines& lines, int depth) {
   lines.add(depth, "  mountPath: /dev/shm");
 }
 
-// No plan knows it: the first line of each file says to put it in.
+// A placeholder for the container image, which a plan does not know. The first line of each file
+// tells users to replace it.
 constexpr const char* image = "REGISTRY/IMAGE:TAG";
 
 void add_head(Lines& lines, const Launch& launch, const char* version, const char* kind) {
@@ -153,7 +154,8 @@ std::string train_job(const Launch& launch) {
   add_environment(lines, 2, launch);
   lines.add(2, "resourcesPerNode:");
   add_resources(lines, 3, launch);
-  // The runtime's job is called `node`, and so is its container.
+  // The patch refers to the job and the container of the runtime torch-distributed, which are both
+  // called `node`.
   lines.add(1, "runtimePatches:");
   lines.add(1, "- manager: meshwright/export");
   lines.add(2, "trainingRuntimeSpec:");

@@ -26,7 +26,7 @@ struct LaunchWord {
 };
 
 // Describes one run. Every host gets the same words, and a launcher of the framework starts one
-// process per GPU there.
+// process per GPU on it.
 struct Launch {
   std::string name;     // of the run, from the job
   std::string machine;  // as meshwright names it: "p4d.24xlarge"
@@ -49,7 +49,9 @@ struct LaunchFile {
 // Returns the known launchers: slurm (an sbatch script), torchrun (a script for each host), mpirun,
 // kubernetes (Kubeflow's TrainJob and PyTorchJob).
 const std::vector<std::string>& launcher_names();
-// Throws InputError that names the known launchers if `launcher` is unknown.
+// Returns the files with which `launcher` starts the run. Empty if the launch has no words, because
+// a service starts the run. Throws InputError, which names the known launchers, if `launcher` is
+// unknown.
 std::vector<LaunchFile> launch_files(std::string_view launcher, const Launch& launch);
 
 }  // namespace meshwright

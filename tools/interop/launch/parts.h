@@ -23,16 +23,18 @@ struct HostExpressions {
   std::string rank, address, port;
 };
 // Returns the starter with its options for the hosts, as words of the shell that are already
-// quoted. For torchrun the launchers write the options themselves, because it meets at an endpoint.
+// quoted. For torchrun it adds no options, because the launchers write them with a common endpoint.
 Words start_on_host(const Launch& launch, const HostExpressions& place);
-// Returns the program and its arguments, quoted.
+// Returns the program and its arguments, quoted for the shell.
 Words quoted_words(const Launch& launch);
 
-// Returns the variables of the target and, for several hosts, those of the machine's network.
+// Returns the environment variables of the target and, for several hosts, those that the machine's
+// network needs.
 std::map<std::string, std::string> environment_of(const Launch& launch);
 std::string exports(const std::map<std::string, std::string>& environment);
 
-// Joins words that are already quoted to one command, with an argument per line.
+// Joins words that are already quoted to one command, with a new line before each option and each
+// program.
 std::string command_text(const Words& words);
 
 // Returns the number of EFA network cards of an AWS machine. Returns 0 if it has none or is not a

@@ -1,4 +1,4 @@
-// Scripts for Slurm, for torchrun by hand and for Open MPI.
+// Writes the scripts for Slurm, for torchrun started by hand, and for Open MPI.
 #include "models/core/quote.h"
 #include "tools/interop/launch/parts.h"
 
@@ -16,7 +16,8 @@ void append(Words& words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
-// Runs in each host's own shell, whose variables are another host's neighbours'.
+// Returns the words that start the program through a shell on each host, because the expressions of
+// `place` must be evaluated there and not by the script.
 Words in_shell_of_host(const Launch& launch, const HostExpressions& place) {
   std::string inner = "exec";
   for (const std::string& word : start_on_host(launch, place)) inner += " " + word;
@@ -25,11 +26,13 @@ Words in_shell_of_host(const Launch& launch, const HostExpressions& place) {
 
 std::string processes(const Launch& launch) { return std::to_string(launch.gpus_per_host); }
 
-// In quotes: for shellcheck, what it would warn of is meant.
+// A line that tells shellcheck that the variables in single quotes are meant to be evaluated later,
+// on each host.
 constexpr const char* own_variables =
     "# shellcheck disable=SC2016  # each host's or rank's own variables\n";
 
-// deepspeed counts hosts by its file; with --no_ssh it calls none of them.
+// Returns the line that writes deepspeed's hostfile from the host names that the command `hosts`
+// prints. deepspeed only counts hosts with it, since --no_ssh keeps it from connecting to them.
 std::string hostfile_lines(const Launch& launch, const std::string& hosts) {
   return hosts + " | sed 's/$/ slots=" + std::to_string(launch.gpus_per_host) + "/' > hostfile\n";
 }

@@ -1,4 +1,4 @@
-// Megatron-LM as a target: its settings file is the list of arguments.
+// Defines the target Megatron-LM, whose settings file is the list of arguments.
 #include "models/core/quote.h"
 #include "tools/interop/megatron/megatron.h"
 #include "tools/interop/target.h"
@@ -205,8 +205,9 @@ std::vector<ExportedFile> files(const JobValues&, const Settings& settings) {
   return {{"arguments.txt", text + "\n"}};
 }
 
-// NVIDIA's user guides: with tensor or context ranks kernels must start in the order of the
-// program; Megatron-FSDP wants more connections.
+// Returns what starts Megatron-LM. With tensor or context ranks, kernels must start in the order of
+// the program, so CUDA_DEVICE_MAX_CONNECTIONS is 1 (NVIDIA's user guides). Megatron-FSDP (ZeRO
+// stages 2 and 3) needs more connections.
 Launch launch(const JobValues& job, const Settings& settings) {
   Launch launch = launch_of(job);
   launch.words = {"pretrain_gpt.py"};

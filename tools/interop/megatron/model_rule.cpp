@@ -1,5 +1,5 @@
-// The model, as arguments that size it. A model of Megatron's is one of those of transformers' that
-// has the same parameters: the job holds that one's config.json.
+// Translates the arguments that give the model's sizes. The job holds the config.json of the model
+// of transformers that has the same parameters as Megatron-LM's.
 #include <cmath>
 
 #include "models/core/error.h"
@@ -29,7 +29,8 @@ Sizes read_sizes(Settings& from, bool gated) {
   s.heads = needed(from, "num-attention-heads");
   const std::int64_t groups = from.count("num-query-groups").value_or(1);
   s.groups = from.flag("group-query-attention").value_or(false) ? groups : s.heads;
-  // megatron/training/arguments.py: gated MLPs are 8/3 of the hidden size, rounded to 64.
+  // By default, gated MLPs are 8/3 of the hidden size wide, rounded down to a multiple of 64, and
+  // others 4 times the hidden size (megatron/training/arguments.py).
   const std::int64_t usual = gated ? s.hidden * 8 / 3 / 64 * 64 : 4 * s.hidden;
   s.ffn = from.count("ffn-hidden-size").value_or(usual);
   s.positions =
@@ -40,9 +41,9 @@ Sizes read_sizes(Settings& from, bool gated) {
 void add_vocabulary(Settings& from, json& model) {
   const std::string tokenizer = from.word("tokenizer-type").value_or("");
   std::optional<std::int64_t> size = from.whole("vocab-size");
-  // A tokenizer that is not there has one more: the end of a document.
+  // NullTokenizer adds one word for the end of a document.
   if (size && tokenizer == "NullTokenizer") size = *size + 1;
-  // Without a type, files of merges are GPT-2's.
+  // If there is no tokenizer type, files of a vocabulary and of merges are GPT-2's.
   const bool merges = tokenizer == "GPT2BPETokenizer" ||
                       (tokenizer.empty() && from.has("merge-file") && from.has("vocab-file"));
   if (!size && merges) size = 50257;
@@ -100,7 +101,8 @@ void check_same(Settings& from, std::string_view name, std::int64_t value, const
 }
 
 void read_sized_model(Settings& from, JobDraft& to) {
-  // A config.json, or --set, says more; it must not say something else.
+  // A config.json or --set describes the model completely, so it is kept. The sizes in the
+  // arguments are only compared with it.
   const json given = to.value("model");
   if (given.is_string() || (given.is_object() && given.contains("model_type"))) {
     for (const std::string& name : megatron_model_rule().settings) from.read(name);
@@ -188,7 +190,7 @@ void write_experts(const Model& m, Settings& to) {
   to.add("moe-router-topk", m.experts_per_token);
   to.add("moe-grouped-gemm", true);
   to.add("moe-token-dispatcher-type", "alltoall");
-  if (!m.expert_dropless) {  // places for all tokens: of each expert for a whole sequence
+  if (!m.expert_dropless) {  // without a factor, an expert has places for all
     const double of_all = static_cast<double>(m.experts) / m.experts_per_token;
     to.add("moe-expert-capacity-factor",
            m.expert_capacity_factor > 0 ? m.expert_capacity_factor : of_all);
@@ -233,7 +235,8 @@ void write_sized_model(const JobValues& from, Settings& to) {
   if (m.experts > 0) write_experts(m, to);
   write_newer_model(m, to);
   to.add("make-vocab-size-divisible-by", 128);
-  // Runs at once, on tokens of its own; a real run names its tokenizer and data here.
+  // The export can run without data, on random tokens. For a real run, users put in their tokenizer
+  // and data here.
   to.add("tokenizer-type", "NullTokenizer");
   to.add("vocab-size", m.vocabulary - 1);
   to.add("mock-data", true);

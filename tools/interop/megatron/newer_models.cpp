@@ -13,8 +13,8 @@ using nlohmann::json;
 
 namespace {
 
-// Numbers that a config.json of DeepSeek's has by another name, and what Megatron-LM's parser takes
-// where none is given (megatron/training/arguments.py, _add_mla_args, _add_moe_args).
+// A number that a config.json of DeepSeek has under another name, with Megatron-LM's default
+// (megatron/training/arguments.py, _add_mla_args, _add_moe_args).
 struct Same {
   const char* setting;
   const char* key;
@@ -31,11 +31,13 @@ constexpr const char *scaling = "moe-router-topk-scaling-factor", *frequency = "
                      *score_function = "moe-router-score-function",
                      *late = "moe-router-pre-softmax";
 
-// A sum of lists and repeated lists of 0 (dense) and 1, as in "([0]*3+[1]*58)".
+// Reads a pattern of layers: a sum of lists and repeated lists of 0 (dense) and 1 (experts), as in
+// "([0]*3+[1]*58)".
 class LayerPattern {
  public:
   explicit LayerPattern(std::string_view text) : rest_(text) {}
-  // Nothing: it is none.
+  // Returns a number for each layer, or nothing if the text is no such pattern. Does not check that
+  // the numbers are 0 or 1.
   std::optional<std::vector<int>> read() {
     std::vector<int> all = sum();
     skip();
@@ -190,7 +192,8 @@ void read_qwen3(Settings& from, std::int64_t experts, json& model) {
   model["attention_bias"] = false;
   if (experts == 0) return;
   read_experts(from, experts, "num_experts", model);
-  // The softmax of the chosen scores alone is that of all, made to sum to 1.
+  // Without pre-softmax, Megatron-LM takes the softmax of the chosen scores only. This equals the
+  // softmax of all scores, divided by the sum over the chosen ones.
   model["norm_topk_prob"] = !from.flag(late).value_or(false);
   model["decoder_sparse_step"] = 1;
   model["mlp_only_layers"] = dense_layers(from, model["num_hidden_layers"]);

@@ -19,8 +19,9 @@ void read_latent_attention(Settings& from, std::int64_t experts, nlohmann::json&
 // Throws InputError for shared experts and for sigmoid scores, which Mixtral does not have: they
 // are built with latent attention only.
 void check_plain_experts(Settings& from);
-// Returns the layers that --moe-layer-freq leaves without experts. The setting is a number, or a
-// pattern as in "([0]*3+[1]*58)".
+// Returns the layers, from 0, that --moe-layer-freq leaves without experts. The setting is a number
+// n (every n-th layer has experts, from layer 0 on), or a pattern as in "([0]*3+[1]*58)". Without
+// it, every layer has experts.
 std::vector<int> dense_layers(Settings& from, std::int64_t layers);
 // Reads the capacity of experts: sets expert_capacity_factor, or expert_dropless if there is no
 // limit.
@@ -29,7 +30,8 @@ void read_places(Settings& from, nlohmann::json& model);
 // Writes the settings that only these models have. Writes nothing for other models.
 void write_newer_model(const Model& model, Settings& to);
 
-// Returns the names of the settings that the functions above read.
+// Returns the names of the settings that the functions above read, except for those that
+// megatron_model_rule() lists itself.
 std::vector<std::string> settings_of_newer_models();
 
 }  // namespace meshwright

@@ -1,4 +1,4 @@
-// Megatron-LM's arguments and the job file's keys. Names and defaults:
+// Translates between Megatron-LM's arguments and the keys of the job file. Names and defaults:
 // megatron/training/arguments.py and the dataclasses of megatron.core (0.16).
 #include <algorithm>
 
@@ -13,7 +13,8 @@ using nlohmann::json;
 
 namespace {
 
-// A number that only the shell knows ("$SLURM_NNODES") says nothing.
+// Returns a count, or nothing if the setting is absent or its text is known only to the shell
+// ("$SLURM_NNODES") or is a range ("1:4").
 std::optional<std::int64_t> settled_count(Settings& from, const char* name) {
   for (const Setting& each : from.all())
     if (each.name == name && each.value.is_string() &&
@@ -22,7 +23,8 @@ std::optional<std::int64_t> settled_count(Settings& from, const char* name) {
   return from.whole(name);
 }
 
-// Hosts and processes, as torchrun or Slurm are told.
+// Returns the rule for the hosts and the processes per host, which options of torchrun or Slurm
+// give.
 Rule launch_rule() {
   return {{"cluster.count", "cluster.processes_per_host"},
           {"torchrun.nnodes", "torchrun.nproc-per-node", "sbatch.nodes", "sbatch.gpus-per-node",
@@ -158,7 +160,8 @@ Rule precision_rule() {
             }
             if (precision != "fp8") return;
             const json recipe = from["training.fp8_recipe"];
-            // Gradients in e5m2 where a whole tensor has a scale, in e4m3 where blocks have.
+            // Recipes with one scale per tensor keep gradients in e5m2 (hybrid), recipes with
+            // scales per block in e4m3.
             to.add("fp8-format", recipe == "delayed" || recipe == "tensorwise" ? "hybrid" : "e4m3");
             to.add("fp8-recipe", recipe);
             if (recipe == "delayed") {
@@ -202,7 +205,7 @@ Rule reduce_precision_rule() {
             const bool in_fp32 = from.flag("accumulate-allreduce-grads-in-fp32").value_or(false);
             const bool in_bf16 = from.flag("grad-reduce-in-bf16").value_or(false);
             const json precision = to.value("training.precision");
-            // bf16 turns the first one on by itself; fp16 does not.
+            // Megatron-LM reduces gradients in fp32 with bf16 by default, but not with fp16.
             to.set("training.gradient_reduce_precision", in_bf16 && precision != "fp16" ? "bf16"
                                                          : precision == "fp16" && !in_fp32
                                                              ? "fp16"
@@ -222,7 +225,7 @@ void read_recompute(Settings& from, JobDraft& to) {
   if (!granularity && from.flag("recompute-activations").value_or(false)) granularity = "selective";
   auto method = from.word("recompute-method", {"uniform", "block"});
   std::optional<std::int64_t> number = from.whole("recompute-num-layers");
-  // As Megatron-LM said it before 2022.
+  // Megatron-LM had these names before 2022.
   const bool whole_blocks = from.flag("checkpoint-activations").value_or(false);
   const auto old_method = from.word("activations-checkpoint-method", {"uniform", "block"});
   const auto old_number = from.whole("activations-checkpoint-num-layers");

@@ -1,4 +1,5 @@
-// The stages of Megatron-LM's pipelines: degrees, uneven layers, layouts (`Ettt|tttt|ttL`).
+// Translates the stages of Megatron-LM's pipelines: degrees, uneven layers, layouts
+// (`Ettt|tttt|ttL`).
 #include "models/compiler/frameworks/stages.h"
 #include "tools/interop/amounts.h"
 #include "tools/interop/megatron/megatron.h"
@@ -9,8 +10,8 @@ using nlohmann::json;
 
 namespace {
 
-// Stages by the counts of layers on the first and the last one, or with the embedding and the loss
-// counted as layers.
+// Returns the stages of an uneven partition: with given numbers of layers on the first or the last
+// stage, or with the embedding or the loss counted as a layer. Empty if no setting asks for that.
 std::vector<StageUnits> uneven_stages(Settings& from, std::int64_t layers, std::int64_t parts) {
   const auto first = from.count("decoder-first-pipeline-num-layers");
   const auto last = from.count("decoder-last-pipeline-num-layers");

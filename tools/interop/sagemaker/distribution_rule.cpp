@@ -1,5 +1,5 @@
-// The `distribution` dictionary. The job file takes it as it is (models/job/distribution.h), so an
-// import keeps it.
+// Translates the `distribution` dictionary. The job file accepts it unchanged
+// (models/job/distribution.h), so an import keeps it.
 #include <algorithm>
 
 #include "models/core/error.h"
@@ -13,12 +13,13 @@ namespace {
 
 constexpr std::string_view parameters_key = "distribution.smdistributed.modelparallel.parameters";
 
-// Keys that version 1 alone has.
+// Keys of the library's parameters that only version 1 has.
 constexpr const char* version_1_signs[] = {
     "partitions", "pipeline_parallel_degree",     "microbatches",
     "ddp",        "sharded_data_parallel_degree", "shard_optimizer_state"};
 
-// Every setting below `before`, under the same name in the job.
+// Copies every setting whose name begins with `before` to the job under the same name. Returns
+// whether there is one.
 bool keep_below(Settings& from, JobDraft& to, const std::string& before) {
   std::vector<std::string> names;
   for (const Setting& each : from.all())
@@ -56,8 +57,8 @@ void read_sent_parameters(Settings& from, JobDraft& to) {
   }
 }
 
-// Torchrun(process_count_per_node, smp=SMP(...)) and MPI(process_count_per_node,
-// mpi_additional_options) of SDK 3.
+// Reads `distributed` of SDK 3: Torchrun(process_count_per_node, smp=SMP(...)) or
+// MPI(process_count_per_node, mpi_additional_options).
 void read_distributed(Settings& from, JobDraft& to) {
   if (const auto processes = from.whole("distributed.process_count_per_node"))
     to.set("cluster.processes_per_host", *processes);
@@ -84,7 +85,7 @@ void read_distribution_of_job(Settings& from, JobDraft& to) {
   read_sent_parameters(from, to);
   read_distributed(from, to);
   if (!has_degrees || !to.has("distribution.mpi.processes_per_host")) return;
-  // The dictionary says it; the cluster must not say another number.
+  // The cluster gets the dictionary's number of processes, so that the job does not have two.
   const json processes = to.value("distribution.mpi.processes_per_host");
   if (processes.is_number_integer()) to.set("cluster.processes_per_host", processes);
 }

@@ -1,5 +1,5 @@
-// SageMaker as a target: the estimator of Python SDK 2 and, for version 2 of the library, the
-// ModelTrainer of SDK 3, each as JSON and as the program that starts it.
+// Defines the target SageMaker: the estimator of Python SDK 2 and, for version 2 of the library,
+// the ModelTrainer of SDK 3, each as JSON and as the program that starts it.
 #include "models/architectures/huggingface_config.h"
 #include "tools/interop/formats/text.h"
 #include "tools/interop/sagemaker/sagemaker.h"
@@ -195,7 +195,7 @@ std::string with(std::string text, const std::string& word, const std::string& v
   return at == std::string::npos ? text : text.replace(at, word.size(), value);
 }
 
-// The same in the words of SDK 3.
+// Returns the settings under the names of SDK 3.
 Settings trainer_settings(const JobValues& job, const Settings& settings) {
   const std::string library = "distribution.smdistributed.modelparallel.parameters.";
   Settings result;
@@ -213,7 +213,8 @@ Settings trainer_settings(const JobValues& job, const Settings& settings) {
 
 std::vector<ExportedFile> files(const JobValues& job, const Settings& settings) {
   const bool is_first = job.plan.parallelism.pipeline > 1;
-  // The last frameworks with version 1, and one with version 2.
+  // 2.4.1 is one of the framework versions with version 2 of the library, 1.13.1 the last one with
+  // version 1.
   std::string program =
       with(std::string(estimator_program), "FRAMEWORK", is_first ? "1.13.1" : "2.4.1");
   program = with(program, "PYTHON", is_first ? "py39" : "py311");
@@ -227,7 +228,8 @@ std::vector<ExportedFile> files(const JobValues& job, const Settings& settings) 
   return files;
 }
 
-// The service starts the processes; there is nothing for other launchers.
+// Returns a launch without a command, so that no launcher writes a file, because the service starts
+// the processes.
 Launch launch(const JobValues& job, const Settings&) { return launch_of(job); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The model of a script, as a config.json of transformers has it.
+// Reads the model of a training script as a config.json of transformers.
 #include "models/core/error.h"
 #include "tools/interop/sagemaker/sagemaker.h"
 

@@ -1,5 +1,5 @@
-// The rest of a training job: the instances, and the hyperparameters of its script, named as the
-// published examples of the model parallel library do (amazon-sagemaker-examples,
+// Translates the instances of a training job and the hyperparameters of its script, which are named
+// as in the published examples of the model parallel library (amazon-sagemaker-examples,
 // training/distributed_training/pytorch/model_parallel and model_parallel_v2).
 #include <algorithm>
 #include <cmath>
@@ -38,7 +38,8 @@ Rule instances_rule() {
           }};
 }
 
-// Replicas, each of which reads batches of its own.
+// Returns the number of replicas that read different batches, or nothing if the number of ranks is
+// not known.
 std::optional<std::int64_t> readers_of(const JobDraft& job) {
   const std::optional<int> ranks = job.ranks();
   if (!ranks) return {};
@@ -98,7 +99,8 @@ Rule length_rule() {
           }};
 }
 
-// As the first version keeps it, its own keys decide (fp16, bf16).
+// Returns the rule for the precision. It does not read for version 1 of the library, whose own
+// parameters (fp16, bf16) decide.
 Rule precision_rule() {
   return {{"training.precision", "training.fp8_recipe", "training.gradient_reduce_precision"},
           {hyper("bf16"), hyper("fp16"), hyper("fp8")},
@@ -176,7 +178,7 @@ Rule attention_rule() {
       "an example's choices are fused and flash"};
 }
 
-// The examples count the warm-up as a share of all steps.
+// Returns the rule for the warm-up, which the examples give as a share of all steps.
 Rule warmup_rule() {
   return {{"training.warmup_steps"},
           {hyper("warmup"), hyper("warmup_steps")},

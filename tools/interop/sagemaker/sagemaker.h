@@ -1,20 +1,21 @@
-// SageMaker's training jobs: what the files of this folder share.
+// Declares what the source files of the target sagemaker share.
 #pragma once
 
 #include "tools/interop/rules.h"
 
 namespace meshwright {
 
-// Named as the JSON of an estimator (SDK 2): instance_type, instance_count, distribution,
-// hyperparameters. Read too: compute, distributed (SDK 3), SM_HP_MP_PARAMETERS.
+// Returns the rules, which have the names of an estimator's JSON (SDK 2): instance_type,
+// instance_count, distribution, hyperparameters. They also read compute and distributed (SDK 3),
+// and SM_HP_MP_PARAMETERS.
 const Rules& sagemaker_rules();
 
 Rule distribution_rule();
 Rule script_model_rule();
 
-// Whether the dictionary is of version 1 of the model parallel library.
+// Returns whether the job's dictionary is for version 1 of the model parallel library.
 bool is_version_1(const JobDraft& job);
-// A value of the library's parameters in the draft.
+// Returns a degree among the library's parameters in the draft, or 1 if it is not set.
 std::int64_t library_degree(const JobDraft& job, const std::string& name);
 
 }  // namespace meshwright

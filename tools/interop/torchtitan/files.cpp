@@ -1,5 +1,5 @@
-// torchtitan as a target: a TOML for its 0.2 releases, with the model where it is no flavor of
-// theirs, and a Python recipe for 0.3.
+// Defines the target torchtitan: a TOML file for its 0.2 releases and a Python recipe for 0.3. If
+// the model is none of torchtitan's flavors, a module that registers its sizes is added.
 #include "models/architectures/huggingface_config.h"
 #include "tools/interop/formats/text.h"
 #include "tools/interop/target.h"
@@ -72,7 +72,8 @@ constexpr WithoutMeaning rows[] = {
     {"env.*", "the environment of its processes; launch files have their own"},
 };
 
-// Registers sizes that are no flavor of llama3. multiple_of rounds the MLP's width up to itself.
+// Returns a Python module that registers a model whose sizes are no flavor of llama3. torchtitan
+// rounds the MLP's width up to a multiple of multiple_of, so multiple_of is the width itself.
 std::string module_text(const Model& m) {
   const auto text = [](auto value) { return nlohmann::json(value).dump(); };
   return "# A Llama of these sizes, under the name that the settings give.\n"

@@ -1,4 +1,4 @@
-// The same plan for torchtitan 0.3, whose settings are Python: a module with one function that
+// Writes a plan for torchtitan 0.3, whose settings are Python: a module with one function that
 // returns a Trainer.Config. Names: torchtitan 0.3.0, trainer.py, config/configs.py,
 // models/llama3/__init__.py, models/common/config_utils.py, components/optimizer/,
 // components/quantization/, distributed/activation_checkpoint.py.
@@ -28,8 +28,8 @@ std::string literal(const json& value) {
   return "[" + text + "]";
 }
 
-// The settings of one section as arguments of its class, a line each; `left_out` are said
-// elsewhere.
+// Returns the settings of one section as arguments of its Python class, one per line, except those
+// in `left_out`.
 std::string arguments(const Settings& settings, const std::string& section,
                       const std::vector<std::string_view>& left_out = {}) {
   std::string text;
@@ -48,7 +48,8 @@ std::string arguments(const Settings& settings, const std::string& section,
   return text;
 }
 
-// 0.3 calls the head by another name.
+// Returns the settings with the names of torchtitan 0.3, which calls the head lm_head instead of
+// output.
 Settings with_names_of_recipes(const Settings& settings) {
   Settings renamed;
   for (const Setting& each : settings.all()) {
@@ -71,7 +72,8 @@ std::string checkpointing(const Training& t) {
 
 std::string class_of(const std::string& call) { return call.substr(0, call.find('.')); }
 
-// FlashAttention's kernel takes 16 bits, and 0.3 has no ring of it.
+// Returns 0.3's name of the attention kernel. FlashAttention (varlen) needs 16 bits and does not
+// split sequences over context ranks.
 const char* attention_of(const Plan& plan) {
   const bool flashes = plan.parallelism.context == 1 && plan.training.precision != Precision::fp32;
   return flashes ? "varlen" : "flex";

@@ -1,5 +1,5 @@
-// torchtitan's settings and the job file's keys: the TOML of 0.2, and the flags of newer versions
-// where their names differ.
+// Translates between torchtitan's settings and the keys of the job file: the TOML of 0.2, and the
+// flags of newer versions if their names differ.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-// The job's own config.json or name counts; where there is none, the flavor's sizes.
+// Sets the model to the sizes of the flavor, unless a config.json or --set has given one.
 void read_model(Settings& from, JobDraft& to) {
   const std::optional<std::string> name = from.word("model.name");
   std::optional<std::string> flavor = from.word("model.flavor");
@@ -52,7 +52,7 @@ Rule model_rule() {
           "settings; config.json has them for the way back"};
 }
 
-// Reads a setting that has two names.
+// Returns the value of a setting that has two names, or nothing if neither is present.
 std::optional<std::int64_t> whole_of(Settings& from, const char* name, const char* other) {
   const std::optional<std::int64_t> one = from.whole(name), two = from.whole(other);
   return one ? one : two;
@@ -77,8 +77,9 @@ std::int64_t degree(Settings& from, const char* name, const char* key, JobDraft&
   return ranks;
 }
 
-// Returns the shard degree. Returns nothing if it is what the other degrees leave and the job's
-// number of ranks is unknown.
+// Returns the shard degree. A degree of -1, which is the default, stands for the ranks that the
+// other degrees leave, so it is unknown (nothing is returned) as long as the job's number of ranks
+// is.
 std::optional<std::int64_t> read_shard(Settings& from, std::int64_t others, const JobDraft& to) {
   const char* const name = "parallelism.data_parallel_shard_degree";
   const std::int64_t shard = from.whole(name).value_or(-1);

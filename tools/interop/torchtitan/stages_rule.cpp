@@ -1,4 +1,5 @@
-// The stages of torchtitan's pipelines: which schedule, and the modules of each part of a model.
+// Translates the stages of torchtitan's pipelines: the schedule, and the modules of each part of a
+// model.
 #include <algorithm>
 #include <cctype>
 #include <string_view>
@@ -13,7 +14,8 @@ using nlohmann::json;
 
 namespace {
 
-// "tok_embeddings", "layers.7", "norm", "output", a list for each virtual stage.
+// Returns the stages that lists of modules describe, one list for each virtual stage:
+// "tok_embeddings", "layers.7", "norm", "output".
 std::vector<StageUnits> read_parts(const Settings& from, const Setting& parts) {
   const char* const name = "parallelism.module_fqns_per_model_part";
   std::vector<StageUnits> stages;
@@ -30,8 +32,9 @@ std::vector<StageUnits> read_parts(const Settings& from, const Setting& parts) {
   return stages;
 }
 
-// torchtitan/distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part(): the embedding and
-// the head count as layers; the first stages get what is left over.
+// Returns torchtitan's default stages. The embedding and the head count as `first` and `last`
+// layers, and the first stages get the layers that are left over
+// (torchtitan/distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part()).
 std::vector<StageUnits> usual_parts(Settings& from, std::int64_t parts, std::int64_t layers,
                                     std::int64_t first, std::int64_t last) {
   const std::int64_t all = layers + first + last;
@@ -61,10 +64,10 @@ void set_parts(const std::vector<StageUnits>& stages, std::int64_t pipeline, Set
   to.set("parallelism.partition", partition_of(stages, "llama"));
 }
 
-// PyTorch's names, which it compares without regard to case.
+// PyTorch's name of a schedule, which is compared without regard to case, and the job file's.
 struct ScheduleName {
   std::string_view theirs, ours;
-  int parts = 1;  // of a rank, where nothing else says how many
+  int parts = 1;  // stages of a rank unless settings give them
 };
 constexpr ScheduleName schedules[] = {{"1F1B", "1f1b"},
                                       {"GPipe", "gpipe"},

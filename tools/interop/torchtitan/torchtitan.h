@@ -1,5 +1,5 @@
-// Declares what the source files of the target torchtitan share. Names and defaults: torchtitan
-// 0.2.2, torchtitan/config/job_config.py; of the recipe: 0.3.0.
+// Declares what the source files of the target torchtitan share. Names and defaults are those of
+// torchtitan 0.2.2, torchtitan/config/job_config.py, and for the recipe those of 0.3.0.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Attention, forward; of one rank's whole sequences, and a step of a context group's.
+// Attention, forward, for whole sequences of one rank and for a context group.
 #include "exec/backends/cuda/attention/attention_forward.cuh"
 #include "exec/backends/cuda/attention/attention_library.h"
 #include "exec/backends/cuda/attention/attention_relative.h"
@@ -29,7 +29,8 @@ void run_forward(const KernelCall& k, const AttentionShape& shape, const ScoreEx
       });
 }
 
-// probabilities[batch * heads, held, held] of a tile of queries and a tile of keys.
+// Computes probabilities[batch * heads, held, held] for a tile of queries and a tile of keys, from
+// the log-sum-exp.
 template <typename T, int D, bool small>
 __global__ void __launch_bounds__(ForwardTile<T, D, true, small>::threads,
                                   resident_blocks<ForwardTile<T, D, true, small>>)
@@ -69,7 +70,8 @@ __global__ void __launch_bounds__(ForwardTile<T, D, true, small>::threads,
   });
 }
 
-// Flash attention's log-sum-exp into scratch memory, and from it the probabilities.
+// Computes y and the probabilities of the unfused form: flash attention writes its log-sum-exp to
+// scratch memory, from which the probabilities are then computed.
 template <typename T>
 void run_unfused(const KernelCall& k, const AttentionShape& shape, const ScoreExtras& extras,
                  ForwardOperands<T> operands, float* log_sums) {

@@ -12,14 +12,15 @@
 
 namespace meshwright::cuda {
 
-// Returns the heads of [rows, heads * head_dim]: of outputs, and of the queries of a context
+// Returns the heads in a tensor [rows, heads * head_dim], such as y, or the queries of a context
 // group's gradient.
 template <typename T>
 Heads<T> heads_in_rows(const Attributes& a, T* data) {
   return {data, std::int64_t{a.heads} * a.head_dim, a.head_dim};
 }
 
-// Returns the keys and values of [rows, 2 * kv_heads * head_dim], as context_pack writes them.
+// Returns the heads of keys and values in a tensor [rows, 2 * kv_heads * head_dim], as context_pack
+// writes it. The queries are null.
 template <typename T>
 QueryKeyValue<T> keys_values(const Attributes& a, T* kv) {
   const std::int64_t half = std::int64_t{a.kv_heads} * a.head_dim;
@@ -47,7 +48,8 @@ inline AttentionShape shape_of(const KernelCall& k) {
   return shape;
 }
 
-// Returns the shape for the operations of a context group.
+// Returns the shape for an operation of a context group, in which a rank has two halves of each
+// sequence.
 inline AttentionShape context_shape_of(const KernelCall& k) {
   const Attributes& a = k.attributes();
   AttentionShape shape = shape_of(k);
@@ -80,8 +82,9 @@ inline ScoreExtras extras_of(const KernelCall& k) {
   return extras;
 }
 
-// use(columns of a tile, whether with extras), both as constants, for heads as wide as `dim`. Wide
-// heads are rare: one kernel serves them with and without.
+// Calls use(D, with_extras) with two constants: D, the columns of a tile for heads of `dim`
+// elements, and whether the kernel has ScoreExtras. One kernel with extras serves all heads of more
+// than 128 elements, because they are rare. Throws RunError if `dim` is more than 256.
 template <typename T, typename Use>
 void with_kernel(int dim, bool extras, const Use& use) {
   if (dim > 256)
@@ -102,9 +105,10 @@ void with_kernel(int dim, bool extras, const Use& use) {
   use(std::integral_constant<int, 256>(), std::true_type());
 }
 
-// use(whether the tiles are small), as a constant: they have half the rows and half the columns
-// where those of `large_bytes` do not fit the GPU's shared memory. The largest block's is 96 KiB on
-// V100, 99 on A10G, 163 on A100, 227 on H100; for what fits all of these there are no small ones.
+// Calls use(small) with a constant that says whether to take small tiles, which have half the rows
+// and half the columns. Small tiles are for GPUs whose blocks cannot have `large_bytes` of shared
+// memory. A block has at most 96 KiB on V100, 99 on A10G, 163 on A100 and 227 on H100. Tiles that
+// fit on all of these have no small form.
 template <int large_bytes, typename Use>
 void with_tile_size(const Device& device, const Use& use) {
   constexpr int everywhere = 96 << 10;
@@ -126,7 +130,8 @@ void launch_tiles(Kernel kernel, Shape3 blocks, std::int64_t shared_bytes, const
   launch(kernel, blocks, {Tile::threads}, shared_bytes, k.stream, arguments...);
 }
 
-// Blocks for all tiles of rows of `heads` heads of all sequences.
+// Returns how many blocks there are if each has one tile of `rows` rows, of `heads` heads and
+// `halves` halves of all sequences.
 inline unsigned int tile_blocks(const AttentionShape& shape, int heads, int halves, int rows) {
   const std::int64_t tiles = (shape.length + rows - 1) / rows;
   return blocks_for(std::int64_t{shape.batch} * heads * halves * tiles, 1);

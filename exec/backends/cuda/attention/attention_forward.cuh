@@ -1,6 +1,6 @@
-// Flash attention, forward (Dao, 2023): a block has the queries of one head in shared memory, keys
-// and values come by tile by tile, and of the scores there are only those of a tile, in registers.
-// A running maximum and sum make the softmax; only its log-sum-exp is kept.
+// Flash attention, forward (Dao, 2023). A block has the queries of one head in shared memory, and
+// keys and values come there tile by tile. Only the scores of one tile exist at a time, in
+// registers. The softmax uses a running maximum and sum, of which only the log-sum-exp is saved.
 #pragma once
 
 #include "exec/backends/cuda/attention/attention_scores.cuh"
@@ -13,19 +13,21 @@ struct ForwardOperands {
   NearHeads<const T> q, k, v;
   NearHeads<T> y;
   float* log_sums;  // [batch * heads, held]
-  // The sums of earlier steps around the ring, null in the first step.
+  // The normalised y and its log-sum-exp from the earlier steps around the ring. Both are null in
+  // the first step.
   NearHeads<const T> y_before;
   const float* log_sums_before;
 };
 
-// The sizes of a block's tiles. A warp of 32 rows reads a tile of keys half as often for each
-// product as one of 16, so wherever its registers suffice: y takes fragments * D / 2 of them, the
-// scores fragments * keys / 2, the kept queries fragments * D / 4; 255 in all, none spilled for D
-// of 64 and 128. Shared memory for these, 16-bit types: 36 and 68 KiB, so that two blocks (all that
-// the registers allow) share a multiprocessor of sm_80 and sm_90. Bound on an H100, whose
-// multiprocessor takes a product of 16 x 8 x 16 and 128 bytes of shared memory a clock: 4 and 5
-// matrices loaded for 4 products make 100 % (D = 64) and 80 % (D = 128) of 989 TFLOP/s; with D = 64
-// the exponentials, 16 a clock, take as long again as the products. `small`: with_tile_size.
+// The sizes of a block's tiles. For each product, a warp of 32 rows reads a tile of keys half as
+// often as a warp of 16, so warps have 32 rows wherever registers suffice: y takes fragments * D /
+// 2 of them, the scores fragments * keys / 2, the kept queries fragments * D / 4. There are 255 in
+// all, and none are spilled for D of 64 and 128. With 16-bit types, tiles take 36 and 68 KiB of
+// shared memory, so that two blocks (all that the registers allow) share a multiprocessor of sm_80
+// and sm_90. Bound on an H100, whose multiprocessor takes a product of 16 x 8 x 16 and 128 bytes of
+// shared memory a clock: 4 and 5 matrices loaded for 4 products make 100 % (D = 64) and 80 % (D =
+// 128) of 989 TFLOP/s. With D = 64 the exponentials, 16 a clock, take as long again as the
+// products. `small` is the constant of with_tile_size().
 template <typename T, int D, bool with_extras, bool small>
 struct ForwardTile {
   static constexpr bool half = sizeof(T) == 2;
@@ -38,14 +40,15 @@ struct ForwardTile {
   static constexpr int shared_bytes = tile_bytes<T, D>(queries + 2 * keys);
 };
 
-// The part of the softmax that each lane holds for its rows: maxima in base 2, and sums of its own
-// columns.
+// The part of the softmax that each lane holds for its rows: maxima in base 2, and the sums of the
+// lane's own columns.
 template <int M>
 struct Softmax {
   float maximum[M][2], sum[M][2];
 };
 
-// Scores, times `unit` in base 2, become weights; what was summed before comes to the new maximum.
+// Turns a tile's scores s, which become base 2 when multiplied by `unit`, into weights exp2(score -
+// maximum). Rescales the earlier sums and y to the new maximum.
 template <int M, int N, int D>
 __device__ inline void update_softmax(float (&s)[M][N][4], float unit, Softmax<M>& softmax,
                                       float (&y)[M][D][4]) {
@@ -78,9 +81,9 @@ __device__ inline void update_softmax(float (&s)[M][N][4], float unit, Softmax<M
     }
 }
 
-// FLOPs: 4 D for each pair of a query and a key that meet; tiles that the mask hides are left out.
-// Two barriers a tile: values are copied while scores are made, the next keys while values are
-// weighed.
+// Computes y and the log-sum-exp for a block of queries. FLOPs: 4 D for each visible pair of a
+// query and a key, because tiles that the mask hides are skipped. There are two barriers a tile:
+// values are copied while scores are computed, and the next keys while values are weighed.
 template <typename T, int D, bool with_extras, bool small>
 __global__ void __launch_bounds__(ForwardTile<T, D, with_extras, small>::threads,
                                   resident_blocks<ForwardTile<T, D, with_extras, small>>)

@@ -1,4 +1,5 @@
-// Attention, backward (attention_backward.h): what comes before the two passes, and the operations.
+// Attention, backward (attention_backward.h): the row sums that are computed before both passes,
+// and the operations.
 #include "exec/backends/cuda/attention/attention_backward.h"
 #include "exec/backends/cuda/attention/attention_library.h"
 #include "exec/backends/cuda/attention/attention_relative.h"
@@ -15,8 +16,9 @@ namespace {
 
 constexpr int sum_threads = 256, lanes_of_row = 8;
 
-// sums[batch * heads, held] of two: log-sum-exp in base 2 (0 where there is none), dY Y. Eight
-// lanes for each head of a token, 16 bytes at a time; both are read once.
+// Writes two arrays [batch * heads, held]: the log-sum-exp in base 2 (0 if there is none), and the
+// sum over a row of dY Y. Eight lanes have one head of a token and read 16 bytes at a time. Both
+// tensors are read once.
 template <typename T>
 __global__ void __launch_bounds__(sum_threads)
     attention_row_sums(AttentionShape shape, NearHeads<const T> y, NearHeads<const T> dy,

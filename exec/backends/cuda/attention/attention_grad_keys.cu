@@ -1,5 +1,6 @@
-// Attention's gradients of keys and values: scores lie transposed in registers, keys down and
-// queries across, so that the probabilities are the left side of the products as they are.
+// Attention's gradients of keys and values. Scores are held transposed in registers, with keys down
+// and queries across, so that the probabilities can be the left side of the products without a
+// transposition.
 #include "exec/backends/cuda/attention/attention_backward.h"
 
 namespace meshwright::cuda {
@@ -9,12 +10,12 @@ namespace {
 // The gradients that a kernel computes. Heads of more than 128 elements leave no room for both.
 enum class Makes { both, values, keys };
 
-// dK and dV take fragments * D / 2 registers each, scores and their gradients fragments * queries /
-// 2 each; 255 in all, none spilled without extras. Shared memory for D = 64, 128 and 16-bit types:
-// 55 and 137 KiB: two blocks of 4 warps and one of 8 on a multiprocessor, which is all that the
-// registers allow. Bound on an H100, as in attention_forward.cuh: 6 and 9 matrices loaded for 4
-// products make 67 % (D = 64) and 44 % (D = 128) of 989 TFLOP/s.
-// `small`: with_tile_size.
+// The sizes of a block's tiles. dK and dV take fragments * D / 2 registers each, scores and their
+// gradients fragments * queries / 2 each. There are 255 in all, and none are spilled without
+// extras. With 16-bit types, tiles take 55 KiB (D = 64) and 137 KiB (D = 128) of shared memory: two
+// blocks of 4 warps and one of 8 fit on a multiprocessor, which is all that the registers allow.
+// Bound on an H100, as in attention_forward.cuh: 6 and 9 matrices loaded for 4 products make 67 %
+// (D = 64) and 44 % (D = 128) of 989 TFLOP/s. `small` is the constant of with_tile_size().
 template <typename T, int D, bool small>
 struct KeyGradientTile {
   static constexpr bool half = sizeof(T) == 2, wide = D > 128;
@@ -30,7 +31,8 @@ struct KeyGradientTile {
   static constexpr int shared_bytes = tiles_bytes + 2 * queries * 2 * 4;
 };
 
-// One barrier a tile: the next queries and their dY are copied while these are worked on.
+// Computes dK, dV or both for a block of keys. There is one barrier a tile: the next queries and
+// their dY are copied while these are worked on.
 template <typename T, int D, bool with_extras, bool small, Makes makes>
 __global__ void __launch_bounds__(KeyGradientTile<T, D, small>::threads,
                                   resident_blocks<KeyGradientTile<T, D, small>>)

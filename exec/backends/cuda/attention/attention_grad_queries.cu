@@ -1,4 +1,5 @@
-// Attention's gradient of the queries, and of the table of relative positions block by block.
+// Attention's gradient of the queries, and the sums by distance for the gradient of relative
+// positions.
 #include "exec/backends/cuda/attention/attention_backward.h"
 #include "models/program/graph/gpu_scratch.h"
 
@@ -6,13 +7,13 @@ namespace meshwright::cuda {
 
 namespace {
 
-// dQ takes fragments * D / 2 registers, scores and their gradients fragments * keys / 2 each, kept
-// queries and dY fragments * D / 4 each. 255 in all; with D = 128 up to 8 more
-// are spilled, but none on sm_90 without extras.
-// Shared memory for D = 64, 128 and 16-bit types: 55 and 103 KiB, so that two blocks (all that the
+// The sizes of a block's tiles. dQ takes fragments * D / 2 registers, scores and their gradients
+// fragments * keys / 2 each, kept queries and dY fragments * D / 4 each. There are 255 in all. With
+// D = 128 up to 8 more are spilled, but none on sm_90 without extras. With 16-bit types, tiles take
+// 55 KiB (D = 64) and 103 KiB (D = 128) of shared memory, so that two blocks (all that the
 // registers allow) share a multiprocessor of sm_90. Bound there, as in attention_forward.cuh: 4 and
-// 6.7 matrices loaded for 4 products make 100 % (D = 64) and 60 % (D = 128) of 989 TFLOP/s.
-// `small`: with_tile_size.
+// 6.7 matrices loaded for 4 products make 100 % (D = 64) and 60 % (D = 128) of 989 TFLOP/s. `small`
+// is the constant of with_tile_size().
 template <typename T, int D, bool with_extras, bool small>
 struct QueryGradientTile {
   static constexpr bool half = sizeof(T) == 2, wide = D > 128;
@@ -25,7 +26,7 @@ struct QueryGradientTile {
   static constexpr int threads = 32 * warps;
   static constexpr int tiles_bytes = tile_bytes<T, D>(2 * queries + 4 * keys);
   static constexpr int shared_bytes = tiles_bytes + 2 * queries * 4;
-  // One more column: diagonals then lie in different banks.
+  // Rows have one more column, so that the elements of a diagonal are in different banks.
   static constexpr int distances_bytes = queries * (keys + 1) * 4;
 };
 template <typename T, int D, bool with_extras>
@@ -34,7 +35,8 @@ constexpr int large_tile_bytes = QueryGradientTile<T, D, with_extras, false>::sh
                                       ? QueryGradientTile<T, D, with_extras, false>::distances_bytes
                                       : 0);
 
-// Adds what the tile's diagonals sum up to, to the first `count` of the block's sums.
+// Adds the sum of each diagonal of the tile's gradients to the first `count` of the block's sums by
+// distance.
 template <typename Tile>
 __device__ inline void add_diagonals(const float* gradients, float* sums, int count) {
   constexpr int columns = Tile::keys, rows = Tile::queries;
@@ -47,7 +49,8 @@ __device__ inline void add_diagonals(const float* gradients, float* sums, int co
   }
 }
 
-// One barrier a tile: the next keys and values are copied while these are worked on.
+// Computes dQ for a block of queries. There is one barrier a tile: the next keys and values are
+// copied while these are worked on.
 template <typename T, int D, bool with_extras, bool small>
 __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::threads,
                                   resident_blocks<QueryGradientTile<T, D, with_extras, small>>)
@@ -85,7 +88,8 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::t
   load_stage(0);
 
   const int query = block.first + warp_row + lane / 4;  // of the lane's first row
-  // Made again where they are used: kept, they would take registers that the products need.
+  // The offsets of the head's sums are recomputed for each use, because kept ones would take
+  // registers that the products need.
   const auto head_row = [&] {
     return (static_cast<long long>(block.sequence) * shape.heads + block.head) * shape.held;
   };

@@ -1,7 +1,7 @@
-// Which queries meet which keys, and where they lie: of whole sequences, or of the two halves of
-// what a rank of a context group holds (models/program/graph/context.h) and the keys of other
-// ranks. Inside a half, places are consecutive, and halves are in or out of each other's sight as a
-// whole but for the diagonal.
+// Finds which queries see which keys, and where both are stored: for whole sequences, or for the
+// two halves that a rank of a context group holds (models/program/graph/context.h) and the keys of
+// other ranks. Inside a half, places are consecutive. Except on the diagonal, halves see each other
+// as a whole or not at all.
 #pragma once
 
 #include "exec/backends/cuda/attention/attention_tile.cuh"
@@ -9,7 +9,7 @@
 
 namespace meshwright::cuda {
 
-// Heads, with strides whose products take one instruction and two registers.
+// Heads with 32-bit strides, whose products take one instruction and two registers.
 template <typename T>
 struct NearHeads {
   T* data = nullptr;
@@ -28,18 +28,18 @@ struct AttentionShape {
   int held;            // tokens of a sequence on this rank
   int halves;          // 1: the tokens follow each other; 2: a context group shares them
   int length;          // of a half
-  int sources;         // ranks whose keys and values are at hand, one behind the other
-  bool one_source;     // the first of them is all there is in memory, whoever's it is
-  int blocks_at_once;  // about three times what the GPU runs beside each other
+  int sources;         // ranks whose keys and values are in memory, one after the other
+  bool one_source;     // only one rank's keys and values are in memory
+  int blocks_at_once;  // about three times what the GPU runs at once
   int rank, degree, first_step;
   bool causal, vectors;
   float scale;         // of products of queries and keys
   float scale_base_2;  // times log2 e
   const int*
-      documents;  // of this rank's tokens, the places where theirs begin; null: there are none
+      documents;  // for this rank's tokens, the places where their documents begin; null: none
 
   __device__ int source(int index) const { return (rank + degree - first_step - index) % degree; }
-  // The place in the sequence of a half's first token.
+  // Returns the place in the sequence of the first token of a half of rank `of_rank`.
   __device__ int place(int of_rank, int half) const {
     if (halves == 1) return 0;
     return (half == 0 ? of_rank : 2 * degree - 1 - of_rank) * length;
@@ -48,7 +48,7 @@ struct AttentionShape {
   __device__ int query_row(int sequence, int half) const { return sequence * held + half * length; }
 };
 
-// A half of one rank's keys, numbered in the order in which a ring brings them.
+// Half of one rank's keys. `number` counts halves in the order in which a ring brings them.
 struct KeyHalf {
   int source;
   int first_row;  // of the keys' tensor
@@ -62,10 +62,10 @@ struct KeyHalf {
   }
 };
 
-// Which of the `tiles` of which head a block works on. Blocks start in the order of their numbers,
-// and the first tiles are to take longest. So the first tiles of many heads come first, and the
-// short ones fill the end of the last wave; but of no more heads at once than that needs, for what
-// the tiles of one head read is then still in the L2 cache.
+// Chooses the head and the tile that a block works on. Blocks start in the order of their numbers,
+// and the first tiles should be those that take longest. The first tiles of several heads come
+// first, so that short ones fill the end of the last wave. But no more heads than necessary run at
+// once, so that the data that the tiles of one head share stays in the L2 cache.
 struct TileOrder {
   int head, tile;  // head: of all sequences'
 
@@ -96,8 +96,8 @@ struct QueryBlock {
   }
 };
 
-// Tiles of `columns` keys that a block of `rows` queries sees, in order; `packed`: there may be
-// documents, and those before the first query's are left out.
+// Visits, in order, the tiles of `columns` keys that a block of `rows` queries sees. With `packed`
+// there may be documents: tiles before the document of the first query are skipped.
 template <int rows, int columns, bool packed>
 class KeyTiles {
  public:
@@ -114,7 +114,7 @@ class KeyTiles {
   }
   __device__ int first() const { return first_; }  // key of the half
   __device__ int row() const { return row_; }      // of the half's first key
-  // How far the queries' places are ahead of their numbers, less the keys'.
+  // Returns the place of a query less its number in the half, minus the same difference for a key.
   __device__ int ahead() const { return ahead_; }
   __device__ int key_place() const { return place() - ahead_; }
 
@@ -142,7 +142,7 @@ class KeyTiles {
   int number_ = 0, first_ = 0, visible_ = 0, ahead_ = 0, row_ = 0;
 };
 
-// The keys that a block of a kernel works on, with the queries of all heads that share their head.
+// The keys that a block of a kernel works on, for the queries of all heads that share the key head.
 // The first keys of a sequence come first, because most queries see them.
 struct KeyBlock {
   int sequence, head, number, first;  // head of keys; half's number; key
@@ -157,7 +157,9 @@ struct KeyBlock {
   }
 };
 
-// Tiles of `columns` queries that see a block of `rows` keys, head by head; `packed`: as above.
+// Visits, head by head, the tiles of `columns` queries that see a block of `rows` keys. With
+// `packed` there may be documents: tiles of queries whose documents begin after the keys are
+// skipped.
 template <int rows, int columns, bool packed>
 class QueryTiles {
  public:
@@ -186,7 +188,8 @@ class QueryTiles {
       if (first_ < shape_.length && !is_past()) return;
     }
   }
-  // These queries' documents begin behind the keys, and so do all later ones'.
+  // Returns whether the tile's queries, and so all later ones, are in documents that begin after
+  // the block's keys.
   __device__ bool is_past() const {
     if (!packed || shape_.documents == nullptr) return false;
     const int query = shape_.query_row(block_.sequence, half()) + first_;

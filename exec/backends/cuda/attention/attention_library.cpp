@@ -13,10 +13,10 @@ namespace meshwright::cuda {
 
 namespace {
 
-// Operands that nobody uses, while kernels are timed.
+// Operands for timing kernels, in memory that nothing else uses.
 class TrialOperands {
  public:
-  // False: the device has no memory for them.
+  // Allocates the operands. Returns false if the device has no memory for them.
   bool take(const OpCall& call, std::int64_t workspace_bytes) {
     bool all = true;
     const auto of = [&](std::int64_t bytes) {
@@ -27,7 +27,7 @@ class TrialOperands {
         return memory;
       }
       memory_.emplace_back(memory);
-      // In every type a small number of ordinary size.
+      // This pattern of bytes is a number of moderate size in every type.
       constexpr int pattern = 0x3c;
       fill_device(memory, pattern, bytes + 1);
       return memory;

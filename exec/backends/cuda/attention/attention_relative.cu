@@ -8,7 +8,8 @@ namespace {
 
 constexpr int threads = 256;
 
-// A thread for each distance of a head (blockIdx.y).
+// Writes the bias for each distance of a head, in base 2. Each thread has one distance, and
+// blockIdx.y is the head.
 template <typename T>
 __global__ void __launch_bounds__(threads)
     relative_bias(float* bias, const T* table, RelativeBuckets buckets, int farthest, int heads) {
@@ -19,7 +20,8 @@ __global__ void __launch_bounds__(threads)
   bias[static_cast<long long>(head) * distances + d] = widened(table[place]) * log2_e;
 }
 
-// A thread for each distance of a head (blockIdx.y): over sequences and blocks of queries in order.
+// Sums, for each distance of a head, over sequences and blocks of queries in order. Each thread has
+// one distance, and blockIdx.y is the head.
 __global__ void __launch_bounds__(threads)
     sum_distances(const float* of_blocks, float* sums, int batch, int heads, int held, int rows) {
   const int distances = 2 * held - 1, blocks = (held + rows - 1) / rows, each = held + rows - 1;
@@ -38,7 +40,8 @@ __global__ void __launch_bounds__(threads)
   sums[static_cast<long long>(head) * distances + d] = sum;
 }
 
-// A block for each bucket (x) and head (y).
+// Adds to the table's gradient the sum over the distances of a bucket. Each block has one bucket
+// (x) of one head (y).
 template <typename T>
 __global__ void __launch_bounds__(threads)
     sum_buckets(const float* sums, RelativeBuckets buckets, T* table, int held, int heads) {

@@ -1,5 +1,5 @@
-// The table of relative positions (models/program/graph/relative.h) as attention's kernels read it,
-// and its gradient from theirs.
+// Prepares the table of relative positions (models/program/graph/relative.h) for attention's
+// kernels, and computes the table's gradient from the sums that these kernels make.
 #pragma once
 
 #include "exec/backends/cuda/attention/attention_call.h"
@@ -7,13 +7,14 @@
 
 namespace meshwright::cuda {
 
-// Makes the bias of each head in the layout of ScoreExtras, in `memory` of relative_bias_bytes().
+// Writes each head's bias for each distance to `memory`, which has relative_bias_bytes(), in the
+// layout of ScoreExtras::bias. Returns `memory`.
 const float* make_relative_bias(const KernelCall& k, const void* table, Dtype dtype, void* memory);
 
-// Adds up, for each bucket and in order, what each block of queries has summed for each distance,
-// into table[relative_buckets, heads]. `of_blocks` holds these sums: [batch, heads, blocks, held +
-// rows - 1], the first one of distance 1 - rows - its first query. `sums` is scratch memory for
-// [heads, 2 held - 1].
+// Adds to the gradient table[relative_buckets, heads], in a fixed order, the sums over distances
+// that blocks of `rows` queries have made. `of_blocks` holds these sums: [batch, heads, blocks,
+// held + rows - 1], where a block's first sum is for distance 1 - rows - (the block's first query).
+// `sums` is scratch memory for [heads, 2 held - 1].
 void add_relative_gradient(const KernelCall& k, const float* of_blocks, int rows, float* sums,
                            void* table, Dtype dtype);
 

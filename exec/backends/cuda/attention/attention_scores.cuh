@@ -1,6 +1,6 @@
-// Computes what attention adds to plain products and probabilities: a soft cap, ALiBi and a table
-// of relative positions for scores, dropout for weights. Scores are in base 2: the natural ones
-// times log2 e.
+// Computes what attention adds to plain scores and probabilities: a soft cap, ALiBi, biases by
+// relative position and masks for scores, and dropout for probabilities. Scores are in base 2,
+// which is the natural score times log2 e.
 #pragma once
 
 #include "exec/backends/cuda/attention/attention_layout.cuh"
@@ -10,21 +10,21 @@ namespace meshwright::cuda {
 constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
 
 struct ScoreExtras {
-  int first_head;   // of this rank in the whole model
+  int first_head;   // of this rank, counted in the whole model
   int alibi_heads;  // of the whole model; 0: no ALiBi
-  // [heads, 2 farthest + 1] of distances from -farthest on, in base 2; or null. Beyond there are no
-  // other ones.
+  // The bias of each head for the distances from -farthest to farthest, [heads, 2 farthest + 1], in
+  // base 2. Greater distances have the bias of the farthest one. Null without relative positions.
   const float* bias;
   int farthest;
   unsigned int dropped;  // a random word below this drops; 0: no dropout
   float kept_scale;
   unsigned long long key;
   const long long* step_sequence;
-  long long first_sequence;  // after the step's
+  long long first_sequence;  // counted from the step's first
   long long whole_length;    // of a sequence
-  int window;                // keys that a query sees, its own counted; 0: all before it
-  int chunk;                 // places of a chunk, beyond which it sees none; 0: there are none
-  float cap;  // a product p of a query and a key becomes cap * tanh(p / cap); 0: it stays
+  int window;                // keys that a query sees, its own included; 0: no limit
+  int chunk;  // places of a chunk, outside of which a query sees no key; 0: no chunks
+  float cap;  // a product p of a query and a key becomes cap * tanh(p / cap); 0: no cap
 
   bool any() const {
     return alibi_heads > 0 || bias != nullptr || dropped > 0 || window > 0 || chunk > 0 ||
@@ -32,8 +32,9 @@ struct ScoreExtras {
   }
 };
 
-// ALiBi's slope (Press et al., 2022): 2^(-8 (h+1) / p) for the first p of n heads, p the power of
-// two below; for the others every second one of 2p heads.
+// Returns ALiBi's slope of a head of a model with n heads (Press et al., 2022). With p the largest
+// power of two up to n, the slope of the first p heads h is 2^(-8 (h+1) / p). The others have every
+// second slope of a model with 2p heads.
 inline __device__ float alibi_slope(int head, int heads) {
   int power = 1;
   while (2 * power <= heads) power *= 2;
@@ -42,8 +43,8 @@ inline __device__ float alibi_slope(int head, int heads) {
   return exp2f(exponent / static_cast<float>(power));
 }
 
-// Computes the scores of one query head. The kernel's parameters are read from where they are,
-// because registers are scarce.
+// Computes the scores of one query head. It refers to the kernel's parameters instead of copying
+// them, because registers are scarce.
 class Score {
  public:
   __device__ Score(const AttentionShape& shape, const ScoreExtras& extras, int sequence, int head,
@@ -61,12 +62,13 @@ class Score {
     documents_ = shape.documents + (shape.query_row(sequence, query_half) - place);
     last_ = place + shape.length - 1;
   }
-  // Returns the score for the product of the query at `place` in the sequence and a key `distance`
-  // places after it.
+  // Returns the base-2 score for the product of the query at `place` in the sequence and the key
+  // `distance` places after the query.
   __device__ float operator()(float product, int distance, int place) const {
     float score = fmaf(slope_, static_cast<float>(distance), product * shape_.scale_base_2);
     if (bias_ != nullptr) score += bias_[min(max(distance, -farthest_), farthest_)];
-    // Finite, so that a row of a tile may have nothing else: what follows outweighs it.
+    // The score of a hidden key is finite, because a row of a tile may have only hidden keys.
+    // Scores of other tiles then outweigh it.
     constexpr float hidden = -1e30f;
     if (window_ > 0 && distance <= -window_) return hidden;
     if (documents_ != nullptr) {
@@ -88,7 +90,7 @@ class Score {
   int last_ = 0;                    // place of a query
 };
 
-// Products become capped ones, where there is a cap.
+// Applies the soft cap to products of queries and keys. Does nothing if `cap` is 0.
 template <int M, int N>
 __device__ inline void cap_products(float (&products)[M][N][4], float cap) {
   if (cap == 0.0f) return;
@@ -96,7 +98,8 @@ __device__ inline void cap_products(float (&products)[M][N][4], float cap) {
   for_elements(products, [&](float& x, int, int) { x = cap * tanhf(x * inverse); });
 }
 
-// Gradients of capped products become those of the products: times the derivative of the cap.
+// Turns gradients of capped products into gradients of the products, by the derivative of the cap.
+// `products` are the products before the cap.
 template <int M, int N>
 __device__ inline void uncap_gradients(float (&gradients)[M][N][4],
                                        const float (&products)[M][N][4], float cap) {
@@ -112,8 +115,9 @@ __device__ inline void uncap_gradients(float (&gradients)[M][N][4],
       }
 }
 
-// Which probabilities of one query head are dropped: a Philox block is four neighbouring keys of
-// one query. The lanes of a warp share the work and hand the words on.
+// Finds which probabilities of one query head dropout keeps. A Philox block has the random words of
+// four neighbouring keys of one query. The lanes of a warp share the work and pass words to each
+// other.
 class KeptWeights {
  public:
   __device__ KeptWeights(const AttentionShape& shape, const ScoreExtras& extras, int sequence,
@@ -126,15 +130,15 @@ class KeptWeights {
   }
   __device__ bool any() const { return extras_.dropped > 0; }
 
-  // A bit for each of the lane's elements of a 16 x 8 piece that is kept: queries down, keys
-  // across. `query` of the first row, `key` of the first column; the half's keys begin at
-  // key_place.
+  // Returns a bit for each of the lane's elements of a 16 x 8 piece with queries down and keys
+  // across, which is set if the element is kept. `query` is that of the first row and `key` that of
+  // the first column. The half's keys begin at place `key_place`.
   __device__ unsigned int across(int query, int key, int key_place) const {
     const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4, g = lane / 4;
     if (key_place % 4 != 0)
       return one_by_one(
           [&](int i) { return word(query + g + i / 2 * 8, key_place + key + 2 * t + i % 2); });
-    // An even lane makes a block of row g, the odd one beside it one of row g + 8.
+    // An even lane makes the Philox block of row g, and the odd lane next to it that of row g + 8.
     const bool odd = t % 2 != 0;
     const Random own = block(query + g + (odd ? 8 : 0), (key_place + key) / 4 + t / 2);
     const unsigned int first = other(odd ? own.word[0] : own.word[2], 1),
@@ -143,14 +147,15 @@ class KeptWeights {
                 odd ? own.word[3] : second);
   }
 
-  // The same of a piece with keys down and queries across.
+  // Returns the same bits as across(), but for a piece with keys down and queries across.
   __device__ unsigned int down(int query, int key, int key_place) const {
     const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4, g = lane / 4;
     if (key_place % 4 != 0)
       return one_by_one(
           [&](int i) { return word(query + 2 * t + i % 2, key_place + key + g + i / 2 * 8); });
-    // The four lanes with keys of one block make one block each, of queries 2t and 2t + 1 and keys
-    // g and g + 8; lane q needs word q of all four: a 4 x 4 transposition in two steps.
+    // The four lanes with keys of one Philox block make one block each, for queries 2t and 2t + 1
+    // and keys g and g + 8. Lane q needs word q of all four, which is a 4 x 4 transposition in two
+    // steps.
     const int q = g % 4;
     Random x = block(query + 2 * t + q % 2, (key_place + key) / 4 + q / 2 * 2 + g / 4);
     const bool odd = q % 2 != 0, high = q / 2 != 0;
@@ -161,7 +166,7 @@ class KeptWeights {
     return bits(x.word[0], x.word[1], x.word[2], x.word[3]);
   }
 
-  // Returns an element after dropout.
+  // Returns x after dropout: scaled if it is kept, otherwise 0.
   __device__ float left(float x, bool is_kept) const {
     return is_kept ? x * extras_.kept_scale : 0.0f;
   }
@@ -186,7 +191,8 @@ class KeptWeights {
   static __device__ unsigned int other(unsigned int word, int distance) {
     return __shfl_xor_sync(0xffffffffu, word, distance);
   }
-  // The lane whose `second` is set gives its a for the other's b.
+  // Exchanges words with the lane that is `distance` away: the lane whose `second` is set gives its
+  // a for the other lane's b.
   static __device__ void swap(unsigned int& a, unsigned int& b, bool second, int distance) {
     const unsigned int got = other(second ? a : b, distance);
     a = second ? got : a;

@@ -1,16 +1,16 @@
 // Tiles of attention in shared memory, and products of them in registers. A warp's part of a
-// product is M times 16 rows: lane l holds of each 16 x 8 piece (g, 2t), (g, 2t+1), (g+8, 2t),
-// (g+8, 2t+1) with g = l / 4 and t = l % 4, as the tensor cores have it. 16-bit tiles are
-// multiplied on them, fp32 ones by ordinary instructions in the same layout: one text of the
-// kernels serves both.
+// product has M times 16 rows. With g = l / 4 and t = l % 4, lane l holds elements (g, 2t), (g,
+// 2t+1), (g+8, 2t) and (g+8, 2t+1) of each 16 x 8 piece, as tensor cores do. Tensor cores multiply
+// 16-bit tiles, and ordinary instructions multiply fp32 tiles in the same layout, so the same
+// kernels serve both.
 #pragma once
 
 #include "exec/backends/cuda/attention/mma.cuh"
 
 namespace meshwright::cuda {
 
-// Rows lie an odd number of 16-byte units apart: eight lanes that read 16 bytes of eight rows then
-// reach all 32 banks once.
+// The elements from one row of a tile to the next: an odd number of 16-byte units, so that eight
+// lanes that read 16 bytes of eight rows reach all 32 banks once.
 template <typename T, int D>
 constexpr int row_pitch = D + 16 / static_cast<int>(sizeof(T));
 template <typename T, int D>
@@ -18,28 +18,29 @@ constexpr int tile_bytes(int rows) {
   return rows * row_pitch<T, D> * static_cast<int>(sizeof(T));
 }
 
-// Blocks on a multiprocessor for which registers are dealt out: all that 255 of them allow. Told
-// so, the compiler spills none to make room for more.
+// The blocks on a multiprocessor among which registers are divided: as many as 255 registers a
+// thread allow. Given this number, the compiler spills no registers to make room for more blocks.
 template <typename Tile>
 constexpr int resident_blocks = 256 / Tile::threads;
 
-// The same register for all lanes, which the compiler sees.
+// Returns the number of the thread's warp in the block. The compiler sees that it is the same for
+// all lanes.
 inline __device__ int own_warp() {
   return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
 }
 
-// Rows of a tensor, `row` elements apart, as wide as a head.
+// Rows of a tensor, `row` elements apart, each as wide as a head.
 template <typename T>
 struct HeadRows {
   T* first;
   int row;
-  int count;     // of them, beyond which there are zeros
+  int count;     // of rows, after which there are zeros
   int width;     // of a head
   bool vectors;  // 16 bytes at a time
 };
 
-// Begins to copy `rows` rows of so many columns into a tile of D of them. A thread has the same
-// column of every so many rows, so that one address is enough.
+// Begins to copy `rows` rows of `columns` columns into a tile with D columns. A thread has the same
+// columns of every few rows, so that it needs only one address.
 template <int rows, int D, int threads, int columns, typename T>
 __device__ inline void load_columns(T* tile, const HeadRows<const T>& from) {
   constexpr int unit = 16 / static_cast<int>(sizeof(T)), units = columns / unit;
@@ -73,7 +74,7 @@ __device__ inline void load_columns(T* tile, const HeadRows<const T>& from) {
     source += step * from.row;
   }
 }
-// All D columns: at once, or as many as there are threads for.
+// Begins to copy all D columns of a tile, at once or as many at a time as there are threads for.
 template <int rows, int D, int threads, typename T>
 __device__ inline void load_tile(T* tile, const HeadRows<const T>& from) {
   constexpr int columns = threads * 16 / static_cast<int>(sizeof(T));
@@ -88,7 +89,7 @@ __device__ inline void load_tile(T* tile, const HeadRows<const T>& from) {
   }
 }
 
-// Sets two neighbours.
+// Stores two neighbouring elements, converted to the tile's type.
 inline __device__ void put_pair(float* to, float low, float high) {
   *reinterpret_cast<float2*>(to) = make_float2(low, high);
 }
@@ -97,7 +98,7 @@ __device__ inline void put_pair(T* to, float low, float high) {
   *reinterpret_cast<unsigned int*>(to) = packed<T>(low, high);
 }
 
-// A warp's rows to memory, by way of its own rows of a tile that nobody needs any more.
+// Writes a warp's rows to memory, by way of the warp's rows of a tile that is no longer needed.
 template <typename T, int M, int D>
 __device__ inline void store_rows(const float (&y)[M][D / 8][4], T* tile, const HeadRows<T>& to) {
   constexpr int unit = 16 / static_cast<int>(sizeof(T)), units = D / unit;
@@ -124,15 +125,16 @@ __device__ inline void store_rows(const float (&y)[M][D / 8][4], T* tile, const 
   }
 }
 
-// Returns the offset, in elements, of a lane's address for four 8 x 8 matrices: rows 0 to 15 of 8
-// columns, then of the next 8.
+// Returns the offset, in elements, at which a lane points for loading four 8 x 8 matrices: rows 0
+// to 15 of the first 8 columns, then of the next 8.
 template <typename T, int D>
 __device__ inline int lane_offset() {
   return static_cast<int>(threadIdx.x) % 16 * row_pitch<T, D> +
          static_cast<int>(threadIdx.x) % 32 / 16 * 8;
 }
 
-// A warp's rows of a tile as the left side of products; `kept`: in registers from the start.
+// A warp's rows of a tile as the left side of products. With `kept`, keep() loads them into
+// registers once.
 template <typename T, int M, int D, bool kept = false>
 class LeftRows {
  public:
@@ -144,7 +146,7 @@ class LeftRows {
       for (int k = 0; k < D / 16; ++k) read(k, fragments_[k]);
     }
   }
-  // Columns [16k, 16k + 16).
+  // Writes columns [16k, 16k + 16) of the rows to the fragments `a`.
   __device__ void get(int k, unsigned int (&a)[M][4]) const {
     if constexpr (kept) {
 #pragma unroll
@@ -170,7 +172,7 @@ class LeftRows<float, M, D, kept> {
   explicit __device__ LeftRows(const float* rows)
       : rows_(rows + static_cast<int>(threadIdx.x) % 32 / 4 * row_pitch<float, D>) {}
   __device__ void keep() {}
-  // Columns [k, k + 4) of the lane's row `half` of 16 rows.
+  // Returns columns [k, k + 4) of the lane's row `half` (0 or 1) of the 16 rows m.
   __device__ float4 get(int m, int half, int k) const {
     return *reinterpret_cast<const float4*>(rows_ + (16 * m + 8 * half) * row_pitch<float, D> + k);
   }
@@ -179,7 +181,7 @@ class LeftRows<float, M, D, kept> {
   const float* rows_;
 };
 
-// s[16 M, N] = left[16 M, D] right[N, D]^T.
+// Computes s[16 M, N] = left[16 M, D] right[N, D]^T for a warp.
 template <int N, typename T, int M, int D, bool kept>
 __device__ inline void multiply_rows(float (&s)[M][N / 8][4], const LeftRows<T, M, D, kept>& left,
                                      const T* right) {
@@ -237,7 +239,7 @@ __device__ inline void multiply_rows(float (&s)[M][N / 8][4], const LeftRows<T, 
   }
 }
 
-// Weights as the left side of products: as they are, or rounded to 16 bits.
+// Weights as the left side of products, in fp32 or rounded to 16 bits.
 template <typename T, int M, int N>
 struct Weights {
   unsigned int fragments[M][N / 16][4];
@@ -265,7 +267,7 @@ struct Weights<float, M, N> {
   }
 };
 
-// y[16 M, D] += weights[16 M, N] rows[N, D].
+// Computes y[16 M, D] += weights[16 M, N] rows[N, D] for a warp.
 template <int D, int N, typename T, int M>
 __device__ inline void weigh_rows(float (&y)[M][D / 8][4], const Weights<T, M, N>& weights,
                                   const T* rows) {
@@ -315,8 +317,8 @@ __device__ inline void weigh_rows(float (&y)[M][D / 8][4], const Weights<T, M, N
   }
 }
 
-// visit(element, row, column) of every element of the lane; row and column as in the warp's part,
-// without the lane's own g and 2t.
+// Calls visit(element, row, column) for every element of the lane. Row and column count in the
+// warp's part, without the lane's own offsets g and 2t.
 template <int M, int N, typename Visit>
 __device__ inline void for_elements(float (&s)[M][N][4], const Visit& visit) {
 #pragma unroll
@@ -327,7 +329,7 @@ __device__ inline void for_elements(float (&s)[M][N][4], const Visit& visit) {
       for (int i = 0; i < 4; ++i) visit(s[m][n][i], 16 * m + 8 * (i / 2), 8 * n + i % 2);
 }
 
-// Over the four lanes that share a row.
+// Return the sum and the maximum of x over the four lanes that share a row.
 inline __device__ float sum_of_row(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   return x + __shfl_xor_sync(0xffffffffu, x, 2);

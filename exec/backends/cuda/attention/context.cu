@@ -1,6 +1,6 @@
-// Keys and values of a context group's rank as they travel: in one tensor, all keys before all
-// values in a row; and back into the layout of attention's operands. The tokens of all ranks in the
-// order of their sequences, and back.
+// Packs the keys and values of a context group's rank into one tensor for the other ranks (in each
+// row all keys, then all values), and unpacks them into the layout of attention's operands. Also
+// moves the tokens of all ranks into the order of their sequences, and back.
 #include "exec/backends/cuda/attention/heads.cuh"
 #include "exec/backends/cuda/rows/rows.cuh"
 #include "exec/backends/cuda/tables.h"
@@ -9,7 +9,7 @@ namespace meshwright::cuda {
 
 namespace {
 
-// The keys and values of the packed tensor.
+// Returns the heads of the keys and values in the packed tensor `kv`. The queries are null.
 template <typename T>
 QueryKeyValue<T> packed(const Attributes& a, T* kv) {
   const long long half = static_cast<long long>(a.kv_heads) * a.head_dim;
@@ -44,7 +44,7 @@ void context_unpack(const KernelCall& k) {
   });
 }
 
-// Row i of the ranks' parts and its place in the sequences: from the first to the second, or back.
+// Moves row i of the ranks' parts to its place in the sequences (to_sequence), or back.
 template <typename T>
 struct MovedTokens {
   using Element = T;

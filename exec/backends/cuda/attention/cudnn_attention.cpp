@@ -13,7 +13,7 @@
 #include "models/program/graph/gpu_scratch.h"
 
 namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr;  // NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING: ours to set
+void* cudnn_dlhandle = nullptr;  // set below; NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 }
 
 namespace meshwright::cuda {
@@ -27,14 +27,14 @@ void check(fe::error_t result, const char* what) {
   if (result.is_bad()) throw RunError(fmt::format("cuDNN, {}: {}", what, result.get_message()));
 }
 
-// The layout of heads: their operand, their first element in it, and the elements between tokens
-// and between heads.
+// The layout of queries, keys or values: the operand that has them, their first element in it, and
+// the elements from one token, and from one head, to the next.
 struct Place {
   std::size_t operand;
   std::int64_t first, token, head, heads;
 };
 
-// Queries, keys, values.
+// Returns the layouts of the queries, the keys and the values.
 std::array<Place, 3> places_of(const Attributes& a) {
   const std::int64_t dim = a.head_dim, heads = a.heads, kv_heads = a.kv_heads;
   switch (a.packing) {
@@ -58,7 +58,7 @@ std::array<Place, 3> places_of(const Attributes& a) {
            {2, 0, kv_heads * dim, dim, kv_heads}}};
 }
 
-// Names of tensors in a graph.
+// The numbers by which the tensors of a graph are identified.
 enum Name : std::int64_t {
   query = 1,
   key,
@@ -135,7 +135,7 @@ class CudnnAttention : public AttentionLibrary {
   }
 
  private:
-  // Returns null if cuDNN has no plan.
+  // Returns the plan for the call, made once for each shape, or null if cuDNN has none.
   Plan* plan_of(const OpCall& call) {
     if (!may_be_cudnns(call)) return nullptr;
     const auto [found, is_new] = plans_.try_emplace(text_of_attention(call));

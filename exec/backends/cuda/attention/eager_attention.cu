@@ -1,5 +1,5 @@
-// Unfused attention as an eager framework computes it, but for its products: every step over all
-// score matrices [micro_batch * heads, s, s] at once.
+// Unfused attention as an eager framework computes it, without its matmuls (eager_products.cpp).
+// Every step works on all score matrices [micro_batch * heads, s, s] at once.
 #include <bit>
 
 #include "exec/backends/cuda/attention/score_rows.cuh"
@@ -11,8 +11,8 @@ namespace meshwright::cuda {
 
 namespace {
 
-// The heads of one of queries, keys and values where they lie together: token r's head h begins at
-// first + r * row + h * head.
+// The heads of queries, keys or values in a tensor of all heads: head h of token r begins at
+// element first + r * row + h * head.
 struct Together {
   int count;
   long long first, row, head;
@@ -36,8 +36,8 @@ Together together_of(const Attributes& a, std::size_t part, std::int64_t width) 
 
 constexpr int move_threads = 256;
 
-// Between a tensor of all heads and one [sequences * heads, length, d] of heads apart; a block
-// moves chunks of one head of one sequence.
+// Moves heads from a tensor of all heads to one with separate heads [sequences * heads, length, d],
+// or back. A block moves chunks of one head of one sequence.
 template <bool splits, int n, typename T>
 __global__ void __launch_bounds__(move_threads)
     move_heads_kernel(const T* __restrict__ from, T* __restrict__ to, Together together, int length,
@@ -89,8 +89,9 @@ void join_heads(const KernelCall& k) {
   });
 }
 
-// ALiBi's slopes as exec/backends/cpu/heads.h has them: 2^(-8 (h+1) / n) for n heads, n a power of
-// two; otherwise those of the next lower power p, then every second one of 2p.
+// ALiBi's slopes, as alibi_slope() in exec/backends/cpu/heads.h computes them: 2^(-8 (h+1) / n) for
+// n heads, if n is a power of two. Otherwise the first p heads, with p the next lower power, have
+// those of p heads, and the others every second one of 2p heads.
 struct AddAlibi {
   ScoreRows rows;
   int first_head;  // of the rank
@@ -158,7 +159,8 @@ void mask_scores(const KernelCall& k) {
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) { map_rows(k, f, k.in<T>(0)); });
 }
 
-// Forward and backward alike, and of the same elements as the fused kernels.
+// Applies dropout to probabilities or to their gradients. It drops the same elements in forward and
+// backward as the fused kernels do.
 struct Drop {
   ScoreRows rows;
   FirstSequence first_sequence;

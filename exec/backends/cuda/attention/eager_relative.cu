@@ -1,4 +1,4 @@
-// Relative positions added to scores, and the gradient of their table
+// Adds relative positions to scores, and computes the gradient of their table
 // (models/program/graph/relative.h).
 #include "exec/backends/cuda/attention/relative.cuh"
 #include "exec/backends/cuda/attention/score_rows.cuh"
@@ -9,8 +9,8 @@ namespace meshwright::cuda {
 
 namespace {
 
-// The biases that each head adds at distances from -most to most. All greater distances are in the
-// last bucket.
+// The bias of each head at distances from -most to most. Greater distances are in the last bucket
+// of their direction.
 struct Bias {
   float* of_heads;
   int most;
@@ -59,14 +59,14 @@ void add_relative_bias(const KernelCall& k) {
   });
 }
 
-// Some rows of the scores of one head of one sequence are a block's.
+// A block of threads has strip_rows rows of the scores of one head of one sequence.
 constexpr int strip_rows = relative_strip_rows, strip_threads = 256;
 
 int strips_of_head(const Attributes& a) {
   return (a.sequence_length + strip_rows - 1) / strip_rows;
 }
 
-// First the sums of the strip's gradients by distance, then those by bucket.
+// Sums the gradients of a strip of scores, first by distance, then by bucket, into `partial`.
 template <typename T>
 __global__ void __launch_bounds__(strip_threads)
     sum_strip_kernel(const T* __restrict__ gradients, float* __restrict__ partial,

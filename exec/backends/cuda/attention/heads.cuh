@@ -1,5 +1,5 @@
-// Finds the queries, keys and values of each head in a tensor, and copies between tensors that hold
-// them differently.
+// Finds the queries, keys and values of each head in a tensor, and copies heads between tensors of
+// different layouts.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace meshwright::cuda {
 
-// Head h of token r begins at data + r * row + h * head.
+// The heads of a tensor: head h of token r begins at data + r * row + h * head.
 template <typename T>
 struct Heads {
   T* data = nullptr;
@@ -22,7 +22,8 @@ struct QueryKeyValue {
   Heads<T> q, k, v;
 };
 
-// Returns the heads in the operands of an attention: one packed tensor, or the three in `tensors`.
+// Returns the heads of queries, keys and values in the operands of attention: one packed tensor, or
+// the three in `tensors`.
 template <typename T>
 QueryKeyValue<T> heads_of(const Attributes& a, const std::array<T*, 3>& tensors) {
   const long long dim = a.head_dim, heads = a.heads, kv_heads = a.kv_heads;
@@ -43,7 +44,7 @@ QueryKeyValue<T> heads_of(const Attributes& a, const std::array<T*, 3>& tensors)
           {tensors[2], kv_heads * dim, dim}};
 }
 
-// All heads of one tensor to another, of up to three pairs of tensors.
+// Copies all heads of one tensor to another, for up to three pairs of tensors.
 template <typename T>
 struct CopyHeads {
   using Element = T;

@@ -1,5 +1,5 @@
-// Multi-head latent attention: what its heads are put together from, and values of a width of their
-// own (latent.h).
+// Multi-head latent attention: concatenates the parts of which its heads consist, and gives
+// attention values of another width than keys (latent.h).
 #include "exec/backends/cuda/attention/latent.h"
 
 #include <array>
@@ -19,8 +19,8 @@ __device__ inline long long own_element() {
   return static_cast<long long>(blockIdx.x) * threads_of_block + threadIdx.x;
 }
 
-// The widths of the two parts of each head. The first is from the first tensor. The second is from
-// the second tensor, which all heads share if it has one head.
+// The widths of the two parts of each head. The first part comes from the first tensor. The second
+// part comes from the second tensor, and all heads share it if that tensor has one head.
 struct Parts {
   int heads, second_heads, first, second;
   explicit Parts(const Attributes& a)
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(threads_of_block)
   dx[i] = dy[i / parts.first * (parts.first + parts.second) + i % parts.first];
 }
 
-// The sum over the heads that share it.
+// Computes the gradient of the second parts: the sum of dy over the heads that share a part.
 template <typename T>
 __global__ void __launch_bounds__(threads_of_block)
     second_part_kernel(const T* __restrict__ dy, T* __restrict__ dr, Parts parts,

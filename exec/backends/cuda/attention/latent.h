@@ -1,14 +1,14 @@
-// Heads whose values are narrower than their queries and keys (multi-head latent attention). The
-// kernels of attention are for heads of one width: values are made as wide with zeros, and what
-// comes out is narrowed.
+// Attention with values that are narrower than queries and keys (multi-head latent attention). The
+// kernels of attention have one width for all heads, so values are padded with zeros to the width
+// of the keys, and the results are narrowed.
 #pragma once
 
 #include "exec/backends/cuda/kernels.h"
 
 namespace meshwright::cuda {
 
-// Runs attention or its gradient, `own`, on widened values; as it is where there is nothing to
-// widen.
+// Runs `own`, the kernel of attention or of its gradient, on padded values. If values are as wide
+// as keys, runs it on the operands themselves.
 void with_wide_values(const KernelCall& k, Kernel own);
 
 }  // namespace meshwright::cuda

@@ -1,9 +1,9 @@
-// The instructions that CUDA C++ has no words for: products of 16-bit tiles on tensor cores, how
-// their operands come from shared memory, and copies into it that nobody waits for at once. GPUs
-// before compute capability 8.0 lack them and do the same lane by lane. Layouts: PTX ISA, "Matrix
-// Fragments for mma.m16n8k16 with floating point type" and "ldmatrix". Each has a form for the
-// tests' emulation of a device, in which the lanes of a warp lay down what they hold and read what
-// they need.
+// Instructions that CUDA C++ has no words for: products of 16-bit tiles on tensor cores, loads of
+// their operands from shared memory, and asynchronous copies to shared memory. GPUs before compute
+// capability 8.0 lack them and do the same lane by lane (mma_by_lanes.cuh). Layouts: PTX ISA,
+// "Matrix Fragments for mma.m16n8k16 with floating point type" and "ldmatrix". Each instruction
+// also has a form for the tests' emulation of a device, in which the lanes of a warp write what
+// they hold to memory and read what they need.
 #pragma once
 
 #include "exec/backends/cuda/attention/mma_by_lanes.cuh"
@@ -23,7 +23,7 @@ namespace meshwright::cuda {
 
 #ifdef __CUDACC__
 
-// 2^x, relative error at most 2^-22; 0 for denormals.
+// Returns 2^x with a relative error of at most 2^-22. Denormal results become 0.
 __device__ inline float fast_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -43,8 +43,8 @@ using by_lanes::packed;
 
 #else
 
-// d[16,8] += a[16,16] b[16,8]. With g = lane / 4 and t = lane % 4 a lane holds, two elements of a
-// row or column in 32 bits, the lower one first:
+// Computes d[16,8] += a[16,16] b[16,8] on a warp. With g = lane / 4 and t = lane % 4, a lane holds
+// these elements, two of a row or column in 32 bits, the lower one first:
 //   a: (g, 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8) and their right neighbours,
 //   b: (2t, g), (2t+8, g) and those below,
 //   d: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
@@ -74,15 +74,15 @@ __device__ inline unsigned int shared_address(const void* in_shared) {
   return static_cast<unsigned int>(__cvta_generic_to_shared(in_shared));
 }
 
-// Four matrices of 8 x 8 elements of 16 bits: lane l gives the address of row l % 8 of matrix
-// l / 8, 16 bytes, and gets of each one elements 2t and 2t+1 of row g.
+// Loads four matrices of 8 x 8 elements of 16 bits from shared memory. Lane l gives the address of
+// row l % 8 of matrix l / 8, 16 bytes, and gets elements 2t and 2t+1 of row g of each matrix.
 __device__ inline void load_matrix_x4(unsigned int (&matrices)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
                : "r"(shared_address(row))
                : "memory");
 }
-// The same of the transposed ones: elements 2t and 2t+1 of column g.
+// Loads four matrices transposed: a lane gets elements 2t and 2t+1 of column g of each matrix.
 __device__ inline void load_matrix_x4_transposed(unsigned int (&matrices)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
@@ -90,8 +90,8 @@ __device__ inline void load_matrix_x4_transposed(unsigned int (&matrices)[4], co
                : "memory");
 }
 
-// 16 (or 4) bytes into shared memory; zeros where not `valid`. Seen after copies_commit,
-// copies_wait and a barrier.
+// Copy 16 (or 4) bytes to shared memory, or zeros if not `valid`. The bytes can be read after
+// copies_commit(), copies_wait() and a barrier.
 __device__ inline void copy_async_16(void* to_shared, const void* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
                "l"(from), "r"(valid ? 16 : 0)
@@ -102,7 +102,7 @@ __device__ inline void copy_async_4(void* to_shared, const void* from, bool vali
                "l"(from), "r"(valid ? 4 : 0)
                : "memory");
 }
-// Makes a group of the own copies since the last one.
+// Makes one group of the copies that this thread issued since the last group.
 __device__ inline void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until all of this thread's groups have arrived, except the `pending` newest.
 template <int pending>
@@ -110,7 +110,7 @@ __device__ inline void copies_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-// Two numbers, rounded to nearest, the first one in the lower half.
+// Returns two elements in 32 bits, rounded to nearest, with `low` in the lower half.
 template <typename T>
 __device__ inline unsigned int packed(float low, float high);
 template <>
@@ -136,8 +136,8 @@ inline bool by_lanes_only() { return emulated::hardware().major < 8; }
 
 using Row = float __attribute__((vector_size(32)));
 
-// The matrices of a warp's product. Two for each warp: who is first at the next one does not
-// overwrite what others still read.
+// The matrices of a warp's product. Each warp has two of these, so that a lane which is already at
+// the next product does not overwrite data that others still read.
 struct Matrices {
   bool are_multiplied;
   float a[16][16];
@@ -151,7 +151,8 @@ float element(unsigned int both, int half) {
   return widened(T{static_cast<unsigned short>(half == 0 ? both : both >> 16U)});
 }
 
-// The device's own part, and most of what its tests take: no sanitizer looks at it.
+// Multiplies in the emulation of a device. It takes most of the time of the device's tests, so
+// sanitizers skip it.
 __attribute__((no_sanitize("address", "undefined"))) inline void multiply(Matrices& of) {
   for (unsigned int row = 0; row < 16; ++row) {
     Row sums = {};
@@ -161,14 +162,15 @@ __attribute__((no_sanitize("address", "undefined"))) inline void multiply(Matric
   of.are_multiplied = true;
 }
 
-// Returns a function from a lane of the own warp to the row that the lane points at.
+// Returns a function from a lane of the calling thread's warp to the row that this lane points at.
 inline auto rows(const void* row) {
   const auto addresses = emulated::exchange(~0U, reinterpret_cast<std::uintptr_t>(row));
   return
       [=](unsigned int lane) { return reinterpret_cast<const unsigned short*>(addresses[lane]); };
 }
 
-// Copies happen when they are waited for; until then their bytes are NaN.
+// Copies of the emulation are done only when they are waited for. Until then the target bytes are
+// NaN.
 struct Copy {
   void* to;
   const void* from;

@@ -8,7 +8,7 @@
 
 namespace meshwright::cuda::by_lanes {
 
-// Two neighbours of 16 bits in the register of another lane.
+// Returns two neighbouring 16-bit elements from the register `own` of another lane, as fp32.
 template <typename T>
 __device__ inline float2 pair_of(unsigned int own, int lane) {
   const unsigned int both = __shfl_sync(0xffffffffu, own, lane);
@@ -16,9 +16,10 @@ __device__ inline float2 pair_of(unsigned int own, int lane) {
                      widened(T{static_cast<unsigned short>(both >> 16)}));
 }
 
-// Lane `from` of each four has columns 2 from and 2 from + 1 of its row of a, and the same rows of
-// its column of b; then those 8 places on. 32 words from other lanes and 64 products a lane; a
-// call, as the hundreds of them in a kernel would not fit the cache of instructions.
+// Returns d plus the product of the warp's tiles a and b. Lane `from` of each four lanes has
+// columns 2 from and 2 from + 1 of its row of a, the same rows of its column of b, and both again 8
+// places later. A lane needs 32 words from other lanes and 64 multiplications. This is a call,
+// because the hundreds of them in a kernel would not fit the instruction cache.
 template <typename T>
 __device__ __attribute__((noinline)) float4 sum_of_products(float4 d, uint4 a, uint2 b) {
   const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4;
@@ -54,7 +55,8 @@ __device__ inline const unsigned char* row_of(const void* own, int lane) {
   return shared_memory() + __shfl_sync(0xffffffffu, place, lane);
 }
 
-// Calls, as above.
+// Loads four matrices as load_matrix_x4 does. It is a call for the reason given at
+// sum_of_products().
 inline __device__ __attribute__((noinline)) uint4 loaded(const void* row) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto matrix = [&](int i) {
@@ -88,7 +90,7 @@ __device__ inline void load_matrix_x4_transposed(unsigned int (&matrices)[4], co
   matrices[3] = all.w;
 }
 
-// At once: nothing is left to wait for.
+// Copies at once, so that nothing is left to wait for. Writes zeros if not `valid`.
 __device__ inline void copy_async_16(void* to_shared, const void* from, bool valid) {
   *static_cast<uint4*>(to_shared) =
       valid ? *static_cast<const uint4*>(from) : make_uint4(0u, 0u, 0u, 0u);

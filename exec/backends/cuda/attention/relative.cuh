@@ -1,5 +1,5 @@
-// The buckets of relative positions (models/program/graph/relative.h) as kernels take them. Where
-// each one begins is found on the host: its logarithm decides, not the device's.
+// The buckets of relative positions (models/program/graph/relative.h) in a form for kernels. The
+// host computes where each bucket begins, so that its logarithm decides, not the device's.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -40,7 +40,7 @@ struct RelativeBuckets {
     return !causal && distance > 0 ? count + low : low;
   }
 
-  // The distances in a bucket of either direction: [begin, end), perhaps none.
+  // The distances in a bucket: [begin, end), which may be empty.
   struct Range {
     int begin, end;
   };
@@ -49,7 +49,8 @@ struct RelativeBuckets {
     const int b = later ? bucket - count : bucket;
     const int nearest = first[b], beyond = b + 1 < count ? first[b + 1] : INT_MAX;
     if (later) return {nearest > 1 ? nearest : 1, beyond};
-    // Before the query; a causal query's later keys are in the first bucket.
+    // This is the range of the keys before the query. The keys after a causal query are in the
+    // first bucket.
     const int end = nearest == INT_MAX ? -INT_MAX : causal && b == 0 ? INT_MAX : 1 - nearest;
     return {beyond == INT_MAX ? -INT_MAX : 1 - beyond, end};
   }

@@ -1,6 +1,7 @@
-// Rotary position embedding: in every query and key head the pairs (p, q) of the first rotary_dim
-// coordinates are turned by angles position * base^(-2i / rotary_dim), or with a temperature all
-// are multiplied by a factor of the position. And the four steps in which an eager framework turns.
+// Rotary position embedding: in every query and key head, rotates the pairs (p, q) of the first
+// rotary_dim coordinates by angles position * base^(-2i / rotary_dim). With a temperature,
+// multiplies them by a factor of the position instead. Also has the four steps in which an eager
+// framework rotates.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -13,13 +14,14 @@ namespace meshwright::cuda {
 
 namespace {
 
-// Pairs become (a p - b q, b p + a q), all else is multiplied by `rest`.
+// Operations on pairs: (p, q) becomes (a p - b q, b p + a q). All other elements are multiplied by
+// `rest`.
 enum class Turn { by_angle, back, quarter, quarter_back, cosine, sine };
 struct Factors {
   float a, b;
 };
 
-// Radians per position of each pair.
+// The frequency of each pair, in radians per position.
 constexpr int most_pairs = 256;
 struct Frequencies {
   double of_pair[most_pairs];
@@ -35,9 +37,10 @@ Frequencies frequencies_of(const Attributes& a) {
   return frequencies;
 }
 
-// Angles are large where positions are: whole quarters of a turn are taken off in double, as fp32
-// would lose the fraction. What is left is at most pi/4: the polynomials of Cephes' sinf and cosf,
-// within an ulp or two there.
+// Returns the cosine and sine of an angle. Angles are large at late positions, so whole quarters of
+// a turn are taken off in fp64, because fp32 would lose the fraction. The rest is at most pi/4, for
+// which the polynomials of Cephes' sinf and cosf are right within one or two units in the last
+// place.
 __device__ inline Factors cosine_and_sine(double angle) {
   constexpr double quarter = 1.5707963267948966;
   const double quarters = rint(angle * (1 / quarter));
@@ -61,24 +64,24 @@ __device__ inline Factors factors_of(Turn turn, double angle) {
   return {c, turn == Turn::back ? -s : s};
 }
 
-// A row is gone through in units: neighbours, of heads that turn together with those with which
-// they are pairs, so that one thread reads both before it writes either.
+// Rotates rows unit by unit. A unit is a few neighbouring columns, and in heads that turn also
+// their partners in the pairs, so that one thread reads both before it writes either.
 template <typename T>
 struct Rotation {
   const T* x;
   T* y;  // may be x
   long long rows, width;
   int head_dim, rotary_dim;
-  int heads_that_turn, other_heads;  // other_heads: 0 where they stay as they are
+  int heads_that_turn, other_heads;  // other_heads: 0 if they stay as they are
   bool per_head, interleaved;        // per_head: of three heads the first two turn
   bool writes_rest;                  // of heads that turn
   Turn turn;
   float rest;
   TokenRows tokens;
-  double temperature;  // 0: they turn
+  double temperature;  // 0: pairs turn
   int temperature_floor;
   const int* documents;  // null: a sequence is one
-  long long apart;       // from a row to the next one of its position
+  long long apart;       // rows from one row to the next of the same position
 
   __device__ __host__ int turning_units(int n) const {
     return (interleaved && n > 1 ? rotary_dim : rotary_dim / 2) / n;
@@ -90,7 +93,7 @@ struct Rotation {
     return heads_that_turn * units_of_turning_head(n) + other_heads * (head_dim / n);
   }
 
-  // Returns the same as temperature_at() in models/program/graph/rotary.h.
+  // Returns the factor for a position, as temperature_at() in models/program/graph/rotary.h does.
   __device__ float grown_at(double position) const {
     const double far = floor((position + 1) / temperature_floor);
     return static_cast<float>(1 + temperature * log1p(far));
@@ -100,10 +103,11 @@ struct Rotation {
     return tokens.position(row) - (documents == nullptr ? 0 : documents[row]);
   }
 
-  // Rows of one position, of which so many are under way at once.
+  // The number of rows with one position that a thread has in flight at once.
   static constexpr int at_once = 4;
   __device__ long long row_of(long long first, int i) const { return first + i * apart; }
-  // n columns of them; past the end the first one again, as loads that hang on no condition are
+  // Reads n columns, from `column` on, of at_once rows of one position, the first of which is
+  // `first`. Past the last row it reads row `first` again, because only unconditional loads are
   // issued together.
   template <int n>
   __device__ void read(long long first, int column, Chunk<T, n> (&to)[at_once]) const {
@@ -118,7 +122,8 @@ struct Rotation {
 #pragma unroll
     for (int j = 0; j < n; ++j) to[j] = widened(from.element[j]);
   }
-  // f(i, where the row's columns go)
+  // Calls f(i, destination) for each of at_once rows of one position that exists. `destination` is
+  // the start of the i-th one in y.
   template <typename F>
   __device__ void for_rows(long long first, F f) const {
 #pragma unroll
@@ -141,7 +146,7 @@ struct Rotation {
     }
   }
 
-  // Pairs of neighbours.
+  // Rotates n columns whose pairs are neighbours (interleaved), in all rows of a position.
   template <int n>
   __device__ void turn_neighbours(int column, const Factors (&of)[n]) const {
     for (long long row = blockIdx.x; row < rows; row = row_of(row, at_once)) {
@@ -160,7 +165,7 @@ struct Rotation {
     }
   }
 
-  // p and q are the columns of the first pair.
+  // Rotates n pairs, whose halves begin at columns p and q, in all rows of a position.
   template <int n>
   __device__ void turn_pairs(int p, int q, const Factors (&of)[n]) const {
     for (long long row = blockIdx.x; row < rows; row = row_of(row, at_once)) {
@@ -209,8 +214,8 @@ struct Rotation {
 
 constexpr int most_threads = 256;
 
-// A block takes the rows of one position, which are a sequence apart: it finds the angles once. Of
-// packed sequences it takes one row.
+// Rotates the rows of one position, which are a sequence apart, so that a block computes the angles
+// only once. In packed sequences a block has one row.
 template <int vector, typename T>
 __global__ void __launch_bounds__(most_threads)
     rotate_kernel(Rotation<T> k, Frequencies frequencies) {
@@ -232,7 +237,8 @@ void rotate(const KernelCall& k) {
   MESHWRIGHT_CHECK(a.head_dim > 0 && width % a.head_dim == 0 && width < 0x7fffffff &&
                        a.rotary_dim <= a.head_dim && a.rotary_dim % 2 == 0,
                    "rows are heads, of which pairs of coordinates turn");
-  // Without vectors where the halves of what turns begin in the middle of one.
+  // Vectors are not used if one of them would contain the end of the first half of the rotated
+  // part.
   std::int64_t unit = std::gcd(std::int64_t{a.head_dim}, std::int64_t{a.rotary_dim});
   if (!a.rotary_interleaved) unit = std::gcd(unit, std::int64_t{a.rotary_dim / 2});
   const int all_heads = static_cast<int>(width / a.head_dim);

@@ -9,7 +9,8 @@ namespace {
 
 constexpr int warps_of_block = 4;
 
-// A warp has one head of a token.
+// Adds a sink to the softmax of each head of a token: scales y and updates the log-sum-exp. Each
+// warp has one head of one token.
 template <typename T>
 __global__ void __launch_bounds__(32 * warps_of_block)
     sinks_kernel(T* y, float* log_sums, const T* sinks, long long tokens, int heads, int dim,
@@ -26,12 +27,12 @@ __global__ void __launch_bounds__(32 * warps_of_block)
   const float share = expf(before - after);
   T* const own = y + token * heads * dim + static_cast<long long>(head) * dim;
   for (int c = lane; c < dim; c += 32) narrow(widened(own[c]) * share, own[c]);
-  // All lanes have read it.
+  // All lanes must have read the log-sum-exp before lane 0 overwrites it.
   __syncwarp();
   if (lane == 0) log_sums[row] = after;
 }
 
-// A block has one head.
+// Adds to the gradient of each head's sink. Each block has one head.
 template <typename T, typename Sum>
 __global__ void __launch_bounds__(block_of_row)
     sink_gradients_kernel(const T* y, const T* dy, const float* log_sums, const T* sinks, Sum* sums,

@@ -22,7 +22,7 @@ __device__ double added(double a, double b) {
   return a + b;
 }
 
-// Chunks of n numbers, then what is left over.
+// Adds chunks of n elements, then the elements that are left over.
 template <typename T, int n>
 __global__ void add(T* to, const T* from, long long count) {
   const long long first = static_cast<long long>(blockIdx.x) * threads + threadIdx.x;
@@ -43,7 +43,8 @@ void add_typed(void* to, const void* from, std::int64_t count, cudaStream_t stre
   constexpr int wide = 16 / sizeof(T);
   const bool aligned = (reinterpret_cast<std::uintptr_t>(to) % 16 == 0) &&
                        (reinterpret_cast<std::uintptr_t>(from) % 16 == 0);
-  // A chunk for each thread, in as many blocks as keep any GPU's memory busy.
+  // Each thread has a chunk, up to as many blocks as keep any GPU's memory busy. With more chunks,
+  // threads take several.
   constexpr std::int64_t most_blocks = 4096;
   const std::int64_t work = aligned ? (count + wide - 1) / wide : count;
   const std::int64_t blocks = std::min((work + threads - 1) / threads, most_blocks);

@@ -1,4 +1,4 @@
-// Errors of the CUDA runtime as ours.
+// Turns errors of the CUDA runtime into RunError.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,7 +9,7 @@
 
 namespace meshwright::cuda {
 
-// Throws RunError with the call's name and the runtime's words if the call failed.
+// Throws RunError, with the call's name and the runtime's message, if the call failed.
 inline void check(cudaError_t result, const char* call) {
   if (result == cudaSuccess) return;
   throw RunError(std::string(call) + ": " + cudaGetErrorString(result));

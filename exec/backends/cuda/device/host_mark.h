@@ -1,5 +1,5 @@
-// A number that a stream writes where the host can read it while the device is at work: how far it
-// has come, also inside a captured graph.
+// A number that a stream writes to host memory, so that the host can read how far the stream has
+// come while the device is at work. It also works inside a captured graph.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,8 @@ namespace meshwright::cuda {
 
 class HostMark {
  public:
-  // `turn` counts the writes, so that a replayed graph which writes the same value is seen to move.
+  // `turn` counts the writes. It shows progress even if a replayed graph writes the same value
+  // again.
   struct Reading {
     unsigned int value = 0, turn = 0;
     bool operator==(const Reading&) const = default;
@@ -21,11 +22,11 @@ class HostMark {
   HostMark(const HostMark&) = delete;
   HostMark& operator=(const HostMark&) = delete;
 
-  void write(unsigned int value, cudaStream_t stream);  // when the stream comes to it
-  Reading read() const;                                 // by any thread, at any time; 0 at first
+  void write(unsigned int value, cudaStream_t stream);  // issues the write on the stream
+  Reading read() const;  // callable by any thread at any time; 0 before the first write
 
  private:
-  unsigned int* seen_ = nullptr;   // pinned: value, turn
+  unsigned int* seen_ = nullptr;   // pinned host memory: value, turn
   unsigned int* turns_ = nullptr;  // on the device
 };
 

@@ -28,11 +28,11 @@ std::string sha256_of(const std::string& content) {
   return sum.hex();
 }
 
-// A file: this line, the SHA-256 of the kernel, a line's end, the kernel.
+// A file has this line, the SHA-256 of the kernel in hexadecimal, a newline, and the kernel.
 constexpr std::string_view heading = "meshwright kernel 1\n";
 constexpr std::size_t digits = 64;
 
-// Returns nothing if the file's content is not what was written.
+// Returns the kernel in a file's content, or nothing if the content is damaged.
 std::optional<std::string> kernel_in(const std::string& file) {
   const std::size_t begin = heading.size() + digits + 1;
   if (file.size() < begin || !file.starts_with(heading)) return std::nullopt;
@@ -47,7 +47,7 @@ struct Found {
 };
 
 Found kernel_at(const std::string& path) {
-  // One look at the file: other processes remove it and write it between two.
+  // The file is examined once, because other processes may remove or write it between two looks.
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
   if (!fs::is_regular_file(status)) return {fs::exists(status), {}};
@@ -87,7 +87,7 @@ std::string KernelCache::get(const KernelKey& key, const std::function<std::stri
   Found found = kernel_at(file);
   if (found.kernel) {
     ++counts_.hits;
-    // Its age is the time of its last use.
+    // The file's modification time is the time of its last use.
     fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
     return *std::move(found.kernel);
   }
@@ -99,12 +99,12 @@ std::string KernelCache::get(const KernelKey& key, const std::function<std::stri
     ++counts_.not_stored;
     return kernel;
   }
-  // Another process may have been faster.
+  // Another process may have been faster, in which case its file is used.
   return kernel_at(file).kernel.value_or(kernel);
 }
 
-// Writes the file. If it exists by now, it stays as it is, unless the new one `replaces` a damaged
-// one.
+// Writes the file. An existing file stays as it is, unless the new one `replaces` a damaged one.
+// Returns whether the file exists afterwards.
 bool KernelCache::store(const std::string& path, const std::string& content, bool replaces) const {
   std::error_code error;
   if (!fs::is_directory(folder_, error)) return false;  // somebody took it away
@@ -117,15 +117,16 @@ bool KernelCache::store(const std::string& path, const std::string& content, boo
     return false;
   }
   if (!replaces) fs::create_hard_link(part.path(), path, error);
-  // A file system without links, too.
+  // Renames the file if it replaces one, or if the file system has no links.
   if (replaces || (error && error != std::errc::file_exists)) fs::rename(part.path(), path, error);
   const bool stored = !error || error == std::errc::file_exists;
   if (stored) remove_oldest(path);
   return stored;
 }
 
-// Others may do the same at once, so a file that is gone is no fault. Parts that a killed process
-// left behind become old as well.
+// Removes the least recently used files until the folder is small enough. Other processes may do
+// the same at once, so a file that is already gone is not an error. Parts of files that a killed
+// process left behind also become old and are removed.
 void KernelCache::remove_oldest(const std::string& except) const {
   struct Entry {
     fs::file_time_type used;

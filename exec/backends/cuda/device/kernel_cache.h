@@ -1,6 +1,6 @@
-// Compiled kernels on disk, found by content: a file's name is the SHA-256 of the source, the
-// architecture and the compiler's version, so nothing in the folder is ever out of date. Choices
-// that were made by timing (products.h) are kept in the same way.
+// Compiled kernels on disk. A file's name is the SHA-256 of the source, the architecture and the
+// compiler's version, so no file is ever out of date. Choices that were made by timing (products.h)
+// are kept in the same way.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ struct KernelKey {
   std::string hash() const;  // 64 hexadecimal digits
 };
 
-// Any number of processes may share a folder: a file appears whole or not at all, and of those who
-// make a content at once all take the first one's. A command gives
+// A cache in a folder, which any number of processes may share. A file appears whole or not at all.
+// If several processes make the same file at once, all use the first one. Commands use the folder
 // $XDG_CACHE_HOME/meshwright/kernels.
 class KernelCache {
  public:
-  // Makes the folder; InputError where that is impossible. When more than `most_bytes` lie in it,
-  // what was used longest ago is removed.
+  // Makes the folder. Throws InputError if that is impossible. After each file that is written, the
+  // least recently used files are removed until the folder holds at most `most_bytes` bytes.
   KernelCache(std::string folder, std::int64_t most_bytes);
 
-  // Returns what `make` once returned for the key, in this process or another. A damaged file is
-  // made again. If a file cannot be written (a full disk), that is no error: the kernel is made
-  // again the next time.
+  // Returns what `make` once returned for the key, in this process or another. If there is no file
+  // yet, or a damaged one, calls `make` and writes the file. A file that cannot be written (a full
+  // disk) is not an error: the next get() calls `make` again.
   std::string get(const KernelKey& key, const std::function<std::string()>& make);
 
-  std::string path(const KernelKey& key) const;  // of the key's file, there or not
+  std::string path(const KernelKey& key) const;  // of the key's file, which may not exist
 
   struct Counts {
     std::int64_t hits = 0, misses = 0, damaged = 0, not_stored = 0;  // damaged ones are misses too

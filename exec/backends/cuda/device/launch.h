@@ -1,5 +1,5 @@
-// How a kernel is started, and the shared memory whose size is known then only. The one place where
-// the device's compiler and the tests' emulation of a device (tests/cuda_emulation) differ.
+// Starts kernels and gives them dynamic shared memory. Only here do the device's compiler and the
+// tests' emulation of a device (tests/cuda_emulation) differ.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,8 +16,8 @@ struct Shape3 {
   unsigned int x = 1, y = 1, z = 1;
 };
 
-// Returns how many blocks serve `count` things if each serves `of_block`. A grid's x may be up to
-// 2^31 - 1.
+// Returns how many blocks serve `count` things if each block serves `of_block` of them. A grid has
+// at most 2^31 - 1 blocks in x.
 inline unsigned int blocks_for(std::int64_t count, std::int64_t of_block) {
   const std::int64_t blocks = (count + of_block - 1) / of_block;
   MESHWRIGHT_CHECK(count >= 0 && blocks <= 0x7fffffff, "a grid has at most 2^31 - 1 blocks");
@@ -26,8 +26,9 @@ inline unsigned int blocks_for(std::int64_t count, std::int64_t of_block) {
 
 #ifdef __CUDACC__
 
-// Dynamic shared memory of a block of the kernel. 48 KiB are free, but for static ones too. Never
-// less than before: a captured graph may have the kernel with more.
+// Lets blocks of the kernel have `bytes` of dynamic shared memory. 48 KiB need no permission, but
+// static variables count too, so up to 40 KiB are taken without one. A permission is never lowered,
+// because a captured graph may start the kernel with more.
 inline void allow_shared_bytes(const void* kernel, std::int64_t bytes) {
   constexpr std::int64_t without_asking = 40 << 10;
   static std::map<const void*, std::int64_t> allowed;
@@ -38,7 +39,7 @@ inline void allow_shared_bytes(const void* kernel, std::int64_t bytes) {
   allowed[kernel] = bytes;
 }
 
-// Returns the dynamic shared memory of the block.
+// Returns the address of the block's dynamic shared memory, aligned to 128 bytes.
 __device__ inline unsigned char* shared_memory() {
   extern __shared__ __align__(128) unsigned char bytes[];
   return bytes;

@@ -1,4 +1,4 @@
-// Owners of the CUDA runtime's resources, which give them back.
+// Owners of the CUDA runtime's resources, which release them when they are destroyed.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,8 +26,8 @@ using PinnedMemory = Owned<void*, cudaFreeHost>;
 
 enum class StreamPriority { usual, high };
 
-// Runs beside the default stream. Where multiprocessors come free, blocks of streams of high
-// priority start first.
+// Makes a stream that overlaps with the default stream. When multiprocessors become free, blocks of
+// streams with high priority start first.
 inline OwnedStream make_stream(StreamPriority priority = StreamPriority::usual) {
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
@@ -51,8 +51,9 @@ inline DeviceMemory device_memory(std::int64_t bytes) {
   return DeviceMemory(memory);
 }
 
-// cudaMemset, and cudaMemcpy from pageable memory, may return before the device has done it, and
-// streams of our own do not wait for the default one: these two return when it is done.
+// fill_device() and copy_to_device() return when the device has done the work. cudaMemset, and
+// cudaMemcpy from pageable memory, may return earlier, and streams made here do not wait for the
+// default stream.
 inline void fill_device(void* memory, int byte, std::int64_t bytes) {
   check(cudaMemset(memory, byte, static_cast<std::size_t>(bytes)), "cudaMemset");
   check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
@@ -63,7 +64,7 @@ inline void copy_to_device(void* memory, const void* host, std::int64_t bytes) {
   check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 
-// Allocates cleared host memory that the device reaches by itself.
+// Allocates cleared, pinned host memory that the device can copy from and to by itself.
 inline PinnedMemory pinned_memory(std::int64_t bytes) {
   const auto size = static_cast<std::size_t>(bytes > 0 ? bytes : 1);
   void* memory = nullptr;

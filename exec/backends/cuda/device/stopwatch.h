@@ -5,11 +5,11 @@
 
 namespace meshwright::cuda {
 
-// Has a stream of its own.
+// Times work on the device, on a stream of its own.
 class Stopwatch {
  public:
-  // Returns the milliseconds that `times` calls of `issue` take on a stream. One more call before
-  // them loads code.
+  // Returns the milliseconds that `times` calls of `issue` take together on the stream. One more
+  // call before them, which is not measured, loads code.
   template <typename Issue>
   float milliseconds(int times, const Issue& issue) const {
     issue(stream_.get());

@@ -2,8 +2,9 @@
 
 namespace meshwright::cuda {
 
-// The kernels of collectives need few multiprocessors, but at once: other ranks wait for them.
-// Behind the blocks of a product they would begin only as its last wave ends.
+// Makes the streams, all but the compute stream with high priority. The kernels of collectives need
+// few multiprocessors, but soon, because other ranks wait for them. After the blocks of a matmul
+// they would begin only when its last wave ends.
 GpuStreams::GpuStreams() {
   for (std::size_t i = 0; i < streams_.size(); ++i)
     streams_[i] = make_stream(static_cast<Stream>(i) == Stream::compute ? StreamPriority::usual

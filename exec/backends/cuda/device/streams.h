@@ -34,7 +34,7 @@ class GpuStreams : public Streams {
   int stamps_ = 0;
 };
 
-// All streams begin after the first, and the first ends after all others.
+// A captured step. All other streams begin after stream 0, and stream 0 ends after all of them.
 class CapturedStep : public StepCapture {
  public:
   explicit CapturedStep(GpuStreams& streams);

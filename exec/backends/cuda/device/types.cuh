@@ -9,11 +9,11 @@
 
 namespace meshwright::cuda {
 
-// Elements that are moved 16 bytes at a time.
+// The number of elements of type T in 16 bytes, which kernels move at once.
 template <typename T>
 constexpr int vector_of = 16 / static_cast<int>(sizeof(T));
 
-// Calls `work` with a number of the type: fp32, bf16 or fp16.
+// Calls `work` with a value of the C++ type: float, bf16 or f16.
 template <typename Work>
 void with_type(Dtype dtype, Work work) {
   switch (dtype) {
@@ -28,8 +28,9 @@ void with_type(Dtype dtype, Work work) {
   }
 }
 
-// Calls work.operator()<T, vector>(): how many neighbouring elements of rows whose widths, and the
-// places where their parts begin, are multiples of `unit` are moved at once.
+// Calls work.operator()<T, vector>(), where `vector` is how many neighbouring elements are moved at
+// once: 16 bytes if `unit` is a multiple of that, otherwise one. The widths of rows, and the
+// offsets at which their parts begin, must be multiples of `unit`.
 template <typename Work>
 void with_vectors(Dtype dtype, std::int64_t unit, Work work) {
   with_type(dtype, [&]<typename T>(T) {

@@ -28,8 +28,8 @@ Lead product_alone(const Fusion& fusion) {
   return lead;
 }
 
-// Returns whether a later step than the next one reads the result of step i, or the result is one
-// of the fusion's.
+// Returns whether the result of step i is needed after the next step: a later step reads it, or it
+// is an output of the fusion. Both end where a step overwrites the operand.
 bool is_needed(const Fusion& fusion, std::size_t i) {
   const int made = fusion.steps[i].outputs[0];
   for (std::size_t j = i + 1; j < fusion.steps.size(); ++j) {
@@ -42,14 +42,15 @@ bool is_needed(const Fusion& fusion, std::size_t i) {
   return !fusion.is_internal(made);
 }
 
-// Returns whether the operand is given to the node and has the type of the matmul's result.
+// Returns whether the operand is an input of the fusion and has the type of the matmul's result.
 bool is_given(const Fusion& fusion, const Lead& lead, int operand) {
   return operand < fusion.inputs && fusion.operands[at(operand)].dtype == lead.form.result;
 }
 
 bool has_bias(const Lead& lead) { return lead.bias >= 0; }
 
-// The lead that also does the next step.
+// Returns the lead that also computes the next step of the fusion, or nothing if cuBLASLt has no
+// such epilogue.
 std::optional<Lead> longer(const Fusion& fusion, Lead lead) {
   const std::size_t last = lead.steps - 1;
   const FusedStep& step = fusion.steps[lead.steps];

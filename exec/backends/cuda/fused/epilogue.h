@@ -1,5 +1,6 @@
-// Finds the part of a fused operation that cuBLASLt computes, if the operation begins with a matmul
-// (Fusion::Loop::product_first): the matmul, and perhaps the steps that follow it, as its epilogue.
+// Finds the part of a fused operation that cuBLASLt computes. If the operation begins with a matmul
+// (Fusion::Loop::product_first), that part is the matmul, and perhaps steps that follow it, as its
+// epilogue.
 #pragma once
 
 #include <vector>
@@ -11,17 +12,18 @@ namespace meshwright::cuda {
 
 struct Lead {
   ProductForm form;
-  // Operands of the fusion; -1: none.
+  // The lead's operands, as indices in Fusion::operands, or -1 for none.
   int a = -1, b = -1, c = -1, start = -1, bias = -1, saved = -1;
-  std::size_t steps = 1;  // that this does
+  std::size_t steps = 1;  // of the fusion that this computes
 };
 
-// Returns all leads, the one with most steps first and the matmul alone last. Products knows which
-// ones cuBLASLt supports.
+// Returns the leads whose result is not internal to the fusion. The first has most steps, and the
+// last is the matmul alone. cuBLASLt may not support them all, so the caller asks
+// Products::prepare().
 std::vector<Lead> leads_of(const Fusion& fusion);
 
-// Returns what is left of the fusion if a lead does its steps: the matmul, then the remaining
-// steps.
+// Returns the fusion without the steps that a lead computes after its matmul. The matmul stays as
+// the first step, with the lead's result as its output.
 Fusion without_led(const Fusion& fusion, const Lead& lead);
 
 }  // namespace meshwright::cuda

@@ -22,7 +22,8 @@ void* address_of(const KernelCall& k, const Fusion& fusion, int operand) {
   return const_cast<void*>(data);
 }
 
-// Nothing: the steps have no kernel of their own, and run one by one.
+// Returns the generated kernel of the fusion's steps, or nothing if they cannot have one and run
+// one by one.
 std::optional<FusedKernel> kernel_of(const Fusion& fusion, const Device& device) {
   if (fusion.loop != Fusion::Loop::blocks && fusion.loop != Fusion::Loop::product_first)
     return std::nullopt;
@@ -58,7 +59,8 @@ const Fusions::Loaded& Fusions::load(const FusedKernel& kernel) {
   return loaded_.emplace(kernel.source, std::move(loaded)).first->second;
 }
 
-// The first that cuBLASLt has.
+// Chooses the lead with most steps that cuBLASLt supports, and takes its steps from those that are
+// left.
 void Fusions::prepare_lead(Prepared& prepared, const Device& device) const {
   const std::vector<Lead> leads = leads_of(*prepared.fusion);
   const auto found = std::find_if(leads.begin(), leads.end(), [&](const Lead& lead) {

@@ -1,6 +1,6 @@
-// Runs fused operations (models/program/graph/fusion.h): products by cuBLASLt with what of the rest
-// is their epilogue, rows by kernels that are made and compiled for the fusion (fused_source.h),
-// and what has neither step by step.
+// Runs fused operations (models/program/graph/fusion.h). cuBLASLt computes a matmul and the steps
+// that fit into its epilogue, kernels that are generated and compiled for the fusion
+// (fused_source.h) compute steps on rows, and steps without either run one by one.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,16 @@
 
 namespace meshwright::cuda {
 
-// One for each device; used by one thread.
+// Prepares and runs the fusions of one device. One thread uses it.
 class Fusions {
  public:
   // `cache` holds compiled kernels and must live longer. `architecture` is a name like "sm_90".
   Fusions(KernelCache& cache, std::string architecture)
       : cache_(cache), architecture_(std::move(architecture)) {}
 
-  // Returns the bytes of scratch memory. Compiles and loads what the fusion needs, before it first
-  // runs and outside of a capture.
+  // Returns the bytes of scratch memory that the fusion needs. Compiles and loads its kernels and
+  // chooses the algorithm of its matmul, so it must be called before the fusion first runs, outside
+  // of a capture.
   std::int64_t prepare(const OpCall& call, const Device& device);
   void run(const KernelCall& call);
 
@@ -46,7 +47,7 @@ class Fusions {
     std::shared_ptr<const Fusion> fusion;
     std::optional<Lead> lead;
     std::optional<Generated> generated;
-    Fusion steps;  // one by one, where there is no kernel of them
+    Fusion steps;  // the steps that `lead` leaves, run one by one without `generated`
     std::int64_t workspace = 0;
   };
 
@@ -59,8 +60,8 @@ class Fusions {
 
   KernelCache& cache_;
   std::string architecture_;
-  std::map<std::string, Loaded> loaded_;                // by source: layers share a kernel
-  using Key = std::pair<const Fusion*, std::uint32_t>;  // and OpCall::overwrites
+  std::map<std::string, Loaded> loaded_;                // by source, because layers share kernels
+  using Key = std::pair<const Fusion*, std::uint32_t>;  // with OpCall::overwrites
   std::map<Key, Prepared> prepared_;
 };
 

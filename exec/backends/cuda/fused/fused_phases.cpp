@@ -27,7 +27,7 @@ void replace_all(std::string& text, std::string_view what, const std::string& by
 }
 
 // Returns the expressions for the results of an operation on one element of each operand. $i stands
-// for that of operand i.
+// for the element of operand i.
 std::vector<std::string> element_forms(const FusedStep& step) {
   std::vector<std::string> forms;
   for (std::string_view form : info(step.op).elements) {
@@ -49,8 +49,8 @@ Layout layout_of(std::int64_t width, std::int64_t rows, std::int64_t element_byt
     layout.vector *= 2;
   const bool warps = width <= (sums ? longest_adding_row_of_warp : longest_row_of_fused_warp);
   if (!warps) {
-    // Sums over the rows, what is made of a row and the row that comes next: less of each leaves
-    // room for more warps.
+    // A thread has fewer columns if the kernel also keeps sums over the rows, values of the row,
+    // and values of the next row. Fewer registers a thread leave room for more warps.
     const int columns =
         sums && width <= longest_row_of_fused_warp ? columns_of_adding_thread : columns_of_thread;
     const std::int64_t wanted = (width + columns - 1) / columns;
@@ -64,20 +64,23 @@ Layout layout_of(std::int64_t width, std::int64_t rows, std::int64_t element_byt
   return layout;
 }
 
-// Statistics of a row.
+// The names of the variables that hold a row's statistics, and the first phase in which they can be
+// read.
 struct Saved {
   std::string mean, scale;
   int made = 0;
 };
 
-// Floats that a thread of a warp's row, or a block's, keeps in registers. With more of its 255 the
-// compiler spilled some when it made random bodies for sm_80 and sm_90: it holds several turns'
-// loads as well.
+// Floats that a thread keeps in registers, if a warp or a block has a row. A thread has 255
+// registers, but also needs some for the loads of several turns: with larger limits the compiler
+// spilled registers in random fusions for sm_80 and sm_90.
 constexpr int kept_by_warp = 80, kept_by_block = 96;
-// The limit for kernels in which a thread may have only 96 registers.
+// The limit for kernels with so many blocks on a multiprocessor that a thread may have only 96
+// registers.
 constexpr int kept_by_many = 52;
-// Every architecture from sm_80 on gives a block 99 KiB that asks for them. V100's 96 have to do
-// for the kernel's static variables too: the longest rows have no kernel there (fused.cpp).
+// Bytes of shared memory in which a block keeps values. Every architecture from sm_80 on has at
+// least 99 KiB for a block that asks for them. V100 has 96 KiB, which must also hold the kernel's
+// static variables, so the longest rows have no generated kernel there (fused.cpp).
 constexpr std::int64_t kept_in_shared = 96 << 10;
 
 class Phases {
@@ -144,8 +147,8 @@ class Phases {
     return false;
   }
 
-  // Returns the operands of the node that the steps mention: gradients that are summed with `sums`,
-  // otherwise all others.
+  // Returns the operands of the node that the steps use. With `sums` these are the gradients that
+  // are summed over rows, otherwise all others.
   std::vector<int> operands_of(bool sums) const {
     std::vector<char> mentioned(fusion_.operands.size(), 0);
     for (std::size_t i = first_step(); i < fusion_.steps.size(); ++i) {
@@ -202,7 +205,8 @@ class Phases {
     current_[at(operand)] = value;
   }
 
-  // The name of a sum over the row, known after the phase.
+  // Adds a sum over the columns of a row to a phase. Returns the name of the sum, which has its
+  // value after the phase.
   std::string sum_over_row(int in_phase, const std::string& text, std::vector<int> arguments,
                            Op op) {
     const int number = phase(in_phase).sums++;
@@ -255,13 +259,14 @@ class Phases {
       set_operand(step.outputs[static_cast<int>(i)], made, forms[i], arguments, step.op);
   }
 
-  // Returns the expression for the row's index in the step's whole tensor, in which ranks may share
-  // the rows.
+  // Returns the expression for the row's index among the rows of all ranks, which share them under
+  // sequence parallelism.
   static std::string row_in_all(const Attributes& a, std::int64_t rows) {
     return a.sequence_parallel ? fmt::format("(row + tensor_rank * {}LL)", rows) : "row";
   }
 
-  // Declares position_N of the row in its sequence, and sequence_N where asked.
+  // Declares position_N, the row's position in its sequence, and if `sequence` is set sequence_N,
+  // the number of that sequence. N is `number`.
   void declare_position(const Attributes& a, int number, bool sequence) {
     made_.counts_positions = true;
     const std::string row = row_in_all(a, fusion_.rows);
@@ -390,8 +395,8 @@ class Phases {
 
   // ---- where values are kept
 
-  // Leaves out results that nothing reads (a norm recomputed only for its statistics), and notes
-  // when values are read.
+  // Drops results that nothing reads (of a norm recomputed only for its statistics), and notes in
+  // which phases values are read.
   void find_reads() {
     std::vector<Statement> needed;
     for (auto each = made_.statements.rbegin(); each != made_.statements.rend(); ++each) {
@@ -405,8 +410,9 @@ class Phases {
     made_.statements.assign(needed.rbegin(), needed.rend());
   }
 
-  // Sums and what steps made first; what was loaded is loaded again where there is no room. Rows
-  // that all share stay in the caches.
+  // Decides where values are kept. Sums and values that steps make come first. Loaded values come
+  // next and are loaded again if there is no room. Rows that all rows share are always loaded
+  // again, because they stay in the caches.
   void find_homes() {
     registers_ = made_.layout.rows_at_once > 1 ? kept_by_warp : kept_by_block;
     for (int id : made_.sums) made_.sum_home[id] = home(true);
@@ -418,8 +424,8 @@ class Phases {
       }
     if (made_.layout.strip == 1) return;
     find_ahead();
-    // Without a number the compiler at times aims at more warps than there are strips for, and
-    // spills.
+    // Without a given number of blocks, the compiler sometimes aims at more warps than there are
+    // strips and spills registers.
     const Layout& layout = made_.layout;
     const bool few =
         (layout.rows_at_once > 1 ? kept_by_warp : kept_by_block) - registers_ <= kept_by_many;
@@ -443,7 +449,8 @@ class Phases {
       value.ahead = registers_ >= packed;
       if (value.ahead) registers_ -= packed, of_row += packed;
     }
-    // Short rows: more of them, for as many bytes.
+    // If rows are short, more of them are read ahead, so that about the same number of bytes is in
+    // flight.
     constexpr int wanted = 16, most = 4;
     int& rows = made_.layout.rows_ahead;
     while (of_row > 0 && rows < most && 2 * rows * of_row <= wanted &&

@@ -1,5 +1,5 @@
-// A fused operation as its CUDA kernel runs it: phases, each a pass over the columns of a row, and
-// where rows are kept between them. exec/backends/cuda/fused/fused_source.h writes it down.
+// Describes a fused operation as its CUDA kernel runs it: phases, each a pass over the columns of a
+// row, and the places in which rows are kept between them. fused_source.h generates the code.
 #pragma once
 
 #include <cstdint>
@@ -13,59 +13,62 @@
 
 namespace meshwright::cuda {
 
-// Which threads work on a row, and on which of its columns: `vector` neighbouring ones at a time,
-// `turns` times.
+// The distribution of a row's columns over threads. Each thread takes `vector` neighbouring columns
+// at a time, `turns` times.
 struct Layout {
   std::int64_t width = 0;
   int vector = 1;
-  int threads = 32;      // of a row: a warp, or a block
-  int rows_at_once = 4;  // of a block
+  int threads = 32;      // that share a row: a warp, or a block
+  int rows_at_once = 4;  // that a block works on
   int turns = 1;
   std::int64_t strip = 1;  // rows that a warp or block takes one after the other
-  int rows_ahead = 1;      // of a strip, whose operands are under way
-  int blocks_at_once = 0;  // of a multiprocessor, for which the compiler leaves registers; 0: any
+  int rows_ahead = 1;      // rows of a strip that are loaded ahead of their turn
+  int blocks_at_once = 0;  // on a multiprocessor, which bounds a thread's registers; 0: any
 
-  int elements() const { return turns * vector; }  // of a row, for each thread
+  int elements() const { return turns * vector; }  // of a row that each thread has
   std::int64_t bytes_in_shared() const { return width * rows_at_once * bytes_of(Dtype::f32); }
 };
 
-// The place of a value's elements between the phase that makes or loads it and the last phase that
-// reads it. Threads keep their own columns, so shared memory needs no barrier.
+// The place of a value's elements between the phase that makes or loads the value and the last
+// phase that reads it. Threads keep their own columns, so shared memory needs no barrier.
 enum class Home : std::uint8_t { phase, registers, shared, reloaded };
 
-// A row of numbers: of an operand as the steps before left it.
+// A row of an operand, as it is loaded or as a step makes it. Each step that writes an operand
+// makes a new value.
 struct Value {
   int operand = -1;
-  bool is_loaded = false;  // from the operand; else a step makes it
-  std::string row_offset;  // "row * 768 + ": where its row begins there
+  bool is_loaded = false;  // from the operand's memory; otherwise a step makes it
+  std::string row_offset;  // the row's offset in that memory, "row * 768 + "
   int made = 0;            // the first phase in which it can be read
-  std::set<int> read{};    // phases
+  std::set<int> read{};    // phases that read it
   Home home = Home::phase;
-  bool ahead = false;  // the strip's next row is under way while the kernel works on one
+  bool ahead = false;  // the strip's next row is loaded while the kernel works on this one
 
   int begin() const { return is_loaded ? *read.begin() : made; }
   bool is_kept() const { return !read.empty() && *read.rbegin() > begin(); }
 };
 
-// A line in the loop over a thread's columns: sets a value, or adds to a sum over the row or over
-// the rows. $i stands for an element of arguments[i].
+// A line in the loop over a thread's columns. It sets a value, adds to a sum over the columns of a
+// row, or adds to a gradient that is summed over rows. $i stands for an element of arguments[i].
 struct Statement {
   enum class Kind : std::uint8_t { value, over_row, over_rows };
   Kind kind = Kind::value;
   int phase = 0;
-  int target = 0;  // value; number in the phase; operand
+  int target = 0;  // by kind: a value, a sum's number in its phase, an operand
   std::string text;
   std::vector<int> arguments;
   std::string_view op;
 };
 
-// A pass over a row's columns, what it needs before, and what follows from its sums.
+// A pass over a row's columns, with the lines of code before the pass and those after it, which use
+// its sums.
 struct Phase {
-  int sums = 0;  // over the row
+  int sums = 0;  // number of sums over the row
   std::vector<std::string> before, after;
 };
 
-// A number of each row, of an operand that has `columns` of them.
+// One float of each row: column `column` of an operand that has `columns` columns, such as the
+// saved mean of a norm.
 struct RowNumber {
   std::string name;
   int operand = -1, columns = 1, column = 0;
@@ -75,25 +78,28 @@ struct RowNumber {
 // `column`.
 struct FusedPhases {
   Layout layout;
-  std::vector<int> sums, operands;  // that the steps mention: gradients that are summed, the others
+  // The operands that the steps use: the gradients that are summed over rows, and all others.
+  std::vector<int> sums, operands;
   std::vector<Value> values;
   std::vector<RowNumber> numbers;
-  std::vector<std::string> of_row;  // declarations
+  std::vector<std::string> of_row;  // declarations of a row's variables
   std::vector<Phase> phases;
   std::vector<Statement> statements;
-  std::map<int, Home> sum_home;  // of operand
+  std::map<int, Home> sum_home;  // by operand
   std::int64_t shared_bytes = 0;
   bool counts_positions = false;
-  std::vector<std::uint64_t> keys;  // of dropouts
+  std::vector<std::uint64_t> keys;  // dropout_key of each dropout
 };
 
-// Returns the phases. Throws NotSupportedYet as fused_kernel says.
+// Returns the phases of a fusion's kernel. Throws NotSupportedYet if fused_kernel() cannot make
+// one.
 FusedPhases phases_of(const Fusion& fusion);
 
 // Returns the CUDA type of an operand's elements.
 std::string_view type_name(Dtype dtype);
 
-// Returns whether the fusion writes the operand and others read it later.
+// Returns whether the operand is an output that the fusion writes, as opposed to a gradient that it
+// sums over rows.
 inline bool is_written(const Fusion& fusion, int operand) {
   return operand >= fusion.inputs && operand < fusion.inputs + fusion.outputs;
 }

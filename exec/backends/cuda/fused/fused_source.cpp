@@ -30,7 +30,8 @@ class Writer {
   }
 
  private:
-  // An element of a value, or the first of a turn's `vector` ones.
+  // Returns the code for an element of a value or, with `first`, for the address of the first of a
+  // turn's `vector` elements.
   static std::string element(const std::string& name, Home home, const std::string& vector,
                              bool first = false) {
     switch (home) {
@@ -70,7 +71,8 @@ class Writer {
     line("}");
   }
 
-  // An array of a thread's columns, or the row's in shared memory.
+  // Declares a kept value: an array of a thread's columns in registers, or the row in shared
+  // memory.
   void declare_kept(const std::string& name, Home home, const char* initial) {
     if (home == Home::registers)
       line(fmt::format("float {}[{}]{};", name, of_.layout.elements(), initial));
@@ -84,8 +86,9 @@ class Writer {
     }
   }
 
-  // The loop over a thread's columns, unrolled where it numbers registers. Without a use of its
-  // column, which compilers would warn of, it is not declared.
+  // Opens the loop over a thread's columns, which is fully unrolled if it indexes registers.
+  // close_columns() declares `column` only if the loop uses it, because compilers warn of unused
+  // variables.
   void open_columns(bool in_registers) {
     line(in_registers ? "#pragma unroll" : "#pragma unroll 2");
     open(fmt::format("for (int turn = 0; turn < {}; ++turn)", of_.layout.turns));
@@ -263,9 +266,9 @@ class Writer {
     if (ahead() > 1) close(), close();
   }
 
-  // Rows that are read ahead at once.
+  // Returns how many rows are read ahead at once.
   int ahead() const { return of_.layout.rows_ahead; }
-  // A row's place among them.
+  // Returns the index of a row among those that are read ahead at once, or nothing if there is one.
   std::string slot() const { return ahead() > 1 ? "[slot]" : ""; }
 
   void open_slots(const std::string& row) {
@@ -375,8 +378,9 @@ class Writer {
     close();
   }
 
-  // A block has 32 columns of one of the sums. Its warps share the strips in turn, the first one
-  // adds up what each found (as add_partials of rows/column_sums.cuh does).
+  // Writes the kernel that adds the strips' partial sums. A block has 32 columns of one of the
+  // sums. Its warps take the strips round-robin, and the first warp adds up the warps' results
+  // (like add_partials in rows/column_sums.cuh).
   void write_sums(std::int64_t strips) {
     constexpr int warps = 32;
     const std::int64_t blocks_of_sum = (of_.layout.width + 31) / 32;

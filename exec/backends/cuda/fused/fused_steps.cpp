@@ -20,13 +20,13 @@ std::int64_t aligned(std::int64_t bytes) {
 
 bool has_own_memory(const Fusion& fusion) { return fusion.loop == Fusion::Loop::long_blocks; }
 
-// A block of the fusion: its first row, and how many.
+// A block of the fusion's rows: its first row, and the number of rows.
 struct BlockRows {
   std::int64_t first = 0, count = 0;
 };
 
-// The types of a step's operands on a block. The first block overwrites what the operation is to
-// overwrite.
+// The types of a step's operands on a block of rows. Only the step on the first block overwrites
+// gradients that the operation is to overwrite. Later blocks add.
 class StepTypes {
  public:
   StepTypes(const Fusion& fusion, std::size_t step, const BlockRows& rows, const OpCall& call)
@@ -147,7 +147,8 @@ class StepCall {
   KernelCall kernel_;
 };
 
-// A loss and its gradient at once, from this step on. False: they are not, or have no such kernel.
+// Runs a loss and its gradient in one kernel, if they are this step and the next one. Returns
+// false, with nothing issued, if they are not or if there is no such kernel for them.
 bool run_pair(const Block& block, std::size_t step) {
   const std::vector<FusedStep>& steps = block.fusion().steps;
   if (step + 1 == steps.size() || steps[step].op != Op::cross_entropy ||

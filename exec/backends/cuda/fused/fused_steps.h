@@ -1,4 +1,4 @@
-// The steps of a fused operation one after the other, each by its own kernel.
+// Runs the steps of a fused operation one after the other, each by its own kernel.
 #pragma once
 
 #include "exec/backends/cuda/kernels.h"
@@ -7,9 +7,10 @@
 
 namespace meshwright::cuda {
 
-// Steps on blocks of Fusion::block_rows rows (Loop::long_blocks), or on all rows at once; what they
-// pass to each other lies in scratch memory, that of long blocks in the last inferred output.
-// `fusion` is the call's, or has fewer of its steps.
+// workspace_of_steps() returns the bytes of scratch memory that run_steps() needs. Steps run on
+// blocks of Fusion::block_rows rows (Loop::long_blocks), or on all rows at once. They pass data to
+// each other in scratch memory, or with long blocks in the operation's last inferred output.
+// `fusion` is the call's fusion or has fewer of its steps.
 std::int64_t workspace_of_steps(const Fusion& fusion, const OpCall& call, const Device& device);
 void run_steps(const Fusion& fusion, const KernelCall& call);
 

@@ -14,7 +14,8 @@ KernelLibrary::~KernelLibrary() { cudaLibraryUnload(library_); }
 cudaKernel_t KernelLibrary::kernel(const std::string& name) const {
   cudaKernel_t found = nullptr;
   check(cudaLibraryGetKernel(&found, library_, name.c_str()), "cudaLibraryGetKernel");
-  // Its code is on the device from now on: loading at the first start would disturb a capture.
+  // Asking for the kernel's attributes brings its code to the device now. Loading it at the first
+  // launch would disturb a capture.
   cudaFuncAttributes ignored{};
   check(cudaFuncGetAttributes(&ignored, reinterpret_cast<const void*>(found)),
         "cudaFuncGetAttributes");

@@ -1,5 +1,5 @@
-// Machine code that was compiled at run time, loaded onto the device by the runtime's own functions
-// (no link to the driver's library).
+// Machine code that was compiled at run time. The CUDA runtime loads it onto the device, so the
+// driver's library is not linked.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,10 +25,11 @@ class KernelLibrary {
   cudaLibrary_t library_ = nullptr;
 };
 
-// Lets the kernel's blocks ask for that much dynamic shared memory.
+// Lets the kernel's blocks have `bytes` of dynamic shared memory.
 void allow_shared_bytes(cudaKernel_t kernel, std::int64_t bytes);
 
-// Launches the kernel. `arguments` are the addresses of the values.
+// Launches the kernel. `arguments` are the addresses of its arguments' values. `shared_bytes` must
+// have been allowed.
 void launch(cudaKernel_t kernel, std::int64_t blocks, int threads, std::int64_t shared_bytes,
             std::vector<void*>& arguments, cudaStream_t stream);
 

@@ -1,4 +1,5 @@
-// The toolkit's run-time compiler: from CUDA source to machine code. Needs no device and no driver.
+// The toolkit's run-time compiler, from CUDA source to machine code. It needs neither a device nor
+// a driver.
 #pragma once
 
 #include <string>
@@ -19,7 +20,8 @@ struct Compiled {
 // RunError with the log if the source has errors or the compiler failed.
 Compiled compile_cuda(const std::string& source, const std::string& architecture);
 
-// Returns the cubin that compile_cuda makes, and keeps it on disk.
+// Returns the cubin that compile_cuda() makes of the source. Takes it from the cache, or stores it
+// there.
 std::string cached_cubin(KernelCache& cache, const std::string& source,
                          const std::string& architecture);
 

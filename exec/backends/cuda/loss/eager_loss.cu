@@ -1,5 +1,5 @@
-// Cross-entropy as an eager framework computes it: the logarithms of all probabilities, then the
-// targets'.
+// Cross-entropy as an eager framework computes it: first the logarithms of all probabilities, then
+// the loss from those of the targets.
 #include <algorithm>
 
 #include "exec/backends/cuda/rows/softmax.cuh"
@@ -51,7 +51,7 @@ void log_softmax(const KernelCall& k) {
   });
 }
 
-// dx = dy - softmax * (the sum of dy); exactly 0 in masked columns.
+// Computes dx = dy - softmax * sum(dy) for each row. Masked columns get exactly 0.
 template <int row_threads, typename D, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     log_softmax_grad_kernel(const float* __restrict__ y, const D* __restrict__ dy,
@@ -96,7 +96,8 @@ void log_softmax_grad(const KernelCall& k) {
   });
 }
 
-// A target outside the vocabulary, which must not be, makes a loss that is not a number.
+// Computes each row's loss. A target outside the vocabulary is an error of the data, and its loss
+// is NaN.
 template <typename T>
 __global__ void __launch_bounds__(256)
     nll_kernel(const T* __restrict__ logs, const int* __restrict__ targets,

@@ -1,5 +1,5 @@
-// Cross-entropy over a vocabulary (whole, or cut over the ranks of a tensor group), and over the
-// positions of a sequence (question answering).
+// Cross-entropy over a vocabulary (whole, or sharded over the ranks of a tensor group), and over
+// the positions of a sequence (question answering).
 #include "exec/backends/cuda/device/types.cuh"
 #include "exec/backends/cuda/loss/vocabulary.cuh"
 #include "exec/backends/cuda/tables.h"
@@ -25,8 +25,9 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   loss[row] = ignored ? 0.0f : log_sum - logit_of(own, columns.of(targets[row]));
 }
 
-// For each row: maximum, sum of exp(logit - maximum) and the target's logit (0 on the ranks that
-// do not have it) over this rank's columns. Of a row that is ignored: what makes a loss of 0.
+// Writes three statistics of each row over this rank's columns: the maximum, the sum of exp(logit -
+// maximum), and the target's logit (0 on the ranks that do not have it). An ignored row gets values
+// whose combined loss is 0.
 template <int row_threads, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     stats_kernel(const T* __restrict__ logits, const int* __restrict__ targets,
@@ -48,7 +49,8 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   stats[2 * rows + row] = target >= 0 ? widened(own[target]) : 0.0f;
 }
 
-// The ranks' statistics lie one after the other, in the order of the ranks.
+// Computes each row's loss and log-sum-exp from the statistics of all ranks, which are stored one
+// after the other in the order of the ranks.
 __global__ void __launch_bounds__(256)
     combine_kernel(const float* __restrict__ stats, float* __restrict__ loss,
                    float* __restrict__ saved, long long rows, int ranks) {
@@ -67,7 +69,8 @@ __global__ void __launch_bounds__(256)
   loss[row] = log_sum - target_logit;
 }
 
-// May be in the logits' place: a thread writes what it alone has read.
+// Computes the gradient of the logits. It may overwrite the logits, because each thread writes only
+// elements that no other thread reads.
 template <int row_threads, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     grad_kernel(const T* logits, const float* __restrict__ saved, const int* __restrict__ targets,
@@ -91,8 +94,8 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   });
 }
 
-// One classification: over the sequence's tokens, as the start (0) or the end (1) of the answer.
-// Token i's logit is at 2 * i.
+// The classifications of question answering: each is over a sequence's tokens, for the start (0) or
+// the end (1) of the answer. Token i's logit is at 2 * i.
 struct Spans {
   long long count;
   int tokens;

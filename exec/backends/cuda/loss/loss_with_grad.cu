@@ -7,7 +7,8 @@ namespace meshwright::cuda {
 
 namespace {
 
-// Two blocks of a multiprocessor take turns at reading and writing.
+// With this number of threads, two blocks share a multiprocessor, so that one can read while the
+// other writes.
 constexpr int row_threads = block_of_row;
 
 template <typename T>
@@ -23,7 +24,7 @@ __global__ void __launch_bounds__(row_threads, 2)
   const T* own = logits + row * columns.width;
   const bool ignored = targets[row] == ignored_target;
   const int target = columns.of(targets[row]);
-  // Read before any thread writes the gradient there.
+  // The target's logit is read before any thread overwrites it with the gradient.
   const float target_logit = ignored ? 0.0f : logit_of(own, target);
   const auto keep = [&](int c, const Group& group) { *reinterpret_cast<Group*>(kept + c) = group; };
   const ExpSum all = both_over_row<row_threads>(
@@ -35,7 +36,7 @@ __global__ void __launch_bounds__(row_threads, 2)
   }
   const float factor = ignored ? 0.0f : loss_scale == nullptr ? scale : scale * loss_scale[0];
   T* to = d_logits + row * columns.width;
-  // Each thread finds what it has kept itself.
+  // Each thread reads only what it wrote to shared memory itself, so no barrier is needed.
   for_columns<row_threads, n>(columns.width, true, [&](int c, auto count) {
     constexpr int moved = decltype(count)::value;
     float x[moved];

@@ -1,14 +1,15 @@
-// Cross-entropy and its gradient at once, where nothing comes between them.
+// Computes cross-entropy and its gradient in one kernel, for a fusion in which both are neighbours.
 #pragma once
 
 #include "exec/backends/cuda/kernels.h"
 
 namespace meshwright::cuda {
 
-// `loss`: a cross_entropy; `gradient`: the cross_entropy_grad of the same logits, which may take
-// their place. As one after the other, but the logits are read once: a row of them stays in a
-// block's shared memory. False: nothing was issued, since a row is too long for that or too short
-// to be worth it, or the two do not belong together.
+// Issues `loss`, a cross_entropy, and `gradient`, the cross_entropy_grad of the same logits, which
+// may overwrite the logits. The results are those of one kernel after the other, but logits are
+// read only once, because a row stays in a block's shared memory. Returns false, with nothing
+// issued, if a row is too long for shared memory or too short to be worth it, or if the two calls
+// do not belong together.
 bool cross_entropy_with_grad(const KernelCall& loss, const KernelCall& gradient);
 
 }  // namespace meshwright::cuda

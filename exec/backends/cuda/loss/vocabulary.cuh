@@ -8,8 +8,8 @@
 
 namespace meshwright::cuda {
 
-// The columns of the vocabulary that this rank's logits are. Columns past the unpadded size are
-// masked, as if their logit were -infinity.
+// The columns of the vocabulary that this rank's logits have. Columns past the unpadded size are
+// masked, with the same result as a logit of -infinity.
 struct Columns {
   int width = 0;        // of the logits
   long long first = 0;  // number of column 0 in the whole vocabulary
@@ -21,12 +21,14 @@ struct Columns {
     if (a.vocabulary > 0)
       visible = static_cast<int>(std::clamp<long long>(a.vocabulary - first, 0, width));
   }
-  // Returns the column of the target's logit, or -1 if another rank has it.
+  // Returns the column of the target's logit, or -1 if it is not among this rank's visible columns:
+  // another rank has it, or the target is not in the vocabulary.
   __device__ int of(int target) const {
     const long long column = target - first;
     return column >= 0 && column < visible ? static_cast<int>(column) : -1;
   }
-  // (softmax - 1 at the target) * factor; exactly 0 in masked columns.
+  // Returns the gradient of a logit: (softmax - 1 at the target) * factor. Masked columns get
+  // exactly 0, and so do all columns if `factor` is 0.
   __device__ float gradient(int column, float logit, float log_sum, float factor,
                             int target) const {
     if (column >= visible || factor == 0.0f) return 0.0f;  // of an ignored row, whatever it holds
@@ -35,8 +37,8 @@ struct Columns {
   }
 };
 
-// The target's logit of the row of a whole vocabulary. A target outside it, which must not be,
-// makes a loss that is not a number: a step stops there.
+// Returns the target's logit in a row of the whole vocabulary. For a target outside of the
+// vocabulary (negative) it returns NaN, so that the loss is NaN and the step stops.
 template <typename T>
 __device__ inline float logit_of(const T* row, int target) {
   return target >= 0 ? widened(row[target]) : NAN;

@@ -5,7 +5,7 @@ namespace meshwright::cuda {
 
 namespace {
 
-// Places of the rank's part, in 64 bits as the host has them.
+// The part of a parameter that a segment covers on this rank, with 64-bit indices as on the host.
 struct Part {
   std::int64_t rows, columns, width, begin, count, shift;
   WholePlaces places;
@@ -22,10 +22,11 @@ __device__ double squared(const Factors& c, float gradient) {
   return static_cast<double>(g) * g;
 }
 
-// Sums over the block in an order that depends only on `threads`. Thread 0 has the sum.
+// Returns in thread 0 the sum over the threads of the block. The order of additions depends only on
+// `threads`.
 __device__ double sum_over_block(double own) { return add_over_block({own, 0}).weights; }
 
-// A block for each row.
+// Sums the squared gradients of each row. Each block has one row.
 template <typename G>
 __global__ void __launch_bounds__(threads)
     sum_rows_kernel(const UpdateScalars* scalars, Part part, const G* gradients, double* sums) {
@@ -41,7 +42,8 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x == 0) sums[place / part.columns] += sum;
 }
 
-// A block for a few columns: each of its rows of threads takes every so many rows of the part.
+// A block sums columns_of_block columns. Each of its rows of threads takes every rows_of_threads-th
+// row of the part.
 constexpr int columns_of_block = 32, rows_of_threads = threads / columns_of_block;
 
 template <typename G>
@@ -68,7 +70,8 @@ __global__ void __launch_bounds__(threads)
   if (whole < part.columns) sums[part.rows + whole] += sum;  // else padding
 }
 
-// One block. The same as exec/optimizer/adafactor.cpp's move_factors.
+// Moves the factors towards the new mean squares and prepares the update's row and column factors,
+// as move_factors in exec/optimizer/adafactor.cpp does. It runs in one block.
 __global__ void __launch_bounds__(threads)
     move_factors_kernel(const UpdateScalars* scalars, std::int64_t rows, std::int64_t columns,
                         double eps1, float* factors, double* sums) {
@@ -89,7 +92,9 @@ __global__ void __launch_bounds__(threads)
     sums[i] = i < rows ? sqrt(mean / factors[i]) : 1 / sqrt(static_cast<double>(factors[i]));
 }
 
-// The update of element i of the bucket, but for its size.
+// Returns Adafactor's update of element i of the bucket, before it is scaled to its size. With
+// `moves`, updates the element's second moment if the parameter has no factors. Returns 0 for
+// padding.
 template <typename A>
 __device__ float update_of(const A& a, const DeviceSegment& segment, const Factors& c, float eps1,
                            bool moves, std::int64_t i) {
@@ -110,7 +115,7 @@ __device__ float update_of(const A& a, const DeviceSegment& segment, const Facto
   return second > 0 ? g / sqrtf(second) : 0;
 }
 
-// Calls work(i) for the elements of the block's chunk.
+// Calls work(i) for each element i of the block's chunk that is in the segment.
 template <typename Work>
 __device__ void for_each_place(const DeviceSegment& segment, const Work& work) {
   const std::int64_t chunk = blockIdx.x - segment.first_chunk;
@@ -156,7 +161,7 @@ __global__ void __launch_bounds__(threads)
   });
 }
 
-// Second moments in fp32.
+// Calls work(arrays) with the arrays of a bucket whose second moments are in fp32.
 template <typename Work>
 void with_fp32_moments(const OptimizerState& state, const Work& work) {
   with_masters(state, [&]<typename P, typename W>() {

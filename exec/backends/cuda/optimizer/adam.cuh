@@ -1,11 +1,12 @@
-// AdamW and Adam.
+// The update rules of AdamW and Adam.
 #pragma once
 
 #include "exec/backends/cuda/optimizer/elements.cuh"
 
 namespace meshwright::cuda {
 
-// `coupled`: decay is part of the gradient (adam); otherwise `shrink` multiplies the weights.
+// Updates one element. `coupled` is the weight decay that is added to the gradient (adam), and
+// `shrink` is a factor of the weight (adamw).
 inline __device__ void adam(const Factors& c, float coupled, float shrink, Element& e) {
   const float g = gradient_in(c, e) + coupled * e.weight;
   e.first = c.beta1 * e.first + c.one_minus_beta1 * g;

@@ -1,5 +1,5 @@
-// AdamW and Adam whose moments are in blocks of 8 bits: a warp brings a block up to date, finds the
-// largest of both moments and writes the codes (exec/core/block_codes.h).
+// AdamW and Adam with moments in blocks of 8 bits. A warp updates a block, finds the largest
+// element of both moments and writes the codes (exec/core/block_codes.h).
 #include "exec/backends/cuda/optimizer/adam.cuh"
 #include "exec/backends/cuda/optimizer/rules.h"
 #include "exec/core/block_codes.h"
@@ -15,7 +15,7 @@ static_assert(groups_per_lane * lanes * group == moment_block);
 __device__ const BlockCodes signed_codes = block_codes(Dtype::block8),
                             unsigned_codes = block_codes(Dtype::block8u);
 
-// Codes as kernels look them up.
+// The values of the codes and the limits between them, in shared memory.
 struct SharedCodes {
   float values[256], limits[256];
   __device__ void copy(const BlockCodes& from) {
@@ -26,7 +26,7 @@ struct SharedCodes {
   }
 };
 
-// The number of limits below x.
+// Returns the code of x, which is the number of limits below x.
 template <int codes>
 __device__ unsigned int code_above(const float* limits, float x) {
   unsigned int code = 0;
@@ -48,19 +48,19 @@ __device__ float largest_of_warp(float x) {
   return x;
 }
 
-// Both moments of a block, of which a lane has some groups.
+// Both moments of a block, whose groups are distributed over the lanes of a warp.
 struct Block {
   unsigned char *first, *second;
   __device__ float* scale_of(unsigned char* codes) const {
     return reinterpret_cast<float*>(codes + moment_block);
   }
-  // The place of one of the lane's groups in the block.
+  // Returns the index in the block of the first element of the lane's group g.
   static __device__ int place(int g) {
     return (g * lanes + static_cast<int>(threadIdx.x) % lanes) * group;
   }
 };
 
-// Codes four at a time: blocks begin at multiples of 4 bytes.
+// Reads the moments of a group, four codes at once, because blocks begin at multiples of 4 bytes.
 __device__ void read_codes(const unsigned char* codes, const float* values, float scale,
                            float (&to)[group]) {
   const unsigned int four = *reinterpret_cast<const unsigned int*>(codes);
@@ -147,8 +147,9 @@ __device__ void step_block(const A& a, const Block& block, std::int64_t begin, s
   *block.scale_of(block.second) = largest_second;
 }
 
-// Segments begin where blocks do, and chunks are whole blocks. Where all of a block is 0, nothing
-// is above a limit: 0 / 0 is no number.
+// Updates the elements of a bucket whose segments begin where blocks do. Chunks consist of whole
+// blocks. If all of a block is 0, its elements relative to the largest one are 0 / 0 = NaN, which
+// is above no limit.
 template <typename Rule, typename A>
 __global__ void __launch_bounds__(threads)
     step_in_blocks_kernel(const UpdateScalars* scalars, DeviceSegments segments, A arrays) {

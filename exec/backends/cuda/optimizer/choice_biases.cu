@@ -4,7 +4,7 @@ namespace meshwright::cuda {
 
 namespace {
 
-// A block for each bias.
+// Updates the biases by which experts are chosen. Each block has one bias.
 template <typename P, typename W>
 __global__ void __launch_bounds__(threads)
     choice_biases_kernel(const UpdateScalars* scalars, const ChoiceBias* biases, P* weights,

@@ -36,7 +36,7 @@ class CudaUpdater : public Updater {
     copy(scalars_.get(), of_host_.get(), sizeof(OfHost));
   }
 
-  // The state lies in the arena, where the host and checkpoints find it.
+  // Updates the loss scale, whose state is in the arena, where the host and checkpoints find it.
   void update_loss_scale(const StepSums& sums, float* scale) override {
     void* state = static_cast<char*>(scalars_.get()) + offsetof(UpdateScalars, loss_scale);
     copy(state, sums.scaled, sizeof(ScaledStep));
@@ -104,7 +104,8 @@ class CudaUpdater : public Updater {
     }
   };
 
-  // Made before the first step is over, so never while one is captured.
+  // Returns the segments of a bucket on the device. They are made in the first step, which is never
+  // captured.
   const OfBucket& of_bucket(int bucket, std::span<const OptimizerSegment> segments) {
     OfBucket& of = buckets_[bucket];
     if (of.copy != nullptr) return of;
@@ -117,8 +118,8 @@ class CudaUpdater : public Updater {
     return of;
   }
 
-  // A plain cudaMemcpy may return before its values have come, and these streams do not wait for
-  // it.
+  // Copies and waits until the copy is complete. A plain cudaMemcpy may return before that, and
+  // these streams do not wait for its stream.
   void copy_now(void* to, const void* from, std::size_t bytes) {
     copy(to, from, bytes);
     check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");

@@ -1,4 +1,4 @@
-// The step's end on a GPU: optimizer.h's kernels behind exec/optimizer/updater.h.
+// The optimizer step on a GPU: implements exec/optimizer/updater.h with the kernels of optimizer.h.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace meshwright::cuda {
 
-// The arguments outlive it.
+// Makes the updater. All arguments must outlive it.
 std::unique_ptr<Updater> make_updater(const StepSettings& training, StreamSource& streams,
                                       Products& products);
 

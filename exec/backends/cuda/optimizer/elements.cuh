@@ -1,5 +1,5 @@
-// Lets blocks of threads update the elements of a bucket's segments: converts states to fp32, and
-// back.
+// Lets blocks of threads update the elements of a bucket's segments. States are converted to fp32
+// and back.
 #pragma once
 
 #include "exec/backends/cuda/device/launch.h"
@@ -10,7 +10,8 @@ namespace meshwright::cuda {
 
 constexpr int threads = threads_of_elements;
 
-// One element, and what its segment adds to the factors.
+// One element of a parameter with its moments, in fp32, and the values that its segment contributes
+// to the rule.
 struct Element {
   float weight, gradient, first, second;
 };
@@ -18,7 +19,7 @@ struct OfSegment {
   float decay, trust;
 };
 
-// The arrays that a rule reads in addition to weights, and whether it writes the moments.
+// The arrays that a rule reads in addition to the weights, and whether it writes the moments.
 struct Reads {
   bool gradient, first, second, writes_moments;
 };
@@ -86,7 +87,7 @@ __device__ void put(const A& a, std::int64_t i, const Element (&e)[group], bool 
   store<group>(a.average + i, average);
 }
 
-// The last segment that does not begin after the chunk.
+// Returns the last segment that begins in or before the chunk.
 inline __device__ const DeviceSegment& segment_of(const DeviceSegments& segments,
                                                   std::int64_t chunk) {
   int low = 0, high = segments.count;
@@ -97,8 +98,9 @@ inline __device__ const DeviceSegment& segment_of(const DeviceSegments& segments
   return segments.data[low];
 }
 
-// Calls work(element) on those of the block's chunk and puts them back, in groups where it can. A
-// chunk begins where a group does, perhaps before its segment.
+// Calls work(element) for each element of the block's chunk and stores the results. If all arrays
+// are aligned, it moves whole groups. A chunk begins where a group does, which may be before its
+// segment.
 template <Reads reads, typename A, typename Work>
 __device__ void for_each_element(const DeviceSegment& segment, const A& arrays, bool weights,
                                  const UpdateScalars& scalars, const Work& work) {

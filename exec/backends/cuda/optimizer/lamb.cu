@@ -13,7 +13,7 @@ __device__ float lamb_update(const Factors& c, const OfSegment& s, const Element
          s.decay * e.weight;
 }
 
-// The moments are up to date.
+// Applies lamb's update with moments that lamb_norms has already updated.
 struct Lamb {
   static constexpr Reads reads{false, true, true, false};
   static __device__ void apply(const Factors& c, const OfSegment& s, Element& e) {
@@ -66,7 +66,8 @@ std::int64_t lamb_scratch_bytes(const DeviceSegments& segments) {
   return segments.chunks * static_cast<std::int64_t>(sizeof(SquaredNorms));
 }
 
-// Gradients are not read, nor how moments are rounded.
+// Applies lamb's update. It needs neither gradients nor the rounding of moments, because lamb_norms
+// has updated the moments.
 void step_lamb(const UpdateScalars* scalars, const DeviceSegments& segments,
                const OptimizerState& state, cudaStream_t stream) {
   OptimizerState read = state;

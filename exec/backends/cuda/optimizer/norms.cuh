@@ -1,4 +1,5 @@
-// Squared norms of parameters and of their updates: of a block of threads, and of all of them.
+// Squared norms of parameters and of their updates: sums over a block of threads, and over all
+// blocks.
 #pragma once
 
 #include "exec/backends/cuda/optimizer/elements.cuh"
@@ -9,7 +10,8 @@ struct SquaredNorms {
   double weights, update;
 };
 
-// Sums over the block in an order that depends only on `threads`. Thread 0 has the sum.
+// Returns in thread 0 the sum over the threads of the block. The order of additions depends only on
+// `threads`.
 inline __device__ SquaredNorms add_over_block(SquaredNorms own) {
   __shared__ SquaredNorms of_thread[threads];
   of_thread[threadIdx.x] = own;
@@ -22,7 +24,8 @@ inline __device__ SquaredNorms add_over_block(SquaredNorms own) {
   return of_thread[0];
 }
 
-// A block for each segment; the first of a parameter adds those of the others.
+// Adds the partial sums of all blocks to the parameters' norms. Each block has one segment, and the
+// first segment of a parameter adds those of the parameter's others.
 static __global__ void __launch_bounds__(threads)
     add_norms_kernel(const UpdateScalars* scalars, DeviceSegments segments,
                      const SquaredNorms* partial) {

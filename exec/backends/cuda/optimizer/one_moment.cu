@@ -1,4 +1,4 @@
-// Optimizers with one moment.
+// The update rules of optimizers with one moment.
 #include "exec/backends/cuda/optimizer/rules.h"
 #include "exec/backends/cuda/optimizer/step_kernel.cuh"
 

@@ -6,7 +6,8 @@ namespace meshwright::cuda {
 
 namespace {
 
-// Counted from the group in which the segment begins.
+// Returns how many chunks the elements [begin, end) have, counted from the group that holds
+// `begin`.
 std::int64_t chunks_of(std::int64_t begin, std::int64_t end) {
   const std::int64_t groups = (end + group - 1) / group - begin / group;
   return (groups + groups_per_chunk - 1) / groups_per_chunk;

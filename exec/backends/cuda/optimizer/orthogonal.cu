@@ -13,7 +13,7 @@ namespace {
 constexpr int threads = 256;
 constexpr int most_segments = 4;
 
-// Maps the elements of a whole matrix to its parts.
+// Finds where the elements of a whole matrix are in the parts of its ranks.
 struct Places {
   std::int64_t rows, columns;
   int cut_dim, parts, segments;
@@ -51,7 +51,7 @@ __device__ std::int64_t own_index() {
   return static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
 }
 
-// The whole matrix of its parts; with `turns`, transposed.
+// Puts the whole matrix together from its parts. With `turns` x is the transposed matrix.
 __global__ void gather_kernel(Places places, const float* parts, std::int64_t distance, bool turns,
                               float* x) {
   const std::int64_t i = own_index();
@@ -63,7 +63,7 @@ __global__ void gather_kernel(Places places, const float* parts, std::int64_t di
   x[turns ? column * places.rows + row : i] = parts[part * distance + at];
 }
 
-// This rank's part of the whole one.
+// Copies this rank's part of the whole matrix to `own`. With `turns` x is the transposed matrix.
 __global__ void take_kernel(Places places, int own_part, const float* x, bool turns, float* own) {
   const std::int64_t i = own_index();
   if (i >= places.rows * places.columns) return;
@@ -74,7 +74,7 @@ __global__ void take_kernel(Places places, int own_part, const float* x, bool tu
   if (part == own_part) own[at] = x[turns ? column * places.rows + row : i];
 }
 
-// A block for each partial sum, in a fixed order.
+// Sums the squares of x in norm_parts partial sums, in a fixed order. Each block has one of them.
 __global__ void squares_kernel(const float* x, std::int64_t count, double* partial) {
   const std::int64_t each = (count + norm_parts - 1) / norm_parts;
   const std::int64_t begin = blockIdx.x * each, end = min(begin + each, count);
@@ -98,7 +98,7 @@ __global__ void normalize_kernel(float* x, std::int64_t count, const double* par
   if (i < count) x[i] *= scale;
 }
 
-// y = a x + b y.
+// Computes y = a x + b y.
 __global__ void combine_kernel(float a, const float* x, float b, float* y, std::int64_t count) {
   const std::int64_t i = own_index();
   if (i < count) y[i] = a * x[i] + b * y[i];
@@ -122,7 +122,8 @@ void multiply(Products& products, ProductForm form, const float* a, const float*
   products.run(form, {.a = a, .b = b, .c = c}, stream);
 }
 
-// Returns where the result is, x or next. x is [m,n] with m <= n.
+// Makes x[m,n], where m <= n, about orthogonal by Newton-Schulz steps. Returns the address of the
+// result, which is x or next. next[m,n], a[m,m], b[m,m] and `partial` are scratch memory.
 float* newton_schulz(Products& products, std::int64_t m, std::int64_t n, float* x, float* next,
                      float* a, float* b, double* partial, cudaStream_t stream) {
   launch(squares_kernel, {norm_parts}, {threads}, 0, stream, x, m * n, partial);

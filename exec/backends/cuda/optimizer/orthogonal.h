@@ -1,4 +1,4 @@
-// muon: momenta made orthogonal on a device (exec/optimizer/optimizer.h).
+// muon: makes momentum matrices about orthogonal on a device (exec/optimizer/optimizer.h).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,11 +10,11 @@
 
 namespace meshwright::cuda {
 
-// Doubles that a matrix's norm is summed in.
+// The number of partial sums from which a matrix's squared norm is added.
 constexpr int norm_parts = 256;
 
-// Does what cpu::orthogonalize does. `partial` holds norm_parts doubles. It issues the work and
-// returns.
+// Does on the device what cpu::orthogonalize does. `partial` is scratch memory for norm_parts
+// doubles. The call returns once the work is issued.
 void orthogonalize(Products& products, const WholeMatrix& matrix, const float* parts,
                    std::int64_t distance, float* own, float* scratch, double* partial,
                    cudaStream_t stream);

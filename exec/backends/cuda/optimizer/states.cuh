@@ -1,4 +1,4 @@
-// Weights and optimizer states as kernels read and write them, whatever they are kept in.
+// Reads and writes weights and optimizer states in every type in which they are stored.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace meshwright::cuda {
 
-// A master is split as in exec/optimizer/remainders.h: into its bf16 copy, and what this lacks.
+// The two halves of a split fp32 master weight (exec/optimizer/remainders.h): its bf16 copy, and
+// the remainder that the copy lacks.
 struct CopyOfMaster {
   unsigned short bits;
 };
@@ -33,17 +34,18 @@ inline __device__ void narrow(float x, CopyOfMaster& to) {
   split(x, to, lost);
 }
 
-// A moment that is rounded at random.
+// The type of a bf16 moment that is rounded at random.
 struct RandomBf16 : bf16 {};
 
-// Rounds as exec/optimizer/random_rounding.h does, where bf16 is the result's type.
+// Returns x rounded at random to bf16, as exec/optimizer/random_rounding.h does.
 inline __device__ float rounded_at_random(float x, unsigned int random) {
   const unsigned int bits = __float_as_uint(x);
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
   return __uint_as_float((is_nan ? bits | 0x00400000u : bits + random) & 0xffff0000u);
 }
 
-// random_words of n elements of the part from `first` on.
+// Writes the random words of n elements, from element `first` of the rank's part on, as
+// random_words in exec/optimizer/random_rounding.h does.
 template <int n>
 __device__ void random_words(const RandomRounding& rounding, std::int64_t update,
                              std::int64_t first, unsigned int (&words)[n]) {
@@ -83,7 +85,7 @@ struct Roundings {
 template <int n>
 struct Roundings<RandomBf16, n> {
   unsigned int words[n];
-  // Makes the words for the bucket's elements from i on.
+  // Makes the words for the n elements of the bucket from element i on.
   template <typename Segment>
   __device__ Roundings(const Segment& segment, std::int64_t update, std::int64_t i) {
     random_words(segment.rounding, update, segment.first + (i - segment.begin), words);
@@ -97,8 +99,8 @@ struct Roundings<RandomBf16, n> {
   }
 };
 
-// The arrays of a bucket: gradients G, masters P (or weights that have none), moments M. W is float
-// where there is no copy of the weights.
+// The arrays of a bucket, with types: gradients G, masters P (or weights without masters), moments
+// M, and the copy W of the weights, which is float if there is no copy.
 template <typename G, typename P, typename W, typename M>
 struct Arrays {
   using Moment = M;
@@ -174,7 +176,8 @@ Arrays<G, P, W, M> arrays_of(const OptimizerState& state) {
   return arrays;
 }
 
-// Calls work.operator()<P, W>() with the types of the masters and of the copy that is made of them.
+// Calls work.operator()<P, W>() with the types of the masters and of the copy of the weights that
+// is made from them.
 template <typename Work>
 void with_masters(const OptimizerState& state, const Work& work) {
   if (state.weights_type == Dtype::i16) return work.template operator()<Remainder, CopyOfMaster>();
@@ -186,8 +189,8 @@ void with_masters(const OptimizerState& state, const Work& work) {
   work.template operator()<float, f16>();
 }
 
-// Calls work with a number of the moments' type. How they are rounded is no matter where they are
-// only read.
+// Calls `work` with a value of the moments' type. Only moments that are `written` need to be
+// rounded at random.
 template <bool written, typename Work>
 void with_moments(const OptimizerState& state, const Work& work) {
   if (state.moment_type != Dtype::bf16) return work(float{});
@@ -196,7 +199,7 @@ void with_moments(const OptimizerState& state, const Work& work) {
   work(bf16{});
 }
 
-// Calls work(arrays) with the arrays in their types, of which moments are written.
+// Calls work(arrays) with the arrays of a bucket in their types, for a rule that writes moments.
 template <typename Work>
 void with_arrays(const OptimizerState& state, const Work& work) {
   with_masters(state, [&]<typename P, typename W>() {

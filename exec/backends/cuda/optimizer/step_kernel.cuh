@@ -1,11 +1,12 @@
-// One kernel that steps all elements of a bucket by an optimizer's rule.
+// The kernel that updates all elements of a bucket by an optimizer's rule.
 #pragma once
 
 #include "exec/backends/cuda/optimizer/elements.cuh"
 
 namespace meshwright::cuda {
 
-// A parameter that is all zeros, or is not to move, is stepped as Adam does.
+// Returns the factor |weights| / |update| of lamb. It is 1 for a segment without norms, for a
+// parameter that is all 0, and if the update is 0.
 inline __device__ float trust_of(const DeviceSegment& segment) {
   if (segment.norms == nullptr || segment.norms[0] <= 0 || segment.norms[1] <= 0) return 1;
   return static_cast<float>(sqrt(segment.norms[0] / segment.norms[1]));

@@ -1,4 +1,4 @@
-// The numbers of a step: the loss scale, and the factors of the update.
+// Computes the numbers of a step on the device: the loss scale, and the factors of the update.
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/optimizer/optimizer.h"
 

@@ -8,11 +8,11 @@ namespace meshwright::cuda {
 
 namespace {
 
-// A block makes a tile of so many rows and columns, in steps of so many terms; a thread of it
-// `own` by `own` elements.
+// A block computes a tile of `tile` rows and columns, in steps of `depth` terms. Each of its
+// threads has `own` by `own` elements.
 constexpr int tile = 64, depth = 16, own = 4, across = tile / own, tile_threads = across * across;
 
-// Groups of rows: those of a part's experts one after the other, each part's from its first row.
+// Groups of rows. Those of a part's experts follow one another, from the part's first row on.
 struct Groups {
   int count, of_part, matrices;  // group g meets matrix g mod `matrices`
   long long rows_of_part;
@@ -45,7 +45,8 @@ __device__ inline void multiply_step(const Tiles& tiles, float (&sum)[own][own])
         sum[i][j] = fmaf(tiles.a[k][row + i], tiles.b[k][column + j], sum[i][j]);
 }
 
-// y[rows of g, n] = x[rows of g, k] times the group's matrix, [n, k] or (by_rows) [k, n].
+// Computes y[rows of g, n] = x[rows of g, k] times the matrix of group g, which is stored as [n,
+// k], or as [k, n] with `by_rows`.
 template <typename T>
 __global__ void __launch_bounds__(tile_threads)
     rows_kernel(const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ y, Groups groups,
@@ -93,7 +94,8 @@ __global__ void __launch_bounds__(tile_threads)
       if (row + i < rows && column + j < n) narrow(sum[i][j], y[(row0 + row + i) * n + column + j]);
 }
 
-// dw[e, m, n] (+)= dy^T x over the rows of the groups that meet matrix e; dy[rows, m], x[rows, n].
+// Adds to dw[e, m, n], or stores there if it `overwrites`, dy^T x over the rows of all groups that
+// have matrix e. dy is [rows, m] and x is [rows, n].
 template <typename T, typename Sum>
 __global__ void __launch_bounds__(tile_threads)
     weights_kernel(const T* __restrict__ dy, const T* __restrict__ x, Sum* __restrict__ dw,
@@ -159,7 +161,8 @@ void run_counted_experts(const KernelCall& k) {
     const long long elements = k.out_shape(0).elements();
     launch(clear_kernel<T>, {blocks_for(elements, tile_threads)}, {tile_threads}, 0, k.stream,
            k.out<T>(0), elements);
-    // No group has more tiles than its rows fill, and one begun.
+    // The groups together have at most this many tiles: those that all rows fill, and one partly
+    // filled tile for each group.
     const std::int64_t row_tiles = k.in_shape(0)[0] / tile + a.experts;
     launch(rows_kernel<T>, {blocks_for(row_tiles, 1), tiles_of(n)}, {tile_threads}, 0, k.stream,
            k.in<T>(0), k.in<T>(1), k.out<T>(0), groups, n, inner,

@@ -1,6 +1,5 @@
-// Products of experts whose rows are as many as their counts say (models/program/graph/experts.h,
-// dropless): counts are in device memory, so the libraries' products, whose sizes the host must
-// know, cannot make them.
+// Matmuls of dropless experts (models/program/graph/experts.h), whose numbers of rows are in device
+// memory. A library cannot compute them, because the host must know the sizes of its matmuls.
 #pragma once
 
 #include "exec/backends/cuda/kernels.h"

@@ -1,5 +1,5 @@
-// The products of an eager framework's attention, over the matrices of all heads. The query heads
-// that share a head of keys and values lie one after the other, and so are one taller matrix.
+// The matmuls of an eager framework's attention, over the matrices of all heads. The query heads
+// that share a head of keys and values follow one another, so they form one taller matrix.
 #include "exec/backends/cuda/products/products.h"
 #include "exec/backends/cuda/tables.h"
 #include "models/program/graph/op_call.h"
@@ -8,8 +8,8 @@ namespace meshwright::cuda {
 
 namespace {
 
-// scores: q k^T; weigh_values: w v; weigh_transposed: w^T x, whose sum over the heads that share
-// one is a longer k.
+// Returns the matmul of an operation: scores is q k^T, weigh_values is w v, and weigh_transposed is
+// w^T x. The last one sums over the heads that share keys and values, by a longer k.
 ProductForm form_of(const OpCall& call) {
   const Shape &first = call.inputs[0].shape, &second = call.inputs[1].shape;
   const std::int64_t group = call.attributes.heads / call.attributes.kv_heads;

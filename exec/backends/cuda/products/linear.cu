@@ -1,4 +1,4 @@
-// Linear layers, those of experts, and their gradients: products through cuBLASLt.
+// Linear layers, those of experts, and their gradients: matmuls through cuBLASLt.
 #include "exec/backends/cuda/products/linear.h"
 
 #include <array>
@@ -19,7 +19,8 @@ namespace {
 
 constexpr int threads = 256;
 
-// sum += product, or becomes it, for gradients whose product adds nothing itself.
+// Adds a product to `sum`, or stores it there if it `overwrites`. Used for gradients
+// whose matmul is stored apart, in scratch memory.
 template <typename T, int n>
 __global__ void add_to_sum(const T* product, float* sum, long long count, bool overwrites) {
   const long long i = (static_cast<long long>(blockIdx.x) * threads + threadIdx.x) * n;
@@ -37,7 +38,7 @@ int alignment_after(std::int64_t bytes, int alignment) {
   return alignment;
 }
 
-// The products of experts: the matrices of all meet as many groups of rows, then the next ones do.
+// The matmuls of experts, in turns: in each turn every expert's matrix meets one group of rows.
 struct Turns {
   std::int64_t count = 1;
   ProductForm form;
@@ -64,14 +65,15 @@ Turns turns_of(const OpCall& call) {
   return turns;
 }
 
-// The first turn may overwrite a gradient; the others add to it.
+// Returns the matmul of a turn. The first turn may overwrite a gradient. Later turns add to it.
 ProductForm of_turn(const Turns& turns, Op op, std::int64_t turn) {
   ProductForm form = turns.form;
   form.adds = form.adds || (turn > 0 && op == Op::expert_linear_grad_weight);
   return form;
 }
 
-// A gradient that is added apart: the first product is stored, later turns add to it.
+// Returns the matmul of a gradient that is first stored in scratch memory in type `dtype` and then
+// added to the sum. `adds` is for turns after the first.
 ProductForm stored_apart(ProductForm form, Dtype dtype, bool adds) {
   form.result = dtype;
   form.adds = adds;

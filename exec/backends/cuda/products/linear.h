@@ -1,4 +1,4 @@
-// Linear layers as products.
+// Linear layers as matmuls.
 #pragma once
 
 #include "exec/backends/cuda/products/products.h"

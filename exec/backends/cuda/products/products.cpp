@@ -87,17 +87,19 @@ const EpilogueRow& row_of(Epilogue epilogue) {
   return epilogue_rows[static_cast<std::size_t>(epilogue)];
 }
 
-// Elements between rows of what an epilogue saves have to be a multiple of this.
+// The elements from one row to the next of what an epilogue saves must be a multiple of this
+// number.
 constexpr std::int64_t saved_multiple = 8;
 
-// Whether we ask for it. GELU's tanh may be the device's own instruction, right to 11 bits.
+// Returns whether this backend uses a form's epilogue. GELU's tanh may be the device's own
+// instruction, which is right to 11 bits only, so GELU is not used with fp32 results.
 bool is_wanted(const ProductForm& form) {
   const EpilogueRow& row = row_of(form.epilogue);
   const bool gelu = form.epilogue != Epilogue::none && form.epilogue != Epilogue::bias;
   return (!row.saved || form.n % saved_multiple == 0) && (!gelu || form.result != Dtype::f32);
 }
 
-// Bytes to which every matrix of a batch is aligned.
+// Returns the bytes to which every matrix of a batch is aligned.
 std::uint32_t alignment_of(const ProductForm& form, std::int64_t elements, Dtype dtype) {
   auto bytes = static_cast<std::uint32_t>(form.alignment);
   if (form.batch > 1)
@@ -105,7 +107,8 @@ std::uint32_t alignment_of(const ProductForm& form, std::int64_t elements, Dtype
   return bytes;
 }
 
-// Row-major [rows, columns] as cuBLASLt has it: columns by rows.
+// Returns the layout of a row-major matrix [rows, columns] for cuBLASLt, whose matrices are
+// column-major: it has `columns` rows and `rows` columns.
 Layout layout_of(const ProductForm& form, cudaDataType_t type, std::int64_t rows,
                  std::int64_t columns) {
   cublasLtMatrixLayout_t made = nullptr;
@@ -120,7 +123,8 @@ Layout layout_of(const ProductForm& form, cudaDataType_t type, std::int64_t rows
   return layout;
 }
 
-// `somewhere`: aligned to 16 bytes, stands for addresses that candidates are chosen by.
+// Returns cuBLASLt's description of a matmul. `somewhere` is an address, aligned to 16 bytes, that
+// stands for the operands' addresses while candidates are chosen.
 Description description_of(const ProductForm& form, const ProductOptions& options,
                            const void* somewhere) {
   const bool rounds = options.tf32 && form.factors == Dtype::f32;
@@ -132,7 +136,7 @@ Description description_of(const ProductForm& form, const ProductOptions& option
   if (options.multiprocessors > 0)
     set(description, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
         static_cast<std::int32_t>(options.multiprocessors));
-  // Its first factor is our second one.
+  // cuBLASLt's first factor is b, and its second factor is a.
   set(description, CUBLASLT_MATMUL_DESC_TRANSA, form.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(description, CUBLASLT_MATMUL_DESC_TRANSB, form.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (is_8_bit(form.factors)) {
@@ -163,14 +167,15 @@ void require_valid(const ProductForm& form) {
 
 Dtype second_of(const ProductForm& form) { return form.second.value_or(form.factors); }
 
-// Returns device memory for operands while candidates are timed, or null if there is not so much.
+// Returns device memory for operands while candidates are timed, or null if the device has not that
+// much memory left.
 DeviceMemory memory_for_timing(std::int64_t bytes) {
   void* memory = nullptr;
   if (cudaMalloc(&memory, static_cast<std::size_t>(bytes)) != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     return nullptr;
   }
-  // In every type a small number of ordinary size.
+  // This pattern of bytes is a number of moderate size in every type.
   constexpr int pattern = 0x3c;
   cuda::fill_device(memory, pattern, bytes);
   return DeviceMemory(memory);
@@ -182,7 +187,7 @@ struct NoMemory {};
 
 struct Products::Plan {
   Description description;
-  Layout first, second, result;  // cuBLASLt's factors: our b and a
+  Layout first, second, result;  // cuBLASLt's first factor is b, its second is a
   std::optional<cublasLtMatmulAlgo_t> algorithm;
   bool is_chosen = false;  // by `prepare`
 };
@@ -233,7 +238,8 @@ std::vector<cublasLtMatmulHeuristicResult_t> Products::candidates(const ProductF
   const Preference preference(made);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
       static_cast<std::uint64_t>(workspace_bytes_));
-  // Not in place, where parts are added as they come, nor in 16 bits.
+  // If k is split, the parts must be summed in order and in fp32: not in place, where they are
+  // added as they come, and not in 16 bits.
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
@@ -286,7 +292,8 @@ bool Products::prepare(const ProductForm& form) {
   return plan.algorithm.has_value();
 }
 
-// The fastest of the candidates on operands of its own, or what an earlier run found.
+// Chooses the fastest candidate by timing them on operands made for that, or takes the choice of an
+// earlier run.
 void Products::choose_fastest(const ProductForm& form, Plan& plan) {
   const auto fastest = [&] {
     const std::int64_t of_result = form.batch * form.m * form.n * bytes_of(form.result);

@@ -1,6 +1,6 @@
-// Matrix products through cuBLASLt. Its matrices are column-major, and a row-major matrix is a
-// column-major one transposed: c = a b is given to it as c^T = b^T a^T, so the factors change
-// places and nothing is copied. Sums are in fp32; where k is split, the parts are added in order.
+// Matrix products through cuBLASLt, whose matrices are column-major. A row-major matrix is the
+// transpose of a column-major one, so c = a b is given to cuBLASLt as c^T = b^T a^T: the factors
+// swap and nothing is copied. Sums are in fp32, and if k is split, the parts are added in order.
 #pragma once
 
 #include <cublasLt.h>
@@ -17,30 +17,31 @@
 
 namespace meshwright::cuda {
 
-// The operation on a sum before it is stored. GELU is the tanh form, for results in 16 bits only.
+// Operations on a matmul's sums before they are stored. GELU is the tanh form, for results in 16
+// bits only.
 enum class Epilogue : std::uint8_t {
   none,
   bias,
   gelu,
   gelu_bias,
-  gelu_saved,       // what gelu is given is stored as well
-  gelu_bias_saved,  // the same
+  gelu_saved,       // the input of gelu is stored as well
+  gelu_bias_saved,  // the input of gelu is stored as well
   gelu_grad         // times the slope of gelu at `saved`
 };
 
-// All that a choice of algorithm depends on:
+// The form of a matmul, which is all that a choice of algorithm depends on:
 // c[m,n] = epilogue(op(a)[m,k] op(b)[k,n] (+ start[m,n]) (+ bias[n])), `batch` times.
-// Matrices are row-major and dense, those of a batch one after the other.
+// Matrices are row-major and dense, and those of a batch follow one another.
 struct ProductForm {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   bool transpose_a = false;  // a is stored [k,m]
   bool transpose_b = false;  // b is stored [n,k]
   bool adds = false;
   Dtype factors = Dtype::f32;        // a, b: f32, f16, bf16, e4m3, e5m2
-  std::optional<Dtype> second = {};  // b, where it is of another type: both in 8 bits
-  Dtype result = Dtype::f32;  // c, start, bias, saved: f32, or as the factors; of 8 bits 16 bits
+  std::optional<Dtype> second = {};  // type of b if it differs, in 8 bits
+  Dtype result = Dtype::f32;  // c, start, bias, saved: f32, or the factors' type (16 bits for 8)
   Epilogue epilogue = Epilogue::none;
-  int alignment = 16;  // bytes; of every address. A power of two, at most 16
+  int alignment = 16;  // bytes, of every address: a power of two, at most 16
 
   bool operator==(const ProductForm&) const = default;
 };
@@ -50,39 +51,41 @@ struct ProductOperands {
   const void* a = nullptr;
   const void* b = nullptr;
   void* c = nullptr;
-  const void* start = nullptr;  // null: what c holds
+  const void* start = nullptr;  // null: the contents of c
   const void* bias = nullptr;
   void* saved = nullptr;
-  const void *a_scale = nullptr, *b_scale = nullptr;  // f32, of factors in 8 bits
+  const void *a_scale = nullptr, *b_scale = nullptr;  // f32, for factors in 8 bits
 };
 
 struct ProductOptions {
   bool tf32 = false;        // factors in fp32 are rounded to tf32
   bool timed = true;        // candidates are timed; else the choice depends on the shapes alone
-  std::string device = {};  // its name, under which choices are kept
-  int multiprocessors = 0;  // that products may take, where collectives run beside them; 0: all
+  std::string device = {};  // the device's name, under which choices are kept
+  int multiprocessors = 0;  // that matmuls may take, so that collectives overlap; 0: all
 };
 
-// One for each device, used by one thread, and by one stream at a time.
+// Chooses algorithms for matmuls and runs them. Each device has one object, used by one thread, and
+// by one stream at a time.
 class Products {
  public:
-  // Returns the bytes of scratch memory that the fastest algorithms want.
+  // Returns the bytes of scratch memory with which cuBLASLt offers its fastest algorithms on this
+  // device.
   static std::int64_t workspace_bytes(const Device& device);
 
-  // `workspace` is device memory, aligned to 256 bytes, that lives longer. Choices are kept in
-  // `cache`, by what they depend on.
+  // `workspace` is device memory, aligned to 256 bytes, that must outlive this object. Choices are
+  // kept in `cache`, by all that they depend on.
   Products(ProductOptions options, void* workspace, std::int64_t workspace_bytes,
            KernelCache& cache);
   ~Products();
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  // Chooses an algorithm, which takes device memory and time: before the first step, and while
-  // nothing is captured. False: cuBLASLt has none.
+  // Chooses the algorithm of a form. It takes device memory and time, so it must be called before
+  // the first step, outside of a capture. Returns false if cuBLASLt has no algorithm.
   bool prepare(const ProductForm& form);
 
-  // Issues the product and returns. A form that was not prepared takes the first algorithm that
-  // cuBLASLt proposes. RunError where there is none.
+  // Issues the matmul and returns. A form that was not prepared takes the first algorithm that
+  // cuBLASLt proposes. Throws RunError if there is none.
   void run(const ProductForm& form, const ProductOperands& operands, cudaStream_t stream);
 
   std::int64_t plans() const { return static_cast<std::int64_t>(plans_.size()); }

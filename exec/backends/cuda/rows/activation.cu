@@ -1,4 +1,4 @@
-// Activation functions, element by element.
+// Activation functions, which work element by element, and their gradients.
 #include "exec/backends/cuda/rows/map.cuh"
 #include "exec/backends/cuda/tables.h"
 
@@ -54,9 +54,9 @@ struct SwigluGrad : Elementwise<3, 2> {
   }
 };
 
-// The published alpha.
+// Computes what a clamped gate and its gradient share. alpha = 1.702 is the published constant.
 struct Clamped {
-  float g, u1, s;  // the gate and what it multiplies, clamped; sigmoid(alpha g)
+  float g, u1, s;  // the gate, clamped; the other input, clamped, plus 1; sigmoid(alpha g)
   bool gate_moves, up_moves;
   static constexpr float alpha = 1.702f;
   __device__ Clamped(float gate, float up, float limit)

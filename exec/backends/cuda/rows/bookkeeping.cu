@@ -1,4 +1,4 @@
-// Clearing, the sum of the losses, the sum of squares of a gradient bucket.
+// Kernels that clear memory, sum the losses, and sum the squares of a gradient bucket.
 #include <algorithm>
 
 #include "exec/backends/cuda/device/launch.h"
@@ -12,7 +12,8 @@ namespace {
 
 constexpr int threads = 256;
 
-// Returns the sum over all threads of the block. Only the first thread's result is used.
+// Returns the sum over all threads of the block in the block's first thread. The results of other
+// threads are not used.
 __device__ inline double sum_of_block(double sum) {
   __shared__ double of_warp[threads / 32];
   for (int distance = 16; distance > 0; distance /= 2)
@@ -46,7 +47,8 @@ void sum_loss(const KernelCall& k) {
          k.out<double>(0));
 }
 
-// Every block takes a part of its own, whatever the device.
+// Sums the squares of x, in a part for each block. The number of parts does not depend on the
+// device.
 template <typename T>
 __global__ void __launch_bounds__(threads)
     add_squares(const T* __restrict__ x, long long count, double* __restrict__ of_block) {

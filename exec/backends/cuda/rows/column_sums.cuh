@@ -1,5 +1,6 @@
-// Sums over the rows of a matrix, column by column: gradients of biases, of the weights of norms.
-// First of chunks of rows, side by side, into scratch memory; then of those, in order.
+// Sums over the rows of a matrix, column by column, for the gradients of biases and of norms'
+// weights. Chunks of rows are summed first, concurrently, into scratch memory. Then the chunks'
+// sums are added in order.
 #pragma once
 
 #include "exec/backends/cuda/device/launch.h"
@@ -11,7 +12,7 @@ namespace meshwright::cuda {
 
 constexpr int partial_warps = 32;
 
-// to[c] += the sum of partial[chunk, c] over the chunks, or becomes it.
+// Adds to to[c], or stores there if it `overwrites`, the sum of partial[chunk, c] over the chunks.
 template <typename To>
 __global__ void __launch_bounds__(32 * partial_warps)
     add_partials(const float* __restrict__ partial, long long chunks, long long columns,
@@ -33,7 +34,8 @@ __global__ void __launch_bounds__(32 * partial_warps)
   narrow(overwrites ? total : widened(to[column]) + total, to[column]);
 }
 
-// The second half: to the output `output`, of any type. `of` counts the sums before it.
+// Adds the partial sums of all chunks to output `output`, of any type. `of` is the number of other
+// sums before this one in the workspace.
 inline void add_partial_sums(const KernelCall& k, const RowChunks& chunks, std::int64_t columns,
                              std::size_t output, int of) {
   const float* partial = k.workspace<float>() + of * chunks.chunks * columns;
@@ -45,8 +47,8 @@ inline void add_partial_sums(const KernelCall& k, const RowChunks& chunks, std::
 
 constexpr int chunk_warps = 8;
 
-// Term has the number of its `sums`, and `add<vector>(row, column, total)` adds its terms of these
-// columns to total[sum][j].
+// Sums a term over each chunk of rows. `Term::sums` is the number of sums, and
+// term.add<vector>(row, column, total) adds the terms of `vector` columns to total[sum][j].
 template <int vector, typename Term>
 __global__ void __launch_bounds__(32 * chunk_warps)
     sum_chunks(Term term, long long rows, long long columns, RowChunks chunks,
@@ -79,8 +81,8 @@ __global__ void __launch_bounds__(32 * chunk_warps)
   }
 }
 
-// Adds the sums of a term to the outputs from `first_output` on. The workspace has
-// chunks_of_sums(rows).bytes(columns, sums).
+// Adds the sums of a term to the outputs from `first_output` on. The workspace must have
+// chunks_of_sums(rows).bytes(columns, sums) bytes.
 template <int vector, typename Term>
 void add_column_sums(const KernelCall& k, std::int64_t rows, std::int64_t columns, Term term,
                      std::size_t first_output) {
@@ -93,7 +95,7 @@ void add_column_sums(const KernelCall& k, std::int64_t rows, std::int64_t column
     add_partial_sums(k, chunks, columns, first_output + static_cast<std::size_t>(s), s);
 }
 
-// The sum of the rows themselves.
+// A term for add_column_sums() that is the row itself.
 template <typename T>
 struct OfRows {
   static constexpr int sums = 1;

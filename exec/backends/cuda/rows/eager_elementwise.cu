@@ -1,5 +1,5 @@
-// The element by element operations of an eager framework: what gelu's tanh form and swiglu are
-// made of.
+// The elementwise operations of an eager framework, of which gelu's tanh form and swiglu consist
+// there.
 #include "exec/backends/cuda/rows/map.cuh"
 #include "exec/backends/cuda/tables.h"
 
@@ -35,7 +35,7 @@ template <typename F>
 void elementwise(const KernelCall& k) {
   map(k, F{});
 }
-// The operation's number is `factor`.
+// Runs an operation whose constant is the attribute `factor`.
 template <typename F>
 void with_factor(const KernelCall& k) {
   map(k, F{{}, static_cast<float>(k.attributes().factor)});

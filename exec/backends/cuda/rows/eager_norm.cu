@@ -8,7 +8,7 @@ namespace meshwright::cuda {
 
 namespace {
 
-// sums[row] = factor * (a . b).
+// Computes sums[row] = factor * (a . b) for the rows of a and b.
 template <int row_threads, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     dots_kernel(const T* __restrict__ a, const T* __restrict__ b, float* __restrict__ sums,
@@ -47,7 +47,7 @@ void mean_of_squares(const KernelCall& k) {
 }
 void row_dots(const KernelCall& k) { dots(k, 1, 1.0f); }
 
-// Rows times their own factor and one for all.
+// Multiplies each row by its own factor and by one factor for all rows.
 template <typename R>
 struct RowFactors {
   const R* factors;

@@ -1,4 +1,4 @@
-// Sums of tensors and of rows, dropout, copies of chosen rows and columns.
+// Sums of tensors and of rows, dropout, and copies of chosen rows and columns.
 #include <array>
 #include <numeric>
 
@@ -17,7 +17,7 @@ struct Add : Elementwise<2> {
 
 void add(const KernelCall& k) { map(k, Add{}); }
 
-// y = x + row, of every row.
+// Computes y = x + added for every row of x. `added` is one row.
 template <typename T>
 struct AddRow {
   using Element = T;
@@ -53,8 +53,8 @@ void bias_grad(const KernelCall& k) {
   });
 }
 
-// Drops the elements that Philox chooses by their position (prelude.cuh), so that nothing is saved
-// for the gradient.
+// Drops elements that Philox chooses by their position (prelude.cuh), so that nothing is saved for
+// the gradient. The others are scaled.
 template <typename T>
 struct Drop {
   using Element = T;
@@ -87,7 +87,7 @@ struct Drop {
   }
 };
 
-// Forward and backward alike: the gradient drops the elements that the forward dropped.
+// Applies dropout in forward and backward alike: the gradient drops the same elements.
 void dropout(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
@@ -106,7 +106,7 @@ void dropout(const KernelCall& k) {
   });
 }
 
-// Positions count within their sequence.
+// Copies the rows of x at chosen positions. Positions count within their sequence.
 template <typename T>
 struct Select {
   using Element = T;
@@ -137,8 +137,8 @@ void select_positions(const KernelCall& k) {
   });
 }
 
-// Writes for each row the sum of the gradients of the positions that it was chosen for, in order.
-// Most rows were not chosen.
+// Writes for each row the sum of the gradients of the choices of its position, in order. Most rows
+// were not chosen and get 0.
 template <typename T>
 struct Unselect {
   using Element = T;
@@ -194,7 +194,8 @@ void sequence_slice(const KernelCall& k) {
         "cudaMemcpyAsync");
 }
 
-// Between whole rows and parts: rank i's columns of every segment lie together in part i.
+// Copies columns between whole rows and parts: part i has, one after the other, rank i's columns of
+// every segment.
 template <typename T>
 struct Parts {
   using Element = T;

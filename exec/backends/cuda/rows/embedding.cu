@@ -9,7 +9,7 @@ namespace meshwright::cuda {
 
 namespace {
 
-// Finds the row of a token in this rank's part of the table, or -1 if another rank has it.
+// Finds the row for a token in this rank's part of the table, or -1 if another rank has the row.
 struct TableRows {
   const int* tokens;
   long long rows, first;
@@ -56,11 +56,11 @@ void embedding(const KernelCall& k) {
 
 // ---- the gradient
 //
-// A row of the table gets the sum of the dy of its tokens, in their order. First every row's number
-// of tokens, its first and its last one are noted, and a list of them in any order. Then whoever
-// holds the first token of a row sees to them all: where they are few, a warp whose lanes sort the
-// list; where they are many, all warps of a block, which look for them up to the last, each in its
-// part of the way.
+// Each row of the table gets the sum of the dy of its tokens, in their order. First, each row's
+// number of tokens, its first token and its last token are noted, and its tokens are put into a
+// list in any order. Then whoever has the first token of a row adds them all. If they are few, a
+// warp does so, whose lanes sort the list. If they are many, all warps of a block do so. Each warp
+// then searches a part of the tokens between the first and the last one.
 
 constexpr unsigned int few = 32;
 
@@ -90,7 +90,7 @@ struct Gather {
   To* table;
   long long width, tokens;
 
-  // Adds the dy of up to four tokens, which are under way at once; -1: none.
+  // Adds the dy of up to four tokens, which are in flight at once. A token of -1 adds nothing.
   template <int vector>
   __device__ void add(const long long (&token)[4], long long column, float (&sum)[vector]) const {
     float part[4][vector];
@@ -171,7 +171,8 @@ struct Gather {
   }
 };
 
-// A warp for each token. 32 * vector columns are blockIdx.y's.
+// Adds the gradients of rows that have few tokens. Each warp has one token, and blockIdx.y selects
+// 32 * vector columns.
 template <int vector, typename T, typename To>
 __global__ void __launch_bounds__(32 * warps_of_block) gather_few(Gather<T, To> gather) {
   const long long token = static_cast<long long>(blockIdx.x) * warps_of_block + threadIdx.x / 32;
@@ -184,7 +185,8 @@ __global__ void __launch_bounds__(32 * warps_of_block) gather_few(Gather<T, To> 
   if (column < gather.width) gather.template add_to_table<vector>(row, column, sum);
 }
 
-// A block goes through some tokens, and its warps share the way from the first to the last.
+// Adds the gradients of rows that have many tokens. A block goes through some tokens, and its warps
+// split the tokens from a row's first to its last.
 template <int vector, typename T, typename To>
 __global__ void __launch_bounds__(32 * warps_of_block) gather_many(Gather<T, To> gather) {
   __shared__ float of_warp[warps_of_block][32 * vector];
@@ -251,7 +253,8 @@ void embedding_grad(const KernelCall& k) {
 
 // ---- positions
 
-// Documents are those of all rows.
+// Returns the position of a row in its document, or in its sequence without documents. `documents`
+// are those of all rows, of which this rank may have a share.
 __device__ inline long long position_of(const TokenRows& tokens, const int* documents,
                                         long long row) {
   const long long place = tokens.position(row);
@@ -295,7 +298,8 @@ void add_position(const KernelCall& k) {
   });
 }
 
-// The rows of one position are a sequence apart.
+// Adds the gradients of the rows with one position, which are a sequence apart, to the position's
+// row of the table.
 template <typename T, typename To>
 struct AddPositionGrad {
   using Element = To;
@@ -318,7 +322,8 @@ struct AddPositionGrad {
     constexpr int at_once = 8;
     float sum[n] = {}, part[n];
     for (long long first = of.row; first < rows; first += at_once * tokens.sequence_length) {
-      // Past the end the first one again: loads that hang on no condition are issued together.
+      // Past the end the first row is read again, because only unconditional loads are issued
+      // together.
       Chunk<T, n> chunks[at_once];
 #pragma unroll
       for (int i = 0; i < at_once; ++i) {
@@ -339,7 +344,8 @@ struct AddPositionGrad {
   }
 };
 
-// In packed sequences any row may have the position, so all rows are looked at, in order.
+// Adds the gradients of the rows with one position in packed sequences. Any row may have the
+// position, so it goes through all rows, in order.
 template <typename T, typename To>
 struct AddPackedPositionGrad {
   using Element = To;
@@ -369,7 +375,8 @@ struct AddPackedPositionGrad {
   }
 };
 
-// A warp for 32 * vector columns of a position: there are fewer positions than rows.
+// Runs f for each position. There are fewer positions than rows, so each warp has 32 * vector
+// columns of one position.
 template <int vector, typename F>
 __global__ void __launch_bounds__(32 * warps_of_block)
     positions_kernel(F f, long long positions, long long width) {

@@ -1,4 +1,4 @@
-// Operations on the rows of experts, apart from their matrix products.
+// Operations on the rows of experts, except their matmuls.
 #include "exec/backends/cuda/rows/wide_rows.cuh"
 #include "exec/backends/cuda/tables.h"
 
@@ -62,7 +62,8 @@ void gate_rows_grad(const KernelCall& k) {
   });
 }
 
-// Groups of rows (models/program/graph/experts.h): of equally many, or as many as are counted.
+// Groups of rows (models/program/graph/experts.h), with equally many rows each or as many as
+// `counts` says.
 struct RowGroups {
   int count, of_part, matrices;  // group g has the bias g mod `matrices`
   long long rows_of_group, rows_of_part;
@@ -76,7 +77,7 @@ struct RowGroups {
         rows_of_part(k.attributes().expert_rows),
         counts(rows_of_part > 0 ? k.in<int>(counts_at) : nullptr) {}
 
-  // -1: of no group.
+  // Returns the group of a row, or -1 if the row belongs to no group.
   __device__ int group_of(long long row) const {
     if (counts == nullptr) return static_cast<int>(row / rows_of_group);
     int group = static_cast<int>(row / rows_of_part) * of_part;
@@ -128,7 +129,8 @@ void add_expert_bias(const KernelCall& k) {
 
 constexpr int sum_lanes = 8, sum_threads = 32 * sum_lanes;
 
-// A block has 32 columns of one bias; its warps have rows in turn.
+// Adds the gradients of the experts' biases. A block has 32 columns of one bias, and its warps take
+// the rows round-robin.
 template <typename T, typename Sum>
 __global__ void __launch_bounds__(sum_threads)
     expert_bias_grad_kernel(const T* __restrict__ dy, Sum* __restrict__ sums, RowGroups groups,

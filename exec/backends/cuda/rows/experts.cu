@@ -1,4 +1,5 @@
-// Experts: who takes which token, the way into the slots and back (models/program/graph/experts.h).
+// Experts: which expert takes which token, and moving tokens into slots and back
+// (models/program/graph/experts.h).
 #include "models/program/graph/experts.h"
 
 #include <climits>
@@ -18,7 +19,8 @@ struct Routing {
   int groups, groups_chosen;
   bool weights_of_all, sigmoid, groups_by_two;
   float weight_scale;
-  // Dropless: the rows of the experts of a part, where those of each begin, and how many they are.
+  // For dropless routing: the rows that the experts of a part share, the number of these experts,
+  // and the first row and the row count of each expert.
   long long rows_of_part;
   int experts_of_part;
   bool overflow_is_error;
@@ -51,7 +53,7 @@ struct Routing {
   }
 };
 
-// A token is a warp's; each lane has every 32nd expert.
+// A warp has one token, and each of its lanes has every 32nd expert.
 constexpr int experts_of_lane = most_experts / 32;
 
 struct Logits {
@@ -84,7 +86,7 @@ struct Logits {
   }
 };
 
-// The largest of the lanes' numbers and its place; of equal ones the first.
+// The largest value seen so far and its expert. If values are equal, the first expert counts.
 struct Best {
   float value;
   int expert;
@@ -96,7 +98,7 @@ struct Best {
   }
 };
 
-// Returns the best expert of all lanes.
+// Returns the best of the lanes' experts, to all lanes of the warp.
 __device__ Best best_of_lanes(Best best) {
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) {
@@ -106,7 +108,8 @@ __device__ Best best_of_lanes(Best best) {
   return best;
 }
 
-// The experts of the lane that are in none of the best groups, as bits. `ranks`: of the lane's.
+// Returns a bit for each of the lane's experts, which is set if none of the best groups has the
+// expert. `ranks` are those of the lane's experts.
 __device__ unsigned int in_other_groups(const float (&ranks)[experts_of_lane],
                                         const Routing& routing) {
   const int lane = static_cast<int>(threadIdx.x % 32), size = routing.experts / routing.groups;
@@ -147,15 +150,16 @@ __device__ unsigned int in_other_groups(const float (&ranks)[experts_of_lane],
 
 constexpr int token_threads = 128, tokens_of_block = token_threads / 32;
 
-// Scales the weights of one token, whose chosen experts' scores sum to `whole`.
+// Scales the weights of one token. `whole` is the sum of the chosen experts' scores, by which
+// weights are divided unless they are shares of all experts.
 __device__ void scale_weights(float* weights, float whole, const Routing& routing) {
   const float scale = routing.weight_scale;
   for (int j = 0; j < routing.chosen; ++j)
     weights[j] = (routing.weights_of_all ? weights[j] : weights[j] / whole) * scale;
 }
 
-// Finds the experts that each token chose, their weights, and the values by which the softmax of
-// its logits divides.
+// Writes for each token the experts that it chose, their weights, and the maximum and inverse sum
+// of the softmax of its logits.
 template <typename T>
 __global__ void __launch_bounds__(token_threads)
     choose_kernel(const T* __restrict__ logits, float* __restrict__ weights,
@@ -172,7 +176,7 @@ __global__ void __launch_bounds__(token_threads)
 #pragma unroll
     for (int i = 0; i < experts_of_lane; ++i) {
       const int e = i * 32 + lane;
-      // A logit that is not a number is taken last, so that every choice is an expert.
+      // A NaN logit counts as the smallest, so that every choice is an expert.
       const float logit = row.of_lane[i] == row.of_lane[i] ? row.of_lane[i] : -INFINITY;
       if (e < routing.experts && (taken >> i & 1u) == 0) best.take(logit, e);
     }
@@ -189,7 +193,8 @@ __global__ void __launch_bounds__(token_threads)
   softmax[token] = {row.maximum, row.inverse_sum};
 }
 
-// Does the same where the choice goes by scores and biases, among the experts of the best groups.
+// Does what choose_kernel does, for choices by scores and biases among the experts of the best
+// groups.
 template <typename T>
 __global__ void __launch_bounds__(token_threads)
     choose_by_score_kernel(const T* __restrict__ logits, const T* __restrict__ bias,
@@ -234,8 +239,9 @@ __global__ void __launch_bounds__(token_threads)
 
 constexpr int place_threads = 256;
 
-// A block for each expert of each sequence: its tokens take its slots in the order of positions.
-// `products`: of the balancing loss, share of the tokens times mean probability.
+// Gives the slots of an expert to its tokens, in the order of positions. Each block has one expert
+// of one sequence. `products` are those of the balancing loss: share of the tokens times mean
+// probability.
 template <typename T>
 __global__ void __launch_bounds__(place_threads)
     place_kernel(const T* __restrict__ logits, const int* __restrict__ choices,
@@ -260,7 +266,8 @@ __global__ void __launch_bounds__(place_threads)
   }
   takers[thread] = own;
   sums[thread] = sum;
-  // Running totals of takers; the sum of the probabilities gathers in the last thread.
+  // Computes running totals of takers over the threads. The last thread gets the sum of the
+  // probabilities.
   for (int distance = 1; distance < place_threads; distance *= 2) {
     __syncthreads();
     const int before = thread >= distance ? takers[thread - distance] : 0;
@@ -283,7 +290,7 @@ __global__ void __launch_bounds__(place_threads)
   products[blockIdx.x] = takers[thread] / tokens * (sums[thread] / tokens);
 }
 
-// Dropless: how many choices each expert has; a block for each.
+// For dropless routing: counts the choices of each expert. Each block has one expert.
 __global__ void __launch_bounds__(place_threads)
     count_choices_kernel(const int* __restrict__ choices, int* __restrict__ counts, long long all) {
   __shared__ int sums[place_threads];
@@ -298,8 +305,8 @@ __global__ void __launch_bounds__(place_threads)
   if (thread == 0) counts[expert] = sums[0];
 }
 
-// Finds where each expert's rows begin, and limits counts to the rows that have room. One thread
-// does it, because experts are few.
+// Finds where each expert's rows begin, and limits the counts to the rows that are available. One
+// thread does this, because experts are few.
 __global__ void begin_kernel(const int* counts, int* counts_with_room, int* begins, int* overflow,
                              Routing routing) {
   for (int s = 0; overflow != nullptr && s < routing.sequences; ++s) overflow[s] = 0;
@@ -316,7 +323,8 @@ __global__ void begin_kernel(const int* counts, int* counts_with_room, int* begi
   }
 }
 
-// A block for each expert: its choices take its rows in the order of tokens.
+// For dropless routing: gives the rows of an expert to its choices, in the order of tokens. Each
+// block has one expert.
 __global__ void __launch_bounds__(place_threads)
     place_in_rows_kernel(const int* __restrict__ choices, const int* __restrict__ counts,
                          const int* __restrict__ begins, int* __restrict__ slots,
@@ -395,7 +403,7 @@ void route(const KernelCall& k) {
          k.out<float>(2), factor, routing);
 }
 
-// Counts how many tokens of each sequence chose each expert, dropped or not.
+// Counts how many tokens of each sequence chose each expert, including choices without a slot.
 __global__ void __launch_bounds__(place_threads)
     count_kernel(const int* __restrict__ slots, int* __restrict__ counts, Routing routing) {
   __shared__ int of_expert[most_experts];
@@ -410,11 +418,13 @@ __global__ void __launch_bounds__(place_threads)
     counts[blockIdx.x * routing.experts + e] = of_expert[e];
 }
 
-// With p the probabilities and w the weights of a token, dw given, and c = scale * balance * E *
-// (tokens that chose each expert / s) / s:
-// dlogits = w (dw - w.dw) on the chosen ones + p (c - p.c); where weights are of all experts
-// w = p, dw = 0 on the others, and the first part is on all of them. Of sigmoids the first part is
-// multiplied by 1 - p, and where weights are of all experts it is w dw (1 - p) on the chosen ones.
+// Computes the gradients of the router's logits. For each token, p are the probabilities, w the
+// weights and dw their gradients. With E experts, s tokens in a sequence, and c = scale * balance *
+// E * (tokens that chose each expert / s) / s for each expert:
+//   dlogits = w (dw - w.dw) on the chosen experts + p (c - p.c).
+// If weights are shares of all experts, w = p, dw = 0 on the others, and the first part is on all
+// of them. For sigmoid scores the first part is multiplied by 1 - p, and if weights are of all
+// experts it is w dw (1 - p) on the chosen ones.
 template <typename T>
 __global__ void __launch_bounds__(token_threads)
     route_grad_kernel(const T* __restrict__ logits, const int* __restrict__ slots,
@@ -492,9 +502,9 @@ void route_grad(const KernelCall& k) {
 
 constexpr int count_threads = 1024;
 
-// Adds the number of tokens that chose each expert. A choice that found no room is counted for the
-// expert that was chosen. Dropless, `placed` counts the others. One block does it, because there
-// are few choices.
+// Adds to each expert's counter the number of tokens that chose it. A choice that found no room
+// counts for the chosen expert. If routing is dropless, `placed` counts the choices that found
+// room. One block does this, because there are few choices.
 __global__ void __launch_bounds__(count_threads)
     add_choices_kernel(const int* __restrict__ slots, const int* __restrict__ placed,
                        double* __restrict__ counts, Routing routing, long long choices) {
@@ -516,13 +526,13 @@ void count_choices(const KernelCall& k) {
          k.in_shape(0).elements());
 }
 
-// Which choice (token * chosen + j) lies in each slot; -1: none.
+// Sets every slot to -1, which means that no choice (token * chosen + j) has it.
 __global__ void __launch_bounds__(256) no_choices_kernel(int* choice_of_slot, long long slots) {
   const long long slot = blockIdx.x * 256LL + threadIdx.x;
   if (slot < slots) choice_of_slot[slot] = -1;
 }
 
-// The gradients of weights without a slot are 0.
+// Writes each choice to its slot. If a choice has no slot, the gradient of its weight becomes 0.
 __global__ void __launch_bounds__(256)
     choices_kernel(const int* __restrict__ slots, int* __restrict__ choice_of_slot,
                    float* __restrict__ dweights, long long choices) {

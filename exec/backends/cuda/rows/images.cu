@@ -1,4 +1,4 @@
-// Images as rows: their patches, and the class token before them.
+// Images as rows of a matrix: their patches, and the class token before the patches of each image.
 #include "exec/backends/cuda/device/types.cuh"
 #include "exec/backends/cuda/rows/wide_rows.cuh"
 #include "exec/backends/cuda/tables.h"
@@ -13,7 +13,8 @@ struct Patches {
   __host__ __device__ int width() const { return channels * size * size; }
 };
 
-// Neighbours in a row of a patch are neighbours in the image.
+// Writes each patch of an image as a row. Neighbours in a row of a patch are also neighbours in the
+// image.
 template <int row_threads, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     patches_kernel(const int* __restrict__ pixels, T* __restrict__ y, long long rows,
@@ -91,7 +92,8 @@ void prepend_row(const KernelCall& k) {
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) { move_rows<true>(k, k.in<T>(1)); });
 }
 
-// A thread for each column: a micro-batch has few sequences.
+// Adds the gradients of each sequence's first row. Each thread has one column, because a
+// micro-batch has few sequences.
 template <typename T, typename To>
 __global__ void __launch_bounds__(256)
     first_rows_kernel(const T* __restrict__ dy, To* __restrict__ sums, int sequences, int length,

@@ -1,4 +1,4 @@
-// Functions of one element of each operand, 16 bytes of each in a thread.
+// Functions that are applied element by element. Each thread moves 16 bytes of each operand.
 #pragma once
 
 #include "exec/backends/cuda/device/launch.h"
@@ -7,14 +7,15 @@
 
 namespace meshwright::cuda {
 
-// The base of the functions that kernels apply element by element.
+// Base of the functions that kernels apply element by element, with the numbers of their inputs and
+// outputs.
 template <int in, int out = 1>
 struct Elementwise {
   static constexpr int inputs = in, outputs = out;
 };
 
-// F has the numbers of operands `inputs` and `outputs`, and f(x, y) sets y[0..outputs) to what it
-// makes of x[0..inputs).
+// The operands of a function F. F::inputs and F::outputs are their numbers, and f(x, y) computes
+// y[0, outputs) from x[0, inputs).
 template <typename F, typename T>
 struct MapOperands {
   const T* in[F::inputs];
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(map_threads)
   }
 }
 
-// All operands have the first input's elements and type.
+// Applies f to all elements. All operands must have the first input's number of elements and type.
 template <typename F>
 void map(const KernelCall& k, F f) {
   const TensorType& type = k.call.inputs[0];

@@ -1,4 +1,4 @@
-// LayerNorm and RMSNorm, of rows or of each head of a row (norm.cuh). Rows that fit into the
+// LayerNorm and RMSNorm, over rows or over each head of a row (norm.cuh). Rows that fit into the
 // registers of a block are read once.
 #include "exec/backends/cuda/rows/norm.cuh"
 #include "exec/backends/cuda/tables.h"
@@ -7,11 +7,11 @@ namespace meshwright::cuda {
 
 namespace {
 
-// Columns of a thread where a block has a row.
+// The columns that each thread has if a block has one row.
 constexpr int columns_of_thread = columns_of_norm_thread;
 
-// The columns of one of the `threads` of a row: 16 bytes at a time, `turns` times; it holds zeros
-// beyond the width.
+// The columns of a row that one of its `threads` threads holds: 16 bytes at a time, `turns` times.
+// Columns beyond the width are 0.
 template <typename T, int threads, int columns = columns_of_thread>
 struct Held {
   static constexpr int vector = vector_of<T>, turns = columns / vector;
@@ -42,10 +42,10 @@ struct Forward {
   float epsilon, offset;
 };
 
-// Warps that have a row each, in a block.
+// The warps of a block whose warps have one row each.
 constexpr int norm_warps = 4;
 
-// A row is a block's, or a warp's: `threads` is 32.
+// Norms rows that are held in registers. With `threads` = 32 a warp has a row, otherwise a block.
 template <typename T, int threads, int columns, bool rms>
 __global__ void __launch_bounds__(threads == 32 ? 32 * norm_warps : threads)
     norm_held(Forward<T> k) {
@@ -110,8 +110,9 @@ struct Backward {
   float offset;
 };
 
-// A block takes a chunk of rows and keeps the sums of its columns' parameter gradients. Where rows
-// take few registers the next one or two are under way while it works on one.
+// Computes gradients of rows that are held in registers. A block has a chunk of rows and keeps its
+// columns' sums for the parameters' gradients. If rows take few registers, the next one or two are
+// loaded while the block works on one.
 template <typename T, int threads, bool rms>
 __global__ void __launch_bounds__(threads, norm_grad_blocks_at_once(threads))
     norm_grad_held(Backward<T> k) {
@@ -196,7 +197,8 @@ __global__ void __launch_bounds__(any_threads) norm_grad_any(Backward<T> k) {
                          rms ? 0.0f : sums.g / width, sums.gz / width, k.dx + first);
 }
 
-// Calls work.operator()<value>() for the first that is not less than `least`.
+// Calls work.operator()<v>() with the first of the values that is at least `least`, or else with
+// the last value.
 template <int value, int... larger, typename Work>
 void with_first(std::int64_t least, Work work) {
   if constexpr (sizeof...(larger) > 0)

@@ -1,7 +1,7 @@
 // Code that the kernels of norms share. A row has a mean (0 for RMSNorm) and a scale, 1/std or
 // 1/rms. With z = (x - mean) * scale, y = z * weight + bias. With g = dy * weight, dx = scale * (g
-// - mean(g) - z * mean(g z)), for RMSNorm without the mean(g). A weight is what is stored, with
-// one_plus_weight plus 1.
+// - mean(g) - z * mean(g z)), but RMSNorm has no mean(g). With one_plus_weight, a weight is the
+// stored element plus 1.
 #pragma once
 
 #include "exec/backends/cuda/device/launch.h"
@@ -15,7 +15,7 @@ struct Statistics {
   float mean, scale;
 };
 
-// Saved statistics are [rows,2], of RMSNorm [rows,1].
+// Load and store a row's saved statistics: [rows,2], or [rows,1] for RMSNorm.
 template <bool rms>
 __device__ inline Statistics load_statistics(const float* saved, long long row) {
   if constexpr (rms) return {0.0f, saved[row]};
@@ -29,7 +29,7 @@ __device__ inline void store_statistics(float* saved, long long row, Statistics 
 
 inline float offset_of(const Attributes& a) { return a.one_plus_weight ? 1.0f : 0.0f; }
 
-// n neighbouring columns; without bias: null.
+// Stores n neighbouring columns of y. `bias` is null if the norm has none.
 template <int n, typename T>
 __device__ inline void store_normed(const float (&x)[n], Statistics of, const T* weight,
                                     float offset, const T* bias, T* y) {
@@ -41,7 +41,7 @@ __device__ inline void store_normed(const float (&x)[n], Statistics of, const T*
   store<n>(y, out);
 }
 
-// mean_g is 0 for RMSNorm.
+// Stores n neighbouring columns of dx. mean_g is 0 for RMSNorm.
 template <int n, typename T>
 __device__ inline void store_gradient(const float (&x)[n], const float (&g)[n], Statistics of,
                                       float mean_g, float mean_gz, T* dx) {
@@ -52,11 +52,11 @@ __device__ inline void store_gradient(const float (&x)[n], const float (&g)[n], 
   store<n>(dx, out);
 }
 
-// ---- rows of any width, one to a block, which reads them again for each step
+// ---- rows of any width: a block has one row and reads it again for each step
 
 constexpr int any_threads = 256;
 
-// f(column, values) for the columns of the thread.
+// Calls f(column, values) for the thread's columns, n neighbours at a time.
 template <int n, typename T, typename F>
 __device__ inline void for_columns(const T* row, long long width, F f) {
   for (long long column = threadIdx.x * n; column < width; column += any_threads * n) {
@@ -77,7 +77,7 @@ __device__ inline float row_mean(const T* row, long long width) {
   return sum[0] / static_cast<float>(width);
 }
 
-// The sum of (x - mean)^2.
+// Returns the sum over a row of (x - mean)^2.
 template <int n, typename T>
 __device__ inline float row_squares(const T* row, long long width, float mean) {
   float sum[1] = {};
@@ -98,7 +98,7 @@ __device__ inline void write_normed(const T* x, long long width, Statistics of, 
   });
 }
 
-// The sums of g and of g z.
+// The sums over a row of g and of g z.
 struct GradientSums {
   float g, gz;
 };
@@ -135,7 +135,7 @@ __device__ inline void write_gradient(const T* x, const T* weight, float offset,
   });
 }
 
-// The gradients of the weight, and of the bias where there is one.
+// A term for add_column_sums(): the gradients of the weight and, if there is one, of the bias.
 template <typename T, bool rms, bool has_bias>
 struct WeightGradients {
   static constexpr int sums = has_bias ? 2 : 1;
@@ -157,8 +157,9 @@ struct WeightGradients {
   }
 };
 
-// Which operands of a norm or its gradient are the weight, what the forward saved, and dy: x,
-// weight, (bias) or x, weight, saved, dy, but of heads x, (weight) or x, saved, dy, (weight).
+// Indices of the inputs of a norm or its gradient: the weight, the saved statistics, and dy. Norms
+// have x, weight, (bias) and gradients x, weight, saved, dy. Norms of heads have x, (weight) and
+// gradients x, saved, dy, (weight).
 struct NormOperands {
   std::size_t weight = 1, saved = 2, dy = 3;
   explicit NormOperands(Op op) {
@@ -166,7 +167,7 @@ struct NormOperands {
   }
 };
 
-// Rows of a norm: those of the tensor, or their heads.
+// The rows that a norm works on, which are the tensor's rows or the heads in them.
 struct NormRows {
   std::int64_t count, width;
   explicit NormRows(const KernelCall& k) : width(k.attributes().head_dim) {

@@ -1,4 +1,4 @@
-// Norms over rows of which every rank of a tensor group has a share of the columns (norm.cuh).
+// Norms over rows whose columns are sharded over the ranks of a tensor group (norm.cuh).
 #include "exec/backends/cuda/rows/norm.cuh"
 #include "exec/backends/cuda/tables.h"
 
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(any_threads)
   }
 }
 
-// The row's own columns: their mean, and the sum of (x - mean)^2.
+// Writes for each row the mean of this rank's columns and the sum of (x - mean)^2 over them.
 void norm_stats(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
@@ -38,7 +38,8 @@ struct Parts {
   float epsilon, offset;
 };
 
-// Mean and 1/std of all ranks' columns from the ranks' statistics (Chan, Golub and LeVeque 1979).
+// Returns a row's mean and 1/std over all ranks' columns, combined from the ranks' statistics
+// (Chan, Golub and LeVeque 1979). With `rms`, returns 0 and 1/rms.
 template <bool rms>
 __device__ Statistics combined(const float* stats, long long row, long long rows, long long width,
                                int ranks, float epsilon) {
@@ -81,7 +82,8 @@ __global__ void __launch_bounds__(any_threads) grad_kernel(Parts<T> k) {
                          k.sums[rows + row] / all, k.out + first);
 }
 
-// Calls work.operator()<T, vector, rms>().
+// Calls work.operator()<T, vector, rms>() with the type of the first input, the elements that are
+// moved at once, and whether the norm is RMSNorm.
 template <typename Work>
 void with_norm(const KernelCall& k, Work work) {
   with_vectors(k.call.inputs[0].dtype, k.in_shape(0)[1], [&]<typename T, int vector>() {

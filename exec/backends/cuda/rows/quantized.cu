@@ -1,4 +1,4 @@
-// Tensors in 8 bits: their largest elements, rounding, transposition.
+// Rounding of tensors to 8 bits, their largest elements and their transposition.
 #include <algorithm>
 #include <cfloat>
 
@@ -17,7 +17,8 @@ constexpr int threads = 256;
 
 constexpr int vector = 8;  // bf16 numbers of 16 bytes
 
-// Bits of fraction, the exponent's bias, the largest finite number and NaN.
+// The fraction bits of an 8-bit format, its exponent's bias, its largest finite number, and the
+// codes of that number and of NaN.
 template <Dtype format>
 struct Format;
 template <>
@@ -33,7 +34,8 @@ struct Format<Dtype::e5m2> {
   static constexpr unsigned int largest_bits = 0x7b, nan_bits = 0x7f;
 };
 
-// To nearest, ties to even; what is too large becomes the largest number.
+// Returns x rounded to nearest, ties to even. Magnitudes that are too large become the largest
+// finite number, and NaN stays NaN.
 template <Dtype format>
 __device__ unsigned char fp8_of(float x) {
   using F = Format<format>;
@@ -47,15 +49,16 @@ __device__ unsigned char fp8_of(float x) {
     rounded = magnitude + ((1u << (dropped - 1)) - 1) + (magnitude >> dropped & 1u);
     rounded = (rounded >> dropped) - (static_cast<unsigned int>(127 - F::bias) << F::fraction);
   } else {
-    // Added to 2^23 of the smallest steps, the sum's last place is one of them.
+    // In the format's denormal range, the magnitude is counted in the smallest steps and added to
+    // 2^23, so that the last place of the sum is one step.
     constexpr float steps = static_cast<float>(1 << (F::bias - 1 + F::fraction));
     rounded = __float_as_uint(__uint_as_float(magnitude) * steps + 8388608.0f) & 0xffu;
   }
   return static_cast<unsigned char>(sign | (rounded > F::largest_bits ? F::largest_bits : rounded));
 }
 
-// Returns the factor for a matrix whose largest magnitude is known. Zeros stay zeros. NaN or
-// infinity makes all elements NaN.
+// Returns the factor by which elements are multiplied before they are rounded, from their largest
+// magnitude. If that is 0, the factor is 1. NaN or infinity makes all rounded elements NaN.
 template <Dtype format>
 __device__ float factor_of(float largest) {
   if (largest == 0.0f) return 1.0f;
@@ -63,7 +66,8 @@ __device__ float factor_of(float largest) {
   return factor > FLT_MAX ? FLT_MAX : factor;  // infinity would make zeros NaN
 }
 
-// Magnitudes compare as their bits do, NaN above all others: the order of blocks does not matter.
+// Raises *largest to the largest bits of the warp's threads. Magnitudes compare as their bits do,
+// with NaN above all others, so the order of blocks does not matter.
 __device__ void note_largest(unsigned int own, unsigned int* largest) {
   for (int distance = 16; distance > 0; distance /= 2)
     own = max(own, __shfl_xor_sync(0xffffffffu, own, distance));
@@ -83,8 +87,8 @@ __global__ void __launch_bounds__(threads)
   note_largest(own, largest);
 }
 
-// The one scale of a matrix: of its own largest element, or of those of earlier steps, which have
-// seen none yet where that is 0.
+// The only scale of a matrix, from its own largest element or from those of earlier steps. If
+// `largest` is 0 because no earlier step has seen any element, the factor is factor_of_none.
 struct Whole {
   const float* largest;
   float factor_of_none;
@@ -99,7 +103,8 @@ __device__ float factor_of(const Whole& whole) {
   return factor;
 }
 
-// `seen`: of this step's largest elements; null: nobody asks.
+// Rounds a matrix row by row. `seen` collects this step's largest element, for the scales of later
+// steps. It is null if no later step needs that.
 template <Dtype format>
 __global__ void __launch_bounds__(threads)
     round_rows(const bf16* matrix, unsigned char* rounded, Whole whole, unsigned int* seen,
@@ -120,8 +125,8 @@ __global__ void __launch_bounds__(threads)
   if (seen != nullptr) note_largest(own, seen);
 }
 
-// A block turns a square of `side` rows and columns. 16 bytes of a row of the result are moved at
-// once, and the padding spreads a column over the banks.
+// A block transposes a square of `side` rows and columns. 16 bytes of a row of the result are moved
+// at once, and padding spreads a column over the banks of shared memory.
 constexpr int side = 64, chunk = 16, padded = side + chunk;
 
 template <Dtype format>
@@ -151,7 +156,8 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// Kernels move 16 bytes at once: sizes are multiples of 16.
+// Checks that the input is bf16 and that its sizes are multiples of 16, because kernels move 16
+// bytes of a result at once.
 void require_bf16(const KernelCall& k) {
   const Shape& x = k.in_shape(0);
   MESHWRIGHT_CHECK(k.call.inputs[0].dtype == Dtype::bf16 && x[0] % 16 == 0 && x[-1] % 16 == 0,
@@ -170,7 +176,8 @@ void amax(const KernelCall& k) {
          static_cast<long long>(count));
 }
 
-// The block's largest power of two by which its largest element becomes no more than the format's.
+// Returns the largest power of two that brings a block's largest element to at most the format's
+// largest number.
 template <Dtype format>
 __device__ float power_of(float largest) {
   const float factor = factor_of<format>(largest);
@@ -187,7 +194,8 @@ struct Blocks {
   long long row_step, column_step;  // from one element of what is read to the next
 };
 
-// A block of threads for each block of the matrix.
+// Rounds a matrix with one scale per block of elements. Each block of threads has one block of the
+// matrix.
 template <Dtype format>
 __global__ void __launch_bounds__(threads)
     round_blocks(const bf16* from, unsigned char* rounded, float* scales, Blocks b) {
@@ -241,7 +249,7 @@ void round_whole(const KernelCall& k, std::size_t first) {
   if (first == 0) {
     unsigned int* seen =
         a.scales_of_before ? k.out<unsigned int>(k.call.outputs.size() - 1) + 1 : nullptr;
-    // One block where there is nothing to round: it writes the scale.
+    // One block runs even if there is nothing to round, because it writes the scale.
     const unsigned int blocks = std::max(1U, blocks_for(rows * columns, threads * vector));
     launch(round_rows<format>, {blocks}, {threads}, 0, k.stream, matrix, rounded, whole, seen,
            rows * columns);
@@ -267,7 +275,9 @@ void quantize(const KernelCall& k) {
   }
 }
 
-// A block for each history, the newest last. What is no number stays out of it.
+// Moves this step's largest elements into the histories, with the newest last, and finds the
+// largest of each history. Each block has one history. If the loss or the norm is not finite,
+// nothing moves, and a largest element that is not finite counts as 0.
 __global__ void __launch_bounds__(threads)
     move_histories(const double* squared_norm, const double* loss, float* largest, float* history,
                    long long steps) {
@@ -300,7 +310,7 @@ void update_largest(const KernelCall& k) {
          k.out<float>(0), k.out<float>(1), static_cast<long long>(k.out_shape(1)[1]));
 }
 
-// A block turns a square of so many rows and columns.
+// A block transposes a square of `tile` rows and columns.
 constexpr int tile = 32;
 
 template <typename Element>

@@ -1,5 +1,5 @@
-// Kernels in which a warp takes a row of a matrix: its place is found once, then its columns are
-// gone through, 16 bytes in a thread and several of these under way at once.
+// Kernels in which a warp has a row of a matrix. The row's place is found once. Then its columns
+// are moved, 16 bytes in a thread, with several of these in flight at once.
 #pragma once
 
 #include "exec/backends/cuda/device/launch.h"
@@ -8,7 +8,7 @@
 
 namespace meshwright::cuda {
 
-// n neighbouring elements of T.
+// Returns n neighbouring elements from `from` on, which must be aligned to n elements.
 template <int n, typename T>
 __device__ inline Chunk<T, n> chunk_at(const T* from) {
   return *reinterpret_cast<const Chunk<T, n>*>(from);
@@ -23,8 +23,9 @@ __device__ inline Chunk<T, n> chunk_of(const float (&x)[n]) {
 
 constexpr int warps_of_block = 8;
 
-// F has the type of an Element of what is made, `place(row)`, which every lane calls,
-// `make<n>(place, column)`, the Chunk of n columns, and `at(place, column)`, where it goes.
+// Makes rows by an object f. F::Element is the type of the result, f.place(row), which every lane
+// calls, finds the row, f.make<n>(place, column) returns the Chunk of n columns, and f.at(place,
+// column) returns where it is stored.
 template <int vector, typename F>
 __global__ void __launch_bounds__(32 * warps_of_block)
     rows_kernel(F f, long long rows, long long width) {
@@ -51,7 +52,7 @@ void for_each_row(const KernelCall& k, std::int64_t rows, std::int64_t width, F 
          k.stream, f, rows, width);
 }
 
-// Which token of which sequence a row is, as OpContext and the attributes have it.
+// Finds the token and the sequence to which a row belongs, from OpContext and the attributes.
 struct TokenRows {
   long long sequence_length, first_row;
   int context_degree, context_rank;
@@ -64,7 +65,7 @@ struct TokenRows {
         context_rank(k.context.context_rank) {}
 
   __device__ long long sequence(long long row) const { return (first_row + row) / sequence_length; }
-  // Its place in the whole sequence.
+  // Returns the row's place in the whole sequence, of which a context group's ranks have parts.
   __device__ long long position(long long row) const {
     return context_position(context_degree, context_rank, sequence_length,
                             (first_row + row) % sequence_length);

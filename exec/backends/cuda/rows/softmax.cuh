@@ -1,5 +1,5 @@
-// The maximum of numbers and the sum of their exponentials in one pass over them: where a larger
-// number comes, what was summed is scaled down (Milakov and Gimelshein 2018).
+// The maximum of numbers and the sum of their exponentials, in one pass. When a larger number
+// comes, the sum so far is scaled down (Milakov and Gimelshein 2018).
 #pragma once
 
 #include <cfloat>
@@ -13,11 +13,12 @@ struct ExpSum {
   float sum = 0;  // of exp(x - maximum)
 };
 
-// exp(x) for x <= 0: the error is |x| units in the last place, but the less beside exp(0) the
-// smaller x is.
+// Returns exp(x) for x <= 0. The error is |x| units in the last place, but the smaller x is, the
+// less the result matters next to exp(0).
 __device__ inline float exp_below_0(float x) { return __expf(x); }
 
-// Numbers that are -infinity, as masked ones, add nothing.
+// Adds n numbers to a maximum and sum. Numbers that are -infinity, such as masked ones, add
+// nothing.
 template <int n>
 __device__ void add(ExpSum& to, const float (&x)[n]) {
   float maximum = to.maximum;
@@ -37,7 +38,7 @@ __device__ inline ExpSum both(const ExpSum& a, const ExpSum& b) {
           a.sum * exp_below_0(a.maximum - maximum) + b.sum * exp_below_0(b.maximum - maximum)};
 }
 
-// Over the threads of a row; every one gets the same bits.
+// Returns the maximum and the sum over the threads of a row. Every thread gets the same bits.
 template <int row_threads>
 __device__ ExpSum both_over_row(ExpSum own) {
 #pragma unroll
@@ -66,8 +67,8 @@ __device__ ExpSum both_over_row(ExpSum own) {
 }
 
 // Returns the maximum and the sum for the thread's columns below `visible`. It reads `groups`
-// groups of n neighbours at once, so that enough bytes are in flight. keep(column, chunk) is given
-// what was read.
+// groups of n neighbours at once, so that enough bytes are in flight. Calls keep(column, chunk)
+// with each group that it has read.
 template <int row_threads, int n, int groups, typename T, typename Keep>
 __device__ ExpSum exp_sum_of_groups(const T* row, int visible, int width, const Keep& keep) {
   ExpSum own;

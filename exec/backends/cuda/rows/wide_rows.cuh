@@ -1,5 +1,5 @@
-// Kernels that work row by row: a row of up to 1024 columns is a warp's, a longer one a block's.
-// Columns are moved 16 bytes at a time where the rows allow it.
+// Kernels that work row by row. A warp has a row of up to 1024 columns, and a block has a longer
+// one. Columns are moved 16 bytes at a time if the rows allow it.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace meshwright::cuda {
 
-// Threads of a row; a block has four rows of a warp each, or one row of 512 threads.
+// Threads of a row. A block has four rows with a warp each, or one row with 512 threads.
 constexpr int warp_of_row = 32, block_of_row = 512, longest_row_of_warp = 1024;
 template <int row_threads>
 constexpr int rows_of_block = row_threads == warp_of_row ? 4 : 1;
 template <int row_threads>
 constexpr int threads_of_block = row_threads* rows_of_block<row_threads>;
 
-// Returns the row of the calling thread. The last block may have rows past the end.
+// Returns the row of the calling thread. In the last block it may be past the last row.
 template <int row_threads>
 __device__ long long own_row() {
   return static_cast<long long>(blockIdx.x) * rows_of_block<row_threads> +
@@ -33,8 +33,8 @@ struct Count {
   static constexpr int value = n;
 };
 
-// Calls visit(column, Count<n>) for the thread's columns of a row, n of them from `column` on at a
-// time; one where they are not `in_groups`.
+// Calls visit(column, Count<n>) for the thread's columns of a row, n neighbours from `column` on at
+// a time. If columns are not moved `in_groups`, n is 1.
 template <int row_threads, int n, typename Visit>
 __device__ void for_columns(int width, bool in_groups, const Visit& visit) {
   const int place = place_in_row<row_threads>();
@@ -45,7 +45,7 @@ __device__ void for_columns(int width, bool in_groups, const Visit& visit) {
   }
 }
 
-// The width of rows, as kernels take it.
+// Returns the width of rows as an int for kernels. It must be less than 2^30.
 inline int width_of(std::int64_t columns) {
   MESHWRIGHT_CHECK(columns < (1 << 30), "columns are counted in 32 bits");
   return static_cast<int>(columns);
@@ -58,7 +58,7 @@ bool moves_groups(const T* array, std::int64_t width) {
   return width % n == 0 && reinterpret_cast<std::uintptr_t>(array) % (n * sizeof(T)) == 0;
 }
 
-// Sum over the threads of a row; every one gets the same bits.
+// Returns the sum of x over the threads of a row. Every thread gets the same bits.
 template <int row_threads>
 __device__ float sum_over_row(float x) {
   float sum[1] = {x};
@@ -66,7 +66,8 @@ __device__ float sum_over_row(float x) {
   return sum[0];
 }
 
-// Calls start(Count<threads of a row>, blocks, threads of a block).
+// Calls start(Count<threads of a row>, blocks, threads of a block) with the sizes of a launch over
+// `rows` rows of `width` columns.
 template <typename Start>
 void for_rows(std::int64_t rows, int width, const Start& start) {
   const auto with = [&](auto row_threads) {
@@ -80,7 +81,7 @@ void for_rows(std::int64_t rows, int width, const Start& start) {
     with(Count<block_of_row>{});
 }
 
-// y[row, c] = what f.apply(f.of_row(row), c, x) leaves of x[row, c], for n neighbours at a time.
+// Writes y[row, c] = x[row, c] as f.apply(f.of_row(row), c, x) changes it, n neighbours at a time.
 template <int row_threads, typename F, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     map_rows_kernel(F f, const T* __restrict__ x, T* __restrict__ y, long long rows, int width,
@@ -97,7 +98,8 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   });
 }
 
-// The last dimension of the first operand is a row.
+// Applies f to every row of x, by map_rows_kernel, and writes output 0. x has the shape of the
+// first operand, whose last dimension is a row.
 template <typename F, typename T>
 void map_rows(const KernelCall& k, const F& f, const T* x, bool f_moves_groups = true) {
   const int width = width_of(k.in_shape(0)[-1]);

@@ -11,16 +11,16 @@ namespace meshwright {
 
 namespace {
 
-constexpr std::size_t most_operands = 8;  // of each kind: what TensorIds holds
+constexpr std::size_t most_operands = 8;  // of each kind, the capacity of TensorIds
 
 struct Roles {
-  std::vector<int> inputs, outputs, sums, internal;  // tensors
+  std::vector<int> inputs, outputs, sums, internal;  // numbers of tensors
   std::map<int, char> cut;
 
   void note_input(int id, bool is_cut) {
     const auto [found, is_new] = cut.try_emplace(id, static_cast<char>(is_cut));
     if (is_new) inputs.push_back(id);
-    // One that is needed whole by any step is given whole to all.
+    // If some step needs an input whole, all steps get it whole.
     consistent = consistent && (found->second != 0) == is_cut;
   }
   bool consistent = true;
@@ -105,7 +105,8 @@ void replace_internal(Fusion& fusion, int operand, int by) {
 
 namespace {
 
-// y = product; z = y + other, where nothing else reads y: z begins as `other`.
+// Rewrites y = matmul; z = y + other, if nothing else reads y, such that the matmul adds to
+// `other`. Returns whether it did.
 bool fold_sum(Fusion& fusion) {
   if (fusion.steps.size() < 2) return false;
   FusedStep &product = fusion.steps[0], &sum = fusion.steps[1];
@@ -127,7 +128,8 @@ bool fold_sum(Fusion& fusion) {
   return true;
 }
 
-// An operand of the node that a step writes after the last one that reads the product.
+// Makes the matmul write to an operand of the node that a step overwrites after the last step that
+// reads the matmul. Returns whether there is one of the same type.
 bool find_place(Fusion& fusion) {
   const int made = fusion.steps[0].outputs[0];
   std::size_t last = 0;

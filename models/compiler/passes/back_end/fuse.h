@@ -11,18 +11,19 @@
 
 namespace meshwright {
 
-// A node that does what `members` of fuse() do, in their order. `uses` says how often each tensor
-// is read (count_uses), and a tensor that only members read exists only inside. Tensors keep their
-// numbers. Every member has a row rule. block_rows is not set yet.
+// Holds a node that does what `members` of fuse() do, in their order. `uses` says how often each
+// tensor is read (count_uses). A tensor that only members read exists only inside the node. Tensors
+// keep their numbers. Every member must have a row rule. block_rows is not set yet.
 struct Fused {
   Node node;
   Fusion fusion;
 };
-// Returns nothing if the node would have more operands than a node can have.
+// Returns the node that does what `members` do. Returns nothing if it would have more operands than
+// a node can have.
 std::optional<Fused> fuse(const Graph& graph, std::span<const Node* const> members,
                           const std::vector<int>& uses);
 
-// Makes steps use `by` instead of an internal operand, which is dropped.
+// Makes steps use operand `by` instead of the internal operand `operand`, which is dropped.
 void replace_internal(Fusion& fusion, int operand, int by);
 
 // Returns whether the other steps of a body can be the epilogue of its first step, a matmul. If

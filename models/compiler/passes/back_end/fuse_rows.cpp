@@ -11,11 +11,12 @@ namespace meshwright {
 
 namespace {
 
-// Sums over rows are made in groups of this many rows (exec/backends/cpu/column_sum.h).
+// Most rows of a block. Sums over rows are made in groups of this many rows
+// (exec/backends/cpu/column_sum.h).
 constexpr std::int64_t most_block_rows = 64;
 
-// Returns the most rows, a power of two, with which a block is small enough, or 0 if not even one
-// row is.
+// Returns the most rows, a power of two, with which a block takes at most fused_block_bytes, or 0
+// if even one row takes more.
 std::int64_t rows_per_block(const Fusion& fusion) {
   for (std::int64_t rows = most_block_rows; rows > 0; rows /= 2)
     if (block_bytes(fusion, rows) <= fused_block_bytes) return rows;
@@ -24,8 +25,9 @@ std::int64_t rows_per_block(const Fusion& fusion) {
 
 bool in_forward(const Node& node) { return node.phase == Phase::forward; }
 
-// A node joins the cluster of a node before it and is done at that cluster's place, the place of
-// its first member: so all else that it reads must be made before that place.
+// Groups nodes into clusters that are fused. A node joins the cluster of a node before it and then
+// runs at the position of that cluster's first member. Its inputs from outside the cluster must
+// therefore be made before that position.
 class Clusters {
  public:
   explicit Clusters(const Graph& graph)
@@ -40,7 +42,7 @@ class Clusters {
     for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) add(i);
   }
 
-  // The nodes of the fused graph, whose tensors are still those of the graph.
+  // Returns the nodes of the fused graph, which read and write the tensors of the graph.
   std::vector<Node> fused() const {
     std::vector<Node> nodes;
     nodes.reserve(graph_.nodes.size());
@@ -58,7 +60,7 @@ class Clusters {
  private:
   bool can_be_fused(const Node& node) const {
     const RowRule& rule = info(node.op).rows;
-    // Rows are counted in documents by a kernel of their own.
+    // Operations on packed documents count rows in documents, so a kernel of their own runs them.
     if (!rule || (rule.product && !leads(node)) || node.attributes.documents) return false;
     return std::all_of(node.outputs.begin(), node.outputs.end(),
                        [&](int id) {
@@ -72,7 +74,8 @@ class Clusters {
                         [&](int id) { return overwrites_[at(id)] != 0; });
   }
 
-  // A product can have an epilogue. (Of quantized factors: not yet.)
+  // Returns whether the node is a matmul that can have an epilogue. Matmuls of quantized factors
+  // cannot have one yet.
   bool leads(const Node& node) const {
     return (node.op == Op::linear || node.op == Op::linear_grad_input) &&
            !is_quantized(graph_.tensor(node.inputs[0]).type.dtype);
@@ -82,7 +85,8 @@ class Clusters {
     return std::find(cluster.begin(), cluster.end(), node) != cluster.end();
   }
 
-  // Element by element from what the product made.
+  // Returns whether the node can be part of a matmul's epilogue: it works element by element and
+  // reads a tensor that the cluster makes.
   bool is_epilogue(const Node& node, const std::vector<int>& cluster) const {
     return info(node.op).rows.epilogue &&
            std::any_of(node.inputs.begin(), node.inputs.end(),
@@ -108,8 +112,8 @@ class Clusters {
     return fuse_members(larger).has_value();
   }
 
-  // Returns the clusters of the nodes that make this node's operands, and of those that read them
-  // too.
+  // Returns the clusters of the nodes that make this node's inputs, and those of earlier nodes that
+  // read the same inputs.
   std::vector<int> neighbours(const Node& node) const {
     std::vector<int> found;
     const auto note = [&](int other) {
@@ -141,7 +145,8 @@ class Clusters {
     for (int id : node.inputs) readers_[at(id)].push_back(index);
   }
 
-  // Returns nothing if the blocks would be too large or the operands too many.
+  // Returns the fused node of a cluster, or nothing if its blocks would be too large or its
+  // operands too many.
   std::optional<Fused> fuse_members(const std::vector<int>& cluster) const {
     std::vector<const Node*> members;
     members.reserve(cluster.size());
@@ -153,7 +158,8 @@ class Clusters {
     return made;
   }
 
-  // A cluster has grown only while it could be fused.
+  // Returns the node of a cluster. A cluster has grown only while it could be fused, so fusing
+  // succeeds.
   Node node_of(const std::vector<int>& cluster) const {
     if (cluster.size() == 1) return graph_.nodes[at(cluster.front())];
     Fused made = fuse_members(cluster).value();
@@ -164,9 +170,9 @@ class Clusters {
   const Graph& graph_;
   std::vector<int> uses_;                   // per tensor
   std::vector<std::vector<int>> clusters_;  // nodes in order
-  std::vector<int> of_node_;                // -1: none
+  std::vector<int> of_node_;                // per node: its cluster, or -1
   std::vector<char> overwrites_;            // per tensor: shares its memory with another
-  std::vector<std::vector<int>> readers_;   // per tensor: nodes so far
+  std::vector<std::vector<int>> readers_;   // per tensor: the nodes visited so far that read it
 };
 
 }  // namespace

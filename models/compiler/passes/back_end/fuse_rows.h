@@ -1,6 +1,6 @@
-// Chains of operations that work row by row become one operation each: what they pass to each other
-// stays in a cache (models/program/graph/fusion.h), and a tensor that several of them read is read
-// once.
+// Fuses chains of operations that work row by row into one operation each. Tensors that pass
+// between them then stay in a cache (models/program/graph/fusion.h), and a tensor that several of
+// them read is read once.
 #pragma once
 
 #include "models/compiler/plan/plan.h"

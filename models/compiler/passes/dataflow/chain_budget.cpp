@@ -1,13 +1,13 @@
-// For each bound w on the working bytes that some unit can have: only sets that work in w, and a
-// multiple-choice knapsack of budget - w for what is kept (Kellerer, Pferschy, Pisinger 2004, ch.
-// 11).
+// For each bound w on the working bytes that some unit can have, considers only sets whose working
+// bytes are at most w, and solves a multiple-choice knapsack of budget - w bytes for the kept bytes
+// (Kellerer, Pferschy, Pisinger 2004, ch. 11).
 //
-// Why the result is within 1 + e of the least cost C: the w of a cheapest choice is among those
-// tried. For it the knapsack counts costs in grains g, rounded down, and finds the least sum J of
-// grains exactly, by dynamic programming over sums. The cheapest choice has a sum of at most C/g
-// grains, so J*g <= C; and the choice that is found costs less than (J + n)*g <= C + n*g with n
-// units. g = e*L/n with a lower bound L <= C gives C*(1 + e). A w is left out only where its lower
-// bound is no less than what has been found.
+// The result is within 1 + e of the least cost C, for these reasons. The w of a cheapest choice is
+// among those tried. For it the knapsack counts costs in grains g, rounded down, and finds the
+// least sum J of grains exactly, by dynamic programming over sums. The cheapest choice has a sum of
+// at most C/g grains, so J*g <= C. The choice that is found costs less than (J + n)*g <= C + n*g
+// with n units. g = e*L/n with a lower bound L <= C gives C*(1 + e). A bound w is left out only if
+// its lower bound of cost is no less than the cost that has been found.
 #include "models/compiler/passes/dataflow/chain_budget.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ constexpr double no_cost = std::numeric_limits<double>::infinity();
 
 using Frontier = const std::vector<KeptSet>*;
 
-// A unit's sets under a bound on working bytes: kept falls as cost rises.
+// A unit's sets under a bound on working bytes, by rising cost. `kept` falls as cost rises.
 struct Options {
   std::vector<std::size_t> index;  // in the frontier
   std::vector<std::int64_t> kept;
@@ -48,20 +48,20 @@ Options within(const std::vector<KeptSet>& frontier, std::int64_t working) {
 struct Choice {
   std::vector<std::size_t> option;  // per unit
   double cost = no_cost;
-  std::size_t grains = 0;  // the least sum that fits, of the run that found it
+  std::size_t grains = 0;  // the smallest sum of grains that fits, in the run that found it
 };
 
 class Knapsack {
  public:
-  // `units`: the options of each; none is empty.
+  // `units` holds the options of each unit, of which there must be at least one.
   Knapsack(std::vector<const Options*> units, std::int64_t budget)
       : units_(std::move(units)), budget_(budget) {}
 
   bool fits() const { return kept_of(least_kept()) <= budget_; }
 
-  // Returns the least cost if a unit might mix its options, a lower bound. It starts with the
-  // cheapest options and takes steps along the convex hulls, in order of bytes saved per cost,
-  // until enough is saved.
+  // Returns a lower bound of the cost: the least cost if a unit might mix its options. It starts
+  // with the cheapest options and takes steps along the convex hulls, in order of bytes saved per
+  // cost, until enough bytes are saved.
   double lower_bound() const {
     struct Step {
       double bytes, cost;
@@ -90,8 +90,8 @@ class Knapsack {
     return std::max(cost, least_positive());
   }
 
-  // Returns a choice within the tolerance of the least cost, of which `lower` is a bound. Coarse
-  // grains first find the least cost to a factor of two. One run with fine grains follows.
+  // Returns a choice within the tolerance of the least cost, of which `lower` is a lower bound.
+  // Coarse grains first find the least cost to a factor of two. One run with fine grains follows.
   Choice solve(double lower) const {
     Choice best = cheapest();
     if (kept_of(best) <= budget_) return best;
@@ -111,7 +111,8 @@ class Knapsack {
     return cost > 0 ? static_cast<double>(unit.kept[i] - unit.kept[j]) / cost : no_cost;
   }
 
-  // If the cheapest options do not fit, some unit has to take one that costs more.
+  // Returns a lower bound of the cost. If the cheapest options do not fit, some unit has to take
+  // one that costs more.
   double least_positive() const {
     std::int64_t kept = 0;
     double cost = 0, step = no_cost;
@@ -153,8 +154,8 @@ class Knapsack {
     return grains;
   }
 
-  // Finds the least bytes kept for every sum of grains up to `most`, and returns the smallest sum
-  // that fits.
+  // Finds the least kept bytes for every sum of grains up to the cost `most`, and returns a choice
+  // with the smallest sum that fits. If none fits, the choice has no options and no_cost.
   Choice run(double grain, double most) const {
     const auto sums = static_cast<std::size_t>(most / grain) + 1;
     std::vector<std::int64_t> bytes(sums, no_bytes), before;
@@ -202,11 +203,12 @@ std::vector<std::int64_t> working_bounds(std::span<const Frontier> frontiers) {
   return bounds;
 }
 
-// Holds the options of all units under one bound. Equal units share a frontier, and so its options.
+// Holds the options of all units under one bound on working bytes. Equal units share a frontier,
+// and so its options.
 struct Bounded {
   std::map<Frontier, Options> of;
   std::vector<const Options*> units;
-  bool possible = true;  // every unit has some
+  bool possible = true;  // every unit has at least one option
 };
 
 Bounded bounded(std::span<const Frontier> frontiers, std::int64_t working) {

@@ -1,4 +1,4 @@
-// A choice for each unit of a chain under one budget of memory.
+// Chooses what each unit of a chain saves, under one budget of memory.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace meshwright {
 
-// The frontiers of the units, in any order. Chooses a set of each (index into its frontier) with
-// sum of kept + largest working <= budget, bytes, such that the sum of costs is at most
-// (1 + chain_tolerance) times the least; nothing where no choice fits. Equal to the least, or below
-// it, is what the sets that keep least cost.
+// Returns for each unit the index of a set in its frontier (KeptSets), or nothing if no choice
+// fits. A choice fits if the sum of `kept` plus the largest `working` is at most `budget`, in
+// bytes. The sum of costs is at most (1 + chain_tolerance) times the least one. `frontiers` holds
+// the frontier of each unit.
 constexpr double chain_tolerance = 0.01;
 std::optional<std::vector<std::size_t>> choose_along_chain(
     std::span<const std::vector<KeptSet>* const> frontiers, std::int64_t budget);
 
-// Returns the smallest budget for which there is a choice.
+// Returns the smallest budget, in bytes, for which there is a choice.
 std::int64_t least_budget(std::span<const std::vector<KeptSet>* const> frontiers);
 
 }  // namespace meshwright

@@ -10,9 +10,10 @@ namespace meshwright {
 namespace {
 
 // Most options of which all subsets are tried. Units of one-kernel operations have 8 to 18 options.
-// Beyond the limit, the groups that cost most per byte are not recomputed.
+// If there are more groups, those that cost most per byte are never recomputed.
 constexpr int most_options = 20;
-// Number of groups that find_frontier leaves open in a set that stands for others.
+// Number of the first groups that a set in find_frontier() leaves undecided, so that it stands for
+// all sets that differ in them.
 constexpr int open_groups = 4;
 constexpr std::size_t sets_of_slice = 1024;
 
@@ -23,7 +24,7 @@ class Staircase {
     const auto after = std::ranges::upper_bound(steps_, set.kept, {}, &Step::kept);
     return after != steps_.begin() && std::prev(after)->working <= set.working;
   }
-  void add(const KeptSet& set) {  // which is not beaten
+  void add(const KeptSet& set) {  // `set` must not be beaten by another
     const auto from = std::ranges::lower_bound(steps_, set.kept, {}, &Step::kept);
     const auto to = std::find_if(from, steps_.end(),
                                  [&](const Step& step) { return step.working < set.working; });
@@ -56,9 +57,10 @@ int KeptSets::group_of(int step) const {
   return step;
 }
 
-// A step n whose only result that anyone sees is t, read by one step m alone and not in the
-// backward phase, is repeated exactly with m, where what m shows is no larger than t: to repeat n
-// alone is useless, and instead of keeping t to repeat m one may keep what m makes.
+// Joins a step n with a step m if they are best repeated together. This is so if only one result t
+// of n is used outside n, only m reads t, t is not read in the backward phase, and the results of m
+// that are used outside take no more bytes than t. To repeat n without m is then useless. To keep t
+// in order to repeat only m is no better than to keep the results of m.
 void KeptSets::join_steps() {
   const auto seen_outside = [&](int item, int group) {
     return std::ranges::any_of(readers_[at(item)],
@@ -94,10 +96,11 @@ void KeptSets::join_steps() {
   }
 }
 
-// A bit per group, set where it is repeated; one more for an operation that makes a small tensor
-// and a large one (attention with its score matrix): set where the small one is kept all the same,
-// so that the large one is made again as late as possible. The other way round nothing is gained,
-// since to repeat the operation makes both.
+// Numbers the options. Each group has a bit, which is set if the group is repeated. An operation
+// that makes a small tensor and a large one (attention with its score matrix) has one more bit,
+// which is set if the small one is kept although the operation is repeated, so that the large one
+// is recomputed as late as possible. To keep the large one instead gains nothing, because to repeat
+// the operation makes both.
 void KeptSets::number_options() {
   for (int s = 0; s < static_cast<int>(problem_.steps.size()); ++s)
     if (group_of(s) == s) groups_.push_back(s);
@@ -156,10 +159,10 @@ void KeptSets::limit_options() {
     groups_.erase(std::ranges::max_element(groups_, {}, cost_per_byte));
 }
 
-// Adds all sets in which each repeated group is repeated for something: of those that begin with
-// `set`, in which the groups from `undecided` on are decided, with the groups from `first` on. From
-// the last to the first: when it is a group's turn, it is known who reads what it makes, and so
-// what is kept of that.
+// Adds to `all` the sets that complete `set`, in which every repeated group is repeated for a
+// reader. `set` has decided the groups from `undecided` on, and this decides groups `first` to
+// `undecided` - 1, from the last to the first. When it decides a group, it already knows which
+// later groups read that group's results, and so which of them are kept.
 void KeptSets::list_sets(int first, int undecided, const KeptSet& set,
                          std::vector<KeptSet>& all) const {
   if (undecided == first) {
@@ -223,8 +226,9 @@ double KeptSets::cost_of(std::uint32_t options) const {
   return cost;
 }
 
-// Plays the backward phase as rematerialize_tensors orders it: what is made again lives from the
-// step that makes it to its last reader, both included, as in the task region.
+// Returns the most bytes of recomputed items that are live at one time. Simulates the backward
+// phase in the order of rematerialize_tensors(): a recomputed item lives from the step that makes
+// it to its last reader, both included, as in the task region.
 std::int64_t KeptSets::working_bytes(std::uint32_t options) const {
   const std::size_t items = problem_.items.size();
   std::vector<int> born(items, -1), last(items, -1);
@@ -255,13 +259,13 @@ std::int64_t KeptSets::working_bytes(std::uint32_t options) const {
   return most;
 }
 
-// In the order of cost, a slice at a time. A set is worth having where it works in fewer bytes than
-// all cheaper ones that keep no more.
+// Fills the frontier, in the order of cost, a slice of sets at a time. A set belongs to it if it
+// needs fewer working bytes than all cheaper sets that keep no more.
 //
-// To repeat the first groups of a unit changes neither the order in which later ones are repeated
-// nor how long those live, which depends on their readers alone. So the working bytes of a set that
-// repeats no first group are a bound for all sets that differ from it in the first groups; that
-// beats most of them.
+// To repeat the first groups of a unit changes neither the order in which later groups are repeated
+// nor how long their results live, which depends on their readers only. So the working bytes of a
+// set that repeats none of the first groups are a lower bound for all sets that differ from it in
+// the first groups. This bound rules most of them out.
 void KeptSets::find_frontier() {
   const auto groups = static_cast<int>(groups_.size());
   const int first = std::min(groups, open_groups);
@@ -272,7 +276,8 @@ void KeptSets::find_frontier() {
   list_sets(first, groups, none, begun);
   for (KeptSet& set : begun) set.working = working_bytes(set.options);
   std::ranges::sort(begun, {}, &KeptSet::cost);
-  std::vector<double> ends;  // of slices, so that as many sets begin in each
+  // Costs at which slices end, so that an equal number of sets begins in each.
+  std::vector<double> ends;
   for (std::size_t end = sets_of_slice; end < begun.size(); end += sets_of_slice)
     ends.push_back(begun[end].cost);
   std::vector<std::vector<KeptSet>> slices(ends.size() + 1);

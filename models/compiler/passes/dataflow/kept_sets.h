@@ -1,6 +1,7 @@
-// Finds what one unit of the chain can save for the backward pass, and what each choice costs. This
-// is the exact trade-off of memory against recomputation, without knowledge of the graph around the
-// unit.
+// Finds what one unit of the chain can save for the backward pass, and what each choice costs: the
+// trade-off of memory against recomputation, without knowledge of the graph around the unit. It is
+// exact if the unit has at most 20 groups of operations that are best repeated together. Otherwise
+// the most costly groups per byte are never recomputed.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,8 @@
 
 namespace meshwright {
 
-// Describes a unit's forward operations, and in which order its backward phase reads their results.
+// Describes a unit's forward operations, and the order in which its backward phase reads their
+// results.
 struct KeptProblem {
   struct Item {  // a tensor
     std::int64_t bytes = 0;
@@ -17,22 +19,23 @@ struct KeptProblem {
   };
   struct Step {  // an operation, in forward order
     double cost = 0;
-    std::vector<int> reads, makes;  // items; what no step makes comes from outside
-    bool always = false;            // repeated whatever is chosen: its cost is not counted
+    std::vector<int> reads, makes;  // items; one that no step makes comes from outside
+    bool always = false;            // it is repeated whatever is chosen, so its cost is not counted
     bool operator==(const Step&) const = default;
   };
   std::vector<Item> items;
   std::vector<Step> steps;
-  std::vector<std::vector<int>> backward;  // what each node of the backward phase reads, in order
+  // Per node of the backward phase, in order: the items that it reads.
+  std::vector<std::vector<int>> backward;
   bool operator==(const KeptProblem&) const = default;
 };
 
-// Describes one choice. A step is repeated just before the first read of what it makes
+// Describes one choice. A step is repeated just before the first read of an item that it makes
 // (rematerialize_tensors.h).
 struct KeptSet {
   std::int64_t kept = 0;     // bytes kept from forward to backward
-  std::int64_t working = 0;  // most bytes that are made again and live at one time
-  double cost = 0;           // of what is repeated
+  std::int64_t working = 0;  // most bytes of recomputed items that are live at one time
+  double cost = 0;           // of the repeated steps, in FLOPs
   std::uint32_t options = 0;
 };
 
@@ -40,15 +43,15 @@ class KeptSets {
  public:
   explicit KeptSets(const KeptProblem& problem);
 
-  // Returns every choice that no other one equals or beats in kept, working and cost, sorted by
-  // cost.
+  // Returns every choice that no other considered choice equals or beats in kept, working and cost,
+  // sorted by cost.
   const std::vector<KeptSet>& frontier() const { return frontier_; }
-  KeptSet unlimited() const;  // repeats only what is repeated always
+  KeptSet unlimited() const;  // repeats only steps that are always repeated
   // Returns for each item whether this choice recomputes it.
   std::vector<char> made_again(const KeptSet& set) const;
 
  private:
-  struct Charge {  // an item as the sum of kept bytes sees it
+  struct Charge {  // what an item adds to the kept bytes, by the options that are set
     std::int64_t bytes = 0;
     std::uint32_t maker = 0, kept_anyway = 0, readers = 0;
     bool needed = false;
@@ -65,14 +68,14 @@ class KeptSets {
   std::int64_t working_bytes(std::uint32_t options) const;
 
   const KeptProblem& problem_;
-  std::vector<int> maker_;                 // per item: step, -1
-  std::vector<std::vector<int>> readers_;  // per item: steps
-  std::vector<int> joined_;                // per step: one that it is repeated with
+  std::vector<int> maker_;                 // per item: the step that makes it, or -1
+  std::vector<std::vector<int>> readers_;  // per item: the steps that read it
+  std::vector<int> joined_;                // per step: a step that it is repeated with, or itself
   std::vector<int> groups_;                // steps that stand for their group, in order
-  std::vector<std::uint32_t> bit_;         // per step: of its group
+  std::vector<std::uint32_t> bit_;         // per step: the bit of its group
   std::vector<double> group_cost_;
   std::vector<Charge> charges_;  // per item
-  // Per group: of what it makes; of what no group makes and it reads.
+  // Per group: the items that it makes, and the items from outside all groups that it reads.
   std::vector<std::vector<Charge>> made_by_, taken_by_;
   std::uint32_t always_ = 0;
   int options_ = 0;

@@ -12,7 +12,8 @@ namespace meshwright {
 
 namespace {
 
-// Nodes that can change places: neighbours in the list, of one unit, all forward or all after it.
+// Nodes that may change places: neighbours in the list, of one unit, and either all forward or all
+// of later phases.
 struct Segment {
   int begin = 0, end = 0;
 };
@@ -45,7 +46,8 @@ class Order {
     find_passing(uses);
   }
 
-  // Returns the nodes in the order found. Ties keep the previous order.
+  // Returns the nodes in a greedy order: of the nodes that can run, the one after which least
+  // memory is live comes first. Among equal ones the previous order stays.
   std::vector<int> best() {
     std::vector<int> order, ready;
     std::vector<int> open = open_;
@@ -92,11 +94,12 @@ class Order {
     ++open_[at(later)];
   }
 
-  // Makers before readers; sums into one gradient, collectives, and what overwrites a tensor and
-  // what reads it, in the order that was.
+  // Finds which nodes must come before which. Nodes that make a tensor come before its readers.
+  // These keep their previous order: nodes that add to one gradient, collectives, and nodes that
+  // overwrite a tensor with those that read it.
   void find_dependencies() {
     std::map<int, int> last_sum;
-    std::map<int, std::vector<int>> touched;  // by the tensor whose memory it is
+    std::map<int, std::vector<int>> touched;  // by the tensor whose memory is read or written
     int last_collective = -1;
     const auto memory_of = [&](int id) {
       while (graph_.tensor(id).alias_of >= 0) id = graph_.tensor(id).alias_of;
@@ -126,7 +129,7 @@ class Order {
     }
   }
 
-  // Tensors that are made and read here only.
+  // Finds the tensors that only this segment makes and reads, with the number of their reads.
   void find_passing(const std::vector<int>& uses) {
     std::map<int, int> reads;
     for (int i = 0; i < count_; ++i)
@@ -140,7 +143,8 @@ class Order {
       }
   }
 
-  // Returns by how many bytes the live memory grows with the node.
+  // Returns by how many bytes the live memory grows with node i. A negative result means that it
+  // shrinks. `reads` holds how often each tensor will still be read.
   std::int64_t change(int i, const std::map<int, int>& reads) const {
     std::int64_t bytes_more = 0;
     for (int id : node(i).outputs)
@@ -161,7 +165,7 @@ class Order {
   int begin_, count_;
   std::vector<std::vector<int>> followers_;
   std::vector<int> open_;     // per node: how many must come before it
-  std::map<int, int> reads_;  // of tensors that are passed inside
+  std::map<int, int> reads_;  // tensors that only this segment makes and reads -> number of reads
 };
 
 std::vector<int> as_it_is(int count) {
@@ -178,7 +182,7 @@ std::int64_t peak_of_order(const Graph& graph, int begin, int end) {
 
 Graph order_operations(Graph graph, const Plan&) {
   const std::vector<int> uses = count_uses(graph);
-  std::vector<int> places;  // of the nodes, in the order found
+  std::vector<int> places;  // of the nodes, in their new order
   bool any = false;
   for (const Segment& segment : segments_of(graph)) {
     Order of_segment(graph, segment, uses);

@@ -1,5 +1,6 @@
-// Puts the operations of a unit's forward or backward into the order, among those that give the
-// same result, in which what they pass to each other takes least memory at its fullest.
+// Reorders the operations of a unit's forward or backward so that the tensors that pass between
+// them need less memory at their peak. The result stays the same. A greedy order is taken if its
+// peak is lower than that of the order before.
 #pragma once
 
 #include "models/compiler/plan/plan.h"
@@ -9,8 +10,8 @@ namespace meshwright {
 
 Graph order_operations(Graph graph, const Plan& plan);
 
-// Returns the most bytes that are alive at once, counting tensors that nodes [begin, end) make and
-// no later node reads.
+// Returns the most bytes that are live at once, counting only tensors that nodes [begin, end) make
+// and no later node reads.
 std::int64_t peak_of_order(const Graph& graph, int begin, int end);
 
 }  // namespace meshwright

@@ -52,8 +52,8 @@ class Recomputation {
     out_.nodes.push_back(node);
   }
 
-  // Returns all forward nodes of the group. If the pass prunes, returns only those whose results
-  // the group's gradients read, and what those need from inside the group.
+  // Returns the forward nodes of the group that are repeated. These are all of them, or, if the
+  // pass prunes (compiler level full), only those that the group's gradients need.
   std::vector<const Node*> needed(std::size_t group) const {
     const auto& forward = forward_of_group_[group];
     if (!prune_) return forward;
@@ -84,13 +84,14 @@ class Recomputation {
   }
 
   // Returns whether the tensor was gathered because ranks hold shares of the rows. Then only the
-  // shares are saved, so that it is gathered again for the gradient.
+  // share of a rank is saved, and the tensor is gathered again for the gradient.
   bool is_gathered(int tensor) const {
     const int producer = old_.tensor(tensor).producer;
     if (producer < 0) return false;
     const Node& maker = old_.nodes[static_cast<std::size_t>(producer)];
     return maker.op == Op::sequence_gather && maker.phase == Phase::forward &&
-           old_.tensor(maker.inputs[0]).role != Role::input;  // inputs are small: kept
+           // Inputs are small, so they are kept gathered.
+           old_.tensor(maker.inputs[0]).role != Role::input;
   }
 
   void gather_again(const Node& node) {
@@ -99,8 +100,9 @@ class Recomputation {
         repeat(old_.nodes[static_cast<std::size_t>(old_.tensor(id).producer)]);
   }
 
-  // Makes gradients of the group read the recomputed tensors. Selective recomputation keeps
-  // attention's output, because the projection after it has saved that anyway.
+  // Returns the node with its inputs replaced by recomputed tensors of its group, and by tensors
+  // that were gathered again. Selective recomputation keeps attention's output, because the
+  // projection after it has saved that anyway.
   Node rewired(Node node, int group) const {
     for (int i = 0; i < node.inputs.size(); ++i) {
       const int id = node.inputs[i];

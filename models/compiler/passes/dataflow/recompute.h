@@ -1,9 +1,10 @@
 // Activation recomputation: forward nodes are repeated before the gradients of their group, so that
-// what they make is not kept from forward to backward. `full`, `each`: whole blocks, their input is
-// kept (Chen 2016); `contiguous`, `group_N`: several blocks of one stage together; `selective`:
-// attention with its score matrix only (Korthikanti 2022). recompute_fraction: share of the
-// blocks, evenly spread. Sequence parallelism gathers again what it gathered. recompute_budget:
-// whatever costs least to make again (recompute_budget.h).
+// their results are not saved from forward to backward. `full` and `each` repeat whole blocks and
+// save only their input (Chen 2016). `contiguous` and `group_N` repeat several blocks of one stage
+// together. `selective` repeats attention if it has a score matrix (Korthikanti 2022).
+// recompute_fraction is the share of the blocks that are repeated, evenly spread. With sequence
+// parallelism, gathered tensors are gathered again. recompute_budget repeats whatever is cheapest
+// (recompute_budget.h).
 #pragma once
 
 #include "models/compiler/plan/plan.h"

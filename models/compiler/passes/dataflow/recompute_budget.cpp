@@ -22,7 +22,7 @@ std::int64_t slot_bytes(const TensorType& type) {
   return (type.bytes() + arena_alignment - 1) / arena_alignment * arena_alignment;
 }
 
-// A unit's problem, and the graph's tensor of each item.
+// Holds a unit's problem, and the tensor of the graph for each item.
 struct UnitItems {
   KeptProblem problem;
   std::vector<int> tensor;
@@ -58,9 +58,8 @@ class Budget {
     return graph_.nodes[at(graph_.tensor(tensor).producer)];
   }
 
-  // Returns the tensor that stands for the memory in which lowering places this one. A view shares
-  // its tensor's memory. A sum over the tensor group takes the place of this rank's part of it, so
-  // both share memory too.
+  // Returns the tensor that stands for the memory of this one. A view shares its tensor's memory. A
+  // sum over the tensor group overwrites this rank's part of it, so both share memory too.
   int place_of(int tensor) const {
     const int base = base_of(graph_, tensor);
     return sum_of_[at(base)] >= 0 ? sum_of_[at(base)] : base;
@@ -73,7 +72,7 @@ class Budget {
   }
 
   // Returns whether the node is repeated in any case. If ranks hold shares of the rows, they gather
-  // again what the backward reads.
+  // again whole rows that the backward reads.
   bool is_regathered(const Node& node) const {
     return graph_.held == Held::rows && node.op == Op::sequence_gather &&
            node.phase == Phase::forward && graph_.tensor(node.inputs[0]).role != Role::input &&
@@ -106,8 +105,9 @@ class Budget {
       }
   }
 
-  // Inputs of the model, what the stage before sends, and what a unit other than its maker's reads
-  // in the backward phase.
+  // Finds the tensors that each stage keeps in any case: inputs of the model, tensors that another
+  // stage sends, and tensors that a unit other than the one that makes them reads in the backward
+  // phase.
   void count_what_crosses() {
     for (const Node& node : graph_.nodes) {
       const int stage = stage_of(node);
@@ -149,8 +149,8 @@ class Budget {
     return result;
   }
 
-  // Returns, in order, the forward nodes that make something that the unit's own backward phase
-  // reads, and what those need from inside the unit.
+  // Returns, in order, the forward nodes whose results the unit's own backward phase reads, and
+  // those that these need from inside the unit.
   std::vector<int> steps_of(int unit) const {
     std::vector<int> steps;
     std::vector<char> wanted = is_read_backward_;
@@ -173,7 +173,7 @@ class Budget {
   template <class Item>
   void describe_step(const Node& node, const Item& item, KeptProblem& problem) const {
     const double cost = recompute_cost(graph_, node, flops_per_byte_);
-    if (node.op == Op::tensor_reduce) {  // in the place that the step before it made
+    if (node.op == Op::tensor_reduce) {  // overwrites its input: added to the step before
       const int sum = item(place_of(node.outputs[0]));
       for (KeptProblem::Step& step : problem.steps)
         if (std::ranges::count(step.makes, sum) > 0) {
@@ -193,7 +193,7 @@ class Budget {
     problem.steps.push_back(std::move(step));
   }
 
-  // Equal units, such as a model's blocks, are solved once.
+  // Solves a unit's problem. Equal units, such as a model's blocks, are solved once.
   void solve(const KeptProblem& problem) {
     for (std::size_t i = 0; i < problems_.size(); ++i)
       if (problems_[i] == problem) return solved_.push_back(&sets_[i]);
@@ -259,13 +259,14 @@ class Budget {
   double flops_per_byte_;
   std::vector<int> stage_;  // per unit
   int stages_standing_for_one_ = 1;
-  std::vector<int> sum_of_;              // per tensor: the sum that takes its place, -1
-  std::vector<std::set<int>> readers_;   // per place: units
+  std::vector<int> sum_of_;  // per tensor: the sum that overwrites it, or -1
+  // Per tensor that stands for memory: the units that read it.
+  std::vector<std::set<int>> readers_;
   std::vector<char> is_read_backward_;   // per place
-  std::vector<std::set<int>> crossing_;  // per stage: places that it keeps in any case
+  std::vector<std::set<int>> crossing_;  // per stage: the tensors that it keeps in any case
   std::vector<UnitItems> units_;
-  std::deque<KeptProblem> problems_;     // those that differ
-  std::deque<KeptSets> sets_;            // of each
+  std::deque<KeptProblem> problems_;     // the different problems
+  std::deque<KeptSets> sets_;            // of each of problems_
   std::vector<const KeptSets*> solved_;  // per unit
 };
 

@@ -1,17 +1,18 @@
-// Recomputation chosen per tensor under a budget of memory: of all ways to make again what does not
-// fit, one that costs at most chain_tolerance (chain_budget.h) more than the cheapest.
+// Chooses recomputed tensors one by one under a budget of memory: of all choices that fit, one that
+// costs at most chain_tolerance (chain_budget.h) more than the cheapest.
 //
-// What counts, for one micro-batch on one virtual stage: the bytes of its slot (memory.cpp: what is
-// kept from forward to backward, each tensor aligned), and the most that is made again and live at
-// one time in a backward body, which lowering places in the task region. Tensors that cross from
-// unit to unit are always kept: a block's input takes more work per byte than anything inside a
-// block, since the block before would repeat its longest product for it. Within a unit any set of
-// tensors may be made again (kept_sets.h). Repetitions are exact: dropout and routing depend on
-// keys and inputs alone.
+// The memory that counts is that of one micro-batch on one virtual stage: the bytes of its slot
+// (lower/memory.cpp: tensors saved from forward to backward, each aligned), and the most recomputed
+// bytes that are live at one time in a backward body, which lowering places in the task region.
+// Tensors that cross from unit to unit are always saved. To recompute a block's input costs more
+// per byte than to recompute anything inside a block, because the block before would repeat its
+// longest matmul for it. Within a unit any set of tensors may be recomputed (kept_sets.h).
+// Repetitions are exact: dropout and routing depend on keys and inputs only.
 //
 // Costs are in FLOPs: a kernel takes as long as its FLOPs or, if that is longer, as its traffic
-// (roofline with DeviceFacts::flops_per_byte). One number of the machine, not a list of node times,
-// because the nodes are made by the passes themselves, so that nobody can time them before.
+// (roofline with DeviceFacts::flops_per_byte). The machine is described by this one number instead
+// of a list of node times, because the passes themselves make the nodes, so nobody can time them
+// before.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +25,11 @@
 
 namespace meshwright {
 
-// Bandwidth of memory relative to that of a link: A100 2.0 TB/s against 0.3 TB/s of NVLink, H100
-// 3.35 against 0.45.
+// Bandwidth of memory relative to that of a link: 2.0 TB/s of an A100 against 0.3 TB/s of its
+// NVLink, 3.35 against 0.45 of an H100.
 constexpr double memory_bytes_per_link_byte = 7;
 
-// Says that no choice fits into the budget.
+// Is thrown if no choice fits into the budget.
 class BudgetTooSmall : public InputError {
  public:
   using InputError::InputError;
@@ -36,23 +37,23 @@ class BudgetTooSmall : public InputError {
 
 double recompute_cost(const Graph& graph, const Node& node, double flops_per_byte);
 
-struct BudgetedStage {                 // one virtual stage, one micro-batch
+struct BudgetedStage {                 // of one virtual stage, for one micro-batch
   std::int64_t unlimited = 0;          // bytes without recomputation
   std::int64_t budget = 0;             // bytes
   std::int64_t least = 0;              // the smallest budget that would do
-  std::int64_t kept = 0, working = 0;  // as chosen
+  std::int64_t kept = 0, working = 0;  // bytes of the choice (KeptSet)
   double cost = 0;                     // FLOPs
 };
 
 struct BudgetedTensors {
-  std::vector<char> chosen;  // per tensor: made again
+  std::vector<char> chosen;  // per tensor: whether it is recomputed
   std::vector<BudgetedStage> stages;
 };
 
-// Chooses for a differentiated graph that repeats nothing yet. While the plan is not partitioned,
-// all units count as one stage. If the plan then has several stages, their budgets are added, and a
-// budget that is too small counts as the least that would do. Otherwise throws BudgetTooSmall, with
-// "/training/recompute_budget".
+// Chooses recomputed tensors of a differentiated graph that repeats nothing yet. While the plan is
+// not partitioned, all units count as one stage. If the plan then has several stages, their budgets
+// are added, and a budget that is too small counts as the least that would do. Otherwise throws
+// BudgetTooSmall, with "/training/recompute_budget".
 BudgetedTensors choose_within_budget(const Graph& graph, const Plan& plan,
                                      const DeviceFacts& device = {});
 

@@ -14,7 +14,8 @@ namespace meshwright {
 
 namespace {
 
-// Block i is recomputed when the running sum of the fraction passes a whole number at it.
+// Returns for each unit whether it is a block that is recomputed. Block i is if the running sum of
+// the fraction reaches another whole number at it, so these blocks are evenly spread.
 std::vector<char> chosen_units(const Graph& graph, double fraction) {
   std::vector<char> chosen(graph.units.size(), 0);
   int block = 0;
@@ -28,7 +29,7 @@ std::vector<char> chosen_units(const Graph& graph, double fraction) {
   return chosen;
 }
 
-// Returns how many consecutive blocks of one stage are one group at most.
+// Returns the most consecutive blocks of one stage that form one group.
 int blocks_per_group(const Training& training) {
   if (training.recompute == Recompute::contiguous) return std::numeric_limits<int>::max();
   return training.recompute == Recompute::group ? training.recompute_group : 1;
@@ -52,7 +53,8 @@ std::vector<int> groups_of_units(const Graph& graph, const Plan& plan) {
   return groups;
 }
 
-// Fused kernels keep no scores: repeating them would save nothing.
+// Returns whether selective recomputation repeats the node: operations on attention's score matrix.
+// Fused kernels save no scores, so repeating them would save nothing.
 bool is_selected(const Node& node) {
   return node.attributes.attention == AttentionKernel::unfused && info(node.op).of_scores;
 }
@@ -64,7 +66,7 @@ std::string_view after_first_name(std::string_view path) {
 }
 
 // Returns the length of the beginning of `path` that the pattern names, or 0 if it does not match.
-// `*` is any one name.
+// `*` matches any one name.
 std::size_t named_by(std::string_view pattern, std::string_view path) {
   const std::string_view whole = path;
   while (!pattern.empty()) {
@@ -89,8 +91,9 @@ std::size_t named_by(std::string_view pattern, std::string_view path) {
                                  : "did you mean '" + near + "'?"));
 }
 
-// The modules named in the list; of a module and its part the module. What lies in several blocks
-// is a group in each of them.
+// Returns the group of every module that the list names, and of the modules inside it, or -1. If a
+// module and a part of it are named, they are one group, that of the module. A name that matches in
+// several blocks makes a group in each of them.
 std::vector<int> groups_of_modules(const Graph& graph, const std::vector<std::string>& patterns) {
   std::vector<int> groups(graph.modules.size(), -1);
   std::vector<char> used(patterns.size(), 0);

@@ -1,5 +1,6 @@
-// Which operations are recomputed together: a checkpointed module of SageMaker's library, whose
-// inputs are kept and whose inside is made again before its gradients.
+// Finds which operations are recomputed together. Such a group is a checkpointed module of
+// SageMaker's library: its inputs are saved, and everything inside is recomputed before its
+// gradients.
 #pragma once
 
 #include <vector>
@@ -14,7 +15,8 @@ namespace meshwright {
 // of the plan ends. While the plan is not partitioned yet, all blocks count as one stage.
 std::vector<int> recomputed_groups(const Graph& graph, const Plan& plan);
 
-// Whether what is recomputed depends on the plan's stages.
+// Returns whether recomputation depends on the plan's stages. It does with groups of several
+// blocks, which end where a stage ends, and with a budget, which is for a stage.
 bool groups_follow_stages(const Training& training);
 
 }  // namespace meshwright

@@ -18,14 +18,15 @@ class RowRepetition {
     for (int i = static_cast<int>(graph.nodes.size()) - 1; i >= 0; --i)
       if (graph.nodes[at(i)].phase != Phase::forward)
         for (int id : graph.nodes[at(i)].inputs) first_user_[at(id)] = i;
-    std::vector<char> stays(graph.tensors.size(), 0);  // kept whatever is decided here
+    // Per tensor: it is saved whatever this pass decides.
+    std::vector<char> stays(graph.tensors.size(), 0);
     for (std::size_t id = 0; id < graph.tensors.size(); ++id)
       stays[id] = first_user_[id] >= 0 || graph.tensors[id].role != Role::activation;
     for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
       const Node& node = graph.nodes[at(i)];
       const int first = first_user(node);
       if (first < 0 || !is_cheap(node, stays)) continue;
-      // A unit's gradients follow each other; the next unit may be on another stage.
+      // Only readers in the same unit count, because the next unit may be on another stage.
       if (graph.unit_of(graph.nodes[at(first)]) != graph.unit_of(node)) continue;
       for (int id : node.outputs) stays[at(id)] = 0;
       again_[at(first)].push_back(i);
@@ -71,16 +72,19 @@ class RowRepetition {
   }
 
   const Graph& old_;
-  std::vector<int> first_user_;          // per tensor: the first node after the forward, -1: none
-  std::vector<std::vector<int>> again_;  // per node: what is made again just before it
+  // Per tensor: the first node after the forward that reads it, or -1.
+  std::vector<int> first_user_;
+  std::vector<std::vector<int>> again_;  // per node: the nodes that are repeated just before it
 };
 
 }  // namespace
 
 bool may_rematerialize_rows(const Plan& plan) {
-  // There what is repeated reads the inputs of layers alone, which take turns in a few places.
+  // With offloaded layers, repeated nodes would read the inputs of layers, which share a few
+  // buffers.
   if (plan.parallelism.offload == Offload::layers) return false;
-  // A budget has decided tensor by tensor, and counts what is live while they are made again.
+  // A budget has already decided tensor by tensor, and counts the bytes that are live during
+  // recomputation.
   return !plan.training.recompute_budget;
 }
 

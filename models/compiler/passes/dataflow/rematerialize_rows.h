@@ -1,6 +1,6 @@
-// Recomputes what works row by row on tensors that the backward needs anyway (a norm, an activation
-// function) instead of saving it. This costs one pass over memory, next to gradients that read the
-// same tensors.
+// Recomputes operations that work row by row on tensors that the backward needs anyway (a norm, an
+// activation function) instead of saving their results. This costs one pass over memory, next to
+// gradients that read the same tensors.
 #pragma once
 
 #include "models/compiler/plan/plan.h"
@@ -12,7 +12,8 @@ namespace meshwright {
 // `plan.training.rematerialize_rows`.
 bool may_rematerialize_rows(const Plan& plan);
 
-// Runs the pass, unless the plan says that rows are kept.
+// Runs the pass. Returns the graph unchanged if the plan sets training.rematerialize_rows to false
+// or may_rematerialize_rows() is false. If the plan leaves that key open, the pass runs.
 Graph rematerialize_rows(Graph graph, const Plan& plan);
 
 }  // namespace meshwright

@@ -72,7 +72,7 @@ class TensorRepetition {
   Graph out_;
   std::vector<char> chosen_;    // per tensor of the old graph
   std::vector<char> repeated_;  // per node of the old graph
-  std::vector<int> again_;      // per tensor of the old graph: its repetition
+  std::vector<int> again_;      // per tensor of the old graph: the recomputed tensor, or -1
 };
 
 }  // namespace

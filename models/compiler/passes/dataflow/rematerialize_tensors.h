@@ -1,4 +1,4 @@
-// Recomputation of a chosen set of tensors, whoever chose them.
+// Recomputes a given set of tensors.
 #pragma once
 
 #include <vector>
@@ -7,14 +7,17 @@
 
 namespace meshwright {
 
-// `chosen`: per tensor of the differentiated graph, whether the backward phase makes it again
-// instead of reading what the forward phase made. Its maker is repeated (phase `recompute`) just
-// before the first node that reads it, and what the maker reads, if chosen too, just before that;
-// every node at most once. An output of a repeated node that is not chosen is still kept: its
-// readers read the kept one. A view and a gradient that takes a tensor's place go with their
-// tensor, and so does the part of a sum over ranks, which the sum takes the place of. Chosen
-// tensors are activations made in the forward phase whose readers of other phases lie in the
-// maker's unit: repetitions stay on its stage.
+// Returns the graph in which the backward phase recomputes tensors instead of reading those of the
+// forward phase. `chosen` says for each tensor of the differentiated graph whether it is
+// recomputed. The node that makes a chosen tensor is repeated (phase `recompute`) just before the
+// first node that reads it, and chosen inputs of that node just before the node. Every node is
+// repeated at most once. Readers of an output that is not chosen read the saved one, even if its
+// node is repeated.
+//
+// A view, and a gradient that overwrites a tensor, follow the choice of that tensor. A partial sum
+// over ranks follows the choice of the sum, which overwrites it. Chosen tensors must be activations
+// of the forward phase whose readers of other phases are in the unit that makes them, so that
+// repetitions stay on its stage.
 Graph rematerialize_tensors(const Graph& graph, std::vector<char> chosen);
 
 // Returns the tensor whose memory a view (tensor_copy) or an in-place gradient shares, or else

@@ -22,7 +22,7 @@ class InPlace {
       const Node& node = graph.nodes[at(i)];
       for (int id : node.inputs) last_reader_[at(id)] = i;
       if (!info(node.op).communication) continue;
-      // It goes on beside what follows.
+      // A collective goes on while the nodes after it run, so its tensors keep their memory.
       for (int id : node.inputs) taken_[at(id)] = 1;
       for (int id : node.outputs) taken_[at(id)] = 1;
     }
@@ -44,7 +44,8 @@ class InPlace {
   }
 
  private:
-  // Both live in one task only: made and read for the last time by nodes of one unit, before or
+  // Returns whether node `reader` may write its output over its input. Both tensors must live in
+  // one task only: they are made and read for the last time by nodes of one unit, all before or all
   // after the forward's end.
   bool can_be_replaced(int reader, int input, int output) const {
     const Tensor &in = graph_.tensor(input), &out = graph_.tensor(output);
@@ -52,7 +53,8 @@ class InPlace {
         taken_[at(input)] || taken_[at(output)] || last_reader_[at(input)] != reader ||
         is_loss(graph_, input) || last_reader_[at(output)] < 0)
       return false;
-    // Gradients of weights run after all others there, and read what those do.
+    // With split backwards, gradients of weights run later than other backward nodes and read the
+    // same tensors, so these may not be overwritten.
     if (splits_ && graph_.nodes[at(reader)].phase != Phase::forward) return false;
     return alike(in.producer, reader) && alike(reader, last_reader_[at(output)]);
   }
@@ -66,7 +68,7 @@ class InPlace {
   Graph& graph_;
   bool splits_;  // the schedule splits backwards
   std::vector<int> last_reader_;
-  std::vector<char> taken_;  // shares its memory with another already, or must not
+  std::vector<char> taken_;  // per tensor: it shares its memory already, or must not
 };
 
 }  // namespace

@@ -201,8 +201,8 @@ class Adapting {
   const Lora& lora_;
   Graph out_;
   std::vector<int> becomes_;
-  std::vector<bool> used_;           // of target_modules
-  std::map<int, Adapter> adapters_;  // by the tensor of the weight
+  std::vector<bool> used_;           // per name in target_modules: a layer has it
+  std::map<int, Adapter> adapters_;  // by the tensor of the layer's weight
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Low-rank adapters (LoRA, Hu et al. 2021): beside a linear layer that training.lora names,
-// y = W x becomes W x + (alpha / rank) * B A x, and A and B are all that is trained.
+// Adds low-rank adapters (LoRA, Hu et al. 2021) to the linear layers that training.lora names: y =
+// W x becomes W x + (alpha / rank) * B A x. Only A and B are trained, and a head that predicts
+// classes.
 #pragma once
 
 #include "models/compiler/plan/plan.h"
@@ -7,9 +8,10 @@
 
 namespace meshwright {
 
-// After the splits: of a layer that is cut by its outputs B is cut as it is and every rank has all
-// of A; of one that is cut by its inputs, A and B in turn. So no rank tells another anything more:
-// what is whole has partial gradients, which are summed over the tensor group once a step.
+// Runs after the splits over ranks. If a layer is split by its outputs, B is split like W and every
+// rank has all of A. If it is split by its inputs, A is split and every rank has all of B. Ranks
+// therefore exchange nothing more: a whole matrix has partial gradients, which are summed over the
+// tensor group once a step.
 Graph add_adapters(Graph graph, const Plan& plan);
 
 }  // namespace meshwright

@@ -8,7 +8,8 @@ namespace meshwright {
 
 namespace {
 
-// The sums of a route's balancing loss are its third output.
+// Returns whether the node makes the loss that balances experts. That loss is the third output of a
+// router.
 bool makes_balancing_loss(const Node& node) {
   return node.op == Op::route && node.phase == Phase::forward &&
          has_balancing_loss(node.attributes);

@@ -1,5 +1,5 @@
-// Passes that remove or replace nodes share these functions. The last one is a pass itself, which
-// removes what nothing needs.
+// Functions for passes that remove or replace nodes. The last one is a pass itself, which removes
+// nodes that nothing needs.
 #pragma once
 
 #include <vector>
@@ -9,10 +9,11 @@
 
 namespace meshwright {
 
-// Numbers the producers again after nodes have moved, and drops activations that no node mentions.
+// Updates the producers of tensors after nodes have moved, and drops activations that no node
+// mentions.
 Graph cleaned(Graph graph);
 
-// Leaves out the nodes whose positions are marked in `dropped`. Nothing may read what they make.
+// Leaves out the nodes whose indices are marked in `dropped`. Nothing may read their outputs.
 Graph without(const std::vector<char>& dropped, Graph graph);
 
 // Returns how often each tensor is used: read by nodes, read by the step if it is a loss, or

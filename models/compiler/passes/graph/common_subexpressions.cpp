@@ -16,7 +16,8 @@ bool same_tensors(const TensorIds& a, const TensorIds& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
-// A node that only makes tensors of its own, and nothing beside the graph's eyes.
+// Returns whether the node has no effect but to make new tensors. Collectives, nodes that overwrite
+// a tensor or add to a gradient, and losses are not pure.
 bool is_pure(const Graph& graph, const Node& node) {
   return !info(node.op).communication &&
          std::all_of(node.outputs.begin(), node.outputs.end(), [&](int id) {
@@ -31,12 +32,12 @@ Graph share_common_subexpressions(Graph graph, const Plan&) {
   std::vector<char> overwritten(graph.tensors.size(), 0);
   for (const Tensor& tensor : graph.tensors)
     if (tensor.alias_of >= 0) overwritten[at(tensor.alias_of)] = 1;
-  for (const Node& node : graph.nodes)  // the sum takes the place of the partial sum
+  for (const Node& node : graph.nodes)  // a sum overwrites this rank's partial sum
     if (node.op == Op::tensor_reduce) overwritten[at(node.inputs[0])] = 1;
   std::vector<int> same_as(graph.tensors.size());
   for (std::size_t id = 0; id < same_as.size(); ++id) same_as[id] = static_cast<int>(id);
   using Key = std::tuple<Op, Phase, int, int>;   // operation, phase, unit, first input
-  std::map<Key, std::vector<std::size_t>> made;  // nodes that stay
+  std::map<Key, std::vector<std::size_t>> made;  // nodes that are not replaced
   std::vector<char> is_shared(graph.nodes.size(), 0);
   for (std::size_t place = 0; place < graph.nodes.size(); ++place) {
     Node& node = graph.nodes[place];

@@ -8,7 +8,8 @@ class EagerWriter {
  public:
   explicit EagerWriter(const Graph& graph) : old_(graph), out_(graph) { out_.nodes.clear(); }
 
-  // `expand` says false where an operation stays as it is.
+  // Returns the graph with each node replaced by `expand`. If `expand` returns false, the node
+  // stays as it is.
   Graph run(bool (EagerWriter::*expand)(const Node&)) {
     for (const Node& node : old_.nodes)
       if (!(this->*expand)(node)) append(node);
@@ -55,13 +56,13 @@ class EagerWriter {
     out_.tensors[static_cast<std::size_t>(tensor)].producer = static_cast<int>(out_.nodes.size());
   }
 
-  // A node in the place of `at`; returns its first output.
+  // Adds a node that belongs to the module of `at`, and returns its first output.
   int add(Op op, const Node& at, TensorIds inputs, double factor = 1) {
     Attributes attributes = at.attributes;
     attributes.factor = factor;
     return out_.output(out_.add(op, at.module, inputs, attributes));
   }
-  // The same for the last node, whose output is what the module made.
+  // Adds the last node in place of `at`. Its output is the output of `at`.
   void finish(Op op, const Node& at, TensorIds inputs) {
     add(op, at, inputs);
     out_.nodes.back().outputs[0] = at.outputs[0];
@@ -69,7 +70,7 @@ class EagerWriter {
         static_cast<int>(out_.nodes.size()) - 1;
   }
 
-  // transformers' NewGELUActivation: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+  // Writes transformers' NewGELUActivation: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
   bool gelu(const Node& node) {
     constexpr double root = 0.79788456080286535588, cubic = 0.044715;
     const int x = node.inputs[0];
@@ -101,7 +102,8 @@ class EagerWriter {
     return true;
   }
 
-  // Masked scores are finite, as PyTorch code has them: a row of them alone has a softmax.
+  // Returns the score of a masked pair. It is finite, as in PyTorch code, so that a row in which
+  // all pairs are masked has a softmax.
   double masked_score() const {
     constexpr double least_half = -65504, low = -3e38;
     return old_.precision == Precision::fp16 ? least_half : low;

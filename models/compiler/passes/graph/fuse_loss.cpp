@@ -11,11 +11,11 @@ namespace meshwright {
 
 namespace {
 
-// Returns how many rows a block has, such that its logits take about `wanted_bytes`. There must be
-// enough rows for fast matmuls, because each block reads the whole table, and reads and writes its
-// gradient. The number of blocks is limited too, so that the list of their kernels stays short:
-// 4096 are two million tokens of a vocabulary of 128,000. Elements of a block are counted in 31
-// bits.
+// Returns how many rows a block has, such that its logits take about `wanted_bytes`. A block has at
+// least 256 rows for fast matmuls, because each block reads the whole table, and reads and writes
+// its gradient. The number of blocks is limited to 4096, so that the list of their kernels stays
+// short: with the smallest blocks, these cover two million tokens of a vocabulary of 128,000.
+// Elements of a block are counted in 31 bits, which limits `wanted_bytes` too.
 std::int64_t rows_per_block(std::int64_t wanted_bytes, std::int64_t rows, std::int64_t row_bytes,
                             std::int64_t row_elements) {
   constexpr std::int64_t fewest = 256, multiple = 64, most_blocks = 4096;
@@ -31,8 +31,9 @@ std::int64_t rows_per_block(std::int64_t wanted_bytes, std::int64_t rows, std::i
 // Returns whether the operation is part of a soft cap or of its gradient.
 bool is_of_cap(Op op) { return op == Op::scale || op == Op::tanh || op == Op::tanh_grad; }
 
-// Returns the nodes that read or make the logits, capped or not, or their gradients, in order.
-// Returns nothing if these are not the nodes of one cross-entropy after one matmul.
+// Returns, in order, the matmul and the nodes that read the logits, capped or not, or their
+// gradients. Returns an empty list if these are not the nodes of one cross-entropy after one
+// matmul.
 std::vector<int> members(const Graph& graph, int product) {
   std::vector<int> found{product}, wide{graph.output(product)};  // nodes; tensors of logits
   int gradients = 0, losses = 0;
@@ -54,7 +55,7 @@ std::vector<int> members(const Graph& graph, int product) {
 }
 
 // Makes the steps of a soft cap and the loss's gradient overwrite an input that no later step
-// reads, block by block as the gradient did for all of the logits.
+// reads. They do this for each block, as the unfused gradient did for all logits.
 void share_places(Fusion& fusion) {
   for (std::size_t i = 0; i < fusion.steps.size(); ++i) {
     const FusedStep& step = fusion.steps[i];
@@ -158,7 +159,8 @@ Graph fuse_loss(Graph graph, const Plan& plan) {
         kept.push_back(graph.nodes[at(index)]);
     }
     graph.nodes = std::move(kept);
-    return fuse_loss(cleaned(std::move(graph)), plan);  // of tokens further on too
+    // Again, for the losses of tokens further ahead.
+    return fuse_loss(cleaned(std::move(graph)), plan);
   }
   return graph;
 }

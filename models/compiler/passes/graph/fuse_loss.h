@@ -11,15 +11,16 @@
 
 namespace meshwright {
 
-// Blocks that are made because memory is short hold at least this many bytes of logits.
+// Least bytes of logits in a block, if blocks are made because memory is short.
 constexpr std::int64_t least_loss_block_bytes = 128 << 20;
 
-// Describes what the pass has made in the graph. If `rows` is 0, it has made nothing.
+// Describes the blocks of the loss that the pass has made in the graph. If `rows` is 0, it has made
+// none.
 struct LossBlocks {
   int node = -1;
   std::int64_t rows = 0, block_rows = 0;
-  std::int64_t row_bytes = 0;            // of logits
-  std::int64_t memory_bytes_of_row = 0;  // what lies in memory of a block's row
+  std::int64_t row_bytes = 0;            // bytes of a row's logits
+  std::int64_t memory_bytes_of_row = 0;  // bytes in device memory for each row of a block
 };
 LossBlocks loss_blocks(const Graph& graph);
 

@@ -5,8 +5,8 @@
 
 namespace meshwright {
 
-// Returns the node that makes `logits`, looking through elementwise operations on one tensor (a
-// soft cap).
+// Returns the index of the node that makes `logits`, looking through elementwise operations on one
+// tensor (a soft cap). Returns -1 if no node makes it.
 int head_product(const Graph& graph, int logits);
 
 // Returns whether the node is a cross-entropy over the vocabulary. Ranks may share the logits of

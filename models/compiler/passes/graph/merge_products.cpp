@@ -12,7 +12,7 @@ namespace meshwright {
 
 namespace {
 
-// Nodes in order, of which one takes the place of all.
+// Nodes that are merged, in order, and the index of the one that is replaced by the merged node.
 struct Group {
   std::vector<int> members;
   int place = 0;
@@ -22,8 +22,8 @@ bool same_product(const Node& a, const Node& b) {
   return a.op == b.op && a.phase == b.phase && a.attributes == b.attributes;
 }
 
-// Returns groups of nodes that apply `op` to the same first operand, in the same unit. Each node
-// adds at most two operands.
+// Returns groups of at most three nodes that apply `op` to the same first operand, in the same
+// unit. Each node adds at most two operands to the merged one.
 std::vector<Group> groups_of_one_input(const Graph& graph, Op op, bool at_first) {
   constexpr std::size_t most = 3;
   std::map<std::pair<int, int>, std::vector<Group>> of_input;  // by input and unit
@@ -49,8 +49,8 @@ std::vector<Group> groups_of_one_input(const Graph& graph, Op op, bool at_first)
   return groups;
 }
 
-// Returns groups of nodes that make gradients of one tensor through several weights, with the sums
-// that make them one.
+// Returns groups of nodes that make gradients of one tensor through several weights, together with
+// the additions that sum these gradients.
 std::vector<Group> groups_of_one_sum(const Graph& graph) {
   constexpr std::size_t most = 4;
   const std::vector<int> uses = count_uses(graph);
@@ -114,7 +114,8 @@ Graph merged(Graph graph, const std::vector<Group>& groups) {
     Fusion& fusion = fused->fusion;
     if (fusion.steps.front().op == Op::linear_grad_input && fusion.outputs == 1)
       sum_in_products(fusion);
-    if (at(fusion.first_internal()) < fusion.operands.size()) continue;  // a result nobody reads
+    // A result is left that no node reads.
+    if (at(fusion.first_internal()) < fusion.operands.size()) continue;
     fusion.loop = Fusion::Loop::products;
     fusion.block_rows = fusion.rows;
     fused->node.attributes.fusion = std::make_shared<const Fusion>(std::move(fusion));

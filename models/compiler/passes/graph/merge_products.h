@@ -1,5 +1,6 @@
-// Products of one tensor with several weights (queries, keys and values; gate and up) become one,
-// and so do their gradients: the one for the tensor is then summed inside the product.
+// Merges matmuls of one tensor with several weights (queries, keys and values; gate and up) into
+// one operation, and so their gradients. The gradient of the tensor is then summed inside the
+// matmul.
 #pragma once
 
 #include "models/compiler/plan/plan.h"

@@ -17,17 +17,19 @@ namespace meshwright {
 
 namespace {
 
-// How a recipe divides tensors: the length of a block along sums, 0: no blocks.
+// Says how a recipe scales tensors. `length` is the number of elements along the summed dimension
+// that share a scale (a block). 0 means one scale for a tensor.
 struct Recipe {
   std::int64_t length = 0;
-  bool of_before = false;       // scales: of what earlier steps saw
-  bool square_weights = false;  // their blocks are as high as long
-  bool powers = false;          // scales are powers of two
+  bool of_before = false;       // scales come from the largest elements of earlier steps
+  bool square_weights = false;  // blocks of weights have as many rows as columns
+  bool powers = false;          // scales are rounded to powers of two
   Dtype of_gradients = Dtype::e4m3, of_others = Dtype::e4m3;
 
   bool has_blocks() const { return length > 0; }
-  // NVFP4: blocks have scales beside the tensor's; gradients are rounded at random, and what
-  // gradients of weights sum over is transformed before.
+  // Returns whether this is NVFP4. Its blocks have scales in addition to the tensor's. Its
+  // gradients are rounded stochastically, and both factors of a weight gradient are transformed
+  // before.
   bool has_4_bits() const { return of_others == Dtype::e2m1; }
   bool asks_largest() const { return (!has_blocks() && !of_before) || has_4_bits(); }
 };
@@ -61,24 +63,26 @@ bool is_input_gradient(Op op) {
 
 enum class What : std::uint8_t { activation, weight, gradient };
 
-// The largest elements of a tensor, and of it transposed and transformed (-1: nobody asks).
+// Tensors with the largest elements of a tensor, and of its transposed and transformed copy. -1
+// means that nothing needs them.
 struct Largest {
   int whole = -1, transformed = -1;
 };
 
-// A rounded tensor, its scales, and the same of it transposed (-1: it is not there).
+// A rounded tensor and its scales, and those of its transposed copy, or -1 if there is no such
+// copy.
 struct Rounded {
   int bits = -1, scales = -1, transposed = -1, transposed_scales = -1;
   Largest largest;
 };
 
-// Holds what a matmul reads of a rounded factor.
+// The tensors that a matmul reads for one rounded factor.
 struct Factor {
   int bits = -1, scales = -1, largest = -1;
 };
 
-// Returns for each unit whether it is a block whose matmuls stay in 16 bits. The blocks of a stack
-// are those of one path.
+// Returns for each unit whether it is a block whose matmuls stay in 16 bits. The first and last
+// blocks are counted in each stack, which is the blocks whose paths differ only in the last name.
 std::vector<char> units_in_bf16(const Graph& graph, const Training& training) {
   const auto stack_of = [](const Unit& unit) { return unit.path.substr(0, unit.path.rfind('.')); };
   std::map<std::string, int> blocks, before;
@@ -151,8 +155,8 @@ class Quantizer {
            divides(node.inputs[1]);
   }
 
-  // Returns attributes with the number of matrices. An operation of experts has one for each of
-  // them, because each expert multiplies slots of its own.
+  // Returns attributes with the number of matrices in each operand: the number of experts for an
+  // operation of experts, because each expert multiplies slots of its own.
   static Attributes with_matrices(const Node& at_node) {
     Attributes attributes;
     if (at_node.op == Op::expert_linear || at_node.op == Op::expert_linear_grad_input ||
@@ -172,8 +176,8 @@ class Quantizer {
     return multiplies && in_bf16_[at(old_.unit_of(node))] == 0 && chosen_[at(weight_of(node))] != 0;
   }
 
-  // Returns whether the node gathers rows, of which every rank has a share, for chosen matmuls
-  // only.
+  // Returns whether the node gathers rows, of which every rank has a share, and only chosen matmuls
+  // read them, so that rounded rows can be gathered. This is never so with scales for blocks.
   bool gathers_8_bits(const Node& node) const {
     if (node.op != Op::sequence_gather || recipe_.has_blocks()) return false;
     const auto& readers = readers_[at(node.outputs[0])];
@@ -188,7 +192,8 @@ class Quantizer {
     });
   }
 
-  // Returns the rounded gathered weight. No node rounds it, because its shards are rounded before.
+  // Adds and returns the tensors of a weight that is gathered in 8 bits. No node rounds it, because
+  // its shards are rounded before (models/compiler/lower/rounded_weights.h).
   Rounded gathered(const Parameter& parameter) {
     const auto add_of = [&](const TensorType& type, Role role) {
       const int id = out_.add_tensor(type, role);
@@ -212,8 +217,9 @@ class Quantizer {
     return what == What::gradient ? recipe_.of_gradients : recipe_.of_others;
   }
 
-  // Frameworks round a sharded weight before they gather it: each rank its share, and the optimizer
-  // finds the largest elements.
+  // Returns whether rounding the tensor, or finding its largest element, is counted as part of the
+  // kernel that makes the tensor. Weights under ZeRO 3 count so too, because frameworks round each
+  // rank's shard before they gather it, and their optimizer finds the largest elements.
   bool joins_maker(int tensor) const {
     if (fuses_ && old_.tensor(tensor).role == Role::parameter) return !weights_stay_;
     const int producer = old_.tensor(tensor).producer;
@@ -226,16 +232,17 @@ class Quantizer {
     return node;
   }
 
-  // Returns the key of the Hadamard transform, or 0 if there is none. Both factors of a weight
-  // gradient's matmul are transformed identically, along the dimension that is summed over.
+  // Returns the key of the Hadamard transform, or 0 if the tensor is not transformed. Both factors
+  // of a weight gradient's matmul have the same key, and are transformed along the dimension that
+  // is summed over.
   std::uint64_t hadamard_key_of(What what) const {
     return recipe_.has_4_bits() && what != What::weight ? (hash_of("hadamard") ^ seed_ * odd) | 1U
                                                         : 0;
   }
 
-  // Returns the largest element of a tensor, or the largest ones of earlier steps. `read_by` is the
-  // first matmul that reads the rounded tensor. For a transformed tensor, a kernel of its own finds
-  // the largest element.
+  // Returns tensors with the largest element of a tensor, or with those of earlier steps if scales
+  // are delayed. `read_by` is the first matmul that reads the rounded tensor. For a transformed
+  // tensor, a separate kernel finds the largest element.
   Largest largest_of_all(const Node& at_node, int tensor, What what, const Node& read_by,
                          Role role) {
     if (recipe_.of_before) return {kept_largest(tensor, what, read_by), -1};
@@ -261,7 +268,8 @@ class Quantizer {
     return found->second;
   }
 
-  // `largest`: as largest_of_all() says.
+  // Adds the node that rounds a tensor, with a transposed copy if `transposed`. `largest` comes
+  // from largest_of_all().
   Rounded round(const Node& at_node, int tensor, What what, const Largest& largest, bool transposed,
                 Role role) {
     Attributes attributes = with_matrices(at_node);
@@ -291,8 +299,9 @@ class Quantizer {
     return made;
   }
 
-  // Returns whether the tensor is rounded again. Whole rows that were gathered are gathered again
-  // for the backward, and are rounded again too, so that only a share is kept.
+  // Returns whether the tensor is rounded again in the backward. Rows that were gathered in the
+  // forward are gathered again for the backward, and are then rounded again, so that only a rank's
+  // share is saved.
   bool is_rounded_again(const Node& at_node, int tensor) const {
     const int producer = old_.tensor(tensor).producer;
     return at_node.phase != Phase::forward && producer >= 0 &&
@@ -301,7 +310,8 @@ class Quantizer {
            !gathers_8_bits(old_.nodes[at(producer)]);
   }
 
-  // Returns the rounded gradient or activation. It is rounded where it is first read.
+  // Returns the rounded gradient or activation. The node that rounds it comes before its first
+  // reader in each unit.
   Rounded& rounded(const Node& at_node, int tensor, What what) {
     const int again = is_rounded_again(at_node, tensor) ? 1 : 0;
     const auto [found, is_new] = rounded_.try_emplace({tensor, old_.unit_of(at_node), again});
@@ -328,9 +338,9 @@ class Quantizer {
     return found->second;
   }
 
-  // Returns whether weights are kept transposed too. This is needed if scales differ along rows and
-  // along columns. It is also needed in 4 bits, because the matrix units read both factors along
-  // their memory, and none transposes packed elements.
+  // Returns whether weights are kept transposed too. They are if scales differ along rows and along
+  // columns, and in 4 bits, because the matrix units read both factors along their memory, and no
+  // kernel transposes packed elements.
   bool keeps_weights_transposed() const {
     return (recipe_.has_blocks() && !recipe_.square_weights) || recipe_.has_4_bits();
   }
@@ -365,10 +375,10 @@ class Quantizer {
         rounded_weight(*reader);
   }
 
-  // Gives a matmul its rounded weight. Elements that are summed over are read along memory if the
-  // device or the scales ask for that. If a weight can be transposed, only one copy stays: a second
-  // one would take a byte of memory for each parameter, and transposing takes little time next to
-  // the matmul.
+  // Gives a matmul its rounded weight. If the device or the scales require it, the elements that
+  // are summed over are contiguous in memory. If a weight can be transposed, only one copy is kept:
+  // a second one would take a byte of memory for each parameter, and transposing takes little time
+  // compared with the matmul.
   void take_weight(const Node& node, Node& made) {
     Rounded weight = rounded_weight(node);
     const bool in_out = node.attributes.weight_in_out;
@@ -425,12 +435,16 @@ class Quantizer {
   const std::uint64_t seed_;
   const std::int64_t own_length_;  // tokens of a sequence that this rank holds
   const bool transposes_, fuses_;
-  const double initial_of_gradients_;              // attributes.scale, where scales are of before
-  const bool weights_stay_;                        // rounded, from one micro-batch to the next
+  // Attributes.scale of gradients, if scales are delayed.
+  const double initial_of_gradients_;
+  // Rounded weights are kept from one micro-batch to the next.
+  const bool weights_stay_;
   const std::vector<char> in_bf16_;                // per unit
-  std::vector<std::vector<const Node*>> readers_;  // per tensor
-  std::vector<char> chosen_;                       // per tensor: a weight that is rounded
-  std::vector<Rounded> gathered_;                  // per tensor: a weight that is rounded before
+  std::vector<std::vector<const Node*>> readers_;  // per tensor: the nodes that read it
+  // Per tensor: whether it is a weight that is rounded.
+  std::vector<char> chosen_;
+  // Per tensor: a weight that is rounded before it is gathered.
+  std::vector<Rounded> gathered_;
   std::map<std::tuple<int, int, int>, Rounded> rounded_;  // by tensor, unit, and whether again
   std::map<std::tuple<int, int, int>, Rounded> weights_;  // by tensor, unit, and whether forward
   std::map<std::pair<int, int>, int> kept_largest_;       // by tensor and unit

@@ -1,34 +1,37 @@
-// Precision fp8: what the linear layers of blocks multiply has 8 bits. Their inputs and weights are
-// rounded to e4m3, the gradients of their outputs to e5m2 (by blocks: to e4m3, as Transformer
-// Engine does), with scales as `fp8_recipe` says; gradients of weights read the rounded input, so
-// that is what is kept, and the input itself only where something else reads it.
+// Precision fp8: the linear layers of blocks multiply in 8 bits. Their inputs and weights are
+// rounded to e4m3, the gradients of their outputs to e5m2 (with scales for blocks of elements: to
+// e4m3, as Transformer Engine does). `fp8_recipe` says how scales are found. Gradients of weights
+// read the rounded input, so that one is saved, and the input itself only if another operation
+// reads it.
 //
-// Precision nvfp4: 4 bits, e2m1, as NVIDIA's recipe has it ("Pretraining Large Language Models with
-// NVFP4", arXiv 2509.25149; Transformer Engine's NVFP4BlockScaling). 16 elements along the sums
-// have a scale in e4m3, of weights 16 x 16, and a tensor one in fp32, of its largest element.
-// Gradients are rounded at random, with bits of the run's seed, the module and the element's place;
-// what gradients of weights sum over goes through a Hadamard transform of 16 with random signs
-// first, in both factors, and is rounded at random there too where it is a gradient. All that is
-// transposed is rounded with the rest, weights too: both are kept.
+// Precision nvfp4: 4 bits, e2m1, as in NVIDIA's recipe ("Pretraining Large Language Models with
+// NVFP4", arXiv 2509.25149; Transformer Engine's NVFP4BlockScaling). Each 16 elements along the
+// summed dimension have a scale in e4m3 (of weights, each 16 x 16), and a tensor has one in fp32,
+// from its largest element. Gradients are rounded stochastically, with random bits from the run's
+// seed, the module and the element's index. Both factors of a weight gradient's matmul first go
+// through a Hadamard transform of 16 elements with random signs. Transposed copies are rounded
+// together with the tensors, those of weights too, and both are kept.
 //
-// In bf16 stay the embedding, attention between its two linear layers, routers, experts unless the
-// plan says otherwise, what is outside of blocks (the head), blocks that the plan names
+// These stay in bf16: the embedding, attention between its two linear layers, routers, experts
+// unless the plan says otherwise, layers outside of blocks (the head), blocks that the plan names
 // (`first_layers_in_bf16`, `last_layers_in_bf16`), and layers with a size that is no multiple of 16
-// (blocks: of their length). An expert's slots are such a size. What all experts of
-// a layer read, and their weights, are matrices one below the other: one tensor, of one scale where
-// it is not in blocks; transposed is each of them.
+// or of the length of a scale's block. The slots of an expert are such a size. The inputs of all
+// experts of a layer are stacked in one tensor, and so are their weights. Such a tensor has one
+// scale unless scales are for blocks. Each of its matrices is transposed by itself.
 //
-// Weights are rounded once a step, when it begins, and one copy in 8 bits is kept beside that in
-// bf16; what the device wants transposed is transposed in the backward. Under ZeRO 3 they are
-// rounded whenever they have been gathered, for the forward and again for the backward: gathers are
-// in bf16. (Frameworks round a rank's share before, so that costs no kernel.) With `fp8_gathers`
-// weights that nothing else reads are rounded before they are gathered, by those who hold a share,
-// once a step (models/compiler/lower/rounded_weights.h): the same bits, in half the messages. Where
-// ranks hold shares of the rows and a tensor has one scale, rounded rows are gathered, with the
-// scale that the group's largest element asks for. The ranks of a tensor group round their own
-// parts of a weight, and of what is cut as it is, with scales of their own: other degrees round
-// otherwise. Delayed scales are of the largest elements that all ranks of the stage saw in earlier
-// steps.
+// Weights are rounded once a step, when it begins, and one copy in 8 bits is kept in addition to
+// that in bf16. If the device needs a transposed weight, it is transposed in the backward. Under
+// ZeRO 3, weights are rounded whenever they have been gathered, for the forward and again for the
+// backward, because gathers are in bf16. (Frameworks round a rank's shard before, so that counts as
+// no kernel.) With `fp8_gathers`, the ranks round their shards of weights that nothing else reads
+// before they are gathered, once a step (models/compiler/lower/rounded_weights.h). The bits are
+// equal, and messages have half the size.
+//
+// If ranks hold shares of the rows and a tensor has one scale, rounded rows are gathered, with the
+// scale of the group's largest element. The ranks of a tensor group round their own parts of a
+// weight, and of activations that are split like it, with scales of their own. Other degrees
+// therefore round differently. Delayed scales come from the largest elements that all ranks of the
+// stage saw in earlier steps.
 #pragma once
 
 #include "models/compiler/plan/plan.h"

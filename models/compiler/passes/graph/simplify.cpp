@@ -9,7 +9,7 @@ namespace meshwright {
 
 namespace {
 
-// second(first(x)) is x, where both have the same attributes.
+// A pair of operations: second(first(x)) is x if both have the same attributes.
 struct Inverse {
   Op first, second;
 };
@@ -44,7 +44,7 @@ bool does_nothing(const Graph& graph, const Node& node) {
   }
 }
 
-// Returns the existing tensor that the node's output is equal to, or -1 if there is none.
+// Returns the existing tensor that equals the node's output, or -1 if there is none.
 int same_as(const Graph& graph, const Node& node) {
   if (does_nothing(graph, node)) return node.inputs[0];
   const int producer = node.inputs.empty() ? -1 : graph.tensor(node.inputs[0]).producer;
@@ -52,7 +52,7 @@ int same_as(const Graph& graph, const Node& node) {
   const Node& before = graph.nodes[at(producer)];
   if (before.phase != node.phase || graph.unit_of(before) != graph.unit_of(node)) return -1;
   if (before.op == Op::relu && node.op == Op::relu) return node.inputs[0];
-  if (node.attributes.temperature != 0) return -1;  // twice the factor
+  if (node.attributes.temperature != 0) return -1;  // each of both multiplies by the factor
   for (const Inverse& pair : inverses)
     if (before.op == pair.first && node.op == pair.second && before.attributes == node.attributes)
       return before.inputs[0];

@@ -1,5 +1,5 @@
-// Algebra: what undoes what was just done, and what does nothing, is left out. Rows and columns
-// that ranks exchange there and back are not exchanged.
+// Removes operations that do nothing, or that undo the operation before, for example exchanges of
+// rows or columns between ranks there and back.
 #pragma once
 
 #include "models/compiler/plan/plan.h"

@@ -30,7 +30,7 @@ class HeadExchanger {
   void make(int tensor) {
     out_.tensors[static_cast<std::size_t>(tensor)].producer = static_cast<int>(out_.nodes.size());
   }
-  // Makes the latest node produce `tensor`, which other nodes know already, as its output `i`.
+  // Makes `tensor`, which other nodes know already, output `i` of the latest node.
   void make_as(int i, int tensor) {
     Node& latest = out_.nodes.back();
     Tensor& known = out_.tensors[static_cast<std::size_t>(tensor)];
@@ -43,8 +43,8 @@ class HeadExchanger {
   }
 
   // Returns attributes that say which columns move together. In q, k or v, or in all three packed
-  // head by head, the columns of each rank are contiguous. If they are packed one after the other,
-  // this holds in each of the three.
+  // head by head, the columns of each rank are contiguous. If q, k and v are packed one after the
+  // other, each rank's columns are contiguous in each of the three.
   Attributes moving(const Node& node) const {
     const Attributes& a = node.attributes;
     Attributes result = a;

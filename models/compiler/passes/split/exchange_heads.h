@@ -1,12 +1,13 @@
-// Attention over sequences that a context group shares, by heads (Jacobs et al., "DeepSpeed
-// Ulysses", 2023): an exchange of all ranks with all gives each rank some heads of whole sequences,
-// attention is that of one rank, and another exchange gives each rank all heads of its own tokens.
-// Queries, keys and values are kept for the backward as attention reads them; their gradients and
-// that of its output go the same ways back.
+// Splits attention by heads, over sequences that a context group shares (Jacobs et al., "DeepSpeed
+// Ulysses", 2023). An all-to-all gives each rank some heads of whole sequences. Attention is then
+// that of one rank, and another all-to-all gives each rank all heads of its own tokens. Queries,
+// keys and values are saved for the backward as attention reads them. Their gradients, and that of
+// attention's output, go the same ways back.
 //
-// Where a part of the group alone exchanges heads (`a2a+p2p`), its ranks get some heads of the
-// tokens of all of them, which are one rank's of a smaller context group
-// (models/program/graph/context.h): ring_attention.h does the rest (Fang and Zhao, "USP", 2024).
+// If only neighbours in the group exchange heads (`a2a+p2p`), they get some heads of the tokens of
+// all of them. These are the tokens of one rank of a smaller context group
+// (models/program/graph/context.h), and ring_attention.h splits attention over that group (Fang and
+// Zhao, "USP", 2024).
 #pragma once
 
 #include "models/compiler/plan/plan.h"

@@ -14,11 +14,11 @@ namespace {
 
 // Says how a node relates to the collectives around it.
 enum class Part : std::uint8_t {
-  path,        // what comes after it needs it
-  on_the_way,  // makes the gradient of a product's input
+  path,        // the nodes after it need it
+  on_the_way,  // makes the gradient of a matmul's input
   collective,
-  gather,  // a collective that gradients of parameters alone wait for
-  weights  // gradients of parameters need it and nothing else does
+  gather,  // a collective that only gradients of parameters need
+  weights  // only gradients of parameters need it, or it makes them
 };
 
 class Reordering {
@@ -45,7 +45,8 @@ class Reordering {
  private:
   const Node& node(int i) const { return graph_.nodes[at(i)]; }
 
-  // Nodes that may change places: of one unit's backward.
+  // Returns whether two nodes may change places: both are of one unit, and either both forward or
+  // both of later phases.
   bool alike(int a, int b) const {
     return graph_.unit_of(node(a)) == graph_.unit_of(node(b)) &&
            (node(a).phase == Phase::forward) == (node(b).phase == Phase::forward);
@@ -63,7 +64,8 @@ class Reordering {
     });
   }
 
-  // Makes gradients of parameters, or a factor of one as columns (after its readers are known).
+  // Returns whether the node only makes gradients of parameters, or transposes a factor that only
+  // such nodes read.
   bool for_weights(const Node& node) const {
     return only_parameter_gradients(node) ||
            (node.op == Op::transpose && for_weights_alone_[at(node.outputs[0])]);
@@ -111,7 +113,8 @@ class Reordering {
     }
   }
 
-  // Before the products on the way, unless one of them makes what it gathers.
+  // Places a gather before the matmuls on the way to the next collective, so that it overlaps with
+  // them. If one of these matmuls makes the tensor that it gathers, the gather stays after them.
   void place_gather(int i) {
     const bool is_there =
         way_begins_ >= 0 && graph_.tensor(node(i).inputs[0]).producer < way_begins_at_;
@@ -127,15 +130,16 @@ class Reordering {
   }
 
   const Graph& graph_;
-  const bool of_tensor_, of_experts_;    // whose collectives go beside compute
+  const bool of_tensor_, of_experts_;    // whose collectives overlap with compute
   std::vector<char> for_weights_alone_;  // per tensor: only gradients of parameters read it
   std::vector<Node> ordered_;
-  std::vector<int> put_off_;  // gradients of weights that wait for a collective to go beside
-  int way_begins_ = -1;       // in `ordered_`, -1: not on the way to a collective
-  int way_begins_at_ = 0;     // in the graph
+  // Gradients of weights that are deferred until a collective overlaps with them.
+  std::vector<int> put_off_;
+  int way_begins_ = -1;    // where the matmuls on the way begin in `ordered_`, -1: none
+  int way_begins_at_ = 0;  // where they begin in the graph
 };
 
-// Returns the end of the nodes of one unit and phase that follow each other, from `begin` on.
+// Returns the end of the run of nodes of one unit and phase that begins at `begin`.
 std::size_t end_of_alike(const Graph& graph, std::size_t begin) {
   const Node& first = graph.nodes[begin];
   std::size_t end = begin + 1;

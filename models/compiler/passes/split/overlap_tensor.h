@@ -1,10 +1,12 @@
-// If `parallelism.overlap` names tensor, orders a unit's backward such that collectives of the
-// tensor group overlap with matmuls that do not need them. The sum (or scatter) of an input's
-// gradient starts when that is made, before the gradients of the same weights. What is gathered
-// only for a weight's gradient starts before the matmul that makes the input's gradient. If it
-// names expert, the same is done for the all-to-all that takes gradients from the experts' inputs
-// back to the tokens' ranks. Shared experts, and in the backward the router, then overlap with a
-// unit's first all-to-all.
+// Reorders a unit's backward so that collectives overlap with matmuls. If `parallelism.overlap`
+// names tensor, collectives of the tensor group overlap with matmuls that do not need them. The sum
+// (or scatter) of an input's gradient starts when the gradient is made, before the gradients of the
+// same weights. A gather that only a weight's gradient needs starts before the matmul that makes
+// the input's gradient.
+//
+// If it names expert, the all-to-all that takes gradients from the experts' inputs back to the
+// tokens' ranks overlaps in the same way. Shared experts, and in the backward the router, then
+// overlap with a unit's first all-to-all.
 #pragma once
 
 #include "models/compiler/plan/plan.h"

@@ -11,7 +11,7 @@ namespace {
 void pad(Graph& graph, int tensor, std::int64_t from, std::int64_t to) {
   Tensor& weight = graph.tensors[static_cast<std::size_t>(tensor)];
   Parameter& parameter = graph.parameters[static_cast<std::size_t>(weight.parameter)];
-  if (parameter.padded_shape[0] != from) return;  // a second user of a tied weight
+  if (parameter.padded_shape[0] != from) return;  // a tied weight that is padded already
   parameter.padded_shape[0] = to;
   parameter.shape = parameter.padded_shape;
   if (parameter.cut.dim == 0) parameter.cut.segments = {to};

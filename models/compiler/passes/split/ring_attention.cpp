@@ -37,7 +37,7 @@ class RingWriter {
     out_.tensors[static_cast<std::size_t>(tensor)].producer = static_cast<int>(out_.nodes.size());
   }
 
-  // A node in the place of `at`; returns its first output.
+  // Adds a node that belongs to the module of `at`, and returns its first output.
   int add(Op op, const Node& at, TensorIds inputs, int ring_step = 0) {
     Attributes attributes = at.attributes;
     attributes.ring_step = ring_step;
@@ -46,7 +46,7 @@ class RingWriter {
     return out_.output(out_.add(op, at.module, inputs, attributes, at.phase));
   }
   int second_output() const { return out_.nodes.back().outputs[1]; }
-  // The latest node makes `tensor`, which others know already, as its output `i`.
+  // Makes `tensor`, which other nodes know already, output `i` of the latest node.
   void make_as(int i, int tensor) {
     out_.nodes.back().outputs[i] = tensor;
     out_.tensors[static_cast<std::size_t>(tensor)].producer =
@@ -126,7 +126,8 @@ class RingWriter {
     return add(Op::context_scatter, node, {dkv});
   }
 
-  // Sums that arrive are waited for at once, and then a part is added to them.
+  // Writes the backward as compiled PyTorch runs it. Each step waits for the sums that arrive, and
+  // then adds its part to them. Returns the gradient of keys and values.
   int backward_of_pytorch(const Node& node, const TensorIds& results, int& dq) {
     const int steps = node.attributes.context_degree;
     const int kv = add(Op::context_gather, node, {pack(node)});
@@ -137,7 +138,8 @@ class RingWriter {
     return sum;
   }
 
-  // The sums for a rank's keys and values arrive while this rank computes its part of them.
+  // Writes the backward in a ring. The sums for a rank's keys and values arrive while this rank
+  // computes its part of them. Returns the gradient of this rank's keys and values.
   int backward_ring(const Node& node, const TensorIds& results, int& dq) {
     const int steps = node.attributes.context_degree;
     int kv = pack(node), sum = -1;

@@ -1,6 +1,6 @@
 // Context parallelism: every rank works on its own tokens of each sequence
-// (models/program/graph/context.h). All but attention works on rows of tokens and need not know;
-// ring_attention.h does the rest.
+// (models/program/graph/context.h). All operations except attention work token by token and stay as
+// they are. ring_attention.h splits attention.
 #pragma once
 
 #include "models/compiler/plan/plan.h"

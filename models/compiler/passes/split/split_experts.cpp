@@ -40,7 +40,8 @@ class ExpertSplitter {
     parameter.is_cut_by_experts = true;
     out_.tensors[static_cast<std::size_t>(parameter.tensor)].type.shape = parameter.shape;
   }
-  // Dropless, what ranks exchange has a bound.
+  // Sets how many rows the ranks of an expert group exchange in a dropless layer, where the number
+  // has a bound, and the expected imbalance of their loads.
   void plan_rows(Attributes& a) {
     const std::int64_t choices =
         std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token;
@@ -60,7 +61,8 @@ class ExpertSplitter {
     if (counts < 0) counts = exchange(node, node.inputs[2]);
     return counts;
   }
-  // Rows that are planned are more.
+  // Infers the types of the node's outputs again, because plan_rows() has changed their number of
+  // rows.
   void infer_again(const Node& node) {
     std::vector<TensorType> in, out;
     for (int id : node.inputs) in.push_back(out_.tensor(id).type);
@@ -83,8 +85,8 @@ class ExpertSplitter {
   Graph out_;
   const Training& training_;
   int degree_;
-  double imbalance_ = 0;        // 0: not known yet; all layers have as many experts
-  std::vector<int> exchanged_;  // what is dispatched -> what came of it
+  double imbalance_ = 0;        // 0 before it is known; all layers have equal numbers of experts
+  std::vector<int> exchanged_;  // dispatched tensor -> result of its all-to-all, or -1
 };
 
 }  // namespace

@@ -45,7 +45,8 @@ class Cutter {
     cut_of(tensor) = {dim, {whole_.tensor(tensor).type.shape[dim]}};
   }
 
-  // The weight by its inputs; the bias as the outputs are shared out.
+  // Splits the weight of a matmul by its inputs, and the bias as the outputs are divided over
+  // ranks. A bias stays whole if the ranks cannot share the outputs.
   void cut_product(const Node& node) {
     const int out_axis = node.attributes.weight_in_out ? 1 : 0;
     const Cut& usual =
@@ -105,7 +106,8 @@ class HiddenSplitter : public Splitter {
     add_like(node, locals(node.inputs), attributes, held);
   }
 
-  // Rows that are chosen keep their columns; the loss of an answer's position sees whole logits.
+  // Splits an operation that chooses rows, whose columns stay on their ranks, or a loss that reads
+  // whole logits (an answer's span, a class).
   void split_choice(const Node& node) {
     add_like(node, {local(node.inputs[0]), whole_input(node, node.inputs[1])}, node.attributes,
              layout(node.inputs[0]));

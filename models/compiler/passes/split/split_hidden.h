@@ -1,8 +1,8 @@
-// Tensor parallelism that shares the hidden size (tensor layout `memory`: SageMaker's
-// `optimize: "memory"`): between all operations a rank holds its columns of every row. Tables are
-// cut by the hidden size, products by their inputs with the partial outputs reduce-scattered, norms
-// by columns with the rows' statistics shared. No activation lies on two ranks; what is sent is of
-// the width of every product's output.
+// Tensor parallelism over the hidden size: tensor layout `memory`, as SageMaker's
+// `optimize: "memory"`. Between all operations a rank holds its columns of every row. Tables are
+// split by the hidden size, matmuls by their inputs with the partial outputs reduce-scattered,
+// norms by columns with the rows' statistics shared. No activation is on two ranks, but each matmul
+// communicates the whole width of its output.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,9 @@ namespace meshwright {
 
 std::unique_ptr<Splitter> hidden_splitter(const Graph& whole, int degree, bool own_batch);
 
-// Returns the cuts of the parameters when the token table and the head are split by the hidden
-// size, and with `everything` all other parameters too.
+// Returns how the parameters are split over `degree` ranks if the token table and the head are
+// split by the hidden size, and with `everything` all other parameters too. Without it, the others
+// keep the split that the model gives them.
 std::vector<Cut> cuts_by_hidden(const Graph& whole, int degree, bool everything);
 
 }  // namespace meshwright

@@ -17,7 +17,7 @@ std::vector<Cut> usual_cuts(const Graph& whole) {
   return cuts;
 }
 
-// Layouts `megatron` and `speed`.
+// Splits a graph in the layouts `megatron` and `speed`.
 class BlockSplitter : public Splitter {
  public:
   BlockSplitter(const Graph& whole, const Parallelism& parallelism)
@@ -36,9 +36,8 @@ class BlockSplitter : public Splitter {
     return parallelism.sequence_parallel || parallelism.tensor_batch_own;
   }
 
-  // Returns the whole activation on every rank. Its gradients differ between ranks (each continues
-  // with its own columns) and are therefore summed, unless `same_gradient` says that they are the
-  // same everywhere.
+  // Returns the whole activation on every rank. If `same_gradient` is false, its gradients differ
+  // between ranks, because each continues with its own columns, and are therefore summed.
   int whole_rows(const Node& at, int tensor, bool same_gradient) {
     if (layout(tensor) == Held::whole && same_gradient) return local(tensor);
     Gathered& found = gathered_[static_cast<std::size_t>(tensor)];
@@ -52,7 +51,8 @@ class BlockSplitter : public Splitter {
     return cached;
   }
 
-  // Partial sums on every rank become the sum, whole or in shares of the rows.
+  // Sums the partial sums of all ranks. The result is whole, or in shares of the rows if ranks
+  // share them.
   int sum(const Node& at, int partial) {
     return communicate(shares_rows_ ? Op::sequence_scatter : Op::tensor_reduce, at, partial);
   }
@@ -68,7 +68,7 @@ class BlockSplitter : public Splitter {
       case SplitRule::heads:
         return split_attention(node);
       case SplitRule::rows:
-        // A norm of columns is one of the queries or keys of all heads.
+        // Such a norm is one of all queries or keys together, whose columns the ranks share.
         if (is_norm(node.op) && layout(node.inputs[0]) == Held::columns) return split_norm(node);
         return split_rows(node);
       case SplitRule::elements:
@@ -104,7 +104,8 @@ class BlockSplitter : public Splitter {
     set(node.outputs[0], result, summed_layout());
   }
 
-  // The head of layout `speed` works on this rank's columns of what is whole.
+  // Splits the head in layout `speed`: each rank multiplies its columns of the activation, which
+  // every rank has whole.
   void split_head(const Node& node) {
     const int x = whole_rows(node, node.inputs[0], true);
     const int parts = apply(Op::columns_to_parts, node, {x});
@@ -175,8 +176,8 @@ class BlockSplitter : public Splitter {
     add_like(node, inputs, node.attributes, Held::whole);
   }
 
-  // Splits the operation with which the input of the blocks begins. If ranks share the rows, each
-  // goes on with its own rows.
+  // Splits the operation that makes the input of the blocks. If ranks share the rows, each goes on
+  // with its own rows.
   void split_first(const Node& node) {
     const int whole =
         out_.output(out_.add(node.op, node.module, locals(node.inputs), node.attributes));
@@ -184,11 +185,12 @@ class BlockSplitter : public Splitter {
         summed_layout());
   }
 
-  // The choice is made on every rank, of all tokens, and its gradient is the same everywhere. From
-  // there each rank has its columns of every expert: their sums are partial until `combine` has
-  // weighed them, and so are the gradients of what the tokens and the weights begin with. Tokens
-  // that are weighed before they are dispatched begin there. A bias of such sums is added in equal
-  // shares; its gradient, of whole rows, is the same everywhere.
+  // Splits the operations of experts. Every rank routes all tokens, and the gradient of the choice
+  // is the same everywhere. After that, each rank has its columns of every expert. The experts'
+  // outputs are partial sums until `combine` has weighed them, and so are the gradients of the
+  // tokens and of the weights of choices where the split begins. That is `dispatch`, or the
+  // weighing of tokens if they are weighed before it. A bias of partial sums is added in equal
+  // shares. Its gradient, over whole rows, is the same everywhere.
   void split_experts(const Node& node) {
     TensorIds inputs = locals(node.inputs);
     switch (node.op) {
@@ -226,8 +228,8 @@ class BlockSplitter : public Splitter {
     return producer >= 0 && whole_.nodes[at(producer)].op == Op::scale_rows;
   }
 
-  // Holds what whole_rows made last of a tensor. Every unit gathers for itself, because it may be
-  // recomputed or be on another stage.
+  // Holds the latest results of whole_rows() for a tensor. Every unit gathers for itself, because
+  // it may be recomputed or be on another stage.
   struct Gathered {
     int unit = -1;
     std::array<int, 2> by_same_gradient{-1, -1};

@@ -162,7 +162,7 @@ int Splitter::look_up_columns(const Node& node) {
 }
 
 void Splitter::sum_of_products(const Node& node, int x) {
-  const Cut& usual = parameter_of(node.inputs[1]).cut;  // as the model gives it
+  const Cut& usual = parameter_of(node.inputs[1]).cut;  // the model's own split
   const int out_axis = node.attributes.weight_in_out ? 1 : 0;
   const bool in_columns = shares_columns(whole_, node, degree_);
   int result = apply(Op::linear, node, {x, local(node.inputs[1])});

@@ -1,5 +1,5 @@
-// Every way of splitting a graph over a tensor group shares this base: the graph of one rank grows
-// node by node next to the whole one, and for each activation it is known what one rank holds.
+// Base of every way of splitting a graph over a tensor group. It builds the graph of one rank node
+// by node, next to the whole graph, and knows for each activation which part of it a rank holds.
 #pragma once
 
 #include <array>
@@ -9,20 +9,20 @@
 
 namespace meshwright {
 
-bool is_norm(Op op);  // of whole rows
+bool is_norm(Op op);  // of whole rows of an activation
 
-// Returns whether the node is a loss of which every rank has all logits: of an answer's span, or of
-// a text's class.
+// Returns whether the node is a loss for which every rank has all logits: that of an answer's span
+// or of a text's class.
 bool is_whole_loss(const Node& node);
 
-// Returns whether the ranks of a tensor group can share the columns of a matmul's output. The
-// logits of a loss of whole logits cannot be shared.
+// Returns whether the ranks of a tensor group can share the columns of a matmul's output. They
+// cannot share the logits of a loss that needs all of them on every rank (is_whole_loss()).
 bool shares_columns(const Graph& whole, const Node& product, int degree);
 
 class Splitter {
  public:
   virtual ~Splitter() = default;
-  Graph run();  // once
+  Graph run();  // may be called once
 
  protected:
   // `cuts` holds the cut of every parameter of `whole`, or {} if it stays whole. `whole` must
@@ -42,15 +42,17 @@ class Splitter {
   int local(int tensor) const { return id_[static_cast<std::size_t>(tensor)]; }
   void set(int tensor, int id, Held layout);
 
-  int apply(Op op, const Node& at, TensorIds inputs);  // with the node's attributes; first output
+  // Adds a node with the attributes of `at`, and returns its first output.
+  int apply(Op op, const Node& at, TensorIds inputs);
   int communicate(Op op, const Node& at, int input, bool gradient_is_whole = false);
-  // Adds the node itself on this rank's operands. Its outputs are distributed as `layout` says.
+  // Adds the node itself on this rank's operands. Its outputs are held as `layout` says.
   void add_like(const Node& node, TensorIds inputs, const Attributes& attributes, Held layout);
-  // Returns tokens, targets or positions of the whole micro-batch.
+  // Returns an input of the graph (tokens, targets or positions) for the whole micro-batch,
+  // gathered if each rank reads its own share.
   int whole_input(const Node& at, int tensor);
   TensorIds locals(const TensorIds& tensors) const;
 
-  // These are the same in every layout.
+  // The functions from here on are the same for every tensor layout.
   void split_cross_entropy(const Node& node);
   void split_heads(const Node& node);
   // Splits a norm over columns that the ranks share. Its statistics are those of all columns.
@@ -58,10 +60,11 @@ class Splitter {
   // Notes that parameters of an operation get partial gradients, because it sees only a share of
   // the rows or some of the heads.
   void note_partial(const Node& node);
-  // Looks up this rank's columns of every row, in a table that is split by the hidden size.
+  // Looks up this rank's columns of every row in a table that is split by the hidden size, and
+  // returns them.
   int look_up_columns(const Node& node);
-  // Writes a matmul that is split by its inputs: the sum over the ranks' columns `x`, as columns of
-  // the output if the ranks divide them, else whole.
+  // Writes a matmul that is split by its inputs: sums the matmuls of the ranks' columns `x`. The
+  // output is held in columns if the ranks divide them, else whole.
   void sum_of_products(const Node& node, int x);
 
   const Graph& whole_;
@@ -74,9 +77,9 @@ class Splitter {
   int add_cut(int parameter_index);
 
   bool own_batch_;
-  std::vector<int> id_;  // whole tensor -> tensor of this rank
+  std::vector<int> id_;  // tensor of the whole graph -> tensor of this rank
   std::vector<Held> layout_;
-  std::vector<int> whole_input_;  // cached whole_input
+  std::vector<int> whole_input_;  // per tensor: the result of whole_input(), or -1
 };
 
 }  // namespace meshwright

@@ -16,7 +16,7 @@ void work_swiglu(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 3 * bytes(call.inputs[0]));
 }
 
-// An eager framework squares in a kernel of its own.
+// Appends the kernel of squared ReLU. An eager framework squares in a second kernel.
 void work_squared_relu(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_unary(call, level, kernels);
   if (level == CompilerLevel::none) work_unary(call, level, kernels);
@@ -27,7 +27,8 @@ void work_squared_relu_grad(const OpCall& call, CompilerLevel level, KernelList&
   if (level == CompilerLevel::none) work_elementwise(call, level, kernels);
 }
 
-// The same tanh or erf, and the derivative of what it is in.
+// Appends the kernel of GELU's gradient. It computes the same tanh or erf as GELU, and its
+// derivative, which costs 1.4 GELUs.
 void work_gelu_grad(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   constexpr double longer = 1.4;
   work_elementwise(call, level, kernels);
@@ -38,8 +39,9 @@ void work_swiglu_grad(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 5 * bytes(call.inputs[0]));
 }
 
-// An eager framework clamps both, multiplies by alpha, takes the sigmoid, adds 1 and multiplies
-// twice: a kernel each; in the backward as many again, and what autograd adds up.
+// Appends one kernel, or those of an eager framework, which clamps both inputs, multiplies by
+// alpha, takes the sigmoid, adds 1 and multiplies twice, each in a kernel of its own. Its backward
+// pass has as many, and those in which autograd adds gradients.
 void work_clamped_swiglu(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_elementwise(call, level, kernels);
   constexpr int more = 6;

@@ -1,4 +1,5 @@
-// Attention: one kernel (flash), or two products around a softmax of scores in memory.
+// Attention: one fused kernel (flash, cuDNN), or two products around a softmax of scores that are
+// in memory (unfused).
 #include "models/program/graph/context.h"
 #include "models/program/graph/documents.h"
 #include "models/program/graph/op_table.h"
@@ -19,35 +20,36 @@ TensorType saved_by_attention(const Attributes& a, Dtype dtype) {
 std::int64_t keys_values_width(const Attributes& a) {
   return std::int64_t{2} * a.kv_heads * a.head_dim;
 }
-// As they travel in a context group.
+// Returns the width of keys and values as they travel in a context group.
 std::int64_t travelling_width(const Attributes& a) {
   return std::int64_t{2} * (a.context_of_pytorch ? a.heads : a.kv_heads) * a.head_dim;
 }
 
-// Bytes of all score matrices of the micro-batch.
+// Returns the bytes of all score matrices of the micro-batch, with `size` bytes per score.
 double score_bytes(const Attributes& a, double size) {
   const double s = a.sequence_length;
   return static_cast<double>(a.micro_batch) * a.heads * s * s * size;
 }
 
-// Keys that the queries of one sequence meet in one attention: a context-parallel one meets those
-// of one rank, or of all.
+// Returns the number of keys that the queries of one sequence meet in this call. In context
+// parallelism these are the keys of one rank or, in a call without a ring, of all ranks.
 std::int64_t keys_of(const OpCall& call) {
   const Attributes& a = call.attributes;
   const bool of_all = call.op != Op::attention && call.op != Op::attention_grad && a.ring_step < 0;
   return std::int64_t{a.sequence_length} * (of_all ? a.context_degree : 1);
 }
 
-// Dropout of probabilities in memory is a kernel of its own, with a mask of one byte each, except
-// for the training compiler, which makes the mask inside softmax.
+// Appends the kernel of dropout of probabilities that are in memory, with a mask of one byte each.
+// The training compiler needs none, because it makes the mask inside softmax.
 void drop_probabilities(KernelList& kernels, const OpCall& call, CompilerLevel level) {
   const Attributes& a = call.attributes;
   if (a.dropout == 0 || level == CompilerLevel::full) return;
   memory_kernel(kernels, score_bytes(a, 2 * element_size(call.inputs[0]) + 1));
 }
 
-// Megatron-LM's fused softmax is of 16-bit scores, in fours of heads and of tokens, and of no
-// longer rows (is_kernel_available in megatron/core/fusions/fused_softmax.py).
+// Returns whether Megatron-LM has a fused softmax for scores of this shape, if they have 16 bits:
+// multiples of 4 heads and of 4 tokens, and 17 to 4096 tokens (is_kernel_available in
+// megatron/core/fusions/fused_softmax.py).
 bool has_fused_softmax(const OpCall& call) {
   const Attributes& a = call.attributes;
   const std::int64_t heads = std::int64_t{a.micro_batch} * a.heads;
@@ -55,9 +57,9 @@ bool has_fused_softmax(const OpCall& call) {
          a.sequence_length <= 4096;
 }
 
-// Appends the kernels of a softmax of scores. The fused kernel moves `bytes` per score. Scores that
-// it does not accept go through the framework's kernels in fp32: convert, scale, mask, softmax,
-// convert back.
+// Appends the kernels of a softmax of scores. A fused kernel moves `bytes` per score. At level
+// `fused`, 16-bit scores that Megatron-LM's kernel does not accept go through the framework's
+// kernels in fp32: convert, scale, mask, softmax, convert back.
 void softmax_of_scores(KernelList& kernels, const OpCall& call, CompilerLevel level, double bytes) {
   const Attributes& a = call.attributes;
   const bool is_half = element_size(call.inputs[0]) == 2;
@@ -73,17 +75,18 @@ void softmax_of_scores(KernelList& kernels, const OpCall& call, CompilerLevel le
   memory_kernel(kernels, score_bytes(a, single + half));
 }
 
-// An eager framework divides all scores by their cap, takes the tanh and multiplies again, a kernel
-// each; so in the backward. The training compiler does it inside softmax.
+// Appends the kernels of a score cap. Frameworks divide all scores by the cap, take the tanh and
+// multiply again, each in a kernel of its own; the backward pass has as many. The training compiler
+// does it inside softmax.
 void cap_scores(KernelList& kernels, const OpCall& call, CompilerLevel level) {
   if (call.attributes.score_cap == 0 || level == CompilerLevel::full) return;
   for (int kernel = 0; kernel < 3; ++kernel)
     memory_kernel(kernels, score_bytes(call.attributes, 2 * element_size(call.inputs[0])));
 }
 
-// One kernel for the whole: a causal one skips what the mask hides, other documents' too. The
-// tokens of context-parallel ranks are dealt out such that the mask hides half of every step
-// (context.h).
+// Appends the one kernel of fused attention. A causal kernel skips scores that the mask hides,
+// including those of other documents. In context parallelism the mask hides half of the scores of
+// every step, because tokens are dealt out for that (context.h).
 void fused_attention(KernelList& kernels, const OpCall& call, double whole_flops) {
   const Attributes& a = call.attributes;
   const double met = a.causal ? 0.5 * a.document_share : 1.0;
@@ -93,7 +96,7 @@ void fused_attention(KernelList& kernels, const OpCall& call, double whole_flops
 }
 
 // Returns the FLOPs of attention's products: `of_queries` of them are as wide as a query's head,
-// and `of_values` are as wide as a value's head.
+// and `of_values` are as wide as a value's head. Nothing is taken off for the mask.
 double flops_of_products(const OpCall& call, int of_queries, int of_values) {
   const Attributes& a = call.attributes;
   const double width = of_queries * a.head_dim + of_values * value_dim_of(a);
@@ -103,7 +106,7 @@ double flops_of_products(const OpCall& call, int of_queries, int of_values) {
 
 double attention_flops(const OpCall& call) { return flops_of_products(call, 1, 1); }
 
-// The types of the inputs, without the documents'.
+// Returns the types of the inputs without that of the documents tensor, which it checks.
 In take_documents(const Attributes& a, In in) {
   if (!a.documents) return in;
   require(is_documents(in.back(), in[0].shape[0]), "documents are the last input");
@@ -135,7 +138,7 @@ void infer_attention(const Attributes& a, In in, Out& out) {
   out.push_back(saved_by_attention(a, in[0].dtype));
 }
 
-// The part that is turned, or the other one.
+// Returns the width, over all heads, of the columns that rope does not turn.
 std::int64_t width_of_others(const Attributes& a) {
   return std::int64_t{a.heads} * (a.head_dim - a.rotary_dim);
 }
@@ -191,9 +194,10 @@ void infer_context_attention(const Attributes& a, In in, Out& out) {
   out.push_back(saved_by_attention(a, in[0].dtype));
 }
 
-// PyTorch's blocks are merged by kernels that its compiler makes of everything between two
-// attentions: the first block becomes fp32, each further one is added to what is there, and the
-// result is rounded (_SDPAMerger in torch/distributed/tensor/experimental/_attention.py).
+// Bytes of an element of a block's result and of the merged sum, in PyTorch's context parallelism.
+// Its compiler makes a kernel of everything between two attentions: the first block becomes fp32,
+// each further one is added to the sum, and the result is rounded (_SDPAMerger in
+// torch/distributed/tensor/experimental/_attention.py).
 constexpr double block_bytes = 2, sum_bytes = 4;
 
 void work_context_attention(const OpCall& call, CompilerLevel level, KernelList& kernels) {
@@ -212,7 +216,8 @@ void infer_attention_grad(const Attributes& a, In in, Out& out) {
   for (std::size_t i = 0; i < tensors; ++i) out.push_back(in[i]);
 }
 
-// Unfused: dV, dP, then softmax's gradient, then dQ, dK. Flash recomputes the scores: five
+// Appends the kernels of attention's gradient. Unfused attention computes dV, dP, softmax's
+// gradient, dQ and dK. Flash is one kernel that also recomputes the scores, so it has five
 // products.
 void work_attention_grad(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const Attributes& a = call.attributes;
@@ -228,18 +233,18 @@ void work_attention_grad(const OpCall& call, CompilerLevel level, KernelList& ke
   batched_gemm(kernels, batch, {s, s, value_dim_of(a)}, size);
   drop_probabilities(kernels, call, level);
   softmax_of_scores(kernels, call, level, 3 * size);
-  // The training compiler saves nothing of the score cap, so the backward pass recomputes the
+  // The training compiler does not save the capped scores, so the backward pass recomputes the
   // scores.
   if (a.score_cap > 0 && level == CompilerLevel::full)
     batched_gemm(kernels, batch, {s, s, d}, size);
   cap_scores(kernels, call, level);
-  if (a.relative_buckets > 0) memory_kernel(kernels, score_bytes(a, size));  // the table's sums
+  if (a.relative_buckets > 0) memory_kernel(kernels, score_bytes(a, size));  // table's gradient
   batched_gemm(kernels, batch, {s, d, s}, size);
   batched_gemm(kernels, batch, {s, d, s}, size);
 }
 
-// PyTorch has the keys and values of all ranks, and adds one block's gradients to sums in fp32,
-// those of the keys and values to what the rank before sent.
+// Appends the types of dq and dkv. In PyTorch, dkv is in fp32, because the gradients of each block
+// are added to sums that travel from rank to rank.
 void infer_context_attention_grad(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], std::int64_t{a.heads} * a.head_dim, in[0].dtype));
   out.push_back(a.context_of_pytorch ? matrix(in[0].shape[0], travelling_width(a), Dtype::f32)
@@ -266,7 +271,8 @@ void infer_context_unpack(const Attributes& a, In in, Out& out) {
 void differentiate_attention(Gradients& g, const Node& node, int dy) {
   const bool more = node.attributes.relative_buckets > 0 || node.attributes.sinks;
   const bool packed = node.attributes.documents;
-  // The number of inputs that are queries, keys and values.
+  // The number of inputs that hold queries, keys and values: one if they are packed, otherwise
+  // three.
   const int count = node.inputs.size() - (more ? 1 : 0) - (packed ? 1 : 0);
   TensorIds inputs, table;
   for (int i = 0; i < count; ++i) inputs.push_back(node.inputs[i]);

@@ -1,4 +1,4 @@
-// Operations of a step in addition to the model's, and fusions.
+// Operations that a step has in addition to the model's, and fusions.
 #include <algorithm>
 
 #include "models/program/graph/fusion.h"
@@ -17,7 +17,7 @@ double outside_traffic(const Fusion& fusion) {
   return traffic;
 }
 
-// The kernels of a step on so many rows.
+// Appends the kernels of one step of a fusion on `rows` rows.
 void append_step(const Fusion& fusion, const FusedStep& step, std::int64_t rows,
                  CompilerLevel level, KernelList& kernels) {
   std::vector<TensorType> inputs, outputs;
@@ -26,8 +26,9 @@ void append_step(const Fusion& fusion, const FusedStep& step, std::int64_t rows,
   append_kernels({step.op, step.attributes, inputs, outputs}, level, kernels);
 }
 
-// Returns the bytes that a product's epilogue moves in addition to the product, of which a device
-// hides little. Sums over rows are not part of the epilogue: they read what it has written.
+// Returns the bytes that a product's epilogue moves in addition to the `of_product` bytes of the
+// product itself; a device hides little of them. Steps that sum over rows read the epilogue's
+// result again, so their inputs count too.
 double epilogue_traffic(const Fusion& fusion, double of_product) {
   double traffic = std::max(0.0, outside_traffic(fusion) - of_product);
   for (std::size_t i = 1; i < fusion.steps.size(); ++i)
@@ -37,8 +38,9 @@ double epilogue_traffic(const Fusion& fusion, double of_product) {
   return traffic;
 }
 
-// Products of one input, or into one output or of one output's parts, side by side: as one of all
-// columns, or of the whole depth. Those with one weight: as one of all rows.
+// Returns several products that run side by side as one. Products with one input, or whose results
+// are added up, become one with all their columns, or all of the summed dimension. Products with
+// one weight become one with all their rows.
 Kernel side_by_side(const Fusion& fusion, CompilerLevel level) {
   KernelList each;
   for (const FusedStep& step : fusion.steps) append_step(fusion, step, fusion.rows, level, each);
@@ -64,8 +66,9 @@ void infer_fused(const Attributes& a, In in, Out& out) {
     out.push_back(fusion.operands[static_cast<std::size_t>(fusion.inputs + i)]);
 }
 
-// One kernel that reads what comes in and writes what goes out. Long blocks: the kernels of every
-// step, once for each block.
+// Appends the kernels of a fusion. Short blocks are one kernel that reads the inputs and writes the
+// outputs. Long blocks run the kernels of every step, once for each block. A first product has its
+// epilogue as additional traffic. Several products are one.
 void work_fused(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const Fusion& fusion = *call.attributes.fusion;
   switch (fusion.loop) {
@@ -93,12 +96,12 @@ void work_update_largest(const OpCall& call, CompilerLevel, KernelList& kernels)
   memory_kernel(kernels, 2 * bytes_of_all(call.outputs));
 }
 
-// Gradients once for the rows, and once for the columns.
+// Appends two kernels that read the gradients: one sums over rows, one over columns.
 void work_adafactor_sums(const OpCall& call, CompilerLevel, KernelList& kernels) {
   for (int i = 0; i < 2; ++i) memory_kernel(kernels, bytes(call.inputs[0]));
 }
 
-// The counts, and as many biases with their masters.
+// Appends a kernel that moves the counts and, as many bytes each, the biases and their masters.
 void work_update_choice_biases(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 3 * bytes(call.inputs[0]));
 }

@@ -1,4 +1,5 @@
-// Between the ranks of a tensor or context group, and the rows and columns that they exchange.
+// Communication between the ranks of a tensor or context group, and the operations that reorder
+// rows and columns for it.
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
@@ -21,7 +22,7 @@ void infer_context_gather(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0] * a.context_degree, in[0].shape[1], in[0].dtype));
 }
 
-// A part for each rank of the context group.
+// Appends the type of the input, which has a part for each rank of the context group.
 void infer_parts(const Attributes& a, In in, Out& out) {
   require(in[0].shape[0] == std::int64_t{a.context_degree} * a.micro_batch * a.sequence_length,
           "the tokens of all ranks");
@@ -50,8 +51,8 @@ void differentiate_sequence_gather(Gradients& g, const Node& node, int dy) {
   g.make_and_pass(whole ? Op::sequence_slice : Op::sequence_scatter, node, {dy});
 }
 
-// Adds nothing: the gradient through statistics is in the gradients of the operations that read
-// them.
+// Appends nothing, because the operations that read the statistics include their gradient in their
+// own rules.
 void no_gradient(Gradients&, const Node&, int) {}
 
 using Over = Communication::Over;

@@ -7,12 +7,12 @@ namespace meshwright {
 
 namespace {
 
-// Bytes of the fp32 copy that an eager framework makes of a 16-bit tensor; else of the tensor.
+// Returns the bytes of a tensor in fp32, to which an eager framework converts 16-bit tensors.
 double wide_bytes(const TensorType& type) {
   return 4.0 * static_cast<double>(type.shape.elements());
 }
 
-// The kernel that makes such a copy, or the 16-bit one of it.
+// Appends the kernel that converts a 16-bit tensor to fp32 or back. A tensor in fp32 needs none.
 void cast(KernelList& kernels, const TensorType& type) {
   if (element_size(type) < 4) memory_kernel(kernels, bytes(type) + wide_bytes(type));
 }
@@ -25,7 +25,7 @@ void infer_column_of_rows(const Attributes&, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], 1, Dtype::f32));
 }
 
-// A framework squares in one kernel and takes the mean in another.
+// Appends the kernels of a mean of squares: conversion to fp32, squares, then their mean.
 void work_mean_of_squares(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const double x = wide_bytes(call.inputs[0]);
   cast(kernels, call.inputs[0]);
@@ -38,7 +38,8 @@ void infer_scale_rows(const Attributes&, In in, Out& out) {
   out.push_back(in[0]);
 }
 
-// In fp32, but where the factors are the weights of experts.
+// Appends the kernels that scale rows. They work in fp32 and convert the result, unless the factors
+// are weights of experts.
 void work_scale_rows(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   if (call.attributes.experts > 0) return work_elementwise(call, level, kernels);
   memory_kernel(kernels, 2 * wide_bytes(call.inputs[0]));
@@ -50,7 +51,7 @@ void infer_scale_columns(const Attributes&, In in, Out& out) {
   out.push_back(in[0]);
 }
 
-// A half is negated; the halves are concatenated.
+// Appends two kernels: one negates a half of the columns, one concatenates the halves.
 void work_rotate_half(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const double x = bytes(call.inputs[0]);
   memory_kernel(kernels, x);
@@ -110,7 +111,8 @@ void infer_nll_loss(const Attributes&, In in, Out& out) {
   out.push_back(column(in[0].shape[0], Dtype::f32));
 }
 
-// Reads one element of each row.
+// Appends the kernel of the loss. It reads one element and the target of each row, and writes the
+// loss.
 void work_nll_loss(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 3 * bytes(call.outputs[0]));
 }
@@ -120,7 +122,8 @@ void infer_add_relative_bias(const Attributes& a, In in, Out& out) {
   out.push_back(in[0]);
 }
 
-// Reads the scores and the bias of one sequence, which an eager framework has in memory.
+// Appends a kernel that reads and writes the scores, and reads the bias of one sequence, which an
+// eager framework has in memory.
 void work_add_relative_bias(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, bytes(call.inputs[0]) * (2 + 1.0 / call.attributes.micro_batch));
 }
@@ -129,7 +132,7 @@ void work_mean_of_squares_grad(const OpCall& call, CompilerLevel, KernelList& ke
   memory_kernel(kernels, 2 * wide_bytes(call.inputs[0]));
 }
 
-// The product of all elements, then the sums of its rows; or of its columns.
+// Appends the kernels of row_dots: one multiplies elements, one sums the products of each row.
 void work_row_dots(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const double x = wide_bytes(call.inputs[0]);
   memory_kernel(kernels, 3 * x);
@@ -326,7 +329,7 @@ constexpr OpInfo rows[] = {
      .infer = same_as_first,
      .work = work_unary,
      .traffic = Traffic::scores,
-     .differentiate = dx_is_dy,  // what it hides has probability 0, and so the gradient 0
+     .differentiate = dx_is_dy,  // hidden scores have probability 0, so their gradient is 0
      .widening = by_rows(0b1, 0b1),
      .of_scores = true},
     {.op = Op::softmax,

@@ -1,4 +1,4 @@
-// From tokens, or the patches of an image, to rows; and which rows go on.
+// Operations that make rows of tokens, or of the patches of an image, and that select rows.
 #include "models/program/graph/documents.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
@@ -13,7 +13,7 @@ void infer_embedding(const Attributes&, In in, Out& out) {
   out.push_back(matrix(in[0].shape.elements(), in[1].shape[1], in[1].dtype));
 }
 
-// The documents of all rows, of which a rank may have a share.
+// Checks the documents tensor. It may be of all rows while this rank has a share of them.
 void infer_add_position(const Attributes& a, In in, Out& out) {
   const std::int64_t rows = in[0].shape[0];
   require(!a.documents || is_documents(in.back(), rows) ||
@@ -50,7 +50,8 @@ void infer_prepend_row(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0] + a.micro_batch, in[0].shape[1], in[0].dtype));
 }
 
-// The touched rows are read and written; dy is read.
+// Appends a kernel that reads dy, and reads and writes, in fp32, one row of the table's gradient
+// for each token.
 void work_embedding_grad(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, bytes(call.inputs[1]) * (1 + 8 / element_size(call.inputs[1])));
 }

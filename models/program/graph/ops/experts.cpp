@@ -13,7 +13,8 @@ std::int64_t all_slots(const Attributes& a) {
   return std::int64_t{a.experts} * a.micro_batch * a.expert_capacity;
 }
 
-// One kernel for all experts of this rank.
+// Appends one kernel for the products of all experts whose rows this rank has, each [m,k] * [k,n]
+// (`mnk`).
 void expert_products(KernelList& kernels, const OpCall& call, const Shape& mnk, double traffic) {
   const double flops = 2.0 * call.attributes.experts * static_cast<double>(mnk.elements());
   kernels.push_back(
@@ -21,8 +22,8 @@ void expert_products(KernelList& kernels, const OpCall& call, const Shape& mnk, 
   kernels.back().quantized = has_quantized_factors(call);
 }
 
-// Returns the rows of an expert. Without slots (dropless), the experts of a rank are used equally,
-// and the rank is the most loaded one.
+// Returns the number of rows of an expert on this rank. In a dropless layer, the rank is the most
+// loaded one, and its experts are used equally.
 std::int64_t slots_of_expert(const OpCall& call) {
   const Attributes& a = call.attributes;
   if (is_dropless(a)) {
@@ -35,7 +36,8 @@ std::int64_t slots_of_expert(const OpCall& call) {
   return std::int64_t{call.attributes.micro_batch} * call.attributes.expert_capacity;
 }
 
-// Returns the FLOPs of at most the tokens that have slots. Empty slots are not part of the model.
+// Returns the model FLOPs of a layer of experts: those of all choices, or of all slots if there are
+// fewer. Empty slots do not count.
 double active_expert_flops(const OpCall& call) {
   const Attributes& a = call.attributes;
   const double chosen =
@@ -60,8 +62,9 @@ void infer_route(const Attributes& a, In in, Out& out) {
   if (is_dropless(a)) out.push_back(matrix(a.experts, 1, Dtype::i32));
 }
 
-// Softmax, the choice and the places of tokens in their experts' slots: eager frameworks run a
-// kernel each, and one that sorts.
+// Appends the kernels of a route: softmax, the choice, and the slots of tokens. Eager frameworks
+// have five, among them one that sorts; Megatron's fused ones are two, the training compiler's is
+// one.
 void work_route(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const double logits = 4.0 * static_cast<double>(call.inputs[0].shape.elements());
   const int launches = level == CompilerLevel::none ? 5 : level == CompilerLevel::fused ? 2 : 1;
@@ -132,7 +135,8 @@ void work_expert_linear_grad_input(const OpCall& call, CompilerLevel level, Kern
   work_expert_linear(call, level, kernels);
 }
 
-// As linear_grad_weight.
+// Appends the kernels of the weight gradients. The products read and write the sum, or make the
+// gradient in the factors' type, which a second kernel adds to the sum.
 void work_expert_linear_grad_weight(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const TensorType &x = call.inputs[0], &dy = call.inputs[1], &sum = call.outputs[0];
   const bool separate = call.attributes.accumulate_separately;
@@ -179,13 +183,14 @@ void infer_gate_rows(const Attributes&, In in, Out& out) {
   out.push_back(in[0]);
 }
 
-// An eager framework has the sigmoid in a kernel of its own.
+// Appends the kernel of gated rows. An eager framework has a separate kernel for the sigmoid.
 void work_gate_rows(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_elementwise(call, level, kernels);
   if (level == CompilerLevel::none) memory_kernel(kernels, 2 * bytes(call.inputs[1]));
 }
 
-// There: the gradients of both factors, the sum of a row, and that of the sigmoid.
+// Appends the kernels of the gradient of gated rows. In an eager framework they are the gradients
+// of both factors, the sum of each row, and the gradient of the sigmoid.
 void work_gate_rows_grad(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_elementwise(call, level, kernels);
   if (level != CompilerLevel::none) return;

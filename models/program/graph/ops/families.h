@@ -1,4 +1,4 @@
-// The rows of the table of operations, family by family: one file each.
+// The rows of the table of operations, family by family. Each family has a file.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// How the operations' work is written down: one line for each kernel.
+// Helpers that append an operation's kernels to a list: one line for each kernel.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ inline void joining_traffic(KernelList& kernels, double traffic) {
   kernels.back().joins_neighbour = true;
 }
 
-// batch * [m,k] * [k,n] of elements of `size` bytes.
+// gemm() appends one product [m,k] * [k,n], which moves `traffic` bytes. batched_gemm() appends
+// `batch` products of the sizes mnk, with elements of `size` bytes.
 inline void gemm(KernelList& kernels, std::int64_t m, std::int64_t n, std::int64_t k,
                  double traffic) {
   const double flops =

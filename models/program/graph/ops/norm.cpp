@@ -1,4 +1,4 @@
-// Normalised rows, whole or of which every rank has a share of the columns.
+// Norms of rows. A rank has whole rows, or a share of the columns of each row.
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
@@ -27,7 +27,8 @@ void infer_head_norm(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], in[0].shape[-1] / width, Dtype::f32));
 }
 
-// An eager framework squares, takes the means, and multiplies by their roots and by the weight.
+// Appends the kernel of a norm of heads, or those of an eager framework, which squares, takes
+// means, and multiplies by their inverse roots and by the weight.
 void work_head_norm(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const double x = bytes(call.inputs[0]);
   memory_kernel(kernels, 2 * x);
@@ -53,14 +54,16 @@ void infer_norm_parts(const Attributes& a, In in, Out& out) {
   out.push_back(matrix(in[0].shape[0], a.rms_norm ? 1 : 2, Dtype::f32));
 }
 
-// dx from x and dy; then the sums over rows for weight and bias, where these are trained.
+// Appends the kernels of a norm's gradient: one makes dx from x and dy. If weight or bias are
+// trained, another one sums over the rows.
 void work_norm_grad(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const double x = bytes(call.inputs[0]);
   memory_kernel(kernels, 3 * x);
   if (call.outputs.size() > 1) memory_kernel(kernels, 2 * x);
 }
 
-// The sums of the rows; then those of the columns, for weight and bias.
+// Appends a kernel that sums over the columns of each row. If weight or bias are trained, another
+// one sums over the rows.
 void work_norm_parts_sums(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, 2 * bytes(call.inputs[0]));
   if (call.outputs.size() > 1) memory_kernel(kernels, 2 * bytes(call.inputs[0]));
@@ -87,8 +90,8 @@ void differentiate_head_norm(Gradients& g, const Node& node, int dy) {
   g.make_and_pass(Op::head_norm_grad, node, inputs, accumulated);
 }
 
-// The gradient of a row needs two sums over all its columns. What flows through the statistics is
-// in this rule too.
+// Appends the gradient of norm_parts. A row's gradient needs two sums over all its columns, so the
+// ranks add up theirs. The rule includes the gradient that flows through the statistics.
 void differentiate_norm_parts(Gradients& g, const Node& node, int dy) {
   const int x = node.inputs[0], weight = node.inputs[1], saved = node.outputs[1];
   TensorIds accumulated;

@@ -8,15 +8,16 @@ namespace meshwright {
 
 namespace {
 
-// Frameworks pad the vocabulary only where ranks share it: an odd one gives rows that begin
-// anywhere.
+// Returns the number of columns that a framework has in place of `columns`. Meshwright pads the
+// vocabulary. Frameworks pad it only if ranks share it, so with an odd vocabulary their rows begin
+// at any address, which makes products slower.
 std::int64_t as_frameworks_pad(std::int64_t columns, const OpCall& call, CompilerLevel level) {
   const std::int64_t vocabulary = call.attributes.vocabulary;
   return level != CompilerLevel::full && vocabulary > 0 && vocabulary < columns ? vocabulary
                                                                                 : columns;
 }
 
-// `m`, `n`, `k`, and the bytes that it moves.
+// Appends a product of the sizes `mnk` that moves `traffic` bytes.
 void product_kernel(KernelList& kernels, const OpCall& call, const Shape& mnk, double traffic) {
   gemm(kernels, mnk[0], mnk[1], mnk[2], traffic);
   kernels.back().quantized = has_quantized_factors(call);
@@ -35,7 +36,8 @@ void work_linear(const OpCall& call, CompilerLevel level, KernelList& kernels) {
                  bytes_of_all(call.inputs) + bytes(call.outputs[0]));
 }
 
-// Hand-fused kernels add the bias of a row-cut product together with the residual that follows.
+// Appends the kernel that adds a bias. Only eager frameworks have it: hand-fused kernels add the
+// bias together with the residual that follows, and the training compiler fuses it.
 void work_add_bias(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   if (level == CompilerLevel::none) memory_kernel(kernels, 2 * bytes(call.inputs[0]));
 }
@@ -50,8 +52,9 @@ void work_linear_grad_input(const OpCall& call, CompilerLevel level, KernelList&
                  bytes_of_all(call.inputs) + bytes(call.outputs[0]));
 }
 
-// The product reads and writes the fp32 sum; or makes a gradient in the storage type that one more
-// kernel adds.
+// Appends the kernels of a weight gradient. The product reads and writes the sum of gradients. With
+// accumulate_separately it makes a gradient in the storage type, which a second kernel adds to the
+// sum.
 void work_linear_grad_weight(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const TensorType &x = call.inputs[0], &dy = call.inputs[1];
   const int width = call.attributes.factors_transposed ? 0 : 1;

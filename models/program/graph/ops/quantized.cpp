@@ -1,4 +1,4 @@
-// Tensors in 8 or 4 bits: their scales, rounding, and transposition.
+// Operations that make tensors of 8 or 4 bits: their scales, rounding, and transposition.
 #include <algorithm>
 
 #include "models/program/graph/op_table.h"
@@ -45,7 +45,8 @@ void work_amax(const OpCall& call, CompilerLevel, KernelList& kernels) {
   if (!call.attributes.joins_maker) memory_kernel(kernels, bytes(call.inputs[0]));
 }
 
-// Joined: its maker writes the bits instead of what this would read.
+// Appends the kernel that quantizes. With joins_maker there is none: the kernel that makes the
+// input writes the quantized bits instead, so only additional bytes count.
 void work_quantize(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const double read = bytes(call.inputs[0]), written = bytes_of_all(call.outputs);
   if (call.attributes.joins_maker)

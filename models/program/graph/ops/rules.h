@@ -22,28 +22,30 @@ inline TensorType matrix(std::int64_t rows, std::int64_t columns, Dtype dtype) {
 }
 inline TensorType column(std::int64_t rows, Dtype dtype) { return {Shape{rows}, dtype}; }
 
-// Types of the outputs.
+// Rules that append the types of the outputs.
 void same_as_first(const Attributes&, In in, Out& out);
 void same_as_second(const Attributes&, In in, Out& out);
-void same_as_both(const Attributes&, In in, Out& out);  // of one type: one output
+void same_as_both(const Attributes&, In in, Out& out);  // both inputs have one type
 void first_and_second(const Attributes&, In in, Out& out);
-void nothing(const Attributes&, In, Out&);  // parameter gradients only
+void nothing(const Attributes&, In, Out&);  // the only outputs are parameter gradients
 
-// Kernels.
+// Rules that append kernels. The comments say what memory they read and write.
 using WorkRule = void(const OpCall&, CompilerLevel, KernelList&);
 WorkRule work_nothing;
-WorkRule work_unary;        // reads and writes what the first input has
+WorkRule work_unary;        // reads the first input, writes as many bytes
 WorkRule work_elementwise;  // reads all inputs, writes all outputs
 WorkRule work_rewrite;      // reads as many bytes as it writes
 WorkRule work_column_sum;   // reads the first input, writes the sums
 WorkRule work_write;        // writes the outputs
-// An eager framework writes a mask of one byte per element. A fused one adds it to the kernel that
-// sums the bias and the residual, whose other traffic is counted there; the training compiler makes
-// the mask again instead of keeping it.
+// Appends the kernels of dropout. An eager framework writes a mask of one byte per element. At
+// level `fused`, the mask joins the kernel that adds the bias and the residual, whose other traffic
+// is counted there. The training compiler has no kernel here, because it recomputes the mask
+// instead of saving it.
 WorkRule work_dropout;
-WorkRule work_dropout_grad;  // neither bias nor residual have a gradient kernel that it could join
+WorkRule work_dropout_grad;  // a kernel of its own at every level
 
-// Gradients.
+// Rules that append gradients, where x is the first input, y the first output, and dx and dy are
+// their gradients.
 inline void dx_is_dy(Gradients& g, const Node& node, int dy) {
   g.pass_on(node, node.inputs[0], dy);
 }
@@ -59,14 +61,15 @@ template <Op grad>
 void dx_of_y_dy(Gradients& g, const Node& node, int dy) {
   g.make_and_pass(grad, node, {node.outputs[0], dy});
 }
-// y = x + parameter: dy goes to both.
+// The rule of y = x + parameter: dy is the gradient of x, and `grad` adds it to that of the
+// parameter.
 template <Op grad>
 void add_parameter(Gradients& g, const Node& node, int dy) {
   if (g.trains(node.inputs[1])) g.make(grad, node, {dy}, {g.of_parameter(node.inputs[1])});
   g.pass_on(node, node.inputs[0], dy);
 }
-// The input's gradient first: what waits for it (a collective, an earlier stage) starts while the
-// weight's is computed.
+// Appends the gradients of a linear layer. The input's gradient comes first, so that a collective
+// or an earlier stage that waits for it starts while the weight's is computed.
 template <Op of_input, Op of_weight>
 void differentiate_product(Gradients& g, const Node& node, int dy) {
   if (g.needs(node.inputs[0])) g.make_and_pass(of_input, node, {dy, node.inputs[1]});
@@ -78,7 +81,7 @@ void differentiate_product(Gradients& g, const Node& node, int dy) {
     g.make(Op::bias_grad, node, {dy}, {g.of_parameter(node.inputs[2])});
 }
 
-// Widening, of the operands whose bit is set.
+// Rules of widening, for the operands whose bit is set.
 constexpr bool from_first_token = true;
 constexpr WidenRule by_rows(std::uint32_t inputs, std::uint32_t outputs) {
   return {WidenRule::How::rows, inputs, outputs};
