@@ -28,9 +28,9 @@ const std::vector<FailureCauseInfo>& failure_causes() {
   return causes;
 }
 
-// The restart times are from AWS on checkpointless training with HyperPod (December 2025): 15 to 30
-// minutes or more from storage, and less than 2 minutes from peers. The time to restart within a
-// job is an assumption.
+// The restart times of `restart` and `peer_memory` are from AWS on checkpointless training with
+// HyperPod (December 2025): 15 to 30 minutes or more from storage, and less than 2 minutes from
+// peers. Those of `in_job` and `hot_spare` are assumptions.
 const std::vector<RecoveryInfo>& recoveries() {
   static const std::vector<RecoveryInfo> rows = {{Recovery::restart, "restart", 900, 0},
                                                  {Recovery::in_job, "in_job", 300, 0},

@@ -266,7 +266,8 @@ class Child {
     }
   }
 
-  // Ranks that have started, whether they have met, and whether rank 0 had its last word.
+  // How far the run is: the number of ranks that have started, whether all have met, and whether
+  // rank 0 has told that it ended. The deadline counts anew whenever this changes.
   using Progress = std::tuple<std::size_t, bool, bool>;
 
   FailureWatch watch_;

@@ -106,7 +106,8 @@ struct Model {
   bool gated_gelu = false, relu = false, squared_relu = false;
   bool activation_dropout = false;  // dropout after the activation: T5, BART if set
   bool tied_embeddings = true;
-  // The fields from here on follow from the family unless a config.json sets them.
+  // The fields from here on are mostly not keys of meshwright's own model JSON, except for those of
+  // experts: they follow from the family and the sizes, unless a config.json sets them.
   int head_dim = 0;
   bool rms_norm = false, learned_positions = true, parallel_residual = false, alibi = false;
   bool one_norm = false;           // attention and MLP of a block share it; GPT-J's always do

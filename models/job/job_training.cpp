@@ -1,5 +1,5 @@
-// Defines the rows of the section `training`, and reads those of its keys that need code of their
-// own.
+// Defines the keys of the job file's section `training` (training_keys()), and reads those that a
+// row of that table cannot describe, such as `recompute`, `lora` and `loss_scale`.
 #include <fmt/format.h>
 #include <limits>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
-// Compares predictions under the job's objective.
+// Says what a step time means for the job's objective: how good a plan is, how long a step may be,
+// and what the whole job takes and costs.
 #pragma once
 
 #include <optional>

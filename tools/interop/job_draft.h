@@ -36,7 +36,8 @@ class JobDraft {
   void count_ranks_by(std::function<std::optional<int>(const nlohmann::json& job)> ranks) {
     ranks_ = std::move(ranks);
   }
-  // Adds a line for the user about a setting that a job file cannot express.
+  // Adds a line for the user about what the job does not take over as it is: a setting that a job
+  // file cannot express, or that is ignored, or a value that had to be assumed.
   void remark(std::string text) { remarks_.push_back(std::move(text)); }
   const std::vector<std::string>& remarks() const { return remarks_; }
 

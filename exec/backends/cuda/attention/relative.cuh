@@ -49,8 +49,8 @@ struct RelativeBuckets {
     const int b = later ? bucket - count : bucket;
     const int nearest = first[b], beyond = b + 1 < count ? first[b + 1] : INT_MAX;
     if (later) return {nearest > 1 ? nearest : 1, beyond};
-    // This is the range of the keys before the query. The keys after a causal query are in the
-    // first bucket.
+    // Earlier keys have negative distances. The first bucket also has the query's own position and,
+    // under a causal mask, all later keys, as of() says.
     const int end = nearest == INT_MAX ? -INT_MAX : causal && b == 0 ? INT_MAX : 1 - nearest;
     return {beyond == INT_MAX ? -INT_MAX : 1 - beyond, end};
   }

@@ -228,8 +228,9 @@ class BlockSplitter : public Splitter {
     return producer >= 0 && whole_.nodes[at(producer)].op == Op::scale_rows;
   }
 
-  // Holds the latest results of whole_rows() for a tensor. Every unit gathers for itself, because
-  // it may be recomputed or be on another stage.
+  // A cache for one tensor: what whole_rows() returned in the unit `unit`, by its argument
+  // same_gradient; -1: nothing yet. It is dropped at another unit, which gathers for itself,
+  // because it may be recomputed or be on another stage.
   struct Gathered {
     int unit = -1;
     std::array<int, 2> by_same_gradient{-1, -1};
