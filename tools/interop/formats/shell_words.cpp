@@ -199,8 +199,8 @@ std::string ShellWords::until_closed(char open, char close, int line) {
   fail(line, std::string("a '") + open + "' is not closed");
 }
 
-// Reads the array of NAME=( words ) and returns a placeholder, which assign() replaces by the
-// words.
+// Reads the array of NAME=( words ). Returns its index in `arrays_` between two zero bytes, by
+// which assign() finds the words.
 std::string ShellWords::array(int line) {
   ++at_;
   std::vector<std::string> words;

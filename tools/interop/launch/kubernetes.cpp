@@ -108,8 +108,8 @@ void add_mount(Lines& lines, int depth) {
   lines.add(depth, "  mountPath: /dev/shm");
 }
 
-// A placeholder for the container image, which a plan does not know. The first line of each file
-// tells users to replace it.
+// The container image is the user's own, and no plan names it. The first line of each file tells
+// users to write its name here.
 constexpr const char* image = "REGISTRY/IMAGE:TAG";
 
 void add_head(Lines& lines, const Launch& launch, const char* version, const char* kind) {
