@@ -22,12 +22,12 @@ bool Connection::wait(short events, Clock::time_point until) const {
   pollfd fds[] = {{socket_, events, 0}, {stopping_, POLLIN, 0}};
   int ready = Clock::now() < until ? poll(fds, 2, 0) : -1;
   if (ready == 0) {
-    guest_.set_waiting(true);
+    guest_.set_waiting(events);
     do {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
       ready = left > 0 ? poll(fds, 2, static_cast<int>(left)) : 0;
     } while (ready < 0 && errno == EINTR);
-    guest_.set_waiting(false);
+    guest_.set_waiting(0);
   }
   return ready > 0 && fds[1].revents == 0;
 }

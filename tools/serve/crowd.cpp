@@ -1,5 +1,6 @@
 #include "tools/serve/crowd.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -9,7 +10,6 @@ namespace meshwright {
 Crowd::Guest::Guest(Crowd& crowd, int socket) : crowd_(crowd), socket_(socket) {
   const std::lock_guard lock(crowd_.mutex_);
   crowd_.guests_.push_back(this);
-  crowd_.make_room();
 }
 
 Crowd::Guest::~Guest() {
@@ -17,9 +17,10 @@ Crowd::Guest::~Guest() {
   crowd_.guests_.remove(this);
 }
 
-void Crowd::Guest::set_waiting(bool waiting) {
+void Crowd::Guest::set_waiting(short events) {
   const std::lock_guard lock(crowd_.mutex_);
-  is_waiting_ = waiting;
+  events_ = events;
+  if (events_ != 0) crowd_.make_room();
 }
 
 void Crowd::Guest::begin_answer() {
@@ -28,21 +29,26 @@ void Crowd::Guest::begin_answer() {
   crowd_.guests_.push_back(this);
 }
 
-std::size_t Crowd::waiting() {
-  const std::lock_guard lock(mutex_);
-  return static_cast<std::size_t>(std::ranges::count_if(guests_, &Guest::is_waiting_));
+// Returns whether the client has not yet done what its thread waits for.
+bool Crowd::Guest::lets_wait() const {
+  pollfd asked{socket_, events_, 0};
+  return events_ != 0 && !is_given_up_ && poll(&asked, 1, 0) == 0;
 }
 
-// If there are too many guests, gives up the one that has waited longest for its client. Guests
-// that are given up already do not count, because their threads end by themselves.
+std::size_t Crowd::waiting() {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(
+      std::ranges::count_if(guests_, [](const Guest* guest) { return guest->events_ != 0; }));
+}
+
 void Crowd::make_room() {
-  const auto stays = [](const Guest* guest) { return !guest->is_given_up_; };
-  if (static_cast<std::size_t>(std::ranges::count_if(guests_, stays)) <= most_) return;
-  const auto longest = std::ranges::find_if(
-      guests_, [&](const Guest* guest) { return guest->is_waiting_ && stays(guest); });
-  if (longest == guests_.end()) return;
-  (*longest)->is_given_up_ = true;
-  shutdown((*longest)->socket_, SHUT_RDWR);
+  std::size_t waits = 0;
+  Guest* longest = nullptr;
+  for (Guest* guest : guests_)
+    if (guest->lets_wait() && ++waits == 1) longest = guest;
+  if (waits <= most_) return;
+  longest->is_given_up_ = true;
+  shutdown(longest->socket_, SHUT_RDWR);
 }
 
 }  // namespace meshwright

@@ -1,8 +1,10 @@
-// Limits how many connections the server keeps. Each connection holds a thread, so clients that
-// begin requests and do not end them could take all threads. If there is one connection too many,
-// the one that has waited longest for its client is given up: its socket is shut down, which wakes
-// its thread. A connection whose search runs or waits for its turn does not wait for its client, so
-// it stays.
+// Limits for how many clients the server waits at once. Each connection holds a thread, so clients
+// that begin requests and do not end them could take all threads. If the server waits for one
+// client too many, the one that it has waited for longest is given up: its socket is shut down,
+// which wakes its thread. A connection whose search runs or waits for its turn does not wait for
+// its client, so it stays. On a busy computer a thread may still sleep although its client has done
+// what it waits for. Such a client is not given up either, so that clients which keep their pace
+// never lose a connection while there are no more of them than the server waits for.
 #pragma once
 
 #include <cstddef>
@@ -13,30 +15,34 @@ namespace meshwright {
 
 class Crowd {
  public:
+  // `most` is the number of clients that the server waits for at once.
   explicit Crowd(std::size_t most) : most_(most) {}
 
   // A connection, from its beginning to its end. Each guest is used by one thread.
   class Guest {
    public:
-    Guest(Crowd& crowd, int socket);  // gives up another one if there are too many now
+    Guest(Crowd& crowd, int socket);
     ~Guest();
     Guest(const Guest&) = delete;
     Guest& operator=(const Guest&) = delete;
 
-    // Sets whether the server waits for the client, to send or to take bytes.
-    void set_waiting(bool waiting);
+    // Sets for what the server waits now: POLLIN for the client to send, POLLOUT for it to take
+    // bytes, 0 for nothing. If the server waits for too many now, gives up one of them.
+    void set_waiting(short events);
     // Moves the guest behind the others in the order of waiting: the time before its response no
     // longer counts.
     void begin_answer();
 
    private:
     friend class Crowd;
+    bool lets_wait() const;
     Crowd& crowd_;
     int socket_;
-    bool is_waiting_ = false, is_given_up_ = false;
+    short events_ = 0;
+    bool is_given_up_ = false;
   };
 
-  std::size_t waiting();  // how many guests the server waits for
+  std::size_t waiting();  // the number of guests whose threads wait
 
  private:
   void make_room();

@@ -18,11 +18,10 @@ inline constexpr std::chrono::seconds to_take_answer{10};
 inline constexpr std::size_t most_unread_bytes = 64'000'000;
 inline constexpr std::chrono::seconds to_send_rest{5};
 
-// The most connections at once, which are more than may search and wait. A further client is still
-// answered: it takes the place of a client that lets the server wait (crowd.h). While that one
-// leaves, there are a few more threads.
-inline constexpr int most_connections = 64;
-inline constexpr int more_threads = 8;
+// The most clients that the server waits for at once: for the rest of their requests, or until they
+// take their responses. For a further client, it gives up the one that it has waited for longest
+// (crowd.h).
+inline constexpr int most_awaited = 64;
 // The most searches at once. As many run at once as there are cores, up to this number, and each
 // uses all cores.
 inline constexpr int most_running = 8;
@@ -32,5 +31,8 @@ inline constexpr std::chrono::seconds to_search{600};
 inline constexpr std::size_t most_answer_bytes = 256'000'000;
 // The number of searches that may wait, as a multiple of those that may run at once.
 inline constexpr int waiting_per_running = 4;
+// The threads of the server: one for each client that it waits for and each search that runs or
+// waits, and a few for connections that are about to end.
+inline constexpr int server_threads = most_awaited + (1 + waiting_per_running) * most_running + 8;
 
 }  // namespace meshwright

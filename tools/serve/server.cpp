@@ -88,7 +88,7 @@ void answer_error(Connection& connection, const std::string& reason, const Answe
 class PageServer : public httplib::Server {
  public:
   PageServer(int stopping) : stopping_(stopping) {
-    new_task_queue = [] { return new httplib::ThreadPool(most_connections + more_threads); };
+    new_task_queue = [] { return new httplib::ThreadPool(server_threads); };
     // By default, the library lets several servers share a port (SO_REUSEPORT), and each would get
     // some of the requests. SO_REUSEADDR alone only lets a server start again where one has just
     // ended.
@@ -98,7 +98,7 @@ class PageServer : public httplib::Server {
     });
   }
 
-  void listen_to_many() { ::listen(svr_sock_, most_connections); }
+  void listen_to_many() { ::listen(svr_sock_, server_threads); }
 
  private:
   bool process_and_close_socket(socket_t socket) override {
@@ -124,7 +124,7 @@ class PageServer : public httplib::Server {
   }
 
   int stopping_;
-  Crowd crowd_{most_connections};
+  Crowd crowd_{most_awaited};
 };
 
 int listen_at(httplib::Server& server, const Serving& serving) {
