@@ -601,7 +601,7 @@ TEST_CASE("fifty clients get their answers and leave nothing behind", "[serve]")
                                       : get(served, "/chart.min.js");
     wrong += told.status != 200 && told.status != 429 && told.status != 400;
   };
-  constexpr int clients = 50, requests = 40;
+  constexpr int clients = 50, requests = 20;
   const auto round = [&] {
     std::vector<std::thread> threads;
     for (int i = 0; i < clients; ++i)
@@ -611,7 +611,7 @@ TEST_CASE("fifty clients get their answers and leave nothing behind", "[serve]")
     for (std::thread& each : threads) each.join();
     return served.resident_mib();
   };
-  // Heaps of threads grow for some rounds. A server that kept as little as 512 bytes of each
+  // Heaps of threads grow for some rounds. A server that kept as little as 1 KiB of each
   // request would grow by 1 MiB in every round.
   double before = round(), after = round();
   for (int rounds = 2; after > before + 0.9 && rounds < 20; ++rounds) {
