@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/core/error.h"
+#include "tools/answering.h"
 #include "tools/commands/commands.h"
 #include "tools/session/choose.h"
 #include "tools/version.h"
@@ -81,6 +82,26 @@ Options options_from_environment() {
   return options;
 }
 
+namespace {
+
+// Throws InputError if there is no such command.
+const Command& command_called(const std::string& name) {
+  for (const Command* command : all_commands)
+    if (name == command->name) return *command;
+  const std::string near = nearest(name, command_names());
+  throw InputError("unknown command '" + name + "'; " +
+                   (near.empty() ? "known: " + list_of(command_names(), "and")
+                                 : "did you mean '" + near + "'?"));
+}
+
+Options options_for(const Command& command) {
+  Options options = options_from_environment();
+  options.command = command.name;
+  return options;
+}
+
+}  // namespace
+
 int run_command_line(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
     print_usage(stderr);
@@ -96,18 +117,24 @@ int run_command_line(const std::vector<std::string>& arguments) {
     std::fputs(version_text().data(), stdout);
     return done;
   }
-  for (const Command* command : all_commands) {
-    if (arguments[0] != command->name) continue;
-    Options options = options_from_environment();
-    options.command = command->name;
-    if (!parse_options(*command, {arguments.begin() + 1, arguments.end()}, options)) return done;
-    if (!options.profile.empty()) options.local_profile = options.profile;
-    return command->run(options);
-  }
-  const std::string near = nearest(arguments[0], command_names());
-  throw InputError("unknown command '" + arguments[0] + "'; " +
-                   (near.empty() ? "known: " + list_of(command_names(), "and")
-                                 : "did you mean '" + near + "'?"));
+  if (arguments[0] == answering_word) return run_answering();
+  const Command& command = command_called(arguments[0]);
+  Options options = options_for(command);
+  if (!parse_options(command, {arguments.begin() + 1, arguments.end()}, options)) return done;
+  if (!options.profile.empty()) options.local_profile = options.profile;
+  return command.run(options);
+}
+
+std::string answer_of(const Call& call, const Watch& watch) {
+  const Command& command = command_called(call.command);
+  if (command.answer == nullptr) throw InputError(call.command + ": cannot be called, only run");
+  Options options = options_for(command);
+  options.operands = call.operands;
+  options.jobs = call.jobs;
+  options.json = true;
+  for (const auto& [name, values] : call.options) set_option(command, name, values, options);
+  if (!options.profile.empty()) options.local_profile = options.profile;
+  return command.answer(options, watch);
 }
 
 }  // namespace meshwright

@@ -1,9 +1,11 @@
-// Parses and runs the command line `meshwright COMMAND JOB [options]`.
+// Runs commands: those of the command line `meshwright COMMAND JOB [options]`, and those that
+// another program calls.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "tools/call.h"
 #include "tools/options.h"
 
 namespace meshwright {
@@ -13,5 +15,9 @@ Options options_from_environment();
 // Runs the command that `arguments`, the words after the program's name, call, and returns the exit
 // code. Throws what the command throws, and InputError if there is no such command.
 int run_command_line(const std::vector<std::string>& arguments);
+
+// Runs the command of a call and returns what it prints on standard output with --json. Throws what
+// the command throws, and InputError if there is no such command or option.
+std::string answer_of(const Call& call, const Watch& watch);
 
 }  // namespace meshwright

@@ -13,7 +13,7 @@
 #include "sim/planner/clusters.h"
 #include "sim/validate/fit.h"
 #include "sim/validate/score.h"
-#include "tools/report/text.h"
+#include "tools/text.h"
 #include "tools/write_file.h"
 
 using namespace meshwright;

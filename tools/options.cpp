@@ -1,8 +1,10 @@
 #include "tools/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string_view>
 
@@ -19,43 +21,28 @@ bool takes(const Command& command, const std::string& name) {
   return false;
 }
 
-// Returns a check that an option's value is a whole number from 1 to `most`.
-CLI::Validator count_up_to(int most) {
-  return {[most](std::string& text) -> std::string {
-            const bool digits = !text.empty() && text.size() <= 10 &&
-                                text.find_first_not_of("0123456789") == std::string::npos;
-            if (digits && std::stol(text) >= 1 && std::stol(text) <= most) return "";
-            return "expected a whole number from 1 to " + std::to_string(most) + ", found '" +
-                   text + "'";
-          },
-          "", "count"};
+// Each of these returns what is wrong with the text of an option's value, or "".
+std::string fault_of_count(const std::string& text, int most) {
+  const bool digits = !text.empty() && text.size() <= 10 &&
+                      text.find_first_not_of("0123456789") == std::string::npos;
+  if (digits && std::stol(text) >= 1 && std::stol(text) <= most) return "";
+  return "expected a whole number from 1 to " + std::to_string(most) + ", found '" + text + "'";
 }
 
-// Returns a check that an option's value is a port from 0 to 65535. Port 0 stands for any free one.
-CLI::Validator port_number() {
-  return {[](std::string& text) -> std::string {
-            int value = -1;
-            const auto [end, error] =
-                std::from_chars(text.data(), text.data() + text.size(), value);
-            if (error == std::errc{} && end == text.data() + text.size() && value >= 0 &&
-                value <= 65535)
-              return "";
-            return "expected a port from 0 (any free one) to 65535, found '" + text + "'";
-          },
-          "", "port"};
+std::string fault_of_port(const std::string& text) {
+  int value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc{} && end == text.data() + text.size() && value >= 0 && value <= 65535)
+    return "";
+  return "expected a port from 0 (any free one) to 65535, found '" + text + "'";
 }
 
-// Returns a check that an option's value is a share: at least 0 and below 1.
-CLI::Validator share() {
-  return {[](std::string& text) -> std::string {
-            double value = -1;
-            const auto [end, error] =
-                std::from_chars(text.data(), text.data() + text.size(), value);
-            if (error == std::errc{} && end == text.data() + text.size() && value >= 0 && value < 1)
-              return "";
-            return "expected a number from 0 to below 1, found '" + text + "'";
-          },
-          "", "share"};
+std::string fault_of_share(const std::string& text) {
+  double value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc{} && end == text.data() + text.size() && value >= 0 && value < 1)
+    return "";
+  return "expected a number from 0 to below 1, found '" + text + "'";
 }
 
 struct FileOption {
@@ -176,63 +163,72 @@ constexpr CountOption count_options[] = {
     {"restarts", &Options::restarts, 1'000'000, "start again so often after a fault"},
 };
 
+struct ListOption {
+  const char* name;
+  std::vector<std::string> Options::*values;
+  const char* type;
+  const char* help;
+  bool many_at_once = false;  // --from A B, and not only --set A --set B
+};
+
+constexpr ListOption list_options[] = {
+    {"set", &Options::set, "KEY=VALUE", "override a key of the job by its dotted path; repeatable"},
+    {"allow-changed", &Options::allow_changed, "KEY",
+     "go on although the checkpoint has another value of this key (or of keys of this section) of "
+     "the job or its model; repeatable"},
+    {"from", &Options::from, "FILE...",
+     "the files: settings, and beside them a model's config.json; of weights a folder with "
+     "model.safetensors (or its index), or such a file",
+     true},
+    {"launcher", &Options::launchers, "NAME",
+     "write what starts it with slurm, torchrun, mpirun or kubernetes; repeatable (all of them)"},
+};
+
+std::string dashed(const char* name) { return std::string("--") + name; }
+
+void add_lists(CLI::App& app, const Command& command, Options& o,
+               std::span<const ListOption> lists) {
+  for (const ListOption& option : lists)
+    if (takes(command, option.name))
+      app.add_option(dashed(option.name), o.*option.values, option.help)
+          ->type_name(option.type)
+          ->allow_extra_args(option.many_at_once);
+}
+
 void add_options(CLI::App& app, const Command& command, Options& o) {
   if (*command.operand != '\0')
     app.add_option(command.operand, o.operands, command.operand_help)->type_name("");
   for (const FlagOption& option : flag_options)
     if (takes(command, option.name))
-      app.add_flag(std::string("--") + option.name, o.*option.value, option.help)
-          ->disable_flag_override();
-  if (takes(command, "set"))
-    app.add_option("--set", o.set, "override a key of the job by its dotted path; repeatable")
-        ->type_name("KEY=VALUE")
-        ->allow_extra_args(false);
-  if (takes(command, "allow-changed"))
-    app.add_option("--allow-changed", o.allow_changed,
-                   "go on although the checkpoint has another value of this key (or of keys of "
-                   "this section) of the job or its model; repeatable")
-        ->type_name("KEY")
-        ->allow_extra_args(false);
+      app.add_flag(dashed(option.name), o.*option.value, option.help)->disable_flag_override();
+  add_lists(app, command, o, std::span(list_options).first(2));
   for (const TextOption& option : text_options)
     if (takes(command, option.name))
-      app.add_option(std::string("--") + option.name, o.*option.value, option.help)
-          ->type_name(option.type);
+      app.add_option(dashed(option.name), o.*option.value, option.help)->type_name(option.type);
   std::set<std::string_view> said;
   for (const FileOption& option : file_options) {
     const bool is_of_another =
         option.command != nullptr && std::string_view(option.command) != command.name;
     if (!takes(command, option.name) || is_of_another || !said.insert(option.name).second) continue;
-    app.add_option(std::string("--") + option.name, o.*option.value, option.help)
-        ->type_name(option.type);
+    app.add_option(dashed(option.name), o.*option.value, option.help)->type_name(option.type);
   }
   for (const CountOption& option : count_options)
     if (takes(command, option.name))
-      app.add_option(std::string("--") + option.name, o.*option.value, option.help)
+      app.add_option(dashed(option.name), o.*option.value, option.help)
           ->type_name("N")
-          ->check(count_up_to(option.most));
-  if (takes(command, "from"))
-    app.add_option(
-           "--from", o.from,
-           "the files: settings, and beside them a model's config.json; of weights a folder "
-           "with model.safetensors (or its index), or such a file")
-        ->type_name("FILE...");
-  if (takes(command, "launcher"))
-    app.add_option("--launcher", o.launchers,
-                   "write what starts it with slurm, torchrun, mpirun or kubernetes; repeatable "
-                   "(all of them)")
-        ->type_name("NAME")
-        ->allow_extra_args(false);
+          ->check(
+              [most = option.most](const std::string& text) { return fault_of_count(text, most); });
+  add_lists(app, command, o, std::span(list_options).subspan(2));
   if (takes(command, "memory-margin"))
     app.add_option("--memory-margin", o.memory_margin,
                    "share of a GPU's memory that plans leave free (0.03: allocators cut it into "
                    "pieces, and predicted peaks are not exact)")
         ->type_name("FRACTION")
-        ->check(share());
+        ->check(fault_of_share);
   if (takes(command, "port"))
     app.add_option("--port", o.port, "the port to listen at (8080; 0: any free one)")
         ->type_name("N")
-        ->check(port_number());
-  if (takes(command, "watched")) app.add_flag("--watched", o.watched)->group("");  // by `serve`
+        ->check(fault_of_port);
   // With these options the launcher starts its ranks. The help does not list them.
   if (takes(command, "as-rank")) {
     app.add_flag("--as-rank", o.as_rank)->group("");
@@ -250,17 +246,19 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+std::string unknown_option(const std::string& name, const std::vector<std::string>& known) {
+  const std::string near = nearest(name, known);
+  return "unknown option '" + name + "'" +
+         (near.empty() ? "; known: " + list_of(known, "and") : "; did you mean '" + near + "'?");
+}
+
 // Returns a message about the first word that looks like an option but is unknown, or "" if there
 // is none. Hidden options are not suggested.
 std::string unknown_option(const CLI::App& app, const std::vector<std::string>& arguments) {
-  const std::vector<std::string> known = option_names(app);
   for (const std::string& argument : arguments) {
     if (argument.size() < 2 || argument[0] != '-') continue;
     const std::string name = argument.substr(0, argument.find('='));
-    if (app.get_option_no_throw(name) != nullptr) continue;
-    const std::string near = nearest(name, known);
-    return "unknown option '" + name + "'" +
-           (near.empty() ? "; known: " + list_of(known, "and") : "; did you mean '" + near + "'?");
+    if (app.get_option_no_throw(name) == nullptr) return unknown_option(name, option_names(app));
   }
   return "";
 }
@@ -334,6 +332,65 @@ std::vector<OptionName> options_of(const Command& command) {
              option->get_items_expected_max() > 0 ? option->get_type_name() : std::string(),
              option->get_description()});
   return options;
+}
+
+namespace {
+
+// Sets the option called `name` if `rows` have it, and returns whether they do.
+template <typename Row, typename Set>
+bool set_in(std::span<const Row> rows, const std::string& name, const Set& set) {
+  const auto row = std::ranges::find(rows, name, [](const Row& each) { return each.name; });
+  if (row == rows.end()) return false;
+  set(*row);
+  return true;
+}
+
+// Returns the one value of an option. Throws the text of what is wrong otherwise.
+const std::string& one_of(const std::string& name, const std::vector<std::string>& values) {
+  if (values.empty()) throw InputError("--" + name + " needs a value");
+  if (values.size() > 1) throw InputError("--" + name + " is given twice; give it once");
+  return values.front();
+}
+
+void refuse_if(const std::string& fault, const std::string& name) {
+  if (!fault.empty()) throw InputError("--" + name + ": " + fault);
+}
+
+bool set_known_option(const std::string& name, const std::vector<std::string>& values, Options& o) {
+  const auto text = [&] { return one_of(name, values); };
+  if (name == "memory-margin") {
+    refuse_if(fault_of_share(text()), name);
+    o.memory_margin = std::stod(text());
+    return true;
+  }
+  return set_in<FlagOption>(flag_options, name,
+                            [&](const FlagOption& row) {
+                              if (!values.empty())
+                                throw InputError("--" + name + " takes no value");
+                              o.*row.value = true;
+                            }) ||
+         set_in<ListOption>(list_options, name,
+                            [&](const ListOption& row) { o.*row.values = values; }) ||
+         set_in<TextOption>(text_options, name,
+                            [&](const TextOption& row) { o.*row.value = text(); }) ||
+         set_in<FileOption>(file_options, name,
+                            [&](const FileOption& row) { o.*row.value = text(); }) ||
+         set_in<CountOption>(count_options, name, [&](const CountOption& row) {
+           refuse_if(fault_of_count(text(), row.most), name);
+           o.*row.value = std::stoi(text());
+         });
+}
+
+}  // namespace
+
+void set_option(const Command& command, const std::string& name,
+                const std::vector<std::string>& values, Options& options) try {
+  if (takes(command, name) && set_known_option(name, values, options)) return;
+  std::vector<std::string> known;
+  for (const OptionName& each : options_of(command)) known.push_back(each.name);
+  throw InputError(unknown_option("--" + name, known));
+} catch (const InputError& error) {
+  throw InputError(std::string(command.name) + ": " + error.what());
 }
 
 bool parse_options(const Command& command, const std::vector<std::string>& arguments,

@@ -1,82 +1,63 @@
 // Declares the options of the command line: one set for all commands, of which each command takes
-// some.
+// some. What the session understands is in its requests (session/requests.h).
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "tools/sagemaker.h"
+#include "tools/session/requests.h"
+#include "tools/session/watch.h"
 
 namespace meshwright {
 
-struct Options {
+struct Options : JobRequest, TrainRequest {
   std::string command;
-  std::vector<std::string> operands;  // JOB, FILES, or what to list
+  std::vector<std::string> operands;        // JOB, FILES, or what to list
+  std::map<std::string, std::string> jobs;  // the texts of operands that are not files, by name
   bool json = false;
-  std::vector<std::string> set;  // KEY=VALUE
-  std::string trace;             // file for the timeline
-  std::string write;             // plan: file for the settled job
-  std::string write_partition;   // plan: file for the stages of the modules
-  // calibrate: the file to write. Other commands: the profile to use for the machine that it names,
-  // or for `local`, in place of the known one.
-  std::string profile;
-  std::string by;                      // date or duration by which the whole job is to be done
-  std::string budget;                  // dollars for the whole job
-  std::string prices;                  // file of prices that precede the known ones
-  std::string report;                  // file for the HTML page
-  std::string timeline;                // simulate: file for what the page's timeline draws
-  std::string host = "127.0.0.1";      // serve: the address to listen at
-  int port = 8080;                     // serve: 0 is any free one
-  std::string log_json;                // train
-  std::string hostfile;                // train
-  std::string output;                  // tokenize: the token file; fit: the profile
-  std::string measured;                // explain: the trace of a trained step
-  std::string runs;                    // fit: the file of measured steps
-  std::string tokenizer;               // tokenize: a tokenizer.json
-  std::string text_key;                // tokenize: the key of a document's text in a .jsonl file
-  std::string separator;               // tokenize: token between documents
-  std::vector<std::string> from;       // import: files of settings; a folder with safetensors
-  std::string to;                      // export: folder
-  std::string framework;               // plan, export: --for
-  std::string format;                  // import: the framework whose settings these are
-  std::vector<std::string> launchers;  // export
-  bool allow_unknown = false;          // import: list unknown settings
-  std::string dump;                    // compile: folder for the graph after each pass
-  bool cpu = false;                    // calibrate: the processor, whatever GPUs there are
-  bool quick = false;                  // calibrate: measure for some seconds only
-  bool measure = false;                // compile: run steps on this computer
-  std::string checkpoint;              // export: one checkpoint, or the folder of a run
-  bool allow_mpi_options = false;      // train
-  bool adapter = false;                // export: the adapter alone
-  bool ema = false;                    // export: the average of the weights
-  bool resume = false;                 // train: from the newest checkpoint
-  std::vector<std::string> allow_changed;  // train, export-weights: keys of --allow-changed
-  std::string trace_steps;                 // train: which steps the trace holds
-  std::string trace_format;                // how: chrome (where empty) or chakra
-  bool check_collectives = false;          // train
-  bool no_hash = false;                    // train: without parameters_sha256
-  std::optional<int> steps;
+  std::string trace;                    // file for the timeline
+  std::string write;                    // plan: file for the settled job
+  std::string write_partition;          // plan: file for the stages of the modules
+  std::string report;                   // file for the HTML page
+  std::string timeline;                 // simulate: file for what the page's timeline draws
+  std::string host = "127.0.0.1";       // serve: the address to listen at
+  int port = 8080;                      // serve: 0 is any free one
+  std::string log_json;                 // train
+  std::string output;                   // tokenize: the token file; fit: the profile
+  std::string measured;                 // explain: the trace of a trained step
+  std::string runs;                     // fit: the file of measured steps
+  std::string tokenizer;                // tokenize: a tokenizer.json
+  std::string text_key;                 // tokenize: the key of a document's text in a .jsonl file
+  std::string separator;                // tokenize: token between documents
+  std::vector<std::string> from;        // import: files of settings; a folder with safetensors
+  std::string to;                       // export: folder
+  std::string format;                   // import: the framework whose settings these are
+  std::vector<std::string> launchers;   // export
+  bool allow_unknown = false;           // import: list unknown settings
+  std::string dump;                     // compile: folder for the graph after each pass
+  bool cpu = false;                     // calibrate: the processor, whatever GPUs there are
+  bool quick = false;                   // calibrate: measure for some seconds only
+  bool measure = false;                 // compile: run steps on this computer
+  std::string checkpoint;               // export: one checkpoint, or the folder of a run
+  bool adapter = false;                 // export: the adapter alone
+  bool ema = false;                     // export: the average of the weights
+  std::string trace_format;             // how: chrome (where empty) or chakra
   std::optional<int> ranks;             // calibrate: processes measured together
   std::optional<int> top;               // plan: plans shown
-  std::optional<int> deadline;          // train: seconds that a wait for other ranks may take
   std::optional<int> time_limit;        // mcp: seconds that a call may take
-  std::optional<int> restarts;          // train: how often to start again after a fault
   bool prove = false;                   // plan
   std::optional<double> memory_margin;  // plan, advise, scale: memory that plans leave free
   bool as_rank = false;     // train: this process is one of the ranks (set by the launcher)
   std::string run_name;     // train: how `ps` tells the ranks of one run from others
   std::string rank_result;  // calibrate: where rank 0 writes what it measured
   bool progress = false;    // train: the launcher's standard error is a terminal
-  bool watched = false;     // searches say how far they are, as JSON lines on standard error
 
-  // Read from the environment, in options_from_environment() (command_line.cpp).
-  std::string local_profile;     // $XDG_DATA_HOME/meshwright/local.json
-  std::optional<int> threads;    // OMP_NUM_THREADS
+  // Read from the environment, in options_from_environment() (command_line.cpp), like
+  // local_profile, threads, sagemaker and today of the requests.
   std::optional<int> mpi_ranks;  // inside an mpirun: its size
-  SageMakerEnvironment sagemaker;
-  int today = 0;        // days since 1970-01-01, for the age of prices
-  std::string program;  // path of this executable
+  std::string program;           // path of this executable
 };
 
 // A command of the program. Each has its own file in tools/commands/.
@@ -88,6 +69,8 @@ struct Command {
   const char* options;  // the names of the options it takes, separated by blanks
   int (*run)(const Options& options);
   const char* details = "";  // for its help and the manual: plain sentences, `code` in backticks
+  // Returns what the command prints with --json. Null if it has no such option.
+  std::string (*answer)(const Options& options, const Watch& watch) = nullptr;
 };
 
 // Parses the arguments after the command's name into `options`. Returns false if help was asked for
@@ -95,6 +78,11 @@ struct Command {
 // is one.
 bool parse_options(const Command& command, const std::vector<std::string>& arguments,
                    Options& options);
+
+// Sets an option by its name ("top") from the texts of its values; a flag has none. Throws
+// InputError, as parse_options() does.
+void set_option(const Command& command, const std::string& name,
+                const std::vector<std::string>& values, Options& options);
 
 // An option of a command, as its help lists it.
 struct OptionName {

@@ -18,4 +18,9 @@ void print_to(std::FILE* to, fmt::format_string<Arguments...> format, Arguments&
   std::fwrite(text.data(), 1, text.size(), to);
 }
 
+// Prints text as it is, such as JSON in ASCII.
+inline void print_text(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
 }  // namespace meshwright

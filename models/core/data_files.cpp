@@ -21,22 +21,7 @@ void add_json_name(std::vector<std::string>& names, const fs::path& file) {
   if (file.extension() == ".json") names.push_back(file.stem().string());
 }
 
-std::map<std::string, std::string>& given_files() {
-  thread_local std::map<std::string, std::string> files;
-  return files;
-}
-
 }  // namespace
-
-GivenFiles::GivenFiles(std::map<std::string, std::string> texts) {
-  given_files() = std::move(texts);
-}
-GivenFiles::~GivenFiles() { given_files().clear(); }
-
-std::optional<std::string> given_file(const std::string& path) {
-  const auto found = given_files().find(path);
-  return found == given_files().end() ? std::nullopt : std::optional(found->second);
-}
 
 std::optional<std::string_view> built_in_file(const std::string& path) {
   const auto name = built_in_name(path);

@@ -2,7 +2,6 @@
 // models of the zoo. Paths name them like files on disk: "built-in:/models/zoo/gpt2.json".
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,17 +13,6 @@ inline constexpr std::string_view built_in = "built-in:/";
 
 // Returns the content of a built-in file, or nothing if `path` does not name one.
 std::optional<std::string_view> built_in_file(const std::string& path);
-
-// While an object of this class lives, read_file() on this thread returns the given texts for the
-// paths that are their keys. There may be only one object at a time on a thread.
-class GivenFiles {
- public:
-  explicit GivenFiles(std::map<std::string, std::string> texts);
-  ~GivenFiles();
-  GivenFiles(const GivenFiles&) = delete;
-  GivenFiles& operator=(const GivenFiles&) = delete;
-};
-std::optional<std::string> given_file(const std::string& path);
 
 // Returns whether `path` names a regular file, built in or on disk.
 bool is_data_file(const std::string& path);

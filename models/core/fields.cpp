@@ -343,7 +343,6 @@ json parse_json(const std::string& text, const std::string& where) {
 
 std::string read_file(const std::string& path) {
   if (const auto text = built_in_file(path)) return std::string(*text);
-  if (auto text = given_file(path)) return *std::move(text);
   check_readable(path);
   const int descriptor = open_to_read(path);
   if (descriptor < 0)

@@ -369,11 +369,16 @@ void check_job(Fields& fields, const ChosenCluster& cluster, const MachineLookup
 
 Job read_job(const std::string& path, const std::vector<std::string>& overrides,
              const MachineLookup& lookup) {
-  json value = parse_json(read_file(path), path);
-  if (!value.is_object()) Fields(value, path);  // throws an error that says so
-  for (const std::string& text : overrides) apply_override(value, text, path);
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  return read_job(value, path, folder.empty() ? "." : folder, lookup);
+  return read_job_text(read_file(path), path, overrides, lookup);
+}
+
+Job read_job_text(const std::string& text, const std::string& file,
+                  const std::vector<std::string>& overrides, const MachineLookup& lookup) {
+  json value = parse_json(text, file);
+  if (!value.is_object()) Fields(value, file);  // throws an error that says so
+  for (const std::string& each : overrides) apply_override(value, each, file);
+  const std::string folder = std::filesystem::path(file).parent_path().string();
+  return read_job(value, file, folder.empty() ? "." : folder, lookup);
 }
 
 namespace {

@@ -123,6 +123,8 @@ using MachineLookup =
 // that begins with the name of the job's file, or of another file that the job names.
 Job read_job(const std::string& path, const std::vector<std::string>& overrides,
              const MachineLookup& lookup);
+Job read_job_text(const std::string& text, const std::string& file,
+                  const std::vector<std::string>& overrides, const MachineLookup& lookup);
 Job read_job(const nlohmann::json& value, const std::string& file, const std::string& folder,
              const MachineLookup& lookup);
 

@@ -18,7 +18,8 @@ namespace {
 std::string number_of(Dtype dtype) { return std::to_string(static_cast<int>(dtype)); }
 
 // The calls of one instruction, in a group of so many ranks of which this is `own`.
-std::vector<Call> calls_of(const Instruction& instruction, const Task& task, int ranks, int own) {
+std::vector<CountedCall> calls_of(const Instruction& instruction, const Task& task, int ranks,
+                                  int own) {
   const TensorType in = instruction.inputs.empty() ? TensorType{} : instruction.inputs[0].type;
   const GroupKind group = instruction.group;
   const auto elements = in.shape.elements();
@@ -57,11 +58,11 @@ std::vector<Call> calls_of(const Instruction& instruction, const Task& task, int
   }
 }
 
-std::vector<Call> expected_calls(const SmallRun& run, int rank) {
+std::vector<CountedCall> expected_calls(const SmallRun& run, int rank) {
   const Mesh& mesh = run.mesh;
   const Coordinates own = mesh.coordinates(rank);
   const Program& program = run.stages[static_cast<std::size_t>(own.pipeline)];
-  std::vector<Call> calls;
+  std::vector<CountedCall> calls;
   for (const Task& task : program.tasks)
     for (const Instruction& instruction :
          program.bodies[static_cast<std::size_t>(task.body)].instructions) {
@@ -73,19 +74,21 @@ std::vector<Call> expected_calls(const SmallRun& run, int rank) {
         ranks = static_cast<int>(members.size());
         place = static_cast<int>(std::ranges::find(members, rank) - members.begin());
       }
-      for (const Call& call : calls_of(instruction, task, ranks, place)) calls.push_back(call);
+      for (const CountedCall& call : calls_of(instruction, task, ranks, place))
+        calls.push_back(call);
     }
   return calls;
 }
 
 // Messages of a pipeline are posted ahead of their turn: their order is not the Program's.
-std::vector<Call> in_order(std::vector<Call> calls, bool messages) {
-  std::erase_if(calls, [&](const Call& call) {
+std::vector<CountedCall> in_order(std::vector<CountedCall> calls, bool messages) {
+  std::erase_if(calls, [&](const CountedCall& call) {
     return call.group == GroupKind::world || (call.group == GroupKind::pipeline) != messages;
   });
   if (messages)
-    std::ranges::sort(
-        calls, {}, [](const Call& call) { return std::tuple(call.what, call.amount, call.how); });
+    std::ranges::sort(calls, {}, [](const CountedCall& call) {
+      return std::tuple(call.what, call.amount, call.how);
+    });
   return calls;
 }
 
@@ -140,11 +143,11 @@ TEST_CASE("a rank's calls are its Program's collectives and messages, one by one
       SmallRun run(model, plan, world);
       world.calls.clear();
       run.step(1);
-      const std::vector<Call> expected = expected_calls(run, rank);
+      const std::vector<CountedCall> expected = expected_calls(run, rank);
       CHECK((in_order(world.calls, false) == in_order(expected, false)));
       CHECK((in_order(world.calls, true) == in_order(expected, true)));
       CHECK(!expected.empty());
-      for (const Call& call : expected) {
+      for (const CountedCall& call : expected) {
         flat += call.what == "all_gather" && call.how == "flat";
         in_levels += call.what == "all_gather" && call.how.empty();
         adds += call.what == "reduce_scatter" && call.how.ends_with("adds");

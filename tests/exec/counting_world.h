@@ -14,12 +14,12 @@
 
 namespace meshwright {
 
-struct Call {
+struct CountedCall {
   GroupKind group = GroupKind::none;
   std::string what;         // "all_gather", ...
   std::int64_t amount = 0;  // bytes, or elements of sums: of one rank where each has a part
   std::string how;          // type, "flat", "adds", root; of messages the other rank
-  bool operator==(const Call&) const = default;
+  bool operator==(const CountedCall&) const = default;
 };
 
 class CountingWorld : public World {
@@ -38,7 +38,7 @@ class CountingWorld : public World {
   std::int64_t resident_bytes_of_others() const override { return 0; }
   [[noreturn]] void abandon(int) override { std::abort(); }
 
-  std::vector<Call> calls;
+  std::vector<CountedCall> calls;
 
  private:
   class Group : public Communicator {

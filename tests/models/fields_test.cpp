@@ -109,16 +109,6 @@ TEST_CASE("files that are part of the program are those of the source tree", "[m
         "built-in:/models/zoo/gpt5.json: no such file");
 }
 
-TEST_CASE("a given text stands for a file while it is given", "[models]") {
-  {
-    const GivenFiles given(std::map<std::string, std::string>{{"job", "{\"a\": 1}"}});
-    CHECK(read_file("job") == "{\"a\": 1}");
-    CHECK_FALSE(given_file("job.json"));
-    CHECK(read_json_file("job").required<int>("a") == 1);
-  }
-  CHECK_FALSE(given_file("job"));
-}
-
 TEST_CASE("the nearest known word is the one that is begun, else that of fewest changes") {
   const std::vector<std::string> known = {"gpus/b200-sxm", "gpus/h100-96gb", "gpus/h100-sxm5-80gb"};
   CHECK(nearest("gpus/h100-sxm", known) == "gpus/h100-sxm5-80gb");

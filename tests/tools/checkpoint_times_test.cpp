@@ -32,11 +32,11 @@ struct Scene {
   Chosen chosen;
 
   Scene() {
-    Options options;
-    options.operands = {MESHWRIGHT_SOURCE_DIR "/tests/tools/tiny.json"};
-    options.set = {"cluster.processes_per_host=1", "parallelism.data=1"};
-    options.profile = MESHWRIGHT_SOURCE_DIR "/tests/tools/local.json";
-    job = read_job_of(options);
+    JobRequest request;
+    request.file = MESHWRIGHT_SOURCE_DIR "/tests/tools/tiny.json";
+    request.set = {"cluster.processes_per_host=1", "parallelism.data=1"};
+    request.profile = MESHWRIGHT_SOURCE_DIR "/tests/tools/local.json";
+    job = read_job_of(request);
     chosen.compiled.plan = run.plan;
     chosen.compiled.stages = run.stages;
   }
@@ -69,11 +69,11 @@ struct Scene {
   }
 };
 
-Options from_the_start() { return {}; }
-Options resumed() {
-  Options options;
-  options.resume = true;
-  return options;
+TrainRequest from_the_start() { return {}; }
+TrainRequest resumed() {
+  TrainRequest request;
+  request.resume = true;
+  return request;
 }
 
 std::vector<std::int64_t> steps_of(const std::map<std::int64_t, Manifest>& manifests) {
@@ -88,7 +88,7 @@ TEST_CASE("checkpoints come at every interval and at the end", "[tools][checkpoi
   Scene scene;
   scene.save_every(3, false);
   RunCheckpoints checkpoints(scene.job, scene.chosen, from_the_start(), scene.run.runtime,
-                             *scene.all);
+                             *scene.all, {});
   const auto manifests = scene.saved(checkpoints, {{2, 5.0}, {4, 4.0}, {5, 4.5}});
   CHECK(steps_of(manifests) == std::vector<std::int64_t>{3, 6, 7});
   const std::int64_t batch = scene.run.plan.training.global_batch;
@@ -112,7 +112,7 @@ TEST_CASE("the lowest evaluation loss is saved when it comes, and one that equal
   Scene scene;
   scene.save_every(100, true);
   RunCheckpoints checkpoints(scene.job, scene.chosen, from_the_start(), scene.run.runtime,
-                             *scene.all);
+                             *scene.all, {});
   const auto manifests =
       scene.saved(checkpoints, {{1, 5.0}, {2, 6.0}, {3, 4.0}, {4, 4.0}, {5, 4.5}, {6, 3.0}});
   CHECK(steps_of(manifests) == std::vector<std::int64_t>{1, 3, 6, 7});
@@ -129,7 +129,7 @@ TEST_CASE("a run without checkpoints knows its best evaluation all the same",
           "[tools][checkpoint]") {
   Scene scene;
   RunCheckpoints checkpoints(scene.job, scene.chosen, from_the_start(), scene.run.runtime,
-                             *scene.all);
+                             *scene.all, {});
   CHECK(checkpoints.best_step() == -1);
   checkpoints.after_step(1, 1, false, std::nullopt);
   CHECK(checkpoints.best_step() == -1);
@@ -146,10 +146,11 @@ TEST_CASE("a resumed run counts on where its checkpoint stands", "[tools][checkp
   Scene scene;
   scene.save_every(4, true);
   {
-    RunCheckpoints first(scene.job, scene.chosen, from_the_start(), scene.run.runtime, *scene.all);
+    RunCheckpoints first(scene.job, scene.chosen, from_the_start(), scene.run.runtime, *scene.all,
+                         {});
     scene.saved(first, {{4, 2.0}});
   }
-  RunCheckpoints second(scene.job, scene.chosen, resumed(), scene.run.runtime, *scene.all);
+  RunCheckpoints second(scene.job, scene.chosen, resumed(), scene.run.runtime, *scene.all, {});
   const std::int64_t batch = scene.run.plan.training.global_batch;
   CHECK(second.steps_done() == 7);
   CHECK(second.loss_before() == 7);

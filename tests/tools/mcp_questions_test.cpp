@@ -1,4 +1,4 @@
-// Tests what a call of a tool becomes: the words of a command, files with the jobs, or a refusal
+// Tests what a call of a tool becomes: the call of a command with the jobs as texts, or a refusal
 // that names the argument.
 #include <map>
 #include <nlohmann/json.hpp>
@@ -21,42 +21,41 @@ const json job = {{"model", "gpt2"}};
 // Returns the message of the refusal, or "" if there was none.
 std::string refused(const std::string& tool, const json& arguments) {
   try {
-    mcp::question_of(tool, arguments, false);
+    mcp::question_of(tool, arguments);
   } catch (const mcp::Refusal& refusal) {
     return refusal.what();
   }
   return "";
 }
 
-Words words_of(const std::string& tool, const json& arguments, bool watched = false) {
-  return mcp::question_of(tool, arguments, watched).words;
+Call call_of(const std::string& tool, const json& arguments) {
+  return mcp::question_of(tool, arguments).call;
 }
 
 }  // namespace
 
-TEST_CASE("mcp: a tool's arguments become the words of its command", "[tools][mcp]") {
-  CHECK(words_of("plan", {{"job", job}}) == Words{"plan", "job.json", "--json"});
-  CHECK(words_of("plan", {{"job", job}, {"top", 3}}) ==
-        Words{"plan", "job.json", "--json", "--top", "3"});
-  CHECK(words_of("plan", {{"job", job}}, true) == Words{"plan", "job.json", "--json", "--watched"});
-  CHECK(words_of("simulate", {{"job", job}, {"steps", 7}}, true) ==
-        Words{"simulate", "job.json", "--json", "--steps", "7", "--watched"});
-  CHECK(words_of("advise", {{"job", job}}) == Words{"advise", "job.json", "--json"});
-  CHECK(words_of("explain", {{"a", job}, {"b", job}}) ==
-        Words{"explain", "a.json", "b.json", "--json"});
-  CHECK(words_of("list", json::object(), true) == Words{"list", "--json"});  // it has no job
-  CHECK(words_of("list", {{"what", "machines"}}) == Words{"list", "machines", "--json"});
-  CHECK(words_of("list", {{"what", "machines"}, {"name", "p4d.24xlarge"}}) ==
-        Words{"list", "machines", "p4d.24xlarge", "--json"});
-  CHECK(words_of("schema", json::object()) == Words{"schema"});  // its answer is JSON as it is
+TEST_CASE("mcp: a tool's arguments become the call of its command", "[tools][mcp]") {
+  const std::map<std::string, std::string> the_job = {{"job.json", job.dump()}};
+  CHECK(call_of("plan", {{"job", job}}) == Call{"plan", {"job.json"}, the_job, {}});
+  CHECK(call_of("plan", {{"job", job}, {"top", 3}}) ==
+        Call{"plan", {"job.json"}, the_job, {{"top", {"3"}}}});
+  CHECK(call_of("simulate", {{"job", job}, {"steps", 7}}) ==
+        Call{"simulate", {"job.json"}, the_job, {{"steps", {"7"}}}});
+  CHECK(call_of("advise", {{"job", job}}) == Call{"advise", {"job.json"}, the_job, {}});
+  CHECK(call_of("list", json::object()) == Call{"list", {}, {}, {}});
+  CHECK(call_of("list", {{"what", "machines"}}) == Call{"list", {"machines"}, {}, {}});
+  CHECK(call_of("list", {{"what", "machines"}, {"name", "p4d.24xlarge"}}) ==
+        Call{"list", {"machines", "p4d.24xlarge"}, {}, {}});
+  CHECK(call_of("schema", json::object()) == Call{"schema", {}, {}, {}});
 }
 
-TEST_CASE("mcp: jobs are files of the question, each under its argument's name", "[tools][mcp]") {
+TEST_CASE("mcp: jobs are texts of the call, each under its argument's name", "[tools][mcp]") {
   const json other = {{"model", "gpt2-xl"}};
-  const Question question = mcp::question_of("explain", {{"a", job}, {"b", other}}, false);
-  CHECK(question.files.size() == 2);
-  CHECK(question.files.at("a.json") == job.dump());
-  CHECK(question.files.at("b.json") == other.dump());
+  const Question question = mcp::question_of("explain", {{"a", job}, {"b", other}});
+  CHECK(question.call == Call{"explain",
+                              {"a.json", "b.json"},
+                              {{"a.json", job.dump()}, {"b.json", other.dump()}},
+                              {}});
   CHECK_FALSE(question.in_file);
 }
 

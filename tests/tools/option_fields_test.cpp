@@ -106,6 +106,11 @@ TEST_CASE("each option of each command sets its own field alone", "[tools][optio
       const bool is_list = name == "set" || name == "from" || name == "launcher";
       expected[name] = option.value.empty() ? "yes" : is_list ? value + ";" : value;
       CHECK(fields_of(parsed(*command, words)) == expected);
+      if (name == "port") continue;  // of `serve`, which no program calls
+      Options called;
+      words.erase(words.begin());
+      set_option(*command, name, words, called);
+      CHECK(fields_of(called) == expected);
     }
   for (const auto& [name, value] : before) {
     CAPTURE(name);
@@ -126,8 +131,29 @@ TEST_CASE("what the command line leaves out is nothing, and the page is served h
   }
   const Options options;
   CHECK_FALSE(options.as_rank);
-  CHECK_FALSE(options.watched);
   CHECK_FALSE(options.progress);
+}
+
+TEST_CASE("a call is refused with the words of the command line", "[tools][options]") {
+  const auto refused = [](const std::string& name, const std::vector<std::string>& values) {
+    Options options;
+    try {
+      set_option(plan_command, name, values, options);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refused("top", {"0"}) == refusal(plan_command, {"--top", "0"}));
+  CHECK(refused("top", {"1", "2"}) == refusal(plan_command, {"--top", "1", "--top", "2"}));
+  CHECK(refused("top", {}) == refusal(plan_command, {"--top"}));
+  CHECK(refused("memory-margin", {"1"}) == refusal(plan_command, {"--memory-margin", "1"}));
+  CHECK(refused("report", {}) == refusal(plan_command, {"--report"}));
+  CHECK(refused("json", {"x"}) == refusal(plan_command, {"--json=x"}));
+  CHECK(refused("tops", {"1"}) == refusal(plan_command, {"--tops", "1"}));
+  CHECK(refused("resume", {}) == refusal(plan_command, {"--resume"}));
+  CHECK_FALSE(refused("top", {"0"}).empty());
+  CHECK_FALSE(refused("resume", {}).empty());
 }
 
 TEST_CASE("counts, ports and shares are taken up to their limits", "[tools][options]") {

@@ -1,4 +1,4 @@
-#include "tools/report/step_values.h"
+#include "tools/session/step_values.h"
 
 #include "tests/catch.h"
 

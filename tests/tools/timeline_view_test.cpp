@@ -8,7 +8,7 @@
 #include "models/program/timeline.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
-#include "tools/report/kind_times.h"
+#include "tools/session/kind_times.h"
 
 using namespace meshwright;
 using nlohmann::json;

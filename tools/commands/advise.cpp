@@ -3,15 +3,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
+#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/advice.h"
-#include "tools/report/print_json.h"
-#include "tools/report/search_watch.h"
 #include "tools/session/choose.h"
-#include "tools/session/files_read.h"
 #include "tools/session/job_file.h"
-#include "tools/session/machines.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -20,10 +18,10 @@ namespace {
 
 // Returns the options of the ladder's searches. A ladder is many searches, so each one keeps only
 // one plan and simulates fewer candidates than `plan` does.
-LadderOptions ladder_options(const Options& options) {
+LadderOptions ladder_options(const Options& options, const Watch& watch) {
   LadderOptions result;
-  result.search.load = machine_loader(options);
-  result.search.watch = search_watch(options);
+  result.search.load = asked_machines(options, watch);
+  result.search.watch = watch.search;
   result.search.memory_margin = options.memory_margin.value_or(usual_memory_margin);
   result.search.keep_best = 1;
   result.search.simulate_at_most = 24;
@@ -60,25 +58,50 @@ std::string asked(const Options& options) {
   return text + asked_profile(options);
 }
 
+struct Advised {
+  Job job;
+  Advice advice;
+};
+
+Advised advised(const Options& options, const Watch& watch) {
+  Advised all{asked_job(options, watch), {}};
+  check_writable("--write", options.write, inputs_of(options, all.job));
+  const LadderOptions how = ladder_options(options, watch);
+  warn_of_prices(all.job, how.search.load, watch);
+  all.advice = advice_of(all.job, how, asked(options), asked_profile(options));
+  return all;
+}
+
+void write_best(const Options& options, const Advised& all, const Watch& watch) {
+  if (options.write.empty()) return;
+  const Rung& rung = *all.advice.best->chosen();
+  Job job = all.job;
+  job.cluster.processes_per_host = rung.processes_per_host;
+  write_job_file(job, rung.best->plan, rung.machine, rung.hosts, options.write);
+  watch.note("wrote " + options.write);
+}
+
+std::string json_of(const Options& options, const Advised& all) {
+  return json_text(advice_json(all.job, all.advice, options.today), true);
+}
+
 int run_advise(const Options& options) {
-  Job job = read_job_of(options);
-  const std::vector<std::string> inputs = files_read(options, job);
-  check_writable("--write", options.write, inputs);
-  const LadderOptions how = ladder_options(options);
-  warn_of_prices(job, how.search.load);
-  const Advice advice = advice_of(job, how, asked(options), asked_profile(options));
+  const Advised all = advised(options, shown_watch());
   if (options.json)
-    print_json(advice_json(job, advice, options.today));
+    print_text(json_of(options, all));
   else
-    print_to(stdout, "{}", advice_text(job, advice));
-  if (advice.best == nullptr) return no_plan_fits;
-  if (!options.write.empty()) {
-    const Rung& rung = *advice.best->chosen();
-    job.cluster.processes_per_host = rung.processes_per_host;
-    write_job_file(job, rung.best->plan, rung.machine, rung.hosts, options.write);
-    print_to(stderr, "wrote {}\n", options.write);
-  }
+    print_to(stdout, "{}", advice_text(all.job, all.advice));
+  if (all.advice.best == nullptr) return no_plan_fits;
+  write_best(options, all, printed_watch());
   return done;
+}
+
+std::string answer_advise(const Options& options, const Watch& watch) {
+  const Advised all = advised(options, watch);
+  std::string answer = json_of(options, all);
+  if (all.advice.best == nullptr) throw NoPlanFits("", answer);
+  write_best(options, all, watch);
+  return answer;
 }
 
 }  // namespace
@@ -88,11 +111,12 @@ const Command advise_command = {
     "JOB",
     job_help,
     "from one GPU to many: what each brings, where to stop and why",
-    "json set by budget profile prices write memory-margin watched",
+    "json set by budget profile prices write memory-margin",
     run_advise,
     "Tries one GPU, one host, and more hosts, machine by machine. At each rung it prints the best "
     "plan, its time, memory, efficiency and price. It says where to stop, what breaks beyond, "
     "which learning rate and batch go with the choice, what failures cost, and the command that "
-    "runs it. docs/capacity.md has six cases."};
+    "runs it. docs/capacity.md has six cases.",
+    answer_advise};
 
 }  // namespace meshwright

@@ -16,7 +16,7 @@
 #include "tools/measure/ranks.h"
 #include "tools/report/print_json.h"
 #include "tools/report/progress.h"
-#include "tools/report/text.h"
+#include "tools/text.h"
 #include "tools/write_file.h"
 
 namespace meshwright {

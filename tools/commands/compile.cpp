@@ -10,16 +10,17 @@
 
 #include "models/program/program_json.h"
 #include "sim/compile/compile.h"
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
-#include "tools/report/text.h"
 #include "tools/session/choose.h"
 #include "tools/session/dump_passes.h"
-#include "tools/session/files_read.h"
 #include "tools/session/machines.h"
 #include "tools/session/measured_steps.h"
+#include "tools/session/train.h"
+#include "tools/text.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -248,8 +249,9 @@ Plan plan_at(CompilerLevel level, const Job& job, const Chosen& chosen) {
 }
 
 int run_compile(const Options& options) {
-  const Job job = read_job_of(options);
-  const std::vector<std::string> inputs = files_read(options, job);
+  const Watch watch = printed_watch();
+  const Job job = asked_job(options, watch);
+  const std::vector<std::string> inputs = inputs_of(options, job);
   if (options.measure) check_measurable(job);
   Training at_level = job.plan.training;
   const std::string debug = job.compiler_debug ? debug_folder(job) : "";
@@ -258,7 +260,7 @@ int run_compile(const Options& options) {
     if (!options.dump.empty()) check_dump("--dump", options.dump, at_level, inputs);
     if (!debug.empty()) check_dump(job.file + ": /log/folder:", debug, at_level, inputs);
   }
-  const Chosen chosen = choose_plan(job, machine_loader(options));
+  const Chosen chosen = choose_plan(job, asked_machines(options, watch), watch);
   std::vector<Row> rows;
   for (const CompilerLevel level : levels) {
     at_level.compiler = level;
@@ -275,8 +277,8 @@ int run_compile(const Options& options) {
       write_file(programs_file(options.dump, at_level),
                  to_json(row.report.compiled.stages).dump(1) + "\n");
     if (options.measure && row.report.prediction.fits)
-      row.measured_step_s =
-          measured_step_seconds(options, job, chosen.cluster, row.report.compiled);
+      row.measured_step_s = measured_step_seconds(threads_per_rank(options.threads, 1), job,
+                                                  chosen.cluster, row.report.compiled);
   }
   const Plan& plan = rows.front().plan();
   const auto frameworks = framework_batches(job.model, plan, chosen.cluster);

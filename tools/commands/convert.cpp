@@ -17,12 +17,13 @@
 #include "models/core/error.h"
 #include "models/core/output_file.h"
 #include "models/job/identity.h"
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/print.h"
 #include "tools/report/print_json.h"
-#include "tools/report/text.h"
 #include "tools/session/checkpoints.h"
 #include "tools/session/machines.h"
+#include "tools/text.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -135,7 +136,8 @@ SoundCheckpoint newest_good(const std::string& folder, const Job& job,
     if (sound->base)
       check_base(found.manifest(), *sound->base, fs::path(step.path).parent_path().string(),
                  parameters.frozen);
-    check_same_weights(found.manifest(), step.path + "/manifest.json", job, allowed);
+    check_same_weights(found.manifest(), step.path + "/manifest.json", job, allowed,
+                       printed_watch());
     if (is_good([&] { found.check_holds(held_by(found, parameters.shapes, parameters.frozen)); }))
       return std::move(*sound);
   }
@@ -177,7 +179,7 @@ void print(const Options& options, const nlohmann::json& value, const std::strin
 }  // namespace
 
 int run_export_weights(const Options& options) {
-  const Job job = read_job_of(options);
+  const Job job = asked_job(options, printed_watch());
   check_allowed_changes(options.allow_changed);
   const std::optional<Lora>& lora = job.plan.training.lora;
   if (options.to.empty()) throw InputError(options.command + ": --to names the folder to write");
@@ -308,7 +310,7 @@ void warn_of_other_model(const std::string& source, const Job& job) {
 }  // namespace
 
 int run_import_weights(const Options& options) {
-  const Job job = read_job_of(options);
+  const Job job = asked_job(options, printed_watch());
   const bool has_adapter = job.plan.training.lora && options.from.size() == 2;
   if (options.from.size() != 1 && !has_adapter)
     throw InputError(options.command +

@@ -10,15 +10,15 @@
 #include <span>
 
 #include "models/core/error.h"
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/explained.h"
+#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
-#include "tools/report/print_json.h"
-#include "tools/report/search_watch.h"
-#include "tools/report/text.h"
 #include "tools/session/choose.h"
 #include "tools/session/machines.h"
+#include "tools/text.h"
 
 namespace meshwright {
 
@@ -26,11 +26,12 @@ namespace {
 
 using nlohmann::json;
 
-Explained explained(const std::string& name, const Options& options, const MachineLoader& load) {
+Explained explained(const std::string& name, const JobRequest& request, const MachineLoader& load,
+                    const Watch& watch) {
   Explained one;
   one.name = name;
-  one.job = read_job_of(options);
-  one.chosen = choose_plan(one.job, load, search_watch(options));
+  one.job = read_job_of(request, watch);
+  one.chosen = choose_plan(one.job, load, watch);
   Timeline timeline;
   one.prediction = predict_chosen(one.job, one.chosen, &timeline);
   one.parts = step_parts(one.chosen.compiled, one.prediction, timeline);
@@ -38,20 +39,17 @@ Explained explained(const std::string& name, const Options& options, const Machi
   return one;
 }
 
-// Returns the options of the two sides: two jobs, or one job without and with --set.
-std::pair<Options, Options> two_of(const Options& options) {
-  Options from = options, to = options;
-  if (options.operands.size() == 2) {
-    from.operands = {options.operands[0]};
-    to.operands = {options.operands[1]};
-  } else if (options.operands.size() == 1 && !options.set.empty()) {
-    from.set.clear();
-  } else {
+// Returns the requests of the two sides: two jobs, or one job without and with --set.
+std::pair<JobRequest, JobRequest> two_of(const Options& options) {
+  const std::vector<std::string>& jobs = options.operands;
+  const bool one_changed = jobs.size() == 1 && !options.set.empty();
+  if (jobs.size() != 2 && !one_changed)
     throw InputError(
         "explain: expected two job files, or one and what --set changes of it: "
         "explain A B, or explain A --set KEY=VALUE");
-  }
-  return {from, to};
+  JobRequest from = job_request(options, jobs.front());
+  if (one_changed) from.set.clear();
+  return {from, job_request(options, jobs.back())};
 }
 
 double seconds(SimTime time) { return to_seconds(time).value; }
@@ -102,7 +100,7 @@ json side_json(const Explained& one) {
   return value;
 }
 
-json answer_of(const Explained& from, const Explained& to) {
+json comparison_json(const Explained& from, const Explained& to) {
   json changed = json::array();
   for (const PartChange& each : changes(from.parts, to.parts))
     changed.push_back({{"cause", each.cause},
@@ -203,20 +201,28 @@ void print_explained(const Explained& from, const Explained& to) {
              from.parts.stage, from.name, to.parts.stage, to.name);
 }
 
-std::pair<Explained, Explained> both(const Options& options) {
-  if (!options.measured.empty()) return predicted_and_measured(options);
+std::pair<Explained, Explained> both(const Options& options, const Watch& watch) {
+  if (!options.measured.empty()) return predicted_and_measured(options, watch);
   const auto [first, second] = two_of(options);
-  const MachineLoader load = machine_loader(options);  // this computer is measured once for both
-  return {explained("A", first, load), explained("B", second, load)};
+  const MachineLoader load = asked_machines(options, watch);  // this computer is measured once
+  return {explained("A", first, load, watch), explained("B", second, load, watch)};
+}
+
+std::string json_of(const std::pair<Explained, Explained>& sides) {
+  return json_text(comparison_json(sides.first, sides.second), true);
 }
 
 int run_explain(const Options& options) {
-  const auto [from, to] = both(options);
+  const auto sides = both(options, shown_watch());
   if (options.json)
-    print_json(answer_of(from, to));
+    print_text(json_of(sides));
   else
-    print_explained(from, to);
+    print_explained(sides.first, sides.second);
   return done;
+}
+
+std::string answer_explain(const Options& options, const Watch& watch) {
+  return json_of(both(options, watch));
 }
 
 }  // namespace
@@ -226,11 +232,12 @@ const Command explain_command = {
     "A [B]",
     "two job files; or one, as it is and with what --set changes",
     "why a step takes longer than another, cause by cause",
-    "json set profile prices measured watched",
+    "json set profile prices measured",
     run_explain,
     "Compares two jobs, or one job with what --set changes of it. The changes sum to the "
     "difference to the picosecond. With --measured it compares the predicted step with a measured "
     "one: the trace of `train --trace`, or what PyTorch's profiler saw of your own framework "
-    "(docs/traces.md)."};
+    "(docs/traces.md).",
+    answer_explain};
 
 }  // namespace meshwright

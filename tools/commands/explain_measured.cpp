@@ -8,10 +8,9 @@
 #include "models/program/mesh.h"
 #include "sim/predict/timeline_parts.h"
 #include "sim/replay/stand_ins.h"
+#include "tools/commands/asking.h"
 #include "tools/commands/explained.h"
-#include "tools/report/search_watch.h"
 #include "tools/report/timeline_view.h"
-#include "tools/session/machines.h"
 
 namespace meshwright {
 
@@ -82,15 +81,15 @@ void compare_kernels(const std::string& path, const ProfilerTrace& trace, const 
 
 }  // namespace
 
-std::pair<Explained, Explained> predicted_and_measured(const Options& options) {
+std::pair<Explained, Explained> predicted_and_measured(const Options& options, const Watch& watch) {
   if (options.operands.size() != 1)
     throw InputError("explain: --measured goes with one job file, that of the trained job");
   const auto profile =
       read_profiler_trace(options.measured);  // its complaints come before a search
   Explained predicted;
   predicted.name = "predicted";
-  predicted.job = read_job_of(options);
-  predicted.chosen = choose_plan(predicted.job, machine_loader(options), search_watch(options));
+  predicted.job = asked_job(options, watch);
+  predicted.chosen = choose_plan(predicted.job, asked_machines(options, watch), watch);
   Timeline timeline;
   predicted.prediction = predict_chosen(predicted.job, predicted.chosen, &timeline);
   predicted.tokens_per_s = predicted.prediction.tokens_per_s;

@@ -26,6 +26,6 @@ struct Explained {
 
 // Returns the predicted and the measured step of the same rank, for --measured. The trace is one
 // that `train --trace` or PyTorch's profiler wrote. Throws InputError if it does not match the job.
-std::pair<Explained, Explained> predicted_and_measured(const Options& options);
+std::pair<Explained, Explained> predicted_and_measured(const Options& options, const Watch& watch);
 
 }  // namespace meshwright

@@ -10,12 +10,13 @@
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "sim/validate/fit_runs.h"
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/print.h"
 #include "tools/report/print_json.h"
 #include "tools/report/progress.h"
-#include "tools/report/text.h"
 #include "tools/session/machines.h"
+#include "tools/text.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -98,8 +99,9 @@ int run_fit(const Options& options) {
   if (options.output.empty()) throw InputError("fit: --output names the profile to write");
   check_writable("--output", options.output, std::vector{options.runs, options.profile});
   std::optional<ProgressLine> line(std::in_place);
-  const RunsFit result = fit_runs(read_evidence(options.runs), machine_loader(options),
-                                  [&](double share) { line->at(share, "fit"); });
+  const RunsFit result =
+      fit_runs(read_evidence(options.runs), asked_machines(options, printed_watch()),
+               [&](double share) { line->at(share, "fit"); });
   line.reset();
   write_machine(result.machine, options.output);
   if (options.json) {

@@ -12,16 +12,16 @@
 #include "models/core/error.h"
 #include "sim/planner/clusters.h"
 #include "sim/planner/objective.h"
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/interop/export.h"
 #include "tools/interop/import.h"
+#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
-#include "tools/report/search_watch.h"
-#include "tools/report/text.h"
 #include "tools/session/choose.h"
-#include "tools/session/machines.h"
+#include "tools/text.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -125,7 +125,7 @@ int run_import(const Options& options) {
   if (!options.format.empty()) how.format = framework_of(options.format);
   how.overrides = options.set;
   how.allow_unknown = options.allow_unknown;
-  const MachineLoader load = machine_loader(options);
+  const MachineLoader load = asked_machines(options, printed_watch());
   const Imported imported = import_settings(
       options.from, how, [&](const std::string& name) { return facts_of(load(name)); });
   write_file(out, json_text(imported.job));
@@ -174,51 +174,77 @@ void settle_steps(const Job& job, const Cluster& cluster, double step_time_s, Pl
   plan.training.steps = whole.steps(plan.training);
 }
 
-int run_export(const Options& options) {
-  if (options.framework.empty()) {
-    if (options.format.empty() && options.launchers.empty()) return run_export_weights(options);
+struct Export {
+  Chosen chosen;
+  Prediction prediction;
+  Exported exported;
+};
+
+// Plans the job and writes the plan as the framework's settings, into the folder of --to if there
+// is one.
+Export exported_job(const Options& options, const Watch& watch) {
+  if (options.framework.empty())
     throw InputError("export: --for names the framework: " + list_of(framework_names()));
-  }
   const Framework framework = framework_of(options.framework);
   if (options.to.empty() && !options.json)
     throw InputError(
         "export: --to names the folder to write; with --json the files may be printed");
-  const Job job = read_job_of(options);
-  const MachineLoader load = machine_loader(options);
-  const Chosen chosen = choose_plan(job, load, search_watch(options));
-  const int ranks = chosen.cluster.ranks();
-  const Prediction prediction = predict_chosen(job, chosen);
+  const Job job = asked_job(options, watch);
+  Export all;
+  all.chosen = choose_plan(job, asked_machines(options, watch), watch);
+  const Chosen& chosen = all.chosen;
+  all.prediction = predict_chosen(job, chosen);
   Plan plan = chosen.compiled.plan;
   std::vector<std::string> warnings;
-  settle_steps(job, chosen.cluster, prediction.step_time_s, plan, warnings);
-  Exported exported = export_plan(job, plan, chosen.machine, chosen.count, ranks / chosen.count,
-                                  framework, options.launchers);
-  exported.warnings.insert(exported.warnings.end(), warnings.begin(), warnings.end());
-  if (!options.to.empty()) write_files(options.to, exported.files);
-  json names = json::array(), contents = json::object();
-  for (const ExportedFile& file : exported.files) {
+  settle_steps(job, chosen.cluster, all.prediction.step_time_s, plan, warnings);
+  all.exported = export_plan(job, plan, chosen.machine, chosen.count,
+                             chosen.cluster.ranks() / chosen.count, framework, options.launchers);
+  all.exported.warnings.insert(all.exported.warnings.end(), warnings.begin(), warnings.end());
+  if (!options.to.empty()) write_files(options.to, all.exported.files);
+  return all;
+}
+
+std::vector<std::string> names_of(const Options& options, const Exported& exported) {
+  std::vector<std::string> names;
+  for (const ExportedFile& file : exported.files)
     names.push_back(options.to.empty() ? file.name : options.to + "/" + file.name);
-    contents[file.name] = file.text;
-  }
+  return names;
+}
+
+std::string json_of(const Options& options, const Export& all) {
+  json answer = {{"framework", options.framework},
+                 {"plan", short_plan_text(all.chosen.compiled.plan)},
+                 {"cluster", {{"machine", all.chosen.machine}, {"count", all.chosen.count}}},
+                 {"step_time_s", all.prediction.step_time_s},
+                 {"peak_memory_bytes", all.prediction.peak_memory_bytes},
+                 {"warnings", all.exported.warnings},
+                 {"files", names_of(options, all.exported)}};
+  if (options.to.empty())
+    for (const ExportedFile& file : all.exported.files) answer["contents"][file.name] = file.text;
+  return json_text(answer, true);
+}
+
+int run_export(const Options& options) {
+  if (options.framework.empty() && options.format.empty() && options.launchers.empty())
+    return run_export_weights(options);
+  const Export all = exported_job(options, shown_watch());
   if (options.json) {
-    json answer = {{"framework", options.framework},
-                   {"plan", short_plan_text(chosen.compiled.plan)},
-                   {"cluster", {{"machine", chosen.machine}, {"count", chosen.count}}},
-                   {"step_time_s", prediction.step_time_s},
-                   {"peak_memory_bytes", prediction.peak_memory_bytes},
-                   {"warnings", exported.warnings},
-                   {"files", names}};
-    if (options.to.empty()) answer["contents"] = contents;
-    print_json(answer);
+    print_text(json_of(options, all));
     return done;
   }
   print_to(stdout, "{} on {} x {}: {} a step, {} of memory\n",
-           short_plan_text(chosen.compiled.plan), chosen.count, chosen.machine,
-           show_seconds(prediction.step_time_s),
-           show_bytes(static_cast<double>(prediction.peak_memory_bytes)));
-  for (const std::string& warning : exported.warnings) print_to(stderr, "warning: {}\n", warning);
-  for (const json& name : names) print_to(stdout, "wrote {}\n", name.get<std::string>());
+           short_plan_text(all.chosen.compiled.plan), all.chosen.count, all.chosen.machine,
+           show_seconds(all.prediction.step_time_s),
+           show_bytes(static_cast<double>(all.prediction.peak_memory_bytes)));
+  for (const std::string& warning : all.exported.warnings)
+    print_to(stderr, "warning: {}\n", warning);
+  for (const std::string& name : names_of(options, all.exported))
+    print_to(stdout, "wrote {}\n", name);
   return done;
+}
+
+std::string answer_export(const Options& options, const Watch& watch) {
+  return json_of(options, exported_job(options, watch));
 }
 
 }  // namespace
@@ -239,10 +265,11 @@ const Command export_command = {
     "JOB",
     job_help,
     "write a plan as settings of another framework, ready to start",
-    "json set by budget profile prices for launcher to checkpoint watched",
+    "json set by budget profile prices for launcher to checkpoint",
     run_export,
     "Writes the settings, and what starts them with Slurm, torchrun, mpirun or Kubernetes. `plan "
     "--for FRAMEWORK` looks for a plan among those that the framework can run. docs/interop.md has "
-    "every setting."};
+    "every setting.",
+    answer_export};
 
 }  // namespace meshwright

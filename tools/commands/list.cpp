@@ -1,7 +1,8 @@
 // `list WHAT`: prints the names that the program knows, each from the table where they are used.
 // `list machines NAME` prints a machine's whole profile, and --json without an operand prints
 // everything.
-#include <cstdio>
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -19,8 +20,8 @@
 #include "models/program/mesh.h"
 #include "tools/commands/commands.h"
 #include "tools/interop/target.h"
+#include "tools/json_text.h"
 #include "tools/print.h"
-#include "tools/report/print_json.h"
 
 namespace meshwright {
 
@@ -66,15 +67,16 @@ nlohmann::json stacks_json() {
 }
 
 // Prints every generation of software, and what it means for the kernels of GPUs.
-void print_stacks() {
+std::string stacks_text() {
+  std::string text;
   for (const SoftwareStack& stack : software_stacks()) {
-    std::printf("%s  %s to %s: %s\n      %s\n", stack.name.c_str(), stack.since.c_str(),
-                stack.until.empty() ? "today" : stack.until.c_str(), stack.title.c_str(),
-                stack.software.c_str());
-    if (stack.kernels.empty()) std::printf("      kernels: as the profiles of GPUs say\n");
+    text += fmt::format("{}  {} to {}: {}\n      {}\n", stack.name, stack.since,
+                        stack.until.empty() ? "today" : stack.until, stack.title, stack.software);
+    if (stack.kernels.empty()) text += "      kernels: as the profiles of GPUs say\n";
     for (const auto& [gpu, share] : stack.kernels)
-      std::printf("      kernels on %s: %.2f of what its profile says\n", gpu.c_str(), share);
+      text += fmt::format("      kernels on {}: {:.2f} of what its profile says\n", gpu, share);
   }
+  return text;
 }
 
 Names models() { return zoo_names(); }
@@ -131,27 +133,28 @@ nlohmann::json json_of(const Listing& listing) {
   return listing.names == stacks ? stacks_json() : nlohmann::json(listing.names());
 }
 
-// Prints every key that the framework has a setting for, what it cannot express, and its settings
+// Returns every key that the framework has a setting for, what it cannot express, and its settings
 // that have no meaning here.
-void print_framework(const std::string& name) {
+std::string framework_text(const std::string& name) {
   const Framework framework = framework_of(name);
   const InteropTarget& target = interop_target(framework);
-  print_to(stdout, "{}\n\nkeys of the job file, and the settings that say them:\n", target.title);
+  std::string text =
+      fmt::format("{}\n\nkeys of the job file, and the settings that say them:\n", target.title);
   for (const Rule& rule : target.rules()) {
     std::vector<std::string> settings = rule.settings;
     if (target.spelled != nullptr)
       for (std::string& each : settings) each = target.spelled(each);
-    print_to(stdout, "  {}: {}\n", list_of(rule.keys, "and"), list_of(settings, "and"));
-    if (!rule.note.empty()) print_to(stdout, "      {}\n", rule.note);
+    text += fmt::format("  {}: {}\n", list_of(rule.keys, "and"), list_of(settings, "and"));
+    if (!rule.note.empty()) text += fmt::format("      {}\n", rule.note);
   }
-  print_to(stdout, "\nwhat it cannot express, or in one way only:\n");
+  text += "\nwhat it cannot express, or in one way only:\n";
   for (const Limit& limit : limits_of(framework))
-    print_to(stdout, "  {}: {} {}\n", limit.key, name, limit.why);
-  print_to(stdout, "\nsettings without meaning here (`*` stands for any end):\n");
+    text += fmt::format("  {}: {} {}\n", limit.key, name, limit.why);
+  text += "\nsettings without meaning here (`*` stands for any end):\n";
   std::string_view reason;
   std::string names;
   const auto flush = [&] {
-    if (!names.empty()) print_to(stdout, "  {}: {}\n", names, reason);
+    if (!names.empty()) text += fmt::format("  {}: {}\n", names, reason);
     names.clear();
   };
   for (const WithoutMeaning& row : target.without_meaning) {
@@ -160,44 +163,52 @@ void print_framework(const std::string& name) {
     names += (names.empty() ? "" : ", ") + std::string(row.pattern);
   }
   flush();
+  return text;
+}
+
+std::string machine_text(const std::string& name) {
+  if (name == "local")
+    throw InputError(
+        "list: 'local' is this computer, which no profile describes until it is measured: "
+        "`meshwright calibrate --profile local.json` writes one");
+  return text_of(load_machine(name));
+}
+
+std::string all_listings_json() {
+  nlohmann::json all;
+  for (const Listing& listing : listings) all[listing.what] = json_of(listing);
+  return json_text(all, true);
+}
+
+std::string listing_text(const Listing& listing, bool as_json) {
+  if (as_json) return json_text({{listing.what, json_of(listing)}}, true);
+  if (listing.names == stacks) return stacks_text();
+  std::string text;
+  for (const std::string& name : listing.names()) text += name + "\n";
+  return text;
+}
+
+std::string list_text(const Options& options) {
+  const std::vector<std::string>& words = options.operands;
+  if (words.size() == 2 && words[0] == "machines") return machine_text(words[1]);
+  if (words.size() == 2 && words[0] == "frameworks") return framework_text(words[1]);
+  if (words.empty() && options.json) return all_listings_json();
+  const Names known = names_listed("");
+  if (words.size() != 1) throw InputError("list: say what to list: " + list_of(known));
+  for (const Listing& listing : listings)
+    if (words[0] == listing.what) return listing_text(listing, options.json);
+  const std::string near = nearest(words[0], known);
+  throw InputError(
+      "list: nothing is called '" + words[0] + "'; " +
+      (near.empty() ? "known: " + list_of(known, "and") : "did you mean '" + near + "'?"));
 }
 
 int run_list(const Options& options) {
-  const Names known = names_listed("");
-  if (options.operands.size() == 2 && options.operands[0] == "machines") {
-    if (options.operands[1] == "local")
-      throw InputError(
-          "list: 'local' is this computer, which no profile describes until it is measured: "
-          "`meshwright calibrate --profile local.json` writes one");
-    std::printf("%s", text_of(load_machine(options.operands[1])).c_str());
-    return done;
-  }
-  if (options.operands.size() == 2 && options.operands[0] == "frameworks") {
-    print_framework(options.operands[1]);
-    return done;
-  }
-  if (options.operands.empty() && options.json) {
-    nlohmann::json all;
-    for (const Listing& listing : listings) all[listing.what] = json_of(listing);
-    print_json(all);
-    return done;
-  }
-  if (options.operands.size() != 1) throw InputError("list: say what to list: " + list_of(known));
-  for (const Listing& listing : listings) {
-    if (options.operands[0] != listing.what) continue;
-    if (options.json)
-      print_json({{listing.what, json_of(listing)}});
-    else if (listing.names == stacks)
-      print_stacks();
-    else
-      for (const std::string& name : listing.names()) std::printf("%s\n", name.c_str());
-    return done;
-  }
-  const std::string near = nearest(options.operands[0], known);
-  throw InputError(
-      "list: nothing is called '" + options.operands[0] + "'; " +
-      (near.empty() ? "known: " + list_of(known, "and") : "did you mean '" + near + "'?"));
+  print_text(list_text(options));
+  return done;
 }
+
+std::string answer_list(const Options& options, const Watch&) { return list_text(options); }
 
 }  // namespace
 
@@ -210,6 +221,7 @@ const Command list_command = {
     run_list,
     "Prints models, machines, schedules, frameworks and all other names that a job may use. "
     "Without an operand it says what can be listed; `list machines NAME` prints the whole profile "
-    "of a machine; `list --json` prints all of it."};
+    "of a machine; `list --json` prints all of it.",
+    answer_list};
 
 }  // namespace meshwright

@@ -10,17 +10,17 @@ namespace meshwright {
 
 namespace {
 
-void add_file(const char* option, const std::string& path, std::vector<std::string>& words) {
+void add_file(const char* option, const std::string& path, mcp::Serving& serving) {
   if (path.empty()) return;
   if (!std::filesystem::exists(path)) throw InputError(path + ": no such file");
-  words.insert(words.end(), {option, std::filesystem::absolute(path).string()});
+  serving.job_options[option] = {std::filesystem::absolute(path).string()};
 }
 
 int run_mcp(const Options& options) {
   mcp::Serving serving{options.program, {}, {}};
   serving.to_answer = std::chrono::seconds(options.time_limit.value_or(600));
-  add_file("--profile", options.profile, serving.job_options);
-  add_file("--prices", options.prices, serving.job_options);
+  add_file("profile", options.profile, serving);
+  add_file("prices", options.prices, serving);
   return mcp::serve(serving);
 }
 

@@ -12,17 +12,15 @@
 #include "sim/planner/search.h"
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
+#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
-#include "tools/report/print_json.h"
-#include "tools/report/search_watch.h"
-#include "tools/report/text.h"
 #include "tools/session/choose.h"
-#include "tools/session/files_read.h"
 #include "tools/session/job_file.h"
-#include "tools/session/machines.h"
+#include "tools/text.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -179,38 +177,67 @@ void prove_too(SearchOptions& options) {
   };
 }
 
-int run_plan(const Options& options) {
-  const Job job = read_job_of(options);
-  const std::vector<std::string> inputs = files_read(options, job);
+int shown_plans(const Options& options) { return options.top.value_or(10); }
+double margin_of(const Options& options) {
+  return options.memory_margin.value_or(usual_memory_margin);
+}
+
+struct Planned {
+  Job job;
+  SearchResult result;
+};
+
+Planned planned(const Options& options, const Watch& watch) {
+  Planned all{asked_job(options, watch), {}};
+  const std::vector<std::string> inputs = inputs_of(options, all.job);
   check_writable("--write", options.write, inputs);
   check_writable("--write-partition", options.write_partition, inputs);
   check_writable("--report", options.report, inputs);
-  const int top = options.top.value_or(10);
   SearchOptions search_options;
-  search_options.keep_best = top;
-  search_options.load = machine_loader(options);
-  if (options.watched || !options.prove) search_options.watch = search_watch(options);
-  search_options.memory_margin = options.memory_margin.value_or(usual_memory_margin);
+  search_options.keep_best = shown_plans(options);
+  search_options.load = asked_machines(options, watch);
+  if (!options.prove) search_options.watch = watch.search;
+  search_options.memory_margin = margin_of(options);
   if (options.prove) prove_too(search_options);
-  warn_of_prices(job, search_options.load);
-  const SearchResult result = search(job, search_options);
-  search_options.watch = {};
+  warn_of_prices(all.job, search_options.load, watch);
+  all.result = search(all.job, search_options);
   if (options.prove && isatty(fileno(stderr)) != 0) print_to(stderr, "\n");
-  if (options.json)
-    print_json(result_json(job, result, search_options.memory_margin, options.today));
-  if (result.plans.empty()) throw NoPlanFits(miss_text(result, search_options.memory_margin));
-  if (!options.json) print_result(job, result, top, search_options.memory_margin);
-  if (!options.report.empty()) write_report(options, job, result, top);
+  return all;
+}
+
+// Writes the files that the options name.
+void write_files(const Options& options, const Planned& all, const Watch& watch) {
+  const RankedPlan& best = all.result.plans.front();
+  if (!options.report.empty()) write_report(options, all.job, all.result, shown_plans(options));
   if (!options.write.empty()) {
-    const RankedPlan& best = result.plans.front();
-    write_job_file(job, best.plan, best.machine, best.count, options.write);
-    print_to(stderr, "wrote {}\n", options.write);
+    write_job_file(all.job, best.plan, best.machine, best.count, options.write);
+    watch.note("wrote " + options.write);
   }
   if (!options.write_partition.empty()) {
-    write_partition(job, result.plans.front(), options.write_partition);
-    print_to(stderr, "wrote {}\n", options.write_partition);
+    write_partition(all.job, best, options.write_partition);
+    watch.note("wrote " + options.write_partition);
   }
+}
+
+std::string json_of(const Options& options, const Planned& all) {
+  return json_text(result_json(all.job, all.result, margin_of(options), options.today), true);
+}
+
+int run_plan(const Options& options) {
+  const Planned all = planned(options, shown_watch());
+  if (options.json) print_text(json_of(options, all));
+  if (all.result.plans.empty()) throw NoPlanFits(miss_text(all.result, margin_of(options)));
+  if (!options.json) print_result(all.job, all.result, shown_plans(options), margin_of(options));
+  write_files(options, all, printed_watch());
   return done;
+}
+
+std::string answer_plan(const Options& options, const Watch& watch) {
+  const Planned all = planned(options, watch);
+  const std::string answer = json_of(options, all);
+  if (all.result.plans.empty()) throw NoPlanFits(miss_text(all.result, margin_of(options)), answer);
+  write_files(options, all, watch);
+  return answer;
 }
 
 }  // namespace
@@ -221,12 +248,13 @@ const Command plan_command = {
     job_help,
     "search for the best plan of a job on its clusters",
     "json set for by budget profile prices write write-partition report top "
-    "prove memory-margin watched",
+    "prove memory-margin",
     run_plan,
     "Searches over all that the job leaves open with \"auto\" and lists, ranks the plans, and says "
     "why others were rejected. `--by` and `--budget` ask for the cheapest plan that is done in "
     "time, "
     "and for what the money buys. Under the list stands how much better any other plan could be at "
-    "most."};
+    "most.",
+    answer_plan};
 
 }  // namespace meshwright

@@ -7,12 +7,13 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
+#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
-#include "tools/report/print_json.h"
-#include "tools/report/text.h"
-#include "tools/session/machines.h"
+#include "tools/session/choose.h"
+#include "tools/text.h"
 
 namespace meshwright {
 
@@ -67,20 +68,31 @@ Table table_of(const ScaleResult& result) {
   return table;
 }
 
-int run_scale(const Options& options) {
-  const Job job = read_job_of(options);
+ScaleResult scaled(const Options& options, const Watch& watch) {
+  const Job job = asked_job(options, watch);
   ScaleOptions scale_options;
-  scale_options.search.load = machine_loader(options);
+  scale_options.search.load = asked_machines(options, watch);
   scale_options.search.memory_margin = options.memory_margin.value_or(usual_memory_margin);
-  const ScaleResult result = scale(job, scale_options);
+  return scale(job, scale_options);
+}
+
+int run_scale(const Options& options) {
+  const ScaleResult result = scaled(options, printed_watch());
   if (options.json) {
-    print_json(result_json(result));
+    print_text(json_text(result_json(result), true));
     return result.points.empty() ? no_plan_fits : done;
   }
   print_to(stdout, "{}", table_of(result).text());
   for (const ScaleGap& gap : result.gaps)
     print_to(stdout, "{} x {}: no plan: {}\n", gap.count, gap.machine, gap.reason);
   return result.points.empty() ? no_plan_fits : done;
+}
+
+std::string answer_scale(const Options& options, const Watch& watch) {
+  const ScaleResult result = scaled(options, watch);
+  std::string answer = json_text(result_json(result), true);
+  if (result.points.empty()) throw NoPlanFits("", answer);
+  return answer;
 }
 
 }  // namespace
@@ -93,6 +105,7 @@ const Command scale_command = {
     "json set by budget profile prices memory-margin",
     run_scale,
     "Plans the job on one host, two, four and so on, and prints throughput, efficiency and cost. "
-    "Where the job says that hosts fail, it prints the goodput too."};
+    "Where the job says that hosts fail, it prints the goodput too.",
+    answer_scale};
 
 }  // namespace meshwright

@@ -1,13 +1,13 @@
 // `schema WHAT`: prints the JSON Schema of the job file, of a machine's profile, or of what a
 // command prints with --json.
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "hwprofiles/schema.h"
 #include "models/core/error.h"
 #include "models/job/schema.h"
 #include "tools/commands/commands.h"
+#include "tools/print.h"
 #include "tools/report/answers.h"
 
 namespace meshwright {
@@ -29,13 +29,19 @@ nlohmann::json schema_called(const std::string& name) {
                    "'; known: " + list_of(schemas_known(), "and"));
 }
 
-int run_schema(const Options& options) {
+std::string schema_text(const Options& options) {
   if (options.operands.size() > 1)
     throw InputError("schema: name one: " + list_of(schemas_known(), "or"));
   const std::string name = options.operands.empty() ? "job" : options.operands[0];
-  std::printf("%s\n", schema_called(name).dump(2).c_str());
+  return schema_called(name).dump(2) + "\n";
+}
+
+int run_schema(const Options& options) {
+  print_text(schema_text(options));
   return done;
 }
+
+std::string answer_schema(const Options& options, const Watch&) { return schema_text(options); }
 
 }  // namespace
 
@@ -50,6 +56,7 @@ const Command schema_command = {"schema",
                                 "of the rows that the readers read by, or of what a command "
                                 "prints with --json. Editors that know the first offer keys and "
                                 "mark mistakes: `meshwright schema > job.schema.json`, and "
-                                "`\"$schema\": \"job.schema.json\"` in the job."};
+                                "`\"$schema\": \"job.schema.json\"` in the job.",
+                                answer_schema};
 
 }  // namespace meshwright

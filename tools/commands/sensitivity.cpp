@@ -7,14 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/advise/sensitivity.h"
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
+#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
-#include "tools/report/print_json.h"
-#include "tools/report/search_watch.h"
-#include "tools/report/text.h"
 #include "tools/session/choose.h"
-#include "tools/session/machines.h"
+#include "tools/text.h"
 
 namespace meshwright {
 
@@ -99,15 +98,35 @@ void print_sensitivity(const Job& job, const Chosen& chosen, const Sensitivity& 
   print_to(stdout, "{}", table.text());
 }
 
+struct Examined {
+  Job job;
+  Chosen chosen;
+  Sensitivity sensitivity;
+};
+
+Examined examined(const Options& options, const Watch& watch) {
+  Examined all;
+  all.job = asked_job(options, watch);
+  all.chosen = choose_plan(all.job, asked_machines(options, watch), watch);
+  all.sensitivity = sensitivity(all.job, all.chosen.compiled.plan, all.chosen.cluster);
+  return all;
+}
+
+std::string json_of(const Examined& all) {
+  return json_text(answer_json(all.job, all.chosen, all.sensitivity), true);
+}
+
 int run_sensitivity(const Options& options) {
-  const Job job = read_job_of(options);
-  const Chosen chosen = choose_plan(job, machine_loader(options), search_watch(options));
-  const Sensitivity all = sensitivity(job, chosen.compiled.plan, chosen.cluster);
+  const Examined all = examined(options, shown_watch());
   if (options.json)
-    print_json(answer_json(job, chosen, all));
+    print_text(json_of(all));
   else
-    print_sensitivity(job, chosen, all);
+    print_sensitivity(all.job, all.chosen, all.sensitivity);
   return done;
+}
+
+std::string answer_sensitivity(const Options& options, const Watch& watch) {
+  return json_of(examined(options, watch));
 }
 
 }  // namespace
@@ -117,10 +136,11 @@ const Command sensitivity_command = {
     "JOB",
     job_help,
     "which inputs move time or cost of the whole job most",
-    "json set by budget profile prices watched",
+    "json set by budget profile prices",
     run_sensitivity,
     "Changes one input at a time (prices, bandwidths, failure rates, batch, the error of the "
     "prediction itself and others) and prints what moves the answer most, as a table and a tornado "
-    "chart."};
+    "chart.",
+    answer_sensitivity};
 
 }  // namespace meshwright

@@ -11,19 +11,19 @@ namespace meshwright {
 
 namespace {
 
-void hand_on(const char* option, const std::string& path, std::vector<std::string>& words) {
+void hand_on(const std::string& option, const std::string& path, Serving& serving) {
   if (path.empty()) return;
   check_readable(path);
   if (names_open_file(path))
-    throw InputError(std::string(option) + " " + path +
+    throw InputError("--" + option + " " + path +
                      ": every question reads it anew, so it must have a name of its own");
-  words.insert(words.end(), {option, std::filesystem::absolute(path).string()});
+  serving.job_options[option] = {std::filesystem::absolute(path).string()};
 }
 
 int run_serve(const Options& options) {
   Serving serving{options.host, options.port, options.program, {}};
-  hand_on("--profile", options.profile, serving.job_options);
-  hand_on("--prices", options.prices, serving.job_options);
+  hand_on("profile", options.profile, serving);
+  hand_on("prices", options.prices, serving);
   serve(serving);
   return done;
 }

@@ -8,13 +8,14 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "sim/advise/shared_fabric.h"
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
-#include "tools/report/text.h"
 #include "tools/session/choose.h"
 #include "tools/session/machines.h"
+#include "tools/text.h"
 
 namespace meshwright {
 
@@ -58,15 +59,15 @@ Shared read_shared(const std::string& path) {
 }
 
 std::vector<Tenant> tenants_of(const Shared& shared, const Options& options) {
-  const MachineLoader load = machine_loader(options);
+  const Watch watch = printed_watch();
+  const MachineLoader load = asked_machines(options, watch);
   std::vector<Tenant> tenants;
   int next_host = 0;
   for (const JobHere& here : shared.jobs) {
-    Options of_job = options;
-    of_job.operands = {here.file};
-    of_job.set.insert(of_job.set.begin(), "cluster.topology=" + shared.topology.dump());
-    const Job job = read_job_of(of_job);
-    Chosen chosen = choose_plan(job, load);
+    JobRequest request = job_request(options, here.file);
+    request.set.insert(request.set.begin(), "cluster.topology=" + shared.topology.dump());
+    const Job job = read_job_of(request, watch);
+    Chosen chosen = choose_plan(job, load, watch);
     chosen.cluster.fabric->first_host = here.first_host < 0 ? next_host : here.first_host;
     next_host = chosen.cluster.fabric->first_host + chosen.cluster.hosts;
     tenants.push_back({job.name, std::move(chosen.compiled), std::move(chosen.cluster)});

@@ -11,20 +11,18 @@
 #include "sim/replay/link_uses.h"
 #include "sim/replay/stand_ins.h"
 #include "sim/risk/whole_run.h"
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
+#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
-#include "tools/report/print_json.h"
 #include "tools/report/risk.h"
-#include "tools/report/search_watch.h"
 #include "tools/report/step_report.h"
-#include "tools/report/text.h"
 #include "tools/report/timeline_view.h"
 #include "tools/report/trace_files.h"
 #include "tools/session/choose.h"
-#include "tools/session/files_read.h"
-#include "tools/session/machines.h"
+#include "tools/text.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -70,54 +68,84 @@ std::string whole_run_text(const WholeJob& whole) {
                      show_duration(whole.time_s), bill_text(whole.bill));
 }
 
-int run_simulate(const Options& options) {
-  const Job job = read_job_of(options);
-  const std::vector<std::string> inputs = files_read(options, job);
+struct Simulated {
+  Job job;
+  Chosen chosen;
+  Prediction prediction;
+  std::vector<StageBreakdown> stages;
+  std::optional<WholeRun> run;
+};
+
+// Predicts the step, and writes the files that the options name.
+Simulated simulated(const Options& options, const Watch& watch) {
+  Simulated all;
+  all.job = asked_job(options, watch);
+  const std::vector<std::string> inputs = inputs_of(options, all.job);
   check_trace(options, inputs);
   check_writable("--report", options.report, inputs);
   check_writable("--timeline", options.timeline, inputs);
-  const Chosen chosen = choose_plan(job, machine_loader(options), search_watch(options));
+  all.chosen = choose_plan(all.job, asked_machines(options, watch), watch);
+  const Compiled& compiled = all.chosen.compiled;
   Timeline timeline;
   const bool drawn = !options.trace.empty() || !options.report.empty() || !options.timeline.empty();
-  const Prediction prediction = predict_chosen(job, chosen, drawn ? &timeline : nullptr);
-  const std::vector<StageBreakdown> stages = breakdown(prediction);
-  if (!options.trace.empty()) write_trace(options, timeline, chosen.compiled, chosen.cluster);
+  all.prediction = predict_chosen(all.job, all.chosen, drawn ? &timeline : nullptr);
+  all.stages = breakdown(all.prediction);
+  if (!options.trace.empty()) write_trace(options, timeline, compiled, all.chosen.cluster);
   if (!options.timeline.empty())
-    write_file(options.timeline, timeline_data(timeline, chosen.compiled.stages));
+    write_file(options.timeline, timeline_data(timeline, compiled.stages));
   if (!options.report.empty()) {
-    HtmlPage page(job.name + ": prediction");
-    add_prediction(page, job.model, chosen.compiled, chosen.cluster, prediction);
-    add_step(page, chosen.compiled, prediction, stages, timeline);
+    HtmlPage page(all.job.name + ": prediction");
+    add_prediction(page, all.job.model, compiled, all.chosen.cluster, all.prediction);
+    add_step(page, compiled, all.prediction, all.stages, timeline);
     write_file(options.report, page.text());
   }
+  all.run = whole_run(all.job, compiled, all.chosen.cluster, all.prediction);
+  return all;
+}
+
+std::string json_of(const Options& options, const Simulated& all) {
+  const auto& [job, chosen, prediction, stages, run] = all;
   const int steps = options.steps.value_or(1);
-  const std::optional<WholeRun> run = whole_run(job, chosen.compiled, chosen.cluster, prediction);
-  if (options.json) {
-    nlohmann::json value = prediction_json(prediction);
-    value["stages"] = breakdown_json(stages);
-    for (std::size_t i = 0; i < chosen.compiled.stages.size(); ++i)
-      value["memory"][i]["peak_tensors"] = peak_tensors_json(chosen.compiled.stages[i]);
-    value["name"] = job.name;
-    value["machine"] = chosen.machine;
-    value["count"] = chosen.count;
-    value["steps"] = steps;
-    value["total_time_s"] = steps * prediction.step_time_s;
-    value["price"] = price_json(prediction.price, options.today);
-    value["whole_run"] = whole_run_json(job, chosen, prediction);
-    value["risk"] = run ? risk_json(run->model, run->risk, run->spare) : nlohmann::json(nullptr);
-    value["parallelism"] = to_json(chosen.compiled.plan.parallelism);
-    value["training"] = to_json(chosen.compiled.plan.training);
-    print_json(value);
-    return done;
-  }
+  nlohmann::json value = prediction_json(prediction);
+  value["stages"] = breakdown_json(stages);
+  for (std::size_t i = 0; i < chosen.compiled.stages.size(); ++i)
+    value["memory"][i]["peak_tensors"] = peak_tensors_json(chosen.compiled.stages[i]);
+  value["name"] = job.name;
+  value["machine"] = chosen.machine;
+  value["count"] = chosen.count;
+  value["steps"] = steps;
+  value["total_time_s"] = steps * prediction.step_time_s;
+  value["price"] = price_json(prediction.price, options.today);
+  value["whole_run"] = whole_run_json(job, chosen, prediction);
+  value["risk"] = run ? risk_json(run->model, run->risk, run->spare) : nlohmann::json(nullptr);
+  value["parallelism"] = to_json(chosen.compiled.plan.parallelism);
+  value["training"] = to_json(chosen.compiled.plan.training);
+  return json_text(value, true);
+}
+
+void print_simulated(const Options& options, const Simulated& all) {
+  const auto& [job, chosen, prediction, stages, run] = all;
   print_to(stdout, "{}",
            prediction_text(job.model, chosen.compiled, chosen.cluster, prediction, options.today));
   if (const auto whole = steps_in_a_row(job, chosen, prediction))
     print_to(stdout, "\n{}", whole_run_text(*whole));
   if (run) print_to(stdout, "{}", risk_text(run->model, run->risk, run->spare));
+  const int steps = options.steps.value_or(1);
   if (steps > 1)
-    std::printf("\n%d steps  %s\n", steps, show_seconds(steps * prediction.step_time_s).c_str());
+    print_to(stdout, "\n{} steps  {}\n", steps, show_seconds(steps * prediction.step_time_s));
+}
+
+int run_simulate(const Options& options) {
+  const Simulated all = simulated(options, shown_watch());
+  if (options.json)
+    print_text(json_of(options, all));
+  else
+    print_simulated(options, all);
   return done;
+}
+
+std::string answer_simulate(const Options& options, const Watch& watch) {
+  return json_of(options, simulated(options, watch));
 }
 
 }  // namespace
@@ -127,10 +155,11 @@ const Command simulate_command = {
     "JOB",
     job_help,
     "predict a training step: time, memory, cost",
-    "json set profile prices trace trace-format report timeline steps watched",
+    "json set profile prices trace trace-format report timeline steps",
     run_simulate,
     "Predicts the time of a step, memory stage by stage, and cost. Where the job says that hosts "
     "fail, it predicts how long the whole run takes and what it costs. It plans first where the "
-    "job says \"auto\"."};
+    "job says \"auto\".",
+    answer_simulate};
 
 }  // namespace meshwright

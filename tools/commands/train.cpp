@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <iterator>
 #include <numeric>
+#include <thread>
 
 #include "exec/checkpoint/folder.h"
 #include "exec/launch/marks.h"
@@ -17,14 +20,20 @@
 #include "exec/launch/restarts.h"
 #include "exec/launch/run_folder.h"
 #include "exec/launch/stop.h"
+#include "exec/runtime/non_finite.h"
 #include "models/core/error.h"
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/measure/ranks.h"
 #include "tools/print.h"
+#include "tools/report/trace_files.h"
+#include "tools/report/train_log.h"
+#include "tools/session/checkpoints.h"
+#include "tools/session/dump_passes.h"
 #include "tools/session/hosts.h"
 #include "tools/session/settle.h"
-#include "tools/session/train_log.h"
-#include "tools/session/train_rank.h"
+#include "tools/session/step_list.h"
+#include "tools/session/train.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -61,6 +70,112 @@ std::unique_ptr<World> world_of_ranks(const Options& options) {
   return make_world("mpi", world);
 }
 
+// Throws InputError if a file that the run shall write cannot be written.
+void check_outputs(const Options& options, const Job& job) {
+  if (!options.trace_steps.empty()) {
+    const StepList traced("--trace-steps", options.trace_steps);
+    if (options.trace.empty())
+      throw InputError("--trace-steps: goes with --trace FILE, which names the file");
+    if (traced.last() > job.plan.training.steps)
+      throw InputError(fmt::format("--trace-steps: the run ends after step {}; step {} is beyond",
+                                   job.plan.training.steps, traced.last()));
+  }
+  if (!job.log.tensorboard.empty())
+    check_writable(job.file + ": /log/tensorboard:", job.log.tensorboard + "/events");
+  const std::vector<std::string> inputs = inputs_of(options, job);
+  if (job.compiler_debug)
+    check_dump(job.file + ": /log/folder:", debug_folder(job), job.plan.training, inputs);
+  check_trace(options, inputs);
+  check_writable("--report", options.report, inputs);
+  check_writable("--log-json", log_file(options, job), inputs);
+}
+
+Run settled_run(const Options& options) {
+  if (options.operands.size() != 1)
+    throw InputError(options.command + ": expected one job file, got " +
+                     std::to_string(options.operands.size()));
+  return settle_run(
+      job_request(options, options.operands.front()), options,
+      [&](const Job& job) { check_outputs(options, job); }, printed_watch());
+}
+
+// Prints why this rank fails, in the form that the launcher expects, and ends the run. It waits a
+// moment first, so that other ranks and the launcher can report too, because the launcher's message
+// about a killed rank comes first.
+[[noreturn]] void fail(World& world, int rank, const std::string& what) {
+  print_to(stderr, "rank {} failed: {}\n", rank, what);
+  std::fflush(stderr);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  world.abandon(run_failed);
+  std::abort();  // never: g++ does not see that a virtual function does not return
+}
+
+// Ends the run on all ranks. Called in a handler, whose exception is the reason.
+[[noreturn]] void fail(World& world) {
+  try {
+    throw;
+  } catch (const NonFinite& error) {
+    fail(world, error.rank(), error.what());
+  } catch (const std::exception& error) {
+    fail(world, world.rank(), error.what());
+  }
+  std::abort();  // all that is thrown is an exception
+}
+
+int code_of(const Outcome& outcome) {
+  return !outcome.complete() ? run_failed : outcome.stopped ? stopped : done;
+}
+
+// Reports a rank: rank 0 prints and logs, and every rank ends the run if it fails.
+class RankReport : public RunObserver {
+ public:
+  RankReport(const Options& options, const Job& job, const Chosen& chosen,
+             const Prediction& prediction, World& world)
+      : tells_launcher_(options.as_rank), world_(world) {
+    if (world.rank() == 0) log_.emplace(options, job, chosen, prediction);
+  }
+  void begin(int threads, const std::string& how_it_began) override {
+    if (log_) log_->begin(threads, how_it_began);
+  }
+  void step(std::int64_t step, const StepResult& result,
+            std::optional<double> evaluation) override {
+    if (log_) log_->step(step, result, evaluation);
+  }
+  void end(Outcome& outcome) override {
+    if (log_) log_->end(outcome);
+    have_last_word(code_of(outcome));
+    if (log_ && tells_launcher_) tell_ended(code_of(outcome));
+  }
+  void fail() override { meshwright::fail(world_); }
+
+ private:
+  bool tells_launcher_;
+  World& world_;
+  std::optional<TrainLog> log_;
+};
+
+// Trains this rank and returns the exit code.
+int train_rank(const Options& options, const Job& job, const Chosen& chosen, World& world) try {
+  TrainRequest how = options;
+  how.keeps_timeline = !options.trace.empty();
+  const auto observe = [&](const Prediction& prediction) {
+    return std::make_unique<RankReport>(options, job, chosen, prediction, world);
+  };
+  const int code = code_of(train(how, job, chosen, world, observe, printed_watch()));
+  // The launcher knows how the run ended. mpirun would take seconds to stop ranks that fail.
+  return options.as_rank ? done : code;
+} catch (const RankRefuses& refusal) {
+  if (refusal.reports()) std::fprintf(stderr, "error: %s\n", refusal.what());
+  return bad_input;
+} catch (const InputError& error) {
+  // Every rank finds the same error, because what the engine cannot do follows from the plan.
+  if (world.rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
+  return bad_input;
+} catch (const std::exception&) {
+  if (world.size() > 1) fail(world);
+  throw;
+}
+
 // The decision of rank 0, which it sends to the other ranks: an exit code, and if it is `done`, the
 // resolved run.
 struct Decision {
@@ -82,7 +197,7 @@ Decision decide(const Options& options, int ranks) {
     return Decision{exit_code, ""};
   };
   try {
-    const Run run = settle_run(options);
+    const Run run = settled_run(options);
     if (run.chosen.cluster.ranks() != ranks)
       throw InputError(run.job.file + ": the plan has " +
                        std::to_string(run.chosen.cluster.ranks()) + " ranks, this mpirun has " +
@@ -128,13 +243,13 @@ int run_rank(const Options& options) {
   try {
     decision = common_decision(options, *world);
   } catch (const std::exception&) {
-    return fail(*world);
+    fail(*world);
   }
   if (decision.exit_code != done) return decision.exit_code;
   const Settled settled = read_settled(decision.settled);
   const Chosen chosen =
       choose_plan(settled.job, [&](const std::string&) { return settled.machine; });
-  return train_as_rank(options, settled.job, chosen, *world);
+  return train_rank(options, settled.job, chosen, *world);
 }
 
 int launch_ranks(const Options& options, const Run& run) {
@@ -151,10 +266,11 @@ int launch_ranks(const Options& options, const Run& run) {
   const MemoryFile settled(settled_text(run));
   MpirunOptions launch = mpirun_options(ranks);
   launch.extra = run.job.mpi_options;
-  launch.remote = remote_hosts(options, run);
+  const SageMaker container = read_sagemaker(options.sagemaker);
+  launch.remote = remote_hosts(options, container, run);
   const Deadlines deadlines = deadlines_of(options);
   if (launch.remote && !options.sagemaker.hosts.empty())
-    wait_for_hosts(*launch.remote, launch.extra, deadlines.long_s);
+    wait_for_hosts(*launch.remote, launch.extra, deadlines.long_s, printed_watch());
   hold_stop_signals();
   const RunFolder folder;
   launch.folder = folder.path();
@@ -191,12 +307,12 @@ int run_train(const Options& options) {
     return run_rank(options);
   }
   const SageMaker container = read_sagemaker(options.sagemaker);
-  if (!container.is_first()) return wait_as_other_host(container);
-  const Run run = settle_run(options);
+  if (!container.is_first()) return wait_as_other_host(container, printed_watch());
+  const Run run = settled_run(options);
   if (run.chosen.cluster.ranks() > 1 || options.restarts) return launch_ranks(options, run);
   watch_for_stop();
   const auto world = make_world("self");
-  return train_as_rank(options, run.job, run.chosen, *world);
+  return train_rank(options, run.job, run.chosen, *world);
 }
 
 }  // namespace

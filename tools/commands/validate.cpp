@@ -10,12 +10,12 @@
 
 #include "models/core/error.h"
 #include "sim/validate/score.h"
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
+#include "tools/json_text.h"
 #include "tools/print.h"
-#include "tools/report/print_json.h"
 #include "tools/report/progress.h"
-#include "tools/report/text.h"
-#include "tools/session/machines.h"
+#include "tools/text.h"
 
 namespace meshwright {
 
@@ -159,24 +159,19 @@ void print_fits(const ValidationScores& scores) {
   print_table(table);
 }
 
-int run_validate(const Options& options) {
+using ScoreWatch = std::function<void(std::size_t rows, std::size_t all)>;
+
+ValidationScores validated(const Options& options, const Watch& watch, const ScoreWatch& progress) {
   if (options.operands.empty())
     throw InputError(
         "validate: name the files of published measurements, for example "
         "scenarios/evidence/*.json");
   std::vector<Evidence> evidence;
   for (const std::string& file : options.operands) evidence.push_back(read_evidence(file));
-  std::optional<ProgressLine> line(std::in_place);
-  const auto watch = [&](std::size_t rows, std::size_t all) {
-    line->at(static_cast<double>(rows) / static_cast<double>(all),
-             fmt::format("{} of {} rows", rows, all));
-  };
-  const ValidationScores scores = score(evidence, watch, machine_loader(options));
-  line.reset();
-  if (options.json) {
-    print_json(scores_json(scores));
-    return done;
-  }
+  return score(evidence, progress, asked_machines(options, watch));
+}
+
+void print_scores(const ValidationScores& scores) {
   Table table({"source", "rows", "mean error", "median", "90 %", "bias", "in interval", "in order",
                "regret", "constant MFU"});
   for (const ErrorSummary& summary : scores.sources) add_row(table, summary);
@@ -191,7 +186,25 @@ int run_validate(const Options& options) {
   if (!scores.skipped.empty())
     print_to(stdout, "\n{} rows are not predicted: {}\n", scores.skipped.size(),
              scores.skipped.front().reason);
+}
+
+int run_validate(const Options& options) {
+  std::optional<ProgressLine> line(std::in_place);
+  const ValidationScores scores =
+      validated(options, printed_watch(), [&](std::size_t rows, std::size_t all) {
+        line->at(static_cast<double>(rows) / static_cast<double>(all),
+                 fmt::format("{} of {} rows", rows, all));
+      });
+  line.reset();
+  if (options.json)
+    print_text(json_text(scores_json(scores), true));
+  else
+    print_scores(scores);
   return done;
+}
+
+std::string answer_validate(const Options& options, const Watch& watch) {
+  return json_text(scores_json(validated(options, watch, {})), true);
 }
 
 }  // namespace
@@ -203,6 +216,7 @@ const Command validate_command = {"validate",
                                   "json profile",
                                   run_validate,
                                   "Predicts published measurements and prints the error of each "
-                                  "source. Your own measurements in the same form work too."};
+                                  "source. Your own measurements in the same form work too.",
+                                  answer_validate};
 
 }  // namespace meshwright

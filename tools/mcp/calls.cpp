@@ -11,7 +11,7 @@
 #include "models/core/error.h"
 #include "tools/mcp/messages.h"
 #include "tools/mcp/tools.h"
-#include "tools/report/text.h"
+#include "tools/text.h"
 
 namespace meshwright::mcp {
 
@@ -76,7 +76,7 @@ void Calls::run(Call& call) const {
   Answer answer;
   try {
     if (!call.place->wait([&] { return call.cancelled.load(); })) return;
-    answer = answer_to(call.question, -1, call.stopping, watch);
+    answer = answer_to(call.question, program_, -1, call.stopping, watch);
   } catch (const std::exception& error) {
     answer = error_answer(500, error.what());
   }

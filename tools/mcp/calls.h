@@ -16,10 +16,11 @@ namespace meshwright::mcp {
 
 class Calls {
  public:
-  // `at_once` calls run at the same time, and `waiting` more wait for their turn. `send` gets whole
-  // lines, without their ends, from any thread.
-  Calls(int at_once, int waiting, std::function<void(const std::string& line)> send)
-      : places_(at_once, waiting), send_(std::move(send)) {}
+  // `program` is the path of this program. `at_once` calls run at the same time, and `waiting` more
+  // wait for their turn. `send` gets whole lines, without their ends, from any thread.
+  Calls(std::string program, int at_once, int waiting,
+        std::function<void(const std::string& line)> send)
+      : program_(std::move(program)), places_(at_once, waiting), send_(std::move(send)) {}
   ~Calls();  // ends running calls, without results
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
@@ -37,6 +38,7 @@ class Calls {
   void run(Call& call) const;
   void forget_finished();
 
+  const std::string program_;
   Places places_;
   const std::function<void(const std::string&)> send_;
   std::mutex mutex_;

@@ -50,7 +50,8 @@ class Session {
  public:
   explicit Session(const Serving& serving)
       : serving_(serving),
-        calls_(std::min(usable_cores(), most_running), waiting_per_running * most_running, send) {}
+        calls_(serving.program, std::min(usable_cores(), most_running),
+               waiting_per_running * most_running, send) {}
 
   void take(const std::string& line) {
     json id;
@@ -105,12 +106,9 @@ class Session {
     if (!token.is_null() && !token.is_string() && !token.is_number_integer())
       throw Refusal(Code::invalid_params, "progressToken: must be a string or a whole number");
     try {
-      Question question =
-          question_of(name, message.params.value("arguments", json::object()), !token.is_null());
-      question.words.insert(question.words.begin(), serving_.program);
-      if (!question.files.empty())
-        question.words.insert(question.words.end(), serving_.job_options.begin(),
-                              serving_.job_options.end());
+      Question question = question_of(name, message.params.value("arguments", json::object()));
+      if (!question.call.jobs.empty())
+        question.call.options.insert(serving_.job_options.begin(), serving_.job_options.end());
       question.limit = serving_.to_answer;
       calls_.start(message.id, std::move(question), token);
     } catch (const InputError& error) {

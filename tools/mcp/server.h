@@ -2,15 +2,16 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace meshwright::mcp {
 
 struct Serving {
-  std::string program;                   // path of this program, which runs the calls
-  std::vector<std::string> job_options;  // added to every command on a job
-  std::chrono::seconds to_answer{600};   // longest time of one call
+  std::string program;  // path of this program, which runs the calls
+  std::map<std::string, std::vector<std::string>> job_options;  // added to every command on a job
+  std::chrono::seconds to_answer{600};                          // longest time of one call
 };
 
 constexpr std::size_t most_line_bytes = std::size_t{1} << 20;

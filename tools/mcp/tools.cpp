@@ -126,21 +126,6 @@ void check_arguments(const Tool& tool, const json& arguments) {
       throw Refusal(Code::invalid_params, "'" + name + "' is not an argument of " + tool.name);
 }
 
-std::vector<std::string> words_of(const Tool& tool, const json& arguments, const Question& question,
-                                  bool watched) {
-  std::vector<std::string> words{tool.name};
-  for (const auto& [name, content] : question.files) words.push_back(name);
-  for (const char* word : {"what", "name"})
-    if (arguments.contains(word)) words.push_back(arguments[word]);
-  if (std::string_view(tool.name) != "schema") words.emplace_back("--json");
-  for (const Argument& argument : tool.arguments)
-    if (argument.kind == Argument::Kind::count && arguments.contains(argument.name))
-      words.insert(words.end(), {std::string("--") + argument.name,
-                                 std::to_string(arguments[argument.name].get<std::int64_t>())});
-  if (watched && !question.files.empty()) words.emplace_back("--watched");
-  return words;
-}
-
 }  // namespace
 
 json tool_list() {
@@ -162,19 +147,28 @@ json tool_list() {
   return tools;
 }
 
-Question question_of(const std::string& name, const json& arguments, bool watched) {
+Question question_of(const std::string& name, const json& arguments) {
   const Tool& tool = tool_named(name);
   check_arguments(tool, arguments);
   if (arguments.contains("name") && !arguments.contains("what"))
     throw Refusal(Code::invalid_params, "name: goes with 'what'");
   Question question;
+  Call& call = question.call;
+  call.command = tool.name;
   for (const Argument& argument : tool.arguments) {
-    if (argument.kind != Argument::Kind::job) continue;
-    const std::string file = std::string(argument.name) + ".json";
-    check_names_no_file(arguments[argument.name], file);
-    question.files[file] = arguments[argument.name].dump();
+    if (!arguments.contains(argument.name)) continue;
+    const json& value = arguments[argument.name];
+    if (argument.kind == Argument::Kind::word) {
+      call.operands.push_back(value);
+    } else if (argument.kind == Argument::Kind::count) {
+      call.options[argument.name] = {std::to_string(value.get<std::int64_t>())};
+    } else {
+      const std::string file = std::string(argument.name) + ".json";
+      check_names_no_file(value, file);
+      call.operands.push_back(file);
+      call.jobs[file] = value.dump();
+    }
   }
-  question.words = words_of(tool, arguments, question, watched);
   return question;
 }
 

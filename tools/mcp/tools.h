@@ -11,10 +11,10 @@ namespace meshwright::mcp {
 
 nlohmann::json tool_list();  // the result of tools/list
 
-// Returns the command that a call runs, without the program's path. Throws Refusal if the called
+// Returns the question that a call of a tool asks. Throws Refusal if the called
 // name is unknown or the arguments do not match its schema. Throws InputError if the job is
 // rejected.
-Question question_of(const std::string& tool, const nlohmann::json& arguments, bool watched);
+Question question_of(const std::string& tool, const nlohmann::json& arguments);
 
 // Returns the result of tools/call. A response that is an error is a result too, so that the model
 // reads it.

@@ -1,5 +1,6 @@
-// Defines the Python module meshwright._core. run(words, files) runs a command line in this
-// process, without the interpreter's lock, and returns (exit code, JSON that it printed, message).
+// Defines the Python module meshwright._core. call(command, operands, jobs, options) runs a
+// call (tools/call.h) in this process, without the interpreter's lock, and returns (exit code, its
+// answer, message).
 // It uses only the limited C API, so that one module serves Python 3.8 and all later versions.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -10,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "models/core/data_files.h"
+#include "exec/launch/stop.h"
 #include "models/core/error.h"
 #include "tools/command_line.h"
+#include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
-#include "tools/report/print_json.h"
 #include "tools/session/choose.h"
 #include "tools/version.h"
 
@@ -27,28 +28,29 @@ struct Ended {
   std::string out, message;
 };
 
-Ended run_words(const std::vector<std::string>& words, std::map<std::string, std::string> files) {
+Ended run_call(const Call& call) {
   static std::mutex one_at_a_time;  // each uses all cores
   const std::lock_guard lock(one_at_a_time);
-  const GivenFiles given(std::move(files));
-  JsonCapture capture;
   Ended ended;
   const auto failed = [&](int code, const std::exception& error) {
     ended.code = code;
     ended.message = error.what();
   };
   try {
-    ended.code = run_command_line(words);
+    ended.out = answer_of(call, printed_watch());
+    ended.code = done;
   } catch (const InputError& error) {
     failed(bad_input, error);
   } catch (const NoPlanFits& error) {
     failed(no_plan_fits, error);
+    ended.out = error.answer();
   } catch (const RunError& error) {
     failed(run_failed, error);
+  } catch (const StopRequested& request) {
+    failed(stopped, request);
   } catch (const std::exception& error) {
     failed(our_fault, error);
   }
-  ended.out = capture.text;
   return ended;
 }
 
@@ -72,28 +74,32 @@ bool take_words(PyObject* list, std::vector<std::string>& words) {
   return count >= 0;
 }
 
-bool take_files(PyObject* dict, std::map<std::string, std::string>& files) {
+// Stores a dictionary, whose values `take` stores.
+template <typename Value, typename Take>
+bool take_map(PyObject* dict, std::map<std::string, Value>& values, const Take& take) {
+  if (PyDict_Check(dict) == 0) {
+    PyErr_SetString(PyExc_TypeError, "expected a dictionary");
+    return false;
+  }
   PyObject *key = nullptr, *value = nullptr;
   for (Py_ssize_t place = 0; PyDict_Next(dict, &place, &key, &value) != 0;) {
     std::string name;
-    if (!take_text(key, name) || !take_text(value, files[name])) return false;
+    if (!take_text(key, name) || !take(value, values[name])) return false;
   }
   return true;
 }
 
-PyObject* run(PyObject* /*self*/, PyObject* arguments) {
-  PyObject *list = nullptr, *dict = nullptr;
-  if (PyArg_ParseTuple(arguments, "OO", &list, &dict) == 0) return nullptr;
-  if (PyList_Check(list) == 0 || PyDict_Check(dict) == 0) {
-    PyErr_SetString(PyExc_TypeError, "run takes a list and a dictionary");
+PyObject* call(PyObject* /*self*/, PyObject* arguments) {
+  PyObject *command = nullptr, *operands = nullptr, *jobs = nullptr, *options = nullptr;
+  if (PyArg_ParseTuple(arguments, "OOOO", &command, &operands, &jobs, &options) == 0)
     return nullptr;
-  }
-  std::vector<std::string> words;
-  std::map<std::string, std::string> files;
-  if (!take_words(list, words) || !take_files(dict, files)) return nullptr;
+  Call asked;
+  if (!take_text(command, asked.command) || !take_words(operands, asked.operands) ||
+      !take_map(jobs, asked.jobs, take_text) || !take_map(options, asked.options, take_words))
+    return nullptr;
   Ended ended;
   PyThreadState* state = PyEval_SaveThread();
-  ended = run_words(words, std::move(files));
+  ended = run_call(asked);
   PyEval_RestoreThread(state);
   return Py_BuildValue(
       "(is#N)", ended.code, ended.out.data(), static_cast<Py_ssize_t>(ended.out.size()),
@@ -105,7 +111,7 @@ PyObject* version(PyObject* /*self*/, PyObject* /*none*/) {
   return PyUnicode_FromString(std::string(version_text()).c_str());
 }
 
-PyMethodDef methods[] = {{"run", run, METH_VARARGS, "Runs a command line."},
+PyMethodDef methods[] = {{"call", call, METH_VARARGS, "Runs a call of a command."},
                          {"version", version, METH_NOARGS, "What `meshwright --version` prints."},
                          {nullptr, nullptr, 0, nullptr}};
 

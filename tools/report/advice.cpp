@@ -13,7 +13,7 @@
 #include "sim/predict/target.h"
 #include "tools/report/prediction.h"
 #include "tools/report/risk.h"
-#include "tools/report/text.h"
+#include "tools/text.h"
 
 namespace meshwright {
 

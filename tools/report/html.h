@@ -8,8 +8,8 @@
 #include "hwprofiles/machine.h"
 #include "models/architectures/model.h"
 #include "sim/predict/predict.h"
-#include "tools/report/step_values.h"
-#include "tools/report/text.h"
+#include "tools/session/step_values.h"
+#include "tools/text.h"
 
 namespace meshwright {
 

@@ -8,7 +8,8 @@
 #include "models/architectures/model.h"
 #include "models/compiler/plan/plan.h"
 #include "sim/predict/breakdown.h"
-#include "tools/report/text.h"
+#include "tools/session/plan_text.h"
+#include "tools/text.h"
 
 namespace meshwright {
 
@@ -36,12 +37,4 @@ std::string prediction_text(const Model& model, const Compiled& compiled, const 
 // Returns "a failure every ..., a checkpoint every ...", for a prediction that has a goodput.
 std::string goodput_text(const Prediction& prediction);
 Table memory_table(const Prediction& prediction);  // a row per stage
-// Returns "ranks 16 = data 2 x tensor 2 x pipeline 4   1f1b   8 micro-batches of 2   zero 1 over 2
-// recompute selective" on one line.
-std::string plan_text(const Plan& plan);
-// Returns a short text of a plan, "p4 t2 d2 mb2 zero1": the degrees of pipeline, tensor and data,
-// the micro-batch, and all that differs from the usual. No two plans of a search have the same
-// text.
-std::string short_plan_text(const Plan& plan);
-
 }  // namespace meshwright

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "tools/print.h"
-#include "tools/report/text.h"
+#include "tools/text.h"
 
 namespace meshwright {
 

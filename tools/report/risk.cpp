@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tools/report/text.h"
+#include "tools/text.h"
 
 namespace meshwright {
 

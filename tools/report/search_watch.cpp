@@ -1,11 +1,11 @@
 #include "tools/report/search_watch.h"
 
 #include <chrono>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "tools/report/progress.h"
 
@@ -23,8 +23,10 @@ std::string line_of(const ClusterProgress& p) {
       {"candidates_simulated", p.simulated},
       {"bounded", p.bounded},
       {"best_step_time_s", p.best_step_time_s ? json(*p.best_step_time_s) : json(nullptr)}};
-  return json{{"progress", progress}}.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
+  return json{{"progress", progress}}.dump(-1, ' ', true, json::error_handler_t::replace);
 }
+
+}  // namespace
 
 SearchWatch watch_on_terminal() {
   // The searches of several clusters may be interleaved, so each cluster has a line of its own.
@@ -35,22 +37,19 @@ SearchWatch watch_on_terminal() {
   };
 }
 
-}  // namespace
-
-SearchWatch search_watch(const Options& options) {
-  if (!options.watched) return watch_on_terminal();
+SearchWatch watch_in_lines(std::function<void(const std::string&)> say) {
   using Clock = std::chrono::steady_clock;
   struct Last {
     std::string machine;
     int count = 0;
     Clock::time_point time;
   };
-  return [last = std::make_shared<Last>()](const ClusterProgress& progress) {
+  return [say = std::move(say), last = std::make_shared<Last>()](const ClusterProgress& progress) {
     const auto now = Clock::now();
     const bool is_new = progress.machine != last->machine || progress.count != last->count;
     if (!is_new && now - last->time < std::chrono::milliseconds(100)) return;
     *last = {progress.machine, progress.count, now};
-    std::fputs(line_of(progress).c_str(), stderr);
+    say(line_of(progress));
   };
 }
 

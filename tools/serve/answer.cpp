@@ -21,24 +21,21 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-class JobFolder {
+// An empty folder, in which a command runs and may write its file.
+class OwnFolder {
  public:
-  explicit JobFolder(const JobFiles& files) {
+  OwnFolder() {
     std::string pattern = (fs::temp_directory_path() / "meshwright-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr)
       throw RunError("no folder can be made in " + fs::temp_directory_path().string());
     path_ = pattern;
-    for (const auto& [name, content] : files) {
-      std::ofstream file(path_ + "/" + name, std::ios::binary);
-      if (!(file << content).flush()) throw RunError("no file can be written in " + path_);
-    }
   }
-  ~JobFolder() {
+  ~OwnFolder() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
   }
-  JobFolder(const JobFolder&) = delete;
-  JobFolder& operator=(const JobFolder&) = delete;
+  OwnFolder(const OwnFolder&) = delete;
+  OwnFolder& operator=(const OwnFolder&) = delete;
 
   const std::string& path() const { return path_; }
   std::string text_of(const std::string& name) const {
@@ -54,28 +51,31 @@ std::string line_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Keeps the lines of standard error that `watch` does not get: all except progress and warnings.
-class ErrorLines {
+// Takes the lines of standard error (tools/answering.h). Progress and warnings go to `watch`.
+class Heard {
  public:
-  explicit ErrorLines(const std::function<void(const std::string&)>& watch) : watch_(watch) {}
+  explicit Heard(const std::function<void(const std::string&)>& watch) : watch_(watch) {}
 
   void take(std::string_view line) {
-    constexpr std::string_view warning = "warning: ", progress = "{\"progress\":";
-    if (line.starts_with(progress)) return watch_(std::string(line));
-    if (line.starts_with(warning))
-      return watch_(line_of({{"warning", std::string(line.substr(warning.size()))}}));
-    text_.append(line).append("\n");
+    const json said = json::parse(line, nullptr, false);
+    if (!said.is_object())
+      others_.append(line).append("\n");  // of a library, or the system
+    else if (said.contains("error"))
+      error_ = said;
+    else
+      watch_(std::string(line));
   }
   std::string message() const {
-    constexpr std::string_view error = "error: ";
-    const std::size_t begin = text_.starts_with(error) ? error.size() : 0;
-    const std::size_t end = text_.find_last_not_of('\n');
-    return end == std::string::npos ? "it said nothing" : text_.substr(begin, end + 1 - begin);
+    if (!error_.is_null()) return error_.at("error");
+    const std::size_t end = others_.find_last_not_of('\n');
+    return end == std::string::npos ? "it said nothing" : others_.substr(0, end + 1);
   }
+  bool is_out_of_memory() const { return error_.is_object() && error_.contains("out_of_memory"); }
 
  private:
   const std::function<void(const std::string&)>& watch_;
-  std::string text_;
+  json error_;
+  std::string others_;
 };
 
 // Returns the error 422: no plan fits. It includes the command's output, if there is any, because
@@ -86,8 +86,9 @@ Answer no_plan(const std::string& message, const std::string& out) {
   return {422, line_of({{"error", error}}) + "\n"};
 }
 
-Answer exited(const ChildEnd& end, const std::string& message, const Question& question,
-              const JobFolder& folder) {
+Answer exited(const ChildEnd& end, const Heard& heard, const Question& question,
+              const OwnFolder& folder) {
+  const std::string message = heard.message();
   switch (end.code) {
     case done:
       return {200, question.in_file ? folder.text_of(answer_file) : end.out};
@@ -96,7 +97,7 @@ Answer exited(const ChildEnd& end, const std::string& message, const Question& q
     case no_plan_fits:
       return no_plan(message, end.out);
     default:
-      if (message.find("bad_alloc") != std::string::npos)
+      if (heard.is_out_of_memory())
         return error_answer(422, fmt::format("the job needs more than the {} GiB of memory that "
                                              "the server gives a search",
                                              most_child_bytes() >> 30));
@@ -110,16 +111,17 @@ Answer error_answer(int status, const std::string& message) {
   return {status, line_of({{"error", {{"status", status}, {"message", message}}}}) + "\n"};
 }
 
-Answer answer_to(const Question& question, int client, int stopping,
+Answer answer_to(const Question& question, const std::string& program, int client, int stopping,
                  const std::function<void(const std::string&)>& watch) {
-  const JobFolder folder(question.files);
-  ErrorLines errors(watch);
-  const ChildEnd end = run_child({question.words, folder.path(), question.limit}, client, stopping,
-                                 [&](std::string_view line) { errors.take(line); });
-  errors.take(end.err);
+  const OwnFolder folder;
+  Heard heard(watch);
+  const ChildEnd end =
+      run_child({program, to_json(question.call).dump(), folder.path(), question.limit}, client,
+                stopping, [&](std::string_view line) { heard.take(line); });
+  if (!end.err.empty()) heard.take(end.err);
   switch (end.how) {
     case ChildEnd::How::exited:
-      return exited(end, errors.message(), question, folder);
+      return exited(end, heard, question, folder);
     case ChildEnd::How::killed:
       return error_answer(500, fmt::format("the search was ended by signal {}", end.code));
     case ChildEnd::How::late:

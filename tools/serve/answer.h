@@ -1,12 +1,11 @@
-// Runs a command and returns its output as an HTTP response.
+// Runs a call of a command, and returns its answer as an HTTP response.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <string>
-#include <string_view>
-#include <vector>
 
+#include "tools/call.h"
 #include "tools/serve/commands.h"
 #include "tools/serve/limits.h"
 
@@ -21,17 +20,16 @@ struct Answer {
 Answer error_answer(int status, const std::string& message);
 
 struct Question {
-  std::vector<std::string> words;  // the program's path first
-  JobFiles files;
-  bool in_file = false;  // the response is the file that the command writes
+  Call call;
+  bool in_file = false;  // the response is `answer_file`, which the command writes
   std::chrono::seconds limit = to_search;
 };
 
-// Runs the command in a temporary folder, which holds its job files, until it ends, the client at
+// Runs the call with the program at `program` in a temporary folder, until it ends, the client at
 // the socket `client` disconnects (-1: there is no socket), or `stopping` is readable. Returns its
 // output, or an error. During the run, `watch` gets JSON objects, a line each: {"progress": ...},
 // {"warning": ...}.
-Answer answer_to(const Question& question, int client, int stopping,
+Answer answer_to(const Question& question, const std::string& program, int client, int stopping,
                  const std::function<void(const std::string& line)>& watch);
 
 }  // namespace meshwright

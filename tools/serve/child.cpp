@@ -14,7 +14,9 @@
 #include <csignal>
 #include <optional>
 
+#include "exec/launch/memory_file.h"
 #include "models/core/error.h"
+#include "tools/answering.h"
 #include "tools/serve/limits.h"
 
 namespace meshwright {
@@ -44,7 +46,7 @@ struct Pipe {
 };
 
 // Turns the new process into the command. It makes only calls that are safe between fork and exec.
-[[noreturn]] void become(char* const* words, const char* folder, int out, int err,
+[[noreturn]] void become(char* const* words, const char* folder, int in, int out, int err,
                          rlim_t memory_bytes) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -54,8 +56,7 @@ struct Pipe {
   signal(SIGPIPE, SIG_DFL);
   const rlimit memory{memory_bytes, memory_bytes};
   setrlimit(RLIMIT_AS, &memory);
-  const int nothing = open("/dev/null", O_RDONLY);
-  const bool ready = dup2(nothing, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0 &&
+  const bool ready = dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0 &&
                      close_range(3, ~0U, 0) == 0 && chdir(folder) == 0;
   if (ready) execv(words[0], words);
   _exit(127);
@@ -66,14 +67,15 @@ struct Pipe {
 class Process {
  public:
   Process(const ChildCommand& command, int out, int err) {
-    std::vector<std::string> words = command.words;
-    std::vector<char*> pointers;
-    for (std::string& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
+    const MemoryFile input(command.input);
+    const int in = open(input.path().c_str(), O_RDONLY | O_CLOEXEC);
+    std::string program = command.program, word = answering_word;
+    char* const words[] = {program.data(), word.data(), nullptr};
     const rlim_t memory_bytes = most_child_bytes();
     id_ = fork();
+    if (id_ == 0) become(words, command.folder.c_str(), in, out, err, memory_bytes);
+    close(in);
     if (id_ < 0) throw RunError("no process can be started");
-    if (id_ == 0) become(pointers.data(), command.folder.c_str(), out, err, memory_bytes);
   }
   ~Process() {
     if (id_ < 0) return;

@@ -1,4 +1,4 @@
-// Runs a command of this program as a process of its own, so that the server itself computes
+// Answers a call (tools/answering.h) in a process of its own, so that the server itself computes
 // nothing. A command that nobody waits for any more is killed, and one that takes too much memory
 // or crashes ends alone.
 #pragma once
@@ -8,14 +8,14 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace meshwright {
 
 struct ChildCommand {
-  std::vector<std::string> words;  // the program's path first
-  std::string folder;              // where it runs
-  std::chrono::seconds limit;      // how long it may
+  std::string program;         // its path
+  std::string input;           // its standard input, the call
+  std::string folder;          // where it runs
+  std::chrono::seconds limit;  // how long it may
 };
 
 struct ChildEnd {

@@ -31,11 +31,11 @@ std::span<const ServedCommand> served_commands() {
       {.path = "/api/sensitivity", .command = "sensitivity"},
       {.path = "/api/explain", .command = "explain", .jobs = {"a", "b"}},
       {.path = "/api/export", .command = "export", .words = {"for"}},
-      {.path = "/api/timeline", .command = "simulate", .file_option = "--timeline"},
-      {.path = "/api/trace", .command = "simulate", .file_option = "--trace"},
+      {.path = "/api/timeline", .command = "simulate", .file_option = "timeline"},
+      {.path = "/api/trace", .command = "simulate", .file_option = "trace"},
       {.path = "/api/report",
        .command = "simulate",
-       .file_option = "--report",
+       .file_option = "report",
        .type = "text/html; charset=utf-8"}};
   return rows;
 }
@@ -46,35 +46,31 @@ const ServedCommand* served_command(std::string_view path) {
   return nullptr;
 }
 
-JobFiles job_files(const ServedCommand& command, const std::string& body) {
+namespace {
+
+// Adds the jobs of the body, as operands in the order of their keys.
+void add_jobs(const ServedCommand& command, const std::string& body, Call& call) {
   const bool is_whole = command.jobs.front().empty();
   const nlohmann::json value = parse_json(body, is_whole ? "job.json" : "body");
-  JobFiles files;
-  if (is_whole) {
-    check_names_no_file(value, "job.json");
-    files["job.json"] = body;
-    return files;
-  }
   for (const std::string_view key : command.jobs) {
-    if (!value.is_object() || !value.contains(key))
+    if (!is_whole && (!value.is_object() || !value.contains(key)))
       throw InputError("body: /" + std::string(key) + ": is missing; it is a job");
-    const std::string name = std::string(key) + ".json";
-    check_names_no_file(value[key], name);
-    files[name] = value[key].dump();
+    const std::string name = (is_whole ? "job" : std::string(key)) + ".json";
+    const nlohmann::json& job = is_whole ? value : value[key];
+    check_names_no_file(job, name);
+    call.operands.push_back(name);
+    call.jobs[name] = is_whole ? body : job.dump();
   }
-  return files;
 }
 
-std::vector<std::string> command_words(const ServedCommand& command, const JobFiles& jobs,
-                                       bool watched,
-                                       const std::multimap<std::string, std::string>& query) {
-  std::vector<std::string> words{std::string(command.command)};
-  for (const auto& [name, content] : jobs) words.push_back(name);
-  if (command.file_option.empty())
-    words.emplace_back("--json");
-  else
-    words.insert(words.end(), {std::string(command.file_option), answer_file});
-  if (watched) words.emplace_back("--watched");
+}  // namespace
+
+Call call_of(const ServedCommand& command, const std::string& body,
+             const std::multimap<std::string, std::string>& query) {
+  Call call;
+  call.command = command.command;
+  add_jobs(command, body, call);
+  if (!command.file_option.empty()) call.options[std::string(command.file_option)] = {answer_file};
   for (const std::string_view name : command.words)
     if (!query.contains(std::string(name)))
       throw InputError("query: " + std::string(name) + ": is missing; ?" + std::string(name) +
@@ -87,26 +83,25 @@ std::vector<std::string> command_words(const ServedCommand& command, const JobFi
       throw InputError("query: " + name + ": '" + value + "' is no name");
     if (!is_word && (value.empty() || value.find_first_not_of("0123456789") != std::string::npos))
       throw InputError("query: " + name + ": '" + value + "' is no count");
-    words.insert(words.end(), {"--" + name, value});
+    call.options[name].push_back(value);
   }
-  return words;
+  return call;
 }
 
-std::optional<std::vector<std::string>> list_words(std::string_view path) {
+std::optional<Call> list_call(std::string_view path) {
   constexpr std::string_view list = "/api/list";
   if (!path.starts_with(list)) return std::nullopt;
-  std::vector<std::string> words{"list"};
+  Call call{.command = "list", .operands = {}, .jobs = {}, .options = {}};
   path.remove_prefix(list.size());
   while (!path.empty()) {
     if (path.front() != '/') return std::nullopt;
     path.remove_prefix(1);
     const std::string word(path.substr(0, path.find('/')));
     if (!is_name(word)) return std::nullopt;
-    words.push_back(word);
+    call.operands.push_back(word);
     path.remove_prefix(word.size());
   }
-  words.emplace_back("--json");
-  return words;
+  return call;
 }
 
 }  // namespace meshwright

@@ -92,10 +92,11 @@ ssize_t Connection::write(const char* from, std::size_t size) {
   return static_cast<ssize_t>(size);
 }
 
-// The addresses stay empty, because nothing uses them: --host decides who can connect.
+// Nothing uses the addresses, because --host decides who can connect. The port is the number of
+// the socket: a handler gets the request alone, and finds the connection by its port.
 void Connection::get_remote_ip_and_port(std::string& ip, int& port) const {
   ip.clear();
-  port = 0;
+  port = socket_;
 }
 
 void Connection::get_local_ip_and_port(std::string& ip, int& port) const {

@@ -18,8 +18,6 @@ namespace meshwright {
 
 namespace {
 
-thread_local const Connection* this_connection = nullptr;
-
 constexpr const char* json_type = "application/json";
 constexpr const char* lines_type = "application/x-ndjson";
 
@@ -46,8 +44,11 @@ void harden(httplib::Response& response) {
 
 int running_at_once() { return std::min(usable_cores(), most_running); }
 
-bool has_left(const Connection& connection) {
-  pollfd fds[] = {{connection.socket(), POLLRDHUP, 0}, {connection.stopping(), POLLIN, 0}};
+// Returns the socket of the client (Connection::get_remote_ip_and_port()).
+int client_of(const httplib::Request& request) { return request.remote_port; }
+
+bool has_left(int client, int stopping) {
+  pollfd fds[] = {{client, POLLRDHUP, 0}, {stopping, POLLIN, 0}};
   return poll(fds, 2, 0) > 0;
 }
 
@@ -102,9 +103,6 @@ std::string too_large() {
 
 }  // namespace
 
-ThisConnection::ThisConnection(const Connection& connection) { this_connection = &connection; }
-ThisConnection::~ThisConnection() { this_connection = nullptr; }
-
 Router::Router(ServedAddress address, const Serving& serving, int stopping)
     : address_(std::move(address)),
       serving_(serving),
@@ -134,7 +132,7 @@ Router::Routed Router::before_body(const Request& request, Response& response) c
   const bool gets = request.method == "GET" || request.method == "HEAD";
   const std::string name = request.path == "/" ? "index.html" : request.path.substr(1);
   const auto page = asset(name);
-  const auto list = list_words(request.path);
+  const auto list = list_call(request.path);
   const ServedCommand* command = served_command(request.path);
   const bool is_index = request.path == "/api";
   if (!page && !list && !is_index && command == nullptr) {
@@ -149,7 +147,7 @@ Router::Routed Router::before_body(const Request& request, Response& response) c
   } else if (is_index) {
     response.set_content(commands_text(), json_type);
   } else if (list) {
-    answer_list(*list, response);
+    answer_list(*list, client_of(request), response);
   } else if (!is_json(request)) {
     refuse(response, 415, "the body is a job: Content-Type: application/json");
   } else if (length_of(request) > most_body_bytes) {
@@ -161,11 +159,8 @@ Router::Routed Router::before_body(const Request& request, Response& response) c
   return Routed::Handled;
 }
 
-void Router::answer_list(const std::vector<std::string>& words, Response& response) const {
-  std::vector<std::string> command{serving_.program};
-  command.insert(command.end(), words.begin(), words.end());
-  Answer answer =
-      answer_to({command, {}, false}, this_connection->socket(), stopping_, [](const auto&) {});
+void Router::answer_list(const Call& call, int client, Response& response) const {
+  Answer answer = answer_to({call}, serving_.program, client, stopping_, [](const auto&) {});
   if (answer.status == 400) answer.status = 404;
   set(response, answer, json_type);
 }
@@ -173,22 +168,18 @@ void Router::answer_list(const std::vector<std::string>& words, Response& respon
 void Router::answer_command(const ServedCommand& command, const Request& request,
                             const std::string& body, Response& response) {
   const bool in_lines = wants_lines(request) && command.file_option.empty();
-  Question question{{serving_.program}, job_files(command, body), !command.file_option.empty()};
-  const std::vector<std::string> words =
-      command_words(command, question.files, in_lines, request.params);
-  question.words.insert(question.words.end(), words.begin(), words.end());
-  question.words.insert(question.words.end(), serving_.job_options.begin(),
-                        serving_.job_options.end());
+  Question question{call_of(command, body, request.params), !command.file_option.empty()};
+  question.call.options.insert(serving_.job_options.begin(), serving_.job_options.end());
   std::shared_ptr<Places::Place> place = places_.take();
   if (!place) {
     response.set_header("Retry-After", "5");
     return refuse(response, 429, "as many searches run and wait as may; try again in some seconds");
   }
-  const auto gives_up = [connection = this_connection] { return has_left(*connection); };
-  const auto ask = [question, place, gives_up, client = this_connection->socket(),
+  const auto ask = [question, place, program = serving_.program, client = client_of(request),
                     stopping = stopping_](const std::function<void(const std::string&)>& watch) {
-    if (!place->wait(gives_up)) return error_answer(503, "the server stops");
-    return answer_to(question, client, stopping, watch);
+    if (!place->wait([&] { return has_left(client, stopping); }))
+      return error_answer(503, "the server stops");
+    return answer_to(question, program, client, stopping, watch);
   };
   if (!in_lines) return set(response, ask([](const auto&) {}), std::string(command.type));
   response.set_chunked_content_provider(lines_type, [ask](std::size_t, httplib::DataSink& sink) {

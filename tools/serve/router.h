@@ -8,20 +8,10 @@
 
 #include "tools/serve/address.h"
 #include "tools/serve/commands.h"
-#include "tools/serve/connection.h"
 #include "tools/serve/places.h"
 #include "tools/serve/server.h"
 
 namespace meshwright {
-
-// Sets the connection whose request this thread answers while the object exists.
-class ThisConnection {
- public:
-  explicit ThisConnection(const Connection& connection);
-  ~ThisConnection();
-  ThisConnection(const ThisConnection&) = delete;
-  ThisConnection& operator=(const ThisConnection&) = delete;
-};
 
 class Router {
  public:
@@ -36,7 +26,7 @@ class Router {
 
   Routed before_body(const Request& request, Response& response) const;
   bool is_allowed(const Request& request, Response& response) const;
-  void answer_list(const std::vector<std::string>& words, Response& response) const;
+  void answer_list(const Call& call, int client, Response& response) const;
   void answer_command(const ServedCommand& command, const Request& request, const std::string& body,
                       Response& response);
 

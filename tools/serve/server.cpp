@@ -105,7 +105,6 @@ class PageServer : public httplib::Server {
     bool answered = false;
     {
       Connection connection(socket, stopping_, crowd_);
-      const ThisConnection here(connection);
       answered = answer_on(connection);
       connection.finish();
     }

@@ -2,21 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <random>
 
 #include "exec/checkpoint/common_folder.h"
 #include "exec/checkpoint/resume.h"
 #include "models/core/error.h"
 #include "models/job/identity.h"
-#include "tools/print.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
 
 namespace {
-
-void say(const std::string& line) { print_to(stderr, "{}\n", line); }
 
 std::string optimizer_of(const Plan& plan) {
   return optimizer_names()[static_cast<std::size_t>(plan.training.optimizer)];
@@ -52,13 +48,13 @@ std::string list_of_unknown(const std::vector<std::string>& keys) {
   return list_of(words, "and");
 }
 
-void warn_of(const IdentityChanges& changes, const std::string& file) {
+void warn_of(const IdentityChanges& changes, const std::string& file, const Watch& watch) {
   if (!changes.allowed.empty())
-    say(fmt::format("warning: {}: changed since the checkpoint: {}; the job's values are used",
-                    file, changes.allowed));
+    watch.warn(fmt::format("{}: changed since the checkpoint: {}; the job's values are used", file,
+                           changes.allowed));
   if (!changes.unknown.empty())
-    say(
-        fmt::format("warning: {}: the checkpoint is of an older version, which did not save {}; "
+    watch.warn(
+        fmt::format("{}: the checkpoint is of an older version, which did not save {}; "
                     "the job's values are used",
                     file, list_of_unknown(changes.unknown)));
 }
@@ -71,11 +67,11 @@ std::string new_identity() {
 }  // namespace
 
 void check_same_weights(const Manifest& manifest, const std::string& where, const Job& job,
-                        const std::vector<std::string>& allowed) {
+                        const std::vector<std::string>& allowed, const Watch& watch) {
   const IdentityChanges changes =
       changes_between(manifest.made_with, identity_of_weights(job), allowed);
   refuse(changes, where);
-  warn_of(changes, job.file);
+  warn_of(changes, job.file, watch);
 }
 
 void check_checkpoint_folder(const Job& job, bool resume, bool imports) {
@@ -127,22 +123,22 @@ std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Commun
   return lock;
 }
 
-RunCheckpoints::RunCheckpoints(const Job& job, const Chosen& chosen, const Options& options,
-                               Runtime& runtime, Communicator& all)
+RunCheckpoints::RunCheckpoints(const Job& job, const Chosen& chosen, const TrainRequest& how,
+                               Runtime& runtime, Communicator& all, const Watch& watch)
     : job_(job), plan_(chosen.compiled.plan) {
   if (!job.checkpoint) return;
-  if (options.resume) resume(chosen, options.allow_changed, runtime, all);
+  if (how.resume) resume(chosen, how.allow_changed, runtime, all, watch);
   if (begin_.run.empty()) begin_.run = new_identity();
   begin_.optimizer = optimizer_of(plan_);
   begin_.model = job.model.name;
   begin_.seed = plan_.training.seed;
   begin_.degrees = degrees_of(plan_);
   begin_.made_with = identity_of(job_, plan_);
-  saver_.emplace(job.checkpoint->folder, job.checkpoint->keep, runtime, all, say);
+  saver_.emplace(job.checkpoint->folder, job.checkpoint->keep, runtime, all, watch.note);
 }
 
 void RunCheckpoints::resume(const Chosen& chosen, const std::vector<std::string>& allowed,
-                            Runtime& runtime, Communicator& all) {
+                            Runtime& runtime, Communicator& all, const Watch& watch) {
   const auto changes_since = [&](const Manifest& manifest) {
     return changes_between(manifest.made_with, to_compare(manifest, job_, plan_), allowed);
   };
@@ -151,7 +147,7 @@ void RunCheckpoints::resume(const Chosen& chosen, const std::vector<std::string>
                               [&](const Manifest& manifest, const std::string& where) {
                                 refuse(changes_since(manifest), where);
                               }};
-  const std::optional<Manifest> found = meshwright::resume(options, runtime, all, say);
+  const std::optional<Manifest> found = meshwright::resume(options, runtime, all, watch.note);
   if (!found) {
     how_it_began_ =
         fmt::format("no checkpoint to resume from in {}; starting at step 1", options.folder);
@@ -161,7 +157,7 @@ void RunCheckpoints::resume(const Chosen& chosen, const std::vector<std::string>
   how_it_began_ = fmt::format("resumed after step {}, {} sequences", found->step, found->position);
   if (!found->degrees.empty()) how_it_began_ += "; saved as " + found->degrees;
   if (all.rank() != 0) return;
-  warn_of(changes_since(*found), job_.file);
+  warn_of(changes_since(*found), job_.file, watch);
   if (found->imported) mark_as_imported(options.folder);  // the mark may be lost
 }
 

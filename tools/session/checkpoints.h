@@ -10,8 +10,8 @@
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/saver.h"
 #include "models/job/job.h"
-#include "tools/options.h"
 #include "tools/session/choose.h"
+#include "tools/session/requests.h"
 
 namespace meshwright {
 
@@ -28,7 +28,7 @@ Manifest first_manifest(const Job& job);
 // differences in the keys `allowed` (--allow-changed), which cause a warning. `where` names the
 // manifest in messages.
 void check_same_weights(const Manifest& manifest, const std::string& where, const Job& job,
-                        const std::vector<std::string>& allowed);
+                        const std::vector<std::string>& allowed, const Watch& watch);
 
 // Takes the lock of the job's checkpoint folder on rank 0 and checks the folder. Every rank calls
 // it. Returns null on the other ranks and for jobs without checkpoints. If rank 0 fails, throws
@@ -40,8 +40,8 @@ class RunCheckpoints {
   // With --resume, continues from the newest good checkpoint, or from step 1 if there is none. The
   // job may differ from the checkpoint in the keys of --allow-changed. A job without checkpoints
   // begins at step 1. Every rank calls each function of this class at the same point.
-  RunCheckpoints(const Job& job, const Chosen& chosen, const Options& options, Runtime& runtime,
-                 Communicator& all);
+  RunCheckpoints(const Job& job, const Chosen& chosen, const TrainRequest& how, Runtime& runtime,
+                 Communicator& all, const Watch& watch);
 
   std::int64_t steps_done() const { return begin_.step; }  // before this run
   double loss_before() const { return begin_.loss; }       // of the last of them
@@ -61,7 +61,7 @@ class RunCheckpoints {
 
  private:
   void resume(const Chosen& chosen, const std::vector<std::string>& allowed, Runtime& runtime,
-              Communicator& all);
+              Communicator& all, const Watch& watch);
 
   const Job& job_;
   const Plan& plan_;

@@ -6,9 +6,8 @@
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"
 #include "tools/interop/expressible.h"
-#include "tools/print.h"
-#include "tools/report/prediction.h"
-#include "tools/report/text.h"
+#include "tools/session/plan_text.h"
+#include "tools/text.h"
 
 namespace meshwright {
 
@@ -102,7 +101,7 @@ std::string other_kinds(const std::vector<Machine>& machines, const std::string&
                        : "; for " + list_of(kinds, "and") + " there is a price (objective.price)";
 }
 
-void warn_of_prices(const Job& job, const MachineLoader& load) {
+void warn_of_prices(const Job& job, const MachineLoader& load, const Watch& watch) {
   const Objective& objective = job.objective;
   const bool ranks_by_usd =
       objective.minimize == Minimize::usd || objective.minimize == Minimize::usd_per_token;
@@ -120,22 +119,22 @@ void warn_of_prices(const Job& job, const MachineLoader& load) {
   if (without.empty()) return;
   const bool all = without.size() == machines.size();
   const std::string& region = objective.price.region;
-  print_to(stderr, "warning: {}: /objective: {} {} no {} price{}: {}{}\n", job.file,
-           list_of(without, "and"), without.size() == 1 ? "has" : "have",
-           words_of(objective.price.kind), region.empty() ? "" : " in " + region,
-           objective.budget_usd ? "no plan on it keeps budget_usd"
-           : all                ? "plans are ranked by step time, not by money"
-                                : "its plans come last",
-           other_kinds(loaded, region));
+  watch.warn(fmt::format("{}: /objective: {} {} no {} price{}: {}{}", job.file,
+                         list_of(without, "and"), without.size() == 1 ? "has" : "have",
+                         words_of(objective.price.kind), region.empty() ? "" : " in " + region,
+                         objective.budget_usd ? "no plan on it keeps budget_usd"
+                         : all                ? "plans are ranked by step time, not by money"
+                                              : "its plans come last",
+                         other_kinds(loaded, region)));
 }
 
-Chosen choose_plan(const Job& job, const MachineLoader& load, const SearchWatch& watch) {
+Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch) {
   Chosen chosen;
   if (leaves_a_choice(job)) {
-    warn_of_prices(job, load);
+    warn_of_prices(job, load, watch);
     SearchOptions options;
     options.load = load;
-    options.watch = watch;
+    options.watch = watch.search;
     options.memory_margin = usual_memory_margin;  // the plan that `plan` puts first
     chosen.search = search(job, options);
     if (chosen.search->plans.empty()) {

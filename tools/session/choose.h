@@ -11,6 +11,7 @@
 #include "sim/framework/framework_memory.h"
 #include "sim/planner/search.h"
 #include "sim/predict/predict.h"
+#include "tools/session/watch.h"
 
 namespace meshwright {
 
@@ -28,16 +29,22 @@ bool leaves_a_choice(const Job& job);
 // Thrown if no plan that the job allows fits. The program then ends with exit code 3.
 class NoPlanFits : public std::runtime_error {
  public:
-  explicit NoPlanFits(const std::string& message) : std::runtime_error(message) {}
+  // `answer` is what the command answers nevertheless, as JSON. It says why. Empty: nothing.
+  explicit NoPlanFits(const std::string& message, std::string answer = "")
+      : std::runtime_error(message), answer_(std::move(answer)) {}
+  const std::string& answer() const { return answer_; }
+
+ private:
+  std::string answer_;
 };
 
-// Warns on standard error if the objective counts money and machines have no price.
-void warn_of_prices(const Job& job, const MachineLoader& load);
+// Warns if the objective counts money and machines have no price.
+void warn_of_prices(const Job& job, const MachineLoader& load, const Watch& watch);
 
 // Returns the plan of the job: the given one, or the planner's best if the job leaves a choice.
 // Throws NoPlanFits if the job leaves a choice and nothing fits, unless the micro-batch is the only
-// choice. A plan that leaves no choice need not fit. `watch` observes the search.
-Chosen choose_plan(const Job& job, const MachineLoader& load, const SearchWatch& watch = {});
+// choice. A plan that leaves no choice need not fit.
+Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch = {});
 
 // Returns the prediction of the chosen plan, including its goodput. Errors name the job's file.
 Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeline = nullptr);

@@ -2,12 +2,12 @@
 
 namespace meshwright {
 
-std::vector<std::string> files_read(const Options& options, const Job& job) {
-  std::vector<std::string> files = options.operands;
+std::vector<std::string> files_read(std::vector<std::string> given, const Job& job) {
+  std::vector<std::string> files = std::move(given);
   const auto add = [&](const std::vector<std::string>& more) {
     files.insert(files.end(), more.begin(), more.end());
   };
-  add({options.profile, options.prices, options.hostfile, options.measured, job.file});
+  add({job.file});
   add(job.settings_files);
   if (!job.model_path.empty()) add({job.model_path, job.model_path + "/config.json"});
   if (job.data) {

@@ -1,16 +1,15 @@
-// Lists the files that a command reads, because none of them may be an output of the command.
+// Lists the files that a call reads, because none of them may be an output of it.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "models/job/job.h"
-#include "tools/options.h"
 
 namespace meshwright {
 
-// Returns the files that a command reads: its operands, those of --profile, --prices, --hostfile
-// and --measured, and those that the job names. check_writable() refuses each of them as an output.
-std::vector<std::string> files_read(const Options& options, const Job& job);
+// Returns the files that a call reads: those that its caller names, `given`, and those that the job
+// names. check_writable() refuses each of them as an output.
+std::vector<std::string> files_read(std::vector<std::string> given, const Job& job);
 
 }  // namespace meshwright

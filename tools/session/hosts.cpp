@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "exec/launch/exit_codes.h"
 #include "exec/launch/stop.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
-#include "tools/print.h"
 
 namespace meshwright {
 
@@ -31,9 +29,9 @@ void add_network(RemoteHosts& remote, const Run& run, const std::string& instanc
 }
 
 // Returns the hosts, and the file or variable that names them.
-std::pair<std::vector<RunHost>, std::string> named_hosts(const Options& options,
+std::pair<std::vector<RunHost>, std::string> named_hosts(const std::string& hostfile,
                                                          const SageMaker& sm, int processes) {
-  if (!options.hostfile.empty()) return {read_hostfile(options.hostfile), options.hostfile};
+  if (!hostfile.empty()) return {read_hostfile(hostfile), hostfile};
   std::vector<RunHost> hosts;
   for (const std::string& name : sm.hosts) hosts.push_back({name, processes});
   return {hosts, "SM_HOSTS"};
@@ -64,14 +62,14 @@ void check_gpus(const Run& run, const SageMaker& sm) {
 
 }  // namespace
 
-std::optional<RemoteHosts> remote_hosts(const Options& options, const Run& run) {
-  const SageMaker sm = read_sagemaker(options.sagemaker);
+std::optional<RemoteHosts> remote_hosts(const TrainRequest& how, const SageMaker& sm,
+                                        const Run& run) {
   check_gpus(run, sm);
-  if (options.hostfile.empty() && sm.hosts.size() <= 1) return std::nullopt;
+  if (how.hostfile.empty() && sm.hosts.size() <= 1) return std::nullopt;
   const int processes = run.chosen.cluster.processes_per_host;
   RemoteHosts remote;
   std::string where;
-  std::tie(remote.hosts, where) = named_hosts(options, sm, processes);
+  std::tie(remote.hosts, where) = named_hosts(how.hostfile, sm, processes);
   check_hosts(run, remote.hosts, where);
   for (RunHost& host : remote.hosts) host.slots = processes;
   remote.interface = sm.interface;
@@ -79,29 +77,27 @@ std::optional<RemoteHosts> remote_hosts(const Options& options, const Run& run) 
   remote.model_parallel = sm.model_parallel;
   // Keeps hwloc from printing errors on every host where /sys is not mounted, as in a container.
   remote.variables.emplace_back("HWLOC_HIDE_ERRORS=2");
-  if (options.threads)
-    remote.variables.push_back("OMP_NUM_THREADS=" + std::to_string(*options.threads));
+  if (how.threads) remote.variables.push_back("OMP_NUM_THREADS=" + std::to_string(*how.threads));
   return remote;
 }
 
 void wait_for_hosts(const RemoteHosts& remote, const std::vector<std::string>& mpi_options,
-                    double seconds) {
+                    double seconds, const Watch& watch) {
   if (std::find(mpi_options.begin(), mpi_options.end(), "plm_rsh_agent") != mpi_options.end())
     return;
   std::vector<std::string> others;
   for (std::size_t i = 1; i < remote.hosts.size(); ++i) others.push_back(remote.hosts[i].name);
   const std::vector<std::string> missing = wait_for_ssh(others, seconds, [&] {
-    print_to(stderr, "waiting for {}: SSH (port 22), at most {:g} s\n", list_of(others, "and"),
-             seconds);
+    watch.note(fmt::format("waiting for {}: SSH (port 22), at most {:g} s", list_of(others, "and"),
+                           seconds));
   });
   if (!missing.empty())
     throw RunError(fmt::format("{} cannot be reached over SSH (port 22) after {:g} s",
                                list_of(missing, "and"), seconds));
 }
 
-int wait_as_other_host(const SageMaker& container) {
-  std::fprintf(stderr, "%s waits while %s runs the job\n", container.current.c_str(),
-               container.hosts.front().c_str());
+int wait_as_other_host(const SageMaker& container, const Watch& watch) {
+  watch.note(container.current + " waits while " + container.hosts.front() + " runs the job");
   watch_for_stop();
   if (wait_for_daemon(patience_s, stop_requested)) return done;
   if (stop_requested()) return stopped;

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tools/report/print_json.h"
+#include "tools/json_text.h"
 #include "tools/write_file.h"
 
 namespace meshwright {

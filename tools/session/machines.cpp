@@ -1,7 +1,8 @@
 #include "tools/session/machines.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,8 +12,6 @@
 #include "models/core/error.h"
 #include "tools/engine.h"
 #include "tools/interop/expressible.h"
-#include "tools/measure/measure.h"
-#include "tools/print.h"
 #include "tools/session/choose.h"
 #include "tools/session/questions.h"
 
@@ -21,36 +20,32 @@ namespace meshwright {
 namespace {
 
 // Returns the profile that --profile names, if it is that of machine `name`.
-std::optional<Machine> given_profile_of(const std::string& name, const Options& options) {
-  if (options.profile.empty()) return std::nullopt;
-  if (!std::filesystem::exists(options.profile))
-    throw InputError(options.profile + ": no such profile");
-  Machine machine = load_machine_file(options.profile);
+std::optional<Machine> given_profile_of(const std::string& name, const MachineRequest& request) {
+  if (request.profile.empty()) return std::nullopt;
+  if (!std::filesystem::exists(request.profile))
+    throw InputError(request.profile + ": no such profile");
+  Machine machine = load_machine_file(request.profile);
   const auto known = machine_if_known(name);
   if (machine.name != (known ? known->name : name)) return std::nullopt;
   return machine;
 }
 
-}  // namespace
-
-namespace {
-
-MachineLoader without_given_prices(const Options& options) {
+MachineLoader without_given_prices(const MachineRequest& request, const Watch& watch) {
   auto local = std::make_shared<std::optional<Machine>>();
-  return [options, local](const std::string& name) -> Machine {
+  return [request, note = watch.note, local](const std::string& name) -> Machine {
     if (name != "local") {
-      auto given = given_profile_of(name, options);
+      auto given = given_profile_of(name, request);
       return given ? *given : load_known_machine(name);
     }
     if (*local) return **local;
-    if (std::filesystem::exists(options.local_profile)) {
-      *local = load_machine_file(options.local_profile);
+    if (std::filesystem::exists(request.local_profile)) {
+      *local = load_machine_file(request.local_profile);
     } else {
-      if (!options.profile.empty()) throw InputError(options.profile + ": no such profile");
-      std::fprintf(stderr,
-                   "no profile of this computer yet: measuring it for a few seconds "
-                   "(`meshwright calibrate` does it thoroughly and keeps the result)\n");
-      *local = measure_this_computer(options, MeasureEffort::quick);
+      if (!request.profile.empty()) throw InputError(request.profile + ": no such profile");
+      note(
+          "no profile of this computer yet: measuring it for a few seconds (`meshwright calibrate` "
+          "does it thoroughly and keeps the result)");
+      *local = request.measure_here();
     }
     return **local;
   };
@@ -58,10 +53,10 @@ MachineLoader without_given_prices(const Options& options) {
 
 }  // namespace
 
-MachineLoader machine_loader(const Options& options) {
-  MachineLoader load = without_given_prices(options);
-  if (options.prices.empty()) return load;
-  return [load, given = read_prices(options.prices)](const std::string& name) {
+MachineLoader machine_loader(const MachineRequest& request, const Watch& watch) {
+  MachineLoader load = without_given_prices(request, watch);
+  if (request.prices.empty()) return load;
+  return [load, given = read_prices(request.prices)](const std::string& name) {
     Machine machine = load(name);
     const Prices rows = prices_of(given, machine.name);
     machine.prices.insert(machine.prices.begin(), rows.begin(), rows.end());
@@ -95,11 +90,11 @@ MachineFacts facts_of_unmeasured() {
 
 // Returns the facts of machine `local`. If its profile is that of a CPU, the profile's number of
 // cores is not used, because as many processes as the job specifies may share them.
-MachineFacts facts_of_local(const Options& options) {
-  if (!std::filesystem::exists(options.local_profile))
-    return options.profile.empty() ? facts_of_unmeasured() : machine_facts("local");
+MachineFacts facts_of_local(const MachineRequest& request) {
+  if (!std::filesystem::exists(request.local_profile))
+    return request.profile.empty() ? facts_of_unmeasured() : machine_facts("local");
   try {
-    const MachineFacts facts = facts_of(load_machine_file(options.local_profile));
+    const MachineFacts facts = facts_of(load_machine_file(request.local_profile));
     if (!facts.is_cpu) return facts;
   } catch (const InputError&) {
     // The error is reported when the machine is loaded.
@@ -109,53 +104,50 @@ MachineFacts facts_of_local(const Options& options) {
 
 // Throws InputError if no machine of the job has the profile's name, because the profile would
 // change nothing.
-void check_profile_is_used(const Options& options, const Job& job) {
+void check_profile_is_used(const MachineRequest& request, const Job& job) {
   const std::vector<std::string> machines = machines_of(job.cluster);
   const auto uses = [&](const std::string& name) {
-    return name == "local" || given_profile_of(name, options).has_value();
+    return name == "local" || given_profile_of(name, request).has_value();
   };
-  if (options.profile.empty() || std::ranges::any_of(machines, uses)) return;
-  const std::string name = load_machine_file(options.profile).name;
+  if (request.profile.empty() || std::ranges::any_of(machines, uses)) return;
+  const std::string name = load_machine_file(request.profile).name;
   if (name == "local") return;  // `local` may be meant for another job
   throw InputError(fmt::format("{}: is a profile of '{}', the job's machine is '{}'",
-                               options.profile, name, machines.front()));
+                               request.profile, name, machines.front()));
 }
 
-void warn_of_crowding(const Job& job) {
+void warn_of_crowding(const Job& job, const Watch& watch) {
   const int cores = usable_cores();
   const std::vector<std::string> machines = machines_of(job.cluster);
   if (job.cluster.processes_per_host <= cores ||
       std::find(machines.begin(), machines.end(), "local") == machines.end())
     return;
-  std::fprintf(stderr,
-               "warning: %d processes share the %d cores of this computer; a step takes "
-               "longer than on as many cores\n",
-               job.cluster.processes_per_host, cores);
+  watch.warn(fmt::format(
+      "{} processes share the {} cores of this computer; a step takes longer than on as many cores",
+      job.cluster.processes_per_host, cores));
 }
 
 }  // namespace
 
-Job read_job_of(const Options& options) {
-  if (options.operands.size() != 1)
-    throw InputError(options.command + ": expected one job file, got " +
-                     std::to_string(options.operands.size()));
-  for (const std::string& text : options.set) check_is_text(text);
-  std::vector<std::string> overrides = launch_overrides(options.sagemaker);
-  if (!overrides.empty() && !options.as_rank)
-    print_to(stderr, "note: {}: SageMaker's environment says: {}\n", options.operands[0],
-             fmt::join(overrides, " "));
-  for (const std::string& asked : question_overrides(options)) overrides.push_back(asked);
-  overrides.insert(overrides.end(), options.set.begin(), options.set.end());
-  Job job = read_job(options.operands[0], overrides, [&](const std::string& name) {
-    if (name == "local") return facts_of_local(options);
-    const auto given = given_profile_of(name, options);
+Job read_job_of(const JobRequest& request, const Watch& watch) {
+  for (const std::string& text : request.set) check_is_text(text);
+  std::vector<std::string> overrides = launch_overrides(request.sagemaker);
+  if (!overrides.empty())
+    watch.note(fmt::format("note: {}: SageMaker's environment says: {}", request.file,
+                           fmt::join(overrides, " ")));
+  for (const std::string& asked : question_overrides(request)) overrides.push_back(asked);
+  overrides.insert(overrides.end(), request.set.begin(), request.set.end());
+  const auto facts = [&](const std::string& name) {
+    if (name == "local") return facts_of_local(request);
+    const auto given = given_profile_of(name, request);
     return given ? facts_of(*given) : machine_facts(name);
-  });
-  check_profile_is_used(options, job);
+  };
+  Job job = request.text ? read_job_text(*request.text, request.file, overrides, facts)
+                         : read_job(request.file, overrides, facts);
+  check_profile_is_used(request, job);
   if (leaves_a_choice(job)) take_ways_of_framework(job);
-  if (options.as_rank) return job;  // it has been warned of
-  for (const std::string& warning : job.warnings) print_to(stderr, "warning: {}\n", warning);
-  warn_of_crowding(job);
+  for (const std::string& warning : job.warnings) watch.warn(warning);
+  warn_of_crowding(job, watch);
   return job;
 }
 

@@ -1,21 +1,21 @@
-// Loads machine profiles for the commands: the known ones, and that of this computer (`local`).
+// Reads jobs, and loads machine profiles: the known ones, and that of this computer (`local`).
 #pragma once
 
 #include "models/job/job.h"
 #include "sim/planner/clusters.h"
-#include "tools/options.h"
+#include "tools/session/requests.h"
+#include "tools/session/watch.h"
 
 namespace meshwright {
 
-// Returns a loader of machines by their names. If the profile of --profile has that name, it is
-// taken, otherwise a known one. `local` is the profile that `calibrate` wrote, or --profile. If
-// there is none, this computer is measured for a few seconds, which a line on standard error tells.
-// Prices of --prices come before those of the profile.
-MachineLoader machine_loader(const Options& options);
+// Returns a loader of machines by their names. If the profile that is asked for has that name, it
+// is taken, otherwise a known one. `local` is the local profile. If there is none, this computer is
+// measured, which `watch` hears. Prices that are asked for come before those of the profile.
+MachineLoader machine_loader(const MachineRequest& request, const Watch& watch = {});
 
-// Reads the job of the command line, which is its one operand. Applies, in this order, the
-// overrides of SageMaker's environment, of --for, --by and --budget, and of --set. Prints the job's
-// warnings. Throws InputError if the job is wrong or no machine of it uses --profile.
-Job read_job_of(const Options& options);
+// Reads the job. Applies, in this order, the overrides of SageMaker's environment, those of the
+// framework, date and budget asked for, and `set`. The job's warnings go to `watch`. Throws
+// InputError if the job is wrong or none of its machines uses the profile.
+Job read_job_of(const JobRequest& request, const Watch& watch = {});
 
 }  // namespace meshwright

@@ -11,7 +11,7 @@
 #include "tools/engine.h"
 #include "tools/session/median.h"
 #include "tools/session/settle.h"
-#include "tools/session/train_rank.h"
+#include "tools/session/train.h"
 
 namespace meshwright {
 
@@ -29,11 +29,10 @@ void check_measurable(const Job& job) {
         job.file, std::max(job.cluster.processes_per_host, 1) * counts_of(job.cluster).front()));
 }
 
-double measured_step_seconds(const Options& options, const Job& job, const Cluster& cluster,
+double measured_step_seconds(int threads, const Job& job, const Cluster& cluster,
                              const Compiled& compiled) {
   const Plan& plan = compiled.plan;
   const auto world = make_world("self");
-  const int threads = threads_per_rank(options, 1);
   const Engine engine =
       make_engine(cluster, {plan.training.precision, plan.training.deterministic, threads}, *world,
                   WorldOptions{}.deadline_s);

@@ -4,7 +4,6 @@
 #include "hwprofiles/machine.h"
 #include "models/compiler/compile.h"
 #include "models/job/job.h"
-#include "tools/options.h"
 
 namespace meshwright {
 
@@ -12,10 +11,10 @@ namespace meshwright {
 void check_measurable(const Job& job);
 
 // Returns the seconds of a step: the median of `measured_steps` steps after two or three steps of
-// warm-up. `cluster` is this computer, and `compiled` a plan of one rank. The job's checkpoints and
-// logs stay untouched.
+// warm-up on so many threads. `cluster` is this computer, and `compiled` a plan of one rank. The
+// job's checkpoints and logs stay untouched.
 constexpr int measured_steps = 3;
-double measured_step_seconds(const Options& options, const Job& job, const Cluster& cluster,
+double measured_step_seconds(int threads, const Job& job, const Cluster& cluster,
                              const Compiled& compiled);
 
 }  // namespace meshwright

@@ -27,10 +27,10 @@ constexpr TimeUnit time_units[] = {
 // reader of jobs reports it.
 class Said {
  public:
-  explicit Said(const Options& options) : set_(options.set) {
-    if (options.operands.size() != 1) return;
+  explicit Said(const JobRequest& request) : set_(request.set) {
     try {
-      job_ = nlohmann::json::parse(read_file(options.operands.front()), nullptr, false, true);
+      job_ = nlohmann::json::parse(request.text ? *request.text : read_file(request.file), nullptr,
+                                   false, true);
     } catch (const InputError&) {  // said by who reads the job itself
     }
   }
@@ -74,21 +74,21 @@ double seconds_until(const std::string& text, int today) {
       text + "'");
 }
 
-std::vector<std::string> question_overrides(const Options& options) {
+std::vector<std::string> question_overrides(const JobRequest& request) {
   std::vector<std::string> overrides;
-  if (!options.framework.empty()) {
-    framework_of(options.framework);  // an unknown one is said without the job's file
-    overrides.push_back("objective.framework=" + options.framework);
+  if (!request.framework.empty()) {
+    framework_of(request.framework);  // an unknown one is said without the job's file
+    overrides.push_back("objective.framework=" + request.framework);
   }
-  if (options.by.empty() && options.budget.empty()) return overrides;
-  if (!options.by.empty())
+  if (request.by.empty() && request.budget.empty()) return overrides;
+  if (!request.by.empty())
     overrides.push_back(
-        fmt::format("objective.deadline_s={}", seconds_until(options.by, options.today)));
-  if (!options.budget.empty())
-    overrides.push_back(fmt::format("objective.budget_usd={}", budget_of(options.budget)));
-  const Said says(options);
+        fmt::format("objective.deadline_s={}", seconds_until(request.by, request.today)));
+  if (!request.budget.empty())
+    overrides.push_back(fmt::format("objective.budget_usd={}", budget_of(request.budget)));
+  const Said says(request);
   if (says("objective", "minimize")) return overrides;
-  if (!options.by.empty())
+  if (!request.by.empty())
     overrides.push_back("objective.minimize=usd");
   else if (!says("training", "steps") && !says("objective", "tokens"))
     overrides.push_back("objective.minimize=tokens");

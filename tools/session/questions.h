@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "tools/options.h"
+#include "tools/session/requests.h"
 
 namespace meshwright {
 
 // Returns the seconds until a date ("2027-01-31": its beginning, in UTC) or those of a duration
-// ("30d", "12h", "1.5w"). `today` is in days since 1970-01-01 (Options::today). Throws InputError
+// ("30d", "12h", "1.5w"). `today` is in days since 1970-01-01. Throws InputError
 // if `text` is neither, or a date that is not after today.
 double seconds_until(const std::string& text, int today);
 
@@ -17,6 +17,6 @@ double seconds_until(const std::string& text, int today);
 // minimized if neither the job's file nor --set says it. With --by, dollars are minimized. With
 // --budget only, time is minimized, or, if the job does not say how long it is, the number of
 // tokens is maximized.
-std::vector<std::string> question_overrides(const Options& options);
+std::vector<std::string> question_overrides(const JobRequest& request);
 
 }  // namespace meshwright

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "hwprofiles/load.h"
@@ -11,25 +10,18 @@
 #include "models/job/identity.h"
 #include "models/program/graph/documents.h"
 #include "sim/predict/target.h"
-#include "tools/print.h"
-#include "tools/report/print_json.h"
-#include "tools/report/text.h"
-#include "tools/report/trace_files.h"
 #include "tools/session/checkpoints.h"
 #include "tools/session/dump_passes.h"
-#include "tools/session/files_read.h"
 #include "tools/session/job_file.h"
 #include "tools/session/machines.h"
-#include "tools/session/step_list.h"
-#include "tools/session/train_log.h"
-#include "tools/write_file.h"
+#include "tools/text.h"
 
 namespace meshwright {
 
 namespace {
 
-void check_runs_here(const Job& job, const Options& options) {
-  if (!options.hostfile.empty() || !options.sagemaker.hosts.empty()) return;
+void check_runs_here(const Job& job, const JobRequest& wanted, const TrainRequest& how) {
+  if (!how.hostfile.empty() || !wanted.sagemaker.hosts.empty()) return;
   const int count = counts_of(job.cluster).front();
   const std::string one_host = count > 1 ? " --set cluster.count=1" : "";
   for (const std::string& machine : machines_of(job.cluster))
@@ -48,8 +40,8 @@ void check_runs_here(const Job& job, const Options& options) {
 
 // Throws InputError for MPI options that could run anything, because a job file may come from
 // anywhere. Whoever starts the job has to allow them.
-void check_mpi_options(const Job& job, const Options& options) {
-  if (job.unlisted_mpi_options.empty() || options.allow_mpi_options) return;
+void check_mpi_options(const Job& job, const TrainRequest& how) {
+  if (job.unlisted_mpi_options.empty() || how.allow_mpi_options) return;
   throw InputError(fmt::format(
       "{}: /distribution: custom_mpi_options: {} {} not on the list of what a job file may set "
       "(docs/job-file.md); remove {}, or start the job with --allow-mpi-options if you trust it",
@@ -58,13 +50,13 @@ void check_mpi_options(const Job& job, const Options& options) {
       job.unlisted_mpi_options.size() == 1 ? "it" : "them"));
 }
 
-void warn_of_files(const Loader& loader) {
-  for (const std::string& remark : loader.remarks()) print_to(stderr, "warning: {}\n", remark);
+void warn_of_files(const Loader& loader, const Watch& watch) {
+  for (const std::string& remark : loader.remarks()) watch.warn(remark);
 }
 
 // Sets documents_per_row from the documents in the data, so that predictions describe them, unless
 // the job specifies it.
-void settle_documents(Job& job, Loader& loader) {
+void settle_documents(Job& job, Loader& loader, const Watch& watch) {
   std::optional<double>& documents = job.plan.training.documents_per_row;
   const std::optional<double> share = loader.document_share();
   if (documents || !share) return;
@@ -79,58 +71,47 @@ void settle_documents(Job& job, Loader& loader) {
         job.data->document_end
             ? fmt::format("token {} ends them: name another", *job.data->document_end)
             : "use longer pairs"));
-  print_to(stderr, "training.documents_per_row: {:.3g}, of {}\n", *documents,
-           list_of(job.data->files, "and"));
+  watch.note(fmt::format("training.documents_per_row: {:.3g}, of {}", *documents,
+                         list_of(job.data->files, "and")));
 }
 
-// Prints how many sequences are evaluated, if the last ones are left out. They are left out unless
+// Says how many sequences are evaluated, if the last ones are left out. They are left out unless
 // they fill a global batch.
-void say_evaluated(const Job& job, const Loader& held_out) {
+void say_evaluated(const Job& job, const Loader& held_out, const Watch& watch) {
   const std::int64_t batch = job.plan.training.global_batch, all = held_out.sequences();
   const std::int64_t evaluated = evaluation_batches(job, held_out) * batch;
   if (job.data->evaluation->batches > 0 || evaluated == all) return;
-  print_to(stderr,
-           "data.evaluation: {} of {} sequences, whole batches of {} (training.global_batch); the "
-           "last {} left out\n",
-           evaluated, all, batch,
-           all - evaluated == 1 ? "one is" : fmt::format("{} are", all - evaluated));
+  watch.note(
+      fmt::format("data.evaluation: {} of {} sequences, whole batches of {} "
+                  "(training.global_batch); the last {} "
+                  "left out",
+                  evaluated, all, batch,
+                  all - evaluated == 1 ? "one is" : fmt::format("{} are", all - evaluated)));
 }
 
-void check_can_start(Job& job, const Options& options) {
-  check_mpi_options(job, options);
-  check_runs_here(job, options);
-  check_allowed_changes(options.allow_changed);
-  if (!options.allow_changed.empty() && !options.resume)
+void check_can_start(const Job& job, const JobRequest& wanted, const TrainRequest& how) {
+  check_mpi_options(job, how);
+  check_runs_here(job, wanted, how);
+  check_allowed_changes(how.allow_changed);
+  if (!how.allow_changed.empty() && !how.resume)
     throw InputError(
         "--allow-changed: goes with --resume, which compares the job with a checkpoint");
-  check_checkpoint_folder(job, options.resume);
+  check_checkpoint_folder(job, how.resume);
   if (!job.has_steps)
     throw InputError(job.file +
                      ": /training/steps: is missing; say how many steps to train, here or with "
                      "--steps N");
-  if (!options.trace_steps.empty()) {
-    const StepList traced("--trace-steps", options.trace_steps);
-    if (options.trace.empty())
-      throw InputError("--trace-steps: goes with --trace FILE, which names the file");
-    if (traced.last() > job.plan.training.steps)
-      throw InputError(fmt::format("--trace-steps: the run ends after step {}; step {} is beyond",
-                                   job.plan.training.steps, traced.last()));
-  }
-  if (!job.log.tensorboard.empty())
-    check_writable(job.file + ": /log/tensorboard:", job.log.tensorboard + "/events");
-  const std::vector<std::string> inputs = files_read(options, job);
-  if (job.compiler_debug)
-    check_dump(job.file + ": /log/folder:", debug_folder(job), job.plan.training, inputs);
-  check_trace(options, inputs);
-  check_writable("--report", options.report, inputs);
-  check_writable("--log-json", log_file(options, job), inputs);
-  Loader loader(loader_options(job));  // for its complaints
-  warn_of_files(loader);
-  settle_documents(job, loader);
+}
+
+// Opens the job's data for its complaints, and settles what follows from it.
+void settle_data(Job& job, const Watch& watch) {
+  Loader loader(loader_options(job));
+  warn_of_files(loader, watch);
+  settle_documents(job, loader, watch);
   if (!evaluates(job)) return;
   const Loader held_out(evaluation_options(job));
-  warn_of_files(held_out);
-  say_evaluated(job, held_out);
+  warn_of_files(held_out, watch);
+  say_evaluated(job, held_out, watch);
 }
 
 void check_fits(const Run& run) {
@@ -143,15 +124,14 @@ void check_fits(const Run& run) {
         show_bytes(prediction.memory_limit_bytes)));
 }
 
-void warn_of_fused_optimizer(const Run& run) {
+void warn_of_fused_optimizer(const Run& run, const Watch& watch) {
   const Training& training = run.chosen.compiled.plan.training;
   const bool in_passes =  // on a CPU
       training.compiler == CompilerLevel::none && training.optimizer != OptimizerKind::lamb;
   if (!in_passes || run.chosen.cluster.machine.gpu.kind != DeviceKind::gpu) return;
-  print_to(stderr,
-           "warning: {}: /training/compiler: none: on a GPU the optimizer still is one kernel, not "
-           "the framework's passes over whole parameters\n",
-           run.job.file);
+  watch.warn(run.job.file +
+             ": /training/compiler: none: on a GPU the optimizer still is one kernel, not the "
+             "framework's passes over whole parameters");
 }
 
 }  // namespace
@@ -202,10 +182,10 @@ std::int64_t evaluation_batches(const Job& job, const Loader& loader) {
 
 // Removes `faults` and `failures` from the job, with a warning, because they exist for simulations
 // only and a real run ignores them.
-void leave_out_faults(Job& job) {
+void leave_out_faults(Job& job, const Watch& watch) {
   const auto warn_of = [&](const char* section) {
-    print_to(stderr, "warning: {}: /{}: no effect here; simulate and plan rehearse them\n",
-             job.file, section);
+    watch.warn(
+        fmt::format("{}: /{}: no effect here; simulate and plan rehearse them", job.file, section));
   };
   if (job.cluster.faults.any()) warn_of("faults");
   if (job.cluster.failures) warn_of("failures");
@@ -213,17 +193,20 @@ void leave_out_faults(Job& job) {
   job.cluster.failures = {};
 }
 
-Run settle_run(const Options& options) {
-  Run run{read_job_of(options), {}};
-  leave_out_faults(run.job);
-  if (options.steps) {
-    run.job.plan.training.steps = *options.steps;
+Run settle_run(const JobRequest& wanted, const TrainRequest& how,
+               const std::function<void(const Job&)>& check_outputs, const Watch& watch) {
+  Run run{read_job_of(wanted, watch), {}};
+  leave_out_faults(run.job, watch);
+  if (how.steps) {
+    run.job.plan.training.steps = *how.steps;
     run.job.has_steps = true;
   }
-  check_can_start(run.job, options);
-  run.chosen = choose_plan(run.job, machine_loader(options));
+  check_can_start(run.job, wanted, how);
+  check_outputs(run.job);
+  settle_data(run.job, watch);
+  run.chosen = choose_plan(run.job, machine_loader(wanted, watch), watch);
   check_fits(run);
-  warn_of_fused_optimizer(run);
+  warn_of_fused_optimizer(run, watch);
   const Plan& plan = run.chosen.compiled.plan;
   if (run.job.compiler_debug)
     run_passes(build_graph(run.job.model, plan.training), plan,
@@ -240,7 +223,7 @@ std::string settled_text(const Run& run) {
       {"folder", folder},
       {"job", settled_job(run.job, chosen.compiled.plan, chosen.machine, chosen.count, folder)},
       {"machine", text_of(chosen.cluster.machine)}};
-  return json_text(text);
+  return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 Settled read_settled(const std::string& text) {

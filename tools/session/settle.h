@@ -2,12 +2,13 @@
 // every rank.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "exec/data/loader.h"
 #include "models/job/job.h"
-#include "tools/options.h"
 #include "tools/session/choose.h"
+#include "tools/session/requests.h"
 
 namespace meshwright {
 
@@ -16,10 +17,12 @@ struct Run {
   Chosen chosen;
 };
 
-// Reads the job of the command line and chooses its plan. Throws InputError for what cannot run: a
-// cluster that is not this computer, wrong data files, files that cannot be written. Throws
-// NoPlanFits if no plan fits, or if the given one does not.
-Run settle_run(const Options& options);
+// Reads the job and chooses its plan. `check_outputs` gets the job before its data is read: it
+// throws InputError if the caller could not write its files. Throws InputError for what cannot run:
+// a cluster that is not this computer, or wrong data files. Throws NoPlanFits if no plan fits, or
+// if the given one does not.
+Run settle_run(const JobRequest& wanted, const TrainRequest& how,
+               const std::function<void(const Job&)>& check_outputs, const Watch& watch);
 
 LoaderOptions loader_options(const Job& job);
 

@@ -43,35 +43,32 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _options(options: Mapping[str, Any]) -> List[str]:
-    words: List[str] = []
+def _options(options: Mapping[str, Any]) -> Dict[str, List[str]]:
+    texts: Dict[str, List[str]] = {}
     for key, value in options.items():
-        name = "--" + key.replace("_", "-")
         if value is None or value is False:
             continue
         if value is True:
-            words.append(name)
+            values = []
         elif isinstance(value, Mapping):
-            for inner, content in value.items():
-                words += [name, "{}={}".format(inner, _text(content))]
+            values = ["{}={}".format(inner, _text(content)) for inner, content in value.items()]
         elif isinstance(value, (list, tuple)):
-            for each in value:
-                words += [name, str(each)]
+            values = [str(each) for each in value]
         else:
-            words += [name, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
-    return words
+            values = [os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
+        texts[key.replace("_", "-")] = values
+    return texts
 
 
 def _run(command: str, jobs: List[Job], options: Mapping[str, Any]) -> Result:
-    words, files = [command], {}
+    operands, texts = [], {}
     for place, job in enumerate(jobs):
         if isinstance(job, Mapping):
-            name = "job" if len(jobs) == 1 else "job {}".format(place + 1)
-            files[name] = json.dumps(job)
-            words.append(name)
+            operands.append("job" if len(jobs) == 1 else "job {}".format(place + 1))
+            texts[operands[-1]] = json.dumps(job)
         else:
-            words.append(os.fspath(job))
-    code, out, message = _core.run(words + ["--json"] + _options(options), files)
+            operands.append(os.fspath(job))
+    code, out, message = _core.call(command, operands, texts, _options(options))
     if code == 2:
         raise InputError(message)
     if code == 3:

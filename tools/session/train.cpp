@@ -1,42 +1,34 @@
-// Runs one rank of a training run: its steps and its part of the trace.
+
+#include "tools/session/train.h"
+
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <limits>
 #include <numeric>
 #include <optional>
 
 #include "exec/comm/checked.h"
-#include "exec/launch/exit_codes.h"
-#include "exec/launch/marks.h"
 #include "exec/launch/stop.h"
-#include "exec/runtime/runtime.h"
 #include "hwprofiles/cores.h"
 #include "models/architectures/onnx/imported_graph.h"
 #include "models/architectures/onnx/read_onnx.h"
 #include "models/core/error.h"
 #include "tools/engine.h"
-#include "tools/print.h"
 #include "tools/process_memory.h"
-#include "tools/report/trace_files.h"
 #include "tools/session/checkpoints.h"
 #include "tools/session/settle.h"
 #include "tools/session/step_list.h"
-#include "tools/session/train_log.h"
-#include "tools/session/train_rank.h"
-#include "tools/write_file.h"
 
 namespace meshwright {
 
-int threads_per_rank(const Options& options, int ranks_on_host) {
-  if (options.threads) return *options.threads;
+int threads_per_rank(std::optional<int> threads, int ranks_on_host) {
+  if (threads) return *threads;
   const int cores = usable_cores();
   return std::max(1, cores / ranks_on_host);
 }
 
-Deadlines deadlines_of(const Options& options) {
-  if (!options.deadline) return {};
-  const auto seconds = static_cast<double>(*options.deadline);
+Deadlines deadlines_of(const TrainRequest& how) {
+  if (!how.deadline) return {};
+  const auto seconds = static_cast<double>(*how.deadline);
   return {seconds, seconds};
 }
 
@@ -48,11 +40,10 @@ std::unique_ptr<Communicator> group_of_all(World& world) {
   return world.group(GroupKind::world, everybody);
 }
 
-// Returns what `make` returns, or nothing on all ranks if it throws InputError on one of them. A
-// rank's file or GPU may differ from that of rank 0 (other hosts, a file that was just replaced),
-// so all ranks have to agree. Only the first rank that failed prints its error.
+// Returns what `make` returns. Throws RankRefuses on all ranks if it throws InputError on one of
+// them.
 template <typename Make>
-auto made_by_all(Communicator& all, const Make& make) -> std::optional<decltype(make())> {
+auto made_by_all(Communicator& all, const Make& make) -> decltype(make()) {
   std::optional<decltype(make())> made;
   std::string complaint;
   try {
@@ -64,10 +55,8 @@ auto made_by_all(Communicator& all, const Make& make) -> std::optional<decltype(
   std::vector<std::int64_t> complaints(static_cast<std::size_t>(all.size()));
   all.all_gather(&own, complaints.data(), sizeof own);
   const auto first = std::find(complaints.begin(), complaints.end(), 1);
-  if (first == complaints.end()) return made;
-  if (first - complaints.begin() == all.rank())
-    std::fprintf(stderr, "error: %s\n", complaint.c_str());
-  return std::nullopt;
+  if (first == complaints.end()) return *std::move(made);
+  throw RankRefuses(complaint, first - complaints.begin() == all.rank());
 }
 
 Timeline timeline_of_all(const Timeline& own, Communicator& all) {
@@ -88,31 +77,13 @@ Timeline timeline_of_all(const Timeline& own, Communicator& all) {
   return merged;
 }
 
-// Writes the trace. The predicted step begins where the last step of `measured` began. Chakra's
-// files hold the measured steps only.
-void write_timelines(const Options& options, const Timeline& measured, SimTime last_begin,
-                     Timeline predicted, const Mesh& mesh, const Compiled& compiled) {
-  if (trace_format(options) == TraceFormat::chakra) {
-    std::vector<int> themselves(static_cast<std::size_t>(mesh.ranks()));
-    std::iota(themselves.begin(), themselves.end(), 0);
-    write_chakra(options.trace, measured, compiled.stages, themselves);
-    return;
-  }
-  for (TimelineEntry& entry : predicted.entries) entry.begin += last_begin, entry.end += last_begin;
-  std::vector<int> stage_of_rank;
-  for (int rank = 0; rank < mesh.ranks(); ++rank)
-    stage_of_rank.push_back(mesh.coordinates(rank).pipeline);
-  write_file(options.trace,
-             to_chrome_trace(measured, compiled.stages, stage_of_rank, {}, predicted));
-}
-
-// Keeps the timelines of some steps: for --trace those of --trace-steps, or else the latest one,
-// and the last step if its times are compared with the predicted ones.
+// Keeps the timelines of some steps: those that the request asks for, or else the latest one, and
+// the last step if its times are compared with the predicted ones.
 class Traced {
  public:
-  Traced(const Options& options, bool compares, int last_step)
-      : on_(!options.trace.empty()), compared_step_(compares ? last_step : 0) {
-    if (!options.trace_steps.empty()) steps_.emplace("--trace-steps", options.trace_steps);
+  Traced(const TrainRequest& how, bool compares, int last_step)
+      : on_(how.keeps_timeline), compared_step_(compares ? last_step : 0) {
+    if (!how.trace_steps.empty()) steps_.emplace("--trace-steps", how.trace_steps);
   }
   void before(Runtime& runtime, std::int64_t step) const {
     runtime.trace(for_file(step) || step == compared_step_);
@@ -184,7 +155,7 @@ std::optional<HeldOut> evaluation_of(const Job& job) {
 
 Outcome run_steps(Runtime& runtime, World& world, const Deadlines& deadlines, Loader& loader,
                   HeldOut* evaluation, const Training& training, RunCheckpoints& checkpoints,
-                  Traced& traced, TrainLog* log, bool hashes) {
+                  Traced& traced, RunObserver& observer, bool hashes) {
   Outcome outcome;
   outcome.steps = checkpoints.steps_done();
   outcome.last.loss = checkpoints.loss_before();
@@ -204,8 +175,8 @@ Outcome run_steps(Runtime& runtime, World& world, const Deadlines& deadlines, Lo
       outcome.evaluation = found;
       outcome.evaluations.add(step, *found);
     }
-    if (log != nullptr) log->step(step, outcome.last, found);
-    const bool stops = runtime.any(stop_requested());
+    observer.step(step, outcome.last, found);
+    const bool stops = runtime.any(stop_requested() || !observer.goes_on());
     world.set_deadline(deadlines.long_s);  // a save may wait for the slowest disk
     checkpoints.after_step(step, outcome.last.loss, stops || step == training.steps, found);
     if (!stops) continue;
@@ -234,133 +205,63 @@ void set_weights(const OnnxWeights& weights, Runtime& runtime) {
   }
 }
 
-// Prints why this rank fails, in the form that the launcher expects, and ends the run. It waits a
-// moment first, so that other ranks and the launcher can report too, because the launcher's message
-// about a killed rank comes first.
-int fail(World& world, int rank, const std::string& what) {
-  print_to(stderr, "rank {} failed: {}\n", rank, what);
-  std::fflush(stderr);
-  std::this_thread::sleep_for(std::chrono::seconds(1));
-  world.abandon(run_failed);
-  return run_failed;
-}
-
 }  // namespace
 
-int fail(World& world) {
-  try {
-    throw;
-  } catch (const NonFinite& error) {
-    return fail(world, error.rank(), error.what());
-  } catch (const std::exception& error) {
-    return fail(world, world.rank(), error.what());
-  }
-}
-
-namespace {
-
-// Writes a file at the end of a run and returns whether it worked. The run is worth more than the
-// file, so a failure is only printed, and the run still reports.
-template <typename Write>
-bool tried(const Write& write) {
-  try {
-    write();
-    return true;
-  } catch (const RunError& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return false;
-  }
-}
-
-int train(const Options& options, const Job& job, const Chosen& chosen, World& world) {
+Outcome train(const TrainRequest& how, const Job& job, const Chosen& chosen, World& world,
+              const MakeObserver& observe, const Watch& watch) {
   const Plan& plan = chosen.compiled.plan;
-  const int threads = threads_per_rank(options, chosen.cluster.processes_per_host);
-  const Deadlines deadlines = deadlines_of(options);
+  const int threads = threads_per_rank(how.threads, chosen.cluster.processes_per_host);
+  const Deadlines deadlines = deadlines_of(how);
   const auto all = group_of_all(world);
   auto loader = made_by_all(*all, [&] { return Loader(loader_options(job)); });
-  if (!loader) return bad_input;
   auto evaluation = made_by_all(*all, [&] { return evaluation_of(job); });
-  if (!evaluation) return bad_input;
   const auto weights = made_by_all(*all, [&] { return weights_of_file(job); });
-  if (!weights) return bad_input;
-  const auto lock = lock_checkpoints(job, options.resume, *all);
+  const auto lock = lock_checkpoints(job, how.resume, *all);
   forget_peak_resident_bytes();  // a run of one rank may have measured this computer first
-  const auto made = made_by_all(*all, [&] {
+  const Engine engine = made_by_all(*all, [&] {
     return make_engine(chosen.cluster,
                        {plan.training.precision, plan.training.deterministic, threads}, world,
                        deadlines.long_s);
   });
-  if (!made) return bad_input;
-  const Engine& engine = *made;
   std::unique_ptr<World> checked;
-  if (options.check_collectives && world.size() > 1)
-    checked = make_checked_world(engine.world(world));
+  if (how.check_collectives && world.size() > 1) checked = make_checked_world(engine.world(world));
   World& on_device = checked ? *checked : engine.world(world);
   Runtime runtime(chosen.compiled.stages, on_device, *engine.backend,
-                  {threads, job.model.layers, !options.trace.empty()});
-  if (*weights) set_weights(**weights, runtime);
-  RunCheckpoints checkpoints(job, chosen, options, runtime, *all);
+                  {threads, job.model.layers, how.keeps_timeline});
+  if (weights) set_weights(*weights, runtime);
+  RunCheckpoints checkpoints(job, chosen, how, runtime, *all, watch);
   Timeline predicted;
   const Prediction prediction = predict(
       chosen.compiled, chosen.cluster,
       {.price = &job.objective.price, .framework = chosen.framework, .timeline = &predicted});
-  std::optional<TrainLog> log;
-  if (world.rank() == 0) {
-    log.emplace(options, job, chosen, prediction);
-    log->begin(threads, checkpoints.how_it_began());
-  }
+  const std::unique_ptr<RunObserver> observer = observe(prediction);
+  observer->begin(threads, checkpoints.how_it_began());
   // Only a profile that was measured on this computer predicts the times of its steps.
   const bool compares = chosen.cluster.machine.calibration == Calibration::this_machine;
-  Traced traced(options, compares, plan.training.steps);
+  Traced traced(how, compares, plan.training.steps);
   Outcome outcome;
   try {
-    outcome =
-        run_steps(runtime, world, deadlines, *loader, *evaluation ? &**evaluation : nullptr,
-                  plan.training, checkpoints, traced, log ? &*log : nullptr, !options.no_hash);
+    outcome = run_steps(runtime, world, deadlines, loader, evaluation ? &*evaluation : nullptr,
+                        plan.training, checkpoints, traced, *observer, !how.no_hash);
   } catch (const InputError&) {
     throw;
   } catch (const std::exception&) {
     // The error is reported before the runtime is destroyed, because its groups would wait for the
     // other ranks.
-    if (world.size() > 1) return fail(world);
+    if (world.size() > 1) observer->fail();
     throw;
   }
-  if (!options.trace.empty()) {
-    const Timeline timeline = timeline_of_all(traced.kept(), *all);
-    if (log)
-      outcome.written = tried([&] {
-        write_timelines(options, timeline, traced.last_begin(), predicted, runtime.mesh(),
-                        chosen.compiled);
-      });
+  if (how.keeps_timeline) {
+    outcome.timeline = timeline_of_all(traced.kept(), *all);
+    outcome.last_step_begins = traced.last_begin();
   }
   if (compares && !outcome.stopped && !outcome.seconds.empty()) {
     const Timeline measured = timeline_of_all(traced.compared(), *all);
     outcome.kinds = kind_times(predicted, measured, chosen.compiled.stages, runtime.mesh());
   }
-  if (log && !options.report.empty())
-    outcome.written = tried([&] { log->write_report(outcome); }) && outcome.written;
-  if (log) log->end(outcome);
-  const int code = !outcome.complete() ? run_failed : outcome.stopped ? stopped : done;
-  have_last_word(code);
-  if (!options.as_rank) return code;
-  // The launcher knows how the run ended. mpirun would take seconds to stop ranks that fail.
-  if (log) tell_ended(code);
-  return done;
-}
-
-}  // namespace
-
-int train_as_rank(const Options& options, const Job& job, const Chosen& chosen, World& world) {
-  if (world.size() == 1) return train(options, job, chosen, world);
-  try {
-    return train(options, job, chosen, world);
-  } catch (const InputError& error) {
-    // Every rank finds the same error, because what the engine cannot do follows from the plan.
-    if (world.rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
-    return bad_input;
-  } catch (const std::exception&) {
-    return fail(world);
-  }
+  outcome.predicted = std::move(predicted);
+  observer->end(outcome);
+  return outcome;
 }
 
 }  // namespace meshwright

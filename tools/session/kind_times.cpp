@@ -1,4 +1,4 @@
-#include "tools/report/kind_times.h"
+#include "tools/session/kind_times.h"
 #include "models/core/index.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "tools/report/text.h"
+#include "tools/text.h"
 
 #include <fmt/format.h>
 

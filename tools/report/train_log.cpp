@@ -1,11 +1,11 @@
-#include "tools/session/train_log.h"
+#include "tools/report/train_log.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "models/compiler/passes/split/pad_vocabulary.h"
 #include "models/core/error.h"
@@ -14,8 +14,9 @@
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
-#include "tools/report/text.h"
+#include "tools/report/trace_files.h"
 #include "tools/session/median.h"
+#include "tools/text.h"
 #include "tools/write_file.h"
 
 namespace meshwright {
@@ -199,19 +200,63 @@ void TrainLog::show_progress(std::int64_t step) const {
                std::string(bar_width - full, '.').c_str(), static_cast<long long>(step), steps);
 }
 
-void TrainLog::end(const Outcome& outcome) {
+namespace {
+
+// Returns the stage of each rank.
+std::vector<int> stages_of_mesh(const Mesh& mesh) {
+  std::vector<int> stages;
+  for (int rank = 0; rank < mesh.ranks(); ++rank) stages.push_back(mesh.coordinates(rank).pipeline);
+  return stages;
+}
+
+// Writes a file at the end of a run and returns whether it worked.
+template <typename Write>
+bool tried(const Write& write) {
+  try {
+    write();
+    return true;
+  } catch (const RunError& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return false;
+  }
+}
+
+}  // namespace
+
+// Writes the trace. The predicted step begins where the last measured step began. Chakra's files
+// hold the measured steps only.
+void TrainLog::write_trace(const Outcome& outcome) const {
+  const std::vector<Program>& stages = chosen_.compiled.stages;
+  const Mesh mesh = stages.front().settings->mesh();
+  if (trace_format(options_) == TraceFormat::chakra) {
+    std::vector<int> themselves(static_cast<std::size_t>(mesh.ranks()));
+    std::iota(themselves.begin(), themselves.end(), 0);
+    write_chakra(options_.trace, outcome.timeline, stages, themselves);
+    return;
+  }
+  Timeline predicted = outcome.predicted;
+  for (TimelineEntry& entry : predicted.entries)
+    entry.begin += outcome.last_step_begins, entry.end += outcome.last_step_begins;
+  write_file(options_.trace,
+             to_chrome_trace(outcome.timeline, stages, stages_of_mesh(mesh), {}, predicted));
+}
+
+void TrainLog::end(Outcome& outcome) {
+  if (!options_.trace.empty()) outcome.written = tried([&] { write_trace(outcome); });
+  if (!options_.report.empty())
+    outcome.written = tried([&] { write_report(outcome); }) && outcome.written;
   if (progress_) std::fprintf(stderr, "\r%*s\r", bar_width + 24, "");
   const Table table = comparison(prediction_, chosen_.compiled.plan, outcome, on_gpu());
   std::fprintf(to_, "\n%s\n", table.text().c_str());
   if (!outcome.kinds.empty())
     std::fprintf(to_, "%s\n", comparison_of_kinds(outcome.kinds).text().c_str());
   print_to(to_, "{}\n", how_it_ended(outcome));
-  if (options_.json) print_json_of(outcome);
+  if (options_.json) print_json(answer(outcome));
   std::fflush(to_);
   std::fflush(stdout);
 }
 
-void TrainLog::print_json_of(const Outcome& outcome) const {
+nlohmann::json TrainLog::answer(const Outcome& outcome) const {
   const std::vector<std::int64_t> peaks = peaks_of(outcome.memory);
   nlohmann::json answer = {
       {"name", job_.name},
@@ -243,7 +288,7 @@ void TrainLog::print_json_of(const Outcome& outcome) const {
   for (const KindTime& kind : outcome.kinds)
     answer["kinds"].push_back(
         {{"kind", kind.kind}, {"predicted_s", kind.predicted_s}, {"measured_s", kind.measured_s}});
-  print_json(answer);
+  return answer;
 }
 
 bool TrainLog::on_gpu() const { return chosen_.cluster.machine.gpu.kind == DeviceKind::gpu; }

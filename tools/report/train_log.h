@@ -4,43 +4,16 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "exec/log/event_file.h"
-#include "exec/runtime/runtime.h"
 #include "models/job/job.h"
 #include "tools/options.h"
-#include "tools/report/kind_times.h"
-#include "tools/report/step_values.h"
-#include "tools/session/choose.h"
+#include "tools/session/train.h"
 
 namespace meshwright {
-
-// The memory of a rank in bytes. On a device with memory of its own, libraries() is the part of the
-// used memory that is neither the arena nor scratch. On a CPU it has no meaning and is not
-// reported.
-struct RankMemory {
-  std::int64_t arena = 0, scratch = 0, peak = 0;
-  std::int64_t libraries() const { return peak - arena - scratch; }
-};
-
-struct Outcome {
-  std::int64_t steps = 0;
-  bool stopped = false;
-  bool saved = true;    // the last checkpoint, if there are any, is complete
-  bool written = true;  // the trace and the report are complete
-  bool complete() const { return saved && written; }
-  StepResult last;
-  StepValues seconds, losses, evaluations;
-  std::optional<double> evaluation;  // loss of the latest evaluation
-  double best_loss = 0;              // lowest evaluation loss; step -1: there was none
-  std::int64_t best_step = -1;
-  std::vector<RankMemory> memory;  // by rank
-  std::string parameters_sha256;
-  std::vector<KindTime> kinds;  // of the last step; empty unless this computer was measured
-};
 
 // Returns the file to which the lines per step are written: --log-json, log.json of the job, or
 // steps.jsonl in its log.folder. Empty if there is none.
@@ -55,14 +28,18 @@ class TrainLog {
   void begin(int threads, const std::string& how_it_began);
   // Prints and logs a step. `evaluation` is the loss that was measured after it, if any.
   void step(std::int64_t step, const StepResult& result, std::optional<double> evaluation);
-  void write_report(const Outcome& outcome) const;  // --report
-  void end(const Outcome& outcome);
+  // Writes the files of --trace and --report, and prints how the run ended. Sets `outcome.written`
+  // to false if one of them cannot be written, because the run is worth more than the file.
+  void end(Outcome& outcome);
+  // Returns what end() prints with --json.
+  nlohmann::json answer(const Outcome& outcome) const;
 
  private:
   bool on_gpu() const;
   bool scales_loss() const;
   void show_progress(std::int64_t step) const;
-  void print_json_of(const Outcome& outcome) const;
+  void write_trace(const Outcome& outcome) const;
+  void write_report(const Outcome& outcome) const;
 
   const Options& options_;
   const Job& job_;

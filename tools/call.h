@@ -1,0 +1,29 @@
+// A call of a command by another program, without a command line: from Python, or by a process of
+// `serve` and `mcp`. It names options as the command line does, and gives jobs as texts.
+// answer_of() in command_line.h runs it.
+#pragma once
+
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace meshwright {
+
+struct Call {
+  std::string command;                // "plan"
+  std::vector<std::string> operands;  // as on the command line
+  // The texts of the operands that are not files, by their names.
+  std::map<std::string, std::string> jobs;
+  // The values of options, by name: {"top", {"3"}}. A flag has none.
+  std::map<std::string, std::vector<std::string>> options;
+
+  bool operator==(const Call&) const = default;
+};
+
+// Write and read a call as JSON: {command, operands, jobs, options}. read_call() throws InputError
+// if `text` is none.
+nlohmann::json to_json(const Call& call);
+Call read_call(const std::string& text);
+
+}  // namespace meshwright

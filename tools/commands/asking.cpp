@@ -1,0 +1,51 @@
+#include "tools/commands/asking.h"
+
+#include "models/core/error.h"
+#include "tools/measure/measure.h"
+#include "tools/print.h"
+#include "tools/report/search_watch.h"
+#include "tools/session/files_read.h"
+#include "tools/session/machines.h"
+
+namespace meshwright {
+
+Watch printed_watch() {
+  Watch watch;
+  watch.warn = [](const std::string& text) { print_to(stderr, "warning: {}\n", text); };
+  watch.note = [](const std::string& text) { print_to(stderr, "{}\n", text); };
+  return watch;
+}
+
+Watch shown_watch() {
+  Watch watch = printed_watch();
+  watch.search = watch_on_terminal();
+  return watch;
+}
+
+JobRequest job_request(const Options& options, const std::string& name) {
+  JobRequest request = options;
+  request.file = name;
+  if (const auto text = options.jobs.find(name); text != options.jobs.end())
+    request.text = text->second;
+  request.measure_here = [options] { return measure_this_computer(options, MeasureEffort::quick); };
+  return request;
+}
+
+Job asked_job(const Options& options, const Watch& watch) {
+  if (options.operands.size() != 1)
+    throw InputError(options.command + ": expected one job file, got " +
+                     std::to_string(options.operands.size()));
+  return read_job_of(job_request(options, options.operands.front()), watch);
+}
+
+MachineLoader asked_machines(const Options& options, const Watch& watch) {
+  return machine_loader(job_request(options, ""), watch);
+}
+
+std::vector<std::string> inputs_of(const Options& options, const Job& job) {
+  std::vector<std::string> given = options.operands;
+  given.insert(given.end(), {options.profile, options.prices, options.hostfile, options.measured});
+  return files_read(std::move(given), job);
+}
+
+}  // namespace meshwright

@@ -1,0 +1,30 @@
+// Turns the options of a command into requests to the session, and prints what the session says.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/job/job.h"
+#include "sim/planner/clusters.h"
+#include "tools/options.h"
+#include "tools/session/watch.h"
+
+namespace meshwright {
+
+// Returns a watch that prints warnings and notes on standard error. shown_watch() also shows how
+// far searches are, on a terminal.
+Watch printed_watch();
+Watch shown_watch();
+
+// Returns the request for the job called `name`, which is an operand of the command.
+JobRequest job_request(const Options& options, const std::string& name);
+// Reads the job that is the one operand of the command. Throws InputError if there are more or
+// none.
+Job asked_job(const Options& options, const Watch& watch);
+// Returns a loader of machines, which measures this computer if it has no profile yet.
+MachineLoader asked_machines(const Options& options, const Watch& watch);
+
+// Returns the files that a command on a job reads (files_read()).
+std::vector<std::string> inputs_of(const Options& options, const Job& job);
+
+}  // namespace meshwright

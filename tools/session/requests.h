@@ -1,0 +1,51 @@
+// What a caller asks of the session. The command line, the server and the Python module fill these
+// from their own options.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hwprofiles/machine.h"
+#include "tools/sagemaker.h"
+
+namespace meshwright {
+
+// Where the profiles of machines come from.
+struct MachineRequest {
+  std::string profile;        // file of the profile of the machine that it names; empty: none
+  std::string prices;         // file of prices that precede the known ones; empty: none
+  std::string local_profile;  // file of the profile of machine `local`, if it exists
+  std::function<Machine()> measure_here;  // measures this computer if it has no profile yet
+};
+
+// A job, and what changes it.
+struct JobRequest : MachineRequest {
+  std::string file;                 // the job's path, or its name in messages if `text` is given
+  std::optional<std::string> text;  // the job itself
+  std::vector<std::string> set;     // KEY=VALUE
+  std::string framework;            // objective.framework
+  std::string by;                   // date or duration by which the whole job is to be done
+  std::string budget;               // dollars for the whole job
+  int today = 0;                    // days since 1970-01-01, for dates and the age of prices
+  SageMakerEnvironment sagemaker;
+};
+
+// How a job is trained.
+struct TrainRequest {
+  std::optional<int> steps;                // in place of training.steps
+  bool resume = false;                     // from the newest checkpoint
+  std::vector<std::string> allow_changed;  // keys in which job and checkpoint may differ
+  std::string hostfile;
+  bool allow_mpi_options = false;  // those that a job file may not set by itself
+  bool check_collectives = false;
+  bool no_hash = false;         // without parameters_sha256
+  std::optional<int> deadline;  // seconds that a wait for other ranks may take
+  std::optional<int> restarts;  // how often to start again after a fault
+  std::optional<int> threads;   // of each rank
+  bool keeps_timeline = false;  // of the steps in `trace_steps`; if that is empty, of the last one
+  std::string trace_steps;
+};
+
+}  // namespace meshwright

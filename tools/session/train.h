@@ -1,0 +1,100 @@
+// Trains a job on one rank, alone or with others.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "exec/comm/communicator.h"
+#include "exec/runtime/runtime.h"
+#include "models/job/job.h"
+#include "tools/session/choose.h"
+#include "tools/session/kind_times.h"
+#include "tools/session/requests.h"
+#include "tools/session/step_values.h"
+
+namespace meshwright {
+
+// The longest time, in seconds, that ranks wait for each other: `usual_s`, or `long_s` while one of
+// them may load, compile, save or write something. TrainRequest::deadline sets both.
+struct Deadlines {
+  double usual_s = 120, long_s = 600;
+};
+Deadlines deadlines_of(const TrainRequest& how);
+
+// Returns `threads`, or if it is not given this rank's share of the cores.
+int threads_per_rank(std::optional<int> threads, int ranks_on_host);
+
+// The memory of a rank in bytes. On a device with memory of its own, libraries() is the part of the
+// used memory that is neither the arena nor scratch. On a CPU it has no meaning and is not
+// reported.
+struct RankMemory {
+  std::int64_t arena = 0, scratch = 0, peak = 0;
+  std::int64_t libraries() const { return peak - arena - scratch; }
+};
+
+struct Outcome {
+  std::int64_t steps = 0;
+  bool stopped = false;
+  bool saved = true;    // the last checkpoint, if there are any, is complete
+  bool written = true;  // what the observer writes is complete
+  bool complete() const { return saved && written; }
+  StepResult last;
+  StepValues seconds, losses, evaluations;
+  std::optional<double> evaluation;  // loss of the latest evaluation
+  double best_loss = 0;              // lowest evaluation loss; step -1: there was none
+  std::int64_t best_step = -1;
+  std::vector<RankMemory> memory;  // by rank
+  std::string parameters_sha256;
+  std::vector<KindTime> kinds;   // of the last step; empty unless this computer was measured
+  Timeline predicted;            // of one step
+  Timeline timeline;             // of all ranks; empty unless the request keeps it
+  SimTime last_step_begins = 0;  // in `timeline`
+};
+
+// Follows a run on a rank. Each rank has one, whose functions are called on the thread that trains.
+class RunObserver {
+ public:
+  RunObserver() = default;
+  virtual ~RunObserver() = default;
+  RunObserver(const RunObserver&) = delete;
+  RunObserver& operator=(const RunObserver&) = delete;
+
+  virtual void begin(int threads, const std::string& how_it_began) = 0;
+  // `evaluation` is the loss that was measured after the step, if any.
+  virtual void step(std::int64_t step, const StepResult& result,
+                    std::optional<double> evaluation) = 0;
+  // Returns whether the run goes on. If one rank says no after a step, all end there.
+  virtual bool goes_on() { return true; }
+  // Called after the last step, when all is saved. Sets `outcome.written` to false if a file of the
+  // observer could not be written.
+  virtual void end(Outcome& outcome) = 0;
+  // Called in the handler of an exception that a step threw on this rank of several. The other
+  // ranks wait for this one, so it has to report the exception and end the run on all ranks.
+  virtual void fail() {}
+};
+// Makes the observer of this rank. `prediction` outlives it.
+using MakeObserver = std::function<std::unique_ptr<RunObserver>(const Prediction& prediction)>;
+
+// Thrown on every rank if one of them refuses what it reads: on other hosts, a file or a GPU may
+// differ from that of rank 0. `reports` is true on the first rank that refuses.
+class RankRefuses : public std::runtime_error {
+ public:
+  RankRefuses(const std::string& message, bool reports)
+      : std::runtime_error(message), reports_(reports) {}
+  bool reports() const { return reports_; }
+
+ private:
+  bool reports_;
+};
+
+// Trains this rank to the end of the run. Every rank calls it with the same job and plan. Throws
+// RankRefuses before the first step, and what a step throws.
+Outcome train(const TrainRequest& how, const Job& job, const Chosen& chosen, World& world,
+              const MakeObserver& observe, const Watch& watch);
+
+}  // namespace meshwright
