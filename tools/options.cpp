@@ -70,6 +70,10 @@ constexpr FileOption file_options[] = {
      "or the JSON of a rank that PyTorch's profiler exported"},
     {"trace", &Options::trace,
      "write the timeline as a Chrome trace (Perfetto opens it), or as --trace-format says"},
+    {"programs", &Options::programs,
+     "predict these Programs instead of those that the job compiles to: what `compile --dump` "
+     "wrote, "
+     "perhaps changed since"},
     {"write", &Options::write, "write the job with every \"auto\" replaced by the best plan"},
     {"write-partition", &Options::write_partition,
      "write the stage of every module, for `partition` or partition_file"},

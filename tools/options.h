@@ -21,6 +21,7 @@ struct Options : JobRequest, TrainRequest {
   std::string write;                    // plan: file for the settled job
   std::string write_partition;          // plan: file for the stages of the modules
   std::string report;                   // file for the HTML page
+  std::string programs;                 // simulate: file of the Programs to take
   std::string timeline;                 // simulate: file for what the page's timeline draws
   std::string host = "127.0.0.1";       // serve: the address to listen at
   int port = 8080;                      // serve: 0 is any free one

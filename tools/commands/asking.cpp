@@ -44,7 +44,8 @@ MachineLoader asked_machines(const Options& options, const Watch& watch) {
 
 std::vector<std::string> inputs_of(const Options& options, const Job& job) {
   std::vector<std::string> given = options.operands;
-  given.insert(given.end(), {options.profile, options.prices, options.hostfile, options.measured});
+  given.insert(given.end(), {options.profile, options.prices, options.hostfile, options.measured,
+                             options.programs});
   return files_read(std::move(given), job);
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "models/core/error.h"
+#include "models/program/program_json.h"
 #include "sim/planner/objective.h"
 #include "sim/replay/link_uses.h"
 #include "sim/replay/stand_ins.h"
@@ -85,6 +86,8 @@ Simulated simulated(const Options& options, const Watch& watch) {
   check_writable("--report", options.report, inputs);
   check_writable("--timeline", options.timeline, inputs);
   all.chosen = choose_plan(all.job, asked_machines(options, watch), watch);
+  if (!options.programs.empty())
+    take_programs(all.chosen, read_programs(read_json_file(options.programs)), options.programs);
   const Compiled& compiled = all.chosen.compiled;
   Timeline timeline;
   const bool drawn = !options.trace.empty() || !options.report.empty() || !options.timeline.empty();
@@ -155,7 +158,7 @@ const Command simulate_command = {
     "JOB",
     job_help,
     "predict a training step: time, memory, cost",
-    "json set profile prices trace trace-format report timeline steps",
+    "json set profile prices programs trace trace-format report timeline steps",
     run_simulate,
     "Predicts the time of a step, memory stage by stage, and cost. Where the job says that hosts "
     "fail, it predicts how long the whole run takes and what it costs. It plans first where the "

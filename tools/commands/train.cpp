@@ -246,10 +246,8 @@ int run_rank(const Options& options) {
     fail(*world);
   }
   if (decision.exit_code != done) return decision.exit_code;
-  const Settled settled = read_settled(decision.settled);
-  const Chosen chosen =
-      choose_plan(settled.job, [&](const std::string&) { return settled.machine; });
-  return train_rank(options, settled.job, chosen, *world);
+  const Run run = read_settled(decision.settled);
+  return train_rank(options, run.job, run.chosen, *world);
 }
 
 int launch_ranks(const Options& options, const Run& run) {

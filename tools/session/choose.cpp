@@ -68,6 +68,23 @@ void compile_chosen(const Job& job, const Plan& plan, Chosen& chosen) {
   }
 }
 
+// Returns the plan that the job gives, and sets the cluster for it.
+Plan given_plan(const Job& job, const MachineLoader& load, Chosen& chosen) {
+  chosen.machine = machines_of(job.cluster).front();
+  chosen.count = counts_of(job.cluster).front();
+  const Machine machine = load(chosen.machine);
+  chosen.cluster = make_cluster(job.cluster, machine, chosen.count);
+  check_network(job, chosen.cluster);
+  const Plan plan = settle(job, chosen.cluster.ranks(), facts_of(machine));
+  const Framework framework = job.objective.framework;
+  try {
+    check_expressible(framework, plan, job.model);
+  } catch (const InputError& error) {
+    throw InputError(job.file + ": " + error.what());
+  }
+  return as_run_by(framework, plan, job.model);
+}
+
 }  // namespace
 
 Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeline) {
@@ -152,20 +169,37 @@ Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch
     compile_chosen(job, best.plan, chosen);
     return chosen;
   }
-  chosen.machine = machines_of(job.cluster).front();
-  chosen.count = counts_of(job.cluster).front();
-  const Machine machine = load(chosen.machine);
-  chosen.cluster = make_cluster(job.cluster, machine, chosen.count);
-  check_network(job, chosen.cluster);
-  const Plan plan = settle(job, chosen.cluster.ranks(), facts_of(machine));
-  const Framework framework = job.objective.framework;
-  try {
-    check_expressible(framework, plan, job.model);
-  } catch (const InputError& error) {
-    throw InputError(job.file + ": " + error.what());
-  }
-  compile_chosen(job, as_run_by(framework, plan, job.model), chosen);
+  compile_chosen(job, given_plan(job, load, chosen), chosen);
   return chosen;
+}
+
+Chosen plan_with_programs(const Job& job, const MachineLoader& load, std::vector<Program> programs,
+                          const std::string& where) {
+  Chosen chosen;
+  Compiled& compiled = chosen.compiled;
+  compiled.plan = given_plan(job, load, chosen);
+  const Training& training = compiled.plan.training;
+  compiled.graph = run_passes(build_graph(job.model, training), compiled.plan,
+                              device_facts(chosen.cluster, training.precision));
+  chosen.framework = framework_use(job.model, training, chosen.cluster);
+  take_programs(chosen, std::move(programs), where);
+  return chosen;
+}
+
+void take_programs(Chosen& chosen, std::vector<Program> programs, const std::string& where) {
+  const Plan& plan = chosen.compiled.plan;
+  const Program& first = programs.front();
+  Degrees degrees = plan.degrees(), of_programs = first.settings->degrees;
+  degrees.shard = of_programs.shard = 1;  // it follows from the other degrees and ZeRO
+  const bool same_mesh =
+      of_programs == degrees && first.settings->placement == plan.parallelism.placement;
+  if (!same_mesh || first.micro_batches != plan.micro_batches())
+    throw InputError(fmt::format(
+        "{}: the Programs are of pipeline {} x tensor {} x data {} x context {}, {} micro-batches, "
+        "placement {}; the job's plan is {}; compile them again with the job",
+        where, of_programs.pipeline, of_programs.tensor, of_programs.data, of_programs.context,
+        first.micro_batches, first.settings->placement, short_plan_text(plan)));
+  chosen.compiled.stages = std::move(programs);
 }
 
 }  // namespace meshwright

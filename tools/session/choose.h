@@ -5,6 +5,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "models/compiler/compile.h"
 #include "models/job/job.h"
@@ -45,6 +46,14 @@ void warn_of_prices(const Job& job, const MachineLoader& load, const Watch& watc
 // Throws NoPlanFits if the job leaves a choice and nothing fits, unless the micro-batch is the only
 // choice. A plan that leaves no choice need not fit.
 Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch = {});
+
+// Returns the plan of a job that leaves no choice, with the Programs of its stages, which were
+// compiled before or elsewhere. Throws InputError, which begins with `where`, if they are of other
+// ranks or micro-batches than the plan.
+Chosen plan_with_programs(const Job& job, const MachineLoader& load, std::vector<Program> programs,
+                          const std::string& where);
+// Replaces the Programs of the chosen plan. Throws like plan_with_programs().
+void take_programs(Chosen& chosen, std::vector<Program> programs, const std::string& where);
 
 // Returns the prediction of the chosen plan, including its goodput. Errors name the job's file.
 Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeline = nullptr);

@@ -9,6 +9,7 @@
 #include "models/core/fields.h"
 #include "models/job/identity.h"
 #include "models/program/graph/documents.h"
+#include "models/program/program_json.h"
 #include "sim/predict/target.h"
 #include "tools/session/checkpoints.h"
 #include "tools/session/dump_passes.h"
@@ -222,23 +223,29 @@ std::string settled_text(const Run& run) {
       {"file", run.job.file},
       {"folder", folder},
       {"job", settled_job(run.job, chosen.compiled.plan, chosen.machine, chosen.count, folder)},
-      {"machine", text_of(chosen.cluster.machine)}};
+      {"machine", text_of(chosen.cluster.machine)},
+      {"stage_of_unit", chosen.compiled.plan.stage_of_unit},
+      {"programs", to_json(chosen.compiled.stages)}};
   return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-Settled read_settled(const std::string& text) {
+Run read_settled(const std::string& text) {
   const std::string where = "the settled run";
   Fields fields(parse_json(text, where), where);
   const Machine machine = machine_of_text(fields.required<std::string>("machine"), where);
   const bool is_gpu = machine.gpu.kind == DeviceKind::gpu;
-  return {read_job(fields.raw("job"), fields.required<std::string>("file"),
-                   fields.required<std::string>("folder"),
-                   // The job has one machine only, whose facts are those of the profile, whatever
-                   // name the profile has.
-                   [&](const std::string& name) {
-                     return is_gpu ? facts_of(machine) : machine_facts(name);
-                   }),
-          machine};
+  Run run;
+  run.job = read_job(
+      fields.raw("job"), fields.required<std::string>("file"),
+      fields.required<std::string>("folder"),
+      // The job has one machine only, whose facts are those of the profile, whatever
+      // name the profile has.
+      [&](const std::string& name) { return is_gpu ? facts_of(machine) : machine_facts(name); });
+  run.chosen = plan_with_programs(
+      run.job, [&](const std::string&) { return machine; },
+      read_programs(fields.object("programs")), where);
+  run.chosen.compiled.plan.stage_of_unit = fields.required<std::vector<int>>("stage_of_unit");
+  return run;
 }
 
 }  // namespace meshwright
