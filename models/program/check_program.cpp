@@ -230,6 +230,7 @@ class StageCheck {
     (own / "operands")
         .demand(operands >= at(fusion->inputs) + at(fusion->outputs) + at(fusion->accumulated),
                 "there are fewer than inputs, outputs and accumulated");
+    (own / "block_rows").demand(fusion->block_rows > 0, "a block has at least one row");
     for (std::size_t i = 0; i < fusion->steps.size(); ++i) {
       const FusedStep& step = fusion->steps[i];
       const Place here = own / "steps" / i;

@@ -216,6 +216,7 @@ class BoundMaker {
   double optimizer_s_per_parameter(CompilerLevel level) const;
   bool knows_partition(const Candidate& candidate) const;
   const Cut& partition(const Candidate& candidate);
+  KeptBytes kept_beside_blocks(const Candidate& candidate);
   double single_stage_memory(const Candidate& candidate, bool likely);
   double any_partition_memory(const Candidate& candidate);
   MemoryBounds stage_memory(const Candidate& candidate);

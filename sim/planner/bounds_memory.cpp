@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "models/compiler/lower/bucket_buffers.h"
+#include "models/compiler/lower/sharded_units.h"
 #include "models/compiler/partition/partition.h"
 #include "models/compiler/schedule/schedule.h"
 #include "models/compiler/schedule/slot_pools.h"
@@ -67,56 +69,54 @@ ParameterBytes BoundMaker::bytes_per_parameter(const Candidate& candidate) const
   return {each(false), each(true)};
 }
 
-// Returns the bytes per parameter on a rank if `shards` ranks share one copy. With one shard they
-// are the same as without a `zero_stage`.
+// Returns the bytes per parameter on a rank if `shards` ranks share one copy: those of a bucket of
+// the parameters that need least, as lowering places it and as training frameworks hold it.
 double BoundMaker::bytes_of_each(const Candidate& candidate, int shards) const {
   const Training& t = base_.training;
-  const double storage = static_cast<double>(bytes_of(storage_of(t.precision)));
-  const double share = 1.0 / shards;
-  const int zero = shards > 1 ? candidate.zero_stage : 0;
-  if (t.lora) return storage * (zero == 3 ? share : 1);  // adapters are at least nothing
-  const bool gradients_cut = zero >= 1 && reduces_each(candidate);
-  const SecondGradient second = second_gradient(t, gradients_cut, cluster_.machine);
-  const auto left_out = static_cast<double>(shard_left_out(t, cluster_.machine));
-  // If all parameters are kept gathered, those below the persistence threshold may have no shards
-  // in addition.
-  const bool all_gathered = zero == 3 && candidate.keeps_gathered;
-  const bool all_cut = base_.parallelism.persistence_threshold == 0;
-  return static_cast<double>(second.of_all) +
-         static_cast<double>(second.of_own) * (zero >= 1 ? share : 1) +
-         (zero < 3 && keeps_8_bits_alone(t, cluster_.machine) ? 1
-          : zero < 3                                          ? storage
-          : all_gathered                                      ? gathered_bytes(t)
-                                                              : 0) +
-         (storage - left_out) * (zero < 3 || (all_gathered && !all_cut) ? 0 : share) +
-         static_cast<double>(bytes_of(t.gradient_reduce)) * (gradients_cut ? share : 1) +
-         (candidate.offload == Offload::optimizer ? 0
-                                                  : t.optimizer_bytes() * (zero >= 1 ? share : 1));
+  BucketPlan planned;
+  planned.zero = shards > 1 ? candidate.zero_stage : 0;
+  planned.reduced_each = reduces_each(candidate);
+  Bucket& bucket = planned.bucket;
+  bucket.shard_elements = moment_block;
+  bucket.elements = shards * bucket.shard_elements;
+  bucket.sharded = shards > 1;
+  bucket.frozen = t.lora.has_value();             // adapters are at least nothing
+  bucket.factored = moments_of(t.optimizer) < 2;  // without second moments if any parameter is
+  std::int64_t bytes = 0;
+  for (const BucketPart& part : parts_of(planned, t)) {
+    (bucket.*part.operand).type = part.type;
+    if (part.cls != MemoryClass::optimizer || candidate.offload != Offload::optimizer)
+      bytes += part.type.bytes();
+  }
+  const std::int64_t weights = bucket.weights.type.bytes();
+  const FrameworkBytes own = framework_bytes(bucket, t, cluster_.machine);
+  bytes += own.second_gradients + own.own_gradients - own.shards_left_out;
+  if (planned.zero < 3 && keeps_8_bits_alone(t, cluster_.machine))
+    bytes += bucket.elements - weights;
+  if (planned.zero == 3 && candidate.keeps_gathered && !bucket.frozen) {
+    bytes += static_cast<std::int64_t>(gathered_bytes(t)) * bucket.elements;
+    // Parameters below the persistence threshold may have no shards in addition.
+    if (base_.parallelism.persistence_threshold > 0) bytes -= weights - own.shards_left_out;
+  }
+  return static_cast<double>(bytes) / static_cast<double>(bucket.elements);
 }
 
-// Returns the bytes per parameter of the buffers for gathered weights and reduced gradients. Units
-// use two buffers of each kind round-robin, or one if there is one block. If gathers do not overlap
-// or live weights are capped, only one buffer of gathered weights is certain.
+// Returns the bytes per parameter of the buffers for gathered weights and reduced gradients, which
+// units use round-robin. A buffer counts if a block surely uses it.
 ParameterBytes BoundMaker::unit_buffer_bytes(const Candidate& candidate, int blocks) const {
   const Parallelism& p = base_.parallelism;
   const bool gathers = candidate.zero_stage == 3 && !candidate.keeps_gathered;
   const bool reduces = reduces_each(candidate) && !base_.training.lora;
   if (candidate.replicas() == 1 || p.persistence_threshold > 0) return {};
   if (candidate.zero_stage == 0 && candidate.expert > 1) return {};
-  const int turns = std::min(2, blocks);
-  const bool one_gathered = !p.overlap_parameters || p.max_live_parameters > 0;
   const double weight = gathered_bytes(base_.training);
   const auto gradient = static_cast<double>(bytes_of(base_.training.gradient_reduce));
-  const double bytes = (gathers ? weight * std::min(turns, one_gathered ? 1 : 2) : 0) +
-                       (reduces ? gradient * turns : 0);
+  const double bytes = (gathers ? weight * std::min(blocks, least_gather_buffers(p)) : 0) +
+                       (reduces ? gradient * std::min(blocks, backward_buffers) : 0);
   return {bytes, sharers(candidate, true).ranks > 1 ? bytes : 0};
 }
 
-double BoundMaker::fixed_bytes() const {
-  const LibraryOverheads& library = cluster_.machine.overheads;
-  return library.context_bytes + library.workspace_bytes +
-         (cluster_.ranks() > 1 ? library.communicator_bytes : 0);
-}
+double BoundMaker::fixed_bytes() const { return library_bytes(cluster_); }
 
 int BoundMaker::in_flight(const Candidate& candidate, int stage) const {
   return schedule_info(candidate.schedule).in_flight(pipeline_shape(candidate), stage);
@@ -151,15 +151,21 @@ double BoundMaker::kept_by_blocks(const Candidate& candidate, bool likely) {
   return bytes;
 }
 
-double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) {
+// Returns the least bytes that a stage needs beside its blocks, whatever their kind.
+KeptBytes BoundMaker::kept_beside_blocks(const Candidate& candidate) {
   KeptBytes kept = kept_of(profiles_, candidate);
-  const bool mixed = is_mixed(candidate);
-  for (const auto& profiles : measured_->profiles) {  // what is beside blocks: as beside any kind
+  for (const auto& profiles : measured_->profiles) {
     const KeptBytes& other = kept_of(*profiles, candidate);
     kept.other = std::min(kept.other, other.other);
     kept.task = std::min(kept.task, other.task);
     kept.largest_task = std::min(kept.largest_task, other.largest_task);
   }
+  return kept;
+}
+
+double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) {
+  const KeptBytes kept = kept_beside_blocks(candidate);
+  const bool mixed = is_mixed(candidate);
   double bytes = kept_by_blocks(candidate, likely);
   if (likely || !mixed) bytes += static_cast<double>(kept.other);
   // If weights are gathered or gradients reduced unit by unit, the compute stream waits more often,
@@ -328,10 +334,8 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
 BoundMaker::Kept BoundMaker::kept_bytes(const Candidate& candidate) {
   if (is_mixed(candidate)) return {kept_by_blocks(candidate, false), 0};
   if (offloaded_activations(candidate) != Offload::none) return {};
-  std::int64_t others = profiles_.kept(candidate, candidate.recompute).other;
-  for (const auto& profiles : measured_->profiles)
-    others = std::min(others, profiles->kept(candidate, candidate.recompute).other);
-  return {kept_by_blocks(candidate, false), static_cast<double>(others)};
+  return {kept_by_blocks(candidate, false),
+          static_cast<double>(kept_beside_blocks(candidate).other)};
 }
 
 }  // namespace meshwright

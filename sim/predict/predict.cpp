@@ -106,49 +106,26 @@ std::int64_t scratch_of(const Program& program, const Machine& machine) {
   return scratch_memory(program, gpu_scratch_bytes);
 }
 
-std::int64_t second_gradient_bytes(const Program& program, const Machine& machine) {
-  std::int64_t bytes = 0;
-  for (const Bucket& bucket : program.buckets) {
-    if (bucket.frozen) continue;
-    const bool cut = bucket.gradients.type.shape.elements() < bucket.elements;
-    const SecondGradient second = second_gradient(program.settings->training, cut, machine);
-    bytes += second.of_all * bucket.elements;
-    if (bucket.owner.includes(program.fullest)) bytes += second.of_own * bucket.shard_elements;
-  }
-  return bytes;
+// Returns whether a framework holds fp32 masters, from which it casts weights.
+bool casts_masters(const StepSettings& training, const Machine& machine) {
+  return training.master_type() == Dtype::f32 && !machine.runs_engine();
 }
 
-// Bytes of the weights that a step rounds to 8 bits at its begin: whole weights in 16 bits, and
-// shards (of a bucket) in 8 bits.
-struct RoundedWeights {
-  std::int64_t whole_in_16_bits = 0, shards_in_8_bits = 0;
-};
-RoundedWeights rounded_weights(const Program& program) {
-  RoundedWeights bytes;
+// Returns the bytes that frameworks do without for weights that a step rounds to 8 bits at its
+// begin: their copies in 16 bits, or their shards in 8 bits, because FSDP rounds as it gathers.
+std::int64_t rounded_left_out(const Program& program, const Machine& machine) {
+  const StepSettings& training = program.settings->training;
+  std::int64_t bytes = 0;
   for (const Body& body : program.bodies)
     for (const Instruction& each : body.instructions) {
       if (body.kind != Body::Kind::step_begin || each.kind != InstructionKind::compute ||
           each.op != Op::quantize)
         continue;
-      if (each.bucket < 0)
-        bytes.whole_in_16_bits += each.inputs[0].type.bytes();
-      else
-        bytes.shards_in_8_bits += each.outputs[0].type.bytes();
+      if (each.bucket < 0 && keeps_8_bits_alone(training, machine))
+        bytes += each.inputs[0].type.bytes();
+      if (each.bucket >= 0 && casts_masters(training, machine))
+        bytes += each.outputs[0].type.bytes();
     }
-  return bytes;
-}
-
-// Returns the bytes that frameworks do without, for weights that are stored as shards and for
-// weights that are kept in 8 bits.
-std::int64_t weights_left_out(const Program& program, const Machine& machine) {
-  const StepSettings& training = program.settings->training;
-  const std::int64_t each = shard_left_out(training, machine);
-  const RoundedWeights rounded = rounded_weights(program);
-  std::int64_t bytes = keeps_8_bits_alone(training, machine) ? rounded.whole_in_16_bits : 0;
-  if (each > 0) bytes += rounded.shards_in_8_bits;  // FSDP rounds them too as it gathers them
-  for (const Bucket& bucket : program.buckets)  // of what is not trained the shard is all there is
-    if (!bucket.frozen && bucket.weights.type.shape.elements() < bucket.elements)
-      bytes += each * bucket.shard_elements;
   return bytes;
 }
 
@@ -162,34 +139,42 @@ std::optional<StepInterval> interval_of(const Cluster& cluster, double step_time
 
 }  // namespace
 
-SecondGradient second_gradient(const StepSettings& training, bool one_by_one,
+FrameworkBytes framework_bytes(const Bucket& bucket, const StepSettings& training,
                                const Machine& machine) {
   const auto storage = static_cast<std::int64_t>(bytes_of(storage_of(training.precision)));
   const auto full = static_cast<std::int64_t>(bytes_of(Dtype::f32));
-  if (storage == full || machine.runs_engine()) return {};
-  if (training.gradient_reduce != Dtype::f32) {
-    if (training.master_type() != Dtype::f32) return {};  // read as they are
-    return {.of_own = one_by_one ? full - storage : full};
-  }
-  return {.of_all = training.fuse_gradient_accumulation || one_by_one ? 0 : storage};
-}
-
-std::int64_t shard_left_out(const StepSettings& training, const Machine& machine) {
-  if (training.master_type() != Dtype::f32 || machine.runs_engine()) return 0;
-  return static_cast<std::int64_t>(bytes_of(storage_of(training.precision)));
+  FrameworkBytes bytes;
+  if (bucket.frozen || storage == full || machine.runs_engine()) return bytes;
+  const bool has_masters = casts_masters(training, machine);
+  const bool one_by_one = bucket.gradients.type.shape.elements() < bucket.elements;
+  if (training.gradient_reduce != Dtype::f32 && has_masters)
+    bytes.own_gradients = (one_by_one ? full - storage : full) * bucket.shard_elements;
+  if (training.gradient_reduce == Dtype::f32 && !training.fuse_gradient_accumulation && !one_by_one)
+    bytes.second_gradients = storage * bucket.elements;
+  if (has_masters && bucket.weights.type.shape.elements() < bucket.elements)
+    bytes.shards_left_out = storage * bucket.shard_elements;
+  return bytes;
 }
 
 bool keeps_8_bits_alone(const StepSettings& training, const Machine& machine) {
-  return training.precision == Precision::fp8 && training.master_type() == Dtype::f32 &&
-         !machine.runs_engine();
+  return training.precision == Precision::fp8 && casts_masters(training, machine);
+}
+
+double library_bytes(const Cluster& cluster) {
+  const LibraryOverheads& overheads = cluster.machine.overheads;
+  return overheads.context_bytes + overheads.workspace_bytes +
+         (cluster.ranks() > 1 ? overheads.communicator_bytes : 0);
 }
 
 StageMemory stage_memory(const Program& program, const Cluster& cluster) {
-  const LibraryOverheads& overheads = cluster.machine.overheads;
-  const double library = overheads.context_bytes + overheads.workspace_bytes +
-                         (cluster.ranks() > 1 ? overheads.communicator_bytes : 0);
-  const std::int64_t gradients = second_gradient_bytes(program, cluster.machine);
-  const std::int64_t weights = weights_left_out(program, cluster.machine);
+  std::int64_t gradients = 0, weights = rounded_left_out(program, cluster.machine);
+  for (const Bucket& bucket : program.buckets) {
+    const FrameworkBytes bytes =
+        framework_bytes(bucket, program.settings->training, cluster.machine);
+    gradients += bytes.second_gradients;
+    if (bucket.owner.includes(program.fullest)) gradients += bytes.own_gradients;
+    weights += bytes.shards_left_out;
+  }
   StageMemory stage;
   stage.stage = program.stage;
   stage.class_bytes = program.memory.class_bytes;
@@ -198,7 +183,7 @@ StageMemory stage_memory(const Program& program, const Cluster& cluster) {
   stage.class_bytes[static_cast<std::size_t>(MemoryClass::workspace)] += stage.scratch_bytes;
   stage.class_bytes[static_cast<std::size_t>(MemoryClass::gradients)] += gradients;
   stage.class_bytes[static_cast<std::size_t>(MemoryClass::parameters)] -= weights;
-  stage.library_bytes = static_cast<std::int64_t>(library);
+  stage.library_bytes = static_cast<std::int64_t>(library_bytes(cluster));
   stage.peak_bytes = stage.arena_bytes + stage.scratch_bytes + stage.library_bytes;
   if (cluster.machine.shared_memory) stage.peak_bytes += program.memory.host_bytes;
   return stage;

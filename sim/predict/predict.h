@@ -61,30 +61,32 @@ struct Prediction {
   double simulation_wall_s = 0;
 };
 
-// Bytes that mixed precision needs of each gradient in addition to the Program's copy, per
-// parameter of a stage. Training frameworks hold a gradient in the 16 bits in which the backward
-// computes it and in the 32 in which it is summed or the optimizer reads it (2 + 2 + 4 + 4 + 8
-// bytes per parameter in all), unless matmuls sum into the 32 themselves. The engine does without
-// (Machine::runs_engine). So do optimizers that keep less than fp32 masters, if gradients are
-// summed in 16 bits: Apex's DistributedFusedAdam, Transformer Engine's FusedAdam with
-// `use_decoupled_grad`. `one_by_one` is set for units whose gradients are sharded. Their gradients
-// in 16 bits are handed on one by one, and only those in 32 stay.
-struct SecondGradient {
-  std::int64_t of_all = 0;  // of every parameter that the stage has
-  std::int64_t of_own = 0;  // of those that the rank's optimizer steps
+// Bytes in which training frameworks differ from the Program, for one bucket. Without fp32 masters
+// or mixed precision, for frozen parameters, and for the engine (Machine::runs_engine) some are 0.
+struct FrameworkBytes {
+  // Gradients in the 16 bits in which the backward computes them, in addition to the 32 in which
+  // they are summed (2 + 2 + 4 + 4 + 8 bytes per parameter in all), unless matmuls sum into the 32
+  // themselves. Sharded gradients are handed on one by one, so only those in 32 bits stay.
+  std::int64_t second_gradients = 0;
+  // Gradients in 32 bits that the rank's optimizer reads, in addition to sums in 16. Optimizers
+  // that keep less than fp32 masters read the sums (Apex's DistributedFusedAdam, Transformer
+  // Engine's FusedAdam with `use_decoupled_grad`).
+  std::int64_t own_gradients = 0;
+  // Shards of weights in 16 bits under ZeRO 3. FSDP, of PyTorch as of XLA, has only shards of the
+  // fp32 masters, and casts them as it gathers.
+  std::int64_t shards_left_out = 0;
 };
-SecondGradient second_gradient(const StepSettings& training, bool one_by_one,
+// Returns these bytes. Only the bucket's sizes and the types of its weights and gradients are read.
+FrameworkBytes framework_bytes(const Bucket& bucket, const StepSettings& training,
                                const Machine& machine);
-
-// Returns the bytes per parameter of the 16-bit shards that the Program has under ZeRO 3 and
-// frameworks do without. FSDP, of PyTorch as of XLA, has only shards of the fp32 masters, and casts
-// them as it gathers. The result is 0 for the engine and without fp32 masters.
-std::int64_t shard_left_out(const StepSettings& training, const Machine& machine);
 
 // Returns whether weights that are multiplied in 8 bits, and stay so from step to step, have no
 // copy in 16 bits: the primary weights of Transformer Engine, which Megatron's and NeMo's recipes
 // ask for (fp8_param_gather). The engine keeps both, as does whoever has no fp32 masters.
 bool keeps_8_bits_alone(const StepSettings& training, const Machine& machine);
+
+// Returns the bytes that libraries take on every rank: contexts, workspaces and communicators.
+double library_bytes(const Cluster& cluster);
 
 // Return the memory that one stage, or each stage, needs. This is cheap, because nothing is
 // replayed.

@@ -242,6 +242,9 @@ TEST_CASE("what is wrong in a Program is refused at its place", "[models][progra
   fused[json::json_pointer(add + "/attributes/fusion/steps/0/inputs")] = {0, 3};
   CHECK(refusal_of(fused) ==
         "job.json: " + add + "/attributes/fusion/steps/0/inputs: 3 names no operand; there are 3");
+  fused[json::json_pointer(add + "/attributes/fusion")].erase("block_rows");
+  CHECK(refusal_of(fused) ==
+        "job.json: " + add + "/attributes/fusion/block_rows: a block has at least one row");
   json unnamed = smallest();
   unnamed[json::json_pointer(add)].erase("op");
   CHECK(refusal_of(unnamed) ==

@@ -120,6 +120,9 @@ std::vector<StageUnits> read_layout(std::string_view text) {
   }
   if (!stages.front().embedding || !stages.back().head)
     throw InputError("the embedding (E) is on the first stage, the loss (L) on the last");
+  for (const char once : {'E', 'L'})
+    if (std::ranges::count(all, once) > 1)
+      throw InputError(std::string("there is more than one ") + once);
   return stages;
 }
 

@@ -28,7 +28,7 @@ std::vector<StageUnits> stages_of(const Plan& plan, const Model& model);
 // megatron.core.transformer.pipeline_parallel_layer_layout reads it: `x*3` and `(tt|)*3` repeat,
 // and commas may separate letters. `m` is a layer of multi-token prediction, which goes with the
 // head. read_layout() throws InputError without a file name or key if the text is malformed, or if
-// E is not on the first stage or L (and `m`) not on the last.
+// E is not once on the first stage or L (and `m`) not once on the last.
 std::string layout_text(const std::vector<StageUnits>& stages, int mtp_layers = 0);
 std::vector<StageUnits> read_layout(std::string_view text);
 

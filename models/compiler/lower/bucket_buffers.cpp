@@ -11,10 +11,8 @@ namespace meshwright {
 
 namespace {
 
-TensorType flat(std::int64_t elements, Dtype dtype) { return {Shape{elements}, dtype}; }
-
-// Adds a buffer for a bucket's weights, gradients, states or snapshot, and returns its operand. If
-// a bucket has an owner, only that rank has optimizer states and snapshots of it.
+// Adds a buffer for a part of a bucket or for its snapshot, and returns its operand. If a bucket
+// has an owner, only that rank has optimizer states and snapshots of it.
 Operand place(StageDraft& draft, const Bucket& bucket, std::string_view name, MemoryClass cls,
               const TensorType& type) {
   const bool states = cls == MemoryClass::optimizer || cls == MemoryClass::snapshot;
@@ -27,44 +25,21 @@ Operand place(StageDraft& draft, const Bucket& bucket, std::string_view name, Me
   return {id, 0, type, GroupKind::none};
 }
 
-// Returns the operand of this rank's shard of a bucket's weights or gradients. If `is_cut`, the
-// buffer holds nothing but this shard, otherwise it holds the whole bucket.
-Operand own_part(const Bucket& bucket, const Operand& placed, bool is_cut) {
+// Returns the operand of this rank's shard of a bucket's weights or gradients, whose buffer holds
+// either the whole bucket or only this shard.
+Operand own_part(const Bucket& bucket, const Operand& placed) {
   Operand part = placed;
-  part.type = flat(bucket.shard_elements, placed.type.dtype);
-  if (bucket.sharded && !is_cut) part.part_of = bucket.shard();
+  part.type.shape = Shape{bucket.shard_elements};
+  if (part.type.shape != placed.type.shape) part.part_of = bucket.shard();
   return part;
 }
 
-void place_weights_and_gradients(StageDraft& draft, BucketPlan& planned) {
-  Bucket& bucket = planned.bucket;
-  const bool weights_cut = planned.zero == 3;
-  const bool gradients_cut = planned.reduced_each && bucket.sharded;
-  const Dtype storage = storage_of(draft.plan.training.precision);
-  const Dtype sums = draft.plan.training.gradient_reduce;
-  bucket.weights = place(draft, bucket, "weights", MemoryClass::parameters,
-                         flat(weights_cut ? bucket.shard_elements : bucket.elements, storage));
-  bucket.own_weights = own_part(bucket, bucket.weights, weights_cut);
-  if (bucket.frozen) return;
-  bucket.gradients = place(draft, bucket, "gradients", MemoryClass::gradients,
-                           flat(gradients_cut ? bucket.shard_elements : bucket.elements, sums));
-  bucket.own_gradients = own_part(bucket, bucket.gradients, gradients_cut);
-}
-
-void place_states(StageDraft& draft, Bucket& bucket) {
-  const Training& training = draft.plan.training;
-  bucket.master = bucket.own_weights;
-  if (bucket.frozen) return;
-  const auto state = [&](std::string_view name, Dtype type) {
-    return place(draft, bucket, name, MemoryClass::optimizer, flat(bucket.shard_elements, type));
-  };
-  const std::optional<Dtype> master = training.master_type();
-  if (master) bucket.master = state("master", *master);
-  if (has_first_moment(training.optimizer))
-    bucket.first_moment = state("first_moment", training.moments);
-  if (has_second_moment(training.optimizer) && !bucket.matrices && !bucket.factored)
-    bucket.second_moment = state("second_moment", second_moment_type(training.moments));
-  if (training.averages()) bucket.average = state("average", Dtype::f32);
+void place_parts(StageDraft& draft, const BucketPlan& planned, Bucket& bucket) {
+  for (const BucketPart& part : parts_of(planned, draft.plan.training))
+    bucket.*part.operand = place(draft, bucket, part.name, part.cls, part.type);
+  bucket.own_weights = own_part(bucket, bucket.weights);
+  if (bucket.master.buffer < 0) bucket.master = bucket.own_weights;
+  if (!bucket.frozen) bucket.own_gradients = own_part(bucket, bucket.gradients);
 }
 
 // Returns how many elements of its local shard a rank saves in a snapshot: its part if several
@@ -182,10 +157,35 @@ void place_choice_counts(StageDraft& draft) {
 
 }  // namespace
 
+std::vector<BucketPart> parts_of(const BucketPlan& planned, const Training& training) {
+  const Bucket& bucket = planned.bucket;
+  std::vector<BucketPart> parts;
+  const auto add = [&](std::string_view name, MemoryClass cls, bool is_cut, Dtype dtype,
+                       Operand Bucket::*operand) {
+    const Shape shape{is_cut ? bucket.shard_elements : bucket.elements};
+    parts.push_back({name, cls, {shape, dtype}, operand});
+  };
+  const auto add_state = [&](std::string_view name, Dtype dtype, Operand Bucket::*operand) {
+    add(name, MemoryClass::optimizer, true, dtype, operand);
+  };
+  add("weights", MemoryClass::parameters, planned.zero == 3, storage_of(training.precision),
+      &Bucket::weights);
+  if (bucket.frozen) return parts;
+  add("gradients", MemoryClass::gradients, planned.reduced_each && bucket.sharded,
+      training.gradient_reduce, &Bucket::gradients);
+  if (const std::optional<Dtype> master = training.master_type())
+    add_state("master", *master, &Bucket::master);
+  if (has_first_moment(training.optimizer))
+    add_state("first_moment", training.moments, &Bucket::first_moment);
+  if (has_second_moment(training.optimizer) && !bucket.matrices && !bucket.factored)
+    add_state("second_moment", second_moment_type(training.moments), &Bucket::second_moment);
+  if (training.averages()) add_state("average", Dtype::f32, &Bucket::average);
+  return parts;
+}
+
 void place_buckets(StageDraft& draft) {
   for (BucketPlan& planned : draft.buckets) {
-    place_weights_and_gradients(draft, planned);
-    place_states(draft, planned.bucket);
+    place_parts(draft, planned, planned.bucket);
     if (draft.plan.snapshot) place_snapshot(draft, planned.bucket);
   }
   cut_states(draft);

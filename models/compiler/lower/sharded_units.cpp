@@ -9,28 +9,17 @@ namespace meshwright {
 
 namespace {
 
-// Gather buffers in the backward. There, gradients are reduced on the stream of the gathers, and
-// units wait for both, so gathers of units further ahead would delay the reduction of this unit's
-// gradients.
-constexpr int backward_buffers = 2;
-
 int buffers_of(Body::Kind body, int buffers) {
   return body == Body::Kind::forward ? buffers : std::min(buffers, backward_buffers);
 }
 
-// unit_elements() returns how many elements of weights are gathered or reduced with a unit.
-// unit_gradient_elements() returns those of its gradients, without parameters that are not trained,
-// which come last.
-std::int64_t unit_elements(const StageDraft& draft, int unit) {
+// Returns how many elements of weights are gathered with a unit, or, if `trained`, how many
+// elements of gradients are reduced with it. Parameters that are not trained come last.
+std::int64_t unit_elements(const StageDraft& draft, int unit, bool trained = false) {
   std::int64_t elements = 0;
   for (const BucketPlan& planned : draft.buckets)
-    if (planned.unit == unit) elements += planned.bucket.elements;
-  return elements;
-}
-std::int64_t unit_gradient_elements(const StageDraft& draft, int unit) {
-  std::int64_t elements = 0;
-  for (const BucketPlan& planned : draft.buckets)
-    if (planned.unit == unit && !planned.bucket.frozen) elements += planned.bucket.elements;
+    if (planned.unit == unit && !(trained && planned.bucket.frozen))
+      elements += planned.bucket.elements;
   return elements;
 }
 
@@ -60,10 +49,9 @@ std::int64_t elements_live_with(const StageDraft& draft, int buffers) {
 // prefetched unit may exceed the cap on live parameters.
 int gather_buffers(const StageDraft& draft) {
   const std::int64_t cap = draft.plan.parallelism.max_live_parameters;
-  if (!draft.plan.parallelism.overlap_parameters) return 1;
-  if (cap == 0) return 2;
   const int units = static_cast<int>(draft.graph.units.size());
-  int buffers = 1;
+  int buffers = least_gather_buffers(draft.plan.parallelism);
+  if (!draft.plan.parallelism.overlap_parameters || cap == 0) return buffers;
   while (buffers < units && elements_live_with(draft, buffers) < cap) ++buffers;
   return buffers;
 }
@@ -184,7 +172,7 @@ void add_reduced(StageDraft& draft, BodyBuilder& body, int buffer) {
 }
 
 void zero_unit(StageDraft& draft, BodyBuilder& body, int unit) {
-  const std::int64_t elements = unit_gradient_elements(draft, unit);
+  const std::int64_t elements = unit_elements(draft, unit, true);
   if (elements == 0) return;
   UnitBuffers& buffers = draft.units.gradients;
   if (unit != shared_unit && buffers.reused_next() >= 0)
@@ -201,6 +189,10 @@ void zero_unit(StageDraft& draft, BodyBuilder& body, int unit) {
 }
 
 }  // namespace
+
+int least_gather_buffers(const Parallelism& parallelism) {
+  return parallelism.overlap_parameters && parallelism.max_live_parameters == 0 ? 2 : 1;
+}
 
 void place_unit_buffers(StageDraft& draft) {
   if (!draft.works_by_units()) return;

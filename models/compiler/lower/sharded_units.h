@@ -14,6 +14,15 @@ namespace meshwright {
 
 struct StageDraft;
 
+// Buffers that a backward uses for gathered weights, at most, and for gradients before they are
+// reduced. Gradients are reduced on the stream of the gathers, and units wait for both, so gathers
+// of units further ahead would delay the reduction of this unit's gradients.
+constexpr int backward_buffers = 2;
+
+// Returns the least number of buffers of gathered weights that units use round-robin. A cap on live
+// parameters allows more if units are small.
+int least_gather_buffers(const Parallelism& parallelism);
+
 struct ShardedUnits {
   UnitBuffers weights;    // gathered weights, under ZeRO 3
   UnitBuffers gradients;  // gradients before they are reduced
