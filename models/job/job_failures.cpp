@@ -20,7 +20,7 @@ Keys failures_keys(Failures& failures) {
            "Llama 3: 2.64e-6 × GPUs", "processes end without notice; the hosts stay"},
           {"hang_per_host_hour", rate(FailureCause::hang), not_negative, plain,
            "Llama 3: 3.3e-7 × GPUs",
-           "nothing goes on until a timeout says so, `hang_detection_s` later; the hosts stay"},
+           "nothing progresses until a timeout, `hang_detection_s` later; the hosts stay"},
           {"hang_detection_s", &failures.hang_detection_s, not_negative, plain, "",
            "default: PyTorch's timeout of collectives over NCCL"},
           {"preemption_per_host_hour", rate(FailureCause::preemption), not_negative, plain,
@@ -43,8 +43,8 @@ Keys failures_keys(Failures& failures) {
           {"spares", &failures.spares, by_reader({.low = 0, .high = 1000}), plain, "by `recovery`",
            "hosts that stand by, paid for like the others; not with `recovery` `restart`"},
           {"replacement_s", &failures.replacement_s, not_negative, plain, "",
-           "from asking for another host, when it is lost or the notice comes, to having it. The "
-           "default is an assumption"},
+           "from the request for another host, when one is lost or the notice comes, to having "
+           "it. The default is an assumption"},
           {"checkpoint_bytes_per_s", &failures.checkpoint_bytes_per_s, positive, plain, "",
            "of one host to the storage. Default: Llama 3's clusters, 2 TB/s for 2,048 hosts"}};
 }
