@@ -16,7 +16,7 @@ namespace meshwright {
 std::string resolve(const Job& job, const std::string& path) {
   if (path.find('\0') != std::string::npos)
     throw InputError(job.file + ": the path '" + path +
-                     "' holds a character of number 0, which no path has; leave it out");
+                     "' contains a null character, which no path can have; leave it out");
   return (std::filesystem::path(job.folder) / path).lexically_normal().string();
 }
 
@@ -157,8 +157,7 @@ void check_targets(const Fields& fields, const Job& job, const DataFiles& data) 
   const bool labelled = data.format == TokenFormat::labelled;
   if (job.model.classifies_text() && !labelled)
     fields.fail("format",
-                "is not 'labelled', which is what a model with head 'classification' learns; use "
-                "that");
+                "a model with head 'classification' learns from labelled texts; use 'labelled'");
   if (labelled && !job.model.classifies_text())
     fields.fail("format", "'labelled' is for models with head 'classification'");
   if (job.model.head != Head::mlm) {
@@ -315,8 +314,8 @@ void read_data(Fields fields, Job& job) {
   if (job.model.reads_images() && fields.has("format"))
     fields.fail(
         "format",
-        "is that of tokens; files of images are records of a label and the pixels: leave it "
-        "out");
+        "is a format of tokens, but this model reads images, as records of a label and pixels; "
+        "leave it out");
   read_keys(fields, data_keys(data), job);
   if (data.files.empty()) fields.fail("files", "the list is empty; name a file");
   check_weights(fields, data);
@@ -346,8 +345,8 @@ void read_checkpoint(Fields fields, Job& job) {
   read_keys(fields, checkpoint_keys(checkpoint), job);
   if (checkpoint.keep_best && !(job.data && job.data->evaluation))
     fields.fail("keep_best",
-                "is the one with the lowest evaluation loss; say in data.evaluation what that is "
-                "measured on");
+                "the best checkpoint is the one with the lowest evaluation loss; say in "
+                "data.evaluation what that is measured on");
   fields.done();
   job.checkpoint = std::move(checkpoint);
   job.plan.snapshot = true;

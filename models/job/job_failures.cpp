@@ -56,9 +56,7 @@ void read_failures(Fields fields, Job& job) {
   if (!preemption && job.objective.price.kind == PriceKind::spot)
     preemption = spot_preemption_per_host_hour;
   if (failures.recovery == Recovery::restart && failures.spares.value_or(0) > 0)
-    fields.fail("spares",
-                "a job that is launched anew has none that stand by; use \"recovery\": "
-                "\"hot_spare\"");
+    fields.fail("spares", "recovery 'restart' has no spare hosts; use \"recovery\": \"hot_spare\"");
   if (failures.recovery == Recovery::hot_spare && failures.spares == 0)
     fields.fail("spares",
                 "0 leaves 'hot_spare' without a spare; use 1 or more, or \"recovery\": "

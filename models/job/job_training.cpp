@@ -46,7 +46,9 @@ void read_loss_scale(Fields& training, Job& job) {
     scale.initial = fields.required<double>("static");
     for (const Key& key : loss_scale_keys(scale))
       if (fields.has(key.name))
-        fields.fail(key.name, "goes with a moving scale; leave it out, or 'static'");
+        fields.fail(key.name,
+                    "is for a dynamic scale, and 'static' is given; leave one of them "
+                    "out");
   } else {
     scale = {.dynamic = true, .initial = 4294967296.0};  // 2^32
     read_keys(fields, loss_scale_keys(scale), job);

@@ -65,7 +65,7 @@ TEST_CASE("version 1: tensor parallelism", "[models][distribution]") {
   CHECK(defaults.plan.training.micro_batch == 8);  // 64 / (4 replicas * 2); 2 for each rank
   CHECK(refused(version_1({{"tensor_parallel_degree", 4}, {"ddp", true}, {"microbatches", 8}})) ==
         "microbatches: global_batch 64 is not a multiple of 16 data-parallel ranks x microbatches "
-        "8 = 128, for every one of 4 tensor ranks reads a batch of its own; use global_batch 128, "
+        "8 = 128, because each of 4 tensor ranks reads a batch of its own; use global_batch 128, "
         "or prescaled_batch true");
   CHECK(refused(version_1({{"tensor_parallel_degree", 8},
                            {"ddp", true},

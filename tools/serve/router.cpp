@@ -182,7 +182,9 @@ void Router::answer_command(const ServedCommand& command, const Request& request
   std::shared_ptr<Places::Place> place = places_.take();
   if (!place) {
     response.set_header("Retry-After", "5");
-    return refuse(response, 429, "as many searches run and wait as may; try again in some seconds");
+    return refuse(response, 429,
+                  "the server is busy and its queue is full; try again in a few "
+                  "seconds");
   }
   const auto gives_up = [connection = this_connection] { return has_left(*connection); };
   const auto ask = [question, place, gives_up, client = this_connection->socket(),
@@ -208,7 +210,7 @@ void Router::answer_for(httplib::Server& server) {
     std::string body;
     if (!read_body(reader, body)) {
       if (body.size() + 1 > most_body_bytes / 2) return refuse(response, 413, too_large());
-      return refuse(response, 408, "the body did not come, or not in time");
+      return refuse(response, 408, "the body did not arrive in time");
     }
     try {
       answer_command(*served_command(request.path), request, body, response);
