@@ -311,7 +311,7 @@ TEST_CASE("a key without effect is warned of once", "[models][job]") {
   CHECK(read(job).warnings == expected);
 }
 
-TEST_CASE("what a written job has, the documentation names", "[models][job][docs]") {
+TEST_CASE("the documentation names every key of a job that is written", "[models][job][docs]") {
   for (const auto& [heading, section] : sections) {
     std::set<std::string> named;
     for (const Row& row : rows_of(heading)) named.insert(row.key);
