@@ -159,7 +159,7 @@ Keys parallelism_keys(Parallelism& p) {
        "neighbours, then around rings. `parallelism` `\"auto\"` does not open it. See [Context "
        "groups](#context-groups)"},
       {"context_heads", &p.context_heads, by_reader(Range{.low = 2}), if_set,
-       "0: the most that lie on a host",
+       "0: the most that are on a host",
        "for `a2a+p2p`: number of neighbours in a context group that exchange heads. Divides "
        "context, and leaves rings of 2 or more; tensor × context_heads divides heads and "
        "kv_heads. See [Context groups](#context-groups)"},
