@@ -111,8 +111,8 @@ TEST_CASE("blocks of Megatron-LM's that are not built are refused by their setti
        "--moe-layer-freq: with latent attention, layers without experts must come first");
   ends(small + latent +
            "--moe-router-score-function sigmoid --moe-shared-expert-intermediate-size 25",
-       "--moe-shared-expert-intermediate-size: 25 is no multiple of the experts' 24, of which "
-       "whole ones are shared");
+       "--moe-shared-expert-intermediate-size: 25 is no multiple of 24, the width of an expert; "
+       "shared experts are whole ones");
   ends(small + "--num-experts 4 --moe-shared-expert-intermediate-size 24",
        "--moe-shared-expert-intermediate-size: shared experts are built with latent attention "
        "only");
