@@ -94,8 +94,8 @@ void Loader::open_pairs() {
   }
   if (sequences_ == 0)
     throw InputError(options_.files[0] +
-                     ": has no pair with a token to learn within sequence_length, nor has any "
-                     "other file");
+                     ": no pair of this file or of any other has a token to learn within "
+                     "sequence_length");
 }
 
 void Loader::open_labelled() {

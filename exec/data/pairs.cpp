@@ -69,7 +69,8 @@ std::vector<Turn> turns_of(const std::string& line) {
         "is no JSON object; a line is {\"prompt\": ..., \"completion\": ...}, {\"messages\": "
         "[...]} or {\"text\": ...}");
   if (object.contains("text")) {
-    if (object.size() > 1) throw InputError("/text: is given beside other keys; keep it alone");
+    if (object.size() > 1)
+      throw InputError("/text: is given next to other keys; keep only this one");
     return {{"", text_at(object, "text", "")}};
   }
   if (!object.contains("messages"))

@@ -18,8 +18,8 @@ const std::string& not_a_pipe(const std::string& path) {
   const OutputPlace::Kind kind = output_place(path).kind;
   if (kind == OutputPlace::Kind::pipe || kind == OutputPlace::Kind::open_file)
     throw InputError(path +
-                     ": is a pipe or what is open already; a token file begins with its number of "
-                     "tokens, which is known at its end: name a file");
+                     ": is a pipe or is open already; a token file begins with its number of "
+                     "tokens, which is only known at the end: name a file");
   return path;
 }
 

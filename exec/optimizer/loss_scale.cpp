@@ -24,7 +24,7 @@ LossScaleState from_numbers(const std::map<std::string, double>& numbers, LossSc
     if (found == numbers.end()) return;
     if (!(found->second >= least && found->second <= most))
       throw InputError(std::string(key) + ": " + std::to_string(found->second) +
-                       " cannot be; use " + std::to_string(least) + " or more");
+                       " is out of range; use " + std::to_string(least) + " or more");
     value = static_cast<std::remove_reference_t<decltype(value)>>(found->second);
   };
   constexpr double many = 0x1p53;

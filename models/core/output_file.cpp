@@ -242,7 +242,7 @@ void OutputFile::open_to_write_through() {
   if (descriptor_ < 0) fail(errno);
   struct stat status {};
   if (fstat(descriptor_, &status) == 0 && kind_of(path_, status) != place_.kind)
-    throw RunError(path_ + ": was replaced by another file meanwhile");
+    throw RunError(path_ + ": was replaced by another file while it was written");
 }
 
 void OutputFile::write(std::string_view bytes) {

@@ -53,7 +53,7 @@ bool is_one_line(std::string_view text) {
 std::string shell_word(std::string_view text) {
   if (text.find('\0') != std::string_view::npos)
     throw InputError("'" + std::string(text) +
-                     "' holds a byte of 0, which no word of a shell can hold; leave it out");
+                     "' contains a null byte, which no word of a shell can hold; leave it out");
   if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain_in_shell))
     return std::string(text);
   std::string quoted = "'";

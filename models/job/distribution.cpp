@@ -70,7 +70,7 @@ void read_mpi(Fields fields, Launchers& launchers, const ChosenCluster& cluster,
   job.mpi_options.clear();
   job.unlisted_mpi_options.clear();
   for (const char* key : {"processes_per_host", "custom_mpi_options"})
-    if (fields.has(key)) warn(job, fields, key, "not used, for 'enabled' is not true");
+    if (fields.has(key)) warn(job, fields, key, "not used, because 'enabled' is not true");
 }
 
 void read_launchers(Fields& fields, Launchers& launchers, const ChosenCluster& cluster, Job& job) {
@@ -81,11 +81,11 @@ void read_launchers(Fields& fields, Launchers& launchers, const ChosenCluster& c
   for (const Refused& row : refused_launchers)
     if (enabled_in(fields, row.key, job))
       fields.fail(row.key,
-                  fmt::format("{} and is not imitated; use mpi or torch_distributed", row.why));
+                  fmt::format("{} and is not supported; use mpi or torch_distributed", row.why));
   if (fields.has("instance_groups") &&
       !fields.required<std::vector<std::string>>("instance_groups").empty())
     fields.fail("instance_groups",
-                "a cluster of several instance types is not imitated; use one instance type");
+                "a cluster of several instance types is not supported; use one instance type");
 }
 
 void read_data_parallel(Fields fields, Launchers& launchers, const ChosenCluster& cluster,
@@ -184,7 +184,7 @@ std::optional<Fields> read_strategy(Fields& fields, Launchers& launchers,
            "empty, so SageMaker would start without the library: plain data parallelism");
       parameters.reset();
     } else if (!launchers.model_parallel && there) {
-      warn(job, section, "parameters", "not used, for 'enabled' is not true");
+      warn(job, section, "parameters", "not used, because 'enabled' is not true");
     }
   }
   if (strategies.has("dataparallel"))

@@ -68,7 +68,9 @@ void advise(const Fields& fields, const Version1& v, const DistributionContext& 
   if (v.tensor > per_host)
     warn(
         job, fields, "tensor_parallel_degree",
-        fmt::format("{} spans hosts of {} processes; at most that is advised", v.tensor, per_host));
+        fmt::format("tensor groups of {0} ranks span hosts, which have {1} processes each; at most "
+                    "{1} is advised",
+                    v.tensor, per_host));
   if (!v.ddp && ranks > v.pipeline)
     warn(job, fields, "ddp",
          fmt::format("false although {} replicas train; their gradients are summed all the same",
@@ -83,7 +85,7 @@ void set_batch(const Fields& fields, const Version1& v, const DistributionContex
   if (p.tensor_batch_own && training.global_batch % batches != 0)
     fields.fail("microbatches",
                 fmt::format("global_batch {} is not a multiple of {} data-parallel ranks x "
-                            "microbatches {} = {}, for every one of {} tensor ranks reads a batch "
+                            "microbatches {} = {}, because each of {} tensor ranks reads a batch "
                             "of its own; use global_batch {}, or prescaled_batch true",
                             training.global_batch, p.data * p.tensor, v.microbatches, batches,
                             p.tensor, (training.global_batch / batches + 1) * batches));

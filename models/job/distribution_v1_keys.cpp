@@ -48,7 +48,7 @@ void read_stages_of_modules(Fields& fields, Version1& v, Job& job) {
     fields.fail(
         "auto_partition",
         fmt::format("false puts every module on stage {} and leaves the other stages empty, "
-                    "for smp.partition blocks live in training scripts; name the stages of "
+                    "because smp.partition blocks are in training scripts; name the stages of "
                     "modules in a partition_file, {{\"module path\": stage}}",
                     *v.default_partition));
   if (!has_file) return;

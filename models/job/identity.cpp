@@ -345,27 +345,25 @@ void check_allowed_changes(const std::vector<std::string>& allowed) {
   }
 }
 
-std::string change_table() {
+std::string change_list() {
   constexpr std::pair<ChangeRule, const char*> classes[] = {
       {never, "never"}, {by_word, "with `--allow-changed KEY`"}, {freely, "freely"}};
-  std::string table = "| changes | keys |\n|---|---|\n";
+  std::string list;
   for (const auto& [change, words] : classes) {
-    table += fmt::format("| {} |", words);
-    std::string section;
+    list += fmt::format("- {}", words);
+    std::string_view section;
     for (const KeyChange& row : rows) {
       if (row.change != change) continue;
       const std::size_t dot = row.key.rfind('.');
-      const std::string own(row.key.substr(0, dot));
-      if (row.key.ends_with(".*") || own != section) {
-        table += fmt::format("{} `{}`", section.empty() ? "" : ",", row.key);
-        section = own;
-      } else {
-        table += fmt::format(" `{}`", row.key.substr(dot + 1));
+      if (row.key.substr(0, dot) != section) {
+        section = row.key.substr(0, dot);
+        list += fmt::format("\n  - `{}`:", section);
       }
+      list += fmt::format(" `{}`", row.key.substr(dot + 1));
     }
-    table += " |\n";
+    list += "\n";
   }
-  return table;
+  return list;
 }
 
 }  // namespace meshwright

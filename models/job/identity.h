@@ -54,7 +54,7 @@ IdentityChanges changes_between(const Identity& saved, const Identity& now,
 // section with such keys.
 void check_allowed_changes(const std::vector<std::string>& allowed);
 
-// Returns the rows as a table in Markdown, for docs/job-file.md.
-std::string change_table();
+// Returns the rows as a list in Markdown, for docs/job-file.md.
+std::string change_list();
 
 }  // namespace meshwright

@@ -16,7 +16,7 @@ namespace meshwright {
 std::string resolve(const Job& job, const std::string& path) {
   if (path.find('\0') != std::string::npos)
     throw InputError(job.file + ": the path '" + path +
-                     "' holds a character of number 0, which no path has; leave it out");
+                     "' contains a null character, which no path can have; leave it out");
   return (std::filesystem::path(job.folder) / path).lexically_normal().string();
 }
 
@@ -115,17 +115,17 @@ Keys objective_keys(Objective& objective) {
   constexpr Range positive = by_reader(above_zero);
   return {
       {"minimize", choice("objective", minimize_names(), objective.minimize), any, plain, "",
-       "what the best plan has the least of; `tokens`: it trains on the most that `budget_usd` or "
-       "`deadline_s` allow, and the table says how many"},
-      {"tokens", &objective.tokens, positive, plain, "training.steps", "of the whole job"},
+       "what the best plan has least of. `tokens`: the plan that trains on the most tokens "
+       "within `budget_usd` or `deadline_s`; the table shows how many"},
+      {"tokens", &objective.tokens, positive, plain, "training.steps",
+       "number of tokens of the whole job"},
       {"deadline_s", &objective.deadline_s, positive, plain, "",
        "plans that take longer are rejected; the fastest is still the best one, unless `minimize` "
        "says otherwise (`--by` looks for the cheapest)"},
       {"budget_usd", &objective.budget_usd, positive, plain, "",
        "plans that cost more are rejected"},
       {"price", choice("kind of price", price_kind_names(), objective.price.kind), any, plain, "",
-       "what hosts are paid at, see `docs/prices.md`; whole runs at `capacity_block` are rounded "
-       "up "
+       "the price of hosts, see `docs/prices.md`; whole runs at `capacity_block` are rounded up "
        "to blocks"},
       {"region", code("string", {}, read_region, [&objective] { return region_json(objective); }),
        any, plain, "the first with a price", "where hosts are paid, such as `us-east-1`"},
@@ -157,8 +157,7 @@ void check_targets(const Fields& fields, const Job& job, const DataFiles& data) 
   const bool labelled = data.format == TokenFormat::labelled;
   if (job.model.classifies_text() && !labelled)
     fields.fail("format",
-                "is not 'labelled', which is what a model with head 'classification' learns; use "
-                "that");
+                "a model with head 'classification' learns from labelled texts; use 'labelled'");
   if (labelled && !job.model.classifies_text())
     fields.fail("format", "'labelled' is for models with head 'classification'");
   if (job.model.head != Head::mlm) {
@@ -262,17 +261,17 @@ Keys evaluation_keys(DataFiles::Evaluation& evaluation) {
 Keys data_keys(DataFiles& data) {
   using enum How;
   return {
-      {"files", Paths{&data.files}, any, required, "", "of tokens, or of images"},
+      {"files", Paths{&data.files}, any, required, "", "files of tokens, or of images"},
       {"format", choice("format", token_format_names(), data.format), any, plain, "",
-       "`bytes`: every byte is a token; `uint16`, `uint32`: little-endian, with llm.c's header or "
-       "without; `meshwright tokenize` makes them of text; `megatron`: Megatron-LM's indexed "
-       "datasets, NAME for NAME.bin and NAME.idx; `pairs`: JSON lines of prompts and completions; "
-       "`labelled`: JSON lines of texts and their classes; see below"},
+       "`bytes`: every byte is a token. `uint16`, `uint32`: little-endian, with llm.c's header "
+       "or without. `megatron`: Megatron-LM's indexed datasets, NAME for NAME.bin and NAME.idx. "
+       "`pairs`: JSON lines of prompts and completions. `labelled`: JSON lines of texts and "
+       "their classes"},
       {"tokenizer", Path{&data.tokenizer}, any, if_set, "every byte is a token",
-       "of `pairs` and `labelled`: the model's tokenizer.json"},
+       "for `pairs` and `labelled`: the model's tokenizer.json"},
       {"template", choice("template", chat_template_names(), data.chat_template), any, plain, "",
-       "of `pairs`: how the turns of a conversation become text, see below; a prompt is a turn of "
-       "`user`, a completion one of `assistant`"},
+       "for `pairs`: how the turns of a conversation become text, see [Pairs](#pairs). A prompt "
+       "is a turn of `user`, a completion one of `assistant`"},
       {"end_token",
        code(
            "string", {},
@@ -284,20 +283,19 @@ Keys data_keys(DataFiles& data) {
                                            : nlohmann::json(data.end_token);
            }),
        any, plain, "none",
-       "of `pairs` with the template `plain`: a token behind every completion, learned with it, "
-       "such "
-       "as `</s>`"},
+       "for `pairs` with the template `plain`: a token after every completion, learned with it, "
+       "such as `</s>`"},
       {"weights", &data.weights, by_reader(above_zero), if_set, "",
-       "a mixture: how much of every file a stretch of 65,536 sequences has, in any unit; each "
-       "file "
-       "begins again when it is through. Without it one file comes after the other"},
+       "a mixture: share of each file, in any unit, in a stretch of 65,536 sequences. A file "
+       "that is used up begins again. Without this key one file follows the other"},
       {"shuffle", &data.shuffle, any, plain, "", "a new order of the windows in every epoch"},
       {"seed", &data.seed, by_reader(at_least_zero), plain, "", "of the order and of the masks"},
       {"mask_token", &data.mask_token, any, plain, "",
        "head `mlm` only, then required: the token that stands for a masked one"},
       {"document_end", &data.document_end, any, plain, "",
-       "of `training.packing` with files of tokens, then required: the token that ends each "
-       "document. What follows it in a row is another document. (`pairs`: each is a document)"},
+       "for `training.packing` with files of tokens, then required: the token that ends each "
+       "document. What follows it in a row is another document. With `pairs` each pair is a "
+       "document"},
       {"evaluation",
        // job_json.cpp writes this key, together with the section's other paths, because it knows
        // the job's folder.
@@ -306,10 +304,9 @@ Keys data_keys(DataFiles& data) {
            [&data](Fields& fields, Job& job) { read_evaluation(fields, data, job); },
            [] { return nlohmann::json(nullptr); }),
        any, plain, "",
-       "the loss on files that are held out, in the same `format`, every so many steps and after "
-       "the last one: the mean over the first `batches` global batches, always the same, without "
-       "dropout. Sequences behind the last whole batch are left out, and `train` says how many. "
-       "Training is not changed by a bit"}};
+       "held-out files, in the same `format`: their loss is measured every `every_steps` steps "
+       "and after the last one, as the mean over the first `batches` global batches, without "
+       "dropout. Sequences after the last whole batch are left out; `train` prints how many"}};
 }
 
 void read_data(Fields fields, Job& job) {
@@ -317,8 +314,8 @@ void read_data(Fields fields, Job& job) {
   if (job.model.reads_images() && fields.has("format"))
     fields.fail(
         "format",
-        "is that of tokens; files of images are records of a label and the pixels: leave it "
-        "out");
+        "is a format of tokens, but this model reads images, as records of a label and pixels; "
+        "leave it out");
   read_keys(fields, data_keys(data), job);
   if (data.files.empty()) fields.fail("files", "the list is empty; name a file");
   check_weights(fields, data);
@@ -333,13 +330,14 @@ Keys checkpoint_keys(Job::Checkpoint& checkpoint) {
   using enum How;
   constexpr Range count = by_reader(at_least_one);
   return {{"folder", Path{&checkpoint.folder}, any, required, "",
-           "where they are, each in a folder of its own"},
+           "where checkpoints are saved, each in a folder of its own"},
           {"every_steps", &checkpoint.every_steps, count, required, "",
-           "how often one is saved; also after the last step, and when the run is asked to stop"},
-          {"keep", &checkpoint.keep, count, plain, "", "so many of the newest stay"},
+           "steps from one checkpoint to the next; one is also saved after the last step, and "
+           "when the run is asked to stop"},
+          {"keep", &checkpoint.keep, count, plain, "", "this many of the newest checkpoints stay"},
           {"keep_best", &checkpoint.keep_best, any, plain, "",
-           "one is saved too after every evaluation (`data.evaluation`) whose loss is the lowest "
-           "so far, and stays beside the newest until there is a better one"}};
+           "a checkpoint is also saved after every evaluation (`data.evaluation`) whose loss is "
+           "the lowest so far, and stays until there is a better one"}};
 }
 
 void read_checkpoint(Fields fields, Job& job) {
@@ -347,8 +345,8 @@ void read_checkpoint(Fields fields, Job& job) {
   read_keys(fields, checkpoint_keys(checkpoint), job);
   if (checkpoint.keep_best && !(job.data && job.data->evaluation))
     fields.fail("keep_best",
-                "is the one with the lowest evaluation loss; say in data.evaluation what that is "
-                "measured on");
+                "the best checkpoint is the one with the lowest evaluation loss; say in "
+                "data.evaluation what that is measured on");
   fields.done();
   job.checkpoint = std::move(checkpoint);
   job.plan.snapshot = true;

@@ -20,7 +20,7 @@ Keys failures_keys(Failures& failures) {
            "Llama 3: 2.64e-6 × GPUs", "processes end without notice; the hosts stay"},
           {"hang_per_host_hour", rate(FailureCause::hang), not_negative, plain,
            "Llama 3: 3.3e-7 × GPUs",
-           "nothing goes on until a timeout says so, `hang_detection_s` later; the hosts stay"},
+           "nothing progresses until a timeout, `hang_detection_s` later; the hosts stay"},
           {"hang_detection_s", &failures.hang_detection_s, not_negative, plain, "",
            "default: PyTorch's timeout of collectives over NCCL"},
           {"preemption_per_host_hour", rate(FailureCause::preemption), not_negative, plain,
@@ -43,8 +43,8 @@ Keys failures_keys(Failures& failures) {
           {"spares", &failures.spares, by_reader({.low = 0, .high = 1000}), plain, "by `recovery`",
            "hosts that stand by, paid for like the others; not with `recovery` `restart`"},
           {"replacement_s", &failures.replacement_s, not_negative, plain, "",
-           "from asking for another host, when it is lost or the notice comes, to having it. The "
-           "default is an assumption"},
+           "from the request for another host, when one is lost or the notice comes, to having "
+           "it. The default is an assumption"},
           {"checkpoint_bytes_per_s", &failures.checkpoint_bytes_per_s, positive, plain, "",
            "of one host to the storage. Default: Llama 3's clusters, 2 TB/s for 2,048 hosts"}};
 }
@@ -56,9 +56,7 @@ void read_failures(Fields fields, Job& job) {
   if (!preemption && job.objective.price.kind == PriceKind::spot)
     preemption = spot_preemption_per_host_hour;
   if (failures.recovery == Recovery::restart && failures.spares.value_or(0) > 0)
-    fields.fail("spares",
-                "a job that is launched anew has none that stand by; use \"recovery\": "
-                "\"hot_spare\"");
+    fields.fail("spares", "recovery 'restart' has no spare hosts; use \"recovery\": \"hot_spare\"");
   if (failures.recovery == Recovery::hot_spare && failures.spares == 0)
     fields.fail("spares",
                 "0 leaves 'hot_spare' without a spare; use 1 or more, or \"recovery\": "

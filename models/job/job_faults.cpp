@@ -119,9 +119,9 @@ Keys faults_keys(Faults& faults) {
            code("list of `{rank or host, factor}`", {}, read_all_slow_ranks,
                 [&faults] { return slow_ranks_json(faults); }),
            any, plain, "",
-           "everything that the rank (counted from 0), or all ranks of the host, compute takes "
-           "`factor` (1 to 10000) times as long; of several entries for a rank the slowest counts. "
-           "Who meets a slow rank in a collective or a message waits for it"},
+           "all compute of the rank (counted from 0), or of all ranks of the host, takes "
+           "`factor` (1 to 10000) times as long. Of several entries for a rank the slowest "
+           "counts. Ranks that meet a slow rank in a collective or a message wait for it"},
           {"degraded_links",
            code("list of `{link, host [every one], factor}`", {}, read_degraded_links,
                 [&faults] { return degraded_links_json(faults); }),

@@ -1,7 +1,8 @@
-// Writes the tables of docs/job-file.md from the keys' rows.
+// Writes the tables of docs/job-file.md from the rows of the keys and of the schedules.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "models/compiler/schedule/schedule.h"
 #include "models/job/keys.h"
 
 namespace meshwright {
@@ -81,6 +82,14 @@ std::string key_table(const Keys& keys) {
     table += fmt::format("| `{}` | {} |{} | {} |\n", key.name, type_of(key),
                          standard.empty() ? "" : " " + standard, key.meaning);
   }
+  return table;
+}
+
+std::string schedule_table() {
+  std::string table = "| schedule | order of a stage's tasks | rules |\n|---|---|---|\n";
+  for (const ScheduleInfo& each : schedule_kinds())
+    table += fmt::format("| `{}` | {} |{}{} |\n", each.name, each.summary,
+                         each.rules.empty() ? "" : " ", each.rules);
   return table;
 }
 

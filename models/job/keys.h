@@ -152,7 +152,8 @@ std::vector<std::string> words_of(const Key& key);
 // is none, and "required" for required keys.
 std::string type_of(const Key& key);
 std::string default_of(const Key& key);
-// Returns the rows as a table in Markdown.
+// Return the rows, and those of the schedules, as a table in Markdown.
 std::string key_table(const Keys& keys);
+std::string schedule_table();
 
 }  // namespace meshwright

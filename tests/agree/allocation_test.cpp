@@ -68,7 +68,7 @@ TEST_CASE("no step but the first allocates", "[agree][mpi]") {
   for_each_variant(variants, test_world(), check_later_steps);
 }
 
-TEST_CASE("nor does one with experts", "[agree][mpi]") {
+TEST_CASE("later steps of models with experts allocate no memory", "[agree][mpi]") {
   const Model model = small_model("mixtral");
   const int ranks = test_world().size();
   for (const Change change : {nothing, half}) {

@@ -85,7 +85,8 @@ TEST_CASE_ON_RANKS("training at any compiler level is the same training", "[agre
         check_levels(small_model(family), change, optimizer);
 }
 
-TEST_CASE_ON_RANKS("so it is for other families and optimizers", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("level none trains other families and optimizers like the other levels",
+                   "[agree][mpi]") {
   if (test_world().size() > 1) return;
   for (const Model& model : other_models()) check_levels(model, unfused, OptimizerKind::sgd);
   check_levels(small_model("mixtral"), unfused, OptimizerKind::sgd);
@@ -99,7 +100,7 @@ TEST_CASE_ON_RANKS("level none trains alike under all degrees", "[agree][mpi]") 
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 
-TEST_CASE_ON_RANKS("and so it does where ranks share the experts", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("level none trains alike if ranks share the experts", "[agree][mpi]") {
   World& world = test_world();
   const Model model = small_model("mixtral");
   Plan plan = base_plan(model, {1, 1, world.size()});

@@ -238,7 +238,7 @@ TEST_CASE_ON_RANKS("experts whose rows are counted train like one process", "[ag
   }
 }
 
-TEST_CASE_ON_RANKS("what experts exchange beside compute changes no bit", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("expert all-to-alls that overlap with compute change no bit", "[agree][mpi]") {
   World& world = test_world();
   for (const Model& model : {small_model("mixtral"), with_four_layers("glm4_moe")})
     for_expert_variants(model, [&](Plan plan) {

@@ -135,7 +135,7 @@ TEST_CASE_ON_RANKS("what is recomputed is rounded to the same 8 bits", "[agree][
 }
 
 // Bit by bit: a shard is rounded with the scale of the whole weight.
-TEST_CASE_ON_RANKS("what is gathered in 8 bits is what is rounded after a gather in 16",
+TEST_CASE_ON_RANKS("a gather in 8 bits gives the same bits as rounding after a gather in 16 bits",
                    "[agree][mpi]") {
   World& world = test_world();
   struct Case {

@@ -128,7 +128,7 @@ constexpr Variant parity_variants[] = {
 
 }  // namespace
 
-TEST_CASE_ON_RANKS("less usual ways of cutting a model train it alike", "[agree][mpi]") {
+TEST_CASE_ON_RANKS("unusual ways of parallelizing a model give the same training", "[agree][mpi]") {
   World& world = test_world();
   for_each_variant(parity_variants, world,
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });

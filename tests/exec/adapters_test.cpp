@@ -57,7 +57,7 @@ TEST_CASE("a run of adapters continues to the bit, and saves nothing else", "[ex
   }
 }
 
-TEST_CASE("what adapters are trained beside stays in the first checkpoint", "[exec][lora]") {
+TEST_CASE("the frozen weights of adapters stay in the first checkpoint", "[exec][lora]") {
   const TestFolder folder;
   const Plan plan = adapting_plan();
   Plan other = plan;

@@ -110,7 +110,7 @@ TEST_CASE("blocks of nothing are nothing, and memory of zeros is such blocks", "
 }
 
 // The root of a second moment divides.
-TEST_CASE("what has no sign is 0 only where it was", "[exec][core]") {
+TEST_CASE("a value in unsigned 8-bit blocks is 0 only if it was 0 before", "[exec][core]") {
   std::vector<float> values(256, 0.0F);
   values[3] = 1, values[5] = 1e-20F;
   const std::vector<float> back =

@@ -405,7 +405,8 @@ struct Unreadable {
   const std::string path;
 };
 
-TEST_CASE("what cannot be read is not damage: it is not passed over", "[checkpoint]") {
+TEST_CASE("a checkpoint that cannot be read is an error, not damage that is passed over",
+          "[checkpoint]") {
   const TestFolder folder;
   train_and_save(folder.path(), 2, 2);
   for (const std::string file : {"/manifest.json", "/rank-00000.shard"}) {

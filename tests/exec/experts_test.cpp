@@ -366,7 +366,8 @@ TEST_CASE("the gradients of the way to the experts and back agree with central d
   CHECK(worst_difference(journey.x, dx, [&] { return dot(journey.dispatched(), back[0]); }) < 1e-8);
 }
 
-TEST_CASE("what was weighed before is summed, and its gradient dispatched", "[exec][experts]") {
+TEST_CASE("rows that were weighted before are summed, and the gradient of the sum is dispatched",
+          "[exec][experts]") {
   const auto backend = make_cpu_backend(1);
   Runner runner(*backend, Dtype::f64);
   const Journey journey{runner};

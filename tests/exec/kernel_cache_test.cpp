@@ -58,7 +58,8 @@ TEST_CASE("source, architecture and compiler are a kernel's key", "[exec][cuda]"
     CHECK(key.hash() != other.hash());
 }
 
-TEST_CASE("of two who make a content at once, both take the first one's", "[exec][cuda]") {
+TEST_CASE("two caches that make one kernel at the same time both use the first result",
+          "[exec][cuda]") {
   const TestFolder folder;
   KernelCache slow(folder.path(), plenty), fast(folder.path(), plenty);
   const std::string taken = slow.get(key_of("a"), [&] {

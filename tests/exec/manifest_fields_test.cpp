@@ -84,7 +84,7 @@ TEST_CASE("every field of a manifest comes back as itself", "[exec][checkpoint]"
   }
 }
 
-TEST_CASE("what a manifest may leave out is as if there were none", "[exec][checkpoint]") {
+TEST_CASE("optional keys of a manifest may be left out", "[exec][checkpoint]") {
   const Manifest read =
       parse_manifest(changed([](json& value) {
                        for (const char* key : {"made_with", "histories", "base", "best"})
@@ -97,7 +97,7 @@ TEST_CASE("what a manifest may leave out is as if there were none", "[exec][chec
   CHECK(read.best_step == -1);
 }
 
-TEST_CASE("limits of a manifest are where they are said", "[exec][checkpoint]") {
+TEST_CASE("numbers of a manifest are accepted up to their limits", "[exec][checkpoint]") {
   const auto with = [](const char* key, const json& to) {
     return [=](json& value) { value[key] = to; };
   };

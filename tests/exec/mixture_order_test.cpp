@@ -19,7 +19,7 @@ std::vector<std::size_t> first_files(const std::vector<double>& weights, int cou
 
 }  // namespace
 
-TEST_CASE("of files that are equally far behind the first one is taken", "[exec][data]") {
+TEST_CASE("among files that are equally far behind, a mixture takes the first", "[exec][data]") {
   using Files = std::vector<std::size_t>;
   CHECK(first_files({1, 1}, 6) == Files{0, 1, 0, 1, 0, 1});
   CHECK(first_files({1, 2, 1}, 8) == Files{1, 0, 2, 1, 1, 0, 2, 1});

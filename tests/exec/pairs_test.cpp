@@ -201,5 +201,5 @@ TEST_CASE("pairs that are none are refused with their line", "[exec][data]") {
   const std::string none = folder.file("none.jsonl", "{\"messages\": []}\n");
   CHECK(message_of([&] { Loader loader(of_pairs(none, 8)); }) ==
         none +
-            ": has no pair with a token to learn within sequence_length, nor has any other file");
+            ": no pair of this file or of any other has a token to learn within sequence_length");
 }

@@ -47,7 +47,7 @@ WholePlaces columns_of_two() {
 
 }  // namespace
 
-TEST_CASE("of all 65536 random halves as many carry as a number is above its lower neighbour",
+TEST_CASE("the share of random numbers that round up is the distance to the lower neighbour",
           "[exec][optimizer]") {
   for (const std::uint32_t sign : {0U, 0x80000000U})
     for (const std::uint32_t upper : {0x3f80U, 0x0000U, 0x007fU, 0x3fffU, 0x7f00U})
@@ -70,7 +70,7 @@ TEST_CASE("of all 65536 random halves as many carry as a number is above its low
       }
 }
 
-TEST_CASE("what is no number, or has no neighbour, is rounded to itself", "[exec][optimizer]") {
+TEST_CASE("NaN, infinity and exact numbers are rounded to themselves", "[exec][optimizer]") {
   for (const std::uint16_t random : {std::uint16_t(0), std::uint16_t(0xffff)}) {
     CHECK(rounded_at_random(number_of(0x7f800000), random).bits == 0x7f80);
     CHECK(rounded_at_random(number_of(0xff800000), random).bits == 0xff80);

@@ -125,7 +125,7 @@ TEST_CASE("late streams and memory of its own change no bit", "[exec][streams][m
   run_on_ranks(compare_far_and_near, RankMessages::buffered);
 }
 
-TEST_CASE("what context groups exchange late changes no bit", "[exec][streams][mpi]") {
+TEST_CASE("late messages of context groups change no bit", "[exec][streams][mpi]") {
   run_on_ranks(compare_context_groups, RankMessages::buffered);
 }
 

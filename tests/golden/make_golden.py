@@ -581,7 +581,7 @@ def make_adapted(root):
         print(f"{name} with adapters: loss {loss.item():.6f}")
 
 
-# Where the documents of a row begin, and the models that read such rows.
+# Begins of the documents of a row, and the models that read such rows.
 DOCUMENTS = ((0, 5, 6), (0, 9))
 PACKED = ("gpt2", "llama", "gptj")
 

@@ -150,7 +150,8 @@ TEST_CASE("a run in blocks pays for what is left of the last one", "[prices]") {
   CHECK(hours.idle_usd == 0);
 }
 
-TEST_CASE("what a budget affords costs no more, and a little longer costs more", "[prices]") {
+TEST_CASE("the longest affordable run costs at most the budget, and a longer one costs more",
+          "[prices]") {
   for (const PriceKind kind : {PriceKind::on_demand, PriceKind::capacity_block})
     for (const double usd : {1000.0, 5000.0, 12345.0, 99999.0, 1e6}) {
       const Price price = priced(kind, 12);

@@ -138,7 +138,7 @@ TEST_CASE("what a script leaves open is an error with its line", "[interop]") {
   CHECK(problem_of("A=(--x 1\n") == "run.sh:1: a '(' is not closed");
   CHECK(problem_of("\nA=${B\n") == "run.sh:2: a '{' is not closed");
   CHECK(problem_of("A=`x\n") == "run.sh:1: a quote (`) is not closed");
-  CHECK(problem_of(std::string("A\0B", 3)).starts_with("run.sh: holds a byte of 0"));
+  CHECK(problem_of(std::string("A\0B", 3)).starts_with("run.sh: contains a null byte"));
 }
 
 TEST_CASE("no mutation of a script crashes its reader", "[interop]") {

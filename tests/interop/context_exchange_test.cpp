@@ -58,7 +58,7 @@ TEST_CASE("Megatron-LM's a2a+p2p has two sizes, and comes back", "[interop]") {
   }
 }
 
-TEST_CASE("Megatron-Bridge's cp_comm_type is the same", "[interop]") {
+TEST_CASE("Megatron-Bridge's cp_comm_type is read like Megatron-LM's", "[interop]") {
   const json job = imported(Framework::megatron_bridge, "a.yaml",
                             "model:\n  seq_length: 4096\n  context_parallel_size: 4\n"
                             "  cp_comm_type: a2a\ntrain:\n  micro_batch_size: 1\n"

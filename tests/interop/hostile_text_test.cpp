@@ -137,7 +137,7 @@ TEST_CASE("a shell reads each hostile word as it is", "[interop]") {
   for (const std::string& text : texts) script += " " + shell_word(text);
   check_calls(stand_ins.run(script + "\n"), texts);
   CHECK(message_of([] { static_cast<void>(shell_word(std::string("a\0b", 3))); }) ==
-        "'a\\x00b' holds a byte of 0, which no word of a shell can hold; leave it out");
+        "'a\\x00b' contains a null byte, which no word of a shell can hold; leave it out");
 }
 
 TEST_CASE("scripts that start a run run nothing that a job's text plants", "[interop]") {

@@ -35,7 +35,7 @@ TEST_CASE("Megatron-LM's layers of multi-token prediction come and go", "[intero
     CHECK(text.find(written) != std::string::npos);
 }
 
-TEST_CASE("Megatron-Bridge's mtp_num_layers is the same", "[interop][mtp]") {
+TEST_CASE("Megatron-Bridge's mtp_num_layers is read like Megatron-LM's", "[interop][mtp]") {
   const auto training = [](const std::string& lines) {
     return import_texts({{"a.yaml", "model:\n  seq_length: 4096\n" + lines +
                                         "train:\n  micro_batch_size: 1\n  global_batch_size: 16\n"

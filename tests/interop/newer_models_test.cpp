@@ -81,7 +81,7 @@ TEST_CASE("layers without experts are a pattern of Megatron-LM's", "[interop]") 
   for (const char* wrong : {"0", "-1", "1.5", "[1,1]", "[1,1,1,2]", "'[1]*4*'", "'[1]*99999999999'",
                             "'(((((((((((((((((([1]*4'", "x"})
     CHECK(refusal(small + "--num-experts 4 --moe-layer-freq " + wrong)
-              .find("is neither a number, of which layer in so many has experts, nor a list of 0 "
+              .find("is neither a number n, so that every n-th layer has experts, nor a list of 0 "
                     "and 1 for 4 layers") != std::string::npos);
 }
 
@@ -108,11 +108,11 @@ TEST_CASE("blocks of Megatron-LM's that are not built are refused by their setti
        "--moe-router-score-function: 'softmax' of the chosen experts alone is not built with "
        "latent attention; give --moe-router-pre-softmax, or sigmoid");
   ends(small + latent + "--moe-router-score-function sigmoid --moe-layer-freq 2",
-       "--moe-layer-freq: layers without experts come first where attention is latent");
+       "--moe-layer-freq: with latent attention, layers without experts must come first");
   ends(small + latent +
            "--moe-router-score-function sigmoid --moe-shared-expert-intermediate-size 25",
-       "--moe-shared-expert-intermediate-size: 25 is no multiple of the experts' 24, of which "
-       "whole ones are shared");
+       "--moe-shared-expert-intermediate-size: 25 is no multiple of 24, the width of an expert; "
+       "shared experts are whole ones");
   ends(small + "--num-experts 4 --moe-shared-expert-intermediate-size 24",
        "--moe-shared-expert-intermediate-size: shared experts are built with latent attention "
        "only");

@@ -151,7 +151,7 @@ TEST_CASE("what is computed twice is computed once, dead code is dropped", "[mod
   CHECK(alive.tensors.size() == 3);
 }
 
-TEST_CASE("what is made again is not taken for what it repeats", "[models][compiler]") {
+TEST_CASE("a recomputed node is not merged with the node that it repeats", "[models][compiler]") {
   Bench b;
   const int first = b.apply(Op::gelu, {b.x});
   const int again = b.apply(Op::gelu, {b.x}, Phase::recompute);
@@ -159,7 +159,7 @@ TEST_CASE("what is made again is not taken for what it repeats", "[models][compi
   CHECK(count(after(share_common_subexpressions, b.graph), Op::gelu) == 2);
 }
 
-TEST_CASE("there and back is nowhere", "[models][compiler]") {
+TEST_CASE("two layout changes that undo each other are removed", "[models][compiler]") {
   Bench b;
   b.graph.tensor_degree = b.a.tensor_degree = 2;
   const int parts = b.apply(Op::columns_to_parts, {b.x});
@@ -279,7 +279,7 @@ TEST_CASE("a good order needs less memory than a bad one", "[models][compiler]")
   CHECK(peak_of_order(ordered, 0, nodes) == large + 2 * small);
 }
 
-TEST_CASE("what is added to one gradient keeps its order", "[models][compiler]") {
+TEST_CASE("additions to one gradient keep their order", "[models][compiler]") {
   Bench b;
   const int gradient = b.graph.add_tensor({Shape{8}, Dtype::f32}, Role::parameter_gradient);
   const auto made = [&](Op op, int x) { return b.apply(op, {x}, Phase::backward); };

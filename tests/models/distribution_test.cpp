@@ -65,7 +65,7 @@ TEST_CASE("version 1: tensor parallelism", "[models][distribution]") {
   CHECK(defaults.plan.training.micro_batch == 8);  // 64 / (4 replicas * 2); 2 for each rank
   CHECK(refused(version_1({{"tensor_parallel_degree", 4}, {"ddp", true}, {"microbatches", 8}})) ==
         "microbatches: global_batch 64 is not a multiple of 16 data-parallel ranks x microbatches "
-        "8 = 128, for every one of 4 tensor ranks reads a batch of its own; use global_batch 128, "
+        "8 = 128, because each of 4 tensor ranks reads a batch of its own; use global_batch 128, "
         "or prescaled_batch true");
   CHECK(refused(version_1({{"tensor_parallel_degree", 8},
                            {"ddp", true},
@@ -366,7 +366,8 @@ TEST_CASE("version 2: what MoEConfig says acts or is refused", "[models][distrib
         std::string::npos);
 }
 
-TEST_CASE("version 2: the default of activation offloading is said", "[models][distribution]") {
+TEST_CASE("version 2: a warning says that activation offloading is off unless it is given",
+          "[models][distribution]") {
   json value = job_of(version_2({{"hybrid_shard_degree", 8}}));
   CHECK(read_job(value, "job.json", ".", lookup_for_tests).warnings.empty());
   value["training"]["recompute"] = "full";
@@ -396,7 +397,8 @@ TEST_CASE("version 2: rules and warnings", "[models][distribution]") {
     CHECK(warns(job, key));
 }
 
-TEST_CASE("SageMaker's library of collectives is replaced aloud", "[models][distribution]") {
+TEST_CASE("a warning says that NCCL replaces SageMaker's library of collectives",
+          "[models][distribution]") {
   const auto with = [](const json& parameters) {
     return read({{"smdistributed", {{"dataparallel", parameters}}}});
   };

@@ -220,7 +220,7 @@ std::vector<int> gradients_beside_exchanges(const Program& program) {
 
 }  // namespace
 
-TEST_CASE("what comes back to the tokens goes beside the gradients of experts' weights",
+TEST_CASE("the all-to-all back to the tokens overlaps with the gradients of experts' weights",
           "[models][lower][experts]") {
   const Model model = small_model("mixtral");
   for (const CompilerLevel level :

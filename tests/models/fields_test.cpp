@@ -71,7 +71,7 @@ TEST_CASE("a file without an end is refused", "[models][core]") {
   close(ends[0]);
 }
 
-TEST_CASE("what is said about input moves no terminal", "[models][core]") {
+TEST_CASE("messages that quote input contain no control characters", "[models][core]") {
   CHECK(printable("caf\xc3\xa9 \xe2\x80\x94\n\tend") == "caf\xc3\xa9 \xe2\x80\x94\n\tend");
   CHECK(printable("a\x1b]0;b\x07\x08\r\x7f") == "a\\x1b]0;b\\x07\\x08\\x0d\\x7f");
   CHECK(printable("\xc2\x9b"

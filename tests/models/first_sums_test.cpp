@@ -169,7 +169,7 @@ TEST_CASE("only tables that no product writes first are cleared", "[models][lowe
     }
 }
 
-TEST_CASE("of GPT-2's gradients the positions' are cleared", "[models][lower]") {
+TEST_CASE("only the gradient of the position table is cleared in GPT-2", "[models][lower]") {
   const Model model = load_model("gpt2", "/");
   for (const int micro_batches : {1, 4}) {
     const Program program =

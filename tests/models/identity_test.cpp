@@ -127,7 +127,7 @@ TEST_CASE("documents belong to the identity where rows are made up", "[models][j
   CHECK(identity(job).at("training.documents_per_row") == "not given");
 }
 
-TEST_CASE("what a checkpoint says and its reader computes is compared key by key",
+TEST_CASE("the identity of a checkpoint is compared with the reader's key by key",
           "[models][job]") {
   const Identity now = {
       {"model.heads", "8"}, {"training.beta1", "0.9"}, {"training.seed", "1"}, {"data.seed", "2"}};

@@ -247,7 +247,7 @@ TEST_CASE("the jobs of the published measurements read", "[models][job]") {
   CHECK(jobs > 1000);
 }
 
-TEST_CASE("what a hint says passes every rule", "[models][job]") {
+TEST_CASE("a value that a message suggests passes every rule", "[models][job]") {
   // 25 heads and 16 ranks have the divisor 1 only, whichever rule is broken first.
   const auto message = [](json value) {
     return message_of([&] { read_job(value, "job.json", ".", lookup_for_tests); });

@@ -60,22 +60,21 @@ std::string page_text() {
   return {std::istreambuf_iterator<char>(page), {}};
 }
 
-// Returns the page with the tables between "<!-- keys of training: begin -->" and "end" generated
-// anew.
-std::string with_tables(std::string page) {
-  for (const Section& section : sections_of_keys()) {
-    const std::string mark = "<!-- keys of " + std::string(section.name) + ": ";
-    const std::string begin = mark + "begin -->\n", end = mark + "end -->\n";
-    INFO(mark);
-    const std::size_t from = page.find(begin), to = page.find(end);
-    REQUIRE((from != std::string::npos && to != std::string::npos));
-    page.replace(from + begin.size(), to - from - begin.size(), key_table(section.keys));
-  }
-  const std::string begin = "<!-- what may change: begin -->\n";
-  const std::size_t from = page.find(begin), to = page.find("<!-- what may change: end -->\n");
+// Returns the page with `text` between the marks "<!-- WHAT: begin -->" and "<!-- WHAT: end -->".
+std::string with_part(std::string page, const std::string& what, const std::string& text) {
+  INFO(what);
+  const std::string begin = "<!-- " + what + ": begin -->\n";
+  const std::size_t from = page.find(begin), to = page.find("<!-- " + what + ": end -->\n");
   REQUIRE((from != std::string::npos && to != std::string::npos));
-  page.replace(from + begin.size(), to - from - begin.size(), change_table());
-  return page;
+  return page.replace(from + begin.size(), to - from - begin.size(), text);
+}
+
+// Returns the page with the parts that the program says generated anew.
+std::string with_tables(std::string page) {
+  for (const Section& section : sections_of_keys())
+    page = with_part(page, "keys of " + std::string(section.name), key_table(section.keys));
+  page = with_part(page, "schedules", schedule_table());
+  return with_part(page, "what may change", change_list());
 }
 
 // Returns the rows of the first table below a heading.
@@ -312,7 +311,7 @@ TEST_CASE("a key without effect is warned of once", "[models][job]") {
   CHECK(read(job).warnings == expected);
 }
 
-TEST_CASE("what a written job has, the documentation names", "[models][job][docs]") {
+TEST_CASE("the documentation names every key of a job that is written", "[models][job][docs]") {
   for (const auto& [heading, section] : sections) {
     std::set<std::string> named;
     for (const Row& row : rows_of(heading)) named.insert(row.key);

@@ -131,7 +131,7 @@ TEST_CASE("no choice of tensors beats a unit's frontier", "[models][recompute]")
   }
 }
 
-TEST_CASE("of a unit with very many operations the dearest are not repeated",
+TEST_CASE("in a unit with very many operations the most expensive ones are not recomputed",
           "[models][recompute]") {
   // 24 tensors of 100 bytes in a row, read in reverse; the i-th costs i. Of 20 that may be repeated
   // the last is the one that costs 20: all others are kept.

@@ -22,7 +22,8 @@ TEST_CASE("launchers and what 'enabled' means", "[models][distribution]") {
   CHECK(read({{"pytorchddp", {{"enabled", true}}}}).warnings.empty());
 }
 
-TEST_CASE("what a launcher that is off says is said to be unused", "[models][distribution]") {
+TEST_CASE("keys of a launcher that is off are unused, and a warning says so",
+          "[models][distribution]") {
   json value = version_2({{"hybrid_shard_degree", 8}});
   value["mpi"] = {{"enabled", false}, {"processes_per_host", 4}, {"custom_mpi_options", "-x A=1"}};
   const Job job = read(value);

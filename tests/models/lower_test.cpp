@@ -499,7 +499,7 @@ TEST_CASE("a tied embedding on two stages is two copies with a reduction of thei
   CHECK(reductions == 2);
 }
 
-TEST_CASE("what more than the end stages share is on all, and summed over the pipeline",
+TEST_CASE("parameters shared by inner stages are on all stages, and their gradients are summed",
           "[models][lower]") {
   const Model model = small_model("seq2seq");  // one table for both stacks and the head
   Plan plan = small_plan(model, {.pipeline = 4, .micro_batches = 4});
@@ -541,7 +541,7 @@ TEST_CASE("stages without blocks reduce what blocks share with the same owners",
   CHECK_FALSE(reduced.front().empty());
 }
 
-TEST_CASE("what the encoder made goes from stage to stage of the decoder", "[models][lower]") {
+TEST_CASE("the encoder's output goes from stage to stage of the decoder", "[models][lower]") {
   const Model model = small_model("seq2seq");
   Plan plan = small_plan(model, {.pipeline = 4, .micro_batches = 4});
   plan.stage_of_unit = {0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3};

@@ -77,7 +77,7 @@ Plan plan_of_much_loss(const Model& model) {
 
 }  // namespace
 
-TEST_CASE("rows are made again only where memory is short", "[models][compiler]") {
+TEST_CASE("rows are rematerialized only if memory is short", "[models][compiler]") {
   const Model model = small_model("gpt");
   const Plan plan = full_plan(model);
   const Compiled kept = compile(model, plan, device_with(plenty));
@@ -93,7 +93,8 @@ TEST_CASE("rows are made again only where memory is short", "[models][compiler]"
   CHECK(peak(none) == peak(less));
 }
 
-TEST_CASE("what a plan says of its memory is done, whatever there is", "[models][compiler]") {
+TEST_CASE("a plan's own choice of rematerialization holds, however much memory there is",
+          "[models][compiler]") {
   const Model model = small_model("gpt");
   for (const bool again : {false, true})
     for (const double memory : {1.0, plenty}) {

@@ -44,7 +44,8 @@ TEST_CASE("windows hold what is on its way, host memory the rest", "[models][low
   CHECK(lower_small(model, plan)[0].memory.windows[0].slots > sent.windows[0].slots);
 }
 
-TEST_CASE("what would come back at once never leaves", "[models][lower][offload]") {
+TEST_CASE("activations that would come back at once are not offloaded",
+          "[models][lower][offload]") {
   Model model = small_model("gpt");
   model.layers = 8;  // at least one on every stage
   // 1F1B: on the last stage every backward task follows its forward task.
@@ -75,8 +76,9 @@ TEST_CASE("layers take turns in as many places as the horizon says", "[models][l
   }
 }
 
-TEST_CASE("where nothing is recomputed, tasks keep all and layers send what blocks keep",
-          "[models][lower][offload]") {
+TEST_CASE(
+    "without recomputation, offload of activations moves nothing and of layers what blocks save",
+    "[models][lower][offload]") {
   const Model model = small_model("gpt");
   for (const Offload offload : {Offload::activations, Offload::layers}) {
     Plan plan = offloading_plan(model, {.pipeline = 2, .micro_batches = 4}, offload, 1);

@@ -243,7 +243,8 @@ TEST_CASE("pipes are written through while somebody reads them", "[models][outpu
   CHECK(folder.names() == std::vector<std::string>{"pipe"});
 }
 
-TEST_CASE("what the process has open is written where it stands", "[models][output]") {
+TEST_CASE("a file that the process has open is written at its current position",
+          "[models][output]") {
   const TestFolder folder;
   const std::string path = folder.file("log", "");
   const int file = open(path.c_str(), O_RDWR);

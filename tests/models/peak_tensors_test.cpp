@@ -72,7 +72,7 @@ TEST_CASE("the tensors at the peak fill the arena up to gaps and alignment", "[m
   }
 }
 
-TEST_CASE("what a pipeline keeps of a tensor is a copy per micro-batch in flight",
+TEST_CASE("a pipeline stage holds a copy of a saved tensor for each micro-batch in flight",
           "[models][memory]") {
   const Model model = small_model("gpt");
   const Plan plan = small_plan(model, {.pipeline = 4, .micro_batches = 8});

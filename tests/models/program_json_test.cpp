@@ -135,7 +135,7 @@ TEST_CASE("Programs with owners, experts, parts of sequences and offloading are 
   check_through_json(gpt, scaled);
 }
 
-TEST_CASE("what a short Program leaves out is usual", "[models][program]") {
+TEST_CASE("keys that a short Program leaves out have default values", "[models][program]") {
   const std::vector<Program> stages = read_programs(Fields(smallest(), "smallest"));
   const Program& program = stages.at(0);
   const Bucket& bucket = program.buckets.at(0);

@@ -77,8 +77,9 @@ TEST_CASE("no two accesses to the same memory can happen at one time",
   CHECK(plans > 600 / thinned);
 }
 
-TEST_CASE("nor can they in tensor groups, sharded further, or with dropped elements",
-          "[models][lower][races]") {
+TEST_CASE(
+    "no two accesses to the same memory race in tensor groups, sharded further, or with dropout",
+    "[models][lower][races]") {
   const Model model = small_model("gpt");
   int plans = 0;
   for (Plan plan : small_plans(model)) {
@@ -101,7 +102,7 @@ TEST_CASE("nor can they in tensor groups, sharded further, or with dropped eleme
   CHECK(plans > 400 / thinned);
 }
 
-TEST_CASE("nor can they where the embedding and the head have a chunk of their own",
+TEST_CASE("no two accesses to the same memory race if embedding and head have chunks of their own",
           "[models][lower][races]") {
   Model model = small_model("gpt");
   model.layers = 2;
@@ -121,7 +122,8 @@ TEST_CASE("nor can they where the embedding and the head have a chunk of their o
   CHECK(plans >= (4 * 3 - 1) * 2 / thinned);
 }
 
-TEST_CASE("nor can they where activations are offloaded", "[models][lower][races]") {
+TEST_CASE("no two accesses to the same memory race when activations are offloaded",
+          "[models][lower][races]") {
   int plans = 0;
   for (const char* family : {"gpt", "bert"})
     for (const Offload offload : {Offload::activations, Offload::layers})
@@ -140,7 +142,8 @@ TEST_CASE("nor can they where activations are offloaded", "[models][lower][races
   CHECK(plans >= 2 * 2 * (5 * 2 + 1) * 3 / thinned);
 }
 
-TEST_CASE("nor can they where the optimizer's states are", "[models][lower][races]") {
+TEST_CASE("no two accesses to the same memory race when optimizer states are offloaded",
+          "[models][lower][races]") {
   int plans = 0;
   for (const char* family : {"gpt", "llama"})
     for (const OptimizerKind optimizer :
@@ -174,7 +177,8 @@ bool shares_slots(const std::vector<Program>& stages) {
 
 }  // namespace
 
-TEST_CASE("nor can they where chunks share slots", "[models][lower][races][slots][release]") {
+TEST_CASE("no two accesses to the same memory race when chunks share slots",
+          "[models][lower][races][slots][release]") {
   int plans = 0, sharing = 0;
   for (const char* family : {"gpt", "llama", "bert"})
     for (const int pipeline : {2, 4})

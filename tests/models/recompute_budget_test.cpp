@@ -224,7 +224,7 @@ Graph not_yet_repeated(const Model& model, const Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("under a budget the cheapest tensors are made again: exhaustive search on small graphs",
+TEST_CASE("under a budget the cheapest tensors are recomputed: exhaustive search on small graphs",
           "[models][recompute][release]") {
   for (const char* family : {"gpt", "llama", "bert"})
     for (int layers : {2, 3}) {

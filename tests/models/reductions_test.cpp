@@ -106,7 +106,7 @@ TEST_CASE("reduced once a step, gradients are whole under any ZeRO stage", "[mod
   CHECK(buffers(lowered({{1, 1, 4, 4, 2}, each}), "unit_gradients") > 0);
 }
 
-TEST_CASE("what is summed over all replicas in every micro-batch joins what was summed before",
+TEST_CASE("gradients summed over the replicas in every micro-batch are added to the earlier sums",
           "[models][lower]") {
   const std::vector<Program> stages = lowered({{1, 1, 4, 4, 0}, each});
   const Body& backward = stages[0].bodies[2];

@@ -212,7 +212,8 @@ TEST_CASE("every schedule forwards and backwards each micro-batch once, within i
   });
 }
 
-TEST_CASE("what a row tells the planner is true of the order", "[models][schedule]") {
+TEST_CASE("the in-flight count of a schedule's row agrees with its order of tasks",
+          "[models][schedule]") {
   for_every_schedule([](const ScheduleInfo& info, PipelineShape shape) {
     INFO(name(info, shape));
     const bool simple = shape.active_microbatches == 0 && info.most_chunks == 1;

@@ -82,8 +82,7 @@ TEST_CASE("a compiled layer of BERT makes copies, masks and dropped probabilitie
   CHECK(kept_by_a_layer("bert", compiled) == token * sequence + 4 * scores);
 }
 
-TEST_CASE("random bits that are not made again are 32 per element that may be dropped",
-          "[sim][compile]") {
+TEST_CASE("saved random bits of dropout take 32 bits per element", "[sim][compile]") {
   const std::int64_t dropped = scores + 2 * hidden * sequence;  // after attention and MLP
   CHECK(kept_by_a_layer("bert", with_bits) - kept_by_a_layer("bert", compiled) == 4 * dropped);
   const FrameworkTraits eager_with_bits{.keeps_random_bits = true};
@@ -173,8 +172,9 @@ TEST_CASE("PyTorch's allocator rounds, splits, joins and keeps", "[sim][compile]
   CHECK_FALSE(memory.out_of_memory());
 }
 
-TEST_CASE("what is split up is lost to large requests, what is whole is given back",
-          "[sim][compile]") {
+TEST_CASE(
+    "PyTorch's allocator returns whole cached segments, but not split ones, to large requests",
+    "[sim][compile]") {
   constexpr std::int64_t mib = 1 << 20;
   const auto fits_after = [&](bool pinned) {
     CachingAllocator memory(64 * mib);

@@ -281,7 +281,7 @@ TEST_CASE("where ranks differ, each has the times of its own class", "[chakra]")
   FAIL("no such plan");
 }
 
-TEST_CASE("of several steps each waits for the one before", "[chakra]") {
+TEST_CASE("in a Chakra trace of several steps, each step waits for the one before", "[chakra]") {
   const Cluster cluster = machine_cases().front().cluster();
   const Compiled compiled =
       compiled_for(small_model(), plans_for(cluster.ranks()).back().plan, cluster);

@@ -38,7 +38,7 @@ Peaks peaks_of(const Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("of a framework that is not known nothing is kept", "[validate]") {
+TEST_CASE("an unknown framework adds no memory", "[validate]") {
   const Peaks peaks = peaks_of(pipeline_plan(4, 16));
   CHECK(peaks.of("a framework") == peaks.prediction.peak_memory_bytes);
 }

@@ -106,7 +106,8 @@ TEST_CASE("where money counts a ladder stops at its cheapest rung", "[advise]") 
   }
 }
 
-TEST_CASE("a deadline moves the stop to more GPUs, and one that none keeps is said", "[advise]") {
+TEST_CASE("a deadline moves the stop to more GPUs, and no rung stops if none keeps it",
+          "[advise]") {
   json value = gpt2_on("p4d.24xlarge", 4);
   value["training"]["global_batch"] = 1024;
   value["objective"] = {{"minimize", "usd"}};

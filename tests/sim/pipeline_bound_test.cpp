@@ -128,7 +128,7 @@ TEST_CASE("the next task hides the last collective of a task until it needs the 
   CHECK(of_backward.end() == batches * (f + b) - (batches - 1) * last);
 }
 
-TEST_CASE("what a split backward puts off fills the time of waiting", "[planner]") {
+TEST_CASE("deferred weight gradients fill the time in which a stage waits", "[planner]") {
   Scene one(1, ScheduleKind::zero_bubble), two(2, ScheduleKind::zero_bubble);
   for (Scene* scene : {&one, &two})
     for (PartTimes& part : scene->parts) part = part_of(2, 4), part.weights = 2;
@@ -146,7 +146,7 @@ TEST_CASE("what a split backward puts off fills the time of waiting", "[planner]
   CHECK(short_one.end() == 2 * f + (b - 2) + b);
 }
 
-TEST_CASE("reductions after the last backward, and the optimizer, are of the fullest stage",
+TEST_CASE("final reductions and the optimizer each take as long as on the stage that takes longest",
           "[planner]") {
   Scene scene(2);
   scene.parts[0].parameters = {10, 0};

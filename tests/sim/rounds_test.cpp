@@ -127,7 +127,7 @@ TEST_CASE("every chunk sent is received, and rings send what theory says", "[sim
   }
 }
 
-TEST_CASE("of a tree's hosts the busiest sends the bytes once between two, twice between more",
+TEST_CASE("the busiest host of a tree sends the bytes once if there are two hosts, else twice",
           "[sim][collectives]") {
   for (const int hosts : {2, 4, 5, 7, 8, 16, 33}) {
     const std::vector<std::int64_t> sent = chunks_sent(tree_all_reduce({hosts, 1}, 5));

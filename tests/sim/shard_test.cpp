@@ -112,7 +112,8 @@ TEST_CASE("what is gathered once for forward and backward saves half of the gath
   CHECK(gathering() == Approx(always / 2 / 4));  // once in four micro-batches
 }
 
-TEST_CASE("what zero 1 keeps can be gathered beside the next step's forward", "[replay][shard]") {
+TEST_CASE("gathers of weights can overlap with the next step's forward in the memory of ZeRO 1",
+          "[replay][shard]") {
   const Cluster cluster = machine_cases()[0].cluster();
   Plan plan = zero_3(cluster.ranks());
   plan.parallelism.zero_stage = 1;

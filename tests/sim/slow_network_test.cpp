@@ -94,8 +94,7 @@ TEST_CASE("where reductions over hosts are slow, a plan has as few of them as it
   CHECK(best("DPT").shard == 8);    // summed up on each host: an eighth of the bytes leaves it
 }
 
-TEST_CASE("what few tokens leave of a step is the optimizer of experts that a rank alone has",
-          "[planner]") {
+TEST_CASE("with few tokens, ranks that share the experts are fastest", "[planner]") {
   json job = job_of(model_of("mixtral", 4096), 1,
                     {{"data", 8}, {"expert", "auto"}, {"zero_stage", 1}}, 10'000);
   job["training"]["sequence_length"] = 16;

@@ -47,7 +47,7 @@ std::vector<int> stages_of(const Mesh& mesh) {
 
 }  // namespace
 
-TEST_CASE("what nothing is computed in is the communication's that began first", "[explain]") {
+TEST_CASE("time without compute is attributed to the communication that began first", "[explain]") {
   const Program program = by_hand();
   Timeline timeline;
   timeline.entries = {{0, 0, 0, 100, 110}, {0, 0, 1, 108, 120}, {0, 0, 2, 125, 130},

@@ -500,7 +500,7 @@ TEST_CASE("long collectives are summed up by cluster", "[validate]") {
   CHECK(shorter[0].bias == Approx(8));
 }
 
-TEST_CASE("what is said to fit is held against what did", "[validate]") {
+TEST_CASE("predicted largest batches are scored against measured ones", "[validate]") {
   ValidationScores scores;
   const auto batch = [&](int predicted, int measured) {
     scores.batches.push_back(

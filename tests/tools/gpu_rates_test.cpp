@@ -240,7 +240,7 @@ TEST_CASE("products batched over heads take as long as the profile predicts", "[
   }
 }
 
-TEST_CASE("what has no products takes as long as the profile predicts, all together",
+TEST_CASE("operations without matmuls take together as long as the profile predicts",
           "[tools][measure]") {
   const Gpu& gpu = measured().gpu;
   Attributes tanh_form;

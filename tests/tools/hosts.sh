@@ -33,7 +33,7 @@ make_hosts() { # make_hosts [TC WORDS...]: what limits the link
     [ ${#limit[@]} -eq 0 ] || ip netns exec "$1" tc qdisc add dev eth0 root "${limit[@]}" || return
   done 2>err
 }
-# What SSH would be: HOST and words that a shell there runs. Each host has a name of its own.
+# Stands in for SSH: HOST and words that a shell there runs. Each host has a name of its own.
 # make_agent FILE [FOLDER_B FOLDER]: the second host sees FOLDER_B where the first one sees FOLDER.
 make_agent() {
   local own=""
@@ -51,7 +51,7 @@ END
   chmod +x "$1"
 }
 
-# What several of these tests do with such hosts.
+# Functions that several of these tests use with such hosts.
 over_two_hosts() { # tiny.json becomes a job of one rank on each host, which `agent` reaches
   printf '%s\n%s\n' "$a" "$b" >hosts
   export OMP_NUM_THREADS=1 OMPI_MCA_plm_rsh_agent=$work/agent
@@ -76,7 +76,7 @@ daemon_of() { # daemon_of SPACE
     [ "$(cat "/proc/$process/comm" 2>/dev/null)" = orted ] && echo "$process"
   done
 }
-# What a cut link leaves on the other host ends when TCP notices. The tests do not wait for that.
+# Processes that a cut link leaves on the other host end when TCP notices. The tests do not wait for that.
 end_what_is_left() {
   local process
   for process in $(ip netns pids "$space_b"); do kill -9 "$process" 2>/dev/null; done

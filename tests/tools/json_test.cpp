@@ -396,7 +396,7 @@ TEST_CASE("plan says what its objective counts", "[tools]") {
   CHECK(run(priceless, "&1").out.find("price") == std::string::npos);
 }
 
-TEST_CASE("what is missing is said in a unit that shows it", "[tools]") {
+TEST_CASE("missing memory is shown in a unit that makes it visible", "[tools]") {
   // A limit just below the peak: of 6.1 GiB one MiB is missing.
   const TestFolder folder;
   json profile = answer_of("list machines p3.2xlarge");

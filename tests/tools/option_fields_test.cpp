@@ -118,7 +118,7 @@ TEST_CASE("each option of each command sets its own field alone", "[tools][optio
   }
 }
 
-TEST_CASE("what the command line leaves out is nothing, and the page is served here alone",
+TEST_CASE("options that are not given are empty, except host and port of serve",
           "[tools][options]") {
   for (const auto& [name, value] : fields_of(Options())) {
     CAPTURE(name);

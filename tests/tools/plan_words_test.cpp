@@ -73,7 +73,7 @@ TEST_CASE("each part of a plan that is not as usual has its words", "[tools][rep
   }
 }
 
-TEST_CASE("of one rank of a tensor group nothing is said of how it shares", "[tools][report]") {
+TEST_CASE("a plan's text leaves out tensor options if tensor is 1", "[tools][report]") {
   Plan plan = usual();
   plan.parallelism.tensor = 1;
   plan.parallelism.overlap_tensor = plan.parallelism.tensor_batch_own = true;

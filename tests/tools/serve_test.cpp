@@ -176,7 +176,7 @@ TEST_CASE("answers are those of the commands, byte for byte", "[serve]") {
   CHECK(get(served, "/api/list/xyzzy").status == 404);
 }
 
-TEST_CASE("in lines an answer says how far it is, and is the same", "[serve]") {
+TEST_CASE("an answer in lines reports progress and ends with the same result", "[serve]") {
   const Served served;
   const Told whole = post(served, "/api/plan", small_job.dump());
   const Told lines =

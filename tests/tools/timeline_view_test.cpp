@@ -112,7 +112,7 @@ TEST_CASE("every instruction is a span of its rank's and stream's lane", "[tools
   for (const auto& [label, count] : next) CHECK(lanes[label].size() == count);
 }
 
-TEST_CASE("of a long timeline a span is all of a task on a stream", "[tools][report]") {
+TEST_CASE("in a long timeline each span is a whole task on a stream", "[tools][report]") {
   const Scene scene;
   const std::size_t entries = scene.timeline.entries.size();
   CHECK(timeline_data(scene.timeline, scene.stages, entries) ==

@@ -43,7 +43,7 @@ trained() {
     "$program" train "${job[@]}" --profile "$profile" --log-json "$work/$name.steps" "$@" "${overrides[@]}"
 }
 
-# What a test program said: CODE is how it ended.
+# Prints what a test program reported; CODE is how it ended.
 tested() { # tested ROW CODE LOG
   local passed failed
   sed -i 's/\x1b\[[0-9;]*m//g; s/\r$//' "$3"  # mpirun's programs believe in a terminal
@@ -102,7 +102,7 @@ peak_of() {
   esac
 }
 
-# What libraries take is hundreds of MB whatever the model: of small ones no share says how good the plan is.
+# Libraries take hundreds of MB for any model, so for small models a share of it says nothing about the plan.
 memory_floor=300000000
 compare_memory() { # compare_memory ROW PLANNED MEASURED, bytes
   local off more

@@ -56,7 +56,7 @@ check_device() {
   says device ok "$gpu: $(head -n 1 "$work/device.log")"
 }
 
-# Where a library is, by what the program would load; versions are in libraries.log.
+# Prints where a library is that the program would load; versions are in libraries.log.
 check_libraries() {
   local log=$work/libraries.log missing='' found='' name tool
   limited libraries "$log" ldd "$program"
@@ -97,7 +97,7 @@ failing_cases() { # failing_cases LOG LIST
       if (last < count) say(name[last + 1])
     }' "$2" "$1"
 }
-# Of the operations' tests, where they failed.
+# Prints where tests of operations failed.
 check_failures() {
   local names=() name failed ended verdict=missed folder=$work/alone list=$work/ops.names
   if [ "${verdict_of[ops.kernels]:-}" = ok ]; then

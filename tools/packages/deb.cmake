@@ -21,7 +21,7 @@ tensor, data, context and expert parallelism, ZeRO and recomputation.
 It also trains on this computer under the plan that it chose, and reads and
 writes the settings of other frameworks.")
 
-# What Debian's policy asks for beside the files of every installation.
+# Adds what Debian's policy asks for, in addition to the files of every installation.
 find_program(GZIP gzip REQUIRED)
 set(documents ${CMAKE_BINARY_DIR}/debian)
 file(MAKE_DIRECTORY ${documents})

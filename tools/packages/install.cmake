@@ -1,4 +1,4 @@
-# What `cmake --install` puts where. Component `program`: the program, completions, manual pages, licence and documents, which
+# Says what `cmake --install` puts where. Component `program`: the program, completions, manual pages, licence and documents, which
 # the Debian package holds too; component `library`: what C++ programs use (find_package(meshwright)).
 if(MESHWRIGHT_SANITIZE)
   return()

@@ -1,4 +1,4 @@
-# What is tested of a self-contained build: the file plans in an empty root as it does here, and the Python module answers as the
+# Tests of a self-contained build: the file plans in an empty root as it does here, and the Python module answers as the
 # file does. tools/packages/check_static and tools/python/check compare them with the ordinary program.
 add_test(NAME static_file COMMAND ${PROJECT_SOURCE_DIR}/tools/packages/check_static $<TARGET_FILE:meshwright> $<TARGET_FILE:meshwright>)
 set_tests_properties(static_file PROPERTIES LABELS cpu TIMEOUT 300 SKIP_RETURN_CODE 77)

@@ -173,7 +173,9 @@ void Router::answer_command(const ServedCommand& command, const Request& request
   std::shared_ptr<Places::Place> place = places_.take();
   if (!place) {
     response.set_header("Retry-After", "5");
-    return refuse(response, 429, "as many searches run and wait as may; try again in some seconds");
+    return refuse(response, 429,
+                  "the server is busy and its queue is full; try again in a few "
+                  "seconds");
   }
   const auto ask = [question, place, program = serving_.program, client = client_of(request),
                     stopping = stopping_](const std::function<void(const std::string&)>& watch) {
@@ -199,7 +201,7 @@ void Router::answer_for(httplib::Server& server) {
     std::string body;
     if (!read_body(reader, body)) {
       if (body.size() + 1 > most_body_bytes / 2) return refuse(response, 413, too_large());
-      return refuse(response, 408, "the body did not come, or not in time");
+      return refuse(response, 408, "the body did not arrive in time");
     }
     try {
       answer_command(*served_command(request.path), request, body, response);

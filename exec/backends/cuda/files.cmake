@@ -1,4 +1,4 @@
-# What the CUDA backend is made of. It is compiled twice: for a GPU by nvcc, and as C++ for the tests'
+# Lists the sources of the CUDA backend. They are compiled twice: for a GPU by nvcc, and as C++ for the tests'
 # emulated device (tests/cuda_emulation).
 set(cuda_kernels
   backends/cuda/attention/attention.cu
@@ -67,7 +67,7 @@ set(nccl_sources
   comm/nccl_watch.cpp
   comm/own_messages.cpp
 )
-# What ranks compute with: the table of a program with GPUs, and how several of them talk.
+# Lists what ranks compute with: the table of a program with GPUs, and how several of them talk.
 set(cuda_engine engine/cuda.cpp engine/kinds_cuda.cpp)
 set(cuda_engine_over_nccl engine/cuda_world_nccl.cpp)
 set(cuda_engine_over_host engine/cuda_world_staged.cpp)

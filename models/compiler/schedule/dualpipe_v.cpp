@@ -60,11 +60,10 @@ const ScheduleInfo& dualpipe_v_schedule() {
       .summary =
           "forwards of one virtual stage in turn with backwards of the other, there and back",
       .rules =
-          "two virtual stages for each stage, there and back as those of `zero_bubble_v`; forwards "
-          "of one take turns with backwards of the other (DualPipeV), one after the other, so that "
-          "messages of one go beside the other's compute; every stage keeps up to 2 × `pipeline` + "
-          "1 micro-batches of one of its halves or the other; from 2 × `pipeline` micro-batches on "
-          "as published, with fewer without the rest; `virtual_stages` 2, `zero_stage` 0 to 2",
+          "DualPipeV: messages of a forward overlap with the compute of a backward, and the "
+          "reverse. A stage keeps up to 2 × `pipeline` + 1 micro-batches, each of one of its two "
+          "virtual stages. As published from 2 × `pipeline` micro-batches on; `virtual_stages` "
+          "2, `zero_stage` 0 to 2",
       .least_chunks = 2,
       .most_chunks = 2,
       .splits_backwards = true,

@@ -52,9 +52,8 @@ const ScheduleInfo& interleaved_zero_bubble_schedule() {
       .name = "interleaved_zero_bubble",
       .summary = "interleaved whose weight gradients fill the bubble",
       .rules =
-          "interleaved that puts weight gradients off into the bubble, and keeps what they need "
-          "until "
-          "they are done; micro-batches in multiples of `pipeline`; `zero_stage` 0 to 2",
+          "weight gradients are put off into the bubble, and what they need is kept until they "
+          "are done; micro-batches in multiples of `pipeline`; `zero_stage` 0 to 2",
       .most_chunks = ScheduleInfo::any,
       .in_groups = true,
       .splits_backwards = true,

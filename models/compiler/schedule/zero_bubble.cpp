@@ -50,9 +50,9 @@ const ScheduleInfo& zero_bubble_schedule() {
       .summary =
           "1f1b whose weight gradients fill the bubble; all stages keep as many as the first",
       .rules =
-          "1f1b that puts weight gradients off into the bubble (ZB-H1); every stage keeps up to "
-          "`pipeline` micro-batches (fewer with `active_microbatches`), with recomputation also "
-          "what is recomputed, until their weight gradients are done; `zero_stage` 0 to 2",
+          "ZB-H1: weight gradients are put off into the bubble. Until they are done, a stage "
+          "keeps up to `pipeline` micro-batches (fewer with `active_microbatches`), with "
+          "recomputation also what is recomputed; `zero_stage` 0 to 2",
       .splits_backwards = true,
       .order = zero_bubble};
   return row;

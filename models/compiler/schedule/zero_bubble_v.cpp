@@ -48,9 +48,8 @@ const ScheduleInfo& zero_bubble_v_schedule() {
       .name = "zero_bubble_v",
       .summary = "zero_bubble over two virtual stages, there and back: hardly a bubble",
       .rules =
-          "two virtual stages for each stage, through which micro-batches go there and back "
-          "(ZB-V): the first stage has the embedding and the head; every stage keeps up to 2 × "
-          "`pipeline` micro-batches of one of its halves or the other, until their weight "
+          "ZB-V: the first stage has the embedding and the head. A stage keeps up to 2 × "
+          "`pipeline` micro-batches, each of one of its two virtual stages, until their weight "
           "gradients are done; `virtual_stages` 2, `zero_stage` 0 to 2",
       .least_chunks = 2,
       .most_chunks = 2,

@@ -14,7 +14,7 @@ from report import read_each
 for module in (torchtitan.components.quantization.float8, torchtitan.components.quantization.mx):
     module.has_cuda_capability = lambda *_: True
 
-# Of 0.2, which 0.3 says in other places, or not at all.
+# Fields of 0.2, which 0.3 has in other places, or not at all.
 ELSEWHERE = {"parallelism.context_parallel_rotate_method", "parallelism.enable_async_tensor_parallel",
              "parallelism.module_fqns_per_model_part"}
 

@@ -14,7 +14,7 @@ def read_model(path):
     with open(path) as file:
         given = json.load(file)
     config = transformers.AutoConfig.from_pretrained(os.path.dirname(path)).to_dict()
-    # What version 5 calls by other names.
+    # Settings that version 5 calls by other names.
     config.setdefault("torch_dtype", config.get("dtype"))
     config.setdefault("rope_theta", (config.get("rope_parameters") or {}).get("rope_theta"))
     for key, value in given.items():

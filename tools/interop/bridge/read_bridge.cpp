@@ -183,7 +183,7 @@ void say_precision(Translation& file, const Setting* name) {
     kind = text.substr(0, 4);
     if (holds("fp4")) {
       if (!holds("nvfp4"))
-        file.fail(*name, "'" + text + "': of 4 bits there is bf16_with_nvfp4_mixed alone");
+        file.fail(*name, "'" + text + "': the only recipe with 4 bits is bf16_with_nvfp4_mixed");
       narrow = "e2m1";
     } else if (holds("fp8")) {
       format = holds("mxfp8") ? "e4m3" : "hybrid";

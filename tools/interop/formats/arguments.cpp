@@ -333,7 +333,7 @@ bool is_text(const json& value) {
 // encoding.
 Settings read_arguments(const std::string& text, const std::string& file) {
   if (text.find('\0') != std::string::npos)
-    throw InputError(file + ": holds a byte of 0: it is no text in UTF-8");
+    throw InputError(file + ": contains a null byte, so it is no UTF-8 text");
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
   const std::string script =
       text.starts_with(byte_order_mark) ? text.substr(byte_order_mark.size()) : text;

@@ -144,7 +144,7 @@ std::vector<int> dense_layers(Settings& from, std::int64_t layers) {
   constexpr std::int64_t most = 1 << 16;  // the reader of jobs refuses that many layers
   if (setting == nullptr || layers > most) return dense;
   const auto fail = [&] {
-    from.fail(frequency, fmt::format("{} is neither a number, of which layer in so many has "
+    from.fail(frequency, fmt::format("{} is neither a number n, so that every n-th layer has "
                                      "experts, nor a list of 0 and 1 for {} layers",
                                      setting->value.dump(), layers));
   };
@@ -230,13 +230,13 @@ void read_latent_attention(Settings& from, std::int64_t experts, json& model) {
                      of_shared = from.whole(of_all_tokens).value_or(0);
   if (of_shared % width != 0)
     from.fail(of_all_tokens,
-              fmt::format("{} is no multiple of the experts' {}, of which whole ones are "
-                          "shared",
+              fmt::format("{} is no multiple of {}, the width of an expert; shared experts are "
+                          "whole ones",
                           of_shared, width));
   model["n_shared_experts"] = of_shared / width;
   const std::vector<int> dense = dense_layers(from, model["num_hidden_layers"]);
   if (!dense.empty() && dense.back() != static_cast<int>(dense.size()) - 1)
-    from.fail(frequency, "layers without experts come first where attention is latent");
+    from.fail(frequency, "with latent attention, layers without experts must come first");
   model["first_k_dense_replace"] = dense.size();
   const double factor = from.number("rotary-scaling-factor").value_or(1);
   const double of_scores = from.number("mscale-all-dim").value_or(0);

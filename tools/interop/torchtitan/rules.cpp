@@ -112,9 +112,9 @@ void read_sharding(Settings& from, JobDraft& to) {
       from.word("parallelism.fsdp_reshard_after_forward", {"default", "always", "never"});
   if (!shard && copies > 1)
     from.fail("parallelism.data_parallel_replicate_degree",
-              "how many ranks share parameters beside " + std::to_string(copies) +
-                  " copies follows from the number of GPUs; give --set cluster.machine=NAME and "
-                  "cluster.count, or the shard degree");
+              "with " + std::to_string(copies) +
+                  " copies, the number of ranks that share parameters follows from the number of "
+                  "GPUs; give --set cluster.machine=NAME and cluster.count, or the shard degree");
   if (shard) to.set("parallelism.data", product({copies, *shard}));
   const bool alone = shard && product({copies, *shard, context}) == 1;
   const bool sharded = !shard || product({*shard, context}) > 1;

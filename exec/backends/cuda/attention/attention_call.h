@@ -88,7 +88,7 @@ inline ScoreExtras extras_of(const KernelCall& k) {
 template <typename T, typename Use>
 void with_kernel(int dim, bool extras, const Use& use) {
   if (dim > 256)
-    throw RunError("attention on a GPU is for heads of at most 256 numbers, not " +
+    throw RunError("attention on a GPU needs heads of at most 256 elements, not " +
                    std::to_string(dim));
   const auto with_extras = [&](auto width) {
     if (extras)
