@@ -1,7 +1,6 @@
 // Writes TensorBoard's event files, which hold scalars over steps. The format is that of
 // TensorFlow's sources: records (TFRecord: length, masked CRC-32C of the length, data, masked
-// CRC-32C of the data), each of which is an `Event` message of protocol buffers, written by hand
-// here.
+// CRC-32C of the data), each of which is an `Event` message of protocol buffers (event.proto).
 #pragma once
 
 #include <cstdint>
@@ -26,8 +25,6 @@ class EventFile {
   void add(std::int64_t step, std::span<const Scalar> scalars);
 
  private:
-  void write(const std::string& event);
-
   GrowingFile file_;
 };
 

@@ -30,20 +30,6 @@ std::uint32_t code_point(std::string_view bytes) {
   return code;
 }
 
-// Returns whether YAML reads the text without quotes as this string, anywhere in a document.
-bool is_plain_in_yaml(std::string_view text) {
-  static constexpr std::string_view taken[] = {"true", "false", "yes", "no",  "on", "off",
-                                               "null", "y",     "n",   "nan", "inf"};
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return !text.empty() && std::isalpha(static_cast<unsigned char>(text[0])) != 0 &&
-         std::find(std::begin(taken), std::end(taken), lower) == std::end(taken) &&
-         std::all_of(text.begin(), text.end(), [](char c) {
-           return is_letter_or_digit(c) || c == '_' || c == '-' || c == '.' || c == '/';
-         });
-}
-
 }  // namespace
 
 bool is_one_line(std::string_view text) {
@@ -94,10 +80,6 @@ std::string double_quoted(std::string_view text) {
       quoted += code <= 0xFFFF ? fmt::format("\\u{:04x}", code) : fmt::format("\\U{:08x}", code);
   }
   return quoted + "\"";
-}
-
-std::string yaml_string(std::string_view text) {
-  return is_plain_in_yaml(text) ? std::string(text) : double_quoted(text);
 }
 
 std::string html_text(std::string_view text) {

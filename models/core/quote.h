@@ -25,9 +25,6 @@ std::string plain_name(std::string_view text);
 // Returns the text in double quotes, in ASCII, with the escapes that YAML, TOML and Python share.
 std::string double_quoted(std::string_view text);
 
-// Returns the text as a YAML scalar that is read as this string, quoted where it has to be.
-std::string yaml_string(std::string_view text);
-
 // Returns the text with the escapes of HTML, for an element's content or an attribute in double
 // quotes. Control characters, which no page may hold, are shown as on a terminal (printable.h).
 std::string html_text(std::string_view text);

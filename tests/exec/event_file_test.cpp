@@ -193,3 +193,26 @@ TEST_CASE("a slow reader finds every scalar of an event file", "[exec][log]") {
                                      {{1, "tokens_per_s"}, 123456.F},
                                      {{300, "loss"}, -0.25F}});
 }
+
+TEST_CASE("an event's bytes after its time are those of TensorFlow's own writer", "[exec][log]") {
+  const TestFolder folder;
+  EventFile file(folder.path());
+  const std::array<Scalar, 2> scalars = {{{"loss", 0.0}, {"tokens_per_s", -1.5}}};
+  file.add(0, scalars);
+  file.add(300, {});
+  const std::vector<std::string> records = records_of(content_of(folder.file(folder.names()[0])));
+  const auto after_time = [&](std::size_t i) {
+    CHECK(records.at(i)[0] == 0x09);
+    return records.at(i).substr(9);
+  };
+  using namespace std::string_literals;
+  CHECK(after_time(0) ==
+        "\x1a\x0d"
+        "brain.Event:2");
+  CHECK(after_time(1) ==
+        "\x10\x00"
+        "\x2a\x22"
+        "\x0a\x0b\x0a\x04loss\x15\x00\x00\x00\x00"
+        "\x0a\x13\x0a\x0ctokens_per_s\x15\x00\x00\xc0\xbf"s);
+  CHECK(after_time(2) == "\x10\xac\x02\x2a\x00"s);
+}

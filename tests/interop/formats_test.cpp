@@ -124,7 +124,35 @@ TEST_CASE("what is written is read again", "[interop]") {
   CHECK(values(read_yaml(yaml_text(settings), "a")) == values(settings));
   CHECK(values(read_toml(toml_text(settings), "a")) == values(settings));
   CHECK(values(read_json(json_text(settings), "a")) == values(settings));
-  // PyYAML takes 1e-08 for a word.
-  CHECK(yaml_text(settings).find("eps: 1.0e-08\n") != std::string::npos);
-  CHECK(yaml_text(settings).find("mixed_precision: \"no\"\n") != std::string::npos);
+}
+
+TEST_CASE("YAML is in blocks, and quoted where PyYAML would read another value", "[interop]") {
+  const nlohmann::ordered_json value = {
+      {"eps", 1e-8},  // PyYAML takes 1e-08 for a word
+      {"mixed_precision", "no"},
+      {"words", {"On", "y", "1e5", "0x1F", "12:30", "2026-11-25", "~", "", "bf16", "a b"}},
+      {"betas", {0.9, 0.95}},
+      {"containers", {{{"name", "node"}, {"ports", nlohmann::ordered_json::array()}}}},
+      {"flags", {true, nullptr}}};
+  CHECK(yaml_text(value) ==
+        "eps: 1.0e-08\n"
+        "mixed_precision: \"no\"\n"
+        "words:\n"
+        "  - \"On\"\n"
+        "  - \"y\"\n"
+        "  - \"1e5\"\n"
+        "  - \"0x1F\"\n"
+        "  - \"12:30\"\n"
+        "  - \"2026-11-25\"\n"
+        "  - \"~\"\n"
+        "  - \"\"\n"
+        "  - bf16\n"
+        "  - \"a b\"\n"
+        "betas: [0.9, 0.95]\n"
+        "containers:\n"
+        "  - name: node\n"
+        "    ports: []\n"
+        "flags:\n"
+        "  - true\n"
+        "  - ~\n");
 }

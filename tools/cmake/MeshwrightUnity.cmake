@@ -2,13 +2,11 @@
 # to compile than what they say. A source with compile options or definitions of its own is compiled
 # alone.
 
-# unite_sources(<target> [EACH <number>] [ALONE <folder or source>...]): that many at a time. What
-# defines names that its neighbours define too, in a namespace without a name, is compiled alone.
+# unite_sources(<target> [GROUPS <number>] [ALONE <folder or source>...]). What defines names that its
+# neighbours define too, in a namespace without a name, is compiled alone. With GROUPS the number of
+# groups is given, and a source's name says which one it is in, so that a new source changes one group.
 function(unite_sources target)
-  cmake_parse_arguments(PARSE_ARGV 1 given "" EACH ALONE)
-  if(NOT given_EACH)
-    set(given_EACH 8)
-  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 given "" GROUPS ALONE)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   get_target_property(sources ${target} SOURCES)
   foreach(source ${sources})
@@ -17,8 +15,14 @@ function(unite_sources target)
       continue()
     endif()
     string(MAKE_C_IDENTIFIER "${target}_${folder}" group)
-    math(EXPR count_${group} "0${count_${group}} + 1")
-    math(EXPR batch "(${count_${group}} - 1) / ${given_EACH}")
+    if(given_GROUPS)
+      string(MD5 hash ${source})
+      string(SUBSTRING ${hash} 0 4 hash)
+      math(EXPR batch "0x${hash} % ${given_GROUPS}")
+    else()
+      math(EXPR count_${group} "0${count_${group}} + 1")
+      math(EXPR batch "(${count_${group}} - 1) / 8")
+    endif()
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${group}_${batch}")
   endforeach()
 endfunction()

@@ -15,6 +15,9 @@ std::string place_at(const std::string& file, std::int64_t line);  // "run.yaml:
 constexpr int most_levels = 64;        // deepest nesting of names
 constexpr int most_settings = 10'000;  // values of a file, aliases counted
 
+// Returns a value as a YAML file in block style, which YAML 1.1 and 1.2 read alike.
+std::string yaml_text(const nlohmann::ordered_json& value);
+
 // Return settings with dotted names as a nested file. Names are in the order in which their first
 // parts appear. Values are numbers, words, truth values and lists of these. Null is left out.
 std::string yaml_text(const Settings& settings);

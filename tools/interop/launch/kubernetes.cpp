@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include "models/core/quote.h"
+#include "tools/interop/formats/text.h"
 #include "tools/interop/launch/parts.h"
 
 namespace meshwright {
+
+using nlohmann::ordered_json;
 
 namespace {
 
@@ -47,142 +50,92 @@ Words container_command(const Launch& launch) {
   return {"/bin/bash", "-c", literal(line)};
 }
 
-class Lines {
- public:
-  void add(int depth, const std::string& line) {
-    text_.append(static_cast<std::size_t>(2 * depth), ' ');
-    text_ += line + "\n";
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
-void add_command(Lines& lines, int depth, const Launch& launch) {
+void add_command(ordered_json& container, const Launch& launch) {
   const Words words = container_command(launch);
-  lines.add(depth, "command:");
-  lines.add(depth, "- " + double_quoted(words.front()));
-  lines.add(depth, "args:");
-  for (std::size_t i = 1; i < words.size(); ++i) lines.add(depth, "- " + double_quoted(words[i]));
+  container["command"] = Words{words.front()};
+  container["args"] = Words(words.begin() + 1, words.end());
 }
 
-void add_environment(Lines& lines, int depth, const Launch& launch) {
+void add_environment(ordered_json& container, const Launch& launch) {
   std::map<std::string, std::string> environment = environment_of(launch);
   // EFA would fail to reserve huge pages on nodes that set none aside, so it must not use them.
   if (efa_cards(launch.machine) > 0 && launch.hosts > 1)
     environment.emplace("FI_EFA_USE_HUGE_PAGE", "0");
-  if (environment.empty()) return;
-  lines.add(depth, "env:");
-  for (const auto& [name, value] : environment) {
-    lines.add(depth, "- name: " + name);
-    lines.add(depth, "  value: " + double_quoted(literal(value)));
-  }
+  for (const auto& [name, value] : environment)
+    container["env"].push_back({{"name", name}, {"value", literal(value)}});
 }
 
-void add_resources(Lines& lines, int depth, const Launch& launch) {
-  for (const char* kind : {"limits", "requests"}) {
-    lines.add(depth, std::string(kind) + ":");
-    lines.add(depth + 1, fmt::format("nvidia.com/gpu: \"{}\"", launch.gpus_per_host));
-    if (const int cards = efa_cards(launch.machine); cards > 0 && launch.hosts > 1)
-      lines.add(depth + 1, fmt::format("vpc.amazonaws.com/efa: \"{}\"", cards));
-  }
+ordered_json resources_of(const Launch& launch) {
+  ordered_json counts = {{"nvidia.com/gpu", std::to_string(launch.gpus_per_host)}};
+  if (const int cards = efa_cards(launch.machine); cards > 0 && launch.hosts > 1)
+    counts["vpc.amazonaws.com/efa"] = std::to_string(cards);
+  return {{"limits", counts}, {"requests", counts}};
 }
 
-void add_node_selector(Lines& lines, int depth, const Launch& launch) {
-  if (!is_aws_machine(launch.machine)) return;
-  lines.add(depth, "nodeSelector:");
-  lines.add(depth, "  node.kubernetes.io/instance-type: " + yaml_string(launch.machine));
-}
-
-void add_shared_memory(Lines& lines, int depth) {
-  lines.add(depth, "volumes:");
-  lines.add(depth, "- name: shared-memory");
-  lines.add(depth, "  emptyDir:");
-  lines.add(depth, "    medium: Memory");
-}
-
-void add_mount(Lines& lines, int depth) {
-  lines.add(depth, "volumeMounts:");
-  lines.add(depth, "- name: shared-memory");
-  lines.add(depth, "  mountPath: /dev/shm");
+// Returns a pod on the job's machine with this container, whose ranks share memory.
+ordered_json pod_with(const Launch& launch, ordered_json container) {
+  ordered_json pod;
+  if (is_aws_machine(launch.machine))
+    pod["nodeSelector"]["node.kubernetes.io/instance-type"] = launch.machine;
+  container["volumeMounts"] =
+      ordered_json::array({{{"name", "shared-memory"}, {"mountPath", "/dev/shm"}}});
+  pod["containers"].push_back(std::move(container));
+  pod["volumes"] =
+      ordered_json::array({{{"name", "shared-memory"}, {"emptyDir", {{"medium", "Memory"}}}}});
+  return pod;
 }
 
 // The container image is the user's own, and no plan names it. The first line of each file tells
 // users to write its name here.
 constexpr const char* image = "REGISTRY/IMAGE:TAG";
 
-void add_head(Lines& lines, const Launch& launch, const char* version, const char* kind) {
-  lines.add(0, std::string("# Put the image with the training program in place of ") + image + ".");
-  lines.add(0, std::string("apiVersion: ") + version);
-  lines.add(0, std::string("kind: ") + kind);
-  lines.add(0, "metadata:");
-  lines.add(1, "name: " + yaml_string(plain_name(launch.name)));
-  lines.add(0, "spec:");
+std::string object_text(const Launch& launch, const char* version, const char* kind,
+                        const ordered_json& spec) {
+  return std::string("# Put the image with the training program in place of ") + image + ".\n" +
+         yaml_text({{"apiVersion", version},
+                    {"kind", kind},
+                    {"metadata", {{"name", plain_name(launch.name)}}},
+                    {"spec", spec}});
 }
 
-void add_replicas(Lines& lines, const Launch& launch, const char* role, int replicas) {
-  lines.add(2, std::string(role) + ":");
-  lines.add(3, fmt::format("replicas: {}", replicas));
-  lines.add(3, "restartPolicy: OnFailure");
-  lines.add(3, "template:");
-  lines.add(4, "spec:");
-  add_node_selector(lines, 5, launch);
-  lines.add(5, "containers:");
-  lines.add(5, "- name: pytorch");
-  lines.add(6, "image: " + double_quoted(image));
-  add_command(lines, 6, launch);
-  add_environment(lines, 6, launch);
-  lines.add(6, "resources:");
-  add_resources(lines, 7, launch);
-  add_mount(lines, 6);
-  add_shared_memory(lines, 5);
+ordered_json replicas_of(const Launch& launch, int replicas) {
+  ordered_json container = {{"name", "pytorch"}, {"image", image}};
+  add_command(container, launch);
+  add_environment(container, launch);
+  container["resources"] = resources_of(launch);
+  return {{"replicas", replicas},
+          {"restartPolicy", "OnFailure"},
+          {"template", {{"spec", pod_with(launch, container)}}}};
 }
 
 }  // namespace
 
 std::string train_job(const Launch& launch) {
-  Lines lines;
-  add_head(lines, launch, "trainer.kubeflow.org/v1alpha1", "TrainJob");
-  lines.add(1, "runtimeRef:");
-  lines.add(2, "name: torch-distributed");
-  lines.add(1, "trainer:");
-  lines.add(2, "image: " + double_quoted(image));
-  lines.add(2, fmt::format("numNodes: {}", launch.hosts));
-  lines.add(2, fmt::format("numProcPerNode: {}", launch.gpus_per_host));
-  add_command(lines, 2, launch);
-  add_environment(lines, 2, launch);
-  lines.add(2, "resourcesPerNode:");
-  add_resources(lines, 3, launch);
+  ordered_json trainer = {
+      {"image", image}, {"numNodes", launch.hosts}, {"numProcPerNode", launch.gpus_per_host}};
+  add_command(trainer, launch);
+  add_environment(trainer, launch);
+  trainer["resourcesPerNode"] = resources_of(launch);
   // The patch refers to the job and the container of the runtime torch-distributed, which are both
   // called `node`.
-  lines.add(1, "runtimePatches:");
-  lines.add(1, "- manager: meshwright/export");
-  lines.add(2, "trainingRuntimeSpec:");
-  lines.add(3, "template:");
-  lines.add(4, "spec:");
-  lines.add(5, "replicatedJobs:");
-  lines.add(5, "- name: node");
-  lines.add(6, "template:");
-  lines.add(7, "spec:");
-  lines.add(8, "template:");
-  lines.add(9, "spec:");
-  add_node_selector(lines, 10, launch);
-  lines.add(10, "containers:");
-  lines.add(10, "- name: node");
-  add_mount(lines, 11);
-  add_shared_memory(lines, 10);
-  return lines.text();
+  const ordered_json pod = pod_with(launch, {{"name", "node"}});
+  const ordered_json job = {{"name", "node"},
+                            {"template", {{"spec", {{"template", {{"spec", pod}}}}}}}};
+  const ordered_json runtime = {
+      {"template", {{"spec", {{"replicatedJobs", ordered_json::array({job})}}}}}};
+  const ordered_json patch = {{"manager", "meshwright/export"}, {"trainingRuntimeSpec", runtime}};
+  return object_text(launch, "trainer.kubeflow.org/v1alpha1", "TrainJob",
+                     {{"runtimeRef", {{"name", "torch-distributed"}}},
+                      {"trainer", trainer},
+                      {"runtimePatches", ordered_json::array({patch})}});
 }
 
 std::string pytorch_job(const Launch& launch) {
-  Lines lines;
-  add_head(lines, launch, "kubeflow.org/v1", "PyTorchJob");
-  lines.add(1, fmt::format("nprocPerNode: \"{}\"", launch.gpus_per_host));
-  lines.add(1, "pytorchReplicaSpecs:");
-  add_replicas(lines, launch, "Master", 1);
-  if (launch.hosts > 1) add_replicas(lines, launch, "Worker", launch.hosts - 1);
-  return lines.text();
+  ordered_json replicas = {{"Master", replicas_of(launch, 1)}};
+  if (launch.hosts > 1) replicas["Worker"] = replicas_of(launch, launch.hosts - 1);
+  return object_text(
+      launch, "kubeflow.org/v1", "PyTorchJob",
+      {{"nprocPerNode", std::to_string(launch.gpus_per_host)}, {"pytorchReplicaSpecs", replicas}});
 }
 
 }  // namespace meshwright
