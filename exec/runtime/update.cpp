@@ -97,13 +97,11 @@ void StepUpdate::run(const Instruction& instruction) {
       piece < 0 ? state_of(bucket, address) : state_of(bucket, bucket.pieces[piece], address);
   state.moments_at_random = rank_.training.moments_at_random;
   const int key = first_key_[instruction.bucket] + std::max(0, piece);
-  if (instruction.op == Op::lamb_norms) return updater_->lamb_norms(key, stepped_, state);
-  if (instruction.op == Op::adafactor_sums) return updater_->adafactor_sums(key, stepped_, state);
-  if (instruction.op == Op::adafactor_norms) return updater_->adafactor_norms(key, stepped_, state);
-  if (instruction.op == Op::muon_momentum) return updater_->muon_momentum(key, stepped_, state);
   if (instruction.op == Op::update_choice_biases)
     return updater_->update_choice_biases(instruction.bucket, choice_biases(instruction.bucket),
                                           state);
+  if (instruction.kind == InstructionKind::compute)
+    return updater_->prepare(instruction.op, key, stepped_, state);
   if (optimizer_scratch_arrays(rank_.training) > 0 || state.update != nullptr) {
     const Operand& scratch = instruction.outputs.back();
     state.scratch = static_cast<float*>(rank_.memory.address(scratch, 0));
