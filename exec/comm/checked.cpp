@@ -155,7 +155,7 @@ class CheckedCommunicator : public Communicator {
 class CheckedWorld : public World {
  public:
   explicit CheckedWorld(World& inner) : inner_(inner) {
-    std::vector<int> ranks(static_cast<std::size_t>(inner.size()));
+    std::vector<int> ranks(inner.size());
     std::iota(ranks.begin(), ranks.end(), 0);
     everybody_ = inner.on_host().group(GroupKind::world, ranks);
   }

@@ -143,7 +143,7 @@ void Loader::mask(std::int64_t position) {
   const auto vocabulary = static_cast<std::uint64_t>(options_.vocabulary);
   for (std::uint64_t i = 0; i < predicted; ++i) {
     const PhiloxCounter bits = stream.block(first_draw + i);
-    std::int32_t& token = raw_.tokens[static_cast<std::size_t>(places_[i])];
+    std::int32_t& token = raw_.tokens[places_[i]];
     hidden_.push_back(token);
     const std::uint64_t of_ten = std::uint64_t{bits[1]} * 10 >> 32;
     if (of_ten < 8)
@@ -158,8 +158,7 @@ void Loader::answer(std::int64_t position, std::int32_t* first_and_last) const {
   const PhiloxStream stream(options_.data_seed, "answers");
   const PhiloxCounter bits = stream.block(static_cast<std::uint64_t>(position));
   const auto length = static_cast<std::uint64_t>(options_.sequence_length);
-  for (int i = 0; i < 2; ++i)
-    first_and_last[i] = static_cast<std::int32_t>(bits[static_cast<std::size_t>(i)] * length >> 32);
+  for (int i = 0; i < 2; ++i) first_and_last[i] = static_cast<std::int32_t>(bits[i] * length >> 32);
   if (first_and_last[0] > first_and_last[1]) std::swap(first_and_last[0], first_and_last[1]);
 }
 

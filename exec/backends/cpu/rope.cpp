@@ -49,13 +49,13 @@ struct Turn {
       : first(first_pair), count(std::min(most, a.rotary_dim / 2 - first_pair)) {
     for (int i = 0; i < count; ++i) {
       if (a.temperature != 0) {
-        cosine[static_cast<std::size_t>(i)] = static_cast<T>(temperature_at(a, position));
-        sine[static_cast<std::size_t>(i)] = 0;
+        cosine[i] = static_cast<T>(temperature_at(a, position));
+        sine[i] = 0;
         continue;
       }
       const double angle = static_cast<double>(position) * frequency_of(a, first + i);
-      cosine[static_cast<std::size_t>(i)] = static_cast<T>(std::cos(angle));
-      sine[static_cast<std::size_t>(i)] = static_cast<T>(direction * std::sin(angle));
+      cosine[i] = static_cast<T>(std::cos(angle));
+      sine[i] = static_cast<T>(direction * std::sin(angle));
     }
   }
 
@@ -131,8 +131,7 @@ void times_angles(const KernelCall& k, T rest, const Function& of_angle) {
       for (int first = 0; first < a.rotary_dim / 2; first += Turn<T>::most) {
         const int count = std::min(Turn<T>::most, a.rotary_dim / 2 - first);
         for (int i = 0; i < count; ++i)
-          factors[static_cast<std::size_t>(i)] =
-              static_cast<T>(of_angle(position * frequency_of(a, first + i)));
+          factors[i] = static_cast<T>(of_angle(position * frequency_of(a, first + i)));
         for (std::int64_t r = row; r < rows; r += s)
           for_each_head(a, width, [&](std::int64_t head) {
             const T* in = x + r * width + head + first * step;
