@@ -42,10 +42,10 @@ Arena::~Arena() {
 
 float* Arena::snapshot(const Bucket& bucket) const {
   if (bucket.snapshot.buffer < 0 || !steps(bucket)) return nullptr;
-  return static_cast<float*>(address(bucket.snapshot, 0));
+  return address<float>(bucket.snapshot, 0);
 }
 
-void* Arena::address(const Operand& operand, int slot, int window) const {
+void* Arena::find(const Operand& operand, int slot, int window) const {
   MESHWRIGHT_CHECK(program_.memory.buffers[operand.buffer].owner.includes(own_),
                    "a rank uses only what it owns");
   const std::int64_t part =
@@ -62,12 +62,12 @@ std::int64_t Arena::own_begin(const Bucket& bucket) const {
   return index_in_[static_cast<int>(bucket.shard())] * bucket.shard_elements;
 }
 
-void* Arena::buffer(int id) const {
+void* Arena::find(int id) const {
   return id < 0 ? nullptr : arena_ + program_.memory.address(id, 0);
 }
 
 double Arena::scalar(int id) const {
-  return *HostView<const double>(backend_, static_cast<const double*>(buffer(id)), 1);
+  return *HostView<const double>(backend_, buffer<const double>(id), 1);
 }
 
 // Returns the part of the parameter in `weights`, which are the whole bucket or this rank's part of
@@ -80,7 +80,7 @@ HeldCopy Arena::held(const StageParameter& member, const Operand& weights) const
   const std::int64_t first = std::max(member.offset, from);
   const std::int64_t end = std::min(member.offset + member.parameter.shape.elements(), from + held);
   if (first >= end) return {};
-  auto* data = static_cast<std::byte*>(address(weights, 0));
+  auto* data = address<std::byte>(weights, 0);
   return {data + (first - from) * bytes_of(weights.type.dtype), first - member.offset, end - first};
 }
 
@@ -102,9 +102,7 @@ HeldCopy Arena::working_copy(const StageParameter& member) const {
 
 StoredStates Arena::own_states(const Bucket& bucket) const {
   StoredStates states{};
-  const auto bytes_at = [&](const Operand& operand) {
-    return static_cast<std::byte*>(address(operand, 0));
-  };
+  const auto bytes_at = [&](const Operand& operand) { return address<std::byte>(operand, 0); };
   const Operand* operands[] = {&bucket.master, &bucket.first_moment, &bucket.second_moment,
                                &bucket.average};
   for (std::size_t i = 0; i < states.size(); ++i)
@@ -147,7 +145,7 @@ Arena::Slice Arena::saved_slice(const Bucket& bucket) const {
 }
 
 float* Arena::factors(const StageParameter& member) const {
-  return static_cast<float*>(buffer(program_.factors_buffer)) + member.first_factor;
+  return buffer<float>(program_.factors_buffer) + member.first_factor;
 }
 
 // Writes Adafactor's factors of matrices to the snapshot, in place of the second moments of a

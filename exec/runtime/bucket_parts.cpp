@@ -42,11 +42,9 @@ BucketParts::BucketParts(const RankContext& rank) : rank_(rank) {
         elements.first = first - member.offset;
         if (bucket.factored) {
           elements.factors =
-              static_cast<float*>(rank_.memory.buffer(rank_.program.factors_buffer)) +
-              member.first_factor;
+              rank_.memory.buffer<float>(rank_.program.factors_buffer) + member.first_factor;
           elements.factor_sums =
-              static_cast<double*>(rank_.memory.buffer(rank_.program.factor_sums_buffer)) +
-              member.first_factor;
+              rank_.memory.buffer<double>(rank_.program.factor_sums_buffer) + member.first_factor;
         }
       }
       own_segments.push_back({elements, index});

@@ -17,7 +17,7 @@ bool run_apart(const RankContext& rank, const Instruction& instruction, const Ta
   Communicator& members = rank.group(instruction.group);
   const TensorType& part = parts[0].type;
   const auto address = [&](const Operand& operand) {
-    return static_cast<char*>(rank.memory.address(operand, task.slot, task.window));
+    return rank.memory.address<char>(operand, task.slot, task.window);
   };
   char* first = address(parts[0]);
   const std::int64_t distance = address(parts[1]) - first;

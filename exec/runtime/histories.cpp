@@ -29,9 +29,9 @@ Histories Runtime::histories() {
     if (names.empty()) continue;
     std::vector<float> values(names.size() * steps);
     if (&rank_.stages[stage] == &program()) {
-      HostView<const float> own(
-          rank_.backend, static_cast<const float*>(memory().buffer(program().history_buffer)),
-          static_cast<std::int64_t>(values.size()));
+      HostView<const float> own(rank_.backend,
+                                memory().buffer<const float>(program().history_buffer),
+                                static_cast<std::int64_t>(values.size()));
       std::copy_n(own.data(), values.size(), values.begin());
     }
     const int root = mesh().rank({static_cast<int>(stage), 0, 0});
@@ -50,10 +50,10 @@ Histories Runtime::histories() {
 void Runtime::set_histories(const Histories& histories) {
   const auto count = static_cast<std::int64_t>(program().rounded.size());
   if (count == 0) return;
-  HostView<float> largest(
-      rank_.backend, static_cast<float*>(memory().buffer(program().largest_buffer)), 2 * count);
-  HostView<float> kept(
-      rank_.backend, static_cast<float*>(memory().buffer(program().history_buffer)), count * steps);
+  HostView<float> largest(rank_.backend, memory().buffer<float>(program().largest_buffer),
+                          2 * count);
+  HostView<float> kept(rank_.backend, memory().buffer<float>(program().history_buffer),
+                       count * steps);
   std::fill_n(largest.data(), 2 * count, 0.0F);
   std::fill_n(kept.data(), count * steps, 0.0F);
   for (std::int64_t i = 0; i < count; ++i) {

@@ -79,9 +79,8 @@ NonFiniteSearch::NonFiniteSearch(const Program& program, const Arena& memory, in
 bool NonFiniteSearch::finite(const Instruction& instruction, const Operand& operand,
                              int slot) const {
   if (operand.buffer < 0) return true;
-  HostView<const std::byte> bytes(memory_.backend(),
-                                  static_cast<const std::byte*>(memory_.address(operand, slot)),
-                                  operand.type.bytes());
+  HostView<const std::byte> bytes(
+      memory_.backend(), memory_.address<const std::byte>(operand, slot), operand.type.bytes());
   const void* data = bytes.data();
   if (holds_maxima(instruction.op) && operand.type.dtype == Dtype::f32) {
     const auto* values = static_cast<const float*>(data);

@@ -36,8 +36,7 @@ void OperationRunner::run(const Instruction& instruction, const Attributes& attr
 // longer to start than to do.
 void OperationRunner::sum_of_squares(const Instruction& instruction, const Task& task) {
   const Dtype dtype = instruction.inputs[0].type.dtype;
-  const auto* gradients =
-      static_cast<const std::byte*>(rank_.memory.address(instruction.inputs[0], task.slot));
+  const auto* gradients = rank_.memory.address<const std::byte>(instruction.inputs[0], task.slot);
   const TensorType sum_type = instruction.outputs[0].type;
   void* sum = rank_.memory.address(instruction.outputs[0], task.slot);
   for (const BucketParts::Run& run : parts_.counted[instruction.bucket]) {
@@ -55,7 +54,7 @@ void OperationRunner::look_at_parameters(const Instruction& instruction, const T
   const std::int64_t begin = rank_.memory.own_begin(bucket), end = begin + bucket.shard_elements;
   const bool rounds = instruction.op == Op::quantize;
   const auto address = [&](const Operand& operand, std::int64_t element) {
-    return static_cast<std::byte*>(rank_.memory.address(operand, task.slot)) +
+    return rank_.memory.address<std::byte>(operand, task.slot) +
            element * bytes_of(operand.type.dtype);
   };
   for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {

@@ -252,8 +252,7 @@ Evaluation Runtime::evaluate(std::int64_t position, Loader& loader) {
   std::vector<float> largest(2 * program().rounded.size());
   const auto keep_largest = [&](bool puts_back) {
     if (largest.empty()) return;
-    HostView<float> view(rank_.backend,
-                         static_cast<float*>(memory().buffer(program().largest_buffer)),
+    HostView<float> view(rank_.backend, memory().buffer<float>(program().largest_buffer),
                          std::ssize(largest));
     if (puts_back)
       std::copy(largest.begin(), largest.end(), view.data());

@@ -69,10 +69,9 @@ void Runtime::refresh_working_copies() {
     if (bucket.master.type.dtype != Dtype::f32) continue;  // remainders need no copy
     if (!bucket.has_master() || !memory().steps(bucket)) continue;
     const std::int64_t elements = bucket.shard_elements;
-    HostView<const float> masters(
-        rank_.backend, static_cast<const float*>(memory().address(bucket.master, 0)), elements);
-    HostView<std::byte> working(rank_.backend,
-                                static_cast<std::byte*>(memory().address(bucket.own_weights, 0)),
+    HostView<const float> masters(rank_.backend, memory().address<const float>(bucket.master, 0),
+                                  elements);
+    HostView<std::byte> working(rank_.backend, memory().address<std::byte>(bucket.own_weights, 0),
                                 elements * bytes_of(dtype));
     round_masters(masters.data(), dtype, elements, working.data());
   }

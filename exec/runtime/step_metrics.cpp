@@ -15,8 +15,7 @@ std::optional<double> mtp_loss(const RankContext& rank) {
   if (id < 0) return {};
   const std::int64_t depths =
       rank.program.memory.buffers[id].bytes / static_cast<std::int64_t>(sizeof(double));
-  HostView<const double> sums(rank.backend, static_cast<const double*>(rank.memory.buffer(id)),
-                              depths);
+  HostView<const double> sums(rank.backend, rank.memory.buffer<const double>(id), depths);
   const double length = rank.training.sequence_length;
   double mean = 0;
   for (std::int64_t depth = 0; depth < depths; ++depth)
@@ -30,8 +29,7 @@ std::optional<double> expert_load(const RankContext& rank) {
   const int id = rank.program.choice_counts_buffer;
   const std::int64_t all =
       rank.program.memory.buffers[id].bytes / static_cast<std::int64_t>(sizeof(double));
-  HostView<const double> counts(rank.backend, static_cast<const double*>(rank.memory.buffer(id)),
-                                all);
+  HostView<const double> counts(rank.backend, rank.memory.buffer<const double>(id), all);
   const std::int64_t experts = all / routers;
   const std::int64_t parts = rank.mesh.degrees().expert > 1 ? rank.mesh.degrees().expert : experts;
   double loads = 0;

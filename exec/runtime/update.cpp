@@ -25,7 +25,7 @@ void StepUpdate::begin_step(std::int64_t step, double learning_rate, double of_m
 
 ScaledStep* StepUpdate::scaled_step() const {
   static_assert(sizeof(ScaledStep) == Program::loss_scale_state * sizeof(double));
-  return static_cast<ScaledStep*>(rank_.memory.buffer(rank_.program.loss_scale_state_buffer));
+  return rank_.memory.buffer<ScaledStep>(rank_.program.loss_scale_state_buffer);
 }
 
 void StepUpdate::set_loss_scale(const LossScaleState& state) {
@@ -34,8 +34,7 @@ void StepUpdate::set_loss_scale(const LossScaleState& state) {
   if (const LossScale rule = rank_.training.settled_loss_scale(); !rule.dynamic)
     scale_.scale = rule.initial;
   HostView<ScaledStep>(rank_.backend, scaled_step(), 1)->state = scale_;
-  *HostView<float>(rank_.backend,
-                   static_cast<float*>(rank_.memory.buffer(rank_.program.loss_scale_buffer)), 1) =
+  *HostView<float>(rank_.backend, rank_.memory.buffer<float>(rank_.program.loss_scale_buffer), 1) =
       static_cast<float>(scale_.scale);
 }
 
@@ -48,7 +47,7 @@ void StepUpdate::choose_segments(int bucket, int piece) {
   const std::int64_t begin = piece < 0 ? 0 : pieces[piece].begin;
   const std::int64_t end =
       piece < 0 ? std::numeric_limits<std::int64_t>::max() : begin + pieces[piece].count;
-  auto* norms = static_cast<double*>(rank_.memory.buffer(rank_.program.parameter_norms_buffer));
+  auto* norms = rank_.memory.buffer<double>(rank_.program.parameter_norms_buffer);
   stepped_.clear();
   for (const BucketParts::Segment& segment : parts_.segments[bucket]) {
     OptimizerSegment part = segment.elements;
@@ -64,8 +63,7 @@ void StepUpdate::choose_segments(int bucket, int piece) {
 
 std::vector<ChoiceBias> StepUpdate::choice_biases(int bucket) const {
   std::vector<ChoiceBias> biases;
-  const auto* counts =
-      static_cast<const double*>(rank_.memory.buffer(rank_.program.choice_counts_buffer));
+  const auto* counts = rank_.memory.buffer<const double>(rank_.program.choice_counts_buffer);
   const std::int64_t own_begin = rank_.memory.own_begin(rank_.program.buckets[bucket]);
   for (const BucketParts::Segment& segment : parts_.segments[bucket]) {
     const StageParameter& member = rank_.program.parameters[segment.parameter];
@@ -78,12 +76,11 @@ std::vector<ChoiceBias> StepUpdate::choice_biases(int bucket) const {
 }
 
 void StepUpdate::run(const Instruction& instruction) {
-  const StepSums sums{static_cast<const double*>(rank_.memory.buffer(rank_.program.loss_buffer)),
-                      static_cast<const double*>(rank_.memory.buffer(rank_.program.norm_buffer)),
-                      scaled_step()};
+  const StepSums sums{rank_.memory.buffer<const double>(rank_.program.loss_buffer),
+                      rank_.memory.buffer<const double>(rank_.program.norm_buffer), scaled_step()};
   if (instruction.op == Op::update_loss_scale)
-    return updater_->update_loss_scale(
-        sums, static_cast<float*>(rank_.memory.buffer(rank_.program.loss_scale_buffer)));
+    return updater_->update_loss_scale(sums,
+                                       rank_.memory.buffer<float>(rank_.program.loss_scale_buffer));
   if (!decided_) updater_->decide(sums);
   decided_ = true;
   const Bucket& bucket = rank_.program.buckets[instruction.bucket];
@@ -104,7 +101,7 @@ void StepUpdate::run(const Instruction& instruction) {
     return updater_->prepare(instruction.op, key, stepped_, state);
   if (optimizer_scratch_arrays(rank_.training) > 0 || state.update != nullptr) {
     const Operand& scratch = instruction.outputs.back();
-    state.scratch = static_cast<float*>(rank_.memory.address(scratch, 0));
+    state.scratch = rank_.memory.address<float>(scratch, 0);
     state.scratch_elements = scratch.type.shape.elements();
   }
   updater_->step(key, stepped_, state);
