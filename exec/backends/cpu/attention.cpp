@@ -264,12 +264,10 @@ void context_attention(const KernelCall& k) {
       });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(attention),
     MESHWRIGHT_CPU_ROW(context_attention),
 };
-}  // namespace
 
 std::span<const Row> attention_rows() { return rows; }
 

@@ -104,14 +104,12 @@ void expert_bias_grad(const KernelCall& k) {
   });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(gate_rows),
     MESHWRIGHT_CPU_ROW(gate_rows_grad),
     MESHWRIGHT_CPU_ROW(add_expert_bias),
     MESHWRIGHT_CPU_ROW(expert_bias_grad),
 };
-}  // namespace
 
 std::span<const Row> expert_rows_rows() { return rows; }
 

@@ -435,7 +435,6 @@ void expert_linear_grad_weight(const KernelCall& k) {
 
 void multiply_experts_widened(const KernelCall& call) { for_each_group(call, multiply_widened); }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(route),
     MESHWRIGHT_CPU_ROW(route_grad),
@@ -448,7 +447,6 @@ constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(expert_linear_grad_input),
     MESHWRIGHT_CPU_ROW(expert_linear_grad_weight),
 };
-}  // namespace
 
 std::span<const Row> experts_rows() { return rows; }
 

@@ -176,14 +176,12 @@ void transpose(const KernelCall& k) {
   }
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(amax),
     MESHWRIGHT_CPU_ROW(quantize),
     {Op::transpose, transpose, transpose, transpose},
     {Op::update_largest, update_largest, update_largest, update_largest},
 };
-}  // namespace
 
 std::span<const Row> quantized_rows() { return rows; }
 

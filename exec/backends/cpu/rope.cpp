@@ -242,14 +242,12 @@ void concat_heads_grad(const KernelCall& k) {
                });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(rotate_half),  MESHWRIGHT_CPU_ROW(rotate_half_grad),
     MESHWRIGHT_CPU_ROW(times_cosine), MESHWRIGHT_CPU_ROW(times_sine),
     MESHWRIGHT_CPU_ROW(rope),         MESHWRIGHT_CPU_ROW(rope_grad),
     MESHWRIGHT_CPU_ROW(concat_heads), MESHWRIGHT_CPU_ROW(concat_heads_grad),
 };
-}  // namespace
 
 std::span<const Row> rope_rows() { return rows; }
 
