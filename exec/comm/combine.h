@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <type_traits>
 
 #include "exec/core/half.h"

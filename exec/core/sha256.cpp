@@ -1,7 +1,6 @@
 #include "exec/core/sha256.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace meshwright {

@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 
 #include "exec/core/crc32c.h"

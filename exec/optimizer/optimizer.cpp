@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <cstddef>
 
 #include "exec/optimizer/adafactor.h"
 #include "exec/optimizer/factors.h"

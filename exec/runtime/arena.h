@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
 #include "exec/backends/backend.h"
 #include "exec/comm/communicator.h"

@@ -1,5 +1,4 @@
 // The parts of a Runtime that run outside its steps.
-#include <chrono>
 #include <string>
 
 #include "exec/core/thread_pool.h"

@@ -1,7 +1,6 @@
 #include "exec/runtime/stage_messages.h"
 
 #include <algorithm>
-#include <string>
 
 #include "exec/runtime/instruction_kinds.h"
 #include "models/core/error.h"

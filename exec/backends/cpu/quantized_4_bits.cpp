@@ -1,5 +1,4 @@
 // Rounding of tensors to 4 bits (NVFP4).
-#include <array>
 #include <mutex>
 #include <vector>
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <initializer_list>
 #include <optional>
 
 #include "exec/backends/cuda/device/check.h"
