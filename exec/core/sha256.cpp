@@ -1,6 +1,7 @@
 #include "exec/core/sha256.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace meshwright {
