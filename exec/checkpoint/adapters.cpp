@@ -20,7 +20,7 @@ constexpr std::string_view peft_prefix = "base_model.model.";
 
 std::vector<float> all_of(const Checkpoint& checkpoint, const Parameter& parameter, int state) {
   const std::int64_t count = parameter.global_shape.elements();
-  std::vector<float> values(static_cast<std::size_t>(count));
+  std::vector<float> values(count);
   const ParameterRun run{0, 0, count};
   checkpoint.read(parameter.name, state, {&run, 1}, values.data());
   return values;
@@ -32,17 +32,17 @@ void add_product(std::vector<float>& values, const std::vector<float>& first,
                  const std::vector<float>& second, std::int64_t rank, bool in_out, double factor) {
   const std::int64_t in = static_cast<std::int64_t>(first.size()) / rank;
   const std::int64_t out = static_cast<std::int64_t>(second.size()) / rank;
-  std::vector<double> row(at(in));
+  std::vector<double> row(in);
   for (std::int64_t o = 0; o < out; ++o) {
     std::fill(row.begin(), row.end(), 0);
     for (std::int64_t r = 0; r < rank; ++r) {
-      const double b = second[at(o * rank + r)];
+      const double b = second[o * rank + r];
       const float* a = first.data() + r * in;
-      for (std::int64_t i = 0; i < in; ++i) row[at(i)] += b * static_cast<double>(a[i]);
+      for (std::int64_t i = 0; i < in; ++i) row[i] += b * static_cast<double>(a[i]);
     }
     for (std::int64_t i = 0; i < in; ++i) {
-      float& value = values[at(in_out ? i * out + o : o * in + i)];
-      value = static_cast<float>(static_cast<double>(value) + factor * row[at(i)]);
+      float& value = values[in_out ? i * out + o : o * in + i];
+      value = static_cast<float>(static_cast<double>(value) + factor * row[i]);
     }
   }
 }
@@ -65,7 +65,7 @@ std::vector<Adapter> adapters_of(const Graph& graph, const Lora& lora) {
   std::map<std::string, bool> in_out;  // of the weights of linear layers
   for (const Node& node : graph.nodes)
     if (node.op == Op::linear)
-      in_out[graph.parameters[at(graph.tensor(node.inputs[1]).parameter)].name] =
+      in_out[graph.parameters[graph.tensor(node.inputs[1]).parameter].name] =
           node.attributes.weight_in_out;
   std::set<std::string> names;
   for (const Parameter& parameter : graph.parameters) names.insert(parameter.name);
@@ -145,7 +145,7 @@ std::vector<float> AdaptedWeights::plain(const std::string& name) const {
   const Parameter& parameter = whole.at(name);
   if (trained.holds(name)) return all_of(trained, parameter, parameter.trainable ? state : 0);
   if (base != nullptr) return all_of(*base, parameter, 0);
-  std::vector<float> values(at(parameter.global_shape.elements()));
+  std::vector<float> values(parameter.global_shape.elements());
   fill_initial(parameter, {seed, layers}, 0, static_cast<std::int64_t>(values.size()),
                values.data());
   return values;

@@ -136,7 +136,7 @@ void WindowReader::read(std::int64_t offset, void* to, std::int64_t bytes) {
   if (offset < begin_ || offset + bytes > begin_ + held) {
     begin_ = offset;
     const std::int64_t left = std::max<std::int64_t>(file_.size() - offset, 0);
-    window_.resize(static_cast<std::size_t>(std::max(bytes, std::min(window_bytes, left))));
+    window_.resize(std::max(bytes, std::min(window_bytes, left)));
     file_.read(offset, window_.data(), static_cast<std::int64_t>(window_.size()));
   }
   std::memcpy(to, window_.data() + (offset - begin_), static_cast<std::size_t>(bytes));

@@ -160,14 +160,14 @@ void export_weights(const WeightReader& read, const std::map<std::string, Shape>
   std::vector<float> values, apart;
   for (const auto& [name, source] : sources) {
     const std::int64_t count = source.shape.elements();
-    values.resize(static_cast<std::size_t>(count));
+    values.resize(count);
     for (const auto& [parameter, piece] : source.pieces) {
       float* const to_place = values.data() + piece.of_whole;
       if (piece.step == 1) {
         read(parameter, {0, piece.of_part, piece.count}, to_place);
         continue;
       }
-      apart.resize(static_cast<std::size_t>(piece.count));
+      apart.resize(piece.count);
       read(parameter, {0, piece.of_part, piece.count}, apart.data());
       for (std::size_t i = 0; i < apart.size(); ++i)
         to_place[static_cast<std::int64_t>(i) * piece.step] = apart[i];

@@ -1,9 +1,7 @@
 // Reads a checkpoint under any degrees of parallelism. Each rank reads only what it needs.
 #pragma once
 
-#include <array>
 #include <map>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>

@@ -11,7 +11,7 @@ namespace {
 // unless one rank owns the bucket. Copies of tied parameters are not saved.
 bool saves(const StageParameter& member, int index, const Runtime& runtime) {
   if (member.copy_of_tied) return false;
-  const Bucket& bucket = runtime.program().buckets[static_cast<std::size_t>(member.bucket)];
+  const Bucket& bucket = runtime.program().buckets[member.bucket];
   return member.parameter.is_cut || bucket.owner.tensor >= 0 ||
          index % runtime.mesh().degrees().tensor == runtime.coordinates().tensor;
 }
@@ -55,7 +55,7 @@ std::vector<PieceSource> pieces_of(const Runtime& runtime) {
     const float* snapshot = memory.snapshot(bucket);
     const std::int64_t from = memory.own_begin(bucket) + slice.begin;  // of the bucket
     for (int index : bucket.parameters) {
-      const StageParameter& member = runtime.program().parameters[static_cast<std::size_t>(index)];
+      const StageParameter& member = runtime.program().parameters[index];
       if (!saves(member, index, runtime)) continue;
       const Parameter& parameter = member.parameter;
       const std::int64_t first = std::max(member.offset, from);

@@ -93,7 +93,7 @@ std::vector<StepFolder> steps_of_all(const std::string& folder, Communicator& al
       "make it readable, or name another folder", all);
   auto count = static_cast<std::int64_t>(steps.size());
   all.broadcast(&count, sizeof count, 0);
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
+  std::vector<std::int64_t> numbers(count);
   for (std::size_t i = 0; i < steps.size(); ++i) numbers[i] = steps[i].step;
   if (count > 0)
     all.broadcast(numbers.data(), count * static_cast<std::int64_t>(sizeof numbers[0]), 0);
@@ -118,13 +118,13 @@ void load_factors(const Checkpoint& checkpoint, int state, const StageParameter&
 
 std::string first_complaint(const std::string& own, Communicator& all) {
   const auto bytes = static_cast<std::int64_t>(own.size());
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(all.size()));
+  std::vector<std::int64_t> sizes(all.size());
   all.all_gather(&bytes, sizes.data(), sizeof bytes);
   const auto first =
       std::find_if(sizes.begin(), sizes.end(), [](std::int64_t size) { return size > 0; });
   if (first == sizes.end()) return "";
   std::string text = own;
-  text.resize(static_cast<std::size_t>(*first));
+  text.resize(*first);
   all.broadcast(text.data(), *first, static_cast<int>(first - sizes.begin()));
   return text;
 }
@@ -190,13 +190,12 @@ void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base
     const OwnedStates owned = runtime.memory().states(member);
     const std::vector<ParameterRun> own_runs = runs_within(runs, owned.begin, owned.count);
     for (int state = 1; state < checkpoint.states(); ++state) {
-      const int place = index_of_state(
-          state_names(), checkpoint.manifest().states[static_cast<std::size_t>(state)]);
+      const int place = index_of_state(state_names(), checkpoint.manifest().states[state]);
       if (place == second_moment_place && member.first_factor >= 0) {
         load_factors(checkpoint, state, member, runtime.memory());
         continue;
       }
-      const StoredArray& data = owned.data[static_cast<std::size_t>(place)];
+      const StoredArray& data = owned.data[place];
       if (data.data == nullptr) continue;  // muon keeps one moment of matrices; no average is kept
       checkpoint.read(parameter.name, state, own_runs,
                       StateView<float>(backend, data, owned.count).data());

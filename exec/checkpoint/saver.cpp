@@ -74,7 +74,7 @@ void Saver::advance(bool wait) {
   Report own{Report::good, outcome_.shard.bytes, outcome_.shard.header_checksum};
   if (task_.valid()) own.status = Report::busy;
   if (!outcome_.error.empty()) own.status = Report::failed;
-  std::vector<Report> reports(static_cast<std::size_t>(all_.size()));
+  std::vector<Report> reports(all_.size());
   all_.all_gather(&own, reports.data(), sizeof own);
   for (const Report& report : reports)
     if (report.status == Report::busy) return;

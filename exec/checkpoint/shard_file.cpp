@@ -249,7 +249,7 @@ WrittenShard write_shard(const std::string& path, std::span<const PieceSource> p
     Piece& piece = header.pieces[i];
     const std::int64_t bytes = piece.elements() * 4;
     for (int state = 0; state < states; ++state)
-      piece.checksums[static_cast<std::size_t>(state)] =
+      piece.checksums[state] =
           write_state(file, pieces[i], state, data_begin + piece.offset + state * bytes);
   }
   const std::string begin = encode(header);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/program/describe.h"
+#include "models/program/program_words.h"
 
 namespace meshwright {
 
@@ -28,13 +29,12 @@ struct Announcement {
 };
 
 std::string text_of(const Announcement& said) {
-  constexpr std::string_view types[] = {"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32"};
   const auto kind = static_cast<InstructionKind>(said.kind);
   std::string text = "is at collective " + std::to_string(said.sequence + 1) + " of group " +
                      std::string(name_of(static_cast<GroupKind>(said.group))) + ", ";
   if (said.kind == barrier_kind) return text + "a barrier";
   text += std::string(name_of(kind)) + " of " + std::to_string(said.bytes) + " bytes";
-  if (said.dtype >= 0) text += " " + std::string(types[said.dtype]);
+  if (said.dtype >= 0) text += " " + words_of<Dtype>()[said.dtype];
   if (kind == InstructionKind::all_reduce) text += said.option == 1 ? ", maximum" : ", sum";
   if (kind == InstructionKind::broadcast) text += " from member " + std::to_string(said.option);
   if (kind == InstructionKind::reduce) text += " to member " + std::to_string(said.option);
@@ -155,7 +155,7 @@ class CheckedCommunicator : public Communicator {
 class CheckedWorld : public World {
  public:
   explicit CheckedWorld(World& inner) : inner_(inner) {
-    std::vector<int> ranks(static_cast<std::size_t>(inner.size()));
+    std::vector<int> ranks(inner.size());
     std::iota(ranks.begin(), ranks.end(), 0);
     everybody_ = inner.on_host().group(GroupKind::world, ranks);
   }
@@ -171,6 +171,8 @@ class CheckedWorld : public World {
   std::int64_t resident_bytes_of_others() const override {
     return inner_.resident_bytes_of_others();
   }
+  // issues_to_streams() stays false: in captured steps, only the first would be checked.
+  void set_deadline(double seconds) override { inner_.set_deadline(seconds); }
   void abandon(int exit_code) override { inner_.abandon(exit_code); }
 
  private:

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <type_traits>
 
 #include "exec/core/half.h"
@@ -43,7 +42,7 @@ template <typename T>
 void add_numbers(const SumOf<T>* sums, std::int64_t count, T* to) {
   std::array<SumOf<T>, combine_block> total;
   load_numbers(to, count, total.data());
-  for (std::int64_t i = 0; i < count; ++i) total[static_cast<std::size_t>(i)] += sums[i];
+  for (std::int64_t i = 0; i < count; ++i) total[i] += sums[i];
   store_numbers(total.data(), count, to);
 }
 

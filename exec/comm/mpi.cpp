@@ -107,7 +107,7 @@ class MpiWorld : public World {
           MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host_));
     int first = rank_;  // names the host
     MESHWRIGHT_MPI(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, host_));
-    host_of_.resize(static_cast<std::size_t>(size_));
+    host_of_.resize(size_);
     MESHWRIGHT_MPI(MPI_Allgather(&first, 1, MPI_INT, host_of_.data(), 1, MPI_INT, MPI_COMM_WORLD));
   }
 
@@ -123,21 +123,21 @@ class MpiWorld : public World {
       SegmentName name;
       std::int64_t rank;
     };
-    std::vector<Entry> entries(static_cast<std::size_t>(host_size));
+    std::vector<Entry> entries(host_size);
     const Entry mine{own.name(), rank_};
     MESHWRIGHT_MPI(
         MPI_Allgather(&mine, sizeof mine, MPI_BYTE, entries.data(), sizeof mine, MPI_BYTE, host_));
-    std::vector<SharedSegment> by_rank(static_cast<std::size_t>(size_));
+    std::vector<SharedSegment> by_rank(size_);
     int good = own.base() != nullptr;
     for (const Entry& entry : entries) {
-      SharedSegment& segment = by_rank[static_cast<std::size_t>(entry.rank)];
+      SharedSegment& segment = by_rank[entry.rank];
       segment = entry.rank == rank_ ? std::move(own) : SharedSegment::open(entry.name);
       good = good && segment.base() != nullptr;
     }
     MESHWRIGHT_MPI(MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, host_));
     if (!good) return nullptr;
     for (SharedSegment& segment : by_rank) segment.close_descriptor();
-    void* base = by_rank[static_cast<std::size_t>(rank_)].base();
+    void* base = by_rank[rank_].base();
     segments_.add(std::move(by_rank));
     return base;
   }

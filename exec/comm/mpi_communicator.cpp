@@ -75,8 +75,7 @@ class MpiCommunicator : public Communicator {
     if (const auto peers = meet(own, bytes); !peers.empty()) {
       for (int i = 1; i < size_; ++i) {  // begin with the next rank, so that not all read one
         const int peer = (rank_ + i) % size_;
-        std::memcpy(to + peer * bytes, peers[static_cast<std::size_t>(peer)],
-                    static_cast<std::size_t>(bytes));
+        std::memcpy(to + peer * bytes, peers[peer], static_cast<std::size_t>(bytes));
       }
     } else {
       first_.clear();
@@ -97,7 +96,7 @@ class MpiCommunicator : public Communicator {
     if (const auto peers = meet(whole, part * size_); !peers.empty()) {
       for (const char* peer : peers) parts_.push_back(peer + rank_ * part);
     } else {
-      scratch_.resize(static_cast<std::size_t>(part * size_));
+      scratch_.resize(part * size_);
       first_.clear();
       for (int peer = 0; peer < size_; ++peer) {
         char* copy = scratch_.data() + peer * part;
@@ -125,7 +124,7 @@ class MpiCommunicator : public Communicator {
     if (const auto peers = meet(out, bytes * size_); !peers.empty()) {
       for (int i = 1; i < size_; ++i) {
         const int peer = (rank_ + i) % size_;
-        std::memcpy(to + peer * bytes, peers[static_cast<std::size_t>(peer)] + rank_ * bytes,
+        std::memcpy(to + peer * bytes, peers[peer] + rank_ * bytes,
                     static_cast<std::size_t>(bytes));
       }
     } else {
@@ -141,8 +140,7 @@ class MpiCommunicator : public Communicator {
   void broadcast(void* data, std::int64_t bytes, int root) override {
     char* at = static_cast<char*>(data);
     if (const auto peers = meet(data, bytes); !peers.empty()) {
-      if (rank_ != root)
-        std::memcpy(at, peers[static_cast<std::size_t>(root)], static_cast<std::size_t>(bytes));
+      if (rank_ != root) std::memcpy(at, peers[root], static_cast<std::size_t>(bytes));
     } else {
       first_.clear();
       for (int peer = 0; peer < size_; ++peer)
@@ -161,7 +159,7 @@ class MpiCommunicator : public Communicator {
     Transfer transfer;
     MESHWRIGHT_MPI(MPI_Ibarrier(comm_, &transfer.request));
     std::vector<int> others = ranks_;
-    std::erase(others, ranks_[static_cast<std::size_t>(rank_)]);
+    std::erase(others, ranks_[rank_]);
     complete(transfer, others);
   }
 
@@ -178,13 +176,13 @@ class MpiCommunicator : public Communicator {
   }
   bool test(Request request) override {
     if (request == 0) return true;
-    if (!is_complete(transfers_[static_cast<std::size_t>(request - 1)])) return false;
+    if (!is_complete(transfers_[request - 1])) return false;
     free_.push_back(request);
     return true;
   }
   void wait(Request request) override {
     if (request == 0) return;
-    complete(transfers_[static_cast<std::size_t>(request - 1)]);
+    complete(transfers_[request - 1]);
     free_.push_back(request);
   }
 
@@ -245,7 +243,7 @@ class MpiCommunicator : public Communicator {
       return share_begin(elements, part, size_) * bytes_of(dtype);
     };
     const std::int64_t own_begin = begin_of(rank_), own_bytes = begin_of(rank_ + 1) - own_begin;
-    scratch_.resize(static_cast<std::size_t>(own_bytes * size_));
+    scratch_.resize(own_bytes * size_);
     Exchange &shares = first_, &results = second_;
     shares.clear(), results.clear(), parts_.clear();
     for (int peer = 0; peer < size_; ++peer) {
@@ -270,8 +268,8 @@ class MpiCommunicator : public Communicator {
     pending_.clear();
     for (int peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
-      const Outgoing& to = with.out[static_cast<std::size_t>(peer)];
-      const Incoming& from = with.in[static_cast<std::size_t>(peer)];
+      const Outgoing& to = with.out[peer];
+      const Incoming& from = with.in[peer];
       for (std::int64_t at = 0; at < from.bytes; at += message_bytes) {
         Transfer& part = pending_.emplace_back(Transfer{{}, peer, piece(from.bytes - at)});
         MESHWRIGHT_MPI(MPI_Irecv(from.data + at, piece(from.bytes - at), MPI_BYTE, peer,
@@ -304,9 +302,7 @@ class MpiCommunicator : public Communicator {
                      std::to_string(transfer.expected) + " were expected");
     return true;
   }
-  void complete(Transfer& transfer) const {
-    complete(transfer, {&ranks_[static_cast<std::size_t>(transfer.peer)], 1});
-  }
+  void complete(Transfer& transfer) const { complete(transfer, {&ranks_[transfer.peer], 1}); }
   void complete(Transfer& transfer, std::span<const int> whom) const {
     const std::function<void()> none = [] {};
     Backoff backoff(none, deadline_s_);
@@ -320,7 +316,7 @@ class MpiCommunicator : public Communicator {
     }
     const Request place = free_.back();
     free_.pop_back();
-    transfers_[static_cast<std::size_t>(place - 1)] = transfer;
+    transfers_[place - 1] = transfer;
     return place;
   }
 

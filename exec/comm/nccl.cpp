@@ -101,7 +101,7 @@ class NcclWorld : public World {
   // Registers each allocation that has the same size on all members as symmetric memory of the
   // group. Stages may differ in size, but the members of one stage's groups do not.
   void open_windows(NcclLink& all, Communicator& host) const {
-    std::vector<std::size_t> sizes(static_cast<std::size_t>(host.size()));
+    std::vector<std::size_t> sizes(host.size());
     for (const Memory& memory : memory_) {
       host.all_gather(&memory.bytes, sizes.data(), sizeof memory.bytes);
       const bool alike = std::all_of(sizes.begin(), sizes.end(),
@@ -148,7 +148,7 @@ class NcclWorld : public World {
                    all.comm());
         if (color == NCCL_SPLIT_NOCOLOR) continue;
         const int peer = sends ? next : before;
-        const int others[] = {ranks[static_cast<std::size_t>(peer)]};
+        const int others[] = {ranks[peer]};
         made.push_back({peer, sends, std::make_unique<NcclLink>(comm, "group pipeline", others)});
         connect(*made.back().link, sends, others[0]);
       }

@@ -91,7 +91,7 @@ std::string hosts(std::span<const DevicePlace> places) {
 }  // namespace
 
 std::vector<DevicePlace> device_places(World& host, int device) {
-  std::vector<int> everybody(static_cast<std::size_t>(host.size()));
+  std::vector<int> everybody(host.size());
   std::iota(everybody.begin(), everybody.end(), 0);
   std::vector<DevicePlace> places(everybody.size());
   const DevicePlace own = place_of(device);

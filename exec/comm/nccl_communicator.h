@@ -55,7 +55,7 @@ class NcclCommunicator : public Communicator {
     int peer, tag;
   };
   cudaStream_t stream() { return static_cast<cudaStream_t>(streams_.current_stream()); }
-  int world_rank(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
+  int world_rank(int member) const { return ranks_[member]; }
   Request post(const Message& message);
   NcclLink& link_to(int peer, bool sends);
 

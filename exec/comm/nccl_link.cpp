@@ -21,7 +21,7 @@ std::string text_of(const NcclOperation& operation) {
   std::string text(name_of(operation.kind));
   text += " of " + std::to_string(operation.bytes) + " bytes";
   constexpr std::string_view types[] = {"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32"};
-  if (operation.dtype) text += " " + std::string(types[static_cast<std::size_t>(*operation.dtype)]);
+  if (operation.dtype) text += " " + std::string(types[static_cast<int>(*operation.dtype)]);
   if (operation.other < 0) return text;
   const bool comes =
       operation.kind == InstructionKind::recv || operation.kind == InstructionKind::broadcast;

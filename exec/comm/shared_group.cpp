@@ -14,7 +14,7 @@ namespace meshwright {
 SharedPlace SharedSegments::find(int rank, const void* data, std::int64_t bytes) const {
   const char* wanted = static_cast<const char*>(data);
   for (std::size_t i = 0; i < sets_.size(); ++i) {
-    const SharedSegment& segment = sets_[i][static_cast<std::size_t>(rank)];
+    const SharedSegment& segment = sets_[i][rank];
     if (segment.base() == nullptr) continue;
     if (wanted >= segment.base() && wanted + bytes <= segment.base() + segment.bytes())
       return {static_cast<std::int64_t>(i), wanted - segment.base()};
@@ -24,8 +24,7 @@ SharedPlace SharedSegments::find(int rank, const void* data, std::int64_t bytes)
 
 char* SharedSegments::address(int rank, const SharedPlace& place) const {
   if (place.segment < 0) return nullptr;
-  char* base =
-      sets_[static_cast<std::size_t>(place.segment)][static_cast<std::size_t>(rank)].base();
+  char* base = sets_[place.segment][rank].base();
   return base == nullptr ? nullptr : base + place.offset;
 }
 

@@ -2,7 +2,6 @@
 // barrier.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>

@@ -7,9 +7,7 @@ namespace meshwright {
 
 std::optional<HostGrid> host_grid(std::span<const int> ranks, std::span<const int> host_of,
                                   int own) {
-  const auto host = [&](std::size_t member) {
-    return host_of[static_cast<std::size_t>(ranks[member])];
-  };
+  const auto host = [&](std::size_t member) { return host_of[ranks[member]]; };
   std::size_t per_host = 1;
   while (per_host < ranks.size() && host(per_host) == host(0)) ++per_host;
   const std::size_t hosts = ranks.size() / per_host;
@@ -25,9 +23,9 @@ std::optional<HostGrid> host_grid(std::span<const int> ranks, std::span<const in
     grid.place = static_cast<int>(i % per_host);
   }
   for (int place = 0; place < grid.per_host; ++place)
-    grid.inside.push_back(ranks[static_cast<std::size_t>(grid.host * grid.per_host + place)]);
+    grid.inside.push_back(ranks[grid.host * grid.per_host + place]);
   for (int each = 0; each < grid.hosts; ++each)
-    grid.rail.push_back(ranks[static_cast<std::size_t>(each * grid.per_host + grid.place)]);
+    grid.rail.push_back(ranks[each * grid.per_host + grid.place]);
   return grid;
 }
 

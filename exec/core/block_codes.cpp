@@ -75,16 +75,4 @@ void narrow_to_blocks(const float* from, Dtype dtype, std::int64_t count, void* 
   narrow_block(last, dtype, block);
 }
 
-std::uint8_t reference_code(float x, Dtype dtype) {
-  const bool is_signed = dtype == Dtype::block8;
-  const int bits = is_signed ? 7 : 8;
-  const double magnitude = std::abs(static_cast<double>(x));
-  std::uint32_t nearest = !is_signed && x > 0 ? 1 : 0;
-  for (std::uint32_t code = nearest; code < std::uint32_t{1} << bits; ++code)
-    if (std::abs(magnitude_of_code(code, bits) - magnitude) <
-        std::abs(magnitude_of_code(nearest, bits) - magnitude))
-      nearest = code;
-  return static_cast<std::uint8_t>(nearest + (is_signed && x < 0 && nearest > 0 ? 128 : 0));
-}
-
 }  // namespace meshwright

@@ -48,8 +48,4 @@ constexpr BlockCodes block_codes(Dtype dtype) {
 void widen_blocks(const void* from, Dtype dtype, std::int64_t count, float* to);
 void narrow_to_blocks(const float* from, Dtype dtype, std::int64_t count, void* to);
 
-// Returns the code of a number between -1 and 1 by looking at all codes. The functions above are
-// tested against it. Of two equally near magnitudes it takes the smaller.
-std::uint8_t reference_code(float x, Dtype dtype);
-
 }  // namespace meshwright

@@ -100,25 +100,4 @@ float reference_value(std::uint8_t bits, Dtype dtype) {
       sign * std::ldexp(whole, std::max(exponent, 1) - format.bias - format.fraction));
 }
 
-std::uint8_t reference_8_bits(float x, Dtype dtype) {
-  const Format format = format_of(dtype);
-  const std::uint32_t sign = std::signbit(x) ? 0x80U : 0U;
-  if (std::isnan(x)) return static_cast<std::uint8_t>(sign | nan_bits);
-  const double size = std::fabs(static_cast<double>(x));
-  if (size >= static_cast<double>(largest_of(dtype)))
-    return static_cast<std::uint8_t>(sign | format.largest);
-  // Finds the nearest of the magnitudes, which grow with their bits. If two are equally near, the
-  // one with even bits is taken.
-  std::uint32_t nearest = 0;
-  for (std::uint32_t bits = 0; bits <= format.largest; ++bits) {
-    const auto distance = [&](std::uint32_t of) {
-      return std::fabs(size - reference_value(static_cast<std::uint8_t>(of), dtype));
-    };
-    if (distance(bits) < distance(nearest) ||
-        (distance(bits) == distance(nearest) && bits % 2 == 0))
-      nearest = bits;
-  }
-  return static_cast<std::uint8_t>(sign | nearest);
-}
-
 }  // namespace meshwright

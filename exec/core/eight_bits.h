@@ -26,9 +26,7 @@ float factor_to_8_bits(float largest, Dtype dtype, bool power);
 // numbers of magnitude `expected` into [1, 2).
 float first_factor(double expected);
 
-// Convert one number at a time by the definition of the formats. The functions above are tested
-// against them.
+// Returns the number with these bits by the definition of the formats.
 float reference_value(std::uint8_t bits, Dtype dtype);
-std::uint8_t reference_8_bits(float x, Dtype dtype);
 
 }  // namespace meshwright

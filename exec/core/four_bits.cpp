@@ -35,8 +35,7 @@ std::uint8_t random_4_bits(float x, std::uint32_t random) {
                     (size >= 4) + (size >= most);
   const float steps = below < 4 ? 2.0F : below < 6 ? 1.0F : 0.5F;  // how many are in 1
   const double share =
-      static_cast<double>(size - numbers_of_4_bits[static_cast<std::size_t>(below)]) *
-      static_cast<double>(steps);
+      static_cast<double>(size - numbers_of_4_bits[below]) * static_cast<double>(steps);
   const int bits = below + (static_cast<double>(random) < share * 0x1p32 ? 1 : 0);
   return static_cast<std::uint8_t>(bits | sign_of(x));
 }

@@ -8,7 +8,6 @@
 // A byte holds two numbers, the first in its lower half. Counts are even.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 namespace meshwright {

@@ -35,7 +35,7 @@ std::string ImageFile::no_class(const unsigned char* record, std::int64_t image)
 
 void ImageFile::read(std::int64_t image, std::int32_t* pixels_and_label) {
   MESHWRIGHT_CHECK(image >= 0 && image < size(), "images are read inside their file");
-  record_.resize(static_cast<std::size_t>(record_bytes()));
+  record_.resize(record_bytes());
   file_.read(image * record_bytes(), record_.data(), record_bytes());
   if (label(record_.data()) >= classes_)
     throw RunError(no_class(record_.data(), image) + "; the file was changed");

@@ -65,7 +65,7 @@ void LabelledReader::add(LabelledFile& file, const std::string& line) {
   file.longest_ = std::max(file.longest_, count);
   if (count > text_.length) {
     ++file.cut_;
-    tokens.resize(static_cast<std::size_t>(text_.length));
+    tokens.resize(text_.length);
   }
   file.tokens_.insert(file.tokens_.end(), tokens.begin(), tokens.end());
   file.first_.push_back(std::ssize(file.tokens_));

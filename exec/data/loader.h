@@ -15,41 +15,16 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "exec/data/images.h"
-#include "exec/data/labelled.h"
-#include "exec/data/mixture.h"
+#include "exec/data/dataset.h"
 #include "exec/data/packing.h"
-#include "exec/data/pairs.h"
-#include "exec/data/tokens.h"
-#include "models/program/graph/model_inputs.h"
-#include "models/program/step_settings.h"
+#include "exec/data/sequence_order.h"
 
 namespace meshwright {
-
-struct LoaderOptions : ModelInputs {
-  std::vector<std::string> files;  // none: synthetic tokens from (seed, sequence)
-  TokenFormat format = TokenFormat::bytes;
-  bool shuffle = false;
-  std::uint64_t data_seed = 0;  // of the permutation
-  std::uint64_t seed = 0;       // of synthetic tokens
-  int sequence_length = 0;
-  int predicted = 0;                 // masked positions of a sequence
-  std::int32_t mask_token = -1;      // -1: the last of the vocabulary
-  std::vector<double> weights = {};  // of the files of a mixture
-  PairText text = {};                // format `pairs`
-  // Whether rows hold several documents, which are pairs, or text in which the token `document_end`
-  // ends each document. Synthetic rows are split at random positions into `documents_per_row`
-  // documents, rounded.
-  bool packing = false;
-  std::int32_t document_end = -1;
-  double documents_per_row = 1;
-  std::int64_t global_batch = 1;  // rows of a step, which are balanced
-};
 
 // The buffers that a sequence is written to. Each of them may be null.
 struct SequenceInputs {
@@ -72,7 +47,7 @@ class Loader {
   explicit Loader(const LoaderOptions& options);  // InputError for bad or too short files
 
   // Returns the number of sequences of all files, or 0 for synthetic data, which has no files.
-  std::int64_t sequences() const { return sequences_; }
+  std::int64_t sequences() const { return order_.sequences(); }
 
   // Returns how many targets of `sequences` sequences from `position` on count in the loss, the
   // others being `ignored_target`. Returns none if all targets count.
@@ -88,62 +63,27 @@ class Loader {
   void read(std::int64_t position, const SequenceInputs& into);
 
  private:
-  struct Epoch {
-    std::int64_t number = -1;
-    std::vector<std::int64_t> order;
-  };
-  void open_tokens();
-  void open_images();
-  void open_pairs();
-  void open_labelled();
-  void check_packing() const;
-  void check_mixture();
-  void fill_window(std::int64_t position);
-  void fill_packed(std::int64_t position);
-  // Returns the position whose packed row is used at `position`, because the rows of a step are
-  // reordered to balance their work.
-  std::int64_t balanced(std::int64_t position);
-  void next_targets(std::int32_t* targets) const;
-  void tokens_ahead(const SequenceInputs& into) const;
-  // Returns the file of a sequence, and the sequence's index in that file.
-  std::pair<std::size_t, std::int64_t> place_of(std::int64_t sequence) const;
-  void synthetic(std::int64_t position);
-  void hide_padding(std::int32_t* documents) const;
-  void mask(std::int64_t position);
-  void answer(std::int64_t position, std::int32_t* first_and_last) const;
-  std::int64_t sequence_at(std::int64_t position);
-  // Returns the sequence at `index` in the shuffled order of an epoch of `sequences` sequences.
-  // `whose` is the file that the order belongs to. Without a mixture, one order covers all files.
-  std::int64_t shuffled(std::size_t whose, std::int64_t epoch, std::int64_t index,
-                        std::int64_t sequences);
-
-  LoaderOptions options_;
-  std::vector<TokenFile> files_;
-  std::vector<ImageFile> images_;
-  std::vector<PairFile> pairs_;
-  std::vector<LabelledFile> labelled_;
-  std::vector<std::int64_t> first_sequence_;  // per file, and the end
-  std::int64_t sequences_ = 0;
-  std::vector<std::vector<std::vector<std::int64_t>>> packed_pairs_;  // per file and row
   struct PackedStep {
     std::int64_t number = -1;
     std::vector<std::int64_t> order;
     std::vector<std::int64_t> counted;  // targets, in that order
   };
-  std::array<PackedStep, 2> packed_steps_;  // a batch may touch two
-  PackedRow row_;
   const PackedStep& packed_step(std::int64_t number);
-  std::optional<Mixture> mixture_;
-  // Shuffled orders, for each file of a mixture, otherwise for all files together. Two epochs are
-  // kept, because a step may touch the end of one and the beginning of the next.
-  std::vector<std::array<Epoch, 2>> epochs_;
-  std::int64_t stride_ = 0;  // tokens from one window to the next
-  // The sequence that is being read: s + 1 tokens, or 2s for a decoder, or an image's pixels or a
-  // text's s tokens, and then the label.
-  std::vector<std::int32_t> window_;
-  std::int64_t text_tokens_ = 0;  // of the labelled text in the window
-  std::vector<char> counts_;      // of pairs: which tokens of the window are to be learned
+  void fill_packed(std::int64_t position);
+  void read_packed(std::int64_t position, const SequenceInputs& into);
+  void next_targets(std::int32_t* targets) const;
+  void tokens_ahead(const SequenceInputs& into) const;
+  void hide_padding(std::int32_t* documents) const;
+  void mask(std::int64_t position);
+  void answer(std::int64_t position, std::int32_t* first_and_last) const;
+
+  LoaderOptions options_;
+  std::unique_ptr<Dataset> dataset_;
+  SequenceOrder order_;
+  RawSequence raw_;                            // the sequence that is being read
   std::vector<std::int32_t> places_, hidden_;  // masked positions, and what stood there
+  PackedRow row_;
+  std::array<PackedStep, 2> packed_steps_;  // a batch may touch two
 };
 
 // Returns the position of the first sequence of a micro-batch. Step `step` (from 1) takes the next

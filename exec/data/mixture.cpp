@@ -26,7 +26,7 @@ std::vector<std::int64_t> shares_of(std::span<const double> weights) {
       mixture_stretch - std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
   for (; left > 0; --left) {
     const auto most = std::ranges::max_element(remainders);
-    ++shares[static_cast<std::size_t>(most - remainders.begin())];
+    ++shares[most - remainders.begin()];
     *most = -1;
   }
   return shares;

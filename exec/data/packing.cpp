@@ -21,8 +21,8 @@ void PackedRow::pad(std::int64_t length) {
   MESHWRIGHT_CHECK(std::ssize(tokens) <= length, "documents were packed where there is room");
   for (auto place = static_cast<std::int32_t>(tokens.size()); place < length; ++place)
     documents.push_back(place);
-  tokens.resize(static_cast<std::size_t>(length), 0);
-  targets.resize(static_cast<std::size_t>(length), ignored_target);
+  tokens.resize(length, 0);
+  targets.resize(length, ignored_target);
 }
 
 void PackedRow::split(std::span<const std::int32_t> window, std::int32_t end) {
@@ -54,8 +54,8 @@ std::int64_t PackedRow::work() const {
   std::int64_t sum = 0;
   const std::int64_t end = std::ssize(documents);
   for (std::int64_t place = 0; place < end; ++place) {
-    const std::int64_t begin = documents[static_cast<std::size_t>(place)];
-    const bool last = place + 1 == end || documents[static_cast<std::size_t>(place + 1)] > begin;
+    const std::int64_t begin = documents[place];
+    const bool last = place + 1 == end || documents[place + 1] > begin;
     if (last) sum += (place + 1 - begin) * (place + 1 - begin);
   }
   return sum;
@@ -68,9 +68,7 @@ std::vector<std::vector<std::int64_t>> pack_rows(std::span<const std::int64_t> p
     std::vector<std::int64_t> order(
         static_cast<std::size_t>(std::min(window, std::ssize(places) - first)));
     std::iota(order.begin(), order.end(), first);
-    const auto of = [&](std::int64_t document) {
-      return places[static_cast<std::size_t>(document)];
-    };
+    const auto of = [&](std::int64_t document) { return places[document]; };
     std::ranges::stable_sort(order, std::ranges::greater{}, of);
     const auto first_row = std::ssize(rows);
     std::vector<std::int64_t> room;
@@ -114,7 +112,7 @@ void spread_rows(std::span<const std::int64_t> work, const std::vector<std::int6
     for (Group& group : groups)
       if (group.rows.size() < room && (least == nullptr || group.work < least->work))
         least = &group;
-    least->work += work[static_cast<std::size_t>(row)];
+    least->work += work[row];
     least->rows.push_back(row);
   }
   if (room == 1) {  // the heaviest stays the first
@@ -130,7 +128,7 @@ std::vector<std::int64_t> balanced_order(std::span<const std::int64_t> work) {
   std::vector<std::int64_t> rows(work.size()), order;
   std::iota(rows.begin(), rows.end(), std::int64_t{0});
   std::ranges::stable_sort(rows, std::ranges::greater{},
-                           [&](std::int64_t row) { return work[static_cast<std::size_t>(row)]; });
+                           [&](std::int64_t row) { return work[row]; });
   spread_rows(work, rows, order);
   return order;
 }

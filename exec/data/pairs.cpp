@@ -37,7 +37,7 @@ const TemplateText& template_text(ChatTemplate which) {
        "",
        true,
        {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}}};
-  return texts[static_cast<std::size_t>(which)];
+  return texts[static_cast<int>(which)];
 }
 
 // The blanks that Jinja's filter `trim` removes, which are those of Python.
@@ -97,7 +97,7 @@ std::vector<Turn> turns_of(const std::string& line) {
 
 void PairFile::read(std::int64_t pair, std::span<std::int32_t> tokens,
                     std::span<char> counts) const {
-  const auto begin = first_[static_cast<std::size_t>(pair)];
+  const auto begin = first_[pair];
   const auto end = first_[static_cast<std::size_t>(pair) + 1];
   std::ranges::fill(tokens, 0);
   std::ranges::fill(counts, char{0});
@@ -106,13 +106,13 @@ void PairFile::read(std::int64_t pair, std::span<std::int32_t> tokens,
 }
 
 std::span<const std::int32_t> PairFile::tokens_of(std::int64_t pair) const {
-  const auto begin = first_[static_cast<std::size_t>(pair)];
+  const auto begin = first_[pair];
   const auto end = first_[static_cast<std::size_t>(pair) + 1];
   return {tokens_.data() + begin, static_cast<std::size_t>(end - begin)};
 }
 
 std::span<const char> PairFile::counts_of(std::int64_t pair) const {
-  return {counts_.data() + first_[static_cast<std::size_t>(pair)], tokens_of(pair).size()};
+  return {counts_.data() + first_[pair], tokens_of(pair).size()};
 }
 
 std::vector<std::int64_t> PairFile::places() const {
@@ -147,7 +147,7 @@ PairReader::PairReader(const PairText& text, std::int64_t window, std::int64_t v
       throw InputError(fmt::format(
           "data.template: {} has the token '{}', which is none of {}; use another template, or a "
           "tokenizer that has it",
-          chat_template_names()[static_cast<std::size_t>(text.chat_template)], token, whose));
+          chat_template_names()[static_cast<int>(text.chat_template)], token, whose));
   if (text.end_token.empty()) return;
   end_ = tokenizer_->token(text.end_token);
   if (end_ < 0)

@@ -34,7 +34,7 @@ class PairFile {
   std::span<const std::int32_t> tokens_of(std::int64_t pair) const;
   std::span<const char> counts_of(std::int64_t pair) const;
   std::vector<std::int64_t> places() const;
-  int counted(std::int64_t pair) const { return counted_[static_cast<std::size_t>(pair)]; }
+  int counted(std::int64_t pair) const { return counted_[pair]; }
   // Returns a warning about truncated and omitted pairs, or an empty string if there are none.
   std::string remark() const;
 

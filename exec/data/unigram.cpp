@@ -82,7 +82,7 @@ std::vector<std::int32_t> Unigram::tokens_of(std::string_view word) const {
     for (std::size_t end = begin + character; end <= last;) {
       const std::int32_t found = token(word.substr(begin, end - begin));
       if (found >= 0) {
-        consider(end, scores_[static_cast<std::size_t>(found)], found);
+        consider(end, scores_[found], found);
         is_token = is_token || end == begin + character;
       }
       if (end == word.size()) break;

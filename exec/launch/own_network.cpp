@@ -8,8 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
-#include <cstdio>
+#include <charconv>
 #include <cstring>
 
 namespace meshwright {
@@ -24,11 +25,16 @@ bool write_file(const char* path, const char* text) {
   return written;
 }
 
-// Maps a user's or group's id inside the new namespace to the same id outside.
+// Maps a user's or group's id inside the new namespace to the same id outside. It is called between
+// fork and exec, where snprintf is not allowed.
 bool map_own_id(const char* path, unsigned id) {
-  char line[64];
-  std::snprintf(line, sizeof line, "%u %u 1\n", id, id);
-  return write_file(path, line);
+  std::array<char, 64> line{};
+  char* end = line.data();
+  for (const unsigned each : {id, id, 1U}) {
+    end = std::to_chars(end, line.end() - 1, each).ptr;
+    *end++ = ' ';
+  }
+  return write_file(path, line.data());
 }
 
 bool bring_up_loopback() {

@@ -155,7 +155,7 @@ std::string FailureWatch::name_of(const std::vector<int>& ranks) const {
   for (int rank : ranks) {
     numbers.push_back(std::to_string(rank));
     if (rank >= static_cast<int>(hosts_.size())) continue;
-    const std::string& host = hosts_[static_cast<std::size_t>(rank)];
+    const std::string& host = hosts_[rank];
     if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
   }
   std::string name = (numbers.size() == 1 ? "rank " : "ranks ") + list_of(numbers, "and");
@@ -194,8 +194,7 @@ std::string FailureWatch::silent_network() const {
   std::set<std::string> apart;
   for (const auto& [who, whom] : waits_) {
     if (std::max(who, whom) >= static_cast<int>(hosts_.size()) || who < 0) continue;
-    const auto &here = hosts_[static_cast<std::size_t>(who)],
-               &there = hosts_[static_cast<std::size_t>(whom)];
+    const auto &here = hosts_[who], &there = hosts_[whom];
     if (here != there) apart.insert({here, there});
   }
   if (apart.empty()) return "";

@@ -54,7 +54,7 @@ void sum_rows(const OptimizerSegment& segment, const Rows& rows, const Optimizer
         read_gradients(state, factors, row * rows.width + at + shift, count, gradients.data());
 #pragma omp simd reduction(+ : sum)
         for (std::int64_t i = 0; i < count; ++i) {
-          const double g = gradients[static_cast<std::size_t>(i)];
+          const double g = gradients[i];
           sum += g * g;
         }
       }
@@ -80,14 +80,14 @@ void sum_columns(const OptimizerSegment& segment, const Rows& rows, const Optimi
       read_gradients(state, factors, row * rows.width + from + shift, to - from, gradients.data());
       double* of_row = sums.data() + (from - low);
       for (std::int64_t i = 0; i < to - from; ++i) {
-        const double g = gradients[static_cast<std::size_t>(i)];
+        const double g = gradients[i];
         of_row[i] += g * g;
       }
     }
     for (std::int64_t column = low; column < high; ++column) {
       const std::int64_t whole = whole_place(of.places, column).place - first;
       if (whole < of.columns)  // else padding
-        segment.factor_sums[of.rows + whole] += sums[static_cast<std::size_t>(column - low)];
+        segment.factor_sums[of.rows + whole] += sums[column - low];
     }
   });
 }
@@ -182,7 +182,7 @@ void adafactor_norms(const StepSettings& training, const OptimizerScalars& scala
     std::array<Sums, pieces> partial{};
     const std::int64_t each = (segment.count + pieces - 1) / pieces;
     parallel_for(pool, segment.count, each, [&](std::int64_t begin, std::int64_t end) {
-      Sums& sum = partial[static_cast<std::size_t>(begin / each)];
+      Sums& sum = partial[begin / each];
       Tile wide;
       std::array<float, tile> update;
       for (std::int64_t at = segment.begin + begin; at < segment.begin + end; at += tile) {
@@ -190,7 +190,7 @@ void adafactor_norms(const StepSettings& training, const OptimizerScalars& scala
         make_update(segment, state, factors, training.adafactor, true, at, count, update.data());
         const float* weights = read_weights(state, wide, at, count);
         for (std::int64_t i = 0; i < count; ++i) {
-          const double w = weights[i], u = update[static_cast<std::size_t>(i)];
+          const double w = weights[i], u = update[i];
           sum.weights += w * w;
           sum.update += u * u;
         }
@@ -221,7 +221,7 @@ void adafactor_step(const StepSettings& training, const OptimizerScalars& scalar
         float* weights = read_weights(state, wide, at, count);
         float* average = state.average == nullptr ? nullptr : state.average + at;
         for (std::int64_t i = 0; i < count; ++i)
-          weights[i] = weights[i] * shrink - sizes.update * update[static_cast<std::size_t>(i)];
+          weights[i] = weights[i] * shrink - sizes.update * update[i];
         if (average != nullptr) move_average(factors, weights, count, average);
         write_weights(state, wide, weights, at, count);
       }

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <cstddef>
 
 #include "exec/optimizer/adafactor.h"
 #include "exec/optimizer/factors.h"
@@ -280,7 +279,7 @@ void lamb_norms(const StepSettings& training, const OptimizerScalars& scalars,
     const std::int64_t grain = (segment.count + pieces - 1) / pieces;
     const Elements elements = elements_of(segment, factors);
     parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
-      SquaredNorms& sum = partial[static_cast<std::size_t>(begin / grain)];
+      SquaredNorms& sum = partial[begin / grain];
       for_each_tile(state, segment, scalars.step, elements, begin, end, {.weights = false},
                     [&](const Elements& some) {
                       const SquaredNorms norms = lamb_moments(factors, some);

@@ -7,6 +7,7 @@
 
 #include "exec/optimizer/loss_scale_rule.h"
 #include "exec/optimizer/optimizer.h"
+#include "models/program/graph/op.h"
 
 namespace meshwright {
 
@@ -38,22 +39,16 @@ class Updater {
   // Decides whether there is an update, and the factor of the gradients. Called before the
   // functions below.
   virtual void decide(const StepSums& sums) = 0;
-  // Does what optimizer.h says for a bucket or a piece of one. A `number` stands for the same
-  // segments and states in every step.
-  virtual void lamb_norms(int number, std::span<const OptimizerSegment> segments,
-                          const OptimizerState& state) = 0;
-  // Do what adafactor.h says, adafactor_sums for a bucket of matrices, adafactor_norms for any
-  // bucket.
-  virtual void adafactor_sums(int number, std::span<const OptimizerSegment> segments,
-                              const OptimizerState& state) = 0;
-  virtual void adafactor_norms(int number, std::span<const OptimizerSegment> segments,
-                               const OptimizerState& state) = 0;
-  // muon: brings the first moment of a bucket of matrices up to date and makes the update.
-  virtual void muon_momentum(int number, std::span<const OptimizerSegment> segments,
-                             const OptimizerState& state) = 0;
+  // Runs a pass that an optimizer makes before the step, on a bucket or a piece of one, as
+  // optimizer.h and adafactor.h say: Op::lamb_norms, Op::adafactor_sums (of a bucket of matrices),
+  // Op::adafactor_norms or Op::muon_momentum (of a bucket of matrices). A `number` stands for the
+  // same segments and states in every step.
+  virtual void prepare(Op pass, int number, std::span<const OptimizerSegment> segments,
+                       const OptimizerState& state) = 0;
   // Called for a bucket that holds choice biases of routers, after its step.
   virtual void update_choice_biases(int bucket, std::span<const ChoiceBias> biases,
                                     const OptimizerState& state) = 0;
+  // Runs the step itself, as optimizer.h says.
   virtual void step(int number, std::span<const OptimizerSegment> segments,
                     const OptimizerState& state) = 0;
 };

@@ -26,12 +26,12 @@ Arena::Arena(const Program& program, const Mesh& mesh, World& world, Backend& ba
        {GroupKind::tensor, GroupKind::shard, GroupKind::rdp, GroupKind::context, GroupKind::expert,
         GroupKind::replica, GroupKind::expert_rdp, GroupKind::expert_shard,
         GroupKind::expert_replica})
-    index_in_[static_cast<std::size_t>(kind)] = mesh.index_in(kind, world.rank());
+    index_in_[static_cast<int>(kind)] = mesh.index_in(kind, world.rank());
   if (program.memory.host_bytes > 0)
     host_ = static_cast<char*>(backend.allocate_host(program.memory.host_bytes));
   for (const Bucket& bucket : program.buckets) {
     if (bucket.snapshot.buffer < 0 || backend.shares_memory_with_host()) continue;
-    const auto& buffer = program.memory.buffers[static_cast<std::size_t>(bucket.snapshot.buffer)];
+    const auto& buffer = program.memory.buffers[bucket.snapshot.buffer];
     MESHWRIGHT_CHECK(buffer.region == Region::host, "snapshots lie where the host reads them");
   }
 }
@@ -42,54 +42,52 @@ Arena::~Arena() {
 
 float* Arena::snapshot(const Bucket& bucket) const {
   if (bucket.snapshot.buffer < 0 || !steps(bucket)) return nullptr;
-  return static_cast<float*>(address(bucket.snapshot, 0));
+  return address<float>(bucket.snapshot, 0);
 }
 
-void* Arena::address(const Operand& operand, int slot, int window) const {
-  MESHWRIGHT_CHECK(
-      program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].owner.includes(own_),
-      "a rank uses only what it owns");
+void* Arena::find(const Operand& operand, int slot, int window) const {
+  MESHWRIGHT_CHECK(program_.memory.buffers[operand.buffer].owner.includes(own_),
+                   "a rank uses only what it owns");
   const std::int64_t part =
       operand.part_of == GroupKind::none
           ? 0
-          : index_in_[static_cast<std::size_t>(operand.part_of)] * operand.type.bytes();
-  const bool on_host =
-      program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].region == Region::host;
+          : index_in_[static_cast<int>(operand.part_of)] * operand.type.bytes();
+  const bool on_host = program_.memory.buffers[operand.buffer].region == Region::host;
   return (on_host ? host_ : arena_) + program_.memory.address(operand.buffer, slot, window) +
          operand.offset + part;
 }
 
 std::int64_t Arena::own_begin(const Bucket& bucket) const {
   if (!bucket.sharded) return 0;
-  return index_in_[static_cast<std::size_t>(bucket.shard())] * bucket.shard_elements;
+  return index_in_[static_cast<int>(bucket.shard())] * bucket.shard_elements;
 }
 
-void* Arena::buffer(int id) const {
+void* Arena::find(int id) const {
   return id < 0 ? nullptr : arena_ + program_.memory.address(id, 0);
 }
 
 double Arena::scalar(int id) const {
-  return *HostView<const double>(backend_, static_cast<const double*>(buffer(id)), 1);
+  return *HostView<const double>(backend_, buffer<const double>(id), 1);
 }
 
 // Returns the part of the parameter in `weights`, which are the whole bucket or this rank's part of
 // it.
 HeldCopy Arena::held(const StageParameter& member, const Operand& weights) const {
-  const Bucket& bucket = program_.buckets[static_cast<std::size_t>(member.bucket)];
+  const Bucket& bucket = program_.buckets[member.bucket];
   const std::int64_t held = weights.type.shape.elements();
   const std::int64_t from = held == bucket.elements ? 0 : own_begin(bucket);
   // The common elements, in the bucket, of the parameter and of what this rank holds.
   const std::int64_t first = std::max(member.offset, from);
   const std::int64_t end = std::min(member.offset + member.parameter.shape.elements(), from + held);
   if (first >= end) return {};
-  auto* data = static_cast<std::byte*>(address(weights, 0));
+  auto* data = address<std::byte>(weights, 0);
   return {data + (first - from) * bytes_of(weights.type.dtype), first - member.offset, end - first};
 }
 
 HeldWeights Arena::weights(const StageParameter& member) const {
-  const Bucket& bucket = program_.buckets[static_cast<std::size_t>(member.bucket)];
+  const Bucket& bucket = program_.buckets[member.bucket];
   const Operand& exact = exact_weights(bucket);
-  if (!program_.memory.buffers[static_cast<std::size_t>(exact.buffer)].owner.includes(own_))
+  if (!program_.memory.buffers[exact.buffer].owner.includes(own_))
     return {};  // the masters of another rank's parameters
   const HeldCopy found = held(member, exact);
   StoredArray data{static_cast<std::byte*>(found.data), exact.type.dtype};
@@ -99,14 +97,12 @@ HeldWeights Arena::weights(const StageParameter& member) const {
 }
 
 HeldCopy Arena::working_copy(const StageParameter& member) const {
-  return held(member, program_.buckets[static_cast<std::size_t>(member.bucket)].weights);
+  return held(member, program_.buckets[member.bucket].weights);
 }
 
 StoredStates Arena::own_states(const Bucket& bucket) const {
   StoredStates states{};
-  const auto bytes_at = [&](const Operand& operand) {
-    return static_cast<std::byte*>(address(operand, 0));
-  };
+  const auto bytes_at = [&](const Operand& operand) { return address<std::byte>(operand, 0); };
   const Operand* operands[] = {&bucket.master, &bucket.first_moment, &bucket.second_moment,
                                &bucket.average};
   for (std::size_t i = 0; i < states.size(); ++i)
@@ -126,7 +122,7 @@ void Arena::begin_averages() const {
 }
 
 OwnedStates Arena::states(const StageParameter& member) const {
-  const Bucket& bucket = program_.buckets[static_cast<std::size_t>(member.bucket)];
+  const Bucket& bucket = program_.buckets[member.bucket];
   if (!steps(bucket)) return {};
   const std::int64_t from = own_begin(bucket);
   const std::int64_t first = std::max(member.offset, from);
@@ -144,12 +140,12 @@ Arena::Slice Arena::saved_slice(const Bucket& bucket) const {
   const GroupKind alike = bucket.sharded ? bucket.replica() : bucket.rdp();
   const std::int64_t slice = bucket.slice_elements();
   const std::int64_t begin =
-      std::min(index_in_[static_cast<std::size_t>(alike)] * slice, bucket.shard_elements);
+      std::min(index_in_[static_cast<int>(alike)] * slice, bucket.shard_elements);
   return {begin, std::min(slice, bucket.shard_elements - begin)};
 }
 
 float* Arena::factors(const StageParameter& member) const {
-  return static_cast<float*>(buffer(program_.factors_buffer)) + member.first_factor;
+  return buffer<float>(program_.factors_buffer) + member.first_factor;
 }
 
 // Writes Adafactor's factors of matrices to the snapshot, in place of the second moments of a
@@ -157,7 +153,7 @@ float* Arena::factors(const StageParameter& member) const {
 void Arena::save_factors(const Bucket& bucket, Slice slice, float* to) const {
   const std::int64_t from = own_begin(bucket) + slice.begin;
   for (const int index : bucket.parameters) {
-    const StageParameter& member = program_.parameters[static_cast<std::size_t>(index)];
+    const StageParameter& member = program_.parameters[index];
     const std::int64_t first = std::max(member.offset, from);
     const std::int64_t end =
         std::min(member.offset + member.parameter.shape.elements(), from + slice.count);
@@ -186,7 +182,7 @@ void Arena::take_snapshot() const {
                      : (i == 1 && !has_first_moment(training.optimizer)) ||
                            (i == 2 && !has_second_moment(training.optimizer)))
         continue;
-      const StoredArray from = states[static_cast<std::size_t>(i)].from(slice.begin);
+      const StoredArray from = states[i].from(slice.begin);
       if (from.data == nullptr) {  // only other buckets have this state
         std::fill_n(to, slice.count, 0.0F);
         if (i == 2 && bucket.factored) save_factors(bucket, slice, to);

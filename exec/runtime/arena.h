@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
 #include "exec/backends/backend.h"
 #include "exec/comm/communicator.h"
@@ -48,7 +47,11 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  void* address(const Operand& operand, int slot, int window = 0) const;
+  // Returns the address of an operand of a task with this slot and window.
+  template <typename T = void>
+  T* address(const Operand& operand, int slot, int window = 0) const {
+    return static_cast<T*>(find(operand, slot, window));
+  }
   std::int64_t bytes() const { return bytes_; }
 
   // Returns whether this rank updates the bucket. If not, another rank owns it.
@@ -59,7 +62,10 @@ class Arena {
   HeldWeights weights(const StageParameter& member) const;  // the exact ones
   HeldCopy working_copy(const StageParameter& member) const;
   // Returns the address of a persistent buffer, or null for none (-1).
-  void* buffer(int id) const;
+  template <typename T = void>
+  T* buffer(int id) const {
+    return static_cast<T*>(find(id));
+  }
   double scalar(int id) const;  // f64, as the host reads it
   OwnedStates states(const StageParameter& member) const;
   // adafactor: returns the factors of a matrix, in the backend's memory.
@@ -83,6 +89,8 @@ class Arena {
   Backend& backend() const { return backend_; }
 
  private:
+  void* find(const Operand& operand, int slot, int window) const;
+  void* find(int id) const;
   void save_factors(const Bucket& bucket, Slice slice, float* to) const;
   HeldCopy held(const StageParameter& member, const Operand& weights) const;
 

@@ -1,5 +1,4 @@
 #include "exec/runtime/events.h"
-#include "models/core/index.h"
 
 #include <algorithm>
 
@@ -14,26 +13,26 @@ Events::Events(const Program& program, const WaitResolver& resolve, Streams* str
   int slots = 1, events = 0;
   for (const Task& task : program.tasks) slots = std::max(slots, task.slot + 1);
   for (std::size_t t = 0; t < program.tasks.size(); ++t)
-    for (const Instruction& waiting : program.bodies[at(program.tasks[t].body)].instructions)
+    for (const Instruction& waiting : program.bodies[program.tasks[t].body].instructions)
       for (const Wait& wait : waiting.waits) {
         const RunId run = resolve(static_cast<int>(t), wait);
         if (run.task < 0) continue;
-        const int body = program.tasks[at(run.task)].body;
-        const Instruction& awaited = program.bodies[at(body)].instructions[at(run.instruction)];
-        int& first = first_[at(body)][at(run.instruction)];
+        const int body = program.tasks[run.task].body;
+        const Instruction& awaited = program.bodies[body].instructions[run.instruction];
+        int& first = first_[body][run.instruction];
         if (awaited.stream == waiting.stream || first >= 0) continue;
         first = events;
         events += slots;
       }
-  recorded_.resize(at(events));
+  recorded_.resize(events);
 }
 
 void Events::begin_step() { std::fill(recorded_.begin(), recorded_.end(), 0); }
 
 int Events::event_of(const RunId& run) const {
   if (run.task < 0) return -1;
-  const Task& task = program_.tasks[at(run.task)];
-  const int first = first_[at(task.body)][at(run.instruction)];
+  const Task& task = program_.tasks[run.task];
+  const int first = first_[task.body][run.instruction];
   return first < 0 ? -1 : first + task.slot;
 }
 
@@ -44,7 +43,7 @@ void Events::await(int task, const Instruction& instruction) {
   if (first_.empty()) return;
   for (const Wait& wait : instruction.waits) {
     const int event = event_of(resolve_(task, wait));
-    if (event >= 0 && recorded_[at(event)] != 0) streams_->await(event);
+    if (event >= 0 && recorded_[event] != 0) streams_->await(event);
   }
 }
 
@@ -53,7 +52,7 @@ void Events::record(int task, int instruction) {
   const int event = event_of({task, instruction});
   if (event < 0) return;
   streams_->record(event);
-  recorded_[at(event)] = 1;
+  recorded_[event] = 1;
 }
 
 }  // namespace meshwright

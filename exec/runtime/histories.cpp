@@ -24,20 +24,20 @@ void check_history(const std::string& name, const std::vector<double>& history) 
 
 Histories Runtime::histories() {
   Histories all;
-  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-    const std::vector<std::string>& names = stages_[stage].rounded;
+  for (std::size_t stage = 0; stage < rank_.stages.size(); ++stage) {
+    const std::vector<std::string>& names = rank_.stages[stage].rounded;
     if (names.empty()) continue;
     std::vector<float> values(names.size() * steps);
-    if (&stages_[stage] == &program_) {
-      HostView<const float> own(backend_,
-                                static_cast<const float*>(memory_.buffer(program_.history_buffer)),
+    if (&rank_.stages[stage] == &program()) {
+      HostView<const float> own(rank_.backend,
+                                memory().buffer<const float>(program().history_buffer),
                                 static_cast<std::int64_t>(values.size()));
       std::copy_n(own.data(), values.size(), values.begin());
     }
-    const int root = mesh_.rank({static_cast<int>(stage), 0, 0});
-    everybody_->broadcast(values.data(),
-                          static_cast<std::int64_t>(values.size() * sizeof values[0]), root);
-    if (world_.rank() != 0) continue;
+    const int root = mesh().rank({static_cast<int>(stage), 0, 0});
+    rank_.everybody->broadcast(values.data(),
+                               static_cast<std::int64_t>(values.size() * sizeof values[0]), root);
+    if (rank_.world.rank() != 0) continue;
     for (std::size_t i = 0; i < names.size(); ++i) {
       const auto end = values.begin() + static_cast<std::ptrdiff_t>((i + 1) * steps);
       const auto begin = std::find_if(end - steps, end, [](float each) { return each > 0; });
@@ -48,16 +48,16 @@ Histories Runtime::histories() {
 }
 
 void Runtime::set_histories(const Histories& histories) {
-  const auto count = static_cast<std::int64_t>(program_.rounded.size());
+  const auto count = static_cast<std::int64_t>(program().rounded.size());
   if (count == 0) return;
-  HostView<float> largest(backend_, static_cast<float*>(memory_.buffer(program_.largest_buffer)),
+  HostView<float> largest(rank_.backend, memory().buffer<float>(program().largest_buffer),
                           2 * count);
-  HostView<float> kept(backend_, static_cast<float*>(memory_.buffer(program_.history_buffer)),
+  HostView<float> kept(rank_.backend, memory().buffer<float>(program().history_buffer),
                        count * steps);
   std::fill_n(largest.data(), 2 * count, 0.0F);
   std::fill_n(kept.data(), count * steps, 0.0F);
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto found = histories.find(program_.rounded[static_cast<std::size_t>(i)]);
+    const auto found = histories.find(program().rounded[i]);
     if (found == histories.end()) continue;
     check_history(found->first, found->second);
     const std::int64_t there = std::min(steps, static_cast<std::int64_t>(found->second.size()));

@@ -19,7 +19,7 @@ class HostView {
   HostView(Backend& backend, T* data, std::int64_t count)
       : backend_(backend), data_(data), count_(count) {
     if (count == 0 || backend.shares_memory_with_host()) return;
-    copy_.resize(static_cast<std::size_t>(count));
+    copy_.resize(count);
     wait_for_stream(backend);
     backend.read(copy_.data(), data, bytes());
   }

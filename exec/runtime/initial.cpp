@@ -18,7 +18,7 @@ void fill_normal(const PhiloxStream& stream, double scale, std::int64_t global, 
     const std::int64_t index = global + i;
     const auto block = stream.normal_block(static_cast<std::uint64_t>(index / 4));
     for (std::int64_t lane = index % 4; lane < 4 && i < count; ++lane, ++i)
-      values[i] = static_cast<float>(scale * block[static_cast<std::size_t>(lane)]);
+      values[i] = static_cast<float>(scale * block[lane]);
   }
 }
 
@@ -28,7 +28,7 @@ void fill_uniform(const PhiloxStream& stream, double limit, std::int64_t global,
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t index = global + i;
     const PhiloxCounter bits = stream.block(static_cast<std::uint64_t>(index / 4));
-    const double share = (bits[static_cast<std::size_t>(index % 4)] + 0.5) * 0x1p-32;
+    const double share = (bits[index % 4] + 0.5) * 0x1p-32;
     values[i] = static_cast<float>(limit * (2 * share - 1));
   }
 }

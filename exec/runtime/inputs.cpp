@@ -9,8 +9,8 @@ namespace meshwright {
 namespace {
 
 const Instruction& instruction_of(const Program& program, int task, int index) {
-  const auto body = static_cast<std::size_t>(program.tasks[static_cast<std::size_t>(task)].body);
-  return program.bodies[body].instructions[static_cast<std::size_t>(index)];
+  const auto body = static_cast<std::size_t>(program.tasks[task].body);
+  return program.bodies[body].instructions[index];
 }
 
 std::int32_t** channel(SequenceInputs& into, int number) {
@@ -18,7 +18,7 @@ std::int32_t** channel(SequenceInputs& into, int number) {
                                                      &into.decoder, &into.documents};
   if (number < first_channel_ahead) return plain[number];
   const int ahead = number - first_channel_ahead;
-  SequenceInputs::Ahead& each = into.ahead[static_cast<std::size_t>(ahead / 2)];
+  SequenceInputs::Ahead& each = into.ahead[ahead / 2];
   return ahead % 2 == 0 ? &each.tokens : &each.targets;
 }
 
@@ -33,7 +33,7 @@ Inputs::Inputs(const Program& program, const Arena& memory, const InputShare& sh
   if (memory.backend().shares_memory_with_host()) return;
   std::int64_t bytes = 0;
   for (std::size_t task = 0; task < program.tasks.size(); ++task) {
-    const auto& body = program.bodies[static_cast<std::size_t>(program.tasks[task].body)];
+    const auto& body = program.bodies[program.tasks[task].body];
     for (std::size_t i = 0; i < body.instructions.size(); ++i) {
       if (body.instructions[i].kind != InstructionKind::load_input) continue;
       place_[{static_cast<int>(task), static_cast<int>(i)}] = bytes;
@@ -56,7 +56,7 @@ void Inputs::read_ahead(int task, int instruction, std::int64_t first_sequence, 
 
 void Inputs::load(int task, int instruction, std::int64_t first_sequence, Loader& loader) {
   const Instruction& load = instruction_of(program_, task, instruction);
-  void* to = memory_.address(load.outputs[0], program_.tasks[static_cast<std::size_t>(task)].slot);
+  void* to = memory_.address(load.outputs[0], program_.tasks[task].slot);
   if (ahead_ == nullptr)
     read(load, first_sequence, loader, static_cast<std::int32_t*>(to));
   else

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "exec/runtime/host_view.h"
-#include "models/core/index.h"
 #include "models/program/describe.h"
 
 namespace meshwright {
@@ -73,16 +72,15 @@ NonFiniteSearch::NonFiniteSearch(const Program& program, const Arena& memory, in
   for (const Body& body : program.bodies)
     for (const Instruction& instruction : body.instructions)
       if (instruction.kind == InstructionKind::all_gather &&
-          holds_parameters_[at(instruction.inputs[0].buffer)])
-        holds_parameters_[at(instruction.outputs[0].buffer)] = 1;
+          holds_parameters_[instruction.inputs[0].buffer])
+        holds_parameters_[instruction.outputs[0].buffer] = 1;
 }
 
 bool NonFiniteSearch::finite(const Instruction& instruction, const Operand& operand,
                              int slot) const {
   if (operand.buffer < 0) return true;
-  HostView<const std::byte> bytes(memory_.backend(),
-                                  static_cast<const std::byte*>(memory_.address(operand, slot)),
-                                  operand.type.bytes());
+  HostView<const std::byte> bytes(
+      memory_.backend(), memory_.address<const std::byte>(operand, slot), operand.type.bytes());
   const void* data = bytes.data();
   if (holds_maxima(instruction.op) && operand.type.dtype == Dtype::f32) {
     const auto* values = static_cast<const float*>(data);
@@ -99,15 +97,14 @@ void NonFiniteSearch::before(const Instruction& instruction, const Task& task) {
   read_finite_ = parameters_finite_ = true;
   for (const Operand& operand : instruction.inputs)
     if (!finite(instruction, operand, task.slot))
-      (holds_parameters_[at(operand.buffer)] ? parameters_finite_ : read_finite_) = false;
+      (holds_parameters_[operand.buffer] ? parameters_finite_ : read_finite_) = false;
   if (instruction.op == Op::zero) return;
   std::uint32_t overwrites = overwrites_in(instruction, task);
   for (const Operand& operand : instruction.outputs) {
     const bool is_overwritten = (overwrites & 1U) != 0;
     overwrites >>= 1U;
     if (operand.buffer >= 0 && !is_overwritten &&
-        program_.memory.buffers[static_cast<std::size_t>(operand.buffer)].region ==
-            Region::persistent)
+        program_.memory.buffers[operand.buffer].region == Region::persistent)
       read_finite_ = read_finite_ && finite(instruction, operand, task.slot);
   }
 }
@@ -125,8 +122,7 @@ void NonFiniteSearch::after(const Instruction& instruction, const Task& task) {
   first_.phase = instruction.phase == Phase::backward;
   first_.micro_batch_index = task.micro_batch_index;
   first_.virtual_stage = task.chunk;
-  const std::vector<Instruction>& body =
-      program_.bodies[static_cast<std::size_t>(task.body)].instructions;
+  const std::vector<Instruction>& body = program_.bodies[task.body].instructions;
   first_.instruction = static_cast<int>(&instruction - body.data());
   first_.rank = rank_;
   std::string text = describe(program_, task, instruction) + ", on rank " + std::to_string(rank_) +
@@ -149,7 +145,7 @@ NonFiniteSearch::Finding NonFiniteSearch::first_of_all(Communicator& everybody) 
   Finding own = first_;
   own.virtual_stage = program_.layout.virtual_stage(program_.stage, first_.virtual_stage);
   if (own.phase == 1) own.virtual_stage = -own.virtual_stage;  // backward: the last stage begins
-  std::vector<Finding> all(static_cast<std::size_t>(everybody.size()));
+  std::vector<Finding> all(everybody.size());
   everybody.all_gather(&own, all.data(), sizeof own);
   return *std::min_element(all.begin(), all.end(), [](const Finding& a, const Finding& b) {
     return order_of(a) < order_of(b);

@@ -95,8 +95,7 @@ void visit_runs(const Parameter& parameter, PartOfCut part, std::int64_t begin, 
   for (std::int64_t row = width > 0 ? begin / width : 0; row * width < end && count > 0; ++row) {
     std::int64_t global_row = 0, rest = row, stride = 1;
     for (int dim = last - 1; dim >= 0 && global_row >= 0; --dim) {
-      const std::int64_t here =
-          global_index(ranges[static_cast<std::size_t>(dim)], rest % local[dim], global[dim]);
+      const std::int64_t here = global_index(ranges[dim], rest % local[dim], global[dim]);
       global_row = here < 0 ? -1 : global_row + here * stride;
       rest /= local[dim];
       stride *= global[dim];

@@ -49,8 +49,7 @@ Parameters::Parameters(const std::vector<Program>& stages, const Mesh& mesh,
 }
 
 const StageParameter& Parameters::member(const Entry& entry) const {
-  return stages_[static_cast<std::size_t>(entry.stage)]
-      .parameters[static_cast<std::size_t>(entry.index)];
+  return stages_[entry.stage].parameters[entry.index];
 }
 
 // Writes the parameter's 16-bit working copy, if there is one. It may hold more elements than this
@@ -59,8 +58,7 @@ const StageParameter& Parameters::member(const Entry& entry) const {
 template <typename ValuesOf>
 void Parameters::copy_rounded(const StageParameter& member, ThreadPool& pool,
                               const ValuesOf& values_of) const {
-  const Bucket& bucket = stages_[static_cast<std::size_t>(own_.pipeline)]
-                             .buckets[static_cast<std::size_t>(member.bucket)];
+  const Bucket& bucket = stages_[own_.pipeline].buckets[member.bucket];
   if (!bucket.has_master()) return;
   const Dtype dtype = bucket.weights.type.dtype;
   const HeldCopy copy = memory_.working_copy(member);
@@ -68,7 +66,7 @@ void Parameters::copy_rounded(const StageParameter& member, ThreadPool& pool,
                             copy.count * bytes_of(dtype));
   constexpr std::int64_t grain = 1 << 16;
   parallel_for(pool, copy.count, grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> values(static_cast<std::size_t>(end - begin));
+    std::vector<float> values(end - begin);
     values_of(copy.begin + begin, end - begin, values.data());
     round_masters(values.data(), dtype, end - begin, bytes.data() + begin * bytes_of(dtype));
   });
@@ -76,7 +74,7 @@ void Parameters::copy_rounded(const StageParameter& member, ThreadPool& pool,
 
 void Parameters::initialise(std::uint64_t seed, int layers, ThreadPool& pool) {
   constexpr std::int64_t grain = 1 << 20;
-  for (const StageParameter& each : stages_[static_cast<std::size_t>(own_.pipeline)].parameters) {
+  for (const StageParameter& each : stages_[own_.pipeline].parameters) {
     const InitialOptions options{seed, layers, part_of(each.parameter, mesh_, own_)};
     const HeldWeights held = memory_.weights(each);
     StateView<float> drawn(memory_.backend(), held.data, held.count);
@@ -101,7 +99,7 @@ void Parameters::initialise(std::uint64_t seed, int layers, ThreadPool& pool) {
 }
 
 void Parameters::set(std::string_view name, std::span<const float> values) {
-  for (const StageParameter& each : stages_[static_cast<std::size_t>(own_.pipeline)].parameters) {
+  for (const StageParameter& each : stages_[own_.pipeline].parameters) {
     if (each.parameter.name != name) continue;
     MESHWRIGHT_CHECK(
         static_cast<std::int64_t>(values.size()) == each.parameter.global_shape.elements(),
@@ -127,10 +125,10 @@ void Parameters::set(std::string_view name, std::span<const float> values) {
 // Returns the ranks that together hold a part, in the order of its elements.
 std::vector<int> Parameters::holders(const Entry& entry, PartOfCut part) const {
   const int first = mesh_.rank({entry.stage, part.index, part.expert});
-  const Program& program = stages_[static_cast<std::size_t>(entry.stage)];
-  const Bucket& bucket = program.buckets[static_cast<std::size_t>(member(entry).bucket)];
+  const Program& program = stages_[entry.stage];
+  const Bucket& bucket = program.buckets[member(entry).bucket];
   const Operand& exact = exact_weights(bucket);
-  const Owner& owner = program.memory.buffers[static_cast<std::size_t>(exact.buffer)].owner;
+  const Owner& owner = program.memory.buffers[exact.buffer].owner;
   if (!owner.everybody())
     return {mesh_.rank({entry.stage, owner.tensor >= 0 ? owner.tensor : part.index, owner.rdp})};
   if (exact.type.shape.elements() == bucket.elements) return {first};
@@ -148,9 +146,8 @@ void Parameters::send_part(const Entry& entry, PartOfCut part) const {
 
 void Parameters::receive_part(const Entry& entry, PartOfCut part, std::vector<float>& whole) const {
   const StageParameter& wanted = member(entry);
-  const Bucket& bucket = stages_[static_cast<std::size_t>(entry.stage)]
-                             .buckets[static_cast<std::size_t>(wanted.bucket)];
-  std::vector<float> local(static_cast<std::size_t>(wanted.parameter.shape.elements()));
+  const Bucket& bucket = stages_[entry.stage].buckets[wanted.bucket];
+  std::vector<float> local(wanted.parameter.shape.elements());
   const std::vector<int> ranks = holders(entry, part);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const HeldRange range = range_of_holder(bucket, wanted, i);
@@ -175,7 +172,7 @@ void Parameters::gather(const Visitor& on_rank_0) const {
   for (const Entry& entry : by_name_) {
     const Parameter& parameter = member(entry).parameter;
     const bool takes = everybody_.rank() == 0;
-    if (takes) whole.resize(static_cast<std::size_t>(parameter.global_shape.elements()));
+    if (takes) whole.resize(parameter.global_shape.elements());
     PartOfCut part = part_of(parameter, mesh_, own_);
     for (part.expert = 0; part.expert < part.experts; ++part.expert)
       for (part.index = 0; part.index < part.count; ++part.index)

@@ -37,7 +37,7 @@ class StateView {
         count_(count),
         floats_(backend, reinterpret_cast<T*>(array.data), array.type == Dtype::f32 ? count : 0) {
     if (array.type == Dtype::f32 || count == 0) return;
-    converted_.resize(static_cast<std::size_t>(count));
+    converted_.resize(count);
     HostView<const std::byte> stored(backend, array.data, bytes());
     if (array.type != Dtype::i16) {
       widen(stored.data(), array.type, count, converted_.data());

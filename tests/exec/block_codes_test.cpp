@@ -9,6 +9,7 @@
 
 #include "exec/core/half.h"
 #include "tests/catch.h"
+#include "tests/exec/reference_codes.h"
 
 using namespace meshwright;
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/data/images.h"
 #include "exec/data/loader.h"
 #include "exec/data/mixture.h"
 #include "models/core/error.h"

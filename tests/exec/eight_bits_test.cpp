@@ -13,6 +13,7 @@
 #include "models/program/graph/quantized.h"
 #include "tests/catch.h"
 #include "tests/exec/product_sums.h"
+#include "tests/exec/reference_codes.h"
 
 using namespace meshwright;
 

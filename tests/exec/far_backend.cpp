@@ -28,27 +28,10 @@ class FarUpdater : public Updater {
   void decide(const StepSums& sums) override {
     backend_.issue([=, this] { near_->decide(near(sums)); });
   }
-  void lamb_norms(int bucket, std::span<const OptimizerSegment> segments,
-                  const OptimizerState& state) override {
-    backend_.issue(
-        [this, bucket, of = near(segments), state] { near_->lamb_norms(bucket, of, near(state)); });
-  }
-  void adafactor_sums(int bucket, std::span<const OptimizerSegment> segments,
-                      const OptimizerState& state) override {
-    backend_.issue([this, bucket, of = near(segments), state] {
-      near_->adafactor_sums(bucket, of, near(state));
-    });
-  }
-  void adafactor_norms(int bucket, std::span<const OptimizerSegment> segments,
-                       const OptimizerState& state) override {
-    backend_.issue([this, bucket, of = near(segments), state] {
-      near_->adafactor_norms(bucket, of, near(state));
-    });
-  }
-  void muon_momentum(int bucket, std::span<const OptimizerSegment> segments,
-                     const OptimizerState& state) override {
-    backend_.issue([this, bucket, of = near(segments), state] {
-      near_->muon_momentum(bucket, of, near(state));
+  void prepare(Op pass, int bucket, std::span<const OptimizerSegment> segments,
+               const OptimizerState& state) override {
+    backend_.issue([this, pass, bucket, of = near(segments), state] {
+      near_->prepare(pass, bucket, of, near(state));
     });
   }
   void update_choice_biases(int bucket, std::span<const ChoiceBias> biases,

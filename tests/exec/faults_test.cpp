@@ -1,8 +1,11 @@
 // Tests faults during a step: values that are not finite, and ranks that do different things.
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <map>
+#include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -134,6 +137,44 @@ TEST_CASE("checked collectives change nothing where the ranks agree", "[exec][fa
   SmallRun plain(model, plan, world), careful(model, plan, *checked);
   CHECK(plain.step(1).loss == careful.step(1).loss);
   CHECK(plain.hash() == careful.hash());
+}
+
+namespace {
+
+// A world of one process that notes the deadline that it is given.
+class NotingWorld : public World {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void* allocate(std::int64_t) override { return nullptr; }
+  std::unique_ptr<Communicator> group(GroupKind, std::span<const int>) override { return nullptr; }
+  std::int64_t resident_bytes_of_others() const override { return 0; }
+  void set_deadline(double seconds) override { deadline_s = seconds; }
+  void abandon(int exit_code) override { std::_Exit(exit_code); }
+  double deadline_s = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a checked world passes on the deadline", "[exec][faults]") {
+  NotingWorld world;
+  make_checked_world(world)->set_deadline(7);
+  CHECK(world.deadline_s == 7);
+}
+
+TEST_CASE("ranks that disagree about an element type are told any of its names",
+          "[exec][faults][mpi]") {
+  World& world = test_world();
+  if (world.size() != 2) return;
+  const auto checked = make_checked_world(world);
+  const std::vector<int> ranks = {0, 1};
+  const auto group = checked->group(GroupKind::world, ranks);
+  std::uint16_t number = 0;
+  const std::string complaint = message_of([&] {
+    group->all_reduce(&number, 1, world.rank() == 0 ? Dtype::i16 : Dtype::block8u, false);
+  });
+  CHECK(holds(complaint, "all_reduce of 2 bytes i16"));
+  CHECK(holds(complaint, "all_reduce of 1 bytes block8u"));
 }
 
 TEST_CASE("a Program that differs on one rank is an error that names both sides",

@@ -1,4 +1,5 @@
 // The kernels of the CPU backend against each other: types, threads, kinds of attention.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -447,4 +448,14 @@ TEST_CASE("what the CPU backend supports", "[exec][backends]") {
   void* memory = backend->allocate(100);
   CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
   backend->deallocate(memory);
+}
+
+TEST_CASE("clearing memory ends at its last byte", "[exec][backends]") {
+  const auto backend = make_cpu_backend(1);
+  for (const std::int64_t bytes : {0, 1, 6, 7, 8}) {
+    std::vector<unsigned char> memory(9, 1);
+    clear(*backend, memory.data(), bytes);
+    CHECK(std::count(memory.begin(), memory.end(), 0) == bytes);
+    CHECK(memory[bytes] == 1);
+  }
 }

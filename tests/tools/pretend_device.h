@@ -65,10 +65,7 @@ class PretendDevice : public Backend, public Streams, public StepCapture {
     void begin_step(std::int64_t, double, double) override {}
     void update_loss_scale(const StepSums&, float*) override {}
     void decide(const StepSums&) override {}
-    void lamb_norms(int, std::span<const OptimizerSegment>, const OptimizerState&) override {}
-    void adafactor_sums(int, std::span<const OptimizerSegment>, const OptimizerState&) override {}
-    void adafactor_norms(int, std::span<const OptimizerSegment>, const OptimizerState&) override {}
-    void muon_momentum(int, std::span<const OptimizerSegment>, const OptimizerState&) override {}
+    void prepare(Op, int, std::span<const OptimizerSegment>, const OptimizerState&) override {}
     void update_choice_biases(int, std::span<const ChoiceBias>, const OptimizerState&) override {}
     void step(int, std::span<const OptimizerSegment> segments,
               const OptimizerState& state) override {

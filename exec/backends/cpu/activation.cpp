@@ -142,7 +142,6 @@ void clamped_swiglu_grad(const KernelCall& k) {
                });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(clamped_swiglu), MESHWRIGHT_CPU_ROW(clamped_swiglu_grad),
     MESHWRIGHT_CPU_ROW(gelu),           MESHWRIGHT_CPU_ROW(gelu_grad),
@@ -151,7 +150,6 @@ constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(swiglu),         MESHWRIGHT_CPU_ROW(swiglu_grad),
     MESHWRIGHT_CPU_ROW(squared_relu),   MESHWRIGHT_CPU_ROW(squared_relu_grad),
 };
-}  // namespace
 
 std::span<const Row> activation_rows() { return rows; }
 

@@ -96,8 +96,8 @@ void update(const HeadInput<T>& in, const Tile& t, T* scores, Running<T>& runnin
   for (std::int64_t i = 0; i < t.rows; ++i) {
     T* row = scores + i * t.columns;
     const std::int64_t visible = t.visible(in.a, i);
-    T& maximum = running.maximum[static_cast<std::size_t>(i)];
-    T& sum = running.sum[static_cast<std::size_t>(i)];
+    T& maximum = running.maximum[i];
+    T& sum = running.sum[i];
     const T before = maximum;
     maximum = std::max(maximum, maximum_of(row, visible));
     T added = 0;
@@ -133,8 +133,8 @@ template <typename T>
 void finish_rows(const HeadInput<T>& in, std::int64_t i0, std::int64_t rows,
                  const Running<T>& running, const HeadOutput<T>& out, T* log_sums) {
   for (std::int64_t i = 0; i < rows; ++i) {
-    T sum = running.sum[static_cast<std::size_t>(i)], rescale = 1;
-    T maximum = running.maximum[static_cast<std::size_t>(i)];
+    T sum = running.sum[i], rescale = 1;
+    T maximum = running.maximum[i];
     if (in.sink != nullptr) {
       const T before = maximum;
       maximum = std::max(maximum, *in.sink);
@@ -191,8 +191,8 @@ struct ContextRows {
     running.maximum.fill(-std::numeric_limits<T>::infinity());
     bool first = before.y == nullptr;
     for (std::int64_t i = i0; i < i0 + rows && !first; ++i) {
-      running.maximum[static_cast<std::size_t>(i - i0)] = before.log_sums[i];
-      running.sum[static_cast<std::size_t>(i - i0)] = 1;
+      running.maximum[i - i0] = before.log_sums[i];
+      running.sum[i - i0] = 1;
       std::copy_n(before.y + i * out.row, a.head_dim, out.y + i * out.row);
     }
     for (int index = 0; index < blocks.count(); ++index) {
@@ -264,12 +264,10 @@ void context_attention(const KernelCall& k) {
       });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(attention),
     MESHWRIGHT_CPU_ROW(context_attention),
 };
-}  // namespace
 
 std::span<const Row> attention_rows() { return rows; }
 

@@ -342,12 +342,10 @@ void context_attention_grad(const KernelCall& k) {
   if (adds_sinks(a)) add_sink_gradients<T>(k, 2);
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(attention_grad),
     MESHWRIGHT_CPU_ROW(context_attention_grad),
 };
-}  // namespace
 
 std::span<const Row> attention_grad_rows() { return rows; }
 

@@ -32,8 +32,7 @@ void add_column_sums(const KernelCall& k, std::int64_t rows, std::int64_t column
       for (std::size_t c = 0; c < tile; ++c) total[c] += partial[c];
     }
     T* sum = sums + begin;
-    for (std::int64_t c = 0; c < width; ++c)
-      sum[c] = (adds ? sum[c] : T(0)) + total[static_cast<std::size_t>(c)];
+    for (std::int64_t c = 0; c < width; ++c) sum[c] = (adds ? sum[c] : T(0)) + total[c];
   };
   const std::int64_t tiles =
       std::max<std::int64_t>(1, terms_per_piece / (tile * std::max(rows, std::int64_t{1})));

@@ -82,14 +82,12 @@ void sequence_to_parts(const KernelCall& k) {
   move_tokens<T>(k, false);
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(context_pack),
     MESHWRIGHT_CPU_ROW(context_unpack),
     MESHWRIGHT_MOVING_ROW(parts_to_sequence),
     MESHWRIGHT_MOVING_ROW(sequence_to_parts),
 };
-}  // namespace
 
 std::span<const Row> context_rows() { return rows; }
 

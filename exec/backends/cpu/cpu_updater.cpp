@@ -38,24 +38,13 @@ class CpuUpdater : public Updater {
     scalars_.gradient_factor = clip_factor(norm, training_.gradient_clip) * inverse;
   }
 
-  void lamb_norms(int, std::span<const OptimizerSegment> segments,
-                  const OptimizerState& state) override {
-    if (updates_) meshwright::lamb_norms(training_, scalars_, segments, state, pool_);
-  }
-
-  void adafactor_sums(int, std::span<const OptimizerSegment> segments,
-                      const OptimizerState& state) override {
-    if (updates_) meshwright::adafactor_sums(training_, scalars_, segments, state, pool_);
-  }
-
-  void adafactor_norms(int, std::span<const OptimizerSegment> segments,
-                       const OptimizerState& state) override {
-    if (updates_) meshwright::adafactor_norms(training_, scalars_, segments, state, pool_);
-  }
-
-  void muon_momentum(int, std::span<const OptimizerSegment> segments,
-                     const OptimizerState& state) override {
-    if (updates_) meshwright::muon_momentum(training_, scalars_, segments, state, pool_);
+  void prepare(Op pass, int, std::span<const OptimizerSegment> segments,
+               const OptimizerState& state) override {
+    if (!updates_) return;
+    (pass == Op::lamb_norms        ? lamb_norms
+     : pass == Op::adafactor_sums  ? adafactor_sums
+     : pass == Op::adafactor_norms ? adafactor_norms
+                                   : muon_momentum)(training_, scalars_, segments, state, pool_);
   }
 
   void update_choice_biases(int, std::span<const ChoiceBias> biases,
@@ -66,13 +55,11 @@ class CpuUpdater : public Updater {
 
   void step(int, std::span<const OptimizerSegment> segments, const OptimizerState& state) override {
     if (!updates_) return;
-    if (state.update != nullptr) {
+    if (state.update != nullptr)
       for (const OptimizerSegment& segment : segments)
         orthogonalize(pool_, *segment.matrix, state.updates + segment.begin, state.elements,
                       state.update + segment.begin, state.scratch);
-      return optimizer_step(training_, scalars_, segments, state, pool_);
-    }
-    if (training_.compiler == CompilerLevel::none)
+    if (training_.compiler == CompilerLevel::none && state.update == nullptr)
       eager_optimizer_step(training_, scalars_, segments, state, pool_);
     else
       optimizer_step(training_, scalars_, segments, state, pool_);

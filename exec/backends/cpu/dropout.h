@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "exec/core/philox.h"
@@ -34,8 +33,7 @@ class Dropout {
                   static_cast<std::uint32_t>(sequence), static_cast<std::uint32_t>(sequence >> 32)},
                  key_);
       for (std::int64_t c = std::max(first, column); c < std::min(first + 4, end); ++c)
-        y[c - column] =
-            bits[static_cast<std::size_t>(c - first)] < threshold_ ? T(0) : x[c - column] * scale;
+        y[c - column] = bits[c - first] < threshold_ ? T(0) : x[c - column] * scale;
     }
   }
 

@@ -273,7 +273,6 @@ void relative_bias_grad(const KernelCall& k) {
   });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_MOVING_ROW(split_heads),
     MESHWRIGHT_MOVING_ROW(join_heads),
@@ -289,7 +288,6 @@ constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(weigh_values),
     MESHWRIGHT_CPU_ROW(weigh_transposed),
 };
-}  // namespace
 
 std::span<const Row> eager_attention_rows() { return rows; }
 

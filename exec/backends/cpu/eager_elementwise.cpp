@@ -46,13 +46,11 @@ void silu_grad(const KernelCall& k) {
   });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(scale),     MESHWRIGHT_CPU_ROW(add_constant), MESHWRIGHT_CPU_ROW(cube),
     MESHWRIGHT_CPU_ROW(cube_grad), MESHWRIGHT_CPU_ROW(multiply),     MESHWRIGHT_CPU_ROW(silu),
     MESHWRIGHT_CPU_ROW(silu_grad),
 };
-}  // namespace
 
 std::span<const Row> eager_elementwise_rows() { return rows; }
 

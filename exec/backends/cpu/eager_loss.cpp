@@ -85,14 +85,12 @@ void nll_loss_grad(const KernelCall& k) {
   });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(log_softmax),
     MESHWRIGHT_CPU_ROW(log_softmax_grad),
     MESHWRIGHT_CPU_ROW(nll_loss),
     MESHWRIGHT_CPU_ROW(nll_loss_grad),
 };
-}  // namespace
 
 std::span<const Row> eager_loss_rows() { return rows; }
 

@@ -85,14 +85,12 @@ void scale_columns_grad(const KernelCall& k) {
                      [=](std::int64_t r, std::int64_t c) { return dy[r * h + c] * x[r * h + c]; });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(mean_of_squares), MESHWRIGHT_CPU_ROW(mean_of_squares_grad),
     MESHWRIGHT_CPU_ROW(inverse_root),    MESHWRIGHT_CPU_ROW(inverse_root_grad),
     MESHWRIGHT_CPU_ROW(scale_rows),      MESHWRIGHT_CPU_ROW(row_dots),
     MESHWRIGHT_CPU_ROW(scale_columns),   MESHWRIGHT_CPU_ROW(scale_columns_grad),
 };
-}  // namespace
 
 std::span<const Row> eager_norm_rows() { return rows; }
 

@@ -145,7 +145,6 @@ void parts_to_columns(const KernelCall& k) {
   });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(columns_to_parts),
     MESHWRIGHT_CPU_ROW(parts_to_columns),
@@ -156,7 +155,6 @@ constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(select_positions_grad),
     MESHWRIGHT_MOVING_ROW(sequence_slice),
 };
-}  // namespace
 
 std::span<const Row> elementwise_rows() { return rows; }
 

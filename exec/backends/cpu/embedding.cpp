@@ -127,13 +127,11 @@ void add_row_grad(const KernelCall& k) {
                      [=](std::int64_t r, std::int64_t c) { return dy[r * h + c]; });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_MOVING_ROW(embedding), MESHWRIGHT_CPU_ROW(embedding_grad),
     MESHWRIGHT_CPU_ROW(add_position), MESHWRIGHT_CPU_ROW(add_position_grad),
     MESHWRIGHT_CPU_ROW(add_row),      MESHWRIGHT_CPU_ROW(add_row_grad),
 };
-}  // namespace
 
 std::span<const Row> embedding_rows() { return rows; }
 

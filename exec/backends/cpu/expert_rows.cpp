@@ -78,7 +78,7 @@ void add_expert_bias(const KernelCall& k) {
   if (is_dropless(k.attributes())) std::copy_n(x, rows * h, y);  // rows of no group
   parallel_for(k.pool, std::ssize(groups), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t g = begin; g < end; ++g) {
-      const auto [first, count] = groups[static_cast<std::size_t>(g)];
+      const auto [first, count] = groups[g];
       const T* own = bias + g % experts * h;
       for (std::int64_t r = first; r < first + count; ++r)
 #pragma omp simd
@@ -96,7 +96,7 @@ void expert_bias_grad(const KernelCall& k) {
   parallel_for(k.pool, experts, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t e = begin; e < end; ++e)
       for (std::int64_t g = e; g < std::ssize(groups); g += experts) {
-        const auto [first, count] = groups[static_cast<std::size_t>(g)];
+        const auto [first, count] = groups[g];
         for (std::int64_t r = first; r < first + count; ++r)
 #pragma omp simd
           for (std::int64_t c = 0; c < h; ++c) sums[e * h + c] += dy[r * h + c];
@@ -104,14 +104,12 @@ void expert_bias_grad(const KernelCall& k) {
   });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(gate_rows),
     MESHWRIGHT_CPU_ROW(gate_rows_grad),
     MESHWRIGHT_CPU_ROW(add_expert_bias),
     MESHWRIGHT_CPU_ROW(expert_bias_grad),
 };
-}  // namespace
 
 std::span<const Row> expert_rows_rows() { return rows; }
 

@@ -22,17 +22,16 @@ void probabilities_of(const T* logits, int experts, OfExperts& p) {
   double largest = static_cast<double>(logits[0]), sum = 0;
   for (int e = 1; e < experts; ++e) largest = std::max(largest, static_cast<double>(logits[e]));
   for (int e = 0; e < experts; ++e) {
-    p[static_cast<std::size_t>(e)] = std::exp(static_cast<double>(logits[e]) - largest);
-    sum += p[static_cast<std::size_t>(e)];
+    p[e] = std::exp(static_cast<double>(logits[e]) - largest);
+    sum += p[e];
   }
-  for (int e = 0; e < experts; ++e) p[static_cast<std::size_t>(e)] /= sum;
+  for (int e = 0; e < experts; ++e) p[e] /= sum;
 }
 
 template <typename T>
 void scores_of(const T* logits, const Attributes& a, OfExperts& p) {
   if (!a.sigmoid_scores) return probabilities_of(logits, a.experts, p);
-  for (int e = 0; e < a.experts; ++e)
-    p[static_cast<std::size_t>(e)] = 1 / (1 + std::exp(-static_cast<double>(logits[e])));
+  for (int e = 0; e < a.experts; ++e) p[e] = 1 / (1 + std::exp(-static_cast<double>(logits[e])));
 }
 
 using Taken = std::array<bool, most_experts>;
@@ -43,7 +42,7 @@ template <typename T>
 int best_of(const T* ranks, int begin, int end, const Taken& taken) {
   int best = -1;
   for (int e = begin; e < end; ++e)
-    if (!taken[static_cast<std::size_t>(e)] && (best < 0 || ranks[e] > ranks[best])) best = e;
+    if (!taken[e] && (best < 0 || ranks[e] > ranks[best])) best = e;
   return best;
 }
 
@@ -54,7 +53,7 @@ void take_other_groups(const OfExperts& ranks, const Attributes& a, Taken& taken
   OfExperts of_group{};
   for (int g = 0; g < a.expert_groups; ++g) {
     Taken seen{};
-    double& sum = of_group[static_cast<std::size_t>(g)];
+    double& sum = of_group[g];
     for (int i = 0; i < (a.groups_by_two ? std::min(2, size) : 1); ++i) {
       const auto best =
           static_cast<std::size_t>(best_of(ranks.data(), g * size, (g + 1) * size, seen));
@@ -64,9 +63,8 @@ void take_other_groups(const OfExperts& ranks, const Attributes& a, Taken& taken
   }
   Taken kept{};
   for (int i = 0; i < a.groups_per_token; ++i)
-    kept[static_cast<std::size_t>(best_of(of_group.data(), 0, a.expert_groups, kept))] = true;
-  for (int e = 0; e < a.experts; ++e)
-    taken[static_cast<std::size_t>(e)] = !kept[static_cast<std::size_t>(e / size)];
+    kept[best_of(of_group.data(), 0, a.expert_groups, kept)] = true;
+  for (int e = 0; e < a.experts; ++e) taken[e] = !kept[e / size];
 }
 
 // For dropless routing: replaces each choice, given as -1 - expert, by a row of that expert in the
@@ -224,8 +222,7 @@ void route_grad(const KernelCall& k) {
         for (std::int64_t j = 0; j < chosen; ++j)
           d[expert(j)] += p[expert(j)] / whole * (dw(j) - (a.weights_of_all ? 0 : along)) *
                           (a.sigmoid_scores ? 1 - p[expert(j)] : 1);
-        for (std::int64_t e = 0; e < experts; ++e)
-          dlogits[r * experts + e] = static_cast<T>(d[static_cast<std::size_t>(e)]);
+        for (std::int64_t e = 0; e < experts; ++e) dlogits[r * experts + e] = static_cast<T>(d[e]);
       }
     }
   });
@@ -240,11 +237,11 @@ void count_choices(const KernelCall& k) {
   std::array<std::int64_t, most_experts> found{};
   for (std::int64_t i = 0; i < k.in_shape(0).elements(); ++i)
     if (!is_dropless(a) || slots[i] < 0)
-      ++found[static_cast<std::size_t>(slots[i] < 0 ? -1 - slots[i] : expert_of_slot(a, slots[i]))];
+      ++found[slots[i] < 0 ? -1 - slots[i] : expert_of_slot(a, slots[i])];
   auto* counts = k.out<double>(0);
   for (int e = 0; e < a.experts; ++e) {
     const std::int32_t placed = is_dropless(a) ? k.in<std::int32_t>(1)[e] : 0;
-    counts[e] += static_cast<double>(found[static_cast<std::size_t>(e)] + placed);
+    counts[e] += static_cast<double>(found[e] + placed);
   }
 }
 
@@ -358,8 +355,8 @@ void for_each_counted_group(const KernelCall& k, Kernel one) {
   if (!of_experts)
     std::memset(k.operands.outputs[0], 0, static_cast<std::size_t>(k.call.outputs[0].bytes()));
   for (std::int64_t group = 0; group < product.groups; ++group) {
-    const std::int64_t begin = rows.begin[static_cast<std::size_t>(group)];
-    const std::int64_t count = rows.count[static_cast<std::size_t>(group)];
+    const std::int64_t begin = rows.begin[group];
+    const std::int64_t count = rows.count[group];
     const std::int64_t matrix = group % product.experts;
     const std::uint32_t overwrites = group < product.experts ? k.call.overwrites : 0;
     std::array<TensorType, 2> types;
@@ -438,7 +435,6 @@ void expert_linear_grad_weight(const KernelCall& k) {
 
 void multiply_experts_widened(const KernelCall& call) { for_each_group(call, multiply_widened); }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(route),
     MESHWRIGHT_CPU_ROW(route_grad),
@@ -451,7 +447,6 @@ constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(expert_linear_grad_input),
     MESHWRIGHT_CPU_ROW(expert_linear_grad_weight),
 };
-}  // namespace
 
 std::span<const Row> experts_rows() { return rows; }
 

@@ -86,7 +86,7 @@ class Block {
     if (fusion_.is_sum(id) && sums != nullptr) {
       std::int64_t offset = 0;
       for (int before = fusion_.inputs + fusion_.outputs; before < id; ++before)
-        offset += aligned(fusion_.operands[static_cast<std::size_t>(before)].bytes());
+        offset += aligned(fusion_.operands[before].bytes());
       return sums + offset;
     }
     const auto inputs = static_cast<std::size_t>(fusion_.inputs);
@@ -127,7 +127,7 @@ void add_strips(const std::byte* strips, std::int64_t stride, int count, std::in
 void add_sums(const KernelCall& k, const std::byte* sums, std::int64_t stride, int strips) {
   const Fusion& fusion = *k.attributes().fusion;
   for (int id = fusion.inputs + fusion.outputs; id < fusion.first_internal(); ++id) {
-    const TensorType& type = fusion.operands[static_cast<std::size_t>(id)];
+    const TensorType& type = fusion.operands[id];
     const auto output = static_cast<std::size_t>(id - fusion.inputs);
     void* to = k.operands.outputs[output];
     const bool overwrites = k.call.overwrites_output(output);
@@ -143,7 +143,7 @@ void add_sums(const KernelCall& k, const std::byte* sums, std::int64_t stride, i
 std::int64_t bytes_of_sums(const Fusion& fusion) {
   std::int64_t bytes = 0;
   for (int id = fusion.inputs + fusion.outputs; id < fusion.first_internal(); ++id)
-    bytes += aligned(fusion.operands[static_cast<std::size_t>(id)].bytes());
+    bytes += aligned(fusion.operands[id].bytes());
   return bytes;
 }
 

@@ -57,13 +57,11 @@ void prepend_row_grad(const KernelCall& k) {
                      [=](std::int64_t b, std::int64_t c) { return dy[b * s * h + c]; });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(image_patches),
     MESHWRIGHT_MOVING_ROW(prepend_row),
     MESHWRIGHT_CPU_ROW(prepend_row_grad),
 };
-}  // namespace
 
 std::span<const Row> images_rows() { return rows; }
 

@@ -66,7 +66,6 @@ void bias_grad(const KernelCall& k) {
                      [=](std::int64_t r, std::int64_t c) { return dy[r * n + c]; });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(linear),
     MESHWRIGHT_CPU_ROW(linear_grad_input),
@@ -74,7 +73,6 @@ constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(add_bias),
     MESHWRIGHT_CPU_ROW(bias_grad),
 };
-}  // namespace
 
 std::span<const Row> linear_rows() { return rows; }
 

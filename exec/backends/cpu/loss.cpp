@@ -193,7 +193,6 @@ void span_loss_grad(const KernelCall& k) {
   }
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(cross_entropy),
     MESHWRIGHT_CPU_ROW(cross_entropy_stats),
@@ -202,7 +201,6 @@ constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(span_loss),
     MESHWRIGHT_CPU_ROW(span_loss_grad),
 };
-}  // namespace
 
 std::span<const Row> loss_rows() { return rows; }
 

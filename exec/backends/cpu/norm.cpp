@@ -339,7 +339,6 @@ void norm_parts_grad(const KernelCall& k) {
   });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(norm_stats),      MESHWRIGHT_CPU_ROW(norm_parts),
     MESHWRIGHT_CPU_ROW(norm_parts_sums), MESHWRIGHT_CPU_ROW(norm_parts_grad),
@@ -347,7 +346,6 @@ constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(rms_norm),        MESHWRIGHT_CPU_ROW(rms_norm_grad),
     MESHWRIGHT_CPU_ROW(head_norm),       MESHWRIGHT_CPU_ROW(head_norm_grad),
 };
-}  // namespace
 
 std::span<const Row> norm_rows() { return rows; }
 

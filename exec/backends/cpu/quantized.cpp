@@ -39,7 +39,7 @@ class Rounding {
       find_factors();
     parallel_for(k_.pool, rows_, rows_per_piece(columns_),
                  [&](std::int64_t begin, std::int64_t end) {
-                   std::vector<float> row(static_cast<std::size_t>(columns_));
+                   std::vector<float> row(columns_);
                    for (std::int64_t r = begin; r < end; ++r) round_row(r, row.data());
                  });
   }
@@ -50,7 +50,7 @@ class Rounding {
     const float factor = a.scales_of_before && largest == 0
                              ? first_factor(a.scale)
                              : factor_to_8_bits(largest, a.made, a.scales_are_powers);
-    factors_[static_cast<std::size_t>(block)] = factor;
+    factors_[block] = factor;
     scales_[block] = 1 / factor;
   }
 
@@ -58,14 +58,14 @@ class Rounding {
   void find_factors() {
     parallel_for(k_.pool, strips_, rows_per_piece(block_.rows * columns_),
                  [&](std::int64_t begin, std::int64_t end) {
-                   std::vector<float> row(static_cast<std::size_t>(columns_));
+                   std::vector<float> row(columns_);
                    for (std::int64_t strip = begin; strip < end; ++strip)
                      find_factors(strip, row.data());
                  });
   }
 
   void find_factors(std::int64_t strip, float* row) {
-    std::vector<std::uint32_t> largest(static_cast<std::size_t>(blocks_across_), 0);
+    std::vector<std::uint32_t> largest(blocks_across_, 0);
     for (std::int64_t r = strip * block_.rows; r < (strip + 1) * block_.rows; ++r) {
       source_.copy_row(r, columns_, row);
       for (std::size_t b = 0; b < largest.size(); ++b)
@@ -83,8 +83,7 @@ class Rounding {
     const std::int64_t first = r / block_.rows * blocks_across_;
     for (std::int64_t b = 0; b < blocks_across_; ++b)
       round_to_8_bits(row + b * block_.columns, k_.attributes().made, block_.columns,
-                      factors_[static_cast<std::size_t>(first + b)],
-                      bits_ + r * columns_ + b * block_.columns);
+                      factors_[first + b], bits_ + r * columns_ + b * block_.columns);
   }
 
   const KernelCall& k_;
@@ -177,14 +176,12 @@ void transpose(const KernelCall& k) {
   }
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(amax),
     MESHWRIGHT_CPU_ROW(quantize),
     {Op::transpose, transpose, transpose, transpose},
     {Op::update_largest, update_largest, update_largest, update_largest},
 };
-}  // namespace
 
 std::span<const Row> quantized_rows() { return rows; }
 

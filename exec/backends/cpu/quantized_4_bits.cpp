@@ -1,5 +1,4 @@
 // Rounding of tensors to 4 bits (NVFP4).
-#include <array>
 #include <mutex>
 #include <vector>
 
@@ -64,7 +63,7 @@ class RoundingBits {
     for (std::int64_t row = 0; row < count; ++row) {
       const std::int64_t token = first_token_ + row % length_;
       if (row == 0 || row % length_ == 0 || token % 4 == 0) drawn = draw(row, token / 4, column);
-      bits[row] = drawn[static_cast<std::size_t>(token % 4)];
+      bits[row] = drawn[token % 4];
     }
   }
 
@@ -97,8 +96,8 @@ class RoundingTo4Bits {
   void run() const {
     parallel_for(k_.pool, rows_ / block_.rows, rows_per_piece(block_.rows * columns_),
                  [&](std::int64_t begin, std::int64_t end) {
-                   std::vector<float> strip(static_cast<std::size_t>(block_.rows * columns_));
-                   std::vector<std::uint32_t> bits(static_cast<std::size_t>(columns_));
+                   std::vector<float> strip(block_.rows * columns_);
+                   std::vector<std::uint32_t> bits(columns_);
                    for (std::int64_t s = begin; s < end; ++s) round_strip(s, strip, bits);
                  });
   }
@@ -106,19 +105,19 @@ class RoundingTo4Bits {
  private:
   void round_strip(std::int64_t strip, std::vector<float>& numbers,
                    std::vector<std::uint32_t>& bits) const {
-    std::vector<std::uint32_t> largest(static_cast<std::size_t>(blocks_across_), 0);
+    std::vector<std::uint32_t> largest(blocks_across_, 0);
     for (std::int64_t r = 0; r < block_.rows; ++r) {
       float* row = numbers.data() + r * columns_;
       source_.copy_row(strip * block_.rows + r, columns_, row);
       if (transforms_) transform_row(row, columns_, signs_);
       for (std::int64_t b = 0; b < blocks_across_; ++b) {
-        std::uint32_t& of_block = largest[static_cast<std::size_t>(b)];
+        std::uint32_t& of_block = largest[b];
         of_block = std::max(of_block, largest_bits(row + b * block_.columns, block_.columns));
       }
     }
     std::uint8_t* scales = scales_ + strip * blocks_across_;
     for (std::int64_t b = 0; b < blocks_across_; ++b)
-      scales[b] = block_scale(std::bit_cast<float>(largest[static_cast<std::size_t>(b)]), factor_);
+      scales[b] = block_scale(std::bit_cast<float>(largest[b]), factor_);
     for (std::int64_t r = 0; r < block_.rows; ++r)
       round_row(strip * block_.rows + r, numbers.data() + r * columns_, scales, bits);
   }
@@ -169,7 +168,7 @@ float largest_transformed(const KernelCall& k) {
   std::mutex mutex;
   parallel_for(k.pool, each.count * each.columns, rows_per_piece(each.rows),
                [&](std::int64_t begin, std::int64_t end) {
-                 std::vector<float> row(static_cast<std::size_t>(each.rows));
+                 std::vector<float> row(each.rows);
                  std::uint32_t own = 0;
                  for (std::int64_t r = begin; r < end; ++r) {
                    source.copy_row(r, each.rows, row.data());

@@ -39,8 +39,7 @@ void add_relative(const RelativeColumn<const T>& table, const Tile& t, T* scores
                   std::int64_t row) {
   std::array<T, 2 * tile_length> bias;
   for_each_relative_block(t, [&](const Tile& block, std::int64_t first, std::int64_t count) {
-    for (std::int64_t d = 0; d < count; ++d)
-      bias[static_cast<std::size_t>(d)] = table.at(first + d);
+    for (std::int64_t d = 0; d < count; ++d) bias[d] = table.at(first + d);
     for (std::int64_t i = 0; i < block.rows; ++i) {
       const T* of_row = bias.data() + (block.rows - 1 - i);
       T* to = scores + i * row + (block.j0 - t.j0);
@@ -64,8 +63,7 @@ void add_relative_sums(const RelativeColumn<T>& table, const Tile& t, const T* g
 #pragma omp simd
       for (std::int64_t j = 0; j < block.columns; ++j) of_row[j] += from[j];
     }
-    for (std::int64_t d = 0; d < count; ++d)
-      table.at(first + d) += factor * sums[static_cast<std::size_t>(d)];
+    for (std::int64_t d = 0; d < count; ++d) table.at(first + d) += factor * sums[d];
   });
 }
 

@@ -49,13 +49,13 @@ struct Turn {
       : first(first_pair), count(std::min(most, a.rotary_dim / 2 - first_pair)) {
     for (int i = 0; i < count; ++i) {
       if (a.temperature != 0) {
-        cosine[static_cast<std::size_t>(i)] = static_cast<T>(temperature_at(a, position));
-        sine[static_cast<std::size_t>(i)] = 0;
+        cosine[i] = static_cast<T>(temperature_at(a, position));
+        sine[i] = 0;
         continue;
       }
       const double angle = static_cast<double>(position) * frequency_of(a, first + i);
-      cosine[static_cast<std::size_t>(i)] = static_cast<T>(std::cos(angle));
-      sine[static_cast<std::size_t>(i)] = static_cast<T>(direction * std::sin(angle));
+      cosine[i] = static_cast<T>(std::cos(angle));
+      sine[i] = static_cast<T>(direction * std::sin(angle));
     }
   }
 
@@ -131,8 +131,7 @@ void times_angles(const KernelCall& k, T rest, const Function& of_angle) {
       for (int first = 0; first < a.rotary_dim / 2; first += Turn<T>::most) {
         const int count = std::min(Turn<T>::most, a.rotary_dim / 2 - first);
         for (int i = 0; i < count; ++i)
-          factors[static_cast<std::size_t>(i)] =
-              static_cast<T>(of_angle(position * frequency_of(a, first + i)));
+          factors[i] = static_cast<T>(of_angle(position * frequency_of(a, first + i)));
         for (std::int64_t r = row; r < rows; r += s)
           for_each_head(a, width, [&](std::int64_t head) {
             const T* in = x + r * width + head + first * step;
@@ -243,14 +242,12 @@ void concat_heads_grad(const KernelCall& k) {
                });
 }
 
-namespace {
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(rotate_half),  MESHWRIGHT_CPU_ROW(rotate_half_grad),
     MESHWRIGHT_CPU_ROW(times_cosine), MESHWRIGHT_CPU_ROW(times_sine),
     MESHWRIGHT_CPU_ROW(rope),         MESHWRIGHT_CPU_ROW(rope_grad),
     MESHWRIGHT_CPU_ROW(concat_heads), MESHWRIGHT_CPU_ROW(concat_heads_grad),
 };
-}  // namespace
 
 std::span<const Row> rope_rows() { return rows; }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <numeric>
 
 #include "exec/backends/cuda/rows/rows.cuh"
 

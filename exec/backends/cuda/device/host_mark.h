@@ -4,8 +4,6 @@
 
 #include <cuda_runtime.h>
 
-#include <memory>
-
 namespace meshwright::cuda {
 
 class HostMark {

@@ -152,7 +152,7 @@ void KernelCache::remove_oldest(const std::string& except) const {
     if (bytes <= most_bytes_) return;
     if (entry.path == except) continue;
     fs::remove(entry.path, error);
-    bytes -= entry.bytes;
+    if (!error) bytes -= entry.bytes;
   }
 }
 

@@ -38,8 +38,7 @@ int GpuStreams::stamp() {
 
 double GpuStreams::stamped(int stamp) {
   float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, stamp_events_[0].get(),
-                             stamp_events_[static_cast<std::size_t>(stamp)].get()),
+  check(cudaEventElapsedTime(&milliseconds, stamp_events_[0].get(), stamp_events_[stamp].get()),
         "cudaEventElapsedTime");
   return static_cast<double>(milliseconds) * 1e-3;
 }

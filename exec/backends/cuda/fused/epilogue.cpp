@@ -15,8 +15,8 @@ namespace {
 Lead product_alone(const Fusion& fusion) {
   const FusedStep& step = fusion.steps.front();
   std::vector<TensorType> inputs;
-  for (int id : step.inputs) inputs.push_back(fusion.operands[at(id)]);
-  const OpCall call{step.op, step.attributes, inputs, {&fusion.operands[at(step.outputs[0])], 1}};
+  for (int id : step.inputs) inputs.push_back(fusion.operands[id]);
+  const OpCall call{step.op, step.attributes, inputs, {&fusion.operands[step.outputs[0]], 1}};
   const LinearProduct product = product_of(call);
   Lead lead;
   lead.form = form_of(call);
@@ -44,7 +44,7 @@ bool is_needed(const Fusion& fusion, std::size_t i) {
 
 // Returns whether the operand is an input of the fusion and has the type of the matmul's result.
 bool is_given(const Fusion& fusion, const Lead& lead, int operand) {
-  return operand < fusion.inputs && fusion.operands[at(operand)].dtype == lead.form.result;
+  return operand < fusion.inputs && fusion.operands[operand].dtype == lead.form.result;
 }
 
 bool has_bias(const Lead& lead) { return lead.bias >= 0; }
@@ -61,7 +61,7 @@ std::optional<Lead> longer(const Fusion& fusion, Lead lead) {
   const bool both = step.inputs.size() > 1 && step.inputs[0] == step.inputs[1];
   lead.c = step.outputs[0];
   ++lead.steps;
-  if (fusion.operands[at(lead.c)] != fusion.operands[at(made)] || both) return std::nullopt;
+  if (fusion.operands[lead.c] != fusion.operands[made] || both) return std::nullopt;
   if (step.op == Op::add_bias && of_made && plain && !needed &&
       is_given(fusion, lead, step.inputs[1])) {
     lead.form.epilogue = Epilogue::bias;

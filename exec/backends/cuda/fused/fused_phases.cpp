@@ -109,7 +109,7 @@ class Phases {
   }
 
   std::size_t first_step() const { return fusion_.loop == Fusion::Loop::product_first ? 1 : 0; }
-  const TensorType& type(int operand) const { return fusion_.operands[at(operand)]; }
+  const TensorType& type(int operand) const { return fusion_.operands[operand]; }
 
   void require_supported() {
     require(fusion_.loop == Fusion::Loop::blocks || fusion_.loop == Fusion::Loop::product_first,
@@ -129,7 +129,7 @@ class Phases {
     require(
         operand.dtype == Dtype::f32 || operand.dtype == Dtype::f16 || operand.dtype == Dtype::bf16,
         "elements are fp32, fp16 or bf16");
-    if (!fusion_.cut[at(id)] || is_saved(id)) return;
+    if (!fusion_.cut[id] || is_saved(id)) return;
     require(operand.shape.rank == 2, "activations are matrices");
     require(width_ == 0 || width_ == operand.shape[1], "rows have different widths");
     width_ = operand.shape[1];
@@ -152,12 +152,12 @@ class Phases {
   std::vector<int> operands_of(bool sums) const {
     std::vector<char> mentioned(fusion_.operands.size(), 0);
     for (std::size_t i = first_step(); i < fusion_.steps.size(); ++i) {
-      for (int id : fusion_.steps[i].inputs) mentioned[at(id)] = 1;
-      for (int id : fusion_.steps[i].outputs) mentioned[at(id)] = 1;
+      for (int id : fusion_.steps[i].inputs) mentioned[id] = 1;
+      for (int id : fusion_.steps[i].outputs) mentioned[id] = 1;
     }
     std::vector<int> found;
     for (int id = 0; id < fusion_.first_internal(); ++id)
-      if (mentioned[at(id)] && fusion_.is_sum(id) == sums) found.push_back(id);
+      if (mentioned[id] && fusion_.is_sum(id) == sums) found.push_back(id);
     return found;
   }
 
@@ -165,7 +165,7 @@ class Phases {
 
   Phase& phase(int i) {
     if (at(i) >= made_.phases.size()) made_.phases.resize(at(i) + 1);
-    return made_.phases[at(i)];
+    return made_.phases[i];
   }
 
   int add_value(Value value) {
@@ -182,8 +182,8 @@ class Phases {
   // Returns the value that a step reads: the result of an earlier step, its row of a matrix, or a
   // row that all rows share.
   int argument(int operand) {
-    if (current_[at(operand)] >= 0) return current_[at(operand)];
-    return loaded(operand, fusion_.cut[at(operand)] ? own_row() : "");
+    if (current_[operand] >= 0) return current_[operand];
+    return loaded(operand, fusion_.cut[operand] ? own_row() : "");
   }
   std::string own_row() const { return fmt::format("row * {} + ", width_); }
 
@@ -202,7 +202,7 @@ class Phases {
             : fmt::format("rounded<{}>({})", type_name(type(operand).dtype), text);
     const int value = add_value({operand, false, "", in_phase});
     add_statement(Statement::Kind::value, in_phase, value, stored, std::move(arguments), op);
-    current_[at(operand)] = value;
+    current_[operand] = value;
   }
 
   // Adds a sum over the columns of a row to a phase. Returns the name of the sum, which has its
@@ -221,7 +221,7 @@ class Phases {
 
   int last_made(const std::vector<int>& arguments) const {
     int phase = 0;
-    for (int id : arguments) phase = std::max(phase, made_.values[at(id)].made);
+    for (int id : arguments) phase = std::max(phase, made_.values[id].made);
     return phase;
   }
 
@@ -401,10 +401,10 @@ class Phases {
     std::vector<Statement> needed;
     for (auto each = made_.statements.rbegin(); each != made_.statements.rend(); ++each) {
       if (each->kind == Statement::Kind::value) {
-        const Value& value = made_.values[at(each->target)];
+        const Value& value = made_.values[each->target];
         if (value.read.empty() && !is_written(fusion_, value.operand)) continue;
       }
-      for (int id : each->arguments) made_.values[at(id)].read.insert(each->phase);
+      for (int id : each->arguments) made_.values[id].read.insert(each->phase);
       needed.push_back(*each);
     }
     made_.statements.assign(needed.rbegin(), needed.rend());
@@ -419,7 +419,7 @@ class Phases {
     for (const bool made : {true, false})
       for (Value& value : made_.values) {
         if (value.is_loaded == made || !value.is_kept()) continue;
-        const bool shared_row = value.is_loaded && !fusion_.cut[at(value.operand)];
+        const bool shared_row = value.is_loaded && !fusion_.cut[value.operand];
         value.home = shared_row ? Home::reloaded : home(made);
       }
     if (made_.layout.strip == 1) return;

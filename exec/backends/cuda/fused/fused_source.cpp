@@ -45,7 +45,7 @@ class Writer {
     }
   }
   std::string element(int value, bool first = false) const {
-    return element(fmt::format("v{}", value), of_.values[at(value)].home,
+    return element(fmt::format("v{}", value), of_.values[value].home,
                    std::to_string(of_.layout.vector), first);
   }
   std::string element_of_sum(int operand, bool first = false) const {
@@ -103,7 +103,7 @@ class Writer {
       kernel_.source.insert(
           columns_begin_,
           fmt::format("{}const int column = (turn * {} + thread) * {};\n",
-                      std::string(at(2 * depth_), ' '), of_.layout.threads, of_.layout.vector));
+                      std::string(2 * depth_, ' '), of_.layout.threads, of_.layout.vector));
     close();
   }
   void open_vector() {
@@ -115,7 +115,7 @@ class Writer {
     std::string text;
     for (std::size_t i = 0; i < statement.text.size(); ++i) {
       if (statement.text[i] == '$')
-        text += element(statement.arguments[static_cast<std::size_t>(statement.text[++i] - '0')]);
+        text += element(statement.arguments[statement.text[++i] - '0']);
       else
         text += statement.text[i];
     }
@@ -128,7 +128,7 @@ class Writer {
   }
 
   bool is_in_registers(const Statement& statement) const {
-    const auto kept = [&](int value) { return of_.values[at(value)].home == Home::registers; };
+    const auto kept = [&](int value) { return of_.values[value].home == Home::registers; };
     if (std::any_of(statement.arguments.begin(), statement.arguments.end(), kept)) return true;
     if (statement.kind == Statement::Kind::over_row) return false;
     return statement.kind == Statement::Kind::value
@@ -137,7 +137,7 @@ class Writer {
   }
 
   void write_phase(int number) {
-    const Phase& of = of_.phases[at(number)];
+    const Phase& of = of_.phases[number];
     std::vector<const Statement*> statements;
     for (const Statement& each : of_.statements)
       if (each.phase == number) statements.push_back(&each);
@@ -164,17 +164,17 @@ class Writer {
     open_columns(std::any_of(statements.begin(), statements.end(),
                              [&](const Statement* each) { return is_in_registers(*each); }));
     for (int id = 0; id < static_cast<int>(of_.values.size()); ++id)
-      if (of_.values[at(id)].is_loaded) write_load(id, number);
-    for (const std::string& text : of_.phases[at(number)].before) line(text);
+      if (of_.values[id].is_loaded) write_load(id, number);
+    for (const std::string& text : of_.phases[number].before) line(text);
     for (const Statement* each : statements)
-      if (each->kind == Statement::Kind::value && of_.values[at(each->target)].home == Home::phase)
+      if (each->kind == Statement::Kind::value && of_.values[each->target].home == Home::phase)
         line(fmt::format("float v{}[{}];", each->target, of_.layout.vector));
     open_vector();
     for (const Statement* each : statements) line(written(*each));
     close();
     for (const Statement* each : statements) {
       if (each->kind != Statement::Kind::value) continue;
-      const int operand = of_.values[at(each->target)].operand;
+      const int operand = of_.values[each->target].operand;
       if (is_written(fusion_, operand))
         line(fmt::format("store_exact<{}>(p{} + row * {} + column, {});", of_.layout.vector,
                          operand, of_.layout.width, element(each->target, true)));
@@ -184,7 +184,7 @@ class Writer {
 
   // Writes the load of a value, once or in every phase that reads it.
   void write_load(int id, int number) {
-    const Value& value = of_.values[at(id)];
+    const Value& value = of_.values[id];
     if (value.read.count(number) == 0) return;
     const bool first = number == value.begin();
     if (!first && value.home != Home::reloaded) return;
@@ -206,7 +206,7 @@ class Writer {
     };
     for (int id : kernel_.operands)
       add(fmt::format("{}{}* __restrict__ p{}", is_written(fusion_, id) ? "" : "const ",
-                      type_name(fusion_.operands[at(id)].dtype), id));
+                      type_name(fusion_.operands[id].dtype), id));
     if (kernel_.partial_bytes > 0) add("float* __restrict__ partial");
     if (kernel_.counts_positions)
       add("const long long* __restrict__ of_step, long long offset, int tensor_rank, int "
@@ -305,9 +305,9 @@ class Writer {
     if (!reads_ahead()) return;
     open_columns(true);
     for (int id = 0; id < static_cast<int>(of_.values.size()); ++id)
-      if (of_.values[at(id)].ahead)
+      if (of_.values[id].ahead)
         line(fmt::format("next_{}{}[turn] = packed_at<{}>(p{} + {} * {} + column);", id, slot(),
-                         of_.layout.vector, of_.values[at(id)].operand, row, of_.layout.width));
+                         of_.layout.vector, of_.values[id].operand, row, of_.layout.width));
     close_columns();
   }
   bool reads_ahead() const {
@@ -316,9 +316,9 @@ class Writer {
   }
   void declare_ahead(const char* name, const std::string& slots, const char* initial) {
     for (int id = 0; id < static_cast<int>(of_.values.size()); ++id)
-      if (of_.values[at(id)].ahead)
+      if (of_.values[id].ahead)
         line(fmt::format("Packed<{}, {}> {}_{}{}[{}]{};",
-                         type_name(fusion_.operands[at(of_.values[at(id)].operand)].dtype),
+                         type_name(fusion_.operands[of_.values[id].operand].dtype),
                          of_.layout.vector, name, id, slots, of_.layout.turns, initial));
   }
 
@@ -344,7 +344,7 @@ class Writer {
       line("#pragma unroll");
       open(fmt::format("for (int turn = 0; turn < {}; ++turn)", of_.layout.turns));
       for (int id = 0; id < static_cast<int>(of_.values.size()); ++id)
-        if (of_.values[at(id)].ahead)
+        if (of_.values[id].ahead)
           line(fmt::format("held_{0}[turn] = next_{0}{1}[turn];", id, slot()));
       close();
     }

@@ -68,7 +68,7 @@ std::string nvrtc_version() {
 std::vector<std::string> nvrtc_architectures() {
   int count = 0;
   check(nvrtcGetNumSupportedArchs(&count), "nvrtcGetNumSupportedArchs");
-  std::vector<int> numbers(static_cast<std::size_t>(count));
+  std::vector<int> numbers(count);
   check(nvrtcGetSupportedArchs(numbers.data()), "nvrtcGetSupportedArchs");
   std::vector<std::string> names;
   for (int number : numbers) names.push_back("sm_" + std::to_string(number));

@@ -49,27 +49,18 @@ class CudaUpdater : public Updater {
     prepare_update(training_, sums.loss, sums.squared_norm, scalars(), stream());
   }
 
-  void lamb_norms(int bucket, std::span<const OptimizerSegment> segments,
-                  const OptimizerState& state) override {
+  void prepare(Op pass, int bucket, std::span<const OptimizerSegment> segments,
+               const OptimizerState& state) override {
     const OfBucket& of = of_bucket(bucket, segments);
-    cuda::lamb_norms(training_, scalars(), of.segments(), state, of.partial.get(), stream());
-  }
-
-  void adafactor_sums(int bucket, std::span<const OptimizerSegment> segments,
-                      const OptimizerState& state) override {
-    cuda::adafactor_sums(scalars(), of_bucket(bucket, segments).made, state, stream());
-  }
-
-  void adafactor_norms(int bucket, std::span<const OptimizerSegment> segments,
-                       const OptimizerState& state) override {
-    const OfBucket& of = of_bucket(bucket, segments);
-    cuda::adafactor_norms(training_, scalars(), of.made, of.segments(), state, of.partial.get(),
-                          stream());
-  }
-
-  void muon_momentum(int bucket, std::span<const OptimizerSegment> segments,
-                     const OptimizerState& state) override {
-    cuda::muon_momentum(scalars(), of_bucket(bucket, segments).segments(), state, stream());
+    if (pass == Op::lamb_norms)
+      lamb_norms(training_, scalars(), of.segments(), state, of.partial.get(), stream());
+    else if (pass == Op::adafactor_sums)
+      adafactor_sums(scalars(), of.made, state, stream());
+    else if (pass == Op::adafactor_norms)
+      adafactor_norms(training_, scalars(), of.made, of.segments(), state, of.partial.get(),
+                      stream());
+    else
+      muon_momentum(scalars(), of.segments(), state, stream());
   }
 
   void update_choice_biases(int bucket, std::span<const ChoiceBias> biases,

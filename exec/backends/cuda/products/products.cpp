@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <initializer_list>
 #include <optional>
 
 #include "exec/backends/cuda/device/check.h"
@@ -83,9 +82,7 @@ constexpr EpilogueRow epilogue_rows[] = {
      " + bias, saved, gelu"},
     {Epilogue::gelu_grad, CUBLASLT_EPILOGUE_DGELU, false, true, ", gelu's gradient"},
 };
-const EpilogueRow& row_of(Epilogue epilogue) {
-  return epilogue_rows[static_cast<std::size_t>(epilogue)];
-}
+const EpilogueRow& row_of(Epilogue epilogue) { return epilogue_rows[static_cast<int>(epilogue)]; }
 
 // The elements from one row to the next of what an epilogue saves must be a multiple of this
 // number.
@@ -195,7 +192,7 @@ struct Products::Plan {
 std::string text_of(const ProductForm& form) {
   const auto name = [](Dtype dtype) {
     constexpr std::string_view names[] = {"f64", "f32", "f16", "bf16", "e4m3", "e5m2"};
-    return names[static_cast<std::size_t>(dtype)];
+    return names[static_cast<int>(dtype)];
   };
   return fmt::format("{}{} {}x{}x{}x{} {}{} -> {}{}{}, aligned to {}", form.transpose_a ? 't' : 'n',
                      form.transpose_b ? 't' : 'n', form.batch, form.m, form.n, form.k,
@@ -260,7 +257,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> Products::candidates(const ProductF
     count = 0;
   else
     check(result, "cublasLtMatmulAlgoGetHeuristic");
-  found.resize(static_cast<std::size_t>(count));
+  found.resize(count);
   std::erase_if(found, [](const auto& each) { return each.state != CUBLAS_STATUS_SUCCESS; });
   return found;
 }

@@ -1,5 +1,4 @@
 // Kernels that clear memory, sum the losses, and sum the squares of a gradient bucket.
-#include <algorithm>
 
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/device/types.cuh"

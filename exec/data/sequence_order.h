@@ -1,0 +1,42 @@
+// In which order the sequences of a dataset come: epoch after epoch, perhaps shuffled, or by a
+// mixture's weights.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "exec/data/dataset.h"
+#include "exec/data/mixture.h"
+
+namespace meshwright {
+
+class SequenceOrder {
+ public:
+  // `sizes` are the sequences of each file. Throws InputError for a file of a mixture that has
+  // none.
+  SequenceOrder(const LoaderOptions& options, const std::vector<std::int64_t>& sizes);
+
+  std::int64_t sequences() const { return first_sequence_.back(); }  // of all files
+  // Returns where the sequence at a position is, counted from the run's first step.
+  SequencePlace at(std::int64_t position);
+
+ private:
+  struct Epoch {
+    std::int64_t number = -1;
+    std::vector<std::int64_t> order;
+  };
+  std::int64_t shuffled(std::size_t whose, std::int64_t epoch, std::int64_t index,
+                        std::int64_t sequences);
+
+  bool shuffle_;
+  std::uint64_t seed_;
+  std::vector<std::int64_t> first_sequence_{0};  // per file, and the end
+  std::optional<Mixture> mixture_;
+  // Shuffled orders, for each file of a mixture, otherwise for all files together. Two epochs are
+  // kept, because a step may touch the end of one and the beginning of the next.
+  std::vector<std::array<Epoch, 2>> epochs_;
+};
+
+}  // namespace meshwright
