@@ -114,7 +114,7 @@ int GraphBuilder::norm(int x, const std::string& path) {
 
 int GraphBuilder::gelu(int x, const std::string& path) {
   Attributes a = attributes();
-  a.gelu_tanh = m_.gelu_tanh;
+  a.gelu_tanh = m_.activation == Activation::gelu_tanh;
   return apply(Op::gelu, path, {x}, a);
 }
 
@@ -160,8 +160,8 @@ int GraphBuilder::blocks(int x) {
 }
 
 int GraphBuilder::final_norm(int x) {
-  if (names_.final_norm.empty()) return x;
-  const std::string path = in_stack(names_.final_norm);
+  if (names_.norms.final.empty()) return x;
+  const std::string path = in_stack(names_.norms.final);
   unit_ = graph_.add_unit(path, false);
   x = norm(x, path);
   return m_.has_decoder() ? dropout(x, path) : x;
@@ -173,31 +173,32 @@ std::string GraphBuilder::in_stack(std::string_view name) const {
 }
 
 int GraphBuilder::embeddings(int tokens) {
-  unit_ = graph_.add_unit(in_stack(names_.embedding_unit), false);
+  unit_ = graph_.add_unit(in_stack(names_.embeddings.unit), false);
   Attributes a = attributes();
   a.vocabulary = m_.vocabulary;
-  const std::string path = in_stack(names_.tokens);
-  const std::string table(names_.shared_tokens.empty() ? names_.tokens : names_.shared_tokens);
+  const std::string path = in_stack(names_.embeddings.tokens);
+  const std::string table(names_.shared_tokens.empty() ? names_.embeddings.tokens
+                                                       : names_.shared_tokens);
   const std::int64_t width = m_.embedding_width();
   table_ =
       parameter(table + ".weight", {m_.vocabulary, width}, Initial::normal, {0, {m_.vocabulary}});
   int x = scaled(apply(Op::embedding, path, {tokens, table_}, a), path, m_.embedding_scale);
   if (m_.learned_positions) x = positions(x);
   if (m_.token_types > 0) {
-    const std::string types(names_.token_types);
+    const std::string types(names_.embeddings.token_types);
     const int row = parameter(types + ".weight", {m_.token_types, width}, Initial::normal);
     x = apply(Op::add_row, types, {x, row}, attributes());
   }
-  if (!names_.embedding_norm.empty()) x = norm(x, in_stack(names_.embedding_norm));
-  x = dropout(x, in_stack(names_.embedding_unit));
+  if (!names_.embeddings.norm.empty()) x = norm(x, in_stack(names_.embeddings.norm));
+  x = dropout(x, in_stack(names_.embeddings.unit));
   if (names_.embedding_projection.empty()) return x;
   return linear(x, {std::string(names_.embedding_projection), width, m_.hidden});
 }
 
 int GraphBuilder::image_embeddings() {
-  unit_ = graph_.add_unit(std::string(names_.embedding_unit), false);
+  unit_ = graph_.add_unit(std::string(names_.embeddings.unit), false);
   graph_.tokens = input({training_.micro_batch, m_.pixels()});
-  const std::string path(names_.tokens);
+  const std::string path(names_.embeddings.tokens);
   Attributes a = attributes();
   a.patch_size = m_.patch_size;
   a.channels = m_.channels;
@@ -208,15 +209,15 @@ int GraphBuilder::image_embeddings() {
       published_as(path + ".weight", {h, m_.channels, side, side}, {h, m_.channels * side * side});
   const int bias = parameter(path + ".bias", {h}, Initial::zeros);
   int x = apply(Op::linear, path, {patches, weight, bias}, attributes());
-  const std::string token(names_.class_token), positions(names_.positions);
+  const std::string token(names_.class_token), positions(names_.embeddings.positions);
   x = apply(Op::prepend_row, token, {x, published_as(token, {1, 1, h}, {h})}, attributes());
   const int table = published_as(positions, {1, sequence_, h}, {sequence_, h});
   x = apply(Op::add_position, positions, {x, table}, attributes());
-  return dropout(x, std::string(names_.embedding_unit));
+  return dropout(x, std::string(names_.embeddings.unit));
 }
 
 int GraphBuilder::positions(int x) {
-  const std::string path = in_stack(names_.positions);
+  const std::string path = in_stack(names_.embeddings.positions);
   Attributes a = attributes();
   a.position_offset = m_.position_offset;
   const std::int64_t length = std::int64_t{m_.positions} + m_.position_offset;
@@ -274,25 +275,25 @@ int GraphBuilder::block(int x) {
   const std::string path = prefix_.substr(0, prefix_.size() - 1);
   const auto add = [&](int a, int b) { return apply(Op::add, path, {a, b}, attributes()); };
   if (names_.post_norm) {
-    x = norm(add(attention(x), x), in_block(names_.attention_norm));
+    x = norm(add(attention(x), x), in_block(names_.norms.attention));
     if (encoded_ >= 0) x = norm(add(cross_attention(x), x), in_block(names_.cross_norm));
-    return norm(add(mlp(x), x), in_block(names_.mlp_norm));
+    return norm(add(mlp(x), x), in_block(names_.norms.mlp));
   }
   if (names_.branch_norm) {
-    x = add(norm(attention(x), in_block(names_.attention_norm)), x);
-    return add(norm(mlp(x), in_block(names_.mlp_norm)), x);
+    x = add(norm(attention(x), in_block(names_.norms.attention)), x);
+    return add(norm(mlp(x), in_block(names_.norms.mlp)), x);
   }
-  const int normed = norm(x, in_block(names_.attention_norm));
+  const int normed = norm(x, in_block(names_.norms.attention));
   if (!m_.parallel_residual) {
     const auto branch = [&](int y, std::string_view norm_name) {
       return scaled(norm_if(y, norm_name), path, m_.residual_scale);
     };
     x = add(branch(attention(normed), names_.attention_out_norm), x);
     if (encoded_ >= 0) x = add(cross_attention(norm(x, in_block(names_.cross_norm))), x);
-    return add(branch(mlp(norm(x, of_mlp(names_.mlp_norm))), names_.mlp_out_norm), x);
+    return add(branch(mlp(norm(x, of_mlp(names_.norms.mlp))), names_.mlp_out_norm), x);
   }
-  const bool one_norm = m_.one_norm || names_.attention_norm == names_.mlp_norm;
-  const int mlp_input = one_norm ? normed : norm(x, in_block(names_.mlp_norm));
+  const bool one_norm = m_.one_norm || names_.norms.attention == names_.norms.mlp;
+  const int mlp_input = one_norm ? normed : norm(x, in_block(names_.norms.mlp));
   return add(add(attention(normed), mlp(mlp_input)), x);
 }
 
@@ -302,14 +303,15 @@ std::string GraphBuilder::of_mlp(std::string_view name) const {
 }
 
 int GraphBuilder::activation(int x, const std::string& path) {
-  if (m_.squared_relu) return apply(Op::squared_relu, path, {x}, attributes());
-  return m_.relu ? apply(Op::relu, path, {x}, attributes()) : gelu(x, path);
+  const Op op = info(m_.activation).op;
+  return op == Op::gelu ? gelu(x, path) : apply(op, path, {x}, attributes());
 }
 
 int GraphBuilder::mlp(int x) {
   if (m_.has_experts(block_)) return experts(x);
   if (m_.experts > 0)
-    return dropout(gated_mlp(x, in_block(names_.mlp), m_.dense_ffn), in_block(names_.mlp));
+    return dropout(gated_mlp(x, in_block(names_.mlp.module), m_.dense_ffn),
+                   in_block(names_.mlp.module));
   const auto widen = [&](std::string_view name) {
     Matrix matrix{.path = of_mlp(name),
                   .in = m_.hidden,
@@ -319,31 +321,26 @@ int GraphBuilder::mlp(int x) {
                   .weight_in_out = names_.weight_in_out};
     if (!names_.published_gate_in.empty())
       matrix.part = PublishedPart{in_block(names_.published_gate_in), 1, 2 * m_.ffn,
-                                  name == names_.mlp_gate ? 0 : m_.ffn};
+                                  name == names_.mlp.gate ? 0 : m_.ffn};
     return linear(x, matrix);
   };
-  const std::string path = of_mlp(names_.mlp);
-  int y = 0;
-  if (m_.gated_gelu) {
-    const int gate = gelu(widen(names_.mlp_gate), path);
-    const auto in = names_.gated_mlp_in.empty() ? names_.mlp_in : names_.gated_mlp_in;
-    y = apply(Op::multiply, path, {gate, widen(in)}, attributes());
-  } else if (m_.gated_ffn) {
-    const int gate = widen(names_.mlp_gate);
-    y = apply(Op::swiglu, path, {gate, widen(names_.mlp_in)}, attributes());
-  } else {
-    y = widen(names_.mlp_in);
-    y = activation(y, path);
+  const std::string path = of_mlp(names_.mlp.module);
+  int y = widen(m_.gated_ffn ? names_.mlp.gate : names_.mlp.in);
+  const std::optional<Op> gated_op = info(m_.activation).gated_op;
+  if (!m_.gated_ffn || !gated_op) y = activation(y, path);
+  if (m_.gated_ffn) {
+    const auto in = names_.gated_mlp_in.empty() ? names_.mlp.in : names_.gated_mlp_in;
+    y = apply(gated_op.value_or(Op::multiply), path, {y, widen(in)}, attributes());
   }
   if (m_.activation_dropout) y = dropout(y, path);
-  const int out = linear(y, {.path = of_mlp(names_.mlp_out),
+  const int out = linear(y, {.path = of_mlp(names_.mlp.out),
                              .in = m_.ffn,
                              .out = m_.hidden,
                              .side = Side::inputs,
                              .bias = m_.biases,
                              .residual = true,
                              .weight_in_out = names_.weight_in_out});
-  return dropout(out, of_mlp(names_.mlp_out));
+  return dropout(out, of_mlp(names_.mlp.out));
 }
 
 int GraphBuilder::chosen(int x, int count, std::string_view path) {
@@ -353,14 +350,14 @@ int GraphBuilder::chosen(int x, int count, std::string_view path) {
 
 int GraphBuilder::masked_transform(int x) {
   const int given = training_.predicted_positions;
-  x = chosen(x, given > 0 ? given : std::max(1, sequence_ * 15 / 100), names_.head);
+  x = chosen(x, given > 0 ? given : std::max(1, sequence_ * 15 / 100), names_.head.unit);
   x = linear(
-      x, {std::string(names_.head_dense), m_.hidden, m_.embedding_width(), Side::whole, m_.biases});
-  return norm(gelu(x, std::string(names_.head_dense)), std::string(names_.head_norm));
+      x, {std::string(names_.head.dense), m_.hidden, m_.embedding_width(), Side::whole, m_.biases});
+  return norm(gelu(x, std::string(names_.head.dense)), std::string(names_.head.norm));
 }
 
 int GraphBuilder::logits(int x) {
-  const std::string path(names_.head_decoder);
+  const std::string path(names_.head.decoder);
   const bool by_width = m_.tied_embeddings && names_.scaled_tied_head;
   x = scaled(x, path, by_width ? 1 / std::sqrt(static_cast<double>(m_.hidden)) : m_.logit_scale);
   const Cut cut{0, {m_.vocabulary}};
@@ -368,9 +365,9 @@ int GraphBuilder::logits(int x) {
   if (!m_.tied_embeddings)
     inputs[1] = parameter(path + ".weight", {m_.vocabulary, graph_.tensor(x).type.shape[1]},
                           Initial::normal, cut);
-  if (!names_.head_bias.empty() && m_.biases)
+  if (!names_.head.bias.empty() && m_.biases)
     inputs.push_back(
-        parameter(std::string(names_.head_bias), {m_.vocabulary}, Initial::zeros, cut));
+        parameter(std::string(names_.head.bias), {m_.vocabulary}, Initial::zeros, cut));
   Attributes a = attributes();
   a.vocabulary = m_.vocabulary;
   return capped(apply(Op::linear, path, inputs, a), path, m_.logit_cap);
@@ -381,13 +378,13 @@ int GraphBuilder::cross_entropy(int logits, int targets, double weight) {
   a.vocabulary = m_.vocabulary;
   a.loss_by_operations = !training_.cross_entropy_fusion;
   a.factor = weight;
-  return apply(Op::cross_entropy, std::string(names_.head_decoder), {logits, targets}, a);
+  return apply(Op::cross_entropy, std::string(names_.head.decoder), {logits, targets}, a);
 }
 
 void GraphBuilder::language_model_head(int x, const std::vector<int>& ahead) {
-  unit_ = graph_.add_unit(std::string(names_.head), false);
+  unit_ = graph_.add_unit(std::string(names_.head.unit), false);
   if (m_.head == Head::mlm) x = masked_transform(x);
-  if (m_.head == Head::label) x = chosen(x, 1, names_.head);  // the class token, at index 0
+  if (m_.head == Head::label) x = chosen(x, 1, names_.head.unit);  // the class token, at index 0
   const int next = logits(x);
   graph_.targets = input({graph_.tensor(next).type.shape[0]});
   graph_.loss = cross_entropy(next, graph_.targets);

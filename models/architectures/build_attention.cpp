@@ -30,13 +30,14 @@ int GraphBuilder::rope(int x, int heads, int kv_heads, int head_dim) {
   }
   TensorIds inputs{x};
   tell_documents(inputs, a);
-  return apply(Op::rope, in_block(names_.attention), inputs, a);
+  return apply(Op::rope, in_block(names_.attention.module), inputs, a);
 }
 
 TensorIds GraphBuilder::packed_qkv(int x) {
   const std::int64_t q = std::int64_t{m_.heads} * m_.head_dim;
   const std::int64_t kv = std::int64_t{m_.kv_heads} * m_.head_dim;
-  Matrix matrix{in_block(names_.qkv), m_.hidden, q + 2 * kv, Side::outputs, m_.attention_bias};
+  Matrix matrix{in_block(names_.attention.qkv), m_.hidden, q + 2 * kv, Side::outputs,
+                m_.attention_bias};
   if (names_.packing == Packing::concatenated) matrix.segments = {q, kv, kv};
   matrix.weight_in_out = names_.weight_in_out;
   return {rope(linear(x, matrix), m_.heads, m_.kv_heads)};
@@ -94,7 +95,7 @@ int GraphBuilder::tempered(int x) {
   a.temperature_floor = m_.temperature_floor;
   TensorIds inputs{x};
   tell_documents(inputs, a);
-  return apply(Op::rope, in_block(names_.attention), inputs, a);
+  return apply(Op::rope, in_block(names_.attention.module), inputs, a);
 }
 
 TensorIds GraphBuilder::separate_qkv(int x) {
@@ -102,9 +103,9 @@ TensorIds GraphBuilder::separate_qkv(int x) {
     const int y = head_norm(project_part(x, name, which), norm_name);
     return turned_norm(rope(y, which == 0 ? m_.heads : m_.kv_heads, m_.kv_heads), norm_name);
   };
-  const int q = tempered(turned(names_.q, names_.q_norm, 0));
-  const int k = turned(names_.k, names_.k_norm, 1);
-  return {q, k, project_part(x, names_.v, 2)};
+  const int q = tempered(turned(names_.attention.q, names_.q_norm, 0));
+  const int k = turned(names_.attention.k, names_.k_norm, 1);
+  return {q, k, project_part(x, names_.attention.v, 2)};
 }
 
 int GraphBuilder::latent_norm(int x, std::string_view name) {
@@ -115,14 +116,14 @@ int GraphBuilder::latent_norm(int x, std::string_view name) {
 }
 
 int GraphBuilder::latent_part(int x, const LatentPart& each) {
-  return linear(x,
-                {.path = in_block(names_.attention) + "." + std::string(each.part),
-                 .in = graph_.tensor(x).type.shape[1],
-                 .out = each.groups * each.width,
-                 .side = each.side,
-                 .bias = each.bias,
-                 .part = PublishedPart{in_block(names_.attention) + "." + std::string(each.whole),
-                                       each.groups, each.group_width, each.first}});
+  return linear(
+      x, {.path = in_block(names_.attention.module) + "." + std::string(each.part),
+          .in = graph_.tensor(x).type.shape[1],
+          .out = each.groups * each.width,
+          .side = each.side,
+          .bias = each.bias,
+          .part = PublishedPart{in_block(names_.attention.module) + "." + std::string(each.whole),
+                                each.groups, each.group_width, each.first}});
 }
 
 int GraphBuilder::joined_heads(int other, int turned, int heads_of_turned) {
@@ -132,7 +133,7 @@ int GraphBuilder::joined_heads(int other, int turned, int heads_of_turned) {
   a.kv_heads = heads_of_turned;
   a.head_dim = m_.head_dim;
   a.rotary_dim = m_.rotary_dim;
-  return apply(Op::concat_heads, in_block(names_.attention), {other, rotated}, a);
+  return apply(Op::concat_heads, in_block(names_.attention.module), {other, rotated}, a);
 }
 
 TensorIds GraphBuilder::latent_qkv(int x) {
@@ -166,16 +167,16 @@ TensorIds GraphBuilder::latent_qkv(int x) {
 }
 
 int GraphBuilder::attention(int x) {
-  TensorIds qkv = m_.kv_lora_rank > 0  ? latent_qkv(x)
-                  : names_.qkv.empty() ? separate_qkv(x)
-                                       : packed_qkv(x);
+  TensorIds qkv = m_.kv_lora_rank > 0            ? latent_qkv(x)
+                  : names_.attention.qkv.empty() ? separate_qkv(x)
+                                                 : packed_qkv(x);
   if (m_.relative_buckets > 0) qkv.push_back(relative_bias());
   if (m_.attention_sinks && training_.attention == AttentionKernel::unfused)
     throw NotSupportedYet(
         "/training/attention: 'unfused' of a model with attention sinks is not supported yet");
   if (m_.attention_sinks)
     qkv.push_back(parameter(in_block(names_.sinks), {m_.heads}, Initial::zeros, {0, {m_.heads}}));
-  return attention(qkv, in_block(names_.attention), in_block(names_.attention_out),
+  return attention(qkv, in_block(names_.attention.module), in_block(names_.attention.out),
                    m_.is_causal() || encoded_ >= 0);
 }
 
@@ -187,12 +188,13 @@ int GraphBuilder::relative_bias() {
 
 int GraphBuilder::cross_attention(int x) {
   const auto path = [&](std::string_view name) {
-    return in_block(names_.cross_attention) + std::string(name.substr(names_.attention.size()));
+    return in_block(names_.cross_attention) +
+           std::string(name.substr(names_.attention.module.size()));
   };
-  const int q = project(x, path(names_.q), m_.heads);
-  const int k = project(encoded_, path(names_.k), m_.kv_heads);
-  const int v = project(encoded_, path(names_.v), m_.kv_heads);
-  return attention({q, k, v}, path(names_.attention), path(names_.attention_out), false);
+  const int q = project(x, path(names_.attention.q), m_.heads);
+  const int k = project(encoded_, path(names_.attention.k), m_.kv_heads);
+  const int v = project(encoded_, path(names_.attention.v), m_.kv_heads);
+  return attention({q, k, v}, path(names_.attention.module), path(names_.attention.out), false);
 }
 
 int GraphBuilder::attention(const TensorIds& qkv, const std::string& path,

@@ -40,12 +40,12 @@ std::optional<PublishedPart> GraphBuilder::part_of_experts(const ExpertMatrix& m
   part.group_rows = matrix.out;
   part.of_experts = true;
   part.transposed = names_.bare_experts && !is_bias;
-  const bool with_gate = !names_.published_expert_gate_in.empty() && matrix.name != names_.mlp_out;
+  const bool with_gate = !names_.published_expert_gate_in.empty() && matrix.name != names_.mlp.out;
   if (!with_gate && !part.transposed) return {};
   part.whole = in_block(with_gate ? names_.published_expert_gate_in : matrix.name) +
                std::string(expert_suffix(is_bias));
   if (!with_gate) return part;
-  const bool is_gate = matrix.name == names_.mlp_gate;
+  const bool is_gate = matrix.name == names_.mlp.gate;
   part.group_rows = 2 * matrix.out;
   part.step = names_.experts_in_turn ? 2 : 1;
   part.first = is_gate ? 0 : names_.experts_in_turn ? 1 : matrix.out;
@@ -66,7 +66,7 @@ int GraphBuilder::expert_parameter(const ExpertMatrix& matrix, bool is_bias) {
       is_bias ? Shape{m_.experts, matrix.out} : Shape{m_.experts, matrix.out, matrix.in};
   p.padded_shape = p.shape = p.global_shape;
   p.dtype = dtype_;
-  if (matrix.name != names_.mlp_out)
+  if (matrix.name != names_.mlp.out)
     p.cut = {1, {matrix.out}};
   else if (!is_bias)
     p.cut = {2, {matrix.in}};
@@ -111,19 +111,20 @@ int GraphBuilder::experts(int x) {
   const int weights = graph_.output(route, 0), slots = graph_.output(route, 1);
   if (m_.expert_dropless) counts_ = graph_.output(route, 3);
   const int read =
-      m_.weighed_inputs ? apply(Op::scale_rows, in_block(names_.mlp), {x, weights}, a) : x;
-  const int rows = apply(Op::dispatch, in_block(names_.mlp), {read, slots}, a);
-  const int gate = expert_linear(rows, {names_.mlp_gate, m_.hidden, m_.ffn});
-  const int up = expert_linear(rows, {names_.mlp_in, m_.hidden, m_.ffn});
+      m_.weighed_inputs ? apply(Op::scale_rows, in_block(names_.mlp.module), {x, weights}, a) : x;
+  const int rows = apply(Op::dispatch, in_block(names_.mlp.module), {read, slots}, a);
+  const int gate = expert_linear(rows, {names_.mlp.gate, m_.hidden, m_.ffn});
+  const int up = expert_linear(rows, {names_.mlp.in, m_.hidden, m_.ffn});
   const Op activation = m_.swiglu_limit > 0 ? Op::clamped_swiglu : Op::swiglu;
-  const int y = apply(activation, in_block(names_.mlp), {gate, up}, a);
-  const int out = expert_linear(y, {names_.mlp_out, m_.ffn, m_.hidden, Initial::residual_normal});
-  const int routed = m_.weighed_inputs
-                         ? apply(Op::combine, in_block(names_.mlp), {out, slots}, a)
-                         : apply(Op::combine, in_block(names_.mlp), {out, weights, slots}, a);
-  const int all =
-      shared < 0 ? routed : apply(Op::add, in_block(names_.mlp), {routed, shared}, attributes());
-  return dropout(all, in_block(names_.mlp));
+  const int y = apply(activation, in_block(names_.mlp.module), {gate, up}, a);
+  const int out = expert_linear(y, {names_.mlp.out, m_.ffn, m_.hidden, Initial::residual_normal});
+  const int routed =
+      m_.weighed_inputs ? apply(Op::combine, in_block(names_.mlp.module), {out, slots}, a)
+                        : apply(Op::combine, in_block(names_.mlp.module), {out, weights, slots}, a);
+  const int all = shared < 0
+                      ? routed
+                      : apply(Op::add, in_block(names_.mlp.module), {routed, shared}, attributes());
+  return dropout(all, in_block(names_.mlp.module));
 }
 
 int GraphBuilder::choice_bias() {

@@ -49,22 +49,20 @@ void read_head(Fields& fields, Model& model) {
     }
 }
 
-std::string class_of(std::string_view generator, std::string_view reader, const Model& model) {
-  constexpr Architecture without_classes[] = {Architecture::cohere, Architecture::internlm2};
-  const std::string_view body =
-      generator.substr(0, std::min(generator.find("LMHeadModel"), generator.find("For")));
-  const bool lacks =
-      model.classifies_text()
-          ? std::ranges::find(without_classes, model.architecture) != std::end(without_classes)
-          : model.head == Head::qa && reader.empty();
+std::string class_of(const Model& model) {
+  const ClassNames& names = info(model.architecture).config.classes;
+  const bool lacks = model.classifies_text() ? !names.has_classifier
+                                             : model.head == Head::qa && names.reader.empty();
   if (lacks)
     throw NotSupportedYet(std::string("transformers has no ") +
                           (model.classifies_text() ? "classification" : "question-answering") +
                           " head for " + std::string(name_of(model.architecture)));
-  if (model.classifies_text())
-    return std::string(body) + (model.architecture == Architecture::gemma3_text ? "Text" : "") +
-           "ForSequenceClassification";
-  return std::string(model.head == Head::qa ? reader : generator);
+  if (!model.classifies_text())
+    return std::string(model.head == Head::qa ? names.reader : names.generator);
+  const std::string_view generator = names.generator;
+  const std::string_view body =
+      generator.substr(0, std::min(generator.find("LMHeadModel"), generator.find("For")));
+  return std::string(names.body.empty() ? body : names.body) + "ForSequenceClassification";
 }
 
 }  // namespace meshwright

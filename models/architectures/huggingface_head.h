@@ -17,9 +17,8 @@ int classes_of(Fields& fields);
 // file has none. Must be called after the sizes are read.
 void read_head(Fields& fields, Model& model);
 
-// Returns the name of the class of transformers with the model's head. `generator` is the class
-// with the language model's head, and `reader` the class for question answering ("" if there is
-// none). Throws NotSupportedYet if transformers has no such class.
-std::string class_of(std::string_view generator, std::string_view reader, const Model& model);
+// Returns the name of the class of transformers with the model's head. Throws NotSupportedYet if
+// transformers has no such class.
+std::string class_of(const Model& model);
 
 }  // namespace meshwright

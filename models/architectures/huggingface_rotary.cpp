@@ -1,10 +1,13 @@
 #include "models/architectures/huggingface_rotary.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "models/architectures/architecture.h"
 
 namespace meshwright {
+
+using nlohmann::json;
 
 namespace {
 
@@ -82,10 +85,8 @@ void read_rope_object(Fields& fields, std::string_view key, Model& model, double
   for (std::string_view type_key : {"rope_type", "type"}) {
     if (!is_given(rope, type_key)) continue;
     const auto type = rope.required<std::string>(type_key);
-    if (type == "yarn" && model.architecture == Architecture::granitemoe)
-      rope.fail(type_key, "'yarn' beside a factor of the scores is not built; use default");
-    if (type == "yarn" && model.architecture == Architecture::llama4_text)
-      rope.fail(type_key, "'yarn' beside blocks without rotary positions is not built; use llama3");
+    const std::string_view no_yarn = info(model.architecture).config.no_yarn;
+    if (type == "yarn" && !no_yarn.empty()) rope.fail(type_key, "'yarn' " + std::string(no_yarn));
     if (type == "yarn")
       read_yarn(rope, model);
     else if (type == "linear" || type == "llama3")
@@ -103,7 +104,7 @@ void read_rope_object(Fields& fields, std::string_view key, Model& model, double
 }  // namespace
 
 void read_rotary(Fields& fields, Model& model) {
-  double share = info(model.architecture).traits.rotary_share;
+  double share = info(model.architecture).rotary_share;
   if (share == 0) return;
   std::string_view width_key = "rotary_pct";
   for (std::string_view key : {"rotary_emb_base", "rope_theta"})
@@ -124,8 +125,8 @@ void read_rotary(Fields& fields, Model& model) {
   if (!(share > 0 && share <= 1))
     fields.fail(width_key, "a share of a head's width must be above 0 and at most 1");
   model.rotary_dim = static_cast<int>(share * model.head_dim);
-  if (model.architecture == Architecture::gptj) {
-    width_key = "rotary_dim";
+  if (const std::string_view key = info(model.architecture).config.rotary_width; !key.empty()) {
+    width_key = key;
     if (!fields.has(width_key))
       model.rotary_dim = 64;
     else if (!is_given(fields, width_key))
@@ -137,6 +138,46 @@ void read_rotary(Fields& fields, Model& model) {
     fields.fail(width_key, "rotating " + std::to_string(model.rotary_dim) + " of a head's " +
                                std::to_string(model.head_dim) +
                                " numbers is impossible; an even number of them is needed");
+}
+
+namespace {
+
+json yarn_of(const Model& model) {
+  json yarn = {{"rope_type", "yarn"},
+               {"factor", model.rotary_factor},
+               {"beta_fast", model.rotary_high},
+               {"beta_slow", model.rotary_low},
+               {"original_max_position_embeddings", model.rotary_original}};
+  if (!model.rotary_truncate) yarn["truncate"] = false;
+  const double root = std::sqrt(model.score_factor);
+  if (model.kv_lora_rank == 0)
+    yarn["attention_factor"] = root;
+  else if (model.rotary_factor > 1)
+    yarn["mscale"] = yarn["mscale_all_dim"] = (root - 1) / (0.1 * std::log(model.rotary_factor));
+  return yarn;
+}
+
+}  // namespace
+
+void write_rotary(const Model& model, json& config) {
+  if (model.rotary_dim == 0) return;
+  const ConfigFile& file = info(model.architecture).config;
+  const auto set = [&](std::string_view key, const json& value) {
+    if (!key.empty()) config[std::string(key)] = value;
+  };
+  set(file.rotary_base, model.rotary_base);
+  set(file.rotary_share, static_cast<double>(model.rotary_dim) / model.head_dim);
+  set(file.rotary_width, model.rotary_dim);
+  if (model.rotary_yarn) {
+    config["rope_scaling"] = yarn_of(model);
+  } else if (model.rotary_factor != 1) {
+    config["rope_scaling"] = {{"rope_type", model.rotary_original > 0 ? "llama3" : "linear"},
+                              {"factor", model.rotary_factor}};
+    if (model.rotary_original > 0)
+      config["rope_scaling"].update({{"low_freq_factor", model.rotary_low},
+                                     {"high_freq_factor", model.rotary_high},
+                                     {"original_max_position_embeddings", model.rotary_original}});
+  }
 }
 
 }  // namespace meshwright

@@ -21,6 +21,17 @@ constexpr std::string_view capacity_key = "expert_capacity_factor",
                            rank_key = "expert_rank_capacity_factor",
                            overflow_key = "expert_overflow", balance_key = "router_aux_loss_coef";
 
+struct FamilyName {
+  std::string_view name;  // in our JSON
+  Architecture architecture;
+};
+constexpr FamilyName families_of_json[] = {
+    {"gpt", Architecture::gpt2},     {"llama", Architecture::llama},
+    {"bert", Architecture::bert},    {"mpt", Architecture::mpt},
+    {"bloom", Architecture::bloom},  {"mixtral", Architecture::mixtral},
+    {"seq2seq", Architecture::bart}, {"vit", Architecture::vit},
+};
+
 void check_range(const Fields& fields, std::string_view key, std::int64_t value,
                  std::int64_t most) {
   if (value < 1 || value > most)
@@ -51,20 +62,33 @@ void check_heads(const Fields& fields, const SizeKeys& keys, const Model& model,
 
 Model model_of_family(Fields& fields) {
   std::vector<std::string> known;
-  for (const FamilyInfo& row : family_table()) known.emplace_back(row.name);
+  for (const FamilyName& row : families_of_json) known.emplace_back(row.name);
   if (!fields.has("family"))
     fields.fail("family",
                 "missing; it is required: " + list_of(known) +
                     "; or name a known model instead of an object (`meshwright list models`)");
   const int index =
       choose(fields, "family", "family", fields.required<std::string>("family"), known);
-  const FamilyInfo& row = family_table()[static_cast<std::size_t>(index)];
+  const FamilyName& row = families_of_json[static_cast<std::size_t>(index)];
   Model model = model_of(row.architecture);
   model.name = row.name;
   return model;
 }
 
 }  // namespace
+
+const ArchitectureInfo& info(Architecture architecture) {
+  return all_architectures[static_cast<std::size_t>(architecture)].info;
+}
+
+std::string_view name_of(Architecture architecture) { return info(architecture).name; }
+
+Model model_of(Architecture architecture) {
+  Model model;
+  static_cast<Traits&>(model) = info(architecture).traits;
+  model.architecture = architecture;
+  return model;
+}
 
 bool Model::shares_layers() const { return !info(architecture).shared_block.empty(); }
 
@@ -210,16 +234,16 @@ Model read_model(Fields fields) {
     read_image_sizes(fields, {"image_size", "patch_size", "channels"}, model);
   }
   read_sizes(fields, keys, model);
-  model.rotary_dim =
-      static_cast<int>(info(model.architecture).traits.rotary_share * model.head_dim);
+  model.rotary_dim = static_cast<int>(info(model.architecture).rotary_share * model.head_dim);
   if (model.rotary_dim % 2 != 0)
     fields.fail("heads", "a head is " + std::to_string(model.head_dim) +
                              " wide; rotary positions need an even width");
   if (model.experts > 0) {
-    model.router_aux_loss_coef = 0.001;
     read_experts(fields, {"experts", "experts_per_token"}, model);
   } else {
-    model.gated_ffn = fields.optional<bool>("gated_ffn", model.gated_ffn);
+    const bool gated = fields.optional<bool>("gated_ffn", model.gated_ffn);
+    if (gated != model.gated_ffn) model.activation = gated ? Activation::silu : Activation::gelu;
+    model.gated_ffn = gated;
   }
   if (!model.reads_images())
     model.tied_embeddings = fields.optional<bool>("tied_embeddings", model.tied_embeddings);

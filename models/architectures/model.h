@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "models/architectures/activation.h"
+#include "models/architectures/families/kinds.h"
 #include "models/architectures/model_sizes.h"
 #include "models/core/fields.h"
 #include "models/program/graph/model_inputs.h"
@@ -31,50 +33,6 @@ enum class Family : std::uint8_t {
   seq2seq,
   vit
 };
-// The architecture decides how Hugging Face names the parameters (architecture.h).
-enum class Architecture : std::uint8_t {
-  gpt2,
-  llama,
-  mixtral,
-  bert,
-  roberta,
-  distilbert,
-  albert,
-  vit,
-  bart,
-  t5,
-  mpt,
-  bloom,
-  gpt_neo,
-  gptj,
-  gpt_neox,
-  qwen2,
-  starcoder2,
-  stablelm,
-  opt,
-  phi3,
-  gemma,
-  gemma2,
-  olmo2,
-  qwen3,
-  qwen3_moe,
-  olmoe,
-  nemotron,
-  falcon,            // one norm in a block, or two, one after the other
-  falcon_two_norms,  // two norms, both of the block's input
-  gpt_bigcode,
-  cohere,
-  internlm2,
-  glm4_moe,
-  deepseek_v2,
-  deepseek_v3,
-  qwen2_moe,
-  granitemoe,
-  gpt_oss,
-  gemma3_text,
-  llama4_text,
-  count_
-};
 std::string_view name_of(Architecture architecture);  // the model_type of config.json
 
 // The output of a model. lm: the next token. mlm: masked tokens. qa: the start and the end of an
@@ -88,61 +46,74 @@ enum class QueryKeyNorm : std::uint8_t { none, rows, heads, turned };
 
 constexpr int most_classes = 1 << 16;  // two bytes of an image's record (exec/data/images.h)
 
-struct Model {
-  std::string name;  // for logs
+// Settings that follow from a model's architecture unless a file sets them.
+struct Traits {
   Family family = Family::gpt;
-  Architecture architecture = Architecture::gpt2;
   Head head = Head::lm;
+  bool tied_embeddings = true, gated_ffn = false, rms_norm = false, learned_positions = false;
+  bool parallel_residual = false, alibi = false;
+  bool rotary_interleaved = false;
+  bool one_norm = false;           // attention and MLP of a block share it; GPT-J's always do
+  bool one_plus_norms = false;     // norms multiply by 1 + their weight (Gemma)
+  bool biases = true;              // of the MLP's matrices
+  bool norm_bias = true;           // of layer norms
+  bool attention_bias = true;      // of the matrices of queries, keys and values
+  bool attention_out_bias = true;  // of attention's last matrix
+  Activation activation = Activation::gelu;  // of the MLP; of its gate if it has one
+  bool activation_dropout = false;           // dropout after the activation: T5, BART if set
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+  double norm_epsilon = 1e-5;
+  int head_dim = 0;  // in an architecture's row: the width if a file has no `head_dim`; 0: by sizes
+  double rotary_base = 10000;
+  int token_types = 0;      // BERT: 2; DistilBERT: 0
+  int position_offset = 0;  // RoBERTa: 2
+  int decoder_start = 0;    // seq2seq: the token that a decoder reads first
+  // Sizes of the table that each stack of T5 has (models/program/graph/relative.h). There is no
+  // table if `relative_buckets` is 0.
+  int relative_buckets = 0, relative_distance = 0;
+  // Blocks whose number mod `local_period` is `global_place` have no window (Model::local_window).
+  int local_period = 1, global_place = -1;
+  bool attention_sinks = false;  // every head has a score of its own in each softmax
+  int experts = 0;               // of every block but dense_blocks; 0: none
+  int experts_per_token = 0;
+  double router_aux_loss_coef = 0;  // of the balancing loss, a mean over blocks and sequences
+  bool shared_gate = false;     // a sigmoid gate of the token multiplies the shared MLP's output
+  bool sigmoid_scores = false;  // models/program/graph/experts.h, as groups_by_two
+  bool expert_bias = false;     // a bias for the choice only
+  bool router_bias = false, expert_biases = false;  // of the router's logits, of experts' matrices
+  bool groups_by_two = false;
+  bool expert_weights_of_all = false;  // shares of all experts, not of those that were chosen
+  bool weighed_inputs = false;         // weights multiply what experts read, not what they make
+  bool operator==(const Traits&) const = default;
+};
+
+struct Model : Traits {
+  std::string name;  // for logs
+  Architecture architecture = Architecture::gpt2;
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
   int embedding = 0;            // width of the token table and of the head; 0: hidden
   std::int64_t vocabulary = 0;  // for images: the number of classes
   int classes = 0;              // number of classes of a text (head label)
   int pad_token = -1;           // after a text (head label); -1: none
-  int decoder_start = 0;        // seq2seq: the token that a decoder reads first
   int image_size = 0, patch_size = 0, channels = 0;  // of square images; 0: the model reads tokens
-  bool gated_ffn = false;
-  // Activations. gated_gelu replaces silu in a gated MLP (T5 v1.1). relu and squared_relu replace
-  // gelu in an MLP without a gate (T5, Nemotron).
-  bool gated_gelu = false, relu = false, squared_relu = false;
-  bool activation_dropout = false;  // dropout after the activation: T5, BART if set
-  bool tied_embeddings = true;
   // The fields from here on are mostly not keys of meshwright's own model JSON, except for those of
   // experts: they follow from the family and the sizes, unless a config.json sets them.
-  int head_dim = 0;
-  bool rms_norm = false, learned_positions = true, parallel_residual = false, alibi = false;
-  bool one_norm = false;           // attention and MLP of a block share it; GPT-J's always do
-  bool biases = true;              // of the MLP's matrices
-  bool norm_bias = true;           // of layer norms
-  bool attention_bias = true;      // of the matrices of queries, keys and values
-  bool attention_out_bias = true;  // of attention's last matrix
-  bool gelu_tanh = true;
-  double norm_epsilon = 1e-5, rotary_base = 10000;
   int rotary_dim = 0;
-  bool rotary_interleaved = false;
   // Scaling of rotary positions for longer texts (models/program/graph/rotary.h).
   double rotary_factor = 1, rotary_low = 1, rotary_high = 4;
   int rotary_original = 0;
   bool rotary_yarn = false, rotary_truncate = true;
   double score_factor = 1;  // factor of attention's scores, such as YaRN's temperature
-  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
-  bool one_plus_norms = false;  // norms multiply by 1 + their weight (Gemma)
   double embedding_scale = 1, logit_scale = 1;
   double residual_scale = 1;  // factor of what attention and MLP add to the residual stream
   double swiglu_limit =
-      0;  // of a clamped gate and what it multiplies (Op::clamped_swiglu); 0: none
-  bool attention_sinks = false;         // every head has a score of its own in each softmax
-  int score_width = 0;                  // scores are divided by its square root; 0: head_dim
+      0;                // of a clamped gate and what it multiplies (Op::clamped_swiglu); 0: none
+  int score_width = 0;  // scores are divided by its square root; 0: head_dim
   double score_cap = 0, logit_cap = 0;  // tanh bounds scores and logits to these; 0: unbounded
-  int token_types = 0;                  // BERT: 2; DistilBERT: 0
-  int position_offset = 0;              // RoBERTa: 2
-  // Sizes of the table that each stack of T5 has (models/program/graph/relative.h). There is no
-  // table if `relative_buckets` is 0.
-  int relative_buckets = 0, relative_distance = 0;
   // Blocks from `local_from` on see only `local_window` tokens back, including their own, except
   // for those whose number mod `local_period` is `global_place`. If `local_window` is 0, all blocks
   // see all tokens.
-  int local_window = 0;
-  int local_from = 0, local_period = 1, global_place = -1;
+  int local_window = 0, local_from = 0;
   double local_rotary_base = 0;  // of these blocks, without scaling; 0: rotary_base
   // Indices of the blocks without rotary positions, ascending. In the other blocks, tokens see only
   // their own chunk of `attention_chunk` positions, or all earlier tokens if it is 0.
@@ -152,8 +123,6 @@ struct Model {
   // temperature_floor). If `temperature` is 0, they are not scaled.
   double temperature = 0;
   int temperature_floor = 1;
-  int experts = 0;  // of every block but dense_blocks; 0: none
-  int experts_per_token = 0;
   // Widths of multi-head latent attention. Keys and values are computed from vectors of width
   // kv_lora_rank (0: the model has no latent attention), and queries from vectors of width
   // q_lora_rank (0: from the hidden state). The last rotary_dim elements of a head are rotated.
@@ -161,20 +130,13 @@ struct Model {
   int dense_ffn = 0;              // width of the MLP of blocks without experts
   std::vector<int> dense_blocks;  // those blocks, ascending; the others have experts
   int shared_ffn = 0;             // width of the MLP that all tokens go through; 0: none
-  bool shared_gate = false;       // a sigmoid gate of the token multiplies its output
-  bool sigmoid_scores = false;    // models/program/graph/experts.h, as those below
-  bool expert_bias = false;       // a bias for the choice only
-  bool router_bias = false, expert_biases = false;  // of the router's logits, of experts' matrices
+  // models/program/graph/experts.h has these and the following ones.
   int expert_groups = 1, groups_per_token = 1;
-  bool groups_by_two = false;
   double expert_weight_scale = 1;
-  bool expert_weights_of_all = false;  // shares of all experts, not of those that were chosen
-  bool weighed_inputs = false;         // weights multiply what experts read, not what they make
-  bool expert_dropless = false;        // models/program/graph/experts.h, as those below
+  bool expert_dropless = false;
   double expert_rank_capacity_factor = 0;
   bool expert_overflow_drops = false;
-  double expert_capacity_factor = 0;  // models/program/graph/experts.h; 0: nothing is dropped
-  double router_aux_loss_coef = 0;    // of the balancing loss, a mean over blocks and sequences
+  double expert_capacity_factor = 0;  // 0: nothing is dropped
   // The graph of a model from an ONNX file (onnx/imported_graph.h), otherwise null. If it is set,
   // `architecture` has no meaning, and the fields above are only the sizes that rules about plans
   // need.

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "models/architectures/architecture.h"
 #include "models/architectures/onnx/imported_graph.h"
 #include "models/core/hash.h"
 #include "models/program/graph/op_table.h"
@@ -20,81 +21,34 @@ struct ModelField {
   const char* name;
   Value Model::*member;
 };
-template <class Value>
-ModelField(const char*, Value Model::*) -> ModelField<Value>;
+template <class Value, class Owner>
+ModelField(const char*, Value Owner::*) -> ModelField<Value>;
 
+#define FIELD(name) ModelField(#name, &Model::name)
 constexpr auto model_fields = std::tuple(
-    ModelField{"name", &Model::name}, ModelField{"family", &Model::family},
-    ModelField{"architecture", &Model::architecture}, ModelField{"head", &Model::head},
-    ModelField{"hidden", &Model::hidden}, ModelField{"layers", &Model::layers},
-    ModelField{"heads", &Model::heads}, ModelField{"kv_heads", &Model::kv_heads},
-    ModelField{"ffn", &Model::ffn}, ModelField{"positions", &Model::positions},
-    ModelField{"embedding", &Model::embedding}, ModelField{"vocabulary", &Model::vocabulary},
-    ModelField{"classes", &Model::classes}, ModelField{"pad_token", &Model::pad_token},
-    ModelField{"decoder_start", &Model::decoder_start},
-    ModelField{"image_size", &Model::image_size}, ModelField{"patch_size", &Model::patch_size},
-    ModelField{"channels", &Model::channels}, ModelField{"gated_ffn", &Model::gated_ffn},
-    ModelField{"gated_gelu", &Model::gated_gelu}, ModelField{"relu", &Model::relu},
-    ModelField{"squared_relu", &Model::squared_relu},
-    ModelField{"activation_dropout", &Model::activation_dropout},
-    ModelField{"tied_embeddings", &Model::tied_embeddings},
-    ModelField{"head_dim", &Model::head_dim}, ModelField{"rms_norm", &Model::rms_norm},
-    ModelField{"learned_positions", &Model::learned_positions},
-    ModelField{"parallel_residual", &Model::parallel_residual}, ModelField{"alibi", &Model::alibi},
-    ModelField{"one_norm", &Model::one_norm}, ModelField{"biases", &Model::biases},
-    ModelField{"norm_bias", &Model::norm_bias},
-    ModelField{"attention_bias", &Model::attention_bias},
-    ModelField{"attention_out_bias", &Model::attention_out_bias},
-    ModelField{"gelu_tanh", &Model::gelu_tanh}, ModelField{"norm_epsilon", &Model::norm_epsilon},
-    ModelField{"rotary_base", &Model::rotary_base}, ModelField{"rotary_dim", &Model::rotary_dim},
-    ModelField{"rotary_interleaved", &Model::rotary_interleaved},
-    ModelField{"rotary_factor", &Model::rotary_factor},
-    ModelField{"rotary_low", &Model::rotary_low}, ModelField{"rotary_high", &Model::rotary_high},
-    ModelField{"rotary_original", &Model::rotary_original},
-    ModelField{"rotary_yarn", &Model::rotary_yarn},
-    ModelField{"rotary_truncate", &Model::rotary_truncate},
-    ModelField{"score_factor", &Model::score_factor},
-    ModelField{"query_key_norm", &Model::query_key_norm},
-    ModelField{"one_plus_norms", &Model::one_plus_norms},
-    ModelField{"embedding_scale", &Model::embedding_scale},
-    ModelField{"logit_scale", &Model::logit_scale},
-    ModelField{"residual_scale", &Model::residual_scale},
-    ModelField{"swiglu_limit", &Model::swiglu_limit},
-    ModelField{"attention_sinks", &Model::attention_sinks},
-    ModelField{"score_width", &Model::score_width}, ModelField{"score_cap", &Model::score_cap},
-    ModelField{"logit_cap", &Model::logit_cap}, ModelField{"token_types", &Model::token_types},
-    ModelField{"position_offset", &Model::position_offset},
-    ModelField{"relative_buckets", &Model::relative_buckets},
-    ModelField{"relative_distance", &Model::relative_distance},
-    ModelField{"local_window", &Model::local_window}, ModelField{"local_from", &Model::local_from},
-    ModelField{"local_period", &Model::local_period},
-    ModelField{"global_place", &Model::global_place},
-    ModelField{"local_rotary_base", &Model::local_rotary_base},
-    ModelField{"unrotated_blocks", &Model::unrotated_blocks},
-    ModelField{"attention_chunk", &Model::attention_chunk},
-    ModelField{"temperature", &Model::temperature},
-    ModelField{"temperature_floor", &Model::temperature_floor},
-    ModelField{"experts", &Model::experts},
-    ModelField{"experts_per_token", &Model::experts_per_token},
-    ModelField{"q_lora_rank", &Model::q_lora_rank},
-    ModelField{"kv_lora_rank", &Model::kv_lora_rank}, ModelField{"v_head_dim", &Model::v_head_dim},
-    ModelField{"dense_ffn", &Model::dense_ffn}, ModelField{"dense_blocks", &Model::dense_blocks},
-    ModelField{"shared_ffn", &Model::shared_ffn}, ModelField{"shared_gate", &Model::shared_gate},
-    ModelField{"sigmoid_scores", &Model::sigmoid_scores},
-    ModelField{"expert_bias", &Model::expert_bias}, ModelField{"router_bias", &Model::router_bias},
-    ModelField{"expert_biases", &Model::expert_biases},
-    ModelField{"expert_groups", &Model::expert_groups},
-    ModelField{"groups_per_token", &Model::groups_per_token},
-    ModelField{"groups_by_two", &Model::groups_by_two},
-    ModelField{"expert_weight_scale", &Model::expert_weight_scale},
-    ModelField{"expert_weights_of_all", &Model::expert_weights_of_all},
-    ModelField{"weighed_inputs", &Model::weighed_inputs},
-    ModelField{"expert_dropless", &Model::expert_dropless},
-    ModelField{"expert_rank_capacity_factor", &Model::expert_rank_capacity_factor},
-    ModelField{"expert_overflow_drops", &Model::expert_overflow_drops},
-    ModelField{"expert_capacity_factor", &Model::expert_capacity_factor},
-    ModelField{"router_aux_loss_coef", &Model::router_aux_loss_coef},
-    ModelField{"imported", &Model::imported});
+    FIELD(name), FIELD(family), FIELD(architecture), FIELD(head), FIELD(hidden), FIELD(layers),
+    FIELD(heads), FIELD(kv_heads), FIELD(ffn), FIELD(positions), FIELD(embedding),
+    FIELD(vocabulary), FIELD(classes), FIELD(pad_token), FIELD(decoder_start), FIELD(image_size),
+    FIELD(patch_size), FIELD(channels), FIELD(gated_ffn), FIELD(activation_dropout),
+    FIELD(tied_embeddings), FIELD(head_dim), FIELD(rms_norm), FIELD(learned_positions),
+    FIELD(parallel_residual), FIELD(alibi), FIELD(one_norm), FIELD(biases), FIELD(norm_bias),
+    FIELD(attention_bias), FIELD(attention_out_bias), FIELD(norm_epsilon), FIELD(rotary_base),
+    FIELD(rotary_dim), FIELD(rotary_interleaved), FIELD(rotary_factor), FIELD(rotary_low),
+    FIELD(rotary_high), FIELD(rotary_original), FIELD(rotary_yarn), FIELD(rotary_truncate),
+    FIELD(score_factor), FIELD(query_key_norm), FIELD(one_plus_norms), FIELD(embedding_scale),
+    FIELD(logit_scale), FIELD(residual_scale), FIELD(swiglu_limit), FIELD(attention_sinks),
+    FIELD(score_width), FIELD(score_cap), FIELD(logit_cap), FIELD(token_types),
+    FIELD(position_offset), FIELD(relative_buckets), FIELD(relative_distance), FIELD(local_window),
+    FIELD(local_from), FIELD(local_period), FIELD(global_place), FIELD(local_rotary_base),
+    FIELD(unrotated_blocks), FIELD(attention_chunk), FIELD(temperature), FIELD(temperature_floor),
+    FIELD(experts), FIELD(experts_per_token), FIELD(q_lora_rank), FIELD(kv_lora_rank),
+    FIELD(v_head_dim), FIELD(dense_ffn), FIELD(dense_blocks), FIELD(shared_ffn), FIELD(shared_gate),
+    FIELD(sigmoid_scores), FIELD(expert_bias), FIELD(router_bias), FIELD(expert_biases),
+    FIELD(expert_groups), FIELD(groups_per_token), FIELD(groups_by_two), FIELD(expert_weight_scale),
+    FIELD(expert_weights_of_all), FIELD(weighed_inputs), FIELD(expert_dropless),
+    FIELD(expert_rank_capacity_factor), FIELD(expert_overflow_drops), FIELD(expert_capacity_factor),
+    FIELD(router_aux_loss_coef), FIELD(imported));
+#undef FIELD
 
 // Converts to the type of any field. The number of fields of a struct is the largest number of
 // these values that can initialize it.
@@ -109,7 +63,9 @@ consteval std::size_t field_count() {
   else
     return sizeof...(Values);
 }
-static_assert(std::tuple_size_v<decltype(model_fields)> == field_count<Model>(),
+// `activation` has no row: its values are described one by one. Traits count as one field of Model.
+static_assert(std::tuple_size_v<decltype(model_fields)> + 2 ==
+                  field_count<Model>() + field_count<Traits>(),
               "a field of Model has no row here, so checkpoints would not tell models apart by it");
 
 template <class T>
@@ -171,6 +127,17 @@ std::map<std::string, std::string> description_of(const Model& model) {
       },
       model_fields);
   description.erase("name");  // for people
+  const auto describe = [&](std::string_view name, bool value) {
+    description[std::string(name)] = json(value).dump();
+  };
+  for (const ActivationInfo& row : activation_table)
+    if (!row.described.empty()) describe(row.described, model.activation == row.activation);
+  const bool is_tanh = model.activation == Activation::gelu_tanh;
+  describe("gated_gelu", model.gated_ffn && is_tanh);
+  // Checkpoints of older versions describe the family's activation even if a gated MLP has another.
+  const bool is_usual = !model.imported && model.activation == Activation::silu;
+  const Activation usual = info(model.architecture).traits.activation;
+  describe("gelu_tanh", is_tanh || (is_usual && usual == Activation::gelu_tanh));
   return description;
 }
 

@@ -158,7 +158,6 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
     CHECK(back.one_norm == model.one_norm);
     CHECK(back.one_plus_norms == model.one_plus_norms);
     CHECK(back.query_key_norm == model.query_key_norm);
-    CHECK(back.squared_relu == model.squared_relu);
     CHECK(back.embedding_scale == model.embedding_scale);
     CHECK(back.logit_scale == model.logit_scale);
     CHECK(back.score_width == model.score_width);
@@ -194,11 +193,9 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
     CHECK(back.temperature == model.temperature);
     CHECK(back.temperature_floor == model.temperature_floor);
     CHECK(back.weighed_inputs == model.weighed_inputs);
-    CHECK(back.gelu_tanh == model.gelu_tanh);
-    CHECK(back.relu == model.relu);
+    CHECK(back.activation == model.activation);
     CHECK(back.activation_dropout == model.activation_dropout);
     CHECK(back.gated_ffn == model.gated_ffn);
-    CHECK(back.gated_gelu == model.gated_gelu);
     CHECK(back.local_window == model.local_window);
     CHECK(back.relative_buckets == model.relative_buckets);
     CHECK(back.relative_distance == model.relative_distance);

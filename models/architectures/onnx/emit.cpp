@@ -440,6 +440,7 @@ class OnnxEmitter {
 
 ImportedGraph emit_onnx(const OnnxFile& file, const OnnxTrace& trace, Model& model) {
   model.learned_positions = false;
+  model.activation = Activation::gelu_tanh;  // without meaning; checkpoints have always said it
   model.biases = model.attention_bias = true;
   model.positions = model.layers = model.ffn = 0;
   return OnnxEmitter(file, trace, model).emit();

@@ -33,10 +33,11 @@ bool has_blocks_of_megatron(const Model& m) {
     return false;
   switch (m.architecture) {
     case Architecture::gpt2:
-      return !m.gated_ffn && !m.rms_norm && m.learned_positions && m.biases && m.gelu_tanh;
+      return !m.gated_ffn && !m.rms_norm && m.learned_positions && m.biases &&
+             m.activation == Activation::gelu_tanh;
     case Architecture::gpt_neox:
-      return !m.gated_ffn && !m.rms_norm && m.biases && m.kv_heads == m.heads && !m.gelu_tanh &&
-             !m.rotary_interleaved;
+      return !m.gated_ffn && !m.rms_norm && m.biases && m.kv_heads == m.heads &&
+             m.activation == Activation::gelu && !m.rotary_interleaved;
     case Architecture::llama:
     case Architecture::mixtral:
     case Architecture::qwen3:

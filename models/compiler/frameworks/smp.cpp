@@ -210,9 +210,9 @@ bool is_causal_of_scripts(const Model& m) {
   if (m.head != Head::lm || !m.is_causal()) return false;
   const bool is_llama =
       m.architecture == Architecture::llama || m.architecture == Architecture::mixtral;
-  if (is_llama) return m.gated_ffn && !m.gated_gelu && !m.relu && m.rms_norm;
-  return !m.gated_ffn && !m.relu && !m.rms_norm && m.architecture != Architecture::mpt &&
-         m.architecture != Architecture::bloom;
+  if (is_llama) return m.gated_ffn && m.activation == Activation::silu && m.rms_norm;
+  return !m.gated_ffn && m.activation != Activation::relu && !m.rms_norm &&
+         m.architecture != Architecture::mpt && m.architecture != Architecture::bloom;
 }
 
 void settle_as_smp(Plan& plan, const Model&) {

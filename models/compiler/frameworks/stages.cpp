@@ -16,9 +16,8 @@ bool is_block(const std::string& path, const ArchitectureInfo& names) {
 }
 
 const ArchitectureInfo& info_of(std::string_view model_type) {
-  for (int i = 0; i < static_cast<int>(Architecture::count_); ++i)
-    if (name_of(static_cast<Architecture>(i)) == model_type)
-      return info(static_cast<Architecture>(i));
+  for (const ArchitectureRow& row : all_architectures)
+    if (row.info.name == model_type) return row.info;
   return info(Architecture::llama);  // mistral and others that have its names
 }
 
@@ -128,14 +127,14 @@ std::vector<StageUnits> read_layout(std::string_view text) {
 
 std::map<std::string, int> first_units(const std::vector<StageUnits>& stages,
                                        const ArchitectureInfo& names) {
-  std::map<std::string, int> first = {{std::string(names.embedding_unit), 0}};
+  std::map<std::string, int> first = {{std::string(names.embeddings.unit), 0}};
   int layer = 0;
   for (int i = 0; i < static_cast<int>(stages.size()); ++i) {
     const StageUnits& stage = stages[static_cast<std::size_t>(i)];
     if (stage.layers > 0)
       first[std::string(names.block) + "." + std::to_string(layer)] = i;
     else if (stage.head)
-      first[std::string(names.head)] = i;
+      first[std::string(names.head.unit)] = i;
     layer += stage.layers;
   }
   return first;

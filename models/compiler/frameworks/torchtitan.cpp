@@ -10,8 +10,9 @@ namespace {
 
 bool is_llama_of_torchtitan(const Model& m) {
   return m.architecture == Architecture::llama && m.head == Head::lm && !m.biases &&
-         !m.attention_bias && !m.tied_embeddings && m.gated_ffn && !m.gated_gelu &&
-         m.head_dim * m.heads == m.hidden && m.rotary_dim == m.head_dim;
+         !m.attention_bias && !m.tied_embeddings && m.gated_ffn &&
+         m.activation == Activation::silu && m.head_dim * m.heads == m.hidden &&
+         m.rotary_dim == m.head_dim;
 }
 
 // Returns when gradients are reduced. FSDP gathers and reduces unit by unit in every micro-batch,

@@ -1,0 +1,41 @@
+// The list of architectures. Each has a row in a file of this folder, one file for each family of
+// architectures that are alike.
+#pragma once
+
+#include <cstdint>
+
+namespace meshwright {
+
+// One word for each architecture: an enumerator of Architecture, and its row in the namespace
+// families. Messages list the architectures in this order.
+// clang-format off
+#define MESHWRIGHT_ARCHITECTURES(each) \
+  each(gpt2) each(gpt_neox) each(gpt_neo) each(gptj) each(llama) each(mixtral) each(qwen2) \
+  each(qwen3) each(qwen3_moe) each(qwen2_moe) each(olmoe) each(granitemoe) each(gpt_oss) \
+  each(glm4_moe) each(llama4_text) each(deepseek_v2) each(deepseek_v3) each(starcoder2) \
+  each(stablelm) each(opt) each(phi3) each(gemma) each(gemma2) each(gemma3_text) each(olmo2) \
+  each(nemotron) each(falcon) each(falcon_two_norms) each(gpt_bigcode) each(cohere) \
+  each(internlm2) each(bert) each(roberta) each(distilbert) each(albert) each(bart) each(t5) \
+  each(vit) each(mpt) each(bloom)
+// clang-format on
+
+#define MESHWRIGHT_ENUMERATOR(name) name,
+enum class Architecture : std::uint8_t { MESHWRIGHT_ARCHITECTURES(MESHWRIGHT_ENUMERATOR) };
+#undef MESHWRIGHT_ENUMERATOR
+
+struct ArchitectureInfo;
+namespace families {
+#define MESHWRIGHT_DECLARATION(name) extern const ArchitectureInfo name;
+MESHWRIGHT_ARCHITECTURES(MESHWRIGHT_DECLARATION)
+#undef MESHWRIGHT_DECLARATION
+}  // namespace families
+
+struct ArchitectureRow {
+  Architecture architecture;
+  const ArchitectureInfo& info;
+};
+#define MESHWRIGHT_ROW(name) {Architecture::name, families::name},
+inline constexpr ArchitectureRow all_architectures[] = {MESHWRIGHT_ARCHITECTURES(MESHWRIGHT_ROW)};
+#undef MESHWRIGHT_ROW
+
+}  // namespace meshwright

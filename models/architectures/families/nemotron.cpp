@@ -1,0 +1,28 @@
+// Nemotron has an MLP without a gate whose activation is the square of relu.
+#include "models/architectures/families/like_llama.h"
+
+namespace meshwright::families {
+
+namespace {
+
+constexpr ActivationWord nemotron_words[] = {{"relu2", Activation::squared_relu}};
+
+}  // namespace
+
+constexpr ArchitectureInfo nemotron = [] {
+  ArchitectureInfo row = like_llama("nemotron");
+  row.rotary_share = 0.5;
+  row.traits.gated_ffn = row.traits.rms_norm = false;
+  row.traits.activation = Activation::squared_relu;
+  row.traits.one_plus_norms = true;
+  row.traits.norm_epsilon = 1e-5;
+  row.config = ConfigFile{.classes = {"NemotronForCausalLM", "NemotronForQuestionAnswering"},
+                          .epsilon = "norm_eps",
+                          .activation = {{nemotron_words, ""}},
+                          .rotary_share = "partial_rotary_factor",
+                          .early_keys = {head_dim},
+                          .keys = {attention_bias, mlp_bias}};
+  return row;
+}();
+
+}  // namespace meshwright::families

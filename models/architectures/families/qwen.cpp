@@ -1,0 +1,143 @@
+// Qwen 2 and 3, without and with experts.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "models/architectures/families/like_llama.h"
+
+namespace meshwright::families {
+
+using nlohmann::json;
+
+namespace {
+
+// Reads the window. If `use_sliding_window` is set, blocks from `max_window_layers` on have it.
+void read_qwen_window(Fields& fields, Model& model) {
+  if (flag(fields, "use_sliding_window", false)) {
+    if (!fields.has("sliding_window") || is_given(fields, "sliding_window"))
+      model.local_window = number(fields, "sliding_window", 4096, 1);
+    model.local_from = number(fields, "max_window_layers", 28, 0);
+  }
+  check_layer_types(fields, model);
+}
+
+void write_qwen_window(const Model& model, json& config) {
+  const bool has_one = model.local_window > 0;
+  write_window(model, config);
+  config["use_sliding_window"] = has_one;
+  config["max_window_layers"] = has_one ? model.local_from : model.layers;
+}
+
+constexpr ConfigKey qwen_window{.read = read_qwen_window, .write = write_qwen_window};
+
+// Reads the experts. The weights of a token's experts add up to 1 only if `norm_topk_prob` is set.
+void read_qwen_experts(Fields& fields, Model& model) {
+  const bool is_older = is_given(fields, "num_experts");
+  read_balanced_experts(fields, is_older ? "num_experts" : "num_local_experts", model);
+}
+
+void write_qwen_experts(const Model& model, json& config) {
+  write_experts("num_experts", model, config);
+}
+
+// Reads which blocks have experts: every `decoder_sparse_step`-th block, except for those in
+// `mlp_only_layers`.
+void read_sparse_blocks(Fields& fields, Model& model) {
+  const int step = number(fields, "decoder_sparse_step", 1, 1);
+  std::vector<int> named;
+  if (is_given(fields, "mlp_only_layers"))
+    named = fields.required<std::vector<int>>("mlp_only_layers");
+  std::vector<int> dense;
+  for (int block = 0; block < model.layers; ++block)
+    if ((block + 1) % step != 0 || std::ranges::find(named, block) != named.end())
+      dense.push_back(block);
+  set_dense_blocks(fields, "decoder_sparse_step", std::move(dense), model);
+}
+
+void write_sparse_blocks(const Model& model, json& config) {
+  config["decoder_sparse_step"] = 1;
+  config["mlp_only_layers"] = model.dense_blocks;
+  if (model.dense_ffn > 0) config["intermediate_size"] = model.dense_ffn;
+}
+
+constexpr ConfigKey qwen_experts{.read = read_qwen_experts, .write = write_qwen_experts};
+constexpr ConfigKey qwen_expert_shares{.key = "norm_topk_prob",
+                                       .negated = &Model::expert_weights_of_all};
+constexpr ConfigKey sparse_blocks{.read = read_sparse_blocks, .write = write_sparse_blocks};
+constexpr FixedKey without_windows{"use_sliding_window", "false", "windows are not built for it"};
+
+}  // namespace
+
+constexpr ArchitectureInfo qwen2 = [] {
+  ArchitectureInfo row = like_llama("qwen2");
+  row.traits.attention_bias = true;
+  row.config = ConfigFile{.classes = {"Qwen2ForCausalLM", "Qwen2ForQuestionAnswering"},
+                          .needs_kv_heads = true,
+                          .early_keys = {unusual_head_dim},
+                          .keys = {qwen_window}};
+  return row;
+}();
+
+constexpr ArchitectureInfo qwen3 = [] {
+  ArchitectureInfo row = with_head_norms(like_llama("qwen3"));
+  row.traits.query_key_norm = QueryKeyNorm::heads;
+  row.traits.head_dim = 128;
+  row.config = ConfigFile{.classes = {"Qwen3ForCausalLM", "Qwen3ForQuestionAnswering"},
+                          .needs_kv_heads = true,
+                          .early_keys = {head_dim},
+                          .keys = {attention_bias, qwen_window}};
+  return row;
+}();
+
+constexpr ArchitectureInfo qwen3_moe = [] {
+  ArchitectureInfo row = with_experts(qwen3, 128, 8);
+  row.name = "qwen3_moe";
+  row.traits.head_dim = 0;
+  row.traits.router_aux_loss_coef = 0.001;
+  row.config =
+      ConfigFile{.classes = {"Qwen3MoeForCausalLM", "Qwen3MoeForQuestionAnswering"},
+                 .sizes = {.ffn = "moe_intermediate_size"},
+                 .needs_kv_heads = true,
+                 .fixed = {without_windows},
+                 .early_keys = {head_dim},
+                 .keys = {attention_bias, qwen_experts, qwen_expert_shares, sparse_blocks}};
+  return row;
+}();
+
+// Only the matrices of queries, keys and values can have biases.
+constexpr ArchitectureInfo qwen2_moe = [] {
+  ArchitectureInfo row = with_experts(qwen2, 60, 4);
+  row.name = "qwen2_moe";
+  row.shared_experts = "mlp.shared_expert";
+  row.shared_gate = "mlp.shared_expert_gate";
+  row.traits.router_aux_loss_coef = 0.001;
+  row.traits.shared_gate = true;
+  row.config = ConfigFile{
+      .classes = {"Qwen2MoeForCausalLM", "Qwen2MoeForQuestionAnswering"},
+      .sizes = {.ffn = "moe_intermediate_size"},
+      .needs_kv_heads = true,
+      .fixed = {without_windows},
+      .early_keys = {unusual_head_dim},
+      .keys = {
+          {.key = "qkv_bias", .flags = {&Model::attention_bias}, .usual = true},
+          qwen_experts,
+          qwen_expert_shares,
+          sparse_blocks,
+          {.key = "shared_expert_intermediate_size", .count = &Model::shared_ffn, .usual = 5632}}};
+  return row;
+}();
+
+// OLMoE has the experts of Qwen, in all blocks.
+constexpr ArchitectureInfo olmoe = [] {
+  ArchitectureInfo row = with_experts(with_head_norms(like_llama("olmoe")), 64, 8);
+  row.traits.query_key_norm = QueryKeyNorm::rows;
+  row.traits.norm_epsilon = 1e-5;
+  row.traits.router_aux_loss_coef = 0.01;
+  row.config = ConfigFile{
+      .classes = {"OlmoeForCausalLM"},
+      .fixed = {{"clip_qkv", "null", "queries, keys and values that are clipped are not built"}},
+      .early_keys = {head_dim},
+      .keys = {attention_bias, qwen_experts, qwen_expert_shares}};
+  return row;
+}();
+
+}  // namespace meshwright::families
