@@ -172,8 +172,8 @@ int GraphBuilder::attention(int x) {
                                                  : packed_qkv(x);
   if (m_.relative_buckets > 0) qkv.push_back(relative_bias());
   if (m_.attention_sinks && training_.attention == AttentionKernel::unfused)
-    throw NotSupportedYet(
-        "/training/attention: 'unfused' of a model with attention sinks is not supported yet");
+    throw InputError(unsupported("/training/attention",
+                                 "'unfused' of a model with attention sinks is not supported yet"));
   if (m_.attention_sinks)
     qkv.push_back(parameter(in_block(names_.sinks), {m_.heads}, Initial::zeros, {0, {m_.heads}}));
   return attention(qkv, in_block(names_.attention.module), in_block(names_.attention.out),

@@ -24,18 +24,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-std::vector<std::string> as_words(const std::vector<std::int64_t>& numbers) {
-  std::vector<std::string> words;
-  for (const std::int64_t number : numbers) words.push_back(std::to_string(number));
-  return words;
-}
-
 }  // namespace
 
-WrongChoice::WrongChoice(const std::string& statement, const std::vector<std::int64_t>& choices)
-    : InputError(statement + list_of(as_words(choices))),
-      statement_(statement),
-      choices_(choices) {}
+void throw_in_file(const std::string& file, const InputError& error) {
+  const Violation& violation = error.violation();
+  throw InputError(violation.key.empty() ? violation : in_file(file, violation));
+}
 
 std::string nearest(std::string_view word, const std::vector<std::string>& known) {
   std::string best;

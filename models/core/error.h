@@ -4,13 +4,14 @@
 // lead to it.
 #pragma once
 
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "models/core/printable.h"
+#include "models/core/violation.h"
 
 namespace meshwright {
 
@@ -19,28 +20,25 @@ namespace meshwright {
 // `gpt2.json: /parallelism/tensor: 5 does not divide 12 heads; use 1, 2, 3, 4, 6 or 12`.
 class InputError : public std::runtime_error {
  public:
-  explicit InputError(const std::string& message) : std::runtime_error(printable(message)) {}
+  explicit InputError(Violation violation)
+      : std::runtime_error(text_of(violation)), violation_(std::move(violation)) {}
+  explicit InputError(const std::string& message) : InputError(Violation{.statement = message}) {}
+  const Violation& violation() const { return violation_; }
+
+ private:
+  Violation violation_;
 };
 
 // The input is legal but this version cannot do it yet (exit code 2 as well).
 class NotSupportedYet : public InputError {
  public:
-  explicit NotSupportedYet(const std::string& what) : InputError(what) {}
+  explicit NotSupportedYet(const std::string& what)
+      : InputError(Violation{.statement = what, .not_yet = true}) {}
 };
 
-// A number is wrong, and only a few others are right. `statement` is the message up to the list of
-// right ones: "/parallelism/tensor: 5 does not divide heads 12; use ". `choices` are those that the
-// broken rule allows. read_job() leaves out choices that break another rule.
-class WrongChoice : public InputError {
- public:
-  WrongChoice(const std::string& statement, const std::vector<std::int64_t>& choices);
-  const std::string& statement() const { return statement_; }
-  const std::vector<std::int64_t>& choices() const { return choices_; }
-
- private:
-  std::string statement_;
-  std::vector<std::int64_t> choices_;
-};
+// Throws `error` again. If it is about a key and names no file, it becomes one about `file`: parts
+// of a plan's compilation know the keys of a job, but not its file.
+[[noreturn]] void throw_in_file(const std::string& file, const InputError& error);
 
 // The run itself failed: a device, a peer or a file system (exit code 4).
 class RunError : public std::runtime_error {

@@ -226,9 +226,7 @@ Fields::Fields(json value, std::string where, std::string pointer)
     : value_(std::make_shared<const json>(std::move(value))),
       where_(std::move(where)),
       pointer_(std::move(pointer)) {
-  if (!value_->is_object())
-    throw InputError(where_ + ": " + (pointer_.empty() ? "/" : pointer_) +
-                     ": expected an object, found " + shown(*value_));
+  if (!value_->is_object()) fail("", "expected an object, found " + shown(*value_));
 }
 
 bool Fields::is_null() const { return value_->is_null(); }
@@ -317,19 +315,11 @@ void Fields::done() const {
   }
 }
 
-std::string Fields::place_of(std::string_view key) const {
-  std::string place = pointer_;
-  if (!key.empty()) place += "/" + std::string(key);
-  return where_ + ": " + (place.empty() ? "/" : place) + ": ";
-}
-
-void Fields::fail(std::string_view key, const std::string& problem) const {
-  throw InputError(place_of(key) + problem);
-}
-
-void Fields::fail(std::string_view key, const std::string& statement,
-                  const std::vector<std::int64_t>& choices) const {
-  throw WrongChoice(place_of(key) + statement, choices);
+void Fields::fail(std::string_view key, Violation violation) const {
+  violation.file = where_;
+  violation.key = pointer_;
+  if (!key.empty() || pointer_.empty()) violation.key += "/" + std::string(key);
+  throw InputError(std::move(violation));
 }
 
 json parse_json(const std::string& text, const std::string& where) {

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "models/core/violation.h"
+
 namespace meshwright {
 
 class Fields {
@@ -48,15 +50,15 @@ class Fields {
   // nearest key that was asked for, or all of them.
   void done() const;
 
-  [[noreturn]] void fail(std::string_view key, const std::string& problem) const;
-  // Throws a WrongChoice, whose message ends with the right choices.
-  [[noreturn]] void fail(std::string_view key, const std::string& statement,
-                         const std::vector<std::int64_t>& choices) const;
+  // Throws an InputError about `key`.
+  [[noreturn]] void fail(std::string_view key, const std::string& problem) const {
+    fail(key, Violation{.statement = problem});
+  }
+  [[noreturn]] void fail(std::string_view key, Violation violation) const;
   const std::string& where() const { return where_; }
   const std::string& pointer() const { return pointer_; }
 
  private:
-  std::string place_of(std::string_view key) const;  // "job.json: /training/steps: "
   const nlohmann::json& find(std::string_view key, const char* expected);
   std::shared_ptr<const nlohmann::json> value_;
   std::string where_;

@@ -263,16 +263,16 @@ void read_distribution(Fields fields, const ChosenCluster& cluster,
     read_version_1(*parameters, context);
 }
 
-std::string in_words_of_distribution(const std::string& message, bool version_2) {
+std::string key_in_distribution(const std::string& key, bool version_2) {
   for (const Translation& row : translations) {
     const std::string_view theirs = version_2 ? row.version_2 : row.version_1;
-    if (theirs.empty() || !message.starts_with(row.ours)) continue;
-    const char after = message[row.ours.size()];
-    if (after == ':' || after == '/')
+    if (theirs.empty() || !key.starts_with(row.ours)) continue;
+    const std::string below = key.substr(row.ours.size());
+    if (below.empty() || below.front() == '/')
       return fmt::format("/distribution/smdistributed/modelparallel/parameters/{}{}", theirs,
-                         message.substr(row.ours.size()));
+                         below);
   }
-  return message;
+  return key;
 }
 
 }  // namespace meshwright

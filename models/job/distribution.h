@@ -17,9 +17,9 @@ namespace meshwright {
 void read_distribution(Fields fields, const ChosenCluster& cluster,
                        const std::set<std::string>& training_keys, Job& job);
 
-// Returns a message of `verify`, in which the leading meshwright key is replaced by the
-// dictionary's key for it. A message without such a key is returned as it is.
-std::string in_words_of_distribution(const std::string& message, bool version_2);
+// Returns the pointer of the dictionary's key for a key of meshwright, or the key itself if the
+// dictionary has none.
+std::string key_in_distribution(const std::string& key, bool version_2);
 
 // --- The rest is shared by the files of this reader. ---
 

@@ -18,14 +18,14 @@ void check_degrees(const Fields& fields, const Version1& v, int ranks) {
   const std::int64_t model = static_cast<std::int64_t>(v.pipeline) * v.tensor;
   if (ranks % v.pipeline != 0)
     fields.fail(v.pipeline_key,
-                fmt::format("{} does not divide the {} processes; use ", v.pipeline, ranks),
-                divisors_of(ranks));
+                wrong_choice(divisors_of(ranks), "", "{} does not divide the {} processes; use ",
+                             v.pipeline, ranks));
   if (ranks % model != 0)
     fields.fail(
         "tensor_parallel_degree",
-        fmt::format("{} does not divide {} processes / pipeline_parallel_degree {} = {}; use ",
-                    v.tensor, ranks, v.pipeline, ranks / v.pipeline),
-        divisors_of(ranks / v.pipeline));
+        wrong_choice(divisors_of(ranks / v.pipeline), "",
+                     "{} does not divide {} processes / pipeline_parallel_degree {} = {}; use ",
+                     v.tensor, ranks, v.pipeline, ranks / v.pipeline));
   if (v.tensor > 1 && !v.ddp)
     fields.fail("ddp", fmt::format("must be true with tensor_parallel_degree {}, which runs across "
                                    "data-parallel ranks; use true, or degree 1",
@@ -53,9 +53,9 @@ void check_degrees(const Fields& fields, const Version1& v, int ranks) {
   if (replicas % v.shard != 0)
     fields.fail(
         "sharded_data_parallel_degree",
-        fmt::format("{} does not divide {} processes / tensor_parallel_degree {} = {}; use ",
-                    v.shard, ranks, v.tensor, replicas),
-        divisors_of(replicas));
+        wrong_choice(divisors_of(replicas), "",
+                     "{} does not divide {} processes / tensor_parallel_degree {} = {}; use ",
+                     v.shard, ranks, v.tensor, replicas));
 }
 
 void advise(const Fields& fields, const Version1& v, const DistributionContext& context,
@@ -161,10 +161,11 @@ void settle_attention(const DistributionContext& context) {
     return;
   }
   if (job.plan.training.attention == AttentionKernel::unfused) return;
-  throw InputError(fmt::format(
-      "{}: /training/attention: version 1's FlashAttention needs heads of a multiple of 8 below "
-      "128 wide, the model's are {}; use 'unfused'",
-      job.file, width));
+  throw InputError(in_file(
+      job.file, broken("/training/attention",
+                       "version 1's FlashAttention needs heads of a multiple of 8 below 128 wide, "
+                       "the model's are {}; use 'unfused'",
+                       width)));
 }
 
 // Returns whether activations are offloaded layer by layer, as the library does since 1.8.1.

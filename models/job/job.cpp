@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <array>
 #include <cmath>
-#include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -28,25 +27,6 @@ constexpr std::array<const char*, 15> job_keys = {
     "instance_count", "parallelism", "distribution", "compiler_config", "objective",
     "faults",         "failures",    "data",         "checkpoint",      "log"};
 
-// Throws the same sort of error with its text reworded.
-template <class Reword>
-[[noreturn]] void throw_again(const InputError& error, Reword reword) {
-  if (const auto* choice = dynamic_cast<const WrongChoice*>(&error))
-    throw WrongChoice(reword(choice->statement()), choice->choices());
-  if (dynamic_cast<const NotSupportedYet*>(&error) != nullptr)
-    throw NotSupportedYet(reword(error.what()));
-  throw InputError(reword(error.what()));
-}
-
-template <class Body>
-auto within(const std::string& place, Body body) {
-  try {
-    return body();
-  } catch (const InputError& error) {
-    throw_again(error, [&](const std::string& text) { return place + text; });
-  }
-}
-
 void read_model_section(Fields& fields, Job& job) {
   job.model_json = fields.raw("model").dump();
   if (fields.is_object("model")) {
@@ -56,8 +36,11 @@ void read_model_section(Fields& fields, Job& job) {
   } else {
     const std::string ref = fields.required<std::string>("model");
     if (!is_zoo_name(ref)) job.model_path = resolve(job, ref);
-    job.model = within(job.file + ": /model: ",
-                       [&] { return load_model(ref, job.folder == "." ? "" : job.folder); });
+    try {
+      job.model = load_model(ref, job.folder == "." ? "" : job.folder);
+    } catch (const InputError& error) {
+      fields.fail("model", error.what());
+    }
   }
 }
 
@@ -70,9 +53,9 @@ void settle_predicted_positions(Job& job) {
       training.predicted_positions =
           std::max(1, static_cast<int>(std::lround(0.15 * training.sequence_length)));
   } else if (training.predicted_positions > 0) {
-    throw InputError(job.file +
-                     ": /training/predicted_positions: only a model with head 'mlm' has them; "
-                     "leave it out");
+    throw InputError(
+        in_file(job.file, broken("/training/predicted_positions",
+                                 "only a model with head 'mlm' has them; leave it out")));
   }
 }
 
@@ -80,9 +63,10 @@ void settle_predicted_positions(Job& job) {
 // dropout is.
 void check_imported(const Job& job) {
   if (job.model.imported && job.plan.training.dropout > 0)
-    throw NotSupportedYet(job.file +
-                          ": /training/dropout: a model from an ONNX file has none, for exporters "
-                          "leave it out; placing it is not supported yet, set it to 0");
+    throw InputError(in_file(
+        job.file, broken("/training/dropout",
+                         "a model from an ONNX file has none, for exporters leave it out; placing "
+                         "it is not supported yet, set it to 0")));
 }
 
 Precision default_precision(const MachineFacts& machine) {
@@ -113,9 +97,10 @@ namespace {
 
 void check_precision(Precision precision, const MachineFacts& machine) {
   if (machine.is_cpu && precision == Precision::tf32)
-    throw InputError(fmt::format(
-        "/training/precision: {} is an arithmetic of GPU tensor cores, the machine is a CPU; use "
-        "fp32, fp16, bf16, fp8 or nvfp4",
+    throw InputError(broken(
+        "/training/precision",
+        "{} is an arithmetic of GPU tensor cores, the machine is a CPU; use fp32, fp16, bf16, fp8 "
+        "or nvfp4",
         name_of(precision)));
   if (machine.is_cpu) return;
   const bool there = precision == Precision::bf16    ? machine.has_bf16
@@ -128,8 +113,8 @@ void check_precision(Precision precision, const MachineFacts& machine) {
   if (machine.has_tf32) words.push_back("tf32");
   if (machine.has_bf16) words.push_back("bf16");
   if (machine.has_fp8) words.push_back("fp8");
-  throw InputError(fmt::format("/training/precision: the machine's GPUs have no {}; use {}",
-                               name_of(precision), list_of(words)));
+  throw InputError(broken("/training/precision", "the machine's GPUs have no {}; use {}",
+                          name_of(precision), list_of(words)));
 }
 
 void check_attention(AttentionKernel kernel, const MachineFacts& machine) {
@@ -140,9 +125,8 @@ void check_attention(AttentionKernel kernel, const MachineFacts& machine) {
   std::vector<std::string> words = {"unfused", "flash", "flash2"};
   if (machine.has_flash3) words.push_back("flash3");
   if (machine.has_cudnn_attention) words.push_back("cudnn");
-  throw InputError(fmt::format("/training/attention: the machine has no kernel {}; use {}",
-                               attention_names()[static_cast<std::size_t>(kernel)],
-                               list_of(words)));
+  throw InputError(broken("/training/attention", "the machine has no kernel {}; use {}",
+                          attention_names()[static_cast<std::size_t>(kernel)], list_of(words)));
 }
 
 // Checks that the product of the degrees is the number of ranks. With `data_from_rest`, first sets
@@ -155,16 +139,17 @@ void settle_degrees(Plan& plan, int ranks, bool data_from_rest) {
                                 : "degrees whose product divides the ranks";
   if (data_from_rest) {
     if (!fits)
-      throw InputError(
-          fmt::format("/parallelism: pipeline {} x tensor {} x context {} = {} does not divide the "
-                      "cluster's {} ranks; use {}",
-                      p.pipeline, p.tensor, p.context, model, ranks, rest));
+      throw InputError(broken("/parallelism",
+                              "pipeline {} x tensor {} x context {} = {} does not divide the "
+                              "cluster's {} ranks; use {}",
+                              p.pipeline, p.tensor, p.context, model, ranks, rest));
     p.data = static_cast<int>(std::lround(ranks / model));
   } else if (model * p.data != ranks) {
-    throw InputError(fmt::format(
-        "/parallelism: pipeline {} x tensor {} x context {} x data {} = {}, but the cluster has {} "
-        "ranks; use {}",
-        p.pipeline, p.tensor, p.context, p.data, model * p.data, ranks, rest));
+    throw InputError(
+        broken("/parallelism",
+               "pipeline {} x tensor {} x context {} x data {} = {}, but the cluster has {} "
+               "ranks; use {}",
+               p.pipeline, p.tensor, p.context, p.data, model * p.data, ranks, rest));
   }
 }
 
@@ -193,16 +178,14 @@ void check_partition(const Plan& plan, const Model& model) {
 // every rule allows. If there is none, throws the error about a micro-batch of one sequence.
 void verify_micro_batch(Plan& plan, const Job& job) {
   if (!job.is_auto("training.micro_batch")) return verify(plan, job.model.sizes());
-  std::exception_ptr about_one;
+  Ruling about_one;
   for (const int micro_batch : divisors(plan.training.global_batch)) {
     plan.training.micro_batch = micro_batch;
-    try {
-      return verify(plan, job.model.sizes());
-    } catch (const InputError&) {
-      if (!about_one) about_one = std::current_exception();
-    }
+    const Ruling ruling = broken_rule(plan, job.model.sizes());
+    if (!ruling) return;
+    if (!about_one) about_one = ruling;
   }
-  std::rethrow_exception(about_one);
+  throw InputError(*about_one);
 }
 
 Plan settle_plan(const Job& job, int ranks, const MachineFacts& machine) {
@@ -357,11 +340,10 @@ void check_job(Fields& fields, const ChosenCluster& cluster, const MachineLookup
                   cluster.facts);
     }
   } catch (const InputError& error) {
-    throw_again(error, [&](const std::string& text) {
-      return job.file + ": " +
-             (fields.has("distribution") ? in_words_of_distribution(text, is_version_2(fields))
-                                         : text);
-    });
+    Violation violation = in_file(job.file, error.violation());
+    if (fields.has("distribution"))
+      violation.key = key_in_distribution(violation.key, is_version_2(fields));
+    throw InputError(violation);
   }
 }
 
@@ -410,24 +392,21 @@ Job read_whole_job(const json& value, const std::string& file, const std::string
   return job;
 }
 
-// Returns the choices of `error` with which the whole job is valid. If there are none, because
+// Returns the choices of `wrong` with which the whole job is valid. If there are none, because
 // another key is wrong too, returns the choices for which no error is about the choices' key. If
 // there are none of these, returns all choices.
-std::vector<std::int64_t> choices_within_all_rules(const WrongChoice& error, const json& value,
+std::vector<std::int64_t> choices_within_all_rules(const Violation& wrong, const json& value,
                                                    const std::string& file,
                                                    const std::string& folder,
                                                    const MachineLookup& lookup) {
-  const std::string before = file + ": ", &statement = error.statement();
-  if (!statement.starts_with(before + "/")) return error.choices();  // about another file
-  const std::size_t end = statement.find(": ", before.size());
-  const std::string place = statement.substr(before.size(), end - before.size());
-  const json::json_pointer key(place);
-  if (!value.contains(key)) return error.choices();
+  if (wrong.file != file) return wrong.choices;
+  const json::json_pointer key(wrong.key);
+  if (!value.contains(key)) return wrong.choices;
   // If version 1's old name is given in addition to the new one, both must have the same value.
   const json::json_pointer old_name = key.parent_pointer() / "partitions";
   const bool has_both = key.back() == "pipeline_parallel_degree" && value.contains(old_name);
   std::vector<std::int64_t> right, elsewhere;
-  for (const std::int64_t choice : error.choices()) {
+  for (const std::int64_t choice : wrong.choices) {
     json changed = value;
     changed[key] = choice;
     if (has_both) changed[old_name] = choice;
@@ -435,12 +414,12 @@ std::vector<std::int64_t> choices_within_all_rules(const WrongChoice& error, con
       read_whole_job(changed, file, folder, lookup);
       right.push_back(choice);
     } catch (const InputError& other) {
-      if (!std::string_view(other.what()).starts_with(before + place + ": "))
-        elsewhere.push_back(choice);
+      const Violation& found = other.violation();
+      if (found.file != file || found.key != wrong.key) elsewhere.push_back(choice);
     }
   }
   if (!right.empty()) return right;
-  return elsewhere.empty() ? error.choices() : elsewhere;
+  return elsewhere.empty() ? wrong.choices : elsewhere;
 }
 
 }  // namespace
@@ -449,14 +428,20 @@ Job read_job(const json& value, const std::string& file, const std::string& fold
              const MachineLookup& lookup) {
   try {
     return read_whole_job(value, file, folder, lookup);
-  } catch (const WrongChoice& error) {
-    throw WrongChoice(error.statement(),
-                      choices_within_all_rules(error, value, file, folder, lookup));
+  } catch (const InputError& error) {
+    if (error.violation().choices.empty()) throw;
+    Violation violation = error.violation();
+    violation.choices = choices_within_all_rules(violation, value, file, folder, lookup);
+    throw InputError(violation);
   }
 }
 
 Plan settle(const Job& job, int ranks, const MachineFacts& machine) {
-  return within(job.file + ": ", [&] { return settle_plan(job, ranks, machine); });
+  try {
+    return settle_plan(job, ranks, machine);
+  } catch (const InputError& error) {
+    throw InputError(in_file(job.file, error.violation()));
+  }
 }
 
 }  // namespace meshwright

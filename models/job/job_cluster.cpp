@@ -168,13 +168,14 @@ void check_processes(const Job& job, const std::string& pointer, const MachineLo
   for (const std::string& machine : job.cluster.machines) {
     const MachineFacts facts = lookup(machine);
     if (facts.is_cpu && processes > most_local_processes)
-      throw InputError(fmt::format("{}: {}: {} are too many processes for '{}'; use 1 to {}",
-                                   job.file, pointer, processes, machine, most_local_processes));
+      throw InputError(
+          in_file(job.file, broken(pointer, "{} are too many processes for '{}'; use 1 to {}",
+                                   processes, machine, most_local_processes)));
     if (!facts.is_cpu && processes > facts.gpus)
-      throw InputError(fmt::format(
-          "{}: {}: {} exceeds the {} GPU{} of {}: one process drives one GPU; use 1 to {}",
-          job.file, pointer, processes, facts.gpus, facts.gpus == 1 ? "" : "s", machine,
-          facts.gpus));
+      throw InputError(in_file(
+          job.file,
+          broken(pointer, "{} exceeds the {} GPU{} of {}: one process drives one GPU; use 1 to {}",
+                 processes, facts.gpus, facts.gpus == 1 ? "" : "s", machine, facts.gpus)));
   }
 }
 

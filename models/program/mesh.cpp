@@ -128,8 +128,8 @@ const std::vector<std::string>& placements() {
 Mesh::Mesh(Degrees degrees, std::string_view placement) : degrees_(degrees) {
   const auto& known = placements();
   if (std::find(known.begin(), known.end(), placement) == known.end())
-    throw InputError("/parallelism/placement: unknown placement '" + std::string(placement) +
-                     "'; known: " + list_of(known, "and"));
+    throw InputError(broken("/parallelism/placement", "unknown placement '{}'; known: {}",
+                            placement, list_of(known, "and")));
   for (const int degree : {degrees.pipeline, degrees.tensor, degrees.data, degrees.context,
                            degrees.shard, degrees.expert, degrees.context_heads})
     MESHWRIGHT_CHECK(degree >= 1, "degrees are verified before a mesh is made");

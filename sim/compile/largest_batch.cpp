@@ -25,11 +25,8 @@ MemoryFit fit_of(const Model& model, const Plan& plan, int micro_batch, const Cl
 // Returns the smallest legal micro-batch. All micro-batches must be multiples of it, because the
 // ranks of a tensor group share its sequences or its tokens.
 int batch_granule(const Model& model, const Plan& plan) {
-  for (int size = 1; size < plan.parallelism.tensor; ++size) try {
-      verify(with_micro_batch(plan, size), model.sizes());
-      return size;
-    } catch (const InputError&) {
-    }
+  for (int size = 1; size < plan.parallelism.tensor; ++size)
+    if (!broken_rule(with_micro_batch(plan, size), model.sizes())) return size;
   return plan.parallelism.tensor;
 }
 

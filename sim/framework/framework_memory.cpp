@@ -13,8 +13,10 @@ FrameworkTraits framework_traits(MemoryOf whose, bool several_ranks) {
 
 double framework_limit_bytes(const Machine& machine, MemoryOf whose, bool several_ranks) {
   if (!machine.framework)
-    throw InputError("/training/memory_of: the profile of " + machine.name +
-                     " does not say what a framework finds of its memory; use 'engine'");
+    throw InputError(broken("/training/memory_of",
+                            "the profile of {} does not say what a framework finds of its memory; "
+                            "use 'engine'",
+                            machine.name));
   const FrameworkMemory& framework = *machine.framework;
   const LibraryOverheads& overheads = machine.overheads;
   const double usable = framework.capacity_bytes - framework.context_bytes -
@@ -43,7 +45,7 @@ std::optional<FrameworkUse> framework_use(const Model& model, const Training& tr
     use.fit = fit_of_framework(build_graph(model, training),
                                framework_traits(training.memory_of, several), use.limit_bytes);
   } catch (const InputError& error) {
-    throw InputError(std::string("/training/memory_of: ") + error.what() + "; use 'engine'");
+    throw InputError(broken("/training/memory_of", "{}; use 'engine'", error.what()));
   }
   return use;
 }
@@ -51,8 +53,8 @@ std::optional<FrameworkUse> framework_use(const Model& model, const Training& tr
 std::optional<Plan> with_memory_of(MemoryOf whose, const Model& model, Plan plan) {
   plan.training.memory_of = whose;
   plan.training.attention = AttentionKernel::unfused;
+  if (broken_rule(plan, model.sizes())) return std::nullopt;
   try {
-    verify(plan, model.sizes());
     Training smallest = plan.training;
     smallest.micro_batch = 1;
     autocast_peak_bytes(build_graph(model, smallest), framework_traits(whose, false));

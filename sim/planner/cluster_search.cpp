@@ -11,13 +11,14 @@ namespace meshwright {
 
 namespace {
 
-const char* const no_memory = "does not fit in memory";
-const char* const too_slow = "slower than the plans found (lower bound)";
-const char* const not_simulated = "estimated slower than the simulated plans";
-const char* const losses[loss_count] = {
-    no_memory, "slower than the plans found: computation alone takes longer",
-    "slower than the plans found: stages are idle (bubble)",
-    "slower than the plans found: communication"};
+const Violation no_memory{.statement = "does not fit in memory"};
+const Violation too_slow{.statement = "slower than the plans found (lower bound)"};
+const Violation not_simulated{.statement = "estimated slower than the simulated plans"};
+const Violation losses[loss_count] = {
+    no_memory,
+    {.statement = "slower than the plans found: computation alone takes longer"},
+    {.statement = "slower than the plans found: stages are idle (bubble)"},
+    {.statement = "slower than the plans found: communication"}};
 
 // Number of plans that may be built for each one that may be simulated. Building a plan only to
 // find that it does not fit costs less than simulating it.
@@ -112,10 +113,10 @@ void ClusterSearch::survey_all() {
 
 // Counts `count` plans as rejected. `is_late` means that the job's deadline or budget is the
 // reason, whatever `reason` says.
-void ClusterSearch::reject(const std::string& reason, std::int64_t count, bool is_late) {
+void ClusterSearch::reject(const Violation& reason, std::int64_t count, bool is_late) {
   if (count == 0) return;
-  rejected_[is_late ? longest_step(job_.objective, base_.training, cluster_).reason : reason] +=
-      count;
+  const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
+  rejected_[is_late ? Violation{.statement = limit.reason} : reason] += count;
   limits_decide_ = limits_decide_ || is_late;
 }
 
@@ -278,8 +279,8 @@ void ClusterSearch::try_out(std::span<const Entry> entries) {
 void ClusterSearch::note(const Entry& entry, Trial trial) {
   evaluated_.push_back(entry.candidate);
   if (trial.is_plan) ++built_;
-  if (!trial.rejected.empty()) {
-    ++rejected_[trial.rejected];
+  if (trial.rejected) {
+    ++rejected_[*trial.rejected];
     return;
   }
   if (!trial.memory->fits) return note_miss(entry.candidate, *trial.memory);
@@ -289,7 +290,7 @@ void ClusterSearch::note(const Entry& entry, Trial trial) {
   learned.sum += step / entry.bounds.estimate_s;
   ++learned.count;
   const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
-  if (step > limit.seconds) return reject(limit.reason, 1, true);
+  if (step > limit.seconds) return reject({.statement = limit.reason}, 1, true);
   const auto better = [&](double time, const RankedPlan& other) {
     return merit(job_.objective, cluster_, time) <
            merit(job_.objective, cluster_, useful_step_time_s(other.prediction));

@@ -54,7 +54,7 @@ class ClusterSearch {
   void simulate_usual(int budget);
   void survey_all();
   void tell() const;
-  void reject(const std::string& reason, std::int64_t count, bool is_late);
+  void reject(const Violation& reason, std::int64_t count, bool is_late);
   void turn_away_slow(const Entry& entry);
   void simulate_promising(int budget);
   double expected_s(const Entry& entry);

@@ -1,82 +1,68 @@
 #include "sim/planner/rejections.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 #include <vector>
+
+#include "models/core/error.h"
 
 namespace meshwright {
 
 namespace {
 
-constexpr std::size_t most_digits = 15;
-
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
-// Returns the end of the whole number that begins at `begin`, or `begin` if none begins there.
-// Digits of a word ("fp16") or of a fraction ("1.5") are not whole numbers.
-std::size_t end_of_number(const std::string& text, std::size_t begin) {
-  const bool continues =
-      begin > 0 && (is_word(text[begin - 1]) || text[begin - 1] == '.' || text[begin - 1] == '-');
-  std::size_t end = begin;
-  while (end < text.size() && is_digit(text[end])) ++end;
-  const bool is_fraction = end + 1 < text.size() && text[end] == '.' && is_digit(text[end + 1]);
-  const bool ends = end == text.size() || (!is_word(text[end]) && !is_fraction);
-  return !continues && ends && end - begin <= most_digits ? end : begin;
-}
-
-struct Reason {
-  std::vector<std::string> words;  // around the numbers: one more than these
-  std::vector<std::int64_t> numbers;
+struct Range {
+  std::int64_t least, largest;
 };
-
-Reason parse(const std::string& text) {
-  Reason reason{{""}, {}};
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t end = is_digit(text[i]) ? end_of_number(text, i) : i;
-    if (end == i) {
-      reason.words.back() += text[i++];
-      continue;
-    }
-    reason.numbers.push_back(std::stoll(text.substr(i, end - i)));
-    reason.words.emplace_back();
-    i = end;
-  }
-  return reason;
-}
-
 struct Merged {
-  std::vector<std::int64_t> least, largest;
+  std::vector<Range> numbers;
   std::int64_t count = 0;
 };
 
-std::string text_of(const std::vector<std::string>& words, const Merged& merged) {
-  std::string text = words.front();
-  for (std::size_t i = 0; i < merged.least.size(); ++i) {
-    text += std::to_string(merged.least[i]);
-    if (merged.largest[i] > merged.least[i]) text += " to " + std::to_string(merged.largest[i]);
-    text += words[i + 1];
-  }
-  return text;
+// Returns the whole numbers of a violation and its choices, and sets them to 0, so that violations
+// of a rule are equal.
+std::vector<std::int64_t> take_numbers(Violation& violation) {
+  std::vector<std::int64_t> numbers;
+  for (Violation::Value& value : violation.values)
+    if (auto* number = std::get_if<std::int64_t>(&value))
+      numbers.push_back(std::exchange(*number, 0));
+  for (std::int64_t& choice : violation.choices) numbers.push_back(std::exchange(choice, 0));
+  return numbers;
+}
+
+std::string text_of(const Range& range) {
+  const std::string least = std::to_string(range.least);
+  return range.least == range.largest ? least : least + " to " + std::to_string(range.largest);
+}
+
+// Returns the message of a violation whose numbers were taken, with ranges in their places.
+std::string text_with(Violation violation, const std::vector<Range>& ranges) {
+  auto range = ranges.begin();
+  for (Violation::Value& value : violation.values)
+    if (std::holds_alternative<std::int64_t>(value)) value = text_of(*range++);
+  std::vector<std::string> choices;
+  while (range != ranges.end()) choices.push_back(text_of(*range++));
+  violation.choices.clear();
+  return text_of(violation) + list_of(choices);
 }
 
 }  // namespace
 
-Rejections with_ranges(const Rejections& reasons) {
-  std::map<std::vector<std::string>, Merged> found;
-  for (const auto& [text, count] : reasons) {
-    const Reason reason = parse(text);
-    Merged& merged = found[reason.words];
-    if (merged.count == 0) merged.least = merged.largest = reason.numbers;
-    for (std::size_t i = 0; i < reason.numbers.size(); ++i) {
-      merged.least[i] = std::min(merged.least[i], reason.numbers[i]);
-      merged.largest[i] = std::max(merged.largest[i], reason.numbers[i]);
+std::map<std::string, std::int64_t> with_ranges(const Rejections& reasons) {
+  std::map<Violation, Merged> rules;
+  for (const auto& [reason, count] : reasons) {
+    Violation rule = reason;
+    const std::vector<std::int64_t> numbers = take_numbers(rule);
+    Merged& merged = rules[std::move(rule)];
+    if (merged.numbers.empty())
+      for (const std::int64_t number : numbers) merged.numbers.push_back({number, number});
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      Range& range = merged.numbers[i];
+      range = {std::min(range.least, numbers[i]), std::max(range.largest, numbers[i])};
     }
     merged.count += count;
   }
-  Rejections all;
-  for (const auto& [words, merged] : found) all[text_of(words, merged)] += merged.count;
+  std::map<std::string, std::int64_t> all;
+  for (const auto& [rule, merged] : rules) all[text_with(rule, merged.numbers)] += merged.count;
   return all;
 }
 

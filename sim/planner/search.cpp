@@ -40,7 +40,7 @@ void add_misses(const ClusterSearch& search, std::optional<ClosestMiss>& closest
 // missed.
 std::vector<Rejection> sorted(const Rejections& reasons, const std::optional<ClosestMiss>& miss) {
   std::vector<Rejection> list;
-  for (const auto& [reason, count] : reasons) {
+  for (const auto& [reason, count] : with_ranges(reasons)) {
     list.push_back({reason, count});
     if (miss && reason == "does not fit in memory")
       list.back().reason += fmt::format(" (closest: {} too much for {})",
@@ -165,16 +165,14 @@ SearchResult search(const Job& job, const SearchOptions& options) {
     for (const int count : counts) {
       const Cluster cluster = make_cluster(job.cluster, machine, count);
       if (count > 1 && cluster.network().nics == 0) {
-        ++reasons["several hosts without a network: " + name];
+        ++reasons[{.statement = "several hosts without a network: " + name}];
         continue;
       }
       try {
         searches.push_back(std::make_unique<ClusterSearch>(job, name, cluster, options));
         searches.back()->run(first_budget, keep, is_one ? options.simulate_for_gap : 0);
-      } catch (const InputError& error) {  // of a part of the plan: it names the key alone
-        const std::string text = error.what();
-        throw InputError(
-            text.starts_with("/") && !text.starts_with(job.file) ? job.file + ": " + text : text);
+      } catch (const InputError& error) {
+        throw_in_file(job.file, error);
       }
     }
   }
@@ -194,7 +192,7 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   }
   result.plans = plans;
   mark_pareto(result.plans);
-  result.rejected = sorted(with_ranges(reasons), result.closest_miss);
+  result.rejected = sorted(reasons, result.closest_miss);
   if (result.candidates_simulated > 0) result.closest_miss.reset();  // something fits
   result.search_wall_s = std::chrono::duration<double>(Clock::now() - begin).count();
   return result;

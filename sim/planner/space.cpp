@@ -113,10 +113,11 @@ class Enumerator {
     std::ranges::move(other.branches, std::back_inserter(space_.branches));
   }
 
-  void reject(const std::string& reason, std::int64_t count = 1) {
+  void reject(const Violation& reason, std::int64_t count = 1) {
     space_.enumerated += count;
     space_.rejected[reason] += count;
   }
+  void reject(const std::string& reason) { reject(Violation{.statement = reason}); }
 
   // Returns the possible degrees of context. Sequences are split if a causal model predicts every
   // token, into twice as many chunks as ranks.
@@ -221,9 +222,9 @@ class Enumerator {
   template <class T, class Rule>
   void keep_legal(std::vector<T>& list, std::int64_t others, const Rule& rule) {
     std::erase_if(list, [&](const T& each) {
-      const std::string broken = rule(each);
-      if (!broken.empty()) reject(broken, others);
-      return !broken.empty();
+      const Ruling ruling = rule(each);
+      if (ruling) reject(*ruling, others);
+      return ruling.has_value();
     });
   }
 
@@ -252,26 +253,25 @@ class Enumerator {
       return list.empty() ? 0 : all() / std::ssize(list);
     };
     const Candidate plain = plain_with(shape, kernels.front());
-    for (const std::string& broken : {rule_against(plain), against_shape(plain)})
-      if (!broken.empty()) return reject(broken, all());
-    keep_legal(kernels, without(kernels), [&](const Kernels& each) -> std::string {
+    for (const Ruling& ruling : {rule_against(plain), against_shape(plain)})
+      if (ruling) return reject(*ruling, all());
+    keep_legal(kernels, without(kernels), [&](const Kernels& each) -> Ruling {
       const std::int64_t rows =
           std::int64_t{shape.micro_batch} * base_.training.sequence_length / shape.context;
       if (each.sequence_parallel && rows % shape.tensor != 0)
-        return "sequence_parallel needs rows that tensor divides";
+        return Violation{.statement = "sequence_parallel needs rows that tensor divides"};
       return against_kernels(chosen_with(shape, each));
     });
-    keep_legal(branch.cuts, without(branch.cuts), [&](const PipelineCut& cut) -> std::string {
+    keep_legal(branch.cuts, without(branch.cuts), [&](const PipelineCut& cut) -> Ruling {
       const ScheduleInfo& schedule = schedule_info(cut.schedule);
       if (schedule.in_groups && micro_batches % shape.pipeline != 0)
-        return std::string(schedule.name) + " needs micro-batches in multiples of pipeline";
-      const std::string broken =
-          rule_against(chosen_with(plain, cut), job_.is_auto("parallelism.schedule"));
-      return broken.empty() ? against_cut(chosen_with(plain, cut)) : broken;
+        return broken("", "{} needs micro-batches in multiples of pipeline", schedule.name);
+      const Candidate with = chosen_with(plain, cut);
+      const Ruling ruling = rule_against(with, job_.is_auto("parallelism.schedule"));
+      return ruling ? ruling : against_cut(with);
     });
     keep_legal(branch.shardings, without(branch.shardings), [&](const Sharding& sharding) {
-      const std::string broken = rule_against(chosen_with(plain, sharding));
-      return broken.empty() ? against_sharding(chosen_with(plain, sharding)) : broken;
+      return against_sharding(chosen_with(plain, sharding));
     });
     if (all() == 0) return;
     // Kernels with the same attention kernel share one list of ways to save memory, so each
@@ -293,22 +293,21 @@ class Enumerator {
     const bool chosen = job_.is_auto("parallelism.schedule") || job_.is_auto("parallelism.offload");
     for (const PipelineCut& cut : branch.cuts) {
       const Candidate with = chosen_with(plain, cut);
-      std::vector<std::string> of_sharding, of_saving;
+      const std::int64_t savings = std::ssize(branch.savings);
+      std::int64_t legal_shardings = 0;
       for (const Sharding& sharding : branch.shardings) {
-        of_sharding.push_back(rule_against(chosen_with(with, sharding)));
-        if (of_sharding.back().empty())
-          of_sharding.back() = against_sharding(chosen_with(with, sharding));
-        branch.cut_takes_sharding.push_back(of_sharding.back().empty());
+        const Ruling ruling = against_sharding(chosen_with(with, sharding));
+        branch.cut_takes_sharding.push_back(!ruling);
+        if (ruling)
+          reject(*ruling, per_pair * savings);
+        else
+          ++legal_shardings;
       }
       for (const Saving& saving : branch.savings) {
-        of_saving.push_back(rule_against(chosen_with(with, saving), chosen));
-        if (of_saving.back().empty()) of_saving.back() = against_saving(chosen_with(with, saving));
-        branch.cut_takes_saving.push_back(of_saving.back().empty());
+        const Ruling ruling = against_saving(chosen_with(with, saving), chosen);
+        branch.cut_takes_saving.push_back(!ruling);
+        if (ruling && legal_shardings > 0) reject(*ruling, per_pair * legal_shardings);
       }
-      for (const std::string& sharding : of_sharding)
-        for (const std::string& saving : of_saving)
-          if (!sharding.empty() || !saving.empty())
-            reject(sharding.empty() ? saving : sharding, per_pair);
     }
     for (std::size_t saving = 0; saving < branch.savings.size(); ++saving)
       space_.enumerated += per_pair * branch.count_with(saving);
@@ -516,72 +515,68 @@ class Enumerator {
                                              std::vector<std::string_view> found) const {
     std::erase_if(found, [&](const std::string_view placement) {
       candidate.placement = placement;
-      return !limit_against(candidate, {"parallelism.placement"}).empty();
+      return limit_against(candidate, {"parallelism.placement"}).has_value();
     });
     if (found.empty()) found.push_back("PDT");
     return found;
   }
 
-  // Returns the rule that a candidate breaks, or nothing if it is legal. A candidate that is legal
+  // Returns how a candidate breaks a rule, or nothing if it is legal. A candidate that is legal
   // but not supported is rejected if the planner chose it. If the job asks for it, it is an error.
-  std::string rule_against(const Candidate& candidate, bool chosen = false) const {
+  Ruling rule_against(const Candidate& candidate, bool chosen = false) const {
     choose(candidate, asked_);
-    try {
-      verify(asked_, sizes_);
-    } catch (const NotSupportedYet& error) {
-      if (!chosen) throw NotSupportedYet(job_.file + ": " + error.what());
-      return error.what();
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return {};
+    Ruling ruling = broken_rule(asked_, sizes_);
+    if (ruling && ruling->not_yet && !chosen) throw InputError(in_file(job_.file, *ruling));
+    return ruling;
   }
 
-  // Returns the limit of the framework that a candidate breaks, among the limits on `keys`, which
+  // Returns how a candidate breaks a limit of the framework, among the limits on `keys`, which
   // these choices decide. Limits that depend on other keys are checked when a plan is built
   // (trial.cpp).
-  std::string limit_against(const Candidate& candidate,
-                            std::initializer_list<std::string_view> keys) const {
+  Ruling limit_against(const Candidate& candidate,
+                       std::initializer_list<std::string_view> keys) const {
     const Framework framework = job_.objective.framework;
     if (framework == Framework::none) return {};
     const Plan plan = as_run_by(framework, to_plan(candidate, base_), job_.model);
     for (const Limit& limit : limits_of(framework))
       if (std::find(keys.begin(), keys.end(), limit.key) != keys.end() &&
           !limit.holds(plan, job_.model))
-        return broken_text(framework, limit);
+        return violation_of(framework, limit);
     return {};
   }
 
-  std::string against_shape(const Candidate& candidate) const {
+  Ruling against_shape(const Candidate& candidate) const {
     // Sharding is decided later, so a shape is only rejected if every ZeRO stage that the job
     // allows breaks a limit.
     const Parallelism& p = base_.parallelism;
     const bool is_open = job_.is_auto("parallelism.zero_stage");
-    std::string problem;
+    Ruling ruling;
     Candidate sharded = candidate;
     sharded.shard = job_.is_auto("parallelism.shard") ? 1 : p.shard;
     for (int stage = is_open ? 0 : p.zero_stage; stage <= (is_open ? 3 : p.zero_stage); ++stage) {
       sharded.zero_stage = stage;
-      problem = limit_against(
+      ruling = limit_against(
           sharded, {"model", "parallelism.pipeline", "parallelism.tensor", "parallelism.context",
                     "parallelism.context_exchange", "parallelism.expert"});
-      if (problem.empty()) return {};
+      if (!ruling) return {};
     }
-    return problem;
+    return ruling;
   }
-  std::string against_cut(const Candidate& candidate) const {
+  Ruling against_cut(const Candidate& candidate) const {
     return limit_against(candidate, {"parallelism.schedule", "parallelism.virtual_stages"});
   }
-  std::string against_sharding(const Candidate& candidate) const {
+  Ruling against_sharding(const Candidate& candidate) const {
+    if (Ruling ruling = rule_against(candidate)) return ruling;
     return limit_against(
         candidate, {"parallelism.zero_stage", "parallelism.shard", "parallelism.reduce_gradients",
                     "parallelism.reshard_after_forward"});
   }
-  std::string against_saving(const Candidate& candidate) const {
+  Ruling against_saving(const Candidate& candidate, bool chosen) const {
+    if (Ruling ruling = rule_against(candidate, chosen)) return ruling;
     return limit_against(
         candidate, {"training.recompute", "training.recompute_fraction", "parallelism.offload"});
   }
-  std::string against_kernels(const Candidate& candidate) const {
+  Ruling against_kernels(const Candidate& candidate) const {
     return limit_against(candidate, {"parallelism.sequence_parallel", "parallelism.tensor_chunks",
                                      "training.compiler", "training.attention"});
   }

@@ -43,7 +43,7 @@ std::optional<TrialMaker::Built> TrialMaker::build(const Candidate& candidate, T
         framework, as_run_by(framework, settle(decided, cluster_.ranks(), facts_), job_.model),
         job_.model);
     if (const Limit* broken = broken_limit(framework, plan, job_.model)) {
-      trial.rejected = broken_text(framework, *broken);
+      trial.rejected = violation_of(framework, *broken);
       return std::nullopt;
     }
     trial.is_plan = true;
@@ -51,16 +51,15 @@ std::optional<TrialMaker::Built> TrialMaker::build(const Candidate& candidate, T
     // The stages that the compiler found may break a limit of the framework.
     const Plan staged = as_run_by(framework, compiled.plan, job_.model);
     if (const Limit* broken = broken_limit(framework, staged, job_.model)) {
-      trial.rejected = broken_text(framework, *broken);
+      trial.rejected = violation_of(framework, *broken);
       return std::nullopt;
     }
     return Built{std::move(compiled), framework_use(job_.model, plan.training, cluster_)};
   } catch (const BudgetTooSmall&) {
-    trial.rejected = "training.recompute_budget is too small";
-  } catch (const NotSupportedYet&) {
-    throw;  // the job asks for it
+    trial.rejected = Violation{.statement = "training.recompute_budget is too small"};
   } catch (const InputError& error) {
-    trial.rejected = error.what();
+    if (error.violation().not_yet) throw;  // the job asks for it
+    trial.rejected = error.violation();
   }
   return std::nullopt;
 }
@@ -100,7 +99,7 @@ Trial TrialMaker::try_out(const Candidate& candidate) const {
   if (!trial.memory->fits) return trial;
   const auto on_host = static_cast<double>(host_memory_bytes(built->compiled.stages, cluster_));
   if (on_host > cluster_.machine.host.memory_bytes)
-    trial.rejected = "what is offloaded does not fit in the hosts' memory";
+    trial.rejected = Violation{.statement = "what is offloaded does not fit in the hosts' memory"};
   else
     trial.simulated = simulate(*built);
   return trial;

@@ -17,7 +17,7 @@ struct Trial {
     bool fits = false;
   };
   bool is_plan = false;        // it obeys the rules about plans, and was built or nearly
-  std::string rejected;        // why it cannot be built or run
+  Ruling rejected;             // why it cannot be built or run
   std::optional<Need> memory;  // none: it was not built
   std::optional<RankedPlan> simulated;
 };

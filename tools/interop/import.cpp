@@ -116,17 +116,13 @@ std::optional<int> ranks_of(const json& job, const MachineLookup& lookup) {
   return is_count ? std::optional(static_cast<int>(ranks)) : std::nullopt;
 }
 
-// Returns an error of the job's reader, which names a key, with the setting that the key came from
-// in place of the key, because users know only the setting. If no setting sets a missing key, the
-// message tells to give it with --set.
-std::string in_words_of_settings(const std::string& message, const std::string& file,
+// Returns the message of a violation that the job's reader found, with the setting that the key
+// came from in place of the key, because users know only the setting. If no setting sets a missing
+// key, the message tells to give it with --set.
+std::string in_words_of_settings(const Violation& violation, const std::string& file,
                                  const JobDraft& draft) {
-  const std::string before = file + ": ";
-  if (!message.starts_with(before + "/")) return message;
-  const std::size_t end = message.find(": ", before.size());
-  if (end == std::string::npos) return message;
-  const std::string pointer = message.substr(before.size(), end - before.size());
-  const std::string problem = message.substr(end + 2);
+  if (violation.file != file || violation.key.empty()) return text_of(violation);
+  const std::string &pointer = violation.key, problem = problem_of(violation);
   std::string origin = draft.origin_of_pointer(pointer);
   // If the degrees do not fit together, the error names the setting of the first degree that is not
   // 1.
@@ -138,8 +134,8 @@ std::string in_words_of_settings(const std::string& message, const std::string& 
   std::string key = pointer.substr(1);
   std::replace(key.begin(), key.end(), '/', '.');
   if (problem.starts_with("missing") || problem.find("is missing") != std::string::npos)
-    return before + "no setting says " + key + "; give it with --set " + key + "=VALUE";
-  return message;
+    return file + ": no setting says " + key + "; give it with --set " + key + "=VALUE";
+  return text_of(violation);
 }
 
 void check_complete(const JobDraft& draft, const std::string& file) {
@@ -176,10 +172,8 @@ Imported import_from(ReadFiles files, const ImportOptions& options, const Machin
   imported.remarks = draft.remarks();
   try {
     read_job(imported.job, files.first_file, ".", lookup);
-  } catch (const NotSupportedYet& error) {
-    throw NotSupportedYet(in_words_of_settings(error.what(), files.first_file, draft));
   } catch (const InputError& error) {
-    throw InputError(in_words_of_settings(error.what(), files.first_file, draft));
+    throw InputError(in_words_of_settings(error.violation(), files.first_file, draft));
   }
   return imported;
 }

@@ -62,9 +62,7 @@ void compile_chosen(const Job& job, const Plan& plan, Chosen& chosen) {
     chosen.compiled = compile(job.model, plan, target_of(chosen.cluster, plan.training));
     chosen.framework = framework_use(job.model, plan.training, chosen.cluster);
   } catch (const InputError& error) {
-    const std::string text = error.what();
-    throw InputError(text.starts_with("/") && !text.starts_with(job.file) ? job.file + ": " + text
-                                                                          : text);
+    throw_in_file(job.file, error);
   }
 }
 

@@ -1,5 +1,5 @@
-// What a caller asks of the session. The command line, the server and the Python module fill these
-// from their own options.
+// Declares the requests that callers make of the session. The command line, the servers and the
+// Python module fill them from their own options.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace meshwright {
 
-// Where the profiles of machines come from.
+// Says where the profiles of machines come from.
 struct MachineRequest {
   std::string profile;        // file of the profile of the machine that it names; empty: none
   std::string prices;         // file of prices that precede the known ones; empty: none

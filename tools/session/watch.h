@@ -1,4 +1,4 @@
-// What a caller of the session hears while the session works.
+// Lets a caller of the session hear what happens while the session works.
 #pragma once
 
 #include <functional>

@@ -145,9 +145,8 @@ const Limit* broken_limit(Framework framework, const Plan& plan, const Model& mo
   return nullptr;
 }
 
-std::string broken_text(Framework framework, const Limit& limit) {
-  return std::string(limit.key) + ": " + std::string(name_of(framework)) + " " +
-         std::string(limit.why);
+Violation violation_of(Framework framework, const Limit& limit) {
+  return broken(limit.key, "{} {}", name_of(framework), limit.why);
 }
 
 Plan as_run_by(Framework framework, Plan plan, const Model& model) {
@@ -167,12 +166,8 @@ std::optional<Plan> nearest_plan(Framework framework, Plan plan, const Model& mo
     broken->mend(plan, model);
     if (plan.training.optimizer != OptimizerKind::adafactor) plan.training.adafactor = {};
   }
-  if (broken_limit(framework, plan, model) != nullptr) return std::nullopt;
-  try {
-    verify(plan, model.sizes());
-  } catch (const InputError&) {
+  if (broken_limit(framework, plan, model) != nullptr || broken_rule(plan, model.sizes()))
     return std::nullopt;
-  }
   return plan;
 }
 

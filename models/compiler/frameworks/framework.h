@@ -47,8 +47,8 @@ std::span<const Limit> limits_of(Framework framework);
 // with the framework's defaults, so callers apply as_run_by() before.
 const Limit* broken_limit(Framework framework, const Plan& plan, const Model& model);
 
-// Returns a message such as "parallelism.schedule: megatron-lm has 1f1b and interleaved".
-std::string broken_text(Framework framework, const Limit& limit);
+// Returns the violation "parallelism.schedule: megatron-lm has 1f1b and interleaved".
+Violation violation_of(Framework framework, const Limit& limit);
 
 // Returns the plan with its defaults spelled out as the framework chooses them: the order of ranks,
 // the size of gradient buckets, when gradients are reduced. Limits that the plan breaks stay

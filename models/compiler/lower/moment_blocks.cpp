@@ -1,7 +1,5 @@
 #include "models/compiler/lower/moment_blocks.h"
 
-#include <fmt/format.h>
-
 #include "models/core/error.h"
 
 namespace meshwright {
@@ -45,15 +43,16 @@ void check_blocks(const Graph& graph, const Plan& plan) {
     const std::int64_t run = odd_run(parameter, plan.parallelism.tensor);
     if (run == 0 && !has_padding_in_rows(parameter)) continue;
     const std::string_view key = parameter.is_cut_by_experts && !parameter.is_cut
-                                     ? "parallelism/expert"
-                                     : "parallelism/tensor";
-    throw InputError(fmt::format(
-        "/{}: moments_precision '8bit' has a scale for every {} elements, and a rank would hold "
-        "{}; use 1, a degree that leaves multiples of {}, or moments_precision 'bf16'",
-        key, moment_block,
-        run > 0 ? fmt::format("{} neighbouring ones of {}", run, parameter.name)
-                : fmt::format("rows of {} that end in padding", parameter.name),
-        moment_block));
+                                     ? "/parallelism/expert"
+                                     : "/parallelism/tensor";
+    const std::string begin =
+        "moments_precision '8bit' has a scale for every {} elements, and a rank would hold ";
+    const std::string end =
+        "; use 1, a degree that leaves multiples of {}, or moments_precision 'bf16'";
+    throw InputError(run > 0 ? broken(key, begin + "{} neighbouring ones of {}" + end, moment_block,
+                                      run, parameter.name, moment_block)
+                             : broken(key, begin + "rows of {} that end in padding" + end,
+                                      moment_block, parameter.name, moment_block));
   }
 }
 

@@ -23,30 +23,29 @@ void check_names(const Graph& graph, const std::map<std::string, int>& stage_of,
   for (const auto& [path, stage] : stage_of) {
     if (std::ranges::none_of(paths, [&](const auto& p) { return is_prefix(path, p); })) {
       const std::string near = nearest(path, paths);
-      throw InputError(
-          where + "/" + path + ": names no module that a stage can begin with; " +
-          (near.empty() ? "they are " + list_of(paths, "and") : "did you mean '" + near + "'?"));
+      throw InputError(broken(
+          where + "/" + path, "names no module that a stage can begin with; {}",
+          near.empty() ? "they are " + list_of(paths, "and") : "did you mean '" + near + "'?"));
     }
     if (stage < 0 || stage >= parts)
-      throw InputError(where + "/" + path + ": there is no stage " + std::to_string(stage) +
-                       "; use 0 to " + std::to_string(parts - 1));
+      throw InputError(
+          broken(where + "/" + path, "there is no stage {}; use 0 to {}", stage, parts - 1));
   }
 }
 
 void check_order(const Graph& graph, const std::vector<int>& stages, int parts) {
   for (std::size_t u = 1; u < stages.size(); ++u)
     if (stages[u] < stages[u - 1])
-      throw InputError(
-          where + ": '" + graph.units[u].path + "' is on stage " + std::to_string(stages[u]) +
-          " but runs after '" + graph.units[u - 1].path + "' on stage " +
-          std::to_string(stages[u - 1]) +
-          "; stages must not fall in order of execution (a rule of meshwright's, not of "
-          "SageMaker's library)");
+      throw InputError(broken(
+          where,
+          "'{}' is on stage {} but runs after '{}' on stage {}; stages must not fall in order of "
+          "execution (a rule of meshwright's, not of SageMaker's library)",
+          graph.units[u].path, stages[u], graph.units[u - 1].path, stages[u - 1]));
   for (int stage = 0; stage < parts; ++stage)
     if (std::ranges::count(stages, stage) == 0)
-      throw InputError(where + ": stage " + std::to_string(stage) +
-                       " is empty; give every stage from 0 to " + std::to_string(parts - 1) +
-                       " at least one module");
+      throw InputError(
+          broken(where, "stage {} is empty; give every stage from 0 to {} at least one module",
+                 stage, parts - 1));
 }
 
 // Returns a part of its own for each block, and another one for the units after the blocks. The
@@ -79,8 +78,9 @@ std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, in
         named = true;
       }
     if (every_unit && !named)
-      throw InputError(where + ": the saved partition has no stage for '" + unit.path +
-                       "'; save it again with this model");
+      throw InputError(
+          broken(where, "the saved partition has no stage for '{}'; save it again with this model",
+                 unit.path));
     stages.push_back(stage);
   }
   check_order(graph, stages, parts);
@@ -91,9 +91,10 @@ std::vector<int> cut_evenly(const Graph& graph, int parts) {
   const auto is_block = [](const Unit& unit) { return unit.is_block; };
   const int blocks = static_cast<int>(std::ranges::count_if(graph.units, is_block));
   if (blocks + 2 < parts)
-    throw InputError(where + ": 'even' gives every stage a block, the embedding or the head, but " +
-                     std::to_string(parts) + " stages share " + std::to_string(blocks) +
-                     " blocks; use at most " + std::to_string(blocks + 2) + " stages");
+    throw InputError(broken(where,
+                            "'even' gives every stage a block, the embedding or the head, but {} "
+                            "stages share {} blocks; use at most {} stages",
+                            parts, blocks, blocks + 2));
   if (blocks < parts) return one_by_one(graph, parts - blocks == 2);
   const int each = blocks / parts, plain = parts - blocks % parts;  // parts without one more
   std::vector<int> stages;

@@ -98,14 +98,14 @@ void check_enough_units(const Graph& graph, const Plan& plan) {
   const int parts = plan.virtual_stage_count(), units = static_cast<int>(graph.units.size());
   if (parts <= units) return;
   const Parallelism& p = plan.parallelism;
-  const std::string counts = p.virtual_stages > 1
-                                 ? "pipeline " + std::to_string(p.pipeline) + " x virtual_stages " +
-                                       std::to_string(p.virtual_stages) + " = " +
-                                       std::to_string(parts) + " stages"
-                                 : std::to_string(parts) + " stages";
-  throw InputError("/parallelism/pipeline: " + counts + " but the model has only " +
-                   std::to_string(units) + " units to cut (embedding, blocks, head); use at most " +
-                   std::to_string(units) + " stages");
+  constexpr std::string_view key = "/parallelism/pipeline";
+  const std::string remedy =
+      " stages but the model has only {} units to cut (embedding, blocks, head); use at most {} "
+      "stages";
+  throw InputError(p.virtual_stages > 1
+                       ? broken(key, "pipeline {} x virtual_stages {} = {}" + remedy, p.pipeline,
+                                p.virtual_stages, parts, units, units)
+                       : broken(key, "{}" + remedy, parts, units, units));
 }
 
 std::vector<int> cut_unit_tree(const Graph& graph, const std::vector<double>& weight, int parts) {

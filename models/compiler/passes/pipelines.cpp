@@ -106,9 +106,9 @@ void check_passes_off(const Training& training) {
     const std::string& name = training.passes_off[i];
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     const std::string near = nearest(name, names);
-    throw InputError("/training/passes_off/" + std::to_string(i) + ": '" + name +
-                     "' is no pass that can be left out; " +
-                     (near.empty() ? "'list passes' names them" : "did you mean '" + near + "'?"));
+    throw InputError(broken(
+        "/training/passes_off/" + std::to_string(i), "'{}' is no pass that can be left out; {}",
+        name, near.empty() ? "'list passes' names them" : "did you mean '" + near + "'?"));
   }
 }
 
@@ -123,8 +123,9 @@ void refuse_immense_tensors(const Graph& graph) {
       bytes *= static_cast<double>(tensor.type.shape[i]);
     if (bytes > most_bytes)
       throw ImmenseTensor(
-          "/training: a tensor of the step would take more than 1e15 bytes; look at "
-          "sequence_length, micro_batch and the sizes of the model");
+          broken("/training",
+                 "a tensor of the step would take more than 1e15 bytes; look at sequence_length, "
+                 "micro_batch and the sizes of the model"));
   }
 }
 

@@ -1,10 +1,9 @@
 #include "models/compiler/plan/context_rules.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <numeric>
 
-#include "models/compiler/plan/refuse.h"
+#include "models/compiler/plan/rules.h"
 
 namespace meshwright {
 
@@ -18,36 +17,32 @@ int heads_to_share(const Parallelism& p, const ModelSizes& model) {
   return common % p.tensor == 0 ? common / p.tensor : 0;
 }
 
-std::string heads_of_rank(const Parallelism& p, const ModelSizes& model) {
-  return fmt::format("the heads of a tensor rank: {} of queries and {} of keys and values",
-                     model.heads / p.tensor, model.kv_heads / p.tensor);
-}
-
-void check_exchanged_heads(const Parallelism& p, const ModelSizes& model) {
+Ruling check_exchanged_heads(const Parallelism& p, const ModelSizes& model) {
   const int heads = heads_to_share(p, model);
-  if (heads % p.context == 0) return;
-  refuse("parallelism/context_exchange",
-         fmt::format("'all_to_all' gives each of {} ranks some of {}; use 'p2p' or 'all_gather', "
-                     "or context ",
-                     p.context, heads_of_rank(p, model)),
-         divisors_of(heads));
+  if (heads % p.context == 0) return {};
+  return wrong_choice(
+      divisors_of(heads), "/parallelism/context_exchange",
+      "'all_to_all' gives each of {} ranks some of the heads of a tensor rank: {} of queries and "
+      "{} of keys and values; use 'p2p' or 'all_gather', or context ",
+      p.context, model.heads / p.tensor, model.kv_heads / p.tensor);
 }
 
-void check_context_heads(const Parallelism& p, const ModelSizes& model) {
-  if (heads_to_share(p, model) == 0) return;
+Ruling check_context_heads(const Parallelism& p, const ModelSizes& model) {
+  if (heads_to_share(p, model) == 0) return {};
   const std::vector<std::int64_t> choices = choices_of_context_heads(p, model);
-  if (std::ranges::count(choices, p.context_heads) > 0) return;
+  if (std::ranges::count(choices, p.context_heads) > 0) return {};
+  const int heads = model.heads / p.tensor, kv_heads = model.kv_heads / p.tensor;
   if (choices.empty())
-    refuse("parallelism/context_exchange",
-           fmt::format("'a2a+p2p' needs two or more neighbours that share out {}, and two or more "
-                       "of them around each ring; {} context ranks allow none; use 'p2p', "
-                       "'all_gather' or 'all_to_all'",
-                       heads_of_rank(p, model), p.context));
-  refuse("parallelism/context_heads",
-         fmt::format("{} neighbours do not cut {} context ranks into rings of two or more, or do "
-                     "not share out {}; use ",
-                     p.context_heads, p.context, heads_of_rank(p, model)),
-         choices);
+    return broken("/parallelism/context_exchange",
+                  "'a2a+p2p' needs two or more neighbours that share out the heads of a tensor "
+                  "rank: {} of queries and {} of keys and values, and two or more of them around "
+                  "each ring; {} context ranks allow none; use 'p2p', 'all_gather' or 'all_to_all'",
+                  heads, kv_heads, p.context);
+  return wrong_choice(
+      choices, "/parallelism/context_heads",
+      "{} neighbours do not cut {} context ranks into rings of two or more, or do not share out "
+      "the heads of a tensor rank: {} of queries and {} of keys and values; use ",
+      p.context_heads, p.context, heads, kv_heads);
 }
 
 }  // namespace
@@ -75,31 +70,32 @@ int default_context_heads(const Parallelism& p, const ModelSizes& model, int ran
 
 // A rank that shares sequences holds two chunks of each sequence (models/program/graph/context.h).
 // It merges the results of attention over other ranks' chunks by their log-sum-exps.
-void check_context(const Plan& plan, const ModelSizes& model) {
+Ruling broken_context_rule(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
   const int context = p.context, length = plan.training.sequence_length;
-  if (context == 1) return;
+  if (context == 1) return {};
   if (model.has_decoder)
-    refuse("parallelism/context",
-           fmt::format("{} ranks would share each sequence, and a decoder attends to the encoder's "
-                       "whole one; use 1",
-                       context));
+    return broken("/parallelism/context",
+                  "{} ranks would share each sequence, and a decoder attends to the encoder's "
+                  "whole one; use 1",
+                  context);
   if (model.reads_images)
-    refuse("parallelism/context",
-           fmt::format("{} ranks would share each sequence, and an image is read as a whole; use 1",
-                       context));
+    return broken("/parallelism/context",
+                  "{} ranks would share each sequence, and an image is read as a whole; use 1",
+                  context);
   if (length % (2 * context) != 0)
-    refuse("parallelism/context",
-           fmt::format("sequence_length {} does not divide into 2 x context {} = {} chunks; use a "
-                       "multiple of {}, or context ",
-                       length, context, 2 * context, 2 * context),
-           divisors_of(length % 2 == 0 ? length / 2 : 1));
-  if (p.has_two_exchanges()) check_context_heads(p, model);
+    return wrong_choice(divisors_of(length % 2 == 0 ? length / 2 : 1), "/parallelism/context",
+                        "sequence_length {} does not divide into 2 x context {} = {} chunks; use a "
+                        "multiple of {}, or context ",
+                        length, context, 2 * context, 2 * context);
+  if (p.has_two_exchanges())
+    if (Ruling ruling = check_context_heads(p, model)) return ruling;
   if (p.attends_to_whole_sequences()) return check_exchanged_heads(p, model);
   if (plan.training.attention == AttentionKernel::unfused)
-    refuse("training/attention",
-           "'unfused' keeps whole score matrices, which parallelism.context cuts; use 'flash' or "
-           "'flash2', or context 1");
+    return broken("/training/attention",
+                  "'unfused' keeps whole score matrices, which parallelism.context cuts; use "
+                  "'flash' or 'flash2', or context 1");
+  return {};
 }
 
 }  // namespace meshwright

@@ -1,5 +1,5 @@
-// Rules for ranks that share every sequence (context parallelism), and how many of them exchange
-// heads if the job leaves that open.
+// How many ranks that share every sequence (context parallelism) may exchange heads, and how many
+// do if the job leaves that open.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,6 @@
 #include "models/compiler/plan/plan.h"
 
 namespace meshwright {
-
-// Checks the rules about ranks that share every sequence. verify(plan, model) calls it. Throws
-// InputError.
-void check_context(const Plan& plan, const ModelSizes& model);
 
 // Returns the legal numbers of neighbours that exchange heads (context_exchange `a2a+p2p`), in
 // ascending order. They divide the context group into rings of two or more ranks, and divide the

@@ -1,5 +1,5 @@
 // The plan: how a model is trained and split over ranks, in the words of the job file. The planner
-// fills it in, and models/compiler/lower reads it. verify() checks all rules about it.
+// fills it in, and models/compiler/lower reads it. broken_rule() knows all rules about it.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 
 #include "models/architectures/model_sizes.h"
 #include "models/compiler/schedule/kinds.h"
+#include "models/core/violation.h"
 #include "models/program/mesh.h"
 #include "models/program/stage_layout.h"
 #include "models/program/training.h"
@@ -174,9 +175,11 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// Checks every rule about a plan and the model that it splits. Throws InputError with
-// "/json/pointer: problem; remedy" (the caller puts the file's name before it). Rules about the
-// machine (ranks against GPUs) are checked with the job.
+// Returns how the plan, which splits this model, breaks the first rule that it breaks, or nothing
+// if it is legal. The violation names no file. Rules about the machine (ranks against GPUs) are
+// checked with the job.
+Ruling broken_rule(const Plan& plan, const ModelSizes& model);
+// Throws the violation that broken_rule() returns, if there is one, as an InputError.
 void verify(const Plan& plan, const ModelSizes& model);
 // For messages: long lists are truncated.
 std::vector<std::int64_t> divisors_of(std::int64_t number);

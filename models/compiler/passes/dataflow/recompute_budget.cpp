@@ -245,13 +245,12 @@ class Budget {
     if (stages_standing_for_one_ > 1) return sizes.least;
     const double least = static_cast<double>(sizes.least);
     const double share = std::ceil(least / unlimited * 1e4) / 1e4;
-    throw BudgetTooSmall(
-        fmt::format("/training/recompute_budget: {} bytes for the activations of a micro-batch on "
-                    "stage {} are too "
-                    "few: of {} bytes without recomputation {} must be kept, or made again at one "
-                    "time; use {:g} "
-                    "or more, or {} bytes",
-                    budget, stage, sizes.unlimited, sizes.least, share, sizes.least));
+    throw BudgetTooSmall(broken(
+        "/training/recompute_budget",
+        "{} bytes for the activations of a micro-batch on stage {} are too few: of {} bytes "
+        "without "
+        "recomputation {} must be kept, or made again at one time; use {} or more, or {} bytes",
+        budget, stage, sizes.unlimited, sizes.least, fmt::format("{:g}", share), sizes.least));
   }
 
   const Graph& graph_;

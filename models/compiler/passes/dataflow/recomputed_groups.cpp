@@ -85,10 +85,10 @@ std::size_t named_by(std::string_view pattern, std::string_view path) {
     if (graph.units[static_cast<std::size_t>(module.unit)].holds_layer())
       paths.push_back(module.path);
   const std::string near = nearest(pattern, paths);
-  throw InputError("/training/recompute_modules/" + std::to_string(index) + ": '" + pattern +
-                   "' names no module of a block; " +
-                   (near.empty() ? "use paths such as '" + paths.front() + "'"
-                                 : "did you mean '" + near + "'?"));
+  throw InputError(broken(
+      "/training/recompute_modules/" + std::to_string(index), "'{}' names no module of a block; {}",
+      pattern,
+      near.empty() ? "use paths such as '" + paths.front() + "'" : "did you mean '" + near + "'?"));
 }
 
 // Returns the group of every module that the list names, and of the modules inside it, or -1. If a

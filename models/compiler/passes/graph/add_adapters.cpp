@@ -58,10 +58,11 @@ class Adapting {
   void refuse_tables() const {
     for (const Node& node : old_.nodes)
       if (node.attributes.sinks)
-        throw NotSupportedYet("/training/lora: a model with attention sinks is not supported yet");
+        throw InputError(
+            unsupported("/training/lora", "a model with attention sinks is not supported yet"));
       else if (node.attributes.relative_buckets > 0)
-        throw NotSupportedYet(
-            "/training/lora: a model with relative positions is not supported yet");
+        throw InputError(
+            unsupported("/training/lora", "a model with relative positions is not supported yet"));
   }
 
   // Makes a head that predicts classes trainable as a whole, as peft's `modules_to_save` does,
@@ -90,25 +91,24 @@ class Adapting {
     }
     if (!found) return false;
     if (!in_block)
-      throw NotSupportedYet(fmt::format(
-          "/training/lora/target_modules: '{}' is in no block of the model, and adapters of an "
-          "embedding or a head are not supported yet",
-          module));
+      throw InputError(unsupported("/training/lora/target_modules",
+                                   "'{}' is in no block of the model, and adapters of an embedding "
+                                   "or a head are not supported yet",
+                                   module));
     if (weight.part)
-      throw NotSupportedYet(
-          fmt::format("/training/lora/target_modules: '{}' is published as a part of '{}', and an "
-                      "adapter of a part is not supported yet",
-                      module, weight.part->whole));
+      throw InputError(unsupported(
+          "/training/lora/target_modules",
+          "'{}' is published as a part of '{}', and an adapter of a part is not supported yet",
+          module, weight.part->whole));
     return true;
   }
 
   void refuse_unused() const {
     for (std::size_t i = 0; i < used_.size(); ++i) {
       if (used_[i]) continue;
-      throw InputError(
-          fmt::format("/training/lora/target_modules/{}: no linear layer of the model is named "
-                      "'{}'; it has {}",
-                      i, lora_.target_modules[i], list_of(last_names(), "and")));
+      throw InputError(broken(fmt::format("/training/lora/target_modules/{}", i),
+                              "no linear layer of the model is named '{}'; it has {}",
+                              lora_.target_modules[i], list_of(last_names(), "and")));
     }
   }
 

@@ -14,9 +14,10 @@ TensorType& type_of(Graph& graph, int tensor) {
 void check_head(const Graph& graph) {
   for (const Node& node : graph.nodes)
     if (node.op == Op::select_positions || node.op == Op::span_loss)
-      throw InputError(
-          "/parallelism/context: heads mlm, qa and classification predict from positions chosen "
-          "anywhere in the sequence, of which a rank of a context group holds a part; use 1");
+      throw InputError(broken("/parallelism/context",
+                              "heads mlm, qa and classification predict from positions chosen "
+                              "anywhere in the sequence, "
+                              "of which a rank of a context group holds a part; use 1"));
 }
 
 }  // namespace

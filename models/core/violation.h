@@ -1,0 +1,71 @@
+// A fault of an input, as data. Its message is made where it is shown, so that readers need not
+// parse texts: the job's reader tries out the choices, an import names the setting behind the key,
+// and the planner counts violations and joins their numbers.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace meshwright {
+
+struct Violation {
+  using Value = std::variant<std::int64_t, std::string>;
+
+  std::string file = {};  // empty: not known to the rule
+  std::string key = {};   // a JSON pointer, "/parallelism/tensor"; empty: about no single key
+  // Identifies the rule. The values replace its braces: "{} does not divide {} {}; use ".
+  std::string statement = {};
+  std::vector<Value> values = {};
+  std::vector<std::int64_t> choices = {};  // of the key, which satisfy the rule; end the message
+  bool not_yet = false;                    // legal, but this version cannot do it
+
+  auto operator<=>(const Violation&) const = default;
+};
+
+using Ruling = std::optional<Violation>;  // nothing: no rule is broken
+
+// Returns the violation as one of `file`, unless it names a file already.
+Violation in_file(const std::string& file, Violation violation);
+
+// Returns what is wrong and what would be right: "5 does not divide heads 12; use 1, 2 or 3".
+std::string problem_of(const Violation& violation);
+// Returns the message: "gpt2.json: /parallelism/tensor: 5 does not divide heads 12; use 1, 2 or 3".
+std::string text_of(const Violation& violation);
+
+inline Violation::Value as_value(std::int64_t number) { return number; }
+inline Violation::Value as_value(int number) { return std::int64_t{number}; }
+inline Violation::Value as_value(std::string_view word) { return std::string(word); }
+Violation::Value as_value(double number);  // a word, in its shortest form
+
+// Returns a violation of a rule about `key`. Only whole numbers are joined to ranges.
+template <class... Values>
+Violation broken(std::string_view key, std::string_view statement, const Values&... values) {
+  return {.key = std::string(key),
+          .statement = std::string(statement),
+          .values = {as_value(values)...}};
+}
+
+// Returns a violation of which `choices` are the legal values of the key.
+template <class... Values>
+Violation wrong_choice(std::vector<std::int64_t> choices, std::string_view key,
+                       std::string_view statement, const Values&... values) {
+  Violation violation = broken(key, statement, values...);
+  violation.choices = std::move(choices);
+  return violation;
+}
+
+// Returns a violation by what is legal, but not supported yet.
+template <class... Values>
+Violation unsupported(std::string_view key, std::string_view statement, const Values&... values) {
+  Violation violation = broken(key, statement, values...);
+  violation.not_yet = true;
+  return violation;
+}
+
+}  // namespace meshwright
