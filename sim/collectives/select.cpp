@@ -128,7 +128,7 @@ const Algorithm algorithms[] = {
 std::vector<PlacedGroup> neighbours(const Cluster& cluster, const std::vector<PlacedGroup>& groups,
                                     std::size_t asked) {
   const PlacedGroup& group = groups[asked];
-  if (group.hosts == 1 && cluster.machine.nvlink.kind == NvlinkKind::nvswitch) return {group};
+  if (group.grid.hosts == 1 && cluster.machine.nvlink.kind == NvlinkKind::nvswitch) return {group};
   std::vector<int> hosts;
   for (const int rank : group.ranks) {
     if (hosts.empty() || hosts.back() != cluster.host_of(rank))
@@ -158,7 +158,7 @@ Bytes in_place(const Topology& topology, CollectiveKind kind, Bytes bytes,
   const bool copies = kind == CollectiveKind::all_gather ||
                       kind == CollectiveKind::two_level_all_gather ||
                       kind == CollectiveKind::reduce_scatter;
-  if (!memory || !copies || group.hosts > 1 || memory->copy_bandwidth_bytes_per_s == 0)
+  if (!memory || !copies || group.grid.hosts > 1 || memory->copy_bandwidth_bytes_per_s == 0)
     return bytes;
   return bytes * (memory->rank_bandwidth_bytes_per_s / memory->copy_bandwidth_bytes_per_s);
 }

@@ -264,21 +264,6 @@ TEST_CASE("groups that share NICs share their bandwidth", "[sim][collectives]") 
   CHECK(time(all) / time(half) == Approx(2).epsilon(0.001));
 }
 
-TEST_CASE("groups that lie unevenly on hosts share the card of a host that both touch",
-          "[sim][collectives]") {
-  Cluster cluster = uniform(8, 3);
-  cluster.machine.network.nics = 1;
-  for (auto& each : cluster.machine.pcie.switches) each.nics.clear();
-  cluster.machine.pcie.switches[0].nics = {0};
-  const Topology topology(cluster);
-  std::vector<int> first = first_ranks(12), second = first_ranks(12);  // 8 + 4 ranks, 4 + 8
-  for (int& rank : second) rank += 12;
-  const auto time = [&](const Groups& groups) {
-    return collective_time(topology, CollectiveKind::all_gather, {GiB}, groups).value;
-  };
-  CHECK(time({first, second}) == Approx(2 * time({first})).epsilon(0.01));
-}
-
 TEST_CASE("known machines reach their published all-reduce bus bandwidth", "[sim][collectives]") {
   CHECK(bus_bandwidth(cluster_of("p6-b200.48xlarge", 4), 8 * GiB) == Approx(380e9).epsilon(0.05));
   CHECK(bus_bandwidth(cluster_of("p4d.24xlarge", 1), GiB) == Approx(229e9).epsilon(0.015));
