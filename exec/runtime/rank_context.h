@@ -1,5 +1,5 @@
-// What every part of the runtime knows of the rank that it runs on: its Program, its position in
-// the mesh, its memory, and the groups that it is a member of.
+// Holds what every part of the runtime knows of the rank that it runs on: its Program, its position
+// in the mesh, its memory, and the groups that it is a member of.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// What a step is: the walk over the tasks of a Program, and over the instructions of their bodies.
+// Performs a step: walks over the tasks of a Program, and over the instructions of their bodies.
 #include "exec/runtime/runtime.h"
 
 #include <algorithm>

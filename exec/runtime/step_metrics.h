@@ -1,4 +1,4 @@
-// What a step's result says besides loss and norm.
+// Gathers the numbers of a step's result besides loss and norm.
 #pragma once
 
 #include <optional>
