@@ -33,8 +33,8 @@ bool evaluates(const Job& job);
 LoaderOptions evaluation_options(const Job& job);
 std::int64_t evaluation_batches(const Job& job, const Loader& loader);
 
-// Returns the resolved job, the profile that it was planned with and its Programs, as JSON that every
-// rank reads. So all ranks run the same Programs, whatever host they are on.
+// Returns the resolved job, the profile that it was planned with and its Programs, as JSON that
+// every rank reads. So all ranks run the same Programs, whatever host they are on.
 std::string settled_text(const Run& run);
 Run read_settled(const std::string& text);
 
