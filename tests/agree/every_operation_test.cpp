@@ -88,7 +88,7 @@ Ops with_cpu_kernel() {
 
 Ops with_cuda_kernel() {
   Ops ops;
-  for (const cuda::Table table : cuda::tables)
+  for (cuda::Table* table : cuda::tables)
     for (const cuda::Row& row : table()) ops.insert(row.op);
   return ops;
 }

@@ -113,7 +113,7 @@ void check_all_kernels(Dtype dtype) {
     compare_gradients(found, expected, beside.tolerance());
   }
   if (thinned) return;
-  for (const cuda::Table table : cuda::tables)
+  for (cuda::Table* table : cuda::tables)
     for (const cuda::Row& row : table()) {
       INFO(info(row.op).name);
       CHECK((compared.count(row.op) > 0 || has_own_test(row.op)));
