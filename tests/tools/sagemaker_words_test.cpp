@@ -1,7 +1,7 @@
 // Tests how a container's environment is read: each variable has a field of its own.
 #include "models/core/error.h"
 #include "tests/catch.h"
-#include "tools/sagemaker.h"
+#include "tools/session/sagemaker.h"
 
 using namespace meshwright;
 

@@ -5,12 +5,12 @@
 
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/advice.h"
 #include "tools/session/choose.h"
 #include "tools/session/job_file.h"
-#include "tools/write_file.h"
+#include "tools/session/json_text.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright {
 

@@ -10,14 +10,14 @@
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "tools/commands/commands.h"
-#include "tools/engine.h"
 #include "tools/measure/gpu_ranks.h"
 #include "tools/measure/measure.h"
 #include "tools/measure/ranks.h"
 #include "tools/report/print_json.h"
 #include "tools/report/progress.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/engine.h"
+#include "tools/session/text.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright {
 

@@ -19,9 +19,9 @@
 #include "tools/session/dump_passes.h"
 #include "tools/session/machines.h"
 #include "tools/session/measured_steps.h"
+#include "tools/session/text.h"
 #include "tools/session/train.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright {
 

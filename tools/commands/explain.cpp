@@ -13,12 +13,12 @@
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/explained.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/session/choose.h"
+#include "tools/session/json_text.h"
 #include "tools/session/machines.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
 namespace meshwright {
 

@@ -16,8 +16,8 @@
 #include "tools/report/print_json.h"
 #include "tools/report/progress.h"
 #include "tools/session/machines.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/text.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright {
 

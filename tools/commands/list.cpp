@@ -20,8 +20,8 @@
 #include "models/program/mesh.h"
 #include "tools/commands/commands.h"
 #include "tools/interop/target.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
+#include "tools/session/json_text.h"
 
 namespace meshwright {
 

@@ -15,7 +15,7 @@
 #include "tools/report/print_json.h"
 #include "tools/session/choose.h"
 #include "tools/session/machines.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
 namespace meshwright {
 

@@ -14,7 +14,6 @@
 #include "sim/risk/whole_run.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
@@ -23,8 +22,9 @@
 #include "tools/report/timeline_view.h"
 #include "tools/report/trace_files.h"
 #include "tools/session/choose.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/json_text.h"
+#include "tools/session/text.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright {
 

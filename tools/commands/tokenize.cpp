@@ -14,7 +14,7 @@
 #include "models/core/open_file.h"
 #include "tools/commands/commands.h"
 #include "tools/report/print_json.h"
-#include "tools/write_file.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright {
 

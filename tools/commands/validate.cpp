@@ -12,10 +12,10 @@
 #include "sim/validate/score.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/progress.h"
-#include "tools/text.h"
+#include "tools/session/json_text.h"
+#include "tools/session/text.h"
 
 namespace meshwright {
 

@@ -11,7 +11,7 @@
 #include "models/core/error.h"
 #include "tools/mcp/messages.h"
 #include "tools/mcp/tools.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
 namespace meshwright::mcp {
 

@@ -8,11 +8,11 @@
 
 #include "hwprofiles/cores.h"
 #include "hwprofiles/machine_like.h"
-#include "tools/engine.h"
 #include "tools/measure/gpu_bench.h"
 #include "tools/measure/gpu_ranks.h"
 #include "tools/measure/gpu_rates.h"
-#include "tools/process_memory.h"
+#include "tools/session/engine.h"
+#include "tools/session/process_memory.h"
 
 namespace meshwright {
 

@@ -11,8 +11,8 @@
 #include <numeric>
 #include <vector>
 
-#include "tools/engine.h"
 #include "tools/measure/ranks.h"
+#include "tools/session/engine.h"
 
 namespace meshwright {
 

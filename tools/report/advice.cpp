@@ -13,7 +13,7 @@
 #include "sim/predict/target.h"
 #include "tools/report/prediction.h"
 #include "tools/report/risk.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
 namespace meshwright {
 

@@ -9,7 +9,7 @@
 #include "models/architectures/model.h"
 #include "sim/predict/predict.h"
 #include "tools/session/step_values.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
 namespace meshwright {
 

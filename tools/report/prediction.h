@@ -9,7 +9,7 @@
 #include "models/compiler/plan/plan.h"
 #include "sim/predict/breakdown.h"
 #include "tools/session/plan_text.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
 namespace meshwright {
 

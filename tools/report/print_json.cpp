@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "tools/json_text.h"
+#include "tools/session/json_text.h"
 
 namespace meshwright {
 

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "tools/print.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
 namespace meshwright {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tools/text.h"
+#include "tools/session/text.h"
 
 namespace meshwright {
 

@@ -5,7 +5,7 @@
 #include "models/core/error.h"
 #include "models/core/index.h"
 #include "models/program/chakra.h"
-#include "tools/write_file.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright {
 

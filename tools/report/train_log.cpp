@@ -16,8 +16,8 @@
 #include "tools/report/print_json.h"
 #include "tools/report/trace_files.h"
 #include "tools/session/median.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/text.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright {
 

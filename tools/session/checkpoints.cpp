@@ -8,7 +8,7 @@
 #include "exec/checkpoint/resume.h"
 #include "models/core/error.h"
 #include "models/job/identity.h"
-#include "tools/write_file.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright {
 

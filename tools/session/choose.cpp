@@ -7,7 +7,7 @@
 #include "sim/predict/target.h"
 #include "tools/interop/expressible.h"
 #include "tools/session/plan_text.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
 namespace meshwright {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "models/core/error.h"
-#include "tools/write_file.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright {
 

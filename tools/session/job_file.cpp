@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tools/json_text.h"
-#include "tools/write_file.h"
+#include "tools/session/json_text.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright {
 

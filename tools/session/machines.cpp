@@ -10,9 +10,9 @@
 #include "hwprofiles/cores.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
-#include "tools/engine.h"
 #include "tools/interop/expressible.h"
 #include "tools/session/choose.h"
+#include "tools/session/engine.h"
 #include "tools/session/questions.h"
 
 namespace meshwright {

@@ -8,7 +8,7 @@
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
 #include "sim/planner/clusters.h"
-#include "tools/engine.h"
+#include "tools/session/engine.h"
 #include "tools/session/median.h"
 #include "tools/session/settle.h"
 #include "tools/session/train.h"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/compiler/schedule/schedule.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
 namespace meshwright {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "hwprofiles/machine.h"
-#include "tools/sagemaker.h"
+#include "tools/session/sagemaker.h"
 
 namespace meshwright {
 

@@ -15,7 +15,7 @@
 #include "tools/session/dump_passes.h"
 #include "tools/session/job_file.h"
 #include "tools/session/machines.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
 namespace meshwright {
 

@@ -12,9 +12,9 @@
 #include "models/architectures/onnx/imported_graph.h"
 #include "models/architectures/onnx/read_onnx.h"
 #include "models/core/error.h"
-#include "tools/engine.h"
-#include "tools/process_memory.h"
 #include "tools/session/checkpoints.h"
+#include "tools/session/engine.h"
+#include "tools/session/process_memory.h"
 #include "tools/session/settle.h"
 #include "tools/session/step_list.h"
 

@@ -1,4 +1,4 @@
-#include "tools/process_memory.h"
+#include "tools/session/process_memory.h"
 
 #include <sys/sysinfo.h>
 

@@ -1,4 +1,4 @@
-#include "tools/text.h"
+#include "tools/session/text.h"
 
 #include <fmt/format.h>
 

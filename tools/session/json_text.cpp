@@ -1,4 +1,4 @@
-#include "tools/json_text.h"
+#include "tools/session/json_text.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-#include "tools/sagemaker.h"
+#include "tools/session/sagemaker.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

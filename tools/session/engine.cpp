@@ -1,4 +1,4 @@
-#include "tools/engine.h"
+#include "tools/session/engine.h"
 
 #include <cstdlib>
 

@@ -1,4 +1,4 @@
-#include "tools/write_file.h"
+#include "tools/session/write_file.h"
 
 #include <unistd.h>
 
