@@ -16,7 +16,7 @@
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
 
-using namespace meshwright;
+using namespace meshwright::tools;
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include "tools/session/step_list.h"
 #include "tools/session/text.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

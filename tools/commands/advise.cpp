@@ -12,7 +12,7 @@
 #include "tools/session/json_text.h"
 #include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -119,4 +119,4 @@ const Command advise_command = {
     "runs it. docs/capacity.md has six cases.",
     answer_advise};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -19,7 +19,7 @@
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -166,4 +166,4 @@ const Command calibrate_command = {
     "Measures this computer, its GPUs where it has some, and writes the profile of machine "
     "`local`, which predictions for this computer use. docs/gpu.md says what is measured on GPUs."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

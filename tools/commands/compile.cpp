@@ -23,7 +23,7 @@
 #include "tools/session/train.h"
 #include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -311,4 +311,4 @@ const Command compile_command = {
     "kernels, bytes moved, memory and step time, what each pass saves, the largest micro-batch "
     "that fits, and the learning rate for it. docs/compiler.md describes the passes."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

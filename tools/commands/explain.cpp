@@ -20,7 +20,7 @@
 #include "tools/session/machines.h"
 #include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -240,4 +240,4 @@ const Command explain_command = {
     "(docs/traces.md).",
     answer_explain};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -24,7 +24,7 @@
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -272,4 +272,4 @@ const Command export_command = {
     "every setting.",
     answer_export};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -23,7 +23,7 @@
 #include "tools/print.h"
 #include "tools/session/json_text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -224,4 +224,4 @@ const Command list_command = {
     "of a machine; `list --json` prints all of it.",
     answer_list};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

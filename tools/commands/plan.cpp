@@ -23,7 +23,7 @@
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -257,4 +257,4 @@ const Command plan_command = {
     "most.",
     answer_plan};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -15,7 +15,7 @@
 #include "tools/session/json_text.h"
 #include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -108,4 +108,4 @@ const Command scale_command = {
     "Where the job says that hosts fail, it prints the goodput too.",
     answer_scale};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

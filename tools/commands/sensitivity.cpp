@@ -15,7 +15,7 @@
 #include "tools/session/json_text.h"
 #include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -143,4 +143,4 @@ const Command sensitivity_command = {
     "chart.",
     answer_sensitivity};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

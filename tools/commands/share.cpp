@@ -17,7 +17,7 @@
 #include "tools/session/machines.h"
 #include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -141,4 +141,4 @@ const Command share_command = {"share",
                                "Predicts several jobs on one fabric of leaf and spine switches. "
                                "docs/job-file.md, Topology, has the file."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

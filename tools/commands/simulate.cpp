@@ -26,7 +26,7 @@
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -165,4 +165,4 @@ const Command simulate_command = {
     "job says \"auto\".",
     answer_simulate};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -16,7 +16,7 @@
 #include "tools/report/print_json.h"
 #include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -128,4 +128,4 @@ const Command tokenize_command = {
     run_tokenize,
     "Makes a token file of text: one token per byte, or by a Hugging Face tokenizer.json."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -36,7 +36,7 @@
 #include "tools/session/train.h"
 #include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -327,4 +327,4 @@ const Command train_command = {
     "Starts the ranks with mpirun, prints a line per step, and at the end predicted beside "
     "measured. docs/running.md describes faults, restarts, several hosts and logs."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

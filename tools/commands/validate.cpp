@@ -17,7 +17,7 @@
 #include "tools/session/json_text.h"
 #include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -219,4 +219,4 @@ const Command validate_command = {"validate",
                                   "source. Your own measurements in the same form work too.",
                                   answer_validate};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

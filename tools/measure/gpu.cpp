@@ -14,7 +14,7 @@
 #include "tools/session/engine.h"
 #include "tools/session/process_memory.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -244,4 +244,4 @@ Machine measure_this_gpu(const Options& options, MeasureEffort effort, const Mea
   return machine;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

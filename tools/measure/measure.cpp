@@ -17,7 +17,7 @@
 #include "tools/session/engine.h"
 #include "tools/session/process_memory.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -337,4 +337,4 @@ Machine measure_this_computer(const Options& options, MeasureEffort effort,
   return measure_processor(options, effort, told);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -15,7 +15,7 @@
 #include "tools/report/risk.h"
 #include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -292,4 +292,4 @@ std::string advice_text(const Job& job, const Advice& advice) {
   return text + fmt::format("\nTo run it:\n  {}\n", advice.command);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

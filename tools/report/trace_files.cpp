@@ -7,7 +7,7 @@
 #include "models/program/chakra.h"
 #include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -46,4 +46,4 @@ void write_chakra(const std::string& prefix, const Timeline& timeline,
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -19,7 +19,7 @@
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -310,4 +310,4 @@ void TrainLog::write_report(const Outcome& outcome) const {
   write_file(options_.report, page.text());
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

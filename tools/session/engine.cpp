@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 std::string kernel_folder() {
   const auto in = [](const char* variable) -> std::string {
@@ -58,4 +58,4 @@ Engine make_engine(const Cluster& cluster, EngineOptions options, World& host, d
   return engine;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -15,7 +15,7 @@
 #include "tools/session/engine.h"
 #include "tools/session/questions.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -151,4 +151,4 @@ Job read_job_of(const JobRequest& request, const Watch& watch) {
   return job;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -13,7 +13,7 @@
 #include "tools/session/settle.h"
 #include "tools/session/train.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 void check_measurable(const Job& job) {
   for (const std::string& machine : machines_of(job.cluster))
@@ -51,4 +51,4 @@ double measured_step_seconds(int threads, const Job& job, const Cluster& cluster
   return median(seconds);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

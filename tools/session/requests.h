@@ -10,7 +10,7 @@
 #include "hwprofiles/machine.h"
 #include "tools/session/sagemaker.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Says where the profiles of machines come from.
 struct MachineRequest {
@@ -48,4 +48,4 @@ struct TrainRequest {
   std::string trace_steps;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::session

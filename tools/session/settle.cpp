@@ -17,7 +17,7 @@
 #include "tools/session/machines.h"
 #include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -248,4 +248,4 @@ Run read_settled(const std::string& text) {
   return run;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -18,7 +18,7 @@
 #include "tools/session/settle.h"
 #include "tools/session/step_list.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 int threads_per_rank(std::optional<int> threads, int ranks_on_host) {
   if (threads) return *threads;
@@ -264,4 +264,4 @@ Outcome train(const TrainRequest& how, const Job& job, const Chosen& chosen, Wor
   return outcome;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

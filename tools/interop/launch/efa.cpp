@@ -3,7 +3,7 @@
 
 #include "tools/interop/launch/parts.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -64,4 +64,4 @@ std::map<std::string, std::string> environment_of(const Launch& launch) {
   return environment;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop
