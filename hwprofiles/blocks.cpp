@@ -1,6 +1,6 @@
 #include "hwprofiles/blocks.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 namespace {
 
@@ -185,4 +185,4 @@ BlockFields interval_fields(Residuals::Interval& interval) {
           {"rows", &interval.rows, Bound::at_least_one}};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

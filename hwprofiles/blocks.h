@@ -12,7 +12,7 @@
 
 #include "hwprofiles/machine.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 enum class Bound : std::uint8_t {
   positive,          // above 0; keys in _per_s: as `rate`
@@ -69,4 +69,4 @@ BlockFields overheads_fields(LibraryOverheads& overheads);
 BlockFields framework_fields(FrameworkMemory& framework);
 BlockFields interval_fields(Residuals::Interval& interval);
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

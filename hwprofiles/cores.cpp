@@ -12,7 +12,7 @@
 #include <sstream>
 #include <thread>
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 namespace {
 
@@ -104,4 +104,4 @@ int usable_cores(const std::string& root) {
   return std::max(1, static_cast<int>(cores));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

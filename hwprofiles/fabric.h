@@ -2,7 +2,7 @@
 // spine between the leaves has less bandwidth.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 struct Fabric {
   int leaf_ports = 0;  // network cards per leaf switch; with `rails` hosts per pod
@@ -22,4 +22,4 @@ struct Fabric {
   double spine_share = 1;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 namespace {
 
@@ -57,4 +57,4 @@ double Failures::restart_time_s() const { return restart_s.value_or(info_of(reco
 
 int Failures::spare_hosts() const { return spares.value_or(info_of(recovery).spares); }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 // hardware: a host is lost without notice. software: processes end, the hosts stay. hang: the run
 // stands still until a timeout detects it, the hosts stay. preemption: the provider takes a host
@@ -68,4 +68,4 @@ struct Failures {
   int spare_hosts() const;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

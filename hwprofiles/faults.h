@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 enum class FaultyLink : std::uint8_t { nvlink, pcie, network };
 constexpr int faulty_link_count = 3;
-const std::vector<std::string>& faulty_link_names();
 
 struct Faults {
   // All compute of these ranks takes `factor` >= 1 times as long. Exactly one of `rank` and `host`
@@ -35,4 +34,4 @@ struct Faults {
   bool any() const { return !slow_ranks.empty() || !degraded_links.empty(); }
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

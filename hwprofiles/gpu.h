@@ -11,7 +11,7 @@
 #include "models/core/dtype.h"
 #include "models/core/units.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 // A fraction of the peak as a function of the size of the work: sorted points {x, fraction}, linear
 // in log x between them, constant beyond the ends. One point is a constant.
@@ -127,4 +127,4 @@ struct Gpu {
   bool supports(Precision precision) const { return peak(precision).value > 0; }
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

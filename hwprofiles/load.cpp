@@ -15,7 +15,7 @@
 #include "models/core/fields.h"
 #include "models/core/quote.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 using nlohmann::json;
 
@@ -354,4 +354,4 @@ Machine load_machine(const std::string& name, const std::string& folder) {
                    (near.empty() ? "; " : " ") + "`meshwright list machines` lists them");
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

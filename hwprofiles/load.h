@@ -8,7 +8,7 @@
 
 #include "hwprofiles/machine.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 // Returns the folder of the known profiles: those that are part of the program, or the folder that
 // MESHWRIGHT_MACHINES names.
@@ -37,4 +37,4 @@ std::vector<std::string> list_machines(const std::string& folder = profiles_fold
 std::string text_of(const Machine& machine);
 void write_machine(const Machine& machine, const std::string& path);
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <functional>
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 const std::vector<std::string>& calibration_names() {
   static const std::vector<std::string> names =
@@ -113,4 +113,4 @@ std::optional<double> usd_per_hour(const Cluster& cluster, const PriceChoice& ch
   return price->usd_per_hour * cluster.hosts;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

@@ -16,7 +16,7 @@
 #include "hwprofiles/prices.h"
 #include "models/core/units.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 enum class NvlinkKind : std::uint8_t { none, matrix, nvswitch };
 
@@ -214,4 +214,4 @@ struct Cluster {
 // this choice.
 std::optional<double> usd_per_hour(const Cluster& cluster, const PriceChoice& choice);
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

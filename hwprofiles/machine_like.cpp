@@ -4,7 +4,7 @@
 
 #include "hwprofiles/load.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 namespace {
 
@@ -38,4 +38,4 @@ std::optional<Machine> machine_like(const Gpu& gpu, int gpus) {
   return best;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

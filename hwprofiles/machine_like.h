@@ -5,7 +5,7 @@
 
 #include "hwprofiles/machine.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 // Returns the known machine whose GPUs are most like `gpu`, or none. `gpu` has the driver's name
 // ("NVIDIA H100 80GB HBM3"), multiprocessors and memory. The machine's GPUs must be of the same
@@ -13,4 +13,4 @@ namespace meshwright {
 // 10 %) is preferred, then one with `gpus` GPUs.
 std::optional<Machine> machine_like(const Gpu& gpu, int gpus);
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

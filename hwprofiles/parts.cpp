@@ -6,7 +6,7 @@
 #include "models/core/data_files.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 using nlohmann::json;
 
@@ -97,4 +97,4 @@ std::vector<std::string> part_files(const std::string& file, const std::string& 
   return parts.files();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

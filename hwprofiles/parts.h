@@ -14,7 +14,7 @@
 
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 struct Profile {
   Fields fields;                               // without `parts`
@@ -31,4 +31,4 @@ std::vector<std::string> part_names(const std::string& root);
 // Returns the files of a profile's parts and of their parts, each once.
 std::vector<std::string> part_files(const std::string& file, const std::string& root);
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

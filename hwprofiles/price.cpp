@@ -2,7 +2,7 @@
 
 #include "models/core/enum_words.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 const std::vector<std::string>& price_kind_names() {
   static const std::vector<std::string> names = words_up_to<PriceKind::own>(
@@ -10,4 +10,4 @@ const std::vector<std::string>& price_kind_names() {
   return names;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 // on_demand: by the hour. savings_1y, savings_3y: the hourly rate of a commitment for years.
 // capacity_block: booked for whole days, and paid in advance. spot: may be taken back by the
@@ -28,4 +28,4 @@ struct PriceChoice {
   std::string region;  // "": the first region in the price list
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

@@ -10,7 +10,7 @@
 #include <set>
 #include <tuple>
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 namespace {
 
@@ -160,4 +160,4 @@ double affordable_s(const Price& price, int hosts, double usd) {
   return days * day_s - blocks * ended_before_s;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

@@ -10,7 +10,7 @@
 #include "hwprofiles/price.h"
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 struct Price {
   std::string machine;
@@ -61,4 +61,4 @@ double affordable_s(const Price& price, int hosts, double usd);
 // block's end. A longer run takes several blocks one after the other.
 int block_days(double run_s);
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

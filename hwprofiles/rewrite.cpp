@@ -10,7 +10,7 @@
 #include "hwprofiles/load.h"
 #include "hwprofiles/parts.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 namespace {
 
@@ -132,4 +132,4 @@ std::vector<FittedFile> fitted_files() {
   return files;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

@@ -8,7 +8,7 @@
 
 #include "hwprofiles/machine.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 // Returns `text` with the machine's fitted values. The text must have one key per line inside its
 // blocks. Its block `efficiency` is written anew. In other blocks, only the values of fitted fields
@@ -28,4 +28,4 @@ struct FittedFile {
 };
 std::vector<FittedFile> fitted_files();
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

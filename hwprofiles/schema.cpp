@@ -4,7 +4,7 @@
 
 #include "hwprofiles/blocks.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 using nlohmann::json;
 
@@ -163,4 +163,4 @@ json profile_schema() {
   return schema;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

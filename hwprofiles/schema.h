@@ -4,11 +4,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 // Returns the schema. Every profile that machine_of_text() accepts is valid, and so are profiles
 // that leave fields to their parts. The schema does not have rules between several fields, for
 // which the reader rejects more.
 nlohmann::json profile_schema();
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

@@ -10,7 +10,7 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 namespace {
 
@@ -81,4 +81,4 @@ Machine with_stack(Machine machine, const std::string& stack) {
   return machine;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

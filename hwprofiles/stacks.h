@@ -8,7 +8,7 @@
 
 #include "hwprofiles/machine.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 struct SoftwareStack {
   std::string name;  // the year it begins in, or the one after
@@ -30,4 +30,4 @@ const SoftwareStack& software_stack(const std::string& name);
 // factors. An empty name means the newest stack, and leaves the machine as it is.
 Machine with_stack(Machine machine, const std::string& stack);
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

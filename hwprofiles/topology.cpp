@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 namespace {
 
@@ -248,4 +248,4 @@ std::vector<int> Topology::route(int from_rank, int to_rank) const {
   return links;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

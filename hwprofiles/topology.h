@@ -12,7 +12,7 @@
 
 #include "hwprofiles/machine.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 enum class LinkKind : std::uint8_t { nvlink, pcie, uplink, socket, nic, shared_memory };
 std::string_view name_of(LinkKind kind);  // the usual word: "NVLink", "PCIe", "network"
@@ -71,4 +71,4 @@ class Topology {
 
 inline Topology build_topology(const Cluster& cluster) { return Topology(cluster); }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

@@ -7,7 +7,7 @@
 #include "models/core/error.h"
 #include "models/core/output_file.h"
 
-namespace meshwright {
+namespace meshwright::hwprofiles {
 
 using Json = nlohmann::ordered_json;
 
@@ -137,4 +137,4 @@ void write_machine(const Machine& machine, const std::string& path) {
   file.finish();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::hwprofiles

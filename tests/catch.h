@@ -9,3 +9,4 @@ using Catch::Approx;
 #else
 #include <catch2/catch.hpp>
 #endif
+#include "models/core/rooms.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // `planted` is a file that no planted command may make.
 inline std::vector<std::string> hostile_strings(const std::string& planted) {
@@ -68,4 +68,4 @@ inline std::vector<std::string> hostile_strings(const std::string& planted) {
           std::string(20000, 'x')};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -5,7 +5,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // Returns the message of the InputError or RunError that `work` throws, or "" if it throws none.
 template <typename Work>
@@ -20,4 +20,4 @@ std::string message_of(const Work& work) {
   return {};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-namespace meshwright {
+namespace meshwright::tests {
 
 inline bool all_are_tried() {
 #ifdef MESHWRIGHT_ON_GPU
@@ -18,4 +18,4 @@ inline bool all_are_tried() {
 // Returns the distance between the cases that are tried: `distance`, or 1 if all are.
 inline int one_in(int distance) { return all_are_tried() ? 1 : distance; }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

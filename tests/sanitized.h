@@ -2,7 +2,7 @@
 // precision and in many a combination: where all of them would take minutes, some are enough.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::tests {
 
 #ifdef __SANITIZE_ADDRESS__
 inline constexpr bool sanitized = true;
@@ -10,4 +10,4 @@ inline constexpr bool sanitized = true;
 inline constexpr bool sanitized = false;
 #endif
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -14,7 +14,7 @@
 #include "tools/report/search_watch.h"
 #include "tools/session/choose.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -52,4 +52,4 @@ int run_answering() try {
   return failed(our_fault, error.what());
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -2,7 +2,7 @@
 // as JSON (call.h), and the answer goes to standard output.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // The word of the command line that asks for it. The help does not list it.
 inline constexpr const char* answering_word = "answer";
@@ -11,4 +11,4 @@ inline constexpr const char* answering_word = "answer";
 // runs, and {"error": ...} if it fails, with "out_of_memory" if that is why. Returns the exit code.
 int run_answering();
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 nlohmann::json to_json(const Call& call) {
   return {{"command", call.command},
@@ -25,4 +25,4 @@ Call read_call(const std::string& text) try {
   throw InputError(std::string("no call of a command: ") + error.what());
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

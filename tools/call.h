@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 struct Call {
   std::string command;                // "plan"
@@ -26,4 +26,4 @@ struct Call {
 nlohmann::json to_json(const Call& call);
 Call read_call(const std::string& text);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -14,7 +14,7 @@
 #include "tools/session/choose.h"
 #include "tools/version.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -137,4 +137,4 @@ std::string answer_of(const Call& call, const Watch& watch) {
   return command.answer(options, watch);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

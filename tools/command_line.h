@@ -8,7 +8,7 @@
 #include "tools/call.h"
 #include "tools/options.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 Options options_from_environment();
 
@@ -20,4 +20,4 @@ int run_command_line(const std::vector<std::string>& arguments);
 // the command throws, and InputError if there is no such command or option.
 std::string answer_of(const Call& call, const Watch& watch);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

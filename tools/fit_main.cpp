@@ -13,10 +13,10 @@
 #include "sim/planner/clusters.h"
 #include "sim/validate/fit.h"
 #include "sim/validate/score.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/text.h"
+#include "tools/session/write_file.h"
 
-using namespace meshwright;
+using namespace meshwright::tools;
 
 namespace {
 

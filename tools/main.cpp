@@ -12,7 +12,7 @@
 #include "tools/print.h"
 #include "tools/session/choose.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -25,10 +25,10 @@ int checked_output(int code) {
 
 }  // namespace
 
-}  // namespace meshwright
+}  // namespace meshwright::tools
 
 int main(int argc, char** argv) {
-  using namespace meshwright;
+  using namespace meshwright::tools;
   // If a file may not grow further, the write fails with an error instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {

@@ -10,7 +10,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -423,4 +423,4 @@ bool parse_options(const Command& command, const std::vector<std::string>& argum
   return true;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -10,7 +10,7 @@
 #include "tools/session/requests.h"
 #include "tools/session/watch.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 struct Options : JobRequest, TrainRequest {
   std::string command;
@@ -93,4 +93,4 @@ struct OptionName {
 };
 std::vector<OptionName> options_of(const Command& command);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -9,7 +9,7 @@
 
 #include "models/core/printable.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // Prints the text of fmt::format without the control characters that its arguments may hold.
 template <class... Arguments>
@@ -23,4 +23,4 @@ inline void print_text(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

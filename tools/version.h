@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 std::string_view version_text();  // lines; the first is "meshwright 0.2.0"
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -1,6 +1,6 @@
 #include "exec/backends/backend.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 void wait_for_stream(Backend& backend) {
   if (Streams* streams = backend.streams())
@@ -15,4 +15,4 @@ void clear(Backend& backend, void* memory, std::int64_t bytes) {
   backend.run({Op::zero, attributes, {}, {&type, 1}}, {{}, {&memory, 1}}, {});
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -11,7 +11,7 @@
 #include "exec/optimizer/updater.h"
 #include "models/program/graph/op_call.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // The addresses of an operation's operands in the backend's memory, in the order of the operation's
 // types. The operation adds to outputs marked (+) in op.h, unless the call says that they hold
@@ -90,4 +90,4 @@ void wait_for_stream(Backend& backend);
 // Sets `bytes` bytes of the backend's memory to 0, as an operation on the stream in use.
 void clear(Backend& backend, void* memory, std::int64_t bytes);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

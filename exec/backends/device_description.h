@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct DeviceDescription {
   std::string name;    // the driver's name: "NVIDIA H100 80GB HBM3"
@@ -15,4 +15,4 @@ struct DeviceDescription {
   bool reaches_others = false;       // can access every other device's memory
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -2,7 +2,7 @@
 // as a whole.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Streams of a device, by number. Work is issued to the stream in use (0 at first), which does it
 // in order. Calls return before the work is done.
@@ -42,4 +42,4 @@ class StepCapture {
   virtual void drop() = 0;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

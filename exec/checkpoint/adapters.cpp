@@ -12,7 +12,7 @@
 #include "models/core/fields.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -172,4 +172,4 @@ void export_merged(const AdaptedWeights& from, const std::map<std::string, Shape
       parameters, file, parts);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

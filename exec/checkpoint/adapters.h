@@ -11,7 +11,7 @@
 #include "models/program/graph/adapters.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // The adapter of a linear layer, whose weight becomes W + factor * B A. A is [rank, in] and B is
 // [out, rank]. W is [out, in], or [in, out] if `weight_in_out` is set.
@@ -64,4 +64,4 @@ struct AdaptedWeights {
 void export_merged(const AdaptedWeights& from, const std::map<std::string, Shape>& parameters,
                    const std::string& file, const PublishedParts& parts);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

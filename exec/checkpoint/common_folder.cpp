@@ -11,7 +11,7 @@
 #include "exec/checkpoint/resume.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -63,4 +63,4 @@ void check_common_folder(const std::string& folder, Communicator& all) {
   if (!complaint.empty()) throw InputError(complaint);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

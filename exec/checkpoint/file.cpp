@@ -13,7 +13,7 @@
 #include "models/core/error.h"
 #include "models/core/open_file.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -142,4 +142,4 @@ void WindowReader::read(std::int64_t offset, void* to, std::int64_t bytes) {
   std::memcpy(to, window_.data() + (offset - begin_), static_cast<std::size_t>(bytes));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

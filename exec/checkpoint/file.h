@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class File {
  public:
@@ -51,4 +51,4 @@ class WindowReader {
   std::int64_t begin_ = 0;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

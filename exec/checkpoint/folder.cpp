@@ -14,7 +14,7 @@
 #include "exec/checkpoint/file.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -182,4 +182,4 @@ FolderLock::FolderLock(const std::string& folder) {
 
 FolderLock::~FolderLock() { close(descriptor_); }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

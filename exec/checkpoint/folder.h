@@ -10,7 +10,7 @@
 
 #include "exec/checkpoint/manifest.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct StepFolder {
   std::int64_t step = 0;
@@ -58,4 +58,4 @@ class FolderLock {
   int descriptor_ = -1;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

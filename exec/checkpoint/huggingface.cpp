@@ -9,7 +9,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/experts.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -178,4 +178,4 @@ void export_weights(const WeightReader& read, const std::map<std::string, Shape>
   to.sync();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -12,7 +12,7 @@
 #include "exec/checkpoint/safetensors.h"
 #include "models/program/graph/published.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 using PublishedParts = std::map<std::string, PublishedPart>;  // by parameter: those that are parts
 
@@ -38,4 +38,4 @@ using WeightReader =
 void export_weights(const WeightReader& read, const std::map<std::string, Shape>& parameters,
                     const std::string& file, const PublishedParts& parts);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -7,7 +7,7 @@
 #include "exec/core/crc32c.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -137,4 +137,4 @@ void Checkpoint::read(const std::string& name, int state, std::span<const Parame
                                  wanted, name));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

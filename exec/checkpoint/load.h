@@ -11,7 +11,7 @@
 #include "exec/checkpoint/shard_file.h"
 #include "exec/runtime/parameter_runs.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // A checkpoint whose manifest and shard headers have been read and agree. All functions throw an
 // InputError or a RunError that names the file if it is damaged or cannot be read.
@@ -71,4 +71,4 @@ class Checkpoint {
   std::map<std::string, std::vector<Place>> places_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

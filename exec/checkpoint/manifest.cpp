@@ -10,7 +10,7 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -166,4 +166,4 @@ Manifest read_manifest(const std::string& folder) {
   return parse_manifest(file.read(0, bytes), file.path());
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

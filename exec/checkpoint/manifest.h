@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct Manifest {
   struct ShardEntry {
@@ -56,4 +56,4 @@ std::string encode(const Manifest& manifest);
 Manifest parse_manifest(std::string_view text, const std::string& where);
 Manifest read_manifest(const std::string& folder);  // throws InputError or RunError
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -73,4 +73,4 @@ std::vector<PieceSource> pieces_of(const Runtime& runtime) {
   return pieces;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,7 +8,7 @@
 #include "exec/runtime/parameter_runs.h"
 #include "exec/runtime/runtime.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns the pieces that this rank saves. They point into the snapshot that Arena::take_snapshot()
 // fills.
@@ -19,4 +19,4 @@ std::vector<PieceSource> pieces_of(const Runtime& runtime);
 std::vector<ParameterRun> runs_within(const std::vector<ParameterRun>& runs, std::int64_t begin,
                                       std::int64_t count);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

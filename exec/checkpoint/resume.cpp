@@ -7,7 +7,7 @@
 #include "models/core/error.h"
 #include "models/program/factors.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -268,4 +268,4 @@ std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, C
   return std::nullopt;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -11,7 +11,7 @@
 #include "exec/checkpoint/load.h"
 #include "exec/runtime/runtime.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns the unsplit shape of every parameter that is saved, over all stages.
 std::map<std::string, Shape> shapes_of(const std::vector<Program>& stages);
@@ -70,4 +70,4 @@ std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, C
 // Returns on all ranks the complaint of the first rank that has one, or an empty string.
 std::string first_complaint(const std::string& own, Communicator& all);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -14,7 +14,7 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -292,4 +292,4 @@ std::string safetensors_header(const std::map<std::string, Shape>& tensors) {
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -12,7 +12,7 @@
 #include "exec/checkpoint/file.h"
 #include "models/program/graph/tensor_type.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct StoredTensor {
   std::string dtype;
@@ -68,4 +68,4 @@ class Safetensors {
 // another, in the order of their names.
 std::string safetensors_header(const std::map<std::string, Shape>& tensors);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <filesystem>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -121,4 +121,4 @@ void Saver::end(const std::vector<Report>& reports) {
     std::filesystem::remove_all(part_folder(folder_, manifest_.step), ignored);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

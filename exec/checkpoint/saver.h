@@ -15,7 +15,7 @@
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/pieces.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class Saver {
  public:
@@ -67,4 +67,4 @@ class Saver {
   std::int64_t saved_step_ = -1;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

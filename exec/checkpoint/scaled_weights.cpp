@@ -8,7 +8,7 @@
 #include "exec/core/eight_bits.h"
 #include "exec/core/four_bits.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 std::vector<float> from_mxfp4(std::string_view blocks, std::string_view scales,
                               std::int64_t matrices, std::int64_t rows, std::int64_t groups) {
@@ -47,4 +47,4 @@ std::vector<float> from_fp8_blocks(std::string_view numbers, std::string_view sc
   return weights;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

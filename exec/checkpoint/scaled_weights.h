@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns weights in MXFP4, as in gpt-oss. 32 elements of 4 bits (e2m1) share one scale, 2^(byte -
 // 127), or NaN if the byte is 255. `blocks` is [matrices, rows, groups, 16] bytes, with the first
@@ -21,4 +21,4 @@ constexpr std::int64_t fp8_block = 128;
 std::vector<float> from_fp8_blocks(std::string_view numbers, std::string_view scales,
                                    std::int64_t rows, std::int64_t columns);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

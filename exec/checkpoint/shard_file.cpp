@@ -11,7 +11,7 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 static_assert(std::endian::native == std::endian::little, "the data are little-endian");
 
@@ -278,4 +278,4 @@ void check_data(const File& file, const ShardHeader& header) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

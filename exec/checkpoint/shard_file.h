@@ -21,7 +21,7 @@
 #include "exec/checkpoint/file.h"
 #include "models/program/graph/tensor_type.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct RepeatedRun {
   std::int64_t first = 0, count = 0, distance = 0, times = 1;
@@ -94,4 +94,4 @@ WrittenShard write_shard(const std::string& path, std::span<const PieceSource> p
 // Reads all data. Throws an InputError that names the piece if a checksum differs.
 void check_data(const File& file, const ShardHeader& header);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

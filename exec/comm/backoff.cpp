@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 bool Backoff::pause() {
   // Sleeping comes soon, because the system wakes a sleeping process at once. A process that only
@@ -38,4 +38,4 @@ bool Backoff::is_over() {
   return waited_s_ > deadline_s_;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <functional>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // pause() is called in a loop until the awaited event has come. The first calls spin, the next ones
 // yield, and later ones sleep for 10 microseconds. Calls that yield or sleep also call `progress`.
@@ -25,4 +25,4 @@ class Backoff {
   std::chrono::steady_clock::time_point latest_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

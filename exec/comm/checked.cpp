@@ -9,7 +9,7 @@
 #include "models/program/describe.h"
 #include "models/program/program_words.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -186,4 +186,4 @@ std::unique_ptr<World> make_checked_world(World& world) {
   return std::make_unique<CheckedWorld>(world);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

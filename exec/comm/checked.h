@@ -8,10 +8,10 @@
 
 #include "exec/comm/communicator.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns a world that checks the collectives of `world`, which must outlive it. Every rank calls
 // it at the same time.
 std::unique_ptr<World> make_checked_world(World& world);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -13,7 +13,7 @@
 #include "models/core/dtype.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // The type in which numbers stored as T are summed.
 template <typename T>
@@ -90,4 +90,4 @@ void with_type(Dtype dtype, const Work& work) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -14,7 +14,7 @@
 #include "models/core/error.h"
 #include "models/program/mesh.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Thrown if ranks that this one waited for did not arrive before the deadline.
 class WaitedTooLong : public RunError {
@@ -129,4 +129,4 @@ struct CommunicatorKind {
 std::span<const CommunicatorKind> communicator_kinds();
 std::unique_ptr<World> make_world(std::string_view kind, const WorldOptions& options = {});
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 #include "exec/backends/cuda/device/check.h"
 #include "exec/comm/self_communicator.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -31,4 +31,4 @@ std::unique_ptr<Communicator> make_device_self_communicator(StreamSource& stream
   return std::make_unique<SelfCommunicator<DeviceMemoryOnStream>>(DeviceMemoryOnStream{streams});
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,10 +6,10 @@
 #include "exec/comm/communicator.h"
 #include "exec/core/stream_source.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns the communicator of such a group. Messages to oneself are copied when both ends have been
 // posted, on the stream of the later one. `streams` must outlive the communicator.
 std::unique_ptr<Communicator> make_device_self_communicator(StreamSource& streams);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

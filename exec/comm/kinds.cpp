@@ -7,7 +7,7 @@
 #include "exec/comm/self.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 constexpr CommunicatorKind kinds[] = {
@@ -45,4 +45,4 @@ std::unique_ptr<World> make_world(std::string_view kind, const WorldOptions& opt
                    "' is not part of this build; known: " + list_of(names));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

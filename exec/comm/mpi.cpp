@@ -15,7 +15,7 @@
 #include "exec/comm/self.h"
 #include "exec/comm/watchdog.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -175,4 +175,4 @@ std::unique_ptr<World> make_mpi_world(const WorldOptions& options) {
   return std::make_unique<MpiWorld>(options);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

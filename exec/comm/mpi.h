@@ -7,10 +7,10 @@
 
 #include "exec/comm/communicator.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns a world that has initialised MPI and finalises it when it is destroyed. May be called
 // once per process.
 std::unique_ptr<World> make_mpi_world(const WorldOptions& options);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,7 +8,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 inline void check_mpi(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
@@ -18,6 +18,6 @@ inline void check_mpi(int code, const char* call) {
   throw RunError(std::string(call) + ": " + text);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec
 
-#define MESHWRIGHT_MPI(call) ::meshwright::check_mpi(call, #call)
+#define MESHWRIGHT_MPI(call) ::meshwright::exec::check_mpi(call, #call)

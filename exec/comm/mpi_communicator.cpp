@@ -10,7 +10,7 @@
 #include "exec/comm/backoff.h"
 #include "exec/comm/combine.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -347,4 +347,4 @@ std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, std::span<con
                                            std::move(levels));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

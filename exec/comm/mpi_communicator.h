@@ -10,7 +10,7 @@
 #include "exec/comm/shared_group.h"
 #include "exec/comm/two_levels.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns the communicator of the group `comm`, whose members have the world ranks `ranks`.
 // `shared` is set if all members share memory. `levels` is null unless the group is a grid over
@@ -20,4 +20,4 @@ std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm comm, std::span<con
                                                     const double& deadline_s,
                                                     std::unique_ptr<TwoLevels> levels);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

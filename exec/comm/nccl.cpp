@@ -9,7 +9,7 @@
 #include "exec/comm/watchdog.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -188,4 +188,4 @@ std::unique_ptr<World> make_nccl_world(World& host, StreamSource& streams, doubl
   return std::make_unique<NcclWorld>(host, streams, deadline_s, windows);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -31,7 +31,7 @@
 #include "exec/comm/communicator.h"
 #include "exec/core/stream_source.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns a world of groups on device memory. Every rank makes it at the same time. The ranks find
 // each other through `host` (mpi or self), which is also what on_host() returns. `host` and
@@ -57,4 +57,4 @@ bool are_distinct(std::span<const DevicePlace> places);
 std::string describe_devices(std::span<const DevicePlace> places,
                              std::span<const std::string> variables);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -15,7 +15,7 @@
 #include "exec/comm/nccl.h"
 #include "exec/comm/nccl_link.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -111,4 +111,4 @@ std::string describe_devices(std::span<const DevicePlace> places,
   return versions() + settings(variables) + hosts(places);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,7 +8,7 @@
 #include "exec/comm/watchdog.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -243,4 +243,4 @@ void NcclCommunicator::wait(Request request) {
   posted_.clear();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -10,7 +10,7 @@
 #include "exec/comm/own_messages.h"
 #include "exec/core/stream_source.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 ncclDataType_t nccl_type(Dtype dtype);  // throws RunError for types that are not summed
 
@@ -71,4 +71,4 @@ class NcclCommunicator : public Communicator {
   OwnMessages own_messages_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

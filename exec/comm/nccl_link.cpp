@@ -7,7 +7,7 @@
 #include "models/core/error.h"
 #include "models/program/describe.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 void check_nccl(ncclResult_t result, const char* call, ncclComm_t comm) {
   if (result == ncclSuccess) return;
@@ -130,4 +130,4 @@ std::optional<NcclLink::Trouble> NcclLink::trouble(Clock::time_point now, double
   return Trouble{describe(busy), true};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

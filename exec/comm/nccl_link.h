@@ -19,7 +19,7 @@
 #include "models/core/dtype.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Throws a RunError with the call's name and NCCL's words if `result` is an error. `comm` may be
 // null.
@@ -104,4 +104,4 @@ class NcclLink {
   Clock::time_point since_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

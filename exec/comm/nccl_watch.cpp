@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 NcclWatch::NcclWatch(int rank, double deadline_s, std::function<void(int)> leave)
     : rank_(rank),
@@ -51,4 +51,4 @@ void NcclWatch::look() {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

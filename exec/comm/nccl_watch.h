@@ -13,7 +13,7 @@
 
 #include "exec/comm/nccl_link.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class NcclWatch {
  public:
@@ -40,4 +40,4 @@ class NcclWatch {
   std::thread thread_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

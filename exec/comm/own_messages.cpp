@@ -5,7 +5,7 @@
 #include "exec/backends/cuda/device/check.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -70,4 +70,4 @@ void OwnMessages::receive(void* to, std::int64_t bytes, int tag, cudaStream_t st
   place->tag = -1;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

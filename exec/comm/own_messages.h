@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <list>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class OwnMessages {
  public:
@@ -37,4 +37,4 @@ class OwnMessages {
   std::list<Place> places_;  // those in use in the order of sending
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

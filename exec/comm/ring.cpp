@@ -1,6 +1,6 @@
 #include "exec/comm/communicator.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 void shift_around(Communicator& ring, const void* from, void* to, std::int64_t bytes) {
   const int rank = ring.rank(), size = ring.size();
@@ -11,4 +11,4 @@ void shift_around(Communicator& ring, const void* from, void* to, std::int64_t b
   ring.wait(leaving);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

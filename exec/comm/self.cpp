@@ -7,7 +7,7 @@
 
 #include "exec/comm/self_communicator.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -63,4 +63,4 @@ std::unique_ptr<World> make_self_world(const WorldOptions&) {
   return std::make_unique<SelfWorld>();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

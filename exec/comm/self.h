@@ -5,9 +5,9 @@
 
 #include "exec/comm/communicator.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 std::unique_ptr<Communicator> make_self_communicator();
 std::unique_ptr<World> make_self_world(const WorldOptions& options);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -7,7 +7,7 @@
 #include "exec/comm/combine.h"
 #include "exec/comm/communicator.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // `Memory` has `copy(to, from, bytes)`, `add(to, from, elements, dtype)` (to += from), and
 // `wait()`, which returns when all of these are done. They are done in order.
@@ -87,4 +87,4 @@ class SelfCommunicator : public Communicator {
   std::vector<Message> open_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

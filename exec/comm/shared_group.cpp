@@ -9,7 +9,7 @@
 
 #include "exec/comm/communicator.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 SharedPlace SharedSegments::find(int rank, const void* data, std::int64_t bytes) const {
   const char* wanted = static_cast<const char*>(data);
@@ -89,4 +89,4 @@ std::span<char* const> SharedGroup::meet(const void* data, std::int64_t bytes,
   return addresses_;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -11,7 +11,7 @@
 #include "exec/comm/backoff.h"
 #include "exec/comm/shared_segment.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // The place of a buffer in shared memory: the number of its rank's segment, and the offset in it in
 // bytes.
@@ -68,4 +68,4 @@ class SharedGroup {
   std::uint64_t barriers_ = 0;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 SharedSegment SharedSegment::map(int descriptor, std::int64_t bytes) {
   SharedSegment segment;
@@ -57,4 +57,4 @@ void SharedSegment::swap(SharedSegment& other) {
   std::swap(descriptor_, other.descriptor_);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Names a segment so that another process can open it. It is plain data, which is sent from rank to
 // rank.
@@ -40,4 +40,4 @@ class SharedSegment {
   int descriptor_ = -1;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

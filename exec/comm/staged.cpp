@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -186,4 +186,4 @@ std::unique_ptr<World> make_staged_world(World& host, Backend& backend) {
   return std::make_unique<StagedWorld>(host, backend);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,10 +8,10 @@
 #include "exec/backends/backend.h"
 #include "exec/comm/communicator.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns a world of the ranks of `host` whose memory is allocated by `backend`. Both arguments
 // must outlive it.
 std::unique_ptr<World> make_staged_world(World& host, Backend& backend);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 std::optional<HostGrid> host_grid(std::span<const int> ranks, std::span<const int> host_of,
                                   int own) {
@@ -61,4 +61,4 @@ void TwoLevels::all_gather(const void* own, void* all, std::int64_t bytes) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

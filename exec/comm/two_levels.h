@@ -11,7 +11,7 @@
 
 #include "exec/comm/communicator.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // One rank's view of such a group, in world ranks: `inside` holds the members on its host, and
 // `rail` the members at its position on every host.
@@ -41,4 +41,4 @@ class TwoLevels {
   std::vector<Request> requests_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

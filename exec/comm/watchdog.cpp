@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 Watchdog::Watchdog(double deadline_s, std::string doing, int rank)
     : deadline_s_(deadline_s),
@@ -47,4 +47,4 @@ void Watchdog::watch() {
   std::_Exit(run_failed);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

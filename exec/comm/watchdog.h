@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class Watchdog {
  public:
@@ -31,4 +31,4 @@ class Watchdog {
   std::thread thread_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

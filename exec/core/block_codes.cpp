@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -75,4 +75,4 @@ void narrow_to_blocks(const float* from, Dtype dtype, std::int64_t count, void* 
   narrow_block(last, dtype, block);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

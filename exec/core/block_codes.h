@@ -13,7 +13,7 @@
 
 #include "models/core/dtype.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // The values that codes stand for, and the limits between codes. A number's code is the count of
 // limits, from limits[1] on, that are below its magnitude.
@@ -48,4 +48,4 @@ constexpr BlockCodes block_codes(Dtype dtype) {
 void widen_blocks(const void* from, Dtype dtype, std::int64_t count, float* to);
 void narrow_to_blocks(const float* from, Dtype dtype, std::int64_t count, void* to);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -7,7 +7,7 @@
 #include <nmmintrin.h>
 #endif
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -75,4 +75,4 @@ bool parse_hex8(std::string_view text, std::uint32_t& value) {
   return true;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns the checksum of `bytes` bytes at `data`. `before` is the checksum of the data before
 // them, if there are any, so that data can be summed piece by piece.
@@ -18,4 +18,4 @@ std::string hex8(std::uint32_t value);  // always eight digits
 // Parses a number of eight lower-case hexadecimal digits. Returns false if `text` is anything else.
 bool parse_hex8(std::string_view text, std::uint32_t& value);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -100,4 +100,4 @@ float reference_value(std::uint8_t bits, Dtype dtype) {
       sign * std::ldexp(whole, std::max(exponent, 1) - format.bias - format.fraction));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -7,7 +7,7 @@
 
 #include "models/core/dtype.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Convert rows of numbers. The first function writes to[i] = from[i] * scale, the second one writes
 // to[i] = from[i] * factor, rounded to 8 bits.
@@ -29,4 +29,4 @@ float first_factor(double expected);
 // Returns the number with these bits by the definition of the formats.
 float reference_value(std::uint8_t bits, Dtype dtype);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,7 +8,7 @@
 #include "exec/core/eight_bits.h"
 #include "exec/core/philox.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -139,4 +139,4 @@ std::uint8_t reference_4_bits(float x, std::uint32_t random) {
   return sign | (up ? above : static_cast<std::uint8_t>(above - 1));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Writes to[i] = from[i] * scale.
 void widen_4_bits(const std::uint8_t* from, std::int64_t count, float scale, float* to);
@@ -44,4 +44,4 @@ float reference_value_of_4(std::uint8_t bits);
 std::uint8_t reference_4_bits(float x);
 std::uint8_t reference_4_bits(float x, std::uint32_t random);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -131,4 +131,4 @@ void narrow(const float* from, Dtype dtype, std::int64_t count, void* to) {
   std::copy_n(from, count, static_cast<float*>(to));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

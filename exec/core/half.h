@@ -6,7 +6,7 @@
 
 #include "models/core/dtype.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct Half {  // IEEE 754 binary16: 1 sign, 5 exponent and 10 fraction bits
   std::uint16_t bits;
@@ -33,4 +33,4 @@ float reference_value(BFloat16 x);
 Half reference_half(float x);
 BFloat16 reference_bfloat16(float x);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

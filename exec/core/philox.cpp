@@ -5,7 +5,7 @@
 
 #include "models/core/hash.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 PhiloxStream::PhiloxStream(std::uint64_t seed, std::string_view purpose)
     : purpose_(hash_of(purpose)),
@@ -24,4 +24,4 @@ std::array<double, 4> PhiloxStream::normal_block(std::uint64_t i) const {
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;
@@ -44,4 +44,4 @@ class PhiloxStream {
   PhiloxKey key_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

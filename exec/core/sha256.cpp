@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -77,4 +77,4 @@ std::string Sha256::hex() {
   return text;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class Sha256 {
  public:
@@ -23,4 +23,4 @@ class Sha256 {
   std::uint64_t bytes_ = 0;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -3,7 +3,7 @@
 // CUDA.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class StreamSource {
  public:
@@ -12,4 +12,4 @@ class StreamSource {
   virtual void* current_stream() = 0;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

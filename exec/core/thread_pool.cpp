@@ -1,6 +1,6 @@
 #include "exec/core/thread_pool.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -92,4 +92,4 @@ void ThreadPool::take_pieces() {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

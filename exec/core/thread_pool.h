@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class ThreadPool {
  public:
@@ -58,4 +58,4 @@ void parallel_for(ThreadPool& pool, std::int64_t count, std::int64_t grain, cons
   pool.run((count + loop.grain - 1) / loop.grain, piece, &loop);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

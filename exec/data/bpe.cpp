@@ -8,7 +8,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -195,4 +195,4 @@ std::vector<std::int32_t> Bpe::tokens_of(std::string_view word) const {
   return found;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

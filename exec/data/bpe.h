@@ -12,7 +12,7 @@
 
 #include "exec/data/subwords.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class Bpe : public Subwords {
  public:
@@ -50,4 +50,4 @@ class Bpe : public Subwords {
 // bytes_to_unicode), in UTF-8.
 std::string spelling_of_byte(unsigned char byte);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -7,7 +7,7 @@
 #include "models/core/error.h"
 #include "models/core/utf8.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -93,4 +93,4 @@ std::string CharacterMap::normalized(std::string_view text) const {
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -10,7 +10,7 @@
 
 #include "exec/data/pattern.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class CharacterMap {
  public:
@@ -33,4 +33,4 @@ class CharacterMap {
   Pattern clusters_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -2,7 +2,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -30,4 +30,4 @@ void refuse_container(std::string_view begin, const std::string& path) {
                        std::string(each.remedy));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -11,7 +11,7 @@
 #include "models/core/error.h"
 #include "models/core/open_file.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 DataFile::DataFile(std::string path, const std::string& holds) : path_(std::move(path)) {
   const int descriptor = open_to_read(path_);
@@ -57,4 +57,4 @@ void DataFile::read(std::int64_t offset, void* to, std::int64_t bytes) const {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class DataFile {
  public:
@@ -42,4 +42,4 @@ inline std::uint64_t little_endian_64(const unsigned char* at) {
   return little_endian_32(at) | std::uint64_t{little_endian_32(at + 4)} << 32;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -9,7 +9,7 @@
 #include "exec/data/labelled.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -195,4 +195,4 @@ std::unique_ptr<Dataset> open_dataset(const LoaderOptions& options) {
   return std::make_unique<TokenData>(options);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -13,7 +13,7 @@
 #include "models/program/graph/model_inputs.h"
 #include "models/program/step_settings.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct LoaderOptions : ModelInputs {
   std::vector<std::string> files;  // none: synthetic tokens from (seed, sequence)
@@ -78,4 +78,4 @@ std::unique_ptr<Dataset> open_dataset(const LoaderOptions& options);
 // of a sequence.
 std::int64_t tokens_of_sequence(const LoaderOptions& options);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 ImageFile::ImageFile(const std::string& path, std::int64_t pixels, std::int64_t classes)
     : file_(path, "one image"),
@@ -43,4 +43,4 @@ void ImageFile::read(std::int64_t image, std::int32_t* pixels_and_label) {
   pixels_and_label[pixels_] = label(record_.data());
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -9,7 +9,7 @@
 
 #include "exec/data/data_file.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class ImageFile {
  public:
@@ -33,4 +33,4 @@ class ImageFile {
   std::vector<unsigned char> record_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

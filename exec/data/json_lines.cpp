@@ -8,7 +8,7 @@
 #include "exec/data/data_file.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 void read_json_lines(const std::string& path, const std::string& holds,
                      const std::function<void(const std::string& line)>& add) {
@@ -42,4 +42,4 @@ void check_in_vocabulary(std::span<const std::int32_t> tokens, std::int64_t voca
           token, vocabulary));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

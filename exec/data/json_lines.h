@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Calls `add` with every line that is not blank. If `add` throws an InputError, the file and the
 // line number are put before its message. `holds` names what a file must hold at least ("one
@@ -22,4 +22,4 @@ std::string text_at(const nlohmann::json& object, const char* key, const std::st
 // Throws InputError if a token is not below `vocabulary`.
 void check_in_vocabulary(std::span<const std::int32_t> tokens, std::int64_t vocabulary);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

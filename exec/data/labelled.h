@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class Tokenizer;
 
@@ -53,4 +53,4 @@ class LabelledReader {
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

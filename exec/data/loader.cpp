@@ -10,7 +10,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/attributes.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -221,4 +221,4 @@ std::int64_t first_sequence(std::int64_t step_position, std::int64_t global_batc
   return step_position + global_batch / replicas * replica + sequence_in_replica;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -24,7 +24,7 @@
 #include "exec/data/packing.h"
 #include "exec/data/sequence_order.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // The buffers that a sequence is written to. Each of them may be null.
 struct SequenceInputs {
@@ -92,4 +92,4 @@ class Loader {
 std::int64_t first_sequence(std::int64_t step_position, std::int64_t global_batch, int replicas,
                             int replica, std::int64_t sequence_in_replica);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -7,7 +7,7 @@
 #include "exec/data/data_file.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -89,4 +89,4 @@ int megatron_width(const std::string& index, std::int64_t bin_bytes) {
   return width;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

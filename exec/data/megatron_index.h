@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 std::string megatron_name(const std::string& path);  // without .bin or .idx
 
@@ -16,4 +16,4 @@ std::string megatron_name(const std::string& path);  // without .bin or .idx
 // missing, damaged, of another type, or for a file of another size than `bin_bytes`.
 int megatron_width(const std::string& index, std::int64_t bin_bytes);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "models/program/step_settings.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -54,4 +54,4 @@ std::pair<std::size_t, std::int64_t> Mixture::at(std::int64_t position) const {
   return {file, position / mixture_stretch * share_[file] + before_[place]};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

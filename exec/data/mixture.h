@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class Mixture {
  public:
@@ -24,4 +24,4 @@ class Mixture {
   std::vector<std::uint32_t> before_;   // of that file, in the stretch
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

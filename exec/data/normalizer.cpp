@@ -7,7 +7,7 @@
 #include "exec/data/unicode.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -148,4 +148,4 @@ std::string Normalizer::normalized(std::string text, Start start) const {
   return text;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -11,7 +11,7 @@
 #include "exec/data/pattern.h"
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // The position at which a text begins. Steps that put a blank before a text depend on it.
 enum class Start : std::uint8_t {
@@ -55,4 +55,4 @@ std::string expression_of(Fields& step);
 // blank of one byte often becomes a sign of three), but repeated steps must not make it endless.
 void check_growth(std::size_t given, std::size_t bytes, const std::string& where);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/attributes.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 void PackedRow::append(std::span<const std::int32_t> document, std::span<const char> counts) {
   const auto begin = static_cast<std::int32_t>(tokens.size());
@@ -133,4 +133,4 @@ std::vector<std::int64_t> balanced_order(std::span<const std::int64_t> work) {
   return order;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // A row of s tokens. Each has a target, or `ignored_target`, and the index at which its document
 // begins.
@@ -48,4 +48,4 @@ std::vector<std::vector<std::int64_t>> pack_rows(std::span<const std::int64_t> p
 // it divides the number of rows, and other blocks are nearly so.
 std::vector<std::int64_t> balanced_order(std::span<const std::int64_t> work);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

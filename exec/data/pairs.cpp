@@ -9,7 +9,7 @@
 #include "exec/data/tokenizer.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -233,4 +233,4 @@ PairFile PairReader::read(const std::string& path) {
   return file;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -12,7 +12,7 @@
 
 #include "models/core/token_format.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class Tokenizer;
 
@@ -74,4 +74,4 @@ class PairReader {
   std::int32_t end_ = -1;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "models/core/utf8.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct Pattern::Compiled {
   std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> code{nullptr, pcre2_code_free};
@@ -68,4 +68,4 @@ void Pattern::split(std::string_view text, const Piece& piece) const {
   if (done < text.size()) piece(text.substr(done), false);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class Pattern {
  public:
@@ -25,4 +25,4 @@ class Pattern {
   std::shared_ptr<const Compiled> compiled_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -139,4 +139,4 @@ PreTokenizer::Words PreTokenizer::words(std::string_view text, Start start) cons
   return words;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -11,7 +11,7 @@
 #include "exec/data/pattern.h"
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class PreTokenizer {
  public:
@@ -46,4 +46,4 @@ class PreTokenizer {
   bool byte_level_ = false, adds_blanks_ = false;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -9,7 +9,7 @@
 #include "exec/core/philox.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 SequenceOrder::SequenceOrder(const LoaderOptions& options, const std::vector<std::int64_t>& sizes)
     : shuffle_(options.shuffle), seed_(options.data_seed) {
@@ -63,4 +63,4 @@ std::int64_t SequenceOrder::shuffled(std::size_t whose, std::int64_t epoch, std:
   return found.order[index];
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

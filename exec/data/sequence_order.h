@@ -10,7 +10,7 @@
 #include "exec/data/dataset.h"
 #include "exec/data/mixture.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class SequenceOrder {
  public:
@@ -39,4 +39,4 @@ class SequenceOrder {
   std::vector<std::array<Epoch, 2>> epochs_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

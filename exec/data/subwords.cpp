@@ -8,7 +8,7 @@
 #include "exec/data/unigram.h"
 #include "exec/data/wordpiece.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -53,4 +53,4 @@ std::unordered_map<std::string, std::int32_t> read_numbered_tokens(Fields& model
   return tokens;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -10,7 +10,7 @@
 
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class Subwords {
  public:
@@ -48,4 +48,4 @@ inline std::size_t length_of_character(char first) {
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

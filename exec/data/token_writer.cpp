@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -55,4 +55,4 @@ void TokenWriter::finish() {
   file_.finish();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

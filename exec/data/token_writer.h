@@ -9,7 +9,7 @@
 #include "models/core/output_file.h"
 #include "models/core/token_format.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class TokenWriter {
  public:
@@ -31,4 +31,4 @@ class TokenWriter {
   std::int64_t tokens_ = 0;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

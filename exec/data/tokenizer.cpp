@@ -5,7 +5,7 @@
 #include "models/core/error.h"
 #include "models/core/utf8.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 Tokenizer::Tokenizer(const std::string& path) {
   Fields file = read_json_file(path);
@@ -125,4 +125,4 @@ void Tokenizer::encode(std::string_view text, const Sink& sink, Start start) {
   });
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

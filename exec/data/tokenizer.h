@@ -16,7 +16,7 @@
 #include "exec/data/pre_tokenizer.h"
 #include "exec/data/subwords.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class Tokenizer {
  public:
@@ -46,4 +46,4 @@ class Tokenizer {
   std::vector<std::int32_t> block_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 #include "exec/data/megatron_index.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -121,4 +121,4 @@ void TokenFile::read(std::int64_t first, std::int64_t count, std::int32_t* into)
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

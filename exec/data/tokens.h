@@ -8,7 +8,7 @@
 #include "exec/data/data_file.h"
 #include "models/core/token_format.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class TokenFile {
  public:
@@ -36,4 +36,4 @@ class TokenFile {
   std::int64_t tokens_ = 0;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

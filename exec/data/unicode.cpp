@@ -6,7 +6,7 @@
 #include <memory>
 #include <stdexcept>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -68,4 +68,4 @@ std::string without_marks(std::string_view text, Marks marks) {
   return rest;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // The normal forms of Unicode Standard Annex 15, which give equivalent strings one spelling. An
 // accent joins its letter in one character (c) or follows it (d). The forms with k also remove
@@ -21,4 +21,4 @@ std::string lower_case(std::string_view text);
 enum class Marks : std::uint8_t { all, nonspacing };
 std::string without_marks(std::string_view text, Marks marks);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,7 +8,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -108,4 +108,4 @@ std::vector<std::int32_t> Unigram::tokens_of(std::string_view word) const {
   return tokens;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

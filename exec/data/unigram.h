@@ -10,7 +10,7 @@
 
 #include "exec/data/subwords.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class Unigram : public Subwords {
  public:
@@ -32,4 +32,4 @@ class Unigram : public Subwords {
   bool byte_fallback_ = false;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

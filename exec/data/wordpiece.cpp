@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 WordPiece::WordPiece(Fields model)
     : tokens_(read_numbered_tokens(model)),
@@ -44,4 +44,4 @@ std::vector<std::int32_t> WordPiece::tokens_of(std::string_view word) const {
   return tokens;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -11,7 +11,7 @@
 
 #include "exec/data/subwords.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class WordPiece : public Subwords {
  public:
@@ -31,4 +31,4 @@ class WordPiece : public Subwords {
   int longest_word_ = 100;  // characters; longer ones are unknown
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -5,7 +5,7 @@
 #include "exec/engine/cuda_world.h"
 #include "exec/engine/engine.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 int cuda_devices_here() {
   // Gives each stream a queue of its own. The driver reads the variable at its first call, which is
@@ -29,4 +29,4 @@ Engine make_cuda_engine(const EngineOptions& options, World& host) {
   return {std::move(gpu), std::move(world)};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

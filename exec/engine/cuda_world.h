@@ -8,7 +8,7 @@
 #include "exec/backends/cuda/cuda_backend.h"
 #include "exec/engine/engine.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 using MakeWorldOn = std::function<std::unique_ptr<World>(CudaBackend& gpu)>;
 // Exchanges the places of all ranks' GPUs, in a build with NCCL. Returns a function that makes the
@@ -16,4 +16,4 @@ using MakeWorldOn = std::function<std::unique_ptr<World>(CudaBackend& gpu)>;
 // arguments must outlive the function.
 MakeWorldOn meet_on_gpus(const EngineOptions& options, World& host, int device);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,7 +8,7 @@
 #include "exec/comm/staged.h"
 #include "exec/engine/cuda_world.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -44,4 +44,4 @@ MakeWorldOn meet_on_gpus(const EngineOptions& options, World& host, int device) 
   };
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

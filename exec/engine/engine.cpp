@@ -2,7 +2,7 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 const EngineKind* engine_kind(std::string_view name) {
   for (const EngineKind& row : engine_kinds())
@@ -14,4 +14,4 @@ Engine make_cpu_engine(const EngineOptions& options, World&) {
   return {make_cpu_backend(options.threads), nullptr};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

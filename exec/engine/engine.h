@@ -12,7 +12,7 @@
 #include "exec/comm/communicator.h"
 #include "models/core/dtype.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct Engine {
   std::unique_ptr<Backend> backend;
@@ -53,4 +53,4 @@ Engine make_cpu_engine(const EngineOptions& options, World& host);
 Engine make_cuda_engine(const EngineOptions& options, World& host);
 int cuda_devices_here();
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

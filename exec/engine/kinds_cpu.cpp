@@ -1,7 +1,7 @@
 // The table of engines of a program without GPUs.
 #include "exec/engine/engine.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 constexpr EngineKind kinds[] = {{"cpu", nullptr, nullptr, make_cpu_engine}};
@@ -9,4 +9,4 @@ constexpr EngineKind kinds[] = {{"cpu", nullptr, nullptr, make_cpu_engine}};
 
 std::span<const EngineKind> engine_kinds() { return kinds; }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

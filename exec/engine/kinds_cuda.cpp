@@ -2,7 +2,7 @@
 #include "exec/backends/cuda/cuda_backend.h"
 #include "exec/engine/engine.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 constexpr EngineKind kinds[] = {{"cpu", nullptr, nullptr, make_cpu_engine},
@@ -11,4 +11,4 @@ constexpr EngineKind kinds[] = {{"cpu", nullptr, nullptr, make_cpu_engine},
 
 std::span<const EngineKind> engine_kinds() { return kinds; }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -61,4 +61,4 @@ std::vector<pid_t> descendants_of(pid_t process) {
   return all;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct Children {
   int living = 0, ended = 0;  // ended: not waited for by their parent yet
@@ -18,4 +18,4 @@ Children children_of(pid_t process);
 // Returns the living children of the process, their living children, and so on.
 std::vector<pid_t> descendants_of(pid_t process);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

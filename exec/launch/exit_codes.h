@@ -1,7 +1,7 @@
 // Exit codes of every command.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::exec {
 
 enum ExitCode : int {
   done = 0,
@@ -12,4 +12,4 @@ enum ExitCode : int {
   stopped = 5
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -16,7 +16,7 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -145,4 +145,4 @@ bool wait_for_daemon(double seconds, const std::function<bool()>& stop) {
   return true;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

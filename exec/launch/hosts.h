@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct RunHost {
   std::string name;  // or address
@@ -32,4 +32,4 @@ std::vector<std::string> wait_for_ssh(std::vector<std::string> hosts, double sec
 // and ended. Returns false if none starts within `seconds`, or if `stop` returns true before.
 bool wait_for_daemon(double seconds, const std::function<bool()>& stop);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -30,4 +30,4 @@ void tell_met() { tell(std::string(mark_met)); }
 
 void tell_ended(int exit_code) { tell(std::string(mark_ended) + std::to_string(exit_code)); }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 constexpr char mark_begin = '\x1e';  // ASCII's record separator, which no message contains
 constexpr std::string_view mark_started = "started ", mark_met = "met", mark_ended = "ended ";
@@ -19,4 +19,4 @@ void tell_met();
 // happens while the ranks leave. Rank 0 calls it.
 void tell_ended(int exit_code);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,7 +8,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 MemoryFile::MemoryFile(std::string_view content)
     : descriptor_(memfd_create("meshwright", MFD_CLOEXEC)) {
@@ -30,4 +30,4 @@ std::string MemoryFile::path() const {
   return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(descriptor_);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

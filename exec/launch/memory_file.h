@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class MemoryFile {
  public:
@@ -21,4 +21,4 @@ class MemoryFile {
   int descriptor_ = -1;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -23,7 +23,7 @@
 #include "exec/launch/watch.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -351,4 +351,4 @@ int run_mpirun(const std::vector<std::string>& command, const Supervision& super
   return run_failed;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

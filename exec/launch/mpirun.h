@@ -9,7 +9,7 @@
 
 #include "exec/launch/hosts.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // The settings of a run over several hosts, for the flags that SageMaker's containers give to
 // mpirun.
@@ -73,4 +73,4 @@ struct Supervision {
 // Throws RunError if mpirun cannot be started.
 int run_mpirun(const std::vector<std::string>& command, const Supervision& supervision = {});
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -3,7 +3,7 @@
 
 #include "exec/launch/mpirun.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -133,4 +133,4 @@ std::vector<std::string> mpirun_command(const MpirunOptions& options,
   return command;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

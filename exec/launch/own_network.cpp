@@ -13,7 +13,7 @@
 #include <charconv>
 #include <cstring>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -68,4 +68,4 @@ bool own_network_allowed() {
   return child > 0 && status == 0;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -2,7 +2,7 @@
 // loopback interface, and nobody else reaches a port that they open.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Moves the calling process, which must have one thread, into a new network namespace (and, without
 // root's rights, into a user namespace of the same user). It uses only calls that are safe between
@@ -13,4 +13,4 @@ bool enter_own_network();
 // Returns whether enter_own_network() works on this system, by trying it in a child process.
 bool own_network_allowed();
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

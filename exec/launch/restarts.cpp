@@ -7,7 +7,7 @@
 
 #include "exec/launch/exit_codes.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -46,4 +46,4 @@ int run_with_restarts(const Restarts& restarts, const std::function<int(int)>& r
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct Restarts {
   int most = 0;
@@ -18,4 +18,4 @@ struct Restarts {
 int run_with_restarts(const Restarts& restarts, const std::function<int(int)>& run,
                       const std::function<const char*()>& from);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -12,7 +12,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -106,4 +106,4 @@ void RunFolder::end() {
 
 RunFolder::~RunFolder() { end(); }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class RunFolder {
  public:
@@ -27,4 +27,4 @@ class RunFolder {
   pid_t remover_ = -1;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -9,7 +9,7 @@
 
 #include "exec/launch/exit_codes.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 constexpr std::int64_t apart_ns = 200'000'000;
@@ -64,4 +64,4 @@ void hold_stop_signals() {
 
 bool stop_requested() { return requested != 0; }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

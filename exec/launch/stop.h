@@ -5,7 +5,7 @@
 
 #include <exception>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Thrown if work cannot continue because somebody asked to stop. The exit code is then 5.
 struct StopRequested : std::exception {
@@ -27,4 +27,4 @@ void have_last_word(int exit_code);
 // failure.
 void hold_stop_signals();
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

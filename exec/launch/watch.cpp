@@ -11,7 +11,7 @@
 #include "exec/launch/marks.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -273,4 +273,4 @@ Verdict FailureWatch::verdict(int status) {
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct Verdict {
   int exit_code = 0;
@@ -73,4 +73,4 @@ class FailureWatch {
   std::optional<int> last_word_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

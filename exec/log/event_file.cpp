@@ -8,7 +8,7 @@
 
 #include "exec/core/crc32c.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -70,4 +70,4 @@ void EventFile::add(std::int64_t step, std::span<const Scalar> scalars) {
   add_record(file_, event);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -10,7 +10,7 @@
 
 #include "exec/log/growing_file.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct Scalar {
   std::string_view tag;
@@ -28,4 +28,4 @@ class EventFile {
   GrowingFile file_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -13,7 +13,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -115,4 +115,4 @@ void GrowingFile::add(std::string_view record) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class GrowingFile {
  public:
@@ -33,4 +33,4 @@ class GrowingFile {
   int descriptor_ = -1;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -7,7 +7,7 @@
 #include "exec/optimizer/factors.h"
 #include "exec/optimizer/tiles.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -229,4 +229,4 @@ void adafactor_step(const StepSettings& training, const OptimizerScalars& scalar
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -18,7 +18,7 @@
 #include "exec/optimizer/optimizer.h"
 #include "exec/optimizer/random_rounding.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // A parameter that a rank holds elements of. OptimizerSegment::factors holds R, then C.
 // OptimizerSegment::factor_sums holds this step's sums of squares of the rows, then of the columns.
@@ -48,4 +48,4 @@ void adafactor_step(const StepSettings& training, const OptimizerScalars& scalar
                     std::span<const OptimizerSegment> segments, const OptimizerState& state,
                     ThreadPool& pool);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

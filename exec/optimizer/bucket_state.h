@@ -7,7 +7,7 @@
 #include "exec/optimizer/optimizer.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns the state of a bucket. `address` returns the address of an operand, or null if there is
 // none.
@@ -47,4 +47,4 @@ OptimizerState state_of(const Bucket& bucket, const StatePiece& piece, const Add
   return state;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -9,7 +9,7 @@
 #include "exec/optimizer/loss_scale_rule.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct UpdateScalars {
   // The host writes these before a step.
@@ -34,4 +34,4 @@ struct UpdateScalars {
 static_assert(offsetof(UpdateScalars, skips) - offsetof(UpdateScalars, loss_scale) ==
               (Program::loss_scale_state - 1) * sizeof(double));
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

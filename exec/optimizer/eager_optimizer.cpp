@@ -9,7 +9,7 @@
 #include "models/core/error.h"
 #include "models/program/optimizer_scratch.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -178,4 +178,4 @@ void eager_optimizer_step(const StepSettings& training, const OptimizerScalars& 
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -4,7 +4,7 @@
 
 #include "exec/optimizer/optimizer.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Does what optimizer_step() does, with the same arithmetic in the same order. Results differ only
 // if the compiler joins a product and a sum into one rounding. `state.scratch` holds
@@ -14,4 +14,4 @@ void eager_optimizer_step(const StepSettings& training, const OptimizerScalars& 
                           std::span<const OptimizerSegment> segments, const OptimizerState& state,
                           ThreadPool& pool);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -13,7 +13,7 @@
 #define MESHWRIGHT_ON_DEVICES_TOO
 #endif
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // The factors that are the same for all elements of a step. Powers and differences are computed in
 // double.
@@ -89,6 +89,6 @@ inline float gradient_of(const Factors& c, float g) {
   return std::min(std::max(g * c.gradient, -c.limit), c.limit);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec
 
 #undef MESHWRIGHT_ON_DEVICES_TOO

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -53,4 +53,4 @@ double clip_factor(double norm, double clip) {
   return std::min(1.0, clip / (norm + 1e-6));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -5,7 +5,7 @@
 
 #include "models/program/step_settings.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns the learning rate of a step, counted from 1. In the warm-up it grows linearly to
 // training.learning_rate at step warmup_steps. Until training.steps it then stays (constant), or
@@ -17,4 +17,4 @@ double learning_rate_at(const StepSettings& training, std::int64_t step);
 // Returns min(1, clip / (norm + 1e-6)), or 1 if clip is 0 (off).
 double clip_factor(double norm, double clip);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

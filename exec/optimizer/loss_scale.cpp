@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 LossScaleState first_state(const StepSettings& training) {
   if (!training.scales_loss()) return {};
@@ -34,4 +34,4 @@ LossScaleState from_numbers(const std::map<std::string, double>& numbers, LossSc
   return state;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

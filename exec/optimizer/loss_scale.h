@@ -8,7 +8,7 @@
 #include "exec/optimizer/loss_scale_rule.h"
 #include "models/program/step_settings.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 LossScaleState first_state(const StepSettings& training);
 
@@ -18,4 +18,4 @@ LossScaleState first_state(const StepSettings& training);
 std::map<std::string, double> to_numbers(const LossScaleState& state);
 LossScaleState from_numbers(const std::map<std::string, double>& numbers, LossScaleState otherwise);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -12,7 +12,7 @@
 #define MESHWRIGHT_ON_DEVICES_TOO
 #endif
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // The state of the loss scale, which a run keeps in its checkpoints. Without fp16 it does not
 // change.
@@ -52,4 +52,4 @@ MESHWRIGHT_ON_DEVICES_TOO inline LossScaleState after_step(const LossScale& rule
 
 #undef MESHWRIGHT_ON_DEVICES_TOO
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

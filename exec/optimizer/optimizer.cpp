@@ -9,7 +9,7 @@
 #include "exec/optimizer/tiles.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -295,4 +295,4 @@ void lamb_norms(const StepSettings& training, const OptimizerScalars& scalars,
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

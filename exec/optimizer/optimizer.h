@@ -18,7 +18,7 @@
 #include "exec/core/thread_pool.h"
 #include "models/program/step_settings.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // muon: `count` whole matrices, one after the other. The ranks of a tensor group may hold parts of
 // them.
@@ -123,4 +123,4 @@ inline constexpr int muon_steps = 5;
 inline constexpr float muon_a = 3.4445F, muon_b = -4.7750F, muon_c = 2.0315F;
 inline constexpr float muon_epsilon = 1e-7F;  // added to the norm that X begins with
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

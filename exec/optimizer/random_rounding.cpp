@@ -6,7 +6,7 @@
 
 #include "exec/core/philox.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -76,4 +76,4 @@ void narrow_at_random(const float* from, std::int64_t count, const std::uint32_t
     to[i].bits = sum_or_nan(from[i], words[i] >> shift & 0xFFFFU);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

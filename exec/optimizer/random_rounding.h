@@ -17,7 +17,7 @@
 #define MESHWRIGHT_ON_DEVICES_TOO
 #endif
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Maps the elements of a rank's part of a parameter to the whole parameter. A row of the part has
 // `held` indices, each of `inner` neighbouring elements. A row of the whole parameter has `whole`
@@ -88,6 +88,6 @@ BFloat16 rounded_at_random(float number, std::uint16_t random);
 void narrow_at_random(const float* from, std::int64_t count, const std::uint32_t* words, int shift,
                       BFloat16* to);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec
 
 #undef MESHWRIGHT_ON_DEVICES_TOO

@@ -1,6 +1,6 @@
 #include "exec/optimizer/remainders.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 void split(const float* from, std::int64_t count, BFloat16* upper, std::int16_t* remainders) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -20,4 +20,4 @@ void round_masters(const float* masters, Dtype dtype, std::int64_t count, void* 
   for (std::int64_t i = 0; i < count; ++i) rounded[i] = split(masters[i]).upper;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -10,7 +10,7 @@
 #include "exec/core/half.h"
 #include "models/core/dtype.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct SplitNumber {
   BFloat16 upper;
@@ -41,4 +41,4 @@ void join(const BFloat16* upper, const std::int16_t* remainders, std::int64_t co
 // remainders.
 void round_masters(const float* masters, Dtype dtype, std::int64_t count, void* to);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

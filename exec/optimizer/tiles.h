@@ -10,7 +10,7 @@
 #include "exec/optimizer/random_rounding.h"
 #include "exec/optimizer/remainders.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 inline constexpr std::int64_t tile = 4096;  // elements: whole 8-bit blocks
 
@@ -35,8 +35,8 @@ class Tile {
       narrow_at_random(wide_.data(), count, words, shift, static_cast<BFloat16*>(array) + at);
   }
   float* join(const OptimizerState& state, std::int64_t at, std::int64_t count) {
-    meshwright::join(static_cast<const BFloat16*>(state.working) + at,
-                     static_cast<const std::int16_t*>(state.weights) + at, count, wide_.data());
+    exec::join(static_cast<const BFloat16*>(state.working) + at,
+               static_cast<const std::int16_t*>(state.weights) + at, count, wide_.data());
     return wide_.data();
   }
 
@@ -67,4 +67,4 @@ inline void move_average(const Factors& c, const float* __restrict__ weights, st
   for (std::int64_t i = 0; i < count; ++i) average[i] += c.average * (weights[i] - average[i]);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

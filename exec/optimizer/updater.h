@@ -9,7 +9,7 @@
 #include "exec/optimizer/optimizer.h"
 #include "models/program/graph/op.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // The contents of Program::loss_scale_state_buffer, which exists in fp16.
 struct ScaledStep {
@@ -53,4 +53,4 @@ class Updater {
                     const OptimizerState& state) = 0;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

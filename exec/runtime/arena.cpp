@@ -8,7 +8,7 @@
 #include "models/core/error.h"
 #include "models/program/factors.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 Owner owner_of(const Coordinates& rank) { return {rank.rdp, rank.tensor}; }
@@ -198,4 +198,4 @@ void Arena::take_snapshot() const {
   backend_.wait();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -11,7 +11,7 @@
 #include "models/program/mesh.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Elements [begin, begin + count) of a parameter's local tensor that this rank holds, at `data`.
 struct HeldWeights {
@@ -107,4 +107,4 @@ class Arena {
   char* host_ = nullptr;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

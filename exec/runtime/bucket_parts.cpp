@@ -5,7 +5,7 @@
 #include "exec/runtime/parameter_runs.h"
 #include "models/program/factors.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns whether this rank counts its part of the bucket in the norm. If the norm is summed over
 // all ranks, one of those with the same part counts it.
@@ -90,4 +90,4 @@ const RandomRounding* BucketParts::rounding_of(const Parameter& parameter) {
                                   places_of(parameter, part_of(parameter, rank_.mesh, rank_.own)));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -10,7 +10,7 @@
 #include "exec/optimizer/random_rounding.h"
 #include "exec/runtime/rank_context.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class BucketParts {
  public:
@@ -39,4 +39,4 @@ class BucketParts {
   std::deque<AdafactorParameter> adafactor_parameters_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

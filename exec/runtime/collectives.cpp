@@ -2,7 +2,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -62,4 +62,4 @@ void run_collective(const RankContext& rank, const Instruction& instruction, con
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

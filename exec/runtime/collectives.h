@@ -3,9 +3,9 @@
 
 #include "exec/runtime/rank_context.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Runs a collective of a task's body. Every member of the group calls it. Throws RunError.
 void run_collective(const RankContext& rank, const Instruction& instruction, const Task& task);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,7 +8,7 @@
 #include "exec/runtime/instruction_kinds.h"
 #include "models/program/graph/fusion.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -77,4 +77,4 @@ bool EvaluationRules::leaves_out(const Instruction& instruction, const Task& tas
   return is_of_backward(program_.bodies[task.body]) && !makes_loss_.contains(&instruction);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class EvaluationRules {
  public:
@@ -26,4 +26,4 @@ class EvaluationRules {
   std::set<const Instruction*> makes_loss_;                   // in backward bodies
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

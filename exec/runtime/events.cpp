@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {}  // namespace
 
@@ -55,4 +55,4 @@ void Events::record(int task, int instruction) {
   recorded_[event] = 1;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 #include "exec/backends/streams.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class Events {
  public:
@@ -29,4 +29,4 @@ class Events {
   std::vector<char> recorded_;           // in this step
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

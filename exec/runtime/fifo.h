@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::exec {
 
 template <typename T>
 class Fifo {
@@ -32,4 +32,4 @@ class Fifo {
   std::size_t first_ = 0;  // those before it are gone
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -7,7 +7,7 @@
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -68,4 +68,4 @@ void Runtime::set_histories(const Histories& histories) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,7 +8,7 @@
 #include "exec/backends/backend.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Gives access to `count` elements at `data`, in place if the host shares the memory. Otherwise it
 // copies them once what was issued to the current stream is complete, and copies them back when the
@@ -51,4 +51,4 @@ class HostView {
   std::vector<std::remove_const_t<T>> copy_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

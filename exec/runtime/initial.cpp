@@ -6,7 +6,7 @@
 #include "exec/core/philox.h"
 #include "models/program/graph/experts.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -62,4 +62,4 @@ void fill_initial(const Parameter& parameter, const InitialOptions& options, std
   });
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,7 +8,7 @@
 #include "exec/runtime/parameter_runs.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct InitialOptions {
   std::uint64_t seed = 0;
@@ -20,4 +20,4 @@ struct InitialOptions {
 void fill_initial(const Parameter& parameter, const InitialOptions& options, std::int64_t begin,
                   std::int64_t count, float* values);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

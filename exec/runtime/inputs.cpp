@@ -4,7 +4,7 @@
 
 #include "models/program/graph/context.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -89,4 +89,4 @@ void Inputs::read(const Instruction& instruction, std::int64_t first_sequence, L
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -9,7 +9,7 @@
 #include "exec/runtime/arena.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // The position of a rank in the global batch.
 struct InputShare {
@@ -45,4 +45,4 @@ class Inputs {
   char* ahead_ = nullptr;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -6,7 +6,7 @@
 
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 inline bool is_compute(const Instruction& instruction, std::initializer_list<Op> ops) {
   return instruction.kind == InstructionKind::compute &&
@@ -28,4 +28,4 @@ inline bool is_of_backward(const Body& body) {
   return body.kind == Body::Kind::backward || body.kind == Body::Kind::weights;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

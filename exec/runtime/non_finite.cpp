@@ -10,7 +10,7 @@
 #include "exec/runtime/host_view.h"
 #include "models/program/describe.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -152,4 +152,4 @@ NonFiniteSearch::Finding NonFiniteSearch::first_of_all(Communicator& everybody) 
   });
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

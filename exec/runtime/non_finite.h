@@ -9,7 +9,7 @@
 #include "exec/comm/communicator.h"
 #include "exec/runtime/arena.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Thrown if a loss or a gradient is not finite. Every rank throws the same one.
 class NonFinite : public RunError {
@@ -54,4 +54,4 @@ class NonFiniteSearch {
   Finding first_;                                       // of this rank
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -5,7 +5,7 @@
 
 #include "exec/runtime/instruction_kinds.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 void OperationRunner::run(const Instruction& instruction, const Attributes& attributes,
                           const Task& task, std::int64_t first_sequence,
@@ -83,4 +83,4 @@ void OperationRunner::look_at_parameters(const Instruction& instruction, const T
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

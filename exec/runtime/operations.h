@@ -6,7 +6,7 @@
 #include "exec/runtime/bucket_parts.h"
 #include "exec/runtime/rank_context.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class OperationRunner {
  public:
@@ -30,4 +30,4 @@ class OperationRunner {
   std::vector<void*> outputs_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -152,4 +152,4 @@ WholePlaces places_of(const Parameter& parameter, PartOfCut part) {
   return places;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

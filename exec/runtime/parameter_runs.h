@@ -9,7 +9,7 @@
 #include "models/program/graph/graph.h"
 #include "models/program/mesh.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // `count` elements that are contiguous both in the rank's tensor and in the whole one.
 struct ParameterRun {
@@ -37,4 +37,4 @@ std::vector<ParameterRun> runs_of(const Parameter& parameter, PartOfCut part);
 // Returns the same mapping in the form that kernels use, for every element that is not padding.
 WholePlaces places_of(const Parameter& parameter, PartOfCut part);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

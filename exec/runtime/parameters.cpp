@@ -8,7 +8,7 @@
 #include "exec/runtime/initial.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -189,4 +189,4 @@ std::string Parameters::sha256() const {
   return everybody_.rank() == 0 ? sum.hex() : "";
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -14,7 +14,7 @@
 #include "exec/runtime/parameter_runs.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class Parameters {
  public:
@@ -58,4 +58,4 @@ class Parameters {
   std::vector<Entry> by_name_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -7,7 +7,7 @@
 #include "models/program/describe.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -36,7 +36,7 @@ RankContext::RankContext(const std::vector<Program>& all_stages, World& its_worl
 }
 
 std::string RankContext::describe(const RunId& run) const {
-  return meshwright::describe(program, program.tasks[run.task], instruction(run));
+  return program::describe(program, program.tasks[run.task], instruction(run));
 }
 
 void RankContext::check_supported_here() const {
@@ -88,4 +88,4 @@ void RankContext::make_groups() {
     stages_back = world.group(GroupKind::pipeline, mesh.group(GroupKind::pipeline, world.rank()));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -14,7 +14,7 @@
 #include "models/program/program.h"
 #include "models/program/step_settings.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct RankContext {
   // Allocates the memory and makes the groups. `stages` are the Programs of all stages. Every rank
@@ -63,4 +63,4 @@ struct RankContext {
   std::unique_ptr<Communicator> stages_back;  // for messages of chunks that go back
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -15,7 +15,7 @@
 #include "exec/runtime/step_metrics.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -281,4 +281,4 @@ Evaluation Runtime::evaluate(std::int64_t position, Loader& loader) {
   return found;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

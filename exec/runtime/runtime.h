@@ -23,7 +23,7 @@
 #include "exec/runtime/trace_times.h"
 #include "exec/runtime/update.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 using Histories = std::map<std::string, std::vector<double>>;
 
@@ -152,4 +152,4 @@ class Runtime {
   bool evaluates_ = false;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,7 +8,7 @@
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 Runtime::Runtime(const std::vector<Program>& stages, World& world, Backend& backend,
                  const RuntimeOptions& options)
@@ -99,4 +99,4 @@ std::vector<std::int64_t> Runtime::gather_of_all(std::int64_t own) {
   return all;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

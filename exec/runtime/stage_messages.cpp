@@ -5,7 +5,7 @@
 #include "exec/runtime/instruction_kinds.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 StageMessages::StageMessages(const RankContext& rank, const WaitResolver& resolve, Events& events,
                              TraceTimes& times)
@@ -155,4 +155,4 @@ void StageMessages::finish(const Pending& pending) {
   if (pending.request != 0) times_.end(pending.entry);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -12,7 +12,7 @@
 #include "exec/runtime/rank_context.h"
 #include "exec/runtime/trace_times.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class StageMessages {
  public:
@@ -72,4 +72,4 @@ class StageMessages {
   std::array<Messages, std::size(message_streams)> messages_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

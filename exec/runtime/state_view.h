@@ -9,7 +9,7 @@
 #include "exec/optimizer/remainders.h"
 #include "exec/runtime/host_view.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // An array in a backend's memory. If its type is i16, it holds what the bf16 numbers at `upper`
 // lack.
@@ -78,4 +78,4 @@ class StateView {
   std::vector<float> converted_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

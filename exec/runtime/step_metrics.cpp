@@ -5,7 +5,7 @@
 
 #include "exec/runtime/host_view.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Returns the mean loss of multi-token prediction over its depths, or none without it. At depth d,
 // the last d tokens of a sequence have no target, so each sum is divided by the share of those that
@@ -46,4 +46,4 @@ std::optional<double> expert_load(const RankContext& rank) {
   return loads / static_cast<double>(routers);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -5,11 +5,11 @@
 
 #include "exec/runtime/rank_context.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Both read the backend's memory after a step. They return what StepResult documents, or none if
 // the Program does not measure it.
 std::optional<double> mtp_loss(const RankContext& rank);
 std::optional<double> expert_load(const RankContext& rank);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

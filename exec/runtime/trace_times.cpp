@@ -1,6 +1,6 @@
 #include "exec/runtime/trace_times.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 void TraceTimes::begin_step() {
   if (!on_ || streams_ == nullptr) return;
@@ -39,4 +39,4 @@ SimTime TraceTimes::now() const {
   return to_sim_time(Seconds{since.count()});
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,7 +8,7 @@
 #include "models/program/program.h"
 #include "models/program/timeline.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class TraceTimes {
  public:
@@ -44,4 +44,4 @@ class TraceTimes {
   std::chrono::steady_clock::time_point start_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

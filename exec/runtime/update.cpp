@@ -7,7 +7,7 @@
 #include "exec/runtime/host_view.h"
 #include "models/program/optimizer_scratch.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 StepUpdate::StepUpdate(const RankContext& rank, const BucketParts& parts)
     : rank_(rank), parts_(parts), updater_(rank.backend.make_updater(rank.training)) {
@@ -107,4 +107,4 @@ void StepUpdate::run(const Instruction& instruction) {
   updater_->step(key, stepped_, state);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -10,7 +10,7 @@
 #include "exec/runtime/bucket_parts.h"
 #include "exec/runtime/rank_context.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 class StepUpdate {
  public:
@@ -43,4 +43,4 @@ class StepUpdate {
   std::vector<OptimizerSegment> stepped_;  // of the bucket or piece that is updated
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

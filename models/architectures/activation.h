@@ -9,7 +9,7 @@
 #include "models/core/enum_words.h"
 #include "models/program/graph/op.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 enum class Activation : std::uint8_t { gelu, gelu_tanh, relu, squared_relu, silu };
 
@@ -57,4 +57,4 @@ inline constexpr ActivationWords silu{silu_words, ""}, gelu{gelu_words, "gelu_py
     older_gelu{gelu_words, "gelu_new"};
 }  // namespace families
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

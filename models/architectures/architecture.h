@@ -13,7 +13,7 @@
 #include "models/architectures/model.h"
 #include "models/program/graph/attributes.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 struct EmbeddingNames {
   std::string_view unit = "model.embed_tokens", tokens = "model.embed_tokens", positions = "",
@@ -128,4 +128,4 @@ void read_experts(Fields& fields, const ExpertKeys& keys, Model& model);
 
 bool is_given(Fields& fields, std::string_view key);  // present and not null
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

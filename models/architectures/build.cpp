@@ -7,7 +7,7 @@
 #include "models/core/hash.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 Graph GraphBuilder::build() {
   if (training_.packing || m_.hides_padding()) graph_.documents = input({rows_});
@@ -429,4 +429,4 @@ Graph build_graph(const Model& model, const Training& training) {
   return GraphBuilder(model, training).build();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -4,7 +4,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/documents.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 int GraphBuilder::rope(int x, int heads, int kv_heads, int head_dim) {
   if (m_.rotary_dim == 0 || !turns_) return x;
@@ -233,4 +233,4 @@ int GraphBuilder::attention(const TensorIds& qkv, const std::string& path,
   return dropout(out, out_path);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -3,7 +3,7 @@
 #include "models/architectures/graph_builder.h"
 #include "models/program/graph/experts.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 Attributes GraphBuilder::expert_attributes() const {
   Attributes a = attributes();
@@ -151,4 +151,4 @@ int GraphBuilder::gated_mlp(int x, const std::string& path, std::int64_t width) 
   return project(y, "down_proj", width, m_.hidden);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -8,7 +8,7 @@
 
 #include "models/architectures/model.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 // Keys under which a file gives the sizes. A key is "" if the file does not give that size.
 struct SizeKeys {
@@ -81,4 +81,4 @@ struct ConfigFile {
   ConfigKey late_keys[2] = {};
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

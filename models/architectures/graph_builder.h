@@ -13,7 +13,7 @@
 #include "models/architectures/architecture.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 class GraphBuilder {
  public:
@@ -280,4 +280,4 @@ class GraphBuilder {
   int encoded_ = -1;             // tensor of the encoder's output; -1: not in a decoder
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -10,7 +10,7 @@
 #include "models/architectures/huggingface_rotary.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -155,4 +155,4 @@ json huggingface_config(const Model& model) {
   return config;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -5,10 +5,10 @@
 
 #include "models/architectures/model.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 // Returns the config.json. Throws NotSupportedYet for a model from an ONNX file, and for an
 // architecture that cannot be written.
 nlohmann::json huggingface_config(const Model& model);
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -7,7 +7,7 @@
 #include "models/architectures/architecture.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 int classes_of(Fields& fields) {
   const bool named = is_given(fields, "id2label");
@@ -65,4 +65,4 @@ std::string class_of(const Model& model) {
   return std::string(names.body.empty() ? body : names.body) + "ForSequenceClassification";
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -7,7 +7,7 @@
 
 #include "models/architectures/model.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 // Returns the number of classes: `num_labels`, or the number of entries of `id2label`. Returns 2,
 // the default of transformers, if the file gives neither.
@@ -21,4 +21,4 @@ void read_head(Fields& fields, Model& model);
 // transformers has no such class.
 std::string class_of(const Model& model);
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

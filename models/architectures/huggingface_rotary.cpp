@@ -5,7 +5,7 @@
 
 #include "models/architectures/architecture.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 using nlohmann::json;
 
@@ -180,4 +180,4 @@ void write_rotary(const Model& model, json& config) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -7,11 +7,11 @@
 #include "models/architectures/model.h"
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 // Sets the fields that begin with `rotary_`, local_rotary_base, and score_factor if YaRN scales the
 // scores. A model without rotary positions stays as it is. Errors name the key.
 void read_rotary(Fields& fields, Model& model);
 void write_rotary(const Model& model, nlohmann::json& config);
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

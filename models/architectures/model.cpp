@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/experts.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -268,4 +268,4 @@ Model read_model(Fields fields) {
   return model;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

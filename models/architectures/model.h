@@ -16,9 +16,12 @@
 #include "models/program/graph/model_inputs.h"
 #include "models/program/training.h"
 
-namespace meshwright {
-
+namespace meshwright::program {
 struct Graph;
+}
+
+namespace meshwright::architectures {
+
 struct ImportedGraph;
 
 enum class Family : std::uint8_t {
@@ -186,4 +189,4 @@ bool is_zoo_name(const std::string& ref, const std::string& zoo = zoo_folder());
 // model predicts 15 % of the positions, as BERT does.
 Graph build_graph(const Model& model, const Training& training);
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

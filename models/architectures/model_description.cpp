@@ -10,7 +10,7 @@
 #include "models/program/program_fields.h"
 #include "models/program/program_words.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -141,4 +141,4 @@ std::map<std::string, std::string> description_of(const Model& model) {
   return description;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

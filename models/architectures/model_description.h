@@ -7,11 +7,11 @@
 
 #include "models/architectures/model.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 // Returns every field of `model` except its name, as JSON, by the field's name ("heads": "4").
 // Models with equal descriptions compute the same. Models with different descriptions may too,
 // because fields that have no effect are described as well.
 std::map<std::string, std::string> description_of(const Model& model);
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::architectures {
 
 struct ModelSizes {
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
@@ -25,4 +27,4 @@ struct ModelSizes {
   bool can_predict_ahead = true;  // can_pack, RMSNorms, no position table
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -6,7 +6,7 @@
 #include "models/core/data_files.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -62,4 +62,4 @@ Model load_model(const std::string& ref, const std::string& folder, const std::s
       "known: " + list_of(names, "and") + ", or the path of a config.json or an ONNX file");
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

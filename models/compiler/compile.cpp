@@ -13,7 +13,7 @@
 #include "models/compiler/passes/graph/fuse_loss.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -197,4 +197,4 @@ Compiled compile(const Model& model, Plan plan, const Target& target, const Pass
   return compiled;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

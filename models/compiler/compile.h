@@ -12,7 +12,7 @@
 #include "models/program/graph/graph.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Costs of each unit of a graph, forward and backward: time in seconds, memory in bytes. The
 // partition balances them.
@@ -54,4 +54,4 @@ Plan cut_by(const Plan& plan);
 // Returns the compiled `plan` with every choice undone that `asked` leaves to the compiler.
 Plan reopened(Plan plan, const Training& asked);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

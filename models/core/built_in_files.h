@@ -4,11 +4,13 @@
 #include <span>
 #include <string_view>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 struct BuiltInFile {
   std::string_view name, text;  // "models/zoo/gpt2.json"
 };
 std::span<const BuiltInFile> built_in_files();
 
-}  // namespace meshwright
+}  // namespace meshwright::core

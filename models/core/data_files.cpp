@@ -5,7 +5,7 @@
 
 #include "models/core/built_in_files.h"
 
-namespace meshwright {
+namespace meshwright::core {
 
 namespace {
 
@@ -54,4 +54,4 @@ std::optional<std::vector<std::string>> json_names(const std::string& folder) {
   return names;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 inline constexpr std::string_view built_in = "built-in:/";
 
@@ -20,4 +22,4 @@ bool is_data_file(const std::string& path);
 // such folder. A built-in folder without JSON files counts as missing.
 std::optional<std::vector<std::string>> json_names(const std::string& folder);
 
-}  // namespace meshwright
+}  // namespace meshwright::core

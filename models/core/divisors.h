@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 // Returns the divisors of `number` in ascending order. Readers of jobs limit `number` to 31 bits.
 inline std::vector<int> divisors(std::int64_t number) {
@@ -19,4 +21,4 @@ inline std::vector<int> divisors(std::int64_t number) {
   return found;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 // e4m3 and e5m2 have 8 bits (Micikevicius et al., "FP8 Formats for Deep Learning", 2022): e4m3
 // reaches 448 and has no infinity, e5m2 reaches 57344 with less precision.
@@ -118,4 +120,4 @@ constexpr std::string_view name_of(Precision precision) {
   return "?";
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

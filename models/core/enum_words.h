@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 // Returns `words` as a vector: one word for each enumerator, in their order. `last` is the last
 // enumerator. A wrong number of words does not compile.
@@ -26,4 +28,4 @@ consteval bool has_row_of_each(const Row (&rows)[count], Enum Row::*key) {
   return count == static_cast<std::size_t>(last) + 1;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

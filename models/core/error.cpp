@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
-namespace meshwright {
+namespace meshwright::core {
 
 namespace {
 
@@ -60,4 +60,4 @@ void check_failed(const char* condition, const char* file, int line, std::string
   std::abort();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

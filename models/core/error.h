@@ -13,7 +13,7 @@
 #include "models/core/printable.h"
 #include "models/core/violation.h"
 
-namespace meshwright {
+namespace meshwright::core {
 
 // The user's file or option is wrong. The message says where, what is wrong, and what would be
 // right:
@@ -57,7 +57,7 @@ std::string list_of(const std::vector<std::string>& words, std::string_view last
 [[noreturn]] void check_failed(const char* condition, const char* file, int line,
                                std::string_view why);
 
-}  // namespace meshwright
+}  // namespace meshwright::core
 
 #define MESHWRIGHT_CHECK(condition, why) \
-  ((condition) ? void(0) : ::meshwright::check_failed(#condition, __FILE__, __LINE__, (why)))
+  ((condition) ? void(0) : ::meshwright::core::check_failed(#condition, __FILE__, __LINE__, (why)))

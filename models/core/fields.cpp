@@ -17,7 +17,7 @@
 #include "models/core/error.h"
 #include "models/core/open_file.h"
 
-namespace meshwright {
+namespace meshwright::core {
 
 using nlohmann::json;
 
@@ -357,4 +357,4 @@ int choose(const Fields& fields, std::string_view key, std::string_view what,
               "unknown " + std::string(what) + " '" + value + "'; known: " + list_of(known, "and"));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

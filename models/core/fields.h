@@ -17,7 +17,7 @@
 
 #include "models/core/violation.h"
 
-namespace meshwright {
+namespace meshwright::core {
 
 class Fields {
  public:
@@ -80,4 +80,4 @@ std::string read_file(const std::string& path);
 int choose(const Fields& fields, std::string_view key, std::string_view what,
            const std::string& value, const std::vector<std::string>& known);
 
-}  // namespace meshwright
+}  // namespace meshwright::core

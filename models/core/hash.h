@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 // Returns the 64-bit FNV-1a hash of `text`.
 constexpr std::uint64_t hash_of(std::string_view text) {
@@ -16,4 +18,4 @@ constexpr std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 constexpr std::size_t at(int index) { return static_cast<std::size_t>(index); }
 constexpr std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

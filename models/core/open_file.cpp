@@ -9,7 +9,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::core {
 
 namespace {
 
@@ -48,4 +48,4 @@ void check_readable(const std::string& path) {
     throw InputError(path + ": is not a regular file; name one, or /dev/stdin");
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

@@ -3,7 +3,9 @@
 
 #include <string>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 // Returns a descriptor to read `path` with, or -1 with errno. It does not wait for the writer of a
 // pipe. A run may have thousands of shards or files of data open, but the usual limit is 1,024. So
@@ -20,4 +22,4 @@ bool names_open_file(const std::string& path);
 // first.
 void check_readable(const std::string& path);
 
-}  // namespace meshwright
+}  // namespace meshwright::core

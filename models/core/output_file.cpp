@@ -20,7 +20,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::core {
 
 namespace {
 
@@ -281,4 +281,4 @@ void OutputFile::fail(int why) const {
   throw RunError(path_ + ": cannot be written: " + std::strerror(why));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

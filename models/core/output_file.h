@@ -7,7 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 // The kind of file that an output is written to, and how it is reached.
 struct OutputPlace {
@@ -74,4 +76,4 @@ class OutputFile {
   int descriptor_ = -1;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::core

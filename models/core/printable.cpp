@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdio>
 
-namespace meshwright {
+namespace meshwright::core {
 
 namespace {
 
@@ -32,4 +32,4 @@ std::string printable(std::string_view text) {
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

@@ -9,7 +9,7 @@
 #include "models/core/printable.h"
 #include "models/core/utf8.h"
 
-namespace meshwright {
+namespace meshwright::core {
 
 namespace {
 
@@ -112,4 +112,4 @@ std::string json_in_html(std::string_view text) {
   return safe;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

@@ -6,7 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 // Returns whether the text is one line without tabulators and other control characters, as a name
 // has to be.
@@ -33,4 +35,4 @@ std::string html_text(std::string_view text);
 // because every `<` is escaped.
 std::string json_in_html(std::string_view text);
 
-}  // namespace meshwright
+}  // namespace meshwright::core

@@ -12,7 +12,9 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 enum class TokenFormat : std::uint8_t { bytes, uint16, uint32, megatron, pairs, labelled };
 
@@ -39,4 +41,4 @@ enum class ChatTemplate : std::uint8_t { plain, chatml, llama_3 };
 
 inline std::vector<std::string> chat_template_names() { return {"plain", "chatml", "llama-3"}; }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

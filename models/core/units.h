@@ -5,7 +5,9 @@
 #include <compare>
 #include <cstdint>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 template <class Tag>
 struct Quantity {
@@ -57,4 +59,4 @@ constexpr SimTime to_sim_time(Seconds time) {
 }
 constexpr Seconds to_seconds(SimTime time) { return {static_cast<double>(time) * 1e-12}; }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

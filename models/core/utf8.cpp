@@ -1,6 +1,6 @@
 #include "models/core/utf8.h"
 
-namespace meshwright {
+namespace meshwright::core {
 
 std::size_t utf8_length(unsigned char first) {
   if (first < 0x80) return 1;
@@ -47,4 +47,4 @@ std::string as_utf8(std::string_view text) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

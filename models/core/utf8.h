@@ -5,7 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 // Returns how many bytes a UTF-8 character has whose first byte is `first`, or 0 if no character
 // begins with this byte.
@@ -18,4 +20,4 @@ std::size_t valid_utf8(std::string_view text);
 // outside, such as the name of a file, may hold any byte, and goes through it before it is written.
 std::string as_utf8(std::string_view text);
 
-}  // namespace meshwright
+}  // namespace meshwright::core

@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::core {
 
 namespace {
 
@@ -44,4 +44,4 @@ std::string text_of(const Violation& violation) {
 
 Violation::Value as_value(double number) { return fmt::format("{}", number); }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

@@ -12,7 +12,9 @@
 #include <variant>
 #include <vector>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::core {
 
 struct Violation {
   using Value = std::variant<std::int64_t, std::string>;
@@ -68,4 +70,4 @@ Violation unsupported(std::string_view key, std::string_view statement, const Va
   return violation;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::core

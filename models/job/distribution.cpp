@@ -7,7 +7,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 namespace {
 
@@ -275,4 +275,4 @@ std::string key_in_distribution(const std::string& key, bool version_2) {
   return key;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

@@ -10,7 +10,7 @@
 
 #include "models/job/sections.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 // Reads the dictionary into `job`. Throws InputError if it contradicts the keys in `training_keys`,
 // which are those that the job file's `training` gives.
@@ -54,4 +54,4 @@ const std::vector<std::string>& version_2_keys();
 std::vector<std::string> read_mpi_options(Fields& fields, std::string_view key,
                                           const ChosenCluster& cluster, Job& job);
 
-}  // namespace meshwright
+}  // namespace meshwright::job

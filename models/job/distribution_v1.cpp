@@ -8,7 +8,7 @@
 #include "models/core/error.h"
 #include "models/job/distribution_v1.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 namespace {
 
@@ -217,4 +217,4 @@ void read_version_1(Fields fields, const DistributionContext& context) {
   set_sharding(fields, v, context);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

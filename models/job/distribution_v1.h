@@ -9,7 +9,7 @@
 
 #include "models/job/distribution.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 // The degrees (pipeline, tensor, shard, microbatches) and the switches, with the library's
 // defaults.
@@ -34,4 +34,4 @@ struct Version1 {
 // Reads every key of the table. Warns once of each key that changes nothing.
 Version1 read_version_1_keys(Fields& fields, Job& job);
 
-}  // namespace meshwright
+}  // namespace meshwright::job

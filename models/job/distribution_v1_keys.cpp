@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "models/job/distribution_v1.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 namespace {
 
@@ -258,4 +258,4 @@ Version1 read_version_1_keys(Fields& fields, Job& job) {
   return v;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

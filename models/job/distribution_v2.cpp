@@ -7,7 +7,7 @@
 #include "models/core/error.h"
 #include "models/job/distribution.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 namespace {
 
@@ -174,4 +174,4 @@ void read_version_2(Fields fields, const DistributionContext& context) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

@@ -10,7 +10,7 @@
 #include "models/core/error.h"
 #include "models/job/keys.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 namespace {
 
@@ -366,4 +366,4 @@ std::string change_list() {
   return list;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

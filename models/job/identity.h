@@ -13,7 +13,7 @@
 
 #include "models/job/job.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 // Decides whether a run may go on from a checkpoint that has another value of a key.
 enum class ChangeRule : std::uint8_t {
@@ -57,4 +57,4 @@ void check_allowed_changes(const std::vector<std::string>& allowed);
 // Returns the rows as a list in Markdown, for docs/job-file.md.
 std::string change_list();
 
-}  // namespace meshwright
+}  // namespace meshwright::job

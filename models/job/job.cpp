@@ -16,7 +16,7 @@
 #include "models/job/distribution.h"
 #include "models/job/sections.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 using nlohmann::json;
 
@@ -444,4 +444,4 @@ Plan settle(const Job& job, int ranks, const MachineFacts& machine) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

@@ -18,7 +18,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/core/token_format.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 struct ClusterRequest {
   std::vector<std::string> machines;  // if several, the planner chooses ("auto": all known)
@@ -155,4 +155,4 @@ nlohmann::json to_json(const Job& job, const Plan& plan, const std::string& mach
 // `partition_file` read.
 nlohmann::json partition_json(const Graph& graph, const std::vector<int>& stage_of_unit);
 
-}  // namespace meshwright
+}  // namespace meshwright::job

@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "models/job/sections.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 namespace {
 
@@ -179,4 +179,4 @@ void check_processes(const Job& job, const std::string& pointer, const MachineLo
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

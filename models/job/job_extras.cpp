@@ -10,7 +10,7 @@
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 // A path with a character of number 0 is rejected, because the system would cut it off there.
 std::string resolve(const Job& job, const std::string& path) {
@@ -367,4 +367,4 @@ void read_log(Fields fields, Job& job) {
   fields.done();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

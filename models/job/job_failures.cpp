@@ -5,7 +5,7 @@
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 Keys failures_keys(Failures& failures) {
   using enum How;
@@ -64,4 +64,4 @@ void read_failures(Fields fields, Job& job) {
   fields.done();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

@@ -6,7 +6,7 @@
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 using nlohmann::json;
 
@@ -14,6 +14,12 @@ namespace {
 
 // The largest slowdown. It is as good as a stop, and keeps times in range.
 constexpr double worst = 1e4;
+
+const std::vector<std::string>& faulty_link_names() {
+  static const std::vector<std::string> names =
+      words_up_to<FaultyLink::network>({"nvlink", "pcie", "network"});
+  return names;
+}
 
 double factor_of(Fields& fields, double low, double high) {
   const double factor = fields.required<double>("factor");
@@ -107,12 +113,6 @@ json degraded_links_json(const Faults& faults) {
 
 }  // namespace
 
-const std::vector<std::string>& faulty_link_names() {
-  static const std::vector<std::string> names =
-      words_up_to<FaultyLink::network>({"nvlink", "pcie", "network"});
-  return names;
-}
-
 Keys faults_keys(Faults& faults) {
   using enum How;
   return {{"slow_ranks",
@@ -164,4 +164,4 @@ void check_faults(Fields fields, const ChosenCluster& cluster, Job& job) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

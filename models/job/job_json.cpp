@@ -6,7 +6,7 @@
 #include "models/job/sections.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 using nlohmann::json;
 
@@ -89,4 +89,4 @@ json partition_json(const Graph& graph, const std::vector<int>& stage_of_unit) {
   return {{"format", 1}, {"kind", "partition"}, {"stage_of", stages}};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

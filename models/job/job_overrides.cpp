@@ -5,7 +5,7 @@
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 using nlohmann::json;
 
@@ -93,4 +93,4 @@ void apply_override(json& job, const std::string& text, const std::string& file)
   walk.target(job) = value_of(text.substr(equals + 1));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

@@ -7,7 +7,7 @@
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 using nlohmann::json;
 
@@ -263,4 +263,4 @@ void read_parallelism(Fields fields, Job& job) {
 
 json to_json(Parallelism parallelism) { return write_keys(parallelism_keys(parallelism)); }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

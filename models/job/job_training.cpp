@@ -8,7 +8,7 @@
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 using nlohmann::json;
 
@@ -380,4 +380,4 @@ void read_training(Fields fields, Job& job) {
 
 json to_json(Training training) { return write_keys(training_keys(training)); }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

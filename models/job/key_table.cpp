@@ -5,7 +5,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "models/job/keys.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 using nlohmann::json;
 
@@ -93,4 +93,4 @@ std::string schedule_table() {
   return table;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

@@ -7,7 +7,7 @@
 
 #include "models/job/sections.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 using nlohmann::json;
 
@@ -146,4 +146,4 @@ const std::vector<Section>& sections_of_keys() {
   return sections;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

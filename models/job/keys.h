@@ -16,7 +16,7 @@
 
 #include "models/job/job.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 // The numbers that a key may have. With `by_reader`, the range is checked while the key is read.
 // Other ranges are checked by verify(plan, model), whose messages say more, and are only documented
@@ -156,4 +156,4 @@ std::string default_of(const Key& key);
 std::string key_table(const Keys& keys);
 std::string schedule_table();
 
-}  // namespace meshwright
+}  // namespace meshwright::job

@@ -9,7 +9,7 @@
 #include "models/job/distribution.h"
 #include "models/job/mpi_settings.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 namespace {
 
@@ -160,4 +160,4 @@ std::vector<std::string> read_mpi_options(Fields& fields, std::string_view key,
   return words;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-namespace meshwright {
+namespace meshwright::job {
 
 namespace {
 
@@ -91,4 +91,4 @@ bool job_may_set_variable(std::string_view name) {
          (in_family(variable_families, name) && !names_something(name));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::job {
 
 // Returns whether a job file may set this MCA parameter.
 bool job_may_set_parameter(std::string_view name);
@@ -14,4 +14,4 @@ bool job_may_set_parameter(std::string_view name);
 // not checked, because it passes on what the user who starts the run has set.
 bool job_may_set_variable(std::string_view name);
 
-}  // namespace meshwright
+}  // namespace meshwright::job

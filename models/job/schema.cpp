@@ -5,7 +5,7 @@
 
 #include "models/job/keys.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 using nlohmann::json;
 
@@ -113,4 +113,4 @@ json job_schema() {
           {"additionalProperties", false}};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

@@ -4,10 +4,12 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::job {
 
 // Returns the schema. Every job that read_job() accepts is valid. The schema does not have rules
 // between several keys and values that need code of their own, for which the reader rejects more.
 nlohmann::json job_schema();
 
-}  // namespace meshwright
+}  // namespace meshwright::job

@@ -9,7 +9,7 @@
 
 #include "models/job/job.h"
 
-namespace meshwright {
+namespace meshwright::job {
 
 constexpr int most_local_processes = 64;
 
@@ -78,4 +78,4 @@ void take_word(Fields& fields, std::string_view key, std::string_view what,
     target = static_cast<Enum>(choose(fields, key, what, fields.required<std::string>(key), words));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::job

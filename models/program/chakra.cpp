@@ -16,7 +16,7 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/step_work.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -307,4 +307,4 @@ std::string to_chakra(std::span<const TimelineEntry> entries, int rank,
   return ChakraWriter(rank, stages).write(entries);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -8,7 +8,7 @@
 
 #include "models/program/timeline.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // Returns the file of one rank: GlobalMetadata and Nodes (et_def.proto), each after a varint with
 // its length. `entries` are those of one rank, step after step. It may be any rank of the same
@@ -32,4 +32,4 @@ namespace meshwright {
 std::string to_chakra(std::span<const TimelineEntry> entries, int rank,
                       const std::vector<Program>& stages);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -10,7 +10,7 @@
 #include "models/program/program_json.h"
 #include "models/program/timeline.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -397,4 +397,4 @@ void check_programs(const std::vector<Program>& stages, const std::string& where
     (top / "stages").fail(broken);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -7,7 +7,7 @@
 #include "models/core/error.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // A place in a file of Programs, as a JSON pointer. Its checks throw an InputError that begins with
 // the file and the pointer.
@@ -88,4 +88,4 @@ class StageMemoryCheck {
   const Place& place_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::program

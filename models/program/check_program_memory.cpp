@@ -5,7 +5,7 @@
 #include "models/program/check_program.h"
 #include "models/program/factors.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 void StageMemoryCheck::run() const {
   check_memory();
@@ -309,4 +309,4 @@ void StageMemoryCheck::check_counted_routers() const {
                "group");
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

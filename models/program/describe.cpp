@@ -1,7 +1,7 @@
 #include "models/program/describe.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 std::string_view name_of(InstructionKind kind) {
   constexpr std::string_view names[] = {
@@ -26,4 +26,4 @@ std::string describe(const Program& program, const Task& task, const Instruction
          ", micro-batch " + std::to_string(task.micro_batch_index);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

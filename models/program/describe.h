@@ -6,7 +6,7 @@
 
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 std::string_view name_of(InstructionKind kind);
 
@@ -14,4 +14,4 @@ std::string_view name_of(InstructionKind kind);
 // or one that ends with "around the micro-batches" for the begin and end of a step.
 std::string describe(const Program& program, const Task& task, const Instruction& instruction);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

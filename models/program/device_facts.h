@@ -2,7 +2,7 @@
 // not know the machine, so its caller sets them.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::program {
 
 struct DeviceFacts {
   // FLOPs that the device does while it moves one byte of memory. Recomputation under a memory
@@ -14,4 +14,4 @@ struct DeviceFacts {
   bool snapshot_on_host = false;  // snapshots are in host memory, because ranks compute on GPUs
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::program

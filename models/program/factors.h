@@ -4,7 +4,7 @@
 
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // Returns the shape [rows, columns] of the whole matrix that a parameter is, over all ranks and
 // without padding. Returns a shape of rank 0 if the parameter has no factors: it is not a matrix,
@@ -21,4 +21,4 @@ inline std::int64_t factor_count(const Shape& factored) {
   return factored.rank == 0 ? 0 : factored[0] + factored[1];
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -6,7 +6,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 std::string_view name_of(MemoryClass cls) {
   constexpr std::string_view names[] = {"parameters", "gradients",     "optimizer", "activations",
@@ -199,4 +199,4 @@ void verify(const MemoryPlan& plan) {
   MESHWRIGHT_CHECK(broken.empty(), broken);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -19,7 +19,9 @@
 #include <string_view>
 #include <vector>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::program {
 
 enum class MemoryClass : std::uint8_t {
   parameters,
@@ -110,4 +112,4 @@ std::int64_t pack(std::vector<Buffer*>& buffers);
 std::string broken_rule(const MemoryPlan& plan);
 void verify(const MemoryPlan& plan);  // of a plan that meshwright made: a broken rule is a bug
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -5,7 +5,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -196,4 +196,4 @@ std::vector<std::vector<int>> Mesh::groups(GroupKind kind) const {
   return all;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

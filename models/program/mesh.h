@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::program {
 
 enum class GroupKind : std::uint8_t {
   none,
@@ -94,4 +94,4 @@ class Mesh {
 std::string_view order_of_axes(std::string_view placement);
 const std::vector<std::string>& placements();  // the six permutations, cluster, spread
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -4,7 +4,7 @@
 
 #include "models/program/step_settings.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // Returns the number of arrays of one parameter's size that are live at once. One holds the
 // denominator of Adam's update; another, for weight decay in the gradient (`adam`), the sum of
@@ -27,4 +27,4 @@ inline int optimizer_scratch_arrays(const StepSettings& training) {
   return 0;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

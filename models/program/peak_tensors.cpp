@@ -7,7 +7,7 @@
 #include "models/core/index.h"
 #include "models/program/slots_in_use.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -151,4 +151,4 @@ std::vector<PeakTensor> peak_tensors(const Program& program) {
   return tensors;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

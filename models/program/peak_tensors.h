@@ -7,7 +7,7 @@
 
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 struct PeakTensor {
   // The buffer's name ("gradients"), or the module and the operation that make the tensor. Numbers
@@ -24,4 +24,4 @@ struct PeakTensor {
 // body that needs most. Gaps between buffers are not counted.
 std::vector<PeakTensor> peak_tensors(const Program& program);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -8,7 +8,7 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/timeline.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -173,4 +173,4 @@ std::string to_text(const Program& program) {
   return text + "\n";
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -22,7 +22,7 @@
 #include "models/program/stage_layout.h"
 #include "models/program/step_settings.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 enum class InstructionKind : std::uint8_t {
   compute,         // `op` on inputs -> outputs
@@ -365,4 +365,4 @@ void verify(const std::vector<Program>& stages);
 
 std::string to_text(const Program& program);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

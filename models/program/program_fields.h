@@ -8,7 +8,7 @@
 #include "models/program/graph/fusion.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 template <class Struct, class Value>
 struct Field {
@@ -324,4 +324,4 @@ void for_each_field(const Visit& visit) {
   std::apply([&](const auto&... field) { (visit(field), ...); }, FieldsOf<T>::list);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -6,7 +6,7 @@
 #include "models/program/program_fields.h"
 #include "models/program/program_words.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 using nlohmann::json;
 
@@ -114,4 +114,4 @@ json to_json(const std::vector<Program>& stages) {
   return value;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

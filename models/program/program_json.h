@@ -17,7 +17,7 @@
 #include "models/core/fields.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 nlohmann::json to_json(const std::vector<Program>& stages);
 
@@ -31,4 +31,4 @@ std::vector<Program> read_programs(Fields fields);
 // InputError that begins with `where` otherwise.
 void check_programs(const std::vector<Program>& stages, const std::string& where);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -12,7 +12,7 @@
 #include "models/program/program.h"
 #include "models/program/timeline.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 using EnumWords = std::vector<std::string>;
 
@@ -133,4 +133,4 @@ const std::string& word_of(Enum value) {
   return known_words<Enum>().at(static_cast<std::size_t>(value));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -8,7 +8,7 @@
 #include "models/program/program_json.h"
 #include "models/program/program_words.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 using nlohmann::json;
 
@@ -205,4 +205,4 @@ std::vector<Program> read_programs(Fields fields) {
   return stages;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -10,7 +10,7 @@
 #include "models/core/open_file.h"
 #include "models/program/timeline.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -91,4 +91,4 @@ Timeline read_chrome_trace(const std::string& path, const std::vector<Program>& 
   return Reader(path, stages, stage_of_rank).read();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -5,7 +5,7 @@
 
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -84,4 +84,4 @@ std::string wrong_slots(const Program& program) {
   return {};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

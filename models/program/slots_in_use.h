@@ -6,7 +6,7 @@
 
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // Returns how many micro-batches of each chunk are in slots: one list, indexed by chunk, for each
 // task that brings one in (a forward task).
@@ -16,4 +16,4 @@ std::vector<std::vector<int>> slots_in_use(const Program& program);
 // what is wrong, in words, or "" if nothing is.
 std::string wrong_slots(const Program& program);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::program {
 
 // The direction in which each chunk goes through the stages.
 enum class StageShape : std::uint8_t {
@@ -36,4 +38,4 @@ struct StageLayout {
   }
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -2,7 +2,7 @@
 
 #include "models/core/enum_words.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 const std::vector<std::string>& optimizer_names() {
   static const std::vector<std::string> names = words_up_to<OptimizerKind::adafactor>(
@@ -34,4 +34,4 @@ const std::vector<std::string>& learning_rate_schedule_names() {
   return names;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

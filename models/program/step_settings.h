@@ -10,7 +10,7 @@
 #include "models/core/dtype.h"
 #include "models/program/graph/kernel_choice.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // muon: updates matrices of linear layers in blocks by their orthogonalized momentum, and all other
 // parameters by adamw. adafactor: keeps, for matrices, only the second moments of rows and columns.
@@ -149,4 +149,4 @@ const std::vector<std::string>& attention_names();
 const std::vector<std::string>& compiler_names();
 const std::vector<std::string>& learning_rate_schedule_names();
 
-}  // namespace meshwright
+}  // namespace meshwright::program

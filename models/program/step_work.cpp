@@ -4,7 +4,7 @@
 
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -81,4 +81,4 @@ void append_step_kernels(const Program& program, const Instruction& step,
   append_optimizer_kernels(work, training.compiler, kernels);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

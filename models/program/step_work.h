@@ -6,9 +6,9 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 void append_step_kernels(const Program& program, const Instruction& step,
                          std::vector<Kernel>& kernels);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -42,7 +42,7 @@ std::string operation_name(const Instruction& instruction) {
   if (instruction.kind != InstructionKind::compute)
     return std::string(kind_names[static_cast<std::size_t>(instruction.kind)]);
   if (instruction.op == Op::fused) {
-    std::string name = meshwright::name_of(*instruction.attributes.fusion);
+    std::string name = program::name_of(*instruction.attributes.fusion);
     if (name.find(' ') == std::string::npos) return name;
   }
   return std::string(info(instruction.op).name);
@@ -53,7 +53,7 @@ std::string operation_name(const Instruction& instruction) {
 std::string instruction_name(const Instruction& instruction, const Program& program) {
   std::string name = operation_name(instruction);
   if (instruction.group != GroupKind::none)
-    name += " " + std::string(meshwright::name_of(instruction.group));
+    name += " " + std::string(program::name_of(instruction.group));
   if (instruction.peer >= 0)
     name += (instruction.kind == InstructionKind::send ? " to " : " from ") +
             std::to_string(peer_virtual_stage(program, instruction));
@@ -195,4 +195,4 @@ std::string to_chrome_trace(const Timeline& timeline, const std::vector<Program>
   return text + "\n]}\n";
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

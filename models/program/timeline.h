@@ -7,7 +7,7 @@
 #include "models/core/units.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 struct TimelineEntry {
   int rank = 0;
@@ -46,4 +46,4 @@ std::string to_chrome_trace(const Timeline& timeline, const std::vector<Program>
 Timeline read_chrome_trace(const std::string& path, const std::vector<Program>& stages,
                            const std::vector<int>& stage_of_rank);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -10,7 +10,7 @@
 #include "models/program/graph/adapters.h"
 #include "models/program/step_settings.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 enum class Recompute : std::uint8_t { none, selective, full, each, contiguous, group };
 
@@ -77,4 +77,4 @@ struct Training : StepSettings {
   bool operator==(const Training&) const = default;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::program

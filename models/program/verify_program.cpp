@@ -7,7 +7,7 @@
 #include "models/program/slots_in_use.h"
 #include "models/program/walk.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -181,4 +181,4 @@ void verify(const std::vector<Program>& stages) {
   MESHWRIGHT_CHECK(broken.empty(), broken);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -196,4 +196,4 @@ Participants participants_of_classes(const std::vector<Script>& scripts,
   return participants;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

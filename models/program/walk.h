@@ -14,7 +14,7 @@
 #include "models/core/index.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // A lane is a queue of instructions that run in list order. streams: every stream is a lane.
 // inline_order: sends and receives have lanes of their own, and all else is one lane, as for a
@@ -300,4 +300,4 @@ class Walk {
   std::vector<int> waited_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::program

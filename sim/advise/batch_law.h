@@ -1,7 +1,7 @@
 // Estimates how large a batch may be before training needs more tokens.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Returns the tokens per step with which a causal language model learns best for the floating-point
 // operations `flops` of its whole training: 0.2920 C^0.3271, where C is `flops` (DeepSeek LLM,
@@ -10,4 +10,4 @@ namespace meshwright {
 // need more tokens for the same loss.
 double useful_batch_tokens(double flops);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 #include "models/program/mesh.h"
 #include "sim/replay/link_uses.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -75,4 +75,4 @@ std::vector<GroupLoad> group_loads(const Compiled& compiled, const Prediction& p
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 #include "models/program/timeline.h"
 #include "sim/predict/step_parts.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // The communication of one rank in one group over the whole step. The rank is on the stage that
 // StepParts describes.
@@ -28,4 +28,4 @@ std::vector<GroupLoad> group_loads(const Compiled& compiled, const Prediction& p
                                    const StepParts& parts, const Timeline& timeline,
                                    const Topology& topology);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

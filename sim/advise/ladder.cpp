@@ -14,7 +14,7 @@
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -286,4 +286,4 @@ std::vector<Ladder> ladders(const Job& job, const LadderOptions& options) {
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -12,7 +12,7 @@
 #include "sim/planner/search.h"
 #include "sim/predict/step_parts.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct Rung {
   std::string machine;
@@ -68,4 +68,4 @@ const Ladder* best_of(const std::vector<Ladder>& ladders, const Objective& objec
 // 12.5 GB/s), and only 38 ms of them hide").
 std::string what_breaks(const Rung& smaller, const Rung& larger);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -11,7 +11,7 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/target.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -229,4 +229,4 @@ Sensitivity sensitivity(const Job& job, const Plan& plan, const Cluster& cluster
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

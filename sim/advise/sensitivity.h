@@ -9,7 +9,7 @@
 #include "models/job/job.h"
 #include "sim/planner/objective.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // The unit of an answer, which the objective decides: dollars, tokens or seconds. If the objective
 // asks for dollars and the machine has no price, the unit is seconds.
@@ -40,4 +40,4 @@ struct Sensitivity {
 // on such machines differ by it.
 Sensitivity sensitivity(const Job& job, const Plan& plan, const Cluster& cluster);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

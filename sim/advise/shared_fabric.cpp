@@ -11,7 +11,7 @@
 #include "models/program/mesh.h"
 #include "sim/predict/predict.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -169,4 +169,4 @@ std::vector<SharedStep> share_fabric(const std::vector<Tenant>& tenants) {
   return steps;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -15,7 +15,7 @@
 #include "models/compiler/compile.h"
 #include "sim/collectives/fabric.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct Tenant {
   std::string name;
@@ -37,4 +37,4 @@ std::vector<SharedStep> share_fabric(const std::vector<Tenant>& tenants);
 // with others that want the bandwidths `wanted`, all in one unit.
 double fair_share(double capacity, std::vector<double> wanted);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 Rounds pairwise_all_to_all(int ranks, int most_rounds) {
   Rounds rounds{ranks, 2 * ranks, 1.0 / ranks, {}};
@@ -20,4 +20,4 @@ Rounds pairwise_all_to_all(int ranks, int most_rounds) {
   return rounds;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

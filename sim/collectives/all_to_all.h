@@ -7,8 +7,8 @@
 
 #include "sim/collectives/rounds.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 Rounds pairwise_all_to_all(int ranks, int most_rounds = 1 << 20);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

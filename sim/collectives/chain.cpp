@@ -1,6 +1,6 @@
 #include "sim/collectives/chain.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Builds the all-reduce of n ranks: chunk c leaves rank r for its right neighbour in repetition c +
 // r. It is complete at the end, rank n - 1, and then leaves rank r for its left neighbour in
@@ -29,4 +29,4 @@ Rounds chain_broadcast(int ranks, int chunks) {
   return {ranks, chunks, 1.0 / chunks, {round}};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -6,10 +6,10 @@
 
 #include "sim/collectives/rounds.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 Rounds chain_all_reduce(int ranks, int chunks);
 Rounds chain_broadcast(int ranks, int chunks);  // from rank 0
 Rounds chain_reduce(int ranks, int chunks);     // to rank 0
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -6,7 +6,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -114,4 +114,4 @@ Topology with_cards(const Topology& topology, double share) {
   return scaled;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

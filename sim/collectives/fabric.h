@@ -13,7 +13,7 @@
 
 #include "sim/collectives/select.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Maps each leaf switch (with rails, each pod of leaves) to the traffic that would leave it if
 // nothing held the traffic up, in units of the bandwidth of all cards of one host. A leaf that no
@@ -38,4 +38,4 @@ double share_of_cards(const Cluster& cluster, CollectiveKind kind, const Groups&
 // block.
 Topology with_cards(const Topology& topology, double share);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

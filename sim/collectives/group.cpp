@@ -8,7 +8,7 @@
 #include "models/core/index.h"
 #include "sim/collectives/nvlink_rings.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -108,4 +108,4 @@ PlacedGroup place_group(const Topology& topology, const std::vector<int>& ranks)
   return group;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -9,7 +9,7 @@
 #include "hwprofiles/topology.h"
 #include "sim/collectives/rounds.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct PlacedGroup {
   Grid grid;                               // {1, n} when the hosts hold different numbers of ranks
@@ -25,4 +25,4 @@ struct PlacedGroup {
 
 PlacedGroup place_group(const Topology& topology, const std::vector<int>& ranks);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -5,7 +5,7 @@
 
 #include "sim/collectives/two_levels.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -62,4 +62,4 @@ Rounds halving_all_reduce(Grid grid) {
   return rounds;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -6,8 +6,8 @@
 
 #include "sim/collectives/rounds.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 Rounds halving_all_reduce(Grid grid);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -103,4 +103,4 @@ std::vector<int> nvlink_line(const LinkMatrix& links) {
   return lines.empty() ? Ring{} : lines.front();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 using LinkMatrix = std::vector<std::vector<int>>;  // links between each pair, symmetric
 
@@ -18,4 +18,4 @@ std::vector<std::vector<int>> nvlink_rings(const LinkMatrix& links);
 // and for more than 8 GPUs.
 std::vector<int> nvlink_line(const LinkMatrix& links);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -56,4 +56,4 @@ Seconds of_best_protocol(const Network& network, Seconds wire, int steps, Bytes 
   return std::min(simple, std::max(wire * flagged, ll));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -9,7 +9,7 @@
 #include "hwprofiles/machine.h"
 #include "models/core/units.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 enum class Protocols : std::uint8_t {
   all,
@@ -37,4 +37,4 @@ Seconds of_exchange(const Nvlink& nvlink, Seconds wire, Bytes own);
 // `steps` steps that wait for each other. `bus_bytes` is the least that a rank sends.
 Seconds of_best_protocol(const Network& network, Seconds wire, int steps, Bytes bus_bytes);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

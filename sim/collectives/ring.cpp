@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -34,4 +34,4 @@ Rounds ring_all_gather(int ranks, int hosts) {
   return {ranks, ranks, 1.0 / ranks, {around(ranks, hosts, Combine::Copy)}};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

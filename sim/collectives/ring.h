@@ -9,10 +9,10 @@
 
 #include "sim/collectives/rounds.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 Rounds ring_all_reduce(int ranks, int hosts = 1);
 Rounds ring_reduce_scatter(int ranks, int hosts = 1);
 Rounds ring_all_gather(int ranks, int hosts = 1);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -54,4 +54,4 @@ std::vector<std::int64_t> chunks_received(const Rounds& rounds) {
   return chunks_moved(rounds, &Transfer::to);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

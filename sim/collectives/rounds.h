@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 enum class Combine : std::uint8_t { Copy, Reduce };
 
@@ -56,4 +56,4 @@ Buffers interpret(const Rounds& rounds, Buffers buffers);
 std::vector<std::int64_t> chunks_sent(const Rounds& rounds);
 std::vector<std::int64_t> chunks_received(const Rounds& rounds);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

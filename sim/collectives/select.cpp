@@ -15,7 +15,7 @@
 #include "sim/collectives/tree.h"
 #include "sim/collectives/two_levels.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -233,4 +233,4 @@ Seconds collective_time(const Topology& topology, CollectiveKind kind, Bytes byt
   return choose_collective(topology, kind, bytes, concurrent_groups).time;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

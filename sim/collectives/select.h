@@ -11,7 +11,7 @@
 #include "hwprofiles/topology.h"
 #include "models/core/units.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 enum class CollectiveKind : std::uint8_t {
   all_reduce,
@@ -44,4 +44,4 @@ Seconds collective_time(const Topology& topology, CollectiveKind kind, Bytes byt
 Seconds transfer_time(const Topology& topology, Bytes bytes,
                       const std::vector<std::pair<int, int>>& concurrent_pairs);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

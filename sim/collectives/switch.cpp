@@ -2,7 +2,7 @@
 
 #include "sim/collectives/tree.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -31,4 +31,4 @@ Rounds switch_all_reduce(Grid grid, int chunks) {
   return rounds;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -10,8 +10,8 @@
 
 #include "sim/collectives/rounds.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 Rounds switch_all_reduce(Grid grid, int chunks);  // for each place in each of two trees
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

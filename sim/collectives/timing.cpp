@@ -5,7 +5,7 @@
 #include "models/core/index.h"
 #include "sim/network/flows.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -139,4 +139,4 @@ Seconds time_of(const Timed& timed, const Rounds& rounds, Order order) {
   return latency + of_best_protocol(cards, wire, network_steps, timed.bus_bytes);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

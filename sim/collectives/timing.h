@@ -16,7 +16,7 @@
 #include "sim/collectives/group.h"
 #include "sim/collectives/protocols.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 enum class Order : std::uint8_t { lanes, line, passages, tree, in_switch, exchange };
 
@@ -31,4 +31,4 @@ struct Timed {
 
 Seconds time_of(const Timed& timed, const Rounds& rounds, Order order);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

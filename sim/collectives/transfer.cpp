@@ -6,7 +6,7 @@
 #include "sim/collectives/timing.h"
 #include "sim/network/flows.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -44,4 +44,4 @@ Seconds transfer_time(const Topology& topology, Bytes bytes,
   return latency + of_best_protocol(cluster.machine.network, wire, 1, bytes);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

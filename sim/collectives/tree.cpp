@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -114,4 +114,4 @@ Rounds tree_reduce(int ranks) {
   return rounds;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -12,7 +12,7 @@
 
 #include "sim/collectives/rounds.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 Rounds tree_all_reduce(Grid grid, int chunks);
 // Returns the round of the two trees of an all-reduce over the hosts only, for each place of a host
@@ -22,4 +22,4 @@ Round trees_of_places(Grid grid, int chunks);
 Rounds tree_broadcast(int ranks);
 Rounds tree_reduce(int ranks);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -1,6 +1,6 @@
 #include "sim/collectives/two_levels.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -52,4 +52,4 @@ Rounds two_level_all_gather(Grid grid) {
   return of(grid, {ring_across(grid, Combine::Copy), ring_inside(grid, Combine::Copy)});
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -9,7 +9,7 @@
 
 #include "sim/collectives/rounds.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 Rounds two_level_all_reduce(Grid grid);
 Rounds two_level_reduce_scatter(Grid grid);
@@ -20,4 +20,4 @@ Rounds two_level_all_gather(Grid grid);
 Round ring_inside(Grid grid, Combine combine);
 Round ring_across(Grid grid, Combine combine);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

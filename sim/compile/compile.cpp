@@ -5,7 +5,7 @@
 #include "sim/framework/framework_memory.h"
 #include "sim/predict/target.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -81,4 +81,4 @@ double linear_learning_rate(double rate, double factor) { return rate * factor; 
 
 double square_root_learning_rate(double rate, double factor) { return rate * std::sqrt(factor); }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

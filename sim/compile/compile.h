@@ -14,7 +14,7 @@
 #include "sim/cost/cost.h"
 #include "sim/predict/predict.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // The size of a graph: one micro-batch through the whole model, on one rank of its tensor group.
 struct GraphSize {
@@ -58,4 +58,4 @@ LevelReport compile_at(CompilerLevel level, const Model& model, Plan plan, const
 double linear_learning_rate(double rate, double factor);
 double square_root_learning_rate(double rate, double factor);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -6,7 +6,7 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/target.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -49,4 +49,4 @@ LargestBatch largest_micro_batch(const Model& model, const Plan& given, const Cl
   return largest;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -6,7 +6,7 @@
 #include "models/compiler/plan/plan.h"
 #include "sim/framework/memory_fit.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Returns the largest micro-batch that fits, 0 if none does, and its peak memory. `plan` is legal,
 // with its stages filled in. Only micro_batch and global_batch change, so the number of
@@ -18,4 +18,4 @@ LargestBatch largest_micro_batch(const Model& model, const Plan& plan, const Clu
 // micro-batches.
 Plan with_micro_batch(Plan plan, int micro_batch);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -10,7 +10,7 @@
 #include "models/program/step_work.h"
 #include "sim/cost/gemm.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -358,4 +358,4 @@ std::vector<double> CostModel::unit_memory(const Graph& graph) const {
   return bytes;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -10,7 +10,7 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // The launches, bytes and time of some kernels together.
 struct KernelWork {
@@ -82,4 +82,4 @@ double host_copy_bandwidth(const Cluster& cluster);
 // bf16 on a device without such units, and a precision without tensor cores runs in fp32.
 Precision executed_precision(const Gpu& gpu, Precision wanted);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

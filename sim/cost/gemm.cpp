@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -91,4 +91,4 @@ double shape_efficiency(const Kernel& product, const Gpu& gpu, Precision precisi
                                                             : gpu.kernels.misaligned_share);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -7,8 +7,8 @@
 #include "hwprofiles/gpu.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 double shape_efficiency(const Kernel& product, const Gpu& gpu, Precision precision);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -5,7 +5,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 void EventQueue::at(SimTime time, std::int32_t kind, std::int32_t a, std::int32_t b) {
   MESHWRIGHT_CHECK(time >= now_, "an event cannot be scheduled in the past");
@@ -22,4 +22,4 @@ Event EventQueue::pop() {
   return event;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

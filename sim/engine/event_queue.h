@@ -7,7 +7,7 @@
 
 #include "models/core/units.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // An event, whose meaning only its owner knows: `kind` selects one of the owner's entries, and `a`
 // and `b` are operands.
@@ -44,4 +44,4 @@ class EventQueue {
   std::uint64_t next_sequence_ = 0;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -102,4 +102,4 @@ int CachingAllocator::join(int left, int right) {
   return left;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

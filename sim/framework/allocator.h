@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 class Allocator {
  public:
@@ -63,4 +63,4 @@ class CachingAllocator final : public Allocator {
   Pool small_, large_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

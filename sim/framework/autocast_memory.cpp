@@ -11,7 +11,7 @@
 #include "models/program/graph/op_table.h"
 #include "sim/framework/allocator.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -357,4 +357,4 @@ bool autocast_fits(const Graph& forward, const FrameworkTraits& framework, std::
   return !memory.out_of_memory();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 enum class Execution : std::uint8_t {
   // Runs operation by operation, each of which makes its own copies.
@@ -52,4 +52,4 @@ std::int64_t autocast_peak_bytes(const Graph& forward, const FrameworkTraits& fr
 // sizes are rounded up, and segments are split into blocks that later requests may not fit.
 bool autocast_fits(const Graph& forward, const FrameworkTraits& framework, std::int64_t capacity);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -2,7 +2,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 FrameworkTraits framework_traits(MemoryOf whose, bool several_ranks) {
   if (whose == MemoryOf::xla) return {.execution = Execution::compiled};
@@ -74,4 +74,4 @@ LargestBatch largest_framework_batch(const Model& model, const Plan& plan, const
   });
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -12,7 +12,7 @@
 #include "sim/framework/autocast_memory.h"
 #include "sim/framework/memory_fit.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Returns how a framework's newest version uses memory. Traits of earlier versions, which save more
 // for the backward (autocast_memory.h), are off. A caller may turn them on.
@@ -47,4 +47,4 @@ std::optional<Plan> with_memory_of(MemoryOf whose, const Model& model, Plan plan
 // the plan for each size.
 LargestBatch largest_framework_batch(const Model& model, const Plan& plan, const Cluster& cluster);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

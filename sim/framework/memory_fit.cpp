@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -36,4 +36,4 @@ LargestBatch largest_that_fits(std::int64_t limit, const std::function<MemoryFit
   return {low, at_low.bytes};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

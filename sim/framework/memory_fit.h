@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct MemoryFit {
   bool fits = false;
@@ -21,4 +21,4 @@ struct LargestBatch {
 // nearly linearly.
 LargestBatch largest_that_fits(std::int64_t limit, const std::function<MemoryFit(int)>& fit);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -6,7 +6,7 @@
 
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -74,4 +74,4 @@ Seconds Flows::slowest() const {
   return {loads.slowest_s()};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

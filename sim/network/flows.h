@@ -6,7 +6,7 @@
 #include "hwprofiles/topology.h"
 #include "models/core/units.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 class Flows {
  public:
@@ -29,4 +29,4 @@ class Flows {
   bool crosses_hosts_ = false;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -4,7 +4,7 @@
 
 #include "models/compiler/schedule/schedule.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 BoundMaker::BoundMaker(const Model& model, const Plan& base, const Cluster& cluster)
     : BoundMaker(model, base, cluster, std::make_shared<Measured>(model, base, cluster)) {}
@@ -228,4 +228,4 @@ Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
   return bounds;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -43,7 +43,7 @@
 #include "sim/planner/pipeline_bound.h"
 #include "sim/planner/profile.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Returns the least bytes per element of a gathered weight, because `fp8_gathers` sends some
 // weights in 8 bits.
@@ -281,4 +281,4 @@ class BoundMaker {
   const Chain& chain(const Work& work, bool splits);
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

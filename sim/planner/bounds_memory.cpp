@@ -14,7 +14,7 @@
 #include "sim/planner/mixed_recompute.h"
 #include "sim/predict/predict.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -338,4 +338,4 @@ BoundMaker::Kept BoundMaker::kept_bytes(const Candidate& candidate) {
           static_cast<double>(kept_beside_blocks(candidate).other)};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 #include "sim/planner/bounds.h"
 #include "sim/planner/mixed_recompute.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Returns the order of tasks of every stage. Only the orders of the last pipeline are cached,
 // because plans of a kind come one after the other.
@@ -116,4 +116,4 @@ double BoundMaker::pipeline_time_of_cut(const Candidate& candidate, const Cut& c
   return pipeline_bound(times);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -9,7 +9,7 @@
 #include "sim/planner/bounds.h"
 #include "sim/planner/mixed_recompute.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -341,4 +341,4 @@ const Chain& BoundMaker::chain(const Work& work, bool splits) {
   return sums;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -7,7 +7,7 @@
 #include "sim/planner/in_parallel.h"
 #include "sim/predict/goodput.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -309,4 +309,4 @@ void ClusterSearch::measure_closest_miss() {
                          trial.memory->limit_bytes};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -18,7 +18,7 @@
 #include "sim/planner/survey.h"
 #include "sim/planner/trial.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 class ClusterSearch {
  public:
@@ -106,4 +106,4 @@ class ClusterSearch {
   double bounded_ = 0;  // share of the branches
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -6,7 +6,7 @@
 #include "hwprofiles/stacks.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -89,4 +89,4 @@ std::vector<int> counts_of(const ClusterRequest& request) {
   return counts;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 #include "hwprofiles/machine.h"
 #include "models/job/job.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Return what the rules of a job ask about a machine. The computer itself, `local`, is a CPU
 // computer with an unknown number of cores until `meshwright calibrate` has measured it.
@@ -29,4 +29,4 @@ constexpr int largest_automatic_count = 16;
 std::vector<std::string> machines_of(const ClusterRequest& request);
 std::vector<int> counts_of(const ClusterRequest& request);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 void in_parallel(std::size_t count, int threads,
                  const std::function<void(std::size_t piece, std::size_t thread)>& work) {
@@ -34,4 +34,4 @@ void in_parallel(std::size_t count, int threads,
     if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <functional>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Calls `work` once with each of 0 to count - 1, and with the number of the thread that does it,
 // from 0. If pieces throw, the exception of the first piece is thrown again.
 void in_parallel(std::size_t count, int threads,
                  const std::function<void(std::size_t piece, std::size_t thread)>& work);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 template <class Key, class Value>
 class Memo {
@@ -45,4 +45,4 @@ class Memo {
   std::map<Key, Slot> slots_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

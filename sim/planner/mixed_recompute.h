@@ -6,7 +6,7 @@
 
 #include "sim/planner/space.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Returns whether `block` is recomputed if the share `fraction` of the blocks is, evenly spread
 // (models/compiler/passes).
@@ -32,4 +32,4 @@ inline Candidate keeping(Candidate candidate) {
   return candidate;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

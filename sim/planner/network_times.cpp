@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -130,4 +130,4 @@ std::vector<NetworkTimes::Boundary> NetworkTimes::find_boundaries(const Mesh& me
   return found;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

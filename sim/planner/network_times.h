@@ -13,7 +13,7 @@
 #include "sim/planner/memo.h"
 #include "sim/planner/space.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 class NetworkTimes {
  public:
@@ -59,4 +59,4 @@ class NetworkTimes {
   Memo<std::tuple<int, int, std::int64_t>, std::vector<Boundary>> boundaries_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -6,7 +6,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -111,4 +111,4 @@ WholeJob whole_job(const Objective& objective, const Training& training, const C
   return whole;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 #include "hwprofiles/machine.h"
 #include "models/job/job.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Ranks a plan: a smaller `first` is better, and `then` decides between equals. Both grow with the
 // step time, so the merit of a lower bound of the time is a lower bound of the merit.
@@ -43,4 +43,4 @@ struct WholeJob {
 WholeJob whole_job(const Objective& objective, const Training& training, const Cluster& cluster,
                    double step_time_s);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

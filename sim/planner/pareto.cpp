@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -29,4 +29,4 @@ void mark_pareto(std::vector<RankedPlan>& plans) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -5,11 +5,11 @@
 
 #include "sim/planner/search.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Marks the plans that no other plan beats in both step time and dollars per token. A plan also
 // beats another if it ties in one of them and wins in the other. If any plan has no price, GPU
 // seconds stand for dollars.
 void mark_pareto(std::vector<RankedPlan>& plans);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Numbers of parameters that a rank holds. Without expert groups, experts count among the others.
 struct HeldParameters {
@@ -68,4 +68,4 @@ struct PerParameter {
   }
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -5,7 +5,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -152,4 +152,4 @@ class Pipeline {
 
 double pipeline_bound(const PipelineTimes& times) { return Pipeline(times).run(); }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

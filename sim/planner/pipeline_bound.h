@@ -10,7 +10,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "sim/planner/per_parameter.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // One unit of a virtual stage in the last backward. The reduction of the unit's gradients begins no
 // earlier than its backward.
@@ -46,4 +46,4 @@ struct PipelineTimes {
 
 double pipeline_bound(const PipelineTimes& times);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -14,7 +14,7 @@
 #include "sim/planner/mixed_recompute.h"
 #include "sim/predict/target.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -487,4 +487,4 @@ StageProfile Profiles::measure_stages(const Plan& plan) const {
   return profile;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -18,7 +18,7 @@
 #include "sim/planner/memo.h"
 #include "sim/planner/space.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct Collective {
   GroupKind group = GroupKind::none;
@@ -153,4 +153,4 @@ class Profiles {
   Memo<Key, Messages> messages_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

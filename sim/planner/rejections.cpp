@@ -6,7 +6,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -66,4 +66,4 @@ std::map<std::string, std::int64_t> with_ranges(const Rejections& reasons) {
   return all;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -7,7 +7,7 @@
 
 #include "models/core/violation.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // How many combinations each reason rejects. A reason that is no rule about plans, such as a bound,
 // has a statement only.
@@ -18,4 +18,4 @@ using Rejections = std::map<Violation, std::int64_t>;
 // micro-batches" and "... with 64 micro-batches" become "zero_stage 2 with 8 to 64 micro-batches".
 std::map<std::string, std::int64_t> with_ranges(const Rejections& reasons);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

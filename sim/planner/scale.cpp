@@ -1,6 +1,6 @@
 #include "sim/planner/scale.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -58,4 +58,4 @@ ScaleResult scale(const Job& job, const ScaleOptions& options) {
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -7,7 +7,7 @@
 
 #include "sim/planner/search.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct ScalePoint {
   std::string machine;
@@ -40,4 +40,4 @@ struct ScaleOptions {
 
 ScaleResult scale(const Job& job, const ScaleOptions& options = {});
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

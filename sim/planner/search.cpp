@@ -11,7 +11,7 @@
 #include "sim/planner/rejections.h"
 #include "sim/predict/goodput.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -198,4 +198,4 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

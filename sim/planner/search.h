@@ -16,7 +16,7 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/target.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct RankedPlan {
   Plan plan;  // resolved, with the stages as partitioned
@@ -95,4 +95,4 @@ struct SearchOptions {
 
 SearchResult search(const Job& job, const SearchOptions& options = {});
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

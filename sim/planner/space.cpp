@@ -14,7 +14,7 @@
 #include "models/core/error.h"
 #include "sim/planner/in_parallel.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -723,4 +723,4 @@ Plan to_plan(const Candidate& candidate, const Plan& base) {
   return plan;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -14,7 +14,7 @@
 #include "models/job/job.h"
 #include "sim/planner/rejections.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // The choices that the search makes for a plan. Everything else comes from the job.
 struct Candidate {
@@ -119,4 +119,4 @@ Plan to_plan(const Candidate& candidate, const Plan& base);
 // keep one plan, because copying a plan takes longer than most of what is asked of it.
 void choose(const Candidate& candidate, Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

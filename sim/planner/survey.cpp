@@ -7,7 +7,7 @@
 
 #include "sim/planner/in_parallel.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -206,4 +206,4 @@ Surveyed Surveyor::all(const Space& space, const SurveyLimits& limits,
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

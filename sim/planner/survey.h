@@ -15,7 +15,7 @@
 #include "sim/planner/bounds.h"
 #include "sim/planner/sweep.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct Entry {
   Candidate candidate;
@@ -72,4 +72,4 @@ class Surveyor {
   std::vector<BoundMaker> makers_;  // one for each thread
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -7,7 +7,7 @@
 #include "models/compiler/passes/pass.h"
 #include "models/compiler/schedule/schedule.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -194,4 +194,4 @@ void sweep(const Branch& branch, BoundMaker& bounds, const Limits& limits, Swept
   Sweep(branch, bounds, limits, swept).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 
 #include "sim/planner/bounds.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // The reason why plans were pruned. `memory`: they do not fit. `computation`: the bound without the
 // network and with no stage idle is already too long. `bubble`: it is too long with idle stages.
@@ -36,4 +36,4 @@ struct Swept {
 
 void sweep(const Branch& branch, BoundMaker& bounds, const Limits& limits, Swept& swept);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

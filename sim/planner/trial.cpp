@@ -9,7 +9,7 @@
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -105,4 +105,4 @@ Trial TrialMaker::try_out(const Candidate& candidate) const {
   return trial;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 #include "models/compiler/compile.h"
 #include "sim/planner/search.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct Trial {
   // The memory that decides whether a plan fits, on the stage that needs most.
@@ -50,4 +50,4 @@ class TrialMaker {
   double limit_ = 0;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 std::vector<StageBreakdown> breakdown(const Prediction& prediction) {
   std::vector<StageBreakdown> stages;
@@ -28,4 +28,4 @@ std::string_view exposed_name(std::size_t group) {
   return kind == GroupKind::none ? "host copies" : name_of(kind);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

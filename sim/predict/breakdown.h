@@ -6,7 +6,7 @@
 
 #include "sim/predict/predict.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Mean seconds of the ranks of one stage. All parts sum to the step time.
 struct StageBreakdown {
@@ -22,4 +22,4 @@ std::vector<StageBreakdown> breakdown(const Prediction& prediction);
 // Returns "tensor", "pipeline", ..., or "host copies" for GroupKind::none.
 std::string_view exposed_name(std::size_t group);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -69,4 +69,4 @@ ClusterFailures cluster_failures(const Compiled& compiled, const Cluster& cluste
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

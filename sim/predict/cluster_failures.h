@@ -7,7 +7,7 @@
 
 #include "sim/predict/predict.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct FailureSource {
   FailureCause cause = FailureCause::hardware;
@@ -40,4 +40,4 @@ struct ClusterFailures {
 bool copies_to_peers(const Failures& failures, const Cluster& cluster);
 ClusterFailures cluster_failures(const Compiled& compiled, const Cluster& cluster);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

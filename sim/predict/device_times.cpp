@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -57,4 +57,4 @@ DeviceTimes device_times(std::vector<DeviceUse> computed, std::size_t compute_ki
   return times;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -7,7 +7,7 @@
 
 #include "models/core/units.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // A use of the device from `begin` to `end`. `of` is its kind, which the caller numbers.
 struct DeviceUse {
@@ -32,4 +32,4 @@ DeviceTimes device_times(std::vector<DeviceUse> computed, std::size_t compute_ki
                          std::vector<DeviceUse> communicated, std::size_t communication_kinds,
                          SimTime begin, SimTime end);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

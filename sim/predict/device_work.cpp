@@ -5,7 +5,7 @@
 #include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -53,4 +53,4 @@ DeviceWork DeviceWorks::of(const TimelineEntry& entry) {
   return static_cast<DeviceWork>(known);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 #include "models/program/program.h"
 #include "models/program/timeline.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 enum class DeviceWork : std::uint8_t { products, attention, other, recomputation, optimizer };
 constexpr std::size_t device_work_count = 5;
@@ -29,4 +29,4 @@ class DeviceWorks {
   std::vector<std::vector<std::int8_t>> known_;  // [body][instruction]; -1: not yet
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -85,4 +85,4 @@ double useful_step_time_s(const Prediction& prediction) {
                             : prediction.step_time_s;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

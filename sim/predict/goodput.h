@@ -19,7 +19,7 @@
 
 #include "sim/predict/cluster_failures.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct FailureModel {
   double mean_time_between_failures_s = 0;  // of the cluster
@@ -53,4 +53,4 @@ std::optional<Goodput> goodput_of(const Compiled& compiled, const Cluster& clust
 // Returns the seconds of a step, including its share of what failures cost.
 double useful_step_time_s(const Prediction& prediction);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

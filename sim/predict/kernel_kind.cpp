@@ -9,7 +9,7 @@
 #include "models/program/graph/fusion.h"
 #include "sim/predict/device_work.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -263,4 +263,4 @@ KernelKind KernelKinds::of(const TimelineEntry& entry) {
   return static_cast<KernelKind>(known);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -10,7 +10,7 @@
 #include "models/program/program.h"
 #include "models/program/timeline.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 enum class KernelKind : std::uint8_t {
   // kernels that run on the device itself
@@ -54,4 +54,4 @@ class KernelKinds {
   std::vector<std::vector<std::int8_t>> known_;  // [body][instruction]; -1: not yet
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -9,7 +9,7 @@
 #include "models/program/walk.h"
 #include "sim/predict/device_times.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -144,4 +144,4 @@ KernelParts profiled_kernel_parts(const ProfilerTrace& trace, const std::string&
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 #include "sim/predict/profiler_trace.h"
 #include "sim/predict/step_parts.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct CommunicationTime {
   KernelKind kind = KernelKind::all_reduce;
@@ -47,4 +47,4 @@ KernelParts predicted_kernel_parts(const Program& program, const Timeline& timel
 // InputError, which begins with `path`, if no kernel lies in any step.
 KernelParts profiled_kernel_parts(const ProfilerTrace& trace, const std::string& path);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

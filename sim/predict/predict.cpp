@@ -10,7 +10,7 @@
 #include "models/program/graph/op_table.h"
 #include "sim/cost/cost.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -231,4 +231,4 @@ Prediction predict(const Compiled& compiled, const Cluster& cluster,
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -11,7 +11,7 @@
 #include "sim/framework/framework_memory.h"
 #include "sim/replay/replay.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct StageMemory {
   int stage = 0;
@@ -104,4 +104,4 @@ struct PredictOptions {
 Prediction predict(const Compiled& compiled, const Cluster& cluster,
                    const PredictOptions& options = {});
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -13,7 +13,7 @@
 #include "models/core/error.h"
 #include "models/core/open_file.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -240,4 +240,4 @@ std::optional<ProfilerTrace> read_profiler_trace(const std::string& path) {
   return ProfilerReader(path).read();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -9,7 +9,7 @@
 #include "models/core/units.h"
 #include "sim/predict/kernel_kind.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct ProfiledKernel {
   std::string name;
@@ -37,4 +37,4 @@ struct ProfilerTrace {
 // a GPU or those of several GPUs, with a message for each case.
 std::optional<ProfilerTrace> read_profiler_trace(const std::string& path);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

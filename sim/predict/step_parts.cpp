@@ -9,7 +9,7 @@
 #include "models/program/mesh.h"
 #include "sim/predict/device_work.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -107,4 +107,4 @@ std::vector<PartChange> changes(const StepParts& from, const StepParts& to) {
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 #include "models/program/timeline.h"
 #include "sim/predict/predict.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct StepPart {
   std::string cause;  // "matrix products", "exposed sharding", "bubble"
@@ -42,4 +42,4 @@ struct PartChange {
 // sum to the difference of the step times.
 std::vector<PartChange> changes(const StepParts& from, const StepParts& to);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -3,7 +3,7 @@
 #include "sim/cost/cost.h"
 #include "sim/predict/predict.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 DeviceFacts device_facts(const Cluster& cluster, Precision precision) {
   const Gpu device = cluster.device();
@@ -24,4 +24,4 @@ Target target_of(const Cluster& cluster, const StepSettings& training, double us
           usable * cluster.device().memory_bytes};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

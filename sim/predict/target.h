@@ -4,7 +4,7 @@
 #include "hwprofiles/machine.h"
 #include "models/compiler/compile.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Share of a GPU's memory that is left free, because allocators split memory into pieces, and
 // predicted peaks are not exact.
@@ -17,4 +17,4 @@ DeviceFacts device_facts(const Cluster& cluster, Precision precision);
 Target target_of(const Cluster& cluster, const StepSettings& training,
                  double usable = 1 - usual_memory_margin);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

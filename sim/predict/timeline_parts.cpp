@@ -7,7 +7,7 @@
 #include "sim/predict/device_times.h"
 #include "sim/predict/device_work.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -53,4 +53,4 @@ StepParts timeline_parts(const Program& program, const Timeline& timeline, int r
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

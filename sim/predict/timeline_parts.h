@@ -4,7 +4,7 @@
 
 #include "sim/predict/step_parts.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Splits the time from the begin of the rank's first instruction to the end of its last one. Time
 // without compute is attributed to the communication in flight that began first, or to "idle" if
@@ -12,4 +12,4 @@ namespace meshwright {
 // does not show when the peer was ready. Every program has the same parts in the same order.
 StepParts timeline_parts(const Program& program, const Timeline& timeline, int rank);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -131,4 +131,4 @@ StageTimes account(const Script& script, const RankTimes& times, Window window) 
   return Accountant(script, times, window).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

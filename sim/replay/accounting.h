@@ -5,7 +5,7 @@
 #include "sim/replay/clock.h"
 #include "sim/replay/replay.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct Window {
   SimTime begin = 0, end = 0;
@@ -17,4 +17,4 @@ Window pipeline_window(const Script& script, const RankTimes& times);
 
 StageTimes account(const Script& script, const RankTimes& times, Window window);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -7,7 +7,7 @@
 #include "models/core/error.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -188,4 +188,4 @@ StepTimes ClassDurations::of_steps(const RankClass& which, const Script& script,
   return times;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

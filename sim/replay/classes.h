@@ -17,7 +17,7 @@
 #include "models/program/walk.h"
 #include "sim/replay/durations.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // The remaining share of the links' bandwidth, indexed by FaultyLink.
 using LinkState = std::array<double, faulty_link_count>;
@@ -66,4 +66,4 @@ class ClassDurations {
   std::map<LinkState, Priced> priced_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -18,7 +18,7 @@
 #include "sim/replay/durations.h"
 #include "sim/replay/flights.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct RankTimes {
   std::vector<SimTime> begin, end;  // per run; end < 0: has not ended
@@ -140,4 +140,4 @@ class Clock {
   std::size_t woken_ = 0;                 // of them
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -5,7 +5,7 @@
 #include "models/core/error.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -156,4 +156,4 @@ StepTimes Durations::of_steps(const Script& script,
   return times;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

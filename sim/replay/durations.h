@@ -11,7 +11,7 @@
 #include "sim/cost/cost.h"
 #include "sim/replay/port_loads.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct StepTimes {
   std::vector<SimTime> lasts;
@@ -52,4 +52,4 @@ class Durations {
   std::map<Key, SimTime> known_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -5,7 +5,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 void Flights::use_ports(const Member& member, int sign) {
   RankState& own = rank(member.rank);
@@ -111,4 +111,4 @@ void Flights::set_rate(int id) {
   ends_.at(changed.since + (rate == 1 ? changed.left : std::llround(lasts)), changed.version, id);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

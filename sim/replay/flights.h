@@ -16,7 +16,7 @@
 #include "models/core/units.h"
 #include "sim/engine/event_queue.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 enum class Port : std::uint8_t {
   nvlink_out,
@@ -89,4 +89,4 @@ class Flights {
   std::vector<int> changed_;  // ranks of whose ports more or less is used
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -114,4 +114,4 @@ std::vector<LinkUse> link_uses(const Timeline& timeline, const std::vector<Progr
   return uses;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

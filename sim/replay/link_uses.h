@@ -7,7 +7,7 @@
 #include "models/program/mesh.h"
 #include "models/program/timeline.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Returns the bytes that an instruction moves. For a collective they are what a rank sends in a
 // ring of `members` (all-reduce: 2 (n - 1) / n of the buffer, all-gather, reduce-scatter and
@@ -19,4 +19,4 @@ double bytes_moved(const Instruction& instruction, int members);
 std::vector<LinkUse> link_uses(const Timeline& timeline, const std::vector<Program>& stages,
                                const Mesh& mesh, const Topology& topology);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

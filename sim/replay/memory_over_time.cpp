@@ -7,7 +7,7 @@
 #include <numeric>
 #include <optional>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -200,4 +200,4 @@ std::vector<MemoryPoint> memory_over_time(const Program& program,
   return Memory(program, entries).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 #include "models/program/program.h"
 #include "models/program/timeline.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct MemoryPoint {
   SimTime time = 0;                                      // until the next point
@@ -22,4 +22,4 @@ struct MemoryPoint {
 std::vector<MemoryPoint> memory_over_time(const Program& program,
                                           std::span<const TimelineEntry> entries);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -5,7 +5,7 @@
 #include "sim/cost/cost.h"
 #include "sim/replay/link_uses.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -13,7 +13,7 @@ std::int32_t load(double share) {
   return static_cast<std::int32_t>(std::clamp(share, 0.0, 1.0) * whole_port);
 }
 
-std::int32_t& at(PortLoads& loads, Port port) { return loads[static_cast<std::size_t>(port)]; }
+std::int32_t& load_at(PortLoads& loads, Port port) { return loads[static_cast<std::size_t>(port)]; }
 
 struct Directions {
   bool out = false, in = false;
@@ -70,8 +70,8 @@ PortLoads PortUse::of(const Instruction& instruction, int stage, Seconds lasts) 
   const Machine& machine = topology_.cluster().machine;
   if ((!ways.out && !ways.in) || lasts.value <= 0) return loads;
   const auto use = [&](Port out, Port in, double share) {
-    if (ways.out) at(loads, out) = load(share);
-    if (ways.in) at(loads, in) = load(share);
+    if (ways.out) load_at(loads, out) = load(share);
+    if (ways.in) load_at(loads, in) = load(share);
   };
   const bool copies =
       instruction.kind == InstructionKind::copy_out || instruction.kind == InstructionKind::copy_in;
@@ -100,4 +100,4 @@ PortLoads PortUse::of(const Instruction& instruction, int stage, Seconds lasts) 
   return loads;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

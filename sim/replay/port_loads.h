@@ -10,7 +10,7 @@
 #include "models/program/program.h"
 #include "sim/replay/flights.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Returns the loads of communication on a rank's ports. Traffic between hosts uses the rank's share
 // of its host's NICs. Traffic inside a host uses NVLink (or the way to the host if there is none),
@@ -36,4 +36,4 @@ class PortUse {
   std::map<std::pair<int, int>, Reach> known_;  // {-1, group} or {stage, stage}
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

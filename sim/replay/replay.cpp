@@ -11,7 +11,7 @@
 #include "sim/replay/classes.h"
 #include "sim/replay/clock.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -134,4 +134,4 @@ ReplayResult replay(const std::vector<Program>& stages, const Topology& topology
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

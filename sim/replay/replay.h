@@ -17,7 +17,7 @@
 #include "models/program/program.h"
 #include "models/program/timeline.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct ReplayOptions {
   bool fold = true;       // false: every rank is played; the same result, slower
@@ -51,4 +51,4 @@ struct ReplayResult {
 ReplayResult replay(const std::vector<Program>& stages, const Topology& topology,
                     const ReplayOptions& options = {});
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

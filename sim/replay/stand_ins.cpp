@@ -4,7 +4,7 @@
 #include "models/program/walk.h"
 #include "sim/replay/classes.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 std::vector<int> stand_ins(const std::vector<Program>& stages, const Cluster& cluster) {
   std::vector<Rendezvous> rendezvous_list;
@@ -17,4 +17,4 @@ std::vector<int> stand_ins(const std::vector<Program>& stages, const Cluster& cl
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

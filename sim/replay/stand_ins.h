@@ -6,9 +6,9 @@
 #include "hwprofiles/machine.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Returns for each rank the rank that represents it in the timeline of replay() on that cluster.
 std::vector<int> stand_ins(const std::vector<Program>& stages, const Cluster& cluster);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -199,4 +199,4 @@ PlayedRun play_run(const RunModel& model, std::uint64_t seed, int run) {
   return Player(model, seed, run).play();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

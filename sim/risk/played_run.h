@@ -3,7 +3,7 @@
 
 #include "sim/risk/risk.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct PlayedRun {
   bool finished = true;
@@ -19,4 +19,4 @@ struct PlayedRun {
 // the model must be above 0.
 PlayedRun play_run(const RunModel& model, std::uint64_t seed, int run);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 #include "sim/predict/goodput.h"
 #include "sim/risk/played_run.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -122,4 +122,4 @@ std::optional<SpareWorth> spare_worth(const RunModel& model, const RunRisk& risk
   return worth;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -21,7 +21,7 @@
 
 #include "sim/predict/cluster_failures.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct RunModel {
   ClusterFailures failures;
@@ -92,4 +92,4 @@ struct SpareWorth {
 std::optional<SpareWorth> spare_worth(const RunModel& model, const RunRisk& risk,
                                       const RiskOptions& options = {});
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 std::optional<RunModel> run_model(const Job& job, const Compiled& compiled, const Cluster& cluster,
                                   const Prediction& prediction) {
@@ -21,4 +21,4 @@ std::optional<RunModel> run_model(const Job& job, const Compiled& compiled, cons
   return model;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -6,7 +6,7 @@
 #include "models/job/job.h"
 #include "sim/risk/risk.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Returns the model of the job's run, or none if nothing fails or the job has neither
 // training.steps nor objective.tokens. `prediction` is the prediction of the compiled plan, with
@@ -14,4 +14,4 @@ namespace meshwright {
 std::optional<RunModel> run_model(const Job& job, const Compiled& compiled, const Cluster& cluster,
                                   const Prediction& prediction);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

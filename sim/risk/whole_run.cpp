@@ -2,7 +2,7 @@
 
 #include "hwprofiles/cores.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 std::optional<WholeRun> whole_run(const Job& job, const Compiled& compiled, const Cluster& cluster,
                                   const Prediction& prediction) {
@@ -14,4 +14,4 @@ std::optional<WholeRun> whole_run(const Job& job, const Compiled& compiled, cons
   return WholeRun{*model, risk, spare_worth(*model, risk, options)};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -5,7 +5,7 @@
 
 #include "sim/risk/run_model.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct WholeRun {
   RunModel model;
@@ -18,4 +18,4 @@ struct WholeRun {
 std::optional<WholeRun> whole_run(const Job& job, const Compiled& compiled, const Cluster& cluster,
                                   const Prediction& prediction);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

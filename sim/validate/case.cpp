@@ -6,7 +6,7 @@
 #include "models/core/fields.h"
 #include "sim/planner/clusters.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 using nlohmann::literals::operator""_json_pointer;
 
@@ -89,4 +89,4 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 #include "sim/predict/predict.h"
 #include "sim/validate/evidence.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct StepCase {
   Job job;
@@ -24,4 +24,4 @@ struct StepCase {
 std::string machine_of(const StepRow& row);
 StepCase case_of(const StepRow& row, const Machine& machine);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -2,7 +2,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -40,4 +40,4 @@ Seconds predicted_time(const CollectiveRow& row, const Cluster& cluster) {
   return measured_by(row.harness, time, cluster.processes_per_host);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

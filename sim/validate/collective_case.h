@@ -3,7 +3,7 @@
 
 #include "sim/validate/evidence.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 Cluster cluster_of(const CollectiveRow& row, const Machine& machine);
 
@@ -11,4 +11,4 @@ Cluster cluster_of(const CollectiveRow& row, const Machine& machine);
 // row names an algorithm that is not modelled.
 Seconds predicted_time(const CollectiveRow& row, const Cluster& cluster);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -5,7 +5,7 @@
 
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -151,4 +151,4 @@ Evidence read_evidence(const std::string& path) {
   return evidence;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

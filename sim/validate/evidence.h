@@ -9,7 +9,7 @@
 #include "sim/collectives/select.h"
 #include "sim/validate/harness.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // The part of memory that a published peak covers.
 enum class PeakMemoryOf : std::uint8_t {
@@ -58,4 +58,4 @@ struct Evidence {
 // kind.
 Evidence read_evidence(const std::string& path);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

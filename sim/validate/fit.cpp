@@ -20,7 +20,7 @@
 #include "sim/validate/collective_case.h"
 #include "sim/validate/tunable_constants.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -366,4 +366,4 @@ Machine with_constants(Machine machine, const Fit& fit) {
   return machine;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

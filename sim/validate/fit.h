@@ -12,7 +12,7 @@
 #include "sim/planner/clusters.h"
 #include "sim/validate/evidence.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // A number of the profiles that a fit may change, in all machines whose name, or whose GPU's name,
 // begins with one of `kinds`.
@@ -63,4 +63,4 @@ Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options)
 // after a fit to links only, so do constants that no row depends on.
 Machine with_constants(Machine machine, const Fit& fit);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -8,7 +8,7 @@
 #include "sim/validate/case.h"
 #include "sim/validate/score.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -91,4 +91,4 @@ RunsFit fit_runs(const Evidence& runs, const MachineLoader& load,
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

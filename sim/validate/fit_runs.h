@@ -9,7 +9,7 @@
 
 #include "sim/validate/fit.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct FittedRun {
   std::string id;
@@ -31,4 +31,4 @@ struct RunsFit {
 RunsFit fit_runs(const Evidence& runs, const MachineLoader& load = load_known_machine,
                  const std::function<void(double share)>& watch = {});  // FitOptions::watch
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

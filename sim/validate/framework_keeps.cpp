@@ -5,7 +5,7 @@
 
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -92,4 +92,4 @@ std::int64_t peak_with_framework(const std::string& title, const Compiled& compi
   return peak;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

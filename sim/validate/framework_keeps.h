@@ -8,7 +8,7 @@
 #include "models/compiler/compile.h"
 #include "sim/predict/predict.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // Returns the peak memory, in bytes, of the stage that needs most, including what the framework
 // named in `title` keeps:
@@ -31,4 +31,4 @@ namespace meshwright {
 std::int64_t peak_with_framework(const std::string& title, const Compiled& compiled,
                                  const Prediction& prediction);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

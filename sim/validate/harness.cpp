@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -33,4 +33,4 @@ Seconds measured_by(const Harness& harness, Seconds time, int gpus) {
   return std::max(time, launch * gpus);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -9,7 +9,7 @@
 
 #include "models/core/units.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 enum class HarnessKind : std::uint8_t {
   many_processes,  // one for each GPU, by MPI, as in training
@@ -28,4 +28,4 @@ struct Harness {
 // each host.
 Seconds measured_by(const Harness& harness, Seconds time, int gpus);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

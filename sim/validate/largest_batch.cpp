@@ -11,7 +11,7 @@
 #include "sim/framework/framework_memory.h"
 #include "sim/planner/clusters.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -102,4 +102,4 @@ BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine&
   return prediction;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

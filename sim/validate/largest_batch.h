@@ -8,7 +8,7 @@
 #include "hwprofiles/machine.h"
 #include "sim/validate/evidence.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct BatchPrediction {
   int native = 0, compiled = 0;
@@ -30,4 +30,4 @@ std::string zoo_model_of(const std::string& published);
 // known.
 BatchPrediction predict_largest_batch(const LargestBatchRow& row, const Machine& machine);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -5,7 +5,7 @@
 
 #include "sim/validate/score.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -44,4 +44,4 @@ std::vector<ScalingSummary> summarise(std::span<const ScalingPair> pairs) {
   return summaries;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct ScoredStep;
 
@@ -35,4 +35,4 @@ std::vector<ScalingPair> scaling_pairs(std::span<const ScoredStep> steps);
 // Returns one summary for each source that has pairs, in the order of the sources.
 std::vector<ScalingSummary> summarise(std::span<const ScalingPair> pairs);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -15,7 +15,7 @@
 #include "sim/validate/framework_keeps.h"
 #include "sim/validate/largest_batch.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -373,4 +373,4 @@ ValidationScores score(std::span<const Evidence> evidence, const Progress& progr
   return Scorer(evidence, progress, load).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -13,7 +13,7 @@
 #include "sim/validate/evidence.h"
 #include "sim/validate/scaling.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 struct ScoredStep {
   std::string id, source;
@@ -130,4 +130,4 @@ using Progress = std::function<void(std::size_t done, std::size_t all)>;
 ValidationScores score(std::span<const Evidence> evidence, const Progress& progress = {},
                        const MachineLoader& load = load_known_machine);
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::sim {
 
 namespace {
 
@@ -239,4 +239,4 @@ bool is_of_links(const TunableConstant& constant) {
       beginnings, [&](std::string_view begin) { return constant.name.starts_with(begin); });
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

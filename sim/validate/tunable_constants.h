@@ -9,7 +9,7 @@
 #include "hwprofiles/machine.h"
 #include "models/compiler/plan/plan.h"
 
-namespace meshwright {
+namespace meshwright::sim {
 
 // A constant, its place in a profile, and how far a fit may change it. `spread` is the standard
 // deviation of its logarithm that is assumed before any measurement.
@@ -28,4 +28,4 @@ const std::vector<TunableConstant>& tunable_constants();
 bool concerns(const TunableConstant& constant, const Machine& machine);
 bool is_of_links(const TunableConstant& constant);  // collectives depend on these only
 
-}  // namespace meshwright
+}  // namespace meshwright::sim

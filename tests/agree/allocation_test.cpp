@@ -22,7 +22,7 @@ void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "tests/agree/variants.h"
 #include "tests/exec/on_ranks.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "tests/exec/on_ranks.h"
 #include "tests/message_of.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include "tests/message_of.h"
 #include "tests/one_in.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

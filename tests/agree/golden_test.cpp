@@ -12,7 +12,7 @@
 #include "tests/catch.h"
 #include "tests/golden/published_golden.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "tests/agree/random_graph.h"
 #include "tests/exec/op_runner.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -196,4 +196,4 @@ GraphValues values_of(const Graph& graph, std::uint64_t seed, Backend& backend, 
   return values;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -8,7 +8,7 @@
 #include "exec/backends/backend.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // Results of a graph that a training step reads. Values of 16 bits are widened to fp32.
 struct GraphValues {
@@ -27,4 +27,4 @@ struct GraphValues {
 // shares.
 GraphValues values_of(const Graph& graph, std::uint64_t seed, Backend& backend, int neighbour = 0);
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

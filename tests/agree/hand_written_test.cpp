@@ -10,7 +10,7 @@
 #include "tests/exec/ranks_in_turn.h"
 #include "tests/test_folder.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include "tests/catch.h"
 #include "tests/exec/on_ranks.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

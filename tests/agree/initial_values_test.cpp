@@ -5,7 +5,7 @@
 #include "tests/exec/on_ranks.h"
 #include "tests/exec/small_run.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE_ON_RANKS("every way of cutting a model starts from the same weights", "[agree][mpi]") {
   World& world = test_world();

@@ -7,7 +7,7 @@
 #include "tests/exec/on_ranks.h"
 #include "tests/test_folder.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "tests/exec/on_ranks.h"
 #include "tests/exec/small_run.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 
@@ -52,9 +52,9 @@ Alone train_alone(const Model& model, Precision precision) {
   plan.training.optimizer = OptimizerKind::sgd;
   Alone alone;
   alone.begin = SmallRun(model, plan).parameters();
-  alone.in_fp32 = train_alone(model, plan);
+  alone.in_fp32 = meshwright::tests::train_alone(model, plan);
   store_in(precision, plan);
-  alone.in_precision = train_alone(model, plan);
+  alone.in_precision = meshwright::tests::train_alone(model, plan);
   return alone;
 }
 

@@ -10,7 +10,7 @@
 #include "models/program/graph/experts.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -521,4 +521,4 @@ class Generator {
 
 RandomGraph random_graph(std::uint64_t seed) { return Generator(seed).make(); }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

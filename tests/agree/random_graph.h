@@ -11,7 +11,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // Choices that follow from a seed, the same on every machine.
 class Draw {
@@ -35,4 +35,4 @@ struct RandomGraph {
 };
 RandomGraph random_graph(std::uint64_t seed);
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -23,7 +23,7 @@
 #include "tests/catch.h"
 #include "tests/one_in.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace meshwright {
+namespace meshwright::tests {
 
 double unit_of(Precision precision) {
   if (precision == Precision::nvfp4) return 0x1p-2;  // e2m1's
@@ -36,4 +36,4 @@ double difference_of_updates(const Trained& a, const Trained& b, const Values& b
   return std::sqrt(apart / moved);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

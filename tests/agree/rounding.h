@@ -16,7 +16,7 @@
 
 #include "tests/agree/training.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 constexpr double loss_bound = 0.12, update_bound = 2.3;  // in units of u
 
@@ -29,4 +29,4 @@ double largest_difference(const Trained& a, const Trained& b);  // of the losses
 // Returns |a - b| / |b - begin| over all parameters.
 double difference_of_updates(const Trained& a, const Trained& b, const Values& begin);
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

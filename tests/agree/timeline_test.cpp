@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/exec/small_run.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

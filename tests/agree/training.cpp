@@ -6,7 +6,7 @@
 #include "models/program/program_json.h"
 #include "tests/catch.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 Trained train(const Model& model, const Plan& plan, World& world) {
   SmallRun run(model, plan, world);
@@ -117,4 +117,4 @@ void check_plan(const Model& model, const Plan& plan, World& world) {
   if (world.rank() == 0) compare_each(got, expected);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

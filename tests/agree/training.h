@@ -8,7 +8,7 @@
 #include "exec/comm/communicator.h"
 #include "tests/exec/small_run.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 constexpr int parity_steps = 20;
 
@@ -35,4 +35,4 @@ void compare_each(const Trained& got, const Trained& expected);
 // Trains `plan` on `world` and on one process, and compares losses and every tensor.
 void check_plan(const Model& model, const Plan& plan, World& world);
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

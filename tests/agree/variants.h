@@ -8,7 +8,7 @@
 #include "tests/catch.h"
 #include "tests/one_in.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 using Change = void (*)(Plan& plan);
 
@@ -118,4 +118,4 @@ void for_each_variant(std::span<const Variant> variants, const World& world, con
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -154,9 +154,10 @@ float float_of_half(unsigned short bits) {
   static const std::vector<float> all = [] {
     std::vector<float> values(0x10000);
     for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = meshwright::reference_value(meshwright::Half{static_cast<std::uint16_t>(i)});
+      values[i] =
+          meshwright::exec::reference_value(meshwright::exec::Half{static_cast<std::uint16_t>(i)});
     return values;
   }();
   return all[bits];
 }
-unsigned short half_of_float(float x) { return meshwright::reference_half(x).bits; }
+unsigned short half_of_float(float x) { return meshwright::exec::reference_half(x).bits; }

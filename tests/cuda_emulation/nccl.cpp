@@ -140,15 +140,15 @@ constexpr Numbers plain = {[](const char* at) {
                              const T narrow = static_cast<T>(x);
                              std::memcpy(at, &narrow, sizeof narrow);
                            }};
-template <meshwright::Dtype dtype>
+template <meshwright::core::Dtype dtype>
 constexpr Numbers of_16_bits = {[](const char* at) {
                                   float x = 0;
-                                  meshwright::widen(at, dtype, 1, &x);
+                                  meshwright::exec::widen(at, dtype, 1, &x);
                                   return static_cast<double>(x);
                                 },
                                 [](char* at, double x) {
                                   const auto wide = static_cast<float>(x);
-                                  meshwright::narrow(&wide, dtype, 1, at);
+                                  meshwright::exec::narrow(&wide, dtype, 1, at);
                                 }};
 
 Numbers numbers_of(int type) {
@@ -156,9 +156,9 @@ Numbers numbers_of(int type) {
     case ncclFloat64:
       return plain<double>;
     case ncclFloat16:
-      return of_16_bits<meshwright::Dtype::f16>;
+      return of_16_bits<meshwright::core::Dtype::f16>;
     case ncclBfloat16:
-      return of_16_bits<meshwright::Dtype::bf16>;
+      return of_16_bits<meshwright::core::Dtype::bf16>;
     default:
       return plain<float>;
   }

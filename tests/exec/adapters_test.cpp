@@ -14,7 +14,7 @@
 #include "tests/message_of.h"
 #include "tests/test_folder.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "exec/backends/cpu/cpu_backend.h"
 #include "tests/catch.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 double tolerance_of(Dtype dtype) { return dtype == Dtype::f32 ? 1e-5 : 1e-2; }
@@ -102,4 +102,4 @@ void check_attention(const Case& c, Dtype dtype, TableBackend& tables) {
           dtype);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

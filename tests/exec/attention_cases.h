@@ -7,7 +7,7 @@
 #include "tests/exec/op_cases.h"
 #include "tests/exec/table_backend.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 using Tensors = std::vector<OpTensor>;
 
@@ -30,4 +30,4 @@ Case attention_case(const AttentionShapes& shapes, Attributes a);
 void check_attention(const Case& c, Dtype dtype);
 void check_attention(const Case& c, Dtype dtype, TableBackend& tables);
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

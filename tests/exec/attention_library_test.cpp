@@ -8,8 +8,8 @@
 #include "tests/exec/attention_cases.h"
 #include "tests/test_folder.h"
 
-using namespace meshwright;
-using namespace meshwright::cuda;
+using namespace meshwright::tests;
+using namespace meshwright::exec::cuda;
 
 namespace {
 

@@ -12,7 +12,7 @@
 
 #include "exec/comm/communicator.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -20,7 +20,7 @@
 #include "models/compiler/passes/pass.h"
 #include "tests/models/plans.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -29,7 +29,7 @@ void* operator new(std::size_t size) {
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 OpTensor in_double(const OpTensor& tensor) {
   if (tensor.type.dtype == Dtype::i32) return tensor;
@@ -54,4 +54,4 @@ std::vector<OpTensor> Beside::run(Op op, const Attributes& attributes,
   return found;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

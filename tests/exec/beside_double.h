@@ -6,7 +6,7 @@
 #include "tests/exec/op_cases.h"
 #include "tests/exec/table_backend.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 OpTensor in_double(const OpTensor& tensor);  // the same numbers; integers as they are
 double largest(const OpTensor& tensor);      // in absolute value; NaN: infinite
@@ -38,4 +38,4 @@ class Beside {
   Runner reference, runner;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -11,7 +11,7 @@
 #include "tests/catch.h"
 #include "tests/exec/reference_codes.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "tests/catch.h"
 #include "tests/exec/worlds.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "exec/comm/communicator.h"
 #include "models/program/mesh.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 struct CountedCall {
   GroupKind group = GroupKind::none;
@@ -117,4 +117,4 @@ class CountingWorld : public World {
   std::vector<std::unique_ptr<void, void (*)(void*)>> memory_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -8,7 +8,7 @@
 #include "tests/exec/device_array.h"
 #include "tests/exec/tested_device.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -13,8 +13,8 @@
 #include "tests/catch.h"
 #include "tests/exec/device_array.h"
 
-using namespace meshwright;
-using namespace meshwright::cuda;
+using namespace meshwright::tests;
+using namespace meshwright::exec::cuda;
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include "tests/catch.h"
 #include "tests/exec/beside_double.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "exec/backends/cuda/device/resources.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using cuda::launch;
 
 namespace {

@@ -8,7 +8,7 @@
 #include "tests/exec/beside_double.h"
 #include "tests/one_in.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

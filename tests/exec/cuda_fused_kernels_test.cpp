@@ -17,7 +17,7 @@
 #include "tests/models/plans.h"
 #include "tests/one_in.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -19,7 +19,7 @@
 #include "tests/models/plans.h"
 #include "tests/test_folder.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using cuda::Epilogue;
 
 namespace {

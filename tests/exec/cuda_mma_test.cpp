@@ -5,7 +5,7 @@
 #include "exec/backends/cuda/device/launch.h"
 #include "tests/catch.h"
 
-using namespace meshwright::cuda;
+using namespace meshwright::exec::cuda;
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include "tests/exec/table_backend.h"
 #include "tests/exec/tested_device.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include "tests/catch.h"
 #include "tests/exec/attention_cases.h"
 
-using namespace meshwright;
-using namespace meshwright::cuda;
+using namespace meshwright::tests;
+using namespace meshwright::exec::cuda;
 
 namespace {
 

@@ -7,7 +7,7 @@
 
 #include "exec/backends/cuda/device/resources.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // `offset`: how many elements past a 256-byte boundary the first one lies.
 template <typename T>
@@ -38,4 +38,4 @@ class DeviceArray {
   std::size_t size_, offset_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

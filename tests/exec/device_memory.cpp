@@ -5,7 +5,7 @@
 #include "exec/backends/cuda/device/check.h"
 #include "exec/core/half.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

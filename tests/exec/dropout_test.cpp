@@ -5,7 +5,7 @@
 #include "tests/catch.h"
 #include "tests/exec/op_runner.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

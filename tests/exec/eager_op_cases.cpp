@@ -1,6 +1,6 @@
 #include "tests/exec/eager_op_cases.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -196,4 +196,4 @@ void add_eager_cases(std::vector<Case>& cases, const Sizes& sizes, int head_dim)
 
 std::span<const OpRule> eager_rules() { return rules; }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -6,7 +6,7 @@
 
 #include "tests/exec/op_cases.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 struct Sizes {
   int batch, length;            // of sequences
@@ -31,4 +31,4 @@ inline const char* name_of(Packing packing) {
 void add_eager_cases(std::vector<Case>& cases, const Sizes& sizes, int head_dim);
 std::span<const OpRule> eager_rules();
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -15,7 +15,7 @@
 #include "tests/exec/product_sums.h"
 #include "tests/exec/reference_codes.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "exec/backends/cuda/device/check.h"
 #include "exec/comm/nccl.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

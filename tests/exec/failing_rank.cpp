@@ -16,7 +16,7 @@
 #include "exec/launch/marks.h"
 #include "exec/launch/stop.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 // Whether it gives up.
 template <typename Wait>

@@ -9,7 +9,7 @@
 #include "models/program/graph/op_call.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -271,4 +271,4 @@ std::unique_ptr<World> make_far_world(World& host, FarBackend& backend) {
   return std::make_unique<FarWorld>(host, backend);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

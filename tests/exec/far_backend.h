@@ -14,7 +14,7 @@
 #include "exec/comm/communicator.h"
 #include "models/program/graph/op_call.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 class FarBackend : public Backend, private Streams {
  public:
@@ -90,4 +90,4 @@ class FarBackend : public Backend, private Streams {
 // Communicators on its memory, in the order of its streams, as NCCL's are.
 std::unique_ptr<World> make_far_world(World& host, FarBackend& backend);
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

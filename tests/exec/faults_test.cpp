@@ -15,7 +15,7 @@
 #include "tests/exec/worlds.h"
 #include "tests/message_of.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

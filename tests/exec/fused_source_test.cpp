@@ -11,7 +11,7 @@
 #include "tests/models/plans.h"
 #include "tests/test_folder.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("every row operation but products has a CUDA kernel", "[exec][cuda]") {
   std::set<Op> shown;

@@ -9,7 +9,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -423,4 +423,4 @@ double tolerance_of(const Fusion& fusion) {
   return 1e-5;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

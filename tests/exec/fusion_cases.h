@@ -10,7 +10,7 @@
 #include "models/program/graph/fusion.h"
 #include "tests/exec/op_runner.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 struct FusionCase {
   std::string name;
@@ -41,4 +41,4 @@ double tolerance_of(const Fusion& fusion);  // of results beside the CPU's
 // fused operation that works by rows, and the epilogues of the others.
 std::vector<FusionCase> fusions_of(const Model& model, const Training& training);
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -7,7 +7,7 @@
 #include "tests/exec/op_cases.h"
 #include "tests/one_in.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "models/core/dtype.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // Half a unit of x's last place in f32, f16 or bf16.
 inline double half_unit(Dtype dtype, double x) {
@@ -15,4 +15,4 @@ inline double half_unit(Dtype dtype, double x) {
   return x == 0 ? 0 : std::ldexp(1.0, std::max(std::ilogb(x), least) - digits);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -9,7 +9,7 @@
 #include "exec/runtime/parameter_runs.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "models/program/graph/widen.h"
 #include "tests/test_folder.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -268,4 +268,4 @@ std::vector<KernelRow> model_launches(const Program& program, const DeviceModel&
   return Player(program, device).play();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -10,7 +10,7 @@
 #include "models/program/program.h"
 #include "tests/cuda_emulation/emulated.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // An H100 SXM. What is not on paper was measured on an H200 (docs/gpu.md), which has the same
 // multiprocessors.
@@ -50,4 +50,4 @@ struct KernelRow {
 // Returns the kernels of one step of a rank without communication, the longest first.
 std::vector<KernelRow> model_launches(const Program& program, const DeviceModel& device);
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -3,7 +3,7 @@
 #include "tests/exec/launch_model.h"
 #include "tests/exec/one_gpu_step.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

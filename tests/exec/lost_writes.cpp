@@ -4,7 +4,7 @@
 
 #include "tests/catch.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -144,4 +144,4 @@ Contents LostWrites::left(std::size_t calls, const std::function<Fate(std::size_
   return contents;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

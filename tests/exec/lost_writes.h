@@ -12,7 +12,7 @@
 #include "tests/exec/saved_scene.h"
 #include "tests/exec/system_calls.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 class LostWrites {
  public:
@@ -60,4 +60,4 @@ class LostWrites {
   std::size_t calls_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

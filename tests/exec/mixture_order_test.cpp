@@ -6,7 +6,7 @@
 #include "exec/data/mixture.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "tests/exec/on_ranks.h"
 #include "tests/session.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 static World* world_of_processes = nullptr;
 
@@ -17,9 +17,9 @@ void run_on_ranks(void (*work)(), RankMessages messages) {
   for (const int ranks : {1, 2, 4}) run_in_turn(ranks, work, messages);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 World& test_world() {
   return world_of_processes != nullptr ? *world_of_processes : world_in_turn();

@@ -7,7 +7,7 @@
 
 #include "exec/optimizer/optimizer.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 inline std::vector<float> some_numbers(std::size_t count) {
   std::vector<float> numbers(count);
@@ -52,4 +52,4 @@ inline std::vector<float> in_parts(const WholeMatrix& cut, const std::vector<flo
   return parts;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

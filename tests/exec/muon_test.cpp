@@ -7,7 +7,7 @@
 #include "tests/catch.h"
 #include "tests/exec/muon_cases.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

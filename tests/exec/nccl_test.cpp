@@ -22,7 +22,7 @@
 #include "tests/exec/device_memory.h"
 #include "tests/exec/worlds.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "sim/planner/clusters.h"
 #include "tests/sim/compiled.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 struct OneGpuJob {
   const char* file;
@@ -25,4 +25,4 @@ inline Program program_of(const OneGpuJob& of) {
   return compiled_for(job.model, plan, cluster).stages.front();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

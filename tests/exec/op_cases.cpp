@@ -4,7 +4,7 @@
 
 #include "tests/exec/eager_op_cases.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -633,4 +633,4 @@ Played play(Runner& runner, const Case& c) {
   return played;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -7,7 +7,7 @@
 
 #include "tests/exec/op_runner.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 struct Case {
   std::string name;
@@ -45,4 +45,4 @@ struct Played {
 std::vector<OpTensor> forward(Runner& runner, const Case& c, const std::vector<OpTensor>& inputs);
 Played play(Runner& runner, const Case& c);
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -11,7 +11,7 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/widen.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 OpTensor::OpTensor(const TensorType& of)
     : type(of), storage(static_cast<std::size_t>(of.bytes() / 8 + 1)) {}
@@ -152,4 +152,4 @@ OpTensor Runner::random(const InputSpec& spec, std::uint64_t seed) const {
   return tensor;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

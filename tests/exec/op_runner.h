@@ -7,7 +7,7 @@
 #include "exec/backends/backend.h"
 #include "models/program/graph/op_call.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // A tensor in host memory.
 struct OpTensor {
@@ -65,4 +65,4 @@ class Runner {
   Dtype real_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

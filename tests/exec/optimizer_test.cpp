@@ -15,7 +15,7 @@
 #include "models/program/optimizer_scratch.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

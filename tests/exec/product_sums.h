@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/one_in.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // found: [m, n]; term(r, c, i) is the i-th of the k terms of element r, c. Every row, or one in 5.
 template <typename Term>
@@ -27,4 +27,4 @@ void check_sums(const std::vector<float>& found, std::int64_t m, std::int64_t n,
   CHECK(worst <= 1e-5 * largest);  // an f32 sum of k terms
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

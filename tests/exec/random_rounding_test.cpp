@@ -10,7 +10,7 @@
 #include "exec/optimizer/optimizer.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

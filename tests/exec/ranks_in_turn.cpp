@@ -12,7 +12,7 @@
 #include "exec/comm/self.h"
 #include "tests/cuda_emulation/fiber.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -321,4 +321,4 @@ void run_in_turn(int ranks, const std::function<void()>& work, RankMessages mess
 
 World& world_in_turn() { return Ranks::running().world(); }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -7,7 +7,7 @@
 
 #include "exec/comm/communicator.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // Runs `work` on every rank of a world of `ranks`, each until it waits for another, and returns
 // when all are done. What the first rank to fail threw is thrown; so is a RunError where all wait
@@ -19,4 +19,4 @@ void run_in_turn(int ranks, const std::function<void()>& work,
 
 World& world_in_turn();  // of the rank whose turn it is
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -9,7 +9,7 @@
 #include "exec/core/eight_bits.h"
 #include "models/core/dtype.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 inline std::uint8_t reference_8_bits(float x, Dtype dtype) {
   const std::uint32_t largest = dtype == Dtype::e5m2 ? 0x7bU : 0x7eU;  // above: infinity, NaN
@@ -46,4 +46,4 @@ inline std::uint8_t reference_code(float x, Dtype dtype) {
   return static_cast<std::uint8_t>(nearest + (is_signed && x < 0 && nearest > 0 ? 128 : 0));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

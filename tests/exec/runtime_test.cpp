@@ -11,7 +11,7 @@
 #include "tests/exec/small_run.h"
 #include "tests/exec/worlds.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

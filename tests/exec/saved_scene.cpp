@@ -5,7 +5,7 @@
 #include "exec/checkpoint/folder.h"
 #include "tests/catch.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -68,4 +68,4 @@ void SavedScene::check_next_save(const std::string& folder) {
   CHECK(newest(folder) == 4);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -7,7 +7,7 @@
 #include "tests/exec/saving_run.h"
 #include "tests/test_folder.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // Every file below a folder, by its path in it; folders too, which end in a slash.
 using Contents = std::map<std::string, std::string>;
@@ -35,4 +35,4 @@ class SavedScene {
   SavingRun reader_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

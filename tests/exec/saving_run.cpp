@@ -3,7 +3,7 @@
 #include "exec/checkpoint/folder.h"
 #include "tests/catch.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 Plan saving_plan(const Model& model) {
   Plan plan = small_plan(model, {.micro_batches = 1});
@@ -41,4 +41,4 @@ std::vector<std::int64_t> steps_in(const std::string& folder) {
   return steps;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -10,7 +10,7 @@
 #include "exec/checkpoint/saver.h"
 #include "tests/exec/small_run.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 Plan saving_plan(const Model& model);
 
@@ -29,4 +29,4 @@ struct SavingRun : SmallRun {
 
 std::vector<std::int64_t> steps_in(const std::string& folder);  // newest first
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

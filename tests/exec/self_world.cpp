@@ -1,6 +1,6 @@
 #include "tests/exec/worlds.h"
 
-meshwright::World& test_world() {
-  static const auto world = meshwright::make_world("self");
+meshwright::exec::World& test_world() {
+  static const auto world = meshwright::exec::make_world("self");
   return *world;
 }

@@ -5,7 +5,7 @@
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/comm/self.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -90,4 +90,4 @@ std::unique_ptr<Communicator> group_of_all(World& world) {
   return world.group(GroupKind::world, everybody);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

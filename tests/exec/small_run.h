@@ -10,7 +10,7 @@
 #include "exec/runtime/runtime.h"
 #include "tests/models/plans.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 using Values = std::map<std::string, std::vector<float>>;  // of parameters, by name
 
@@ -64,4 +64,4 @@ Plan in_few_steps(Plan plan, int steps);
 
 std::unique_ptr<Communicator> group_of_all(World& world);
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -14,7 +14,7 @@
 #include "tests/exec/small_run.h"
 #include "tests/one_in.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

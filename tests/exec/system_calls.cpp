@@ -15,7 +15,7 @@
 #include <mutex>
 #include <type_traits>
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -123,17 +123,17 @@ std::vector<SystemCall> WatchedCalls::seen() const {
   return watch().calls;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests
 
 // The library's function of the same name, which this program's stands before.
 #define LIBRARY(name) \
   static const auto library = reinterpret_cast<decltype(&::name)>(dlsym(RTLD_NEXT, #name))
 
-using meshwright::at;
-using meshwright::call;
-using meshwright::of_descriptor;
-using meshwright::of_path;
-using meshwright::opened;
+using meshwright::tests::at;
+using meshwright::tests::call;
+using meshwright::tests::of_descriptor;
+using meshwright::tests::of_path;
+using meshwright::tests::opened;
 
 extern "C" {
 
@@ -169,7 +169,7 @@ OPENAT(openat64)
 int close(int descriptor) {
   LIBRARY(close);
   const auto result = call(of_descriptor("close", descriptor), [&] { return library(descriptor); });
-  meshwright::Watch& all = meshwright::watch();
+  meshwright::tests::Watch& all = meshwright::tests::watch();
   const std::scoped_lock lock(all.mutex);
   all.paths.erase(descriptor);
   return result;
@@ -303,7 +303,7 @@ dirent64* readdir64(DIR* stream) {
 
 int closedir(DIR* stream) {
   LIBRARY(closedir);
-  meshwright::Watch& all = meshwright::watch();
+  meshwright::tests::Watch& all = meshwright::tests::watch();
   const std::scoped_lock lock(all.mutex);
   all.paths.erase(dirfd(stream));
   return library(stream);

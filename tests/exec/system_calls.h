@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::tests {
 
 struct SystemCall {
   std::string name;  // "open", "pwrite", "fsync", ...
@@ -42,4 +42,4 @@ class WatchedCalls {
   std::vector<SystemCall> seen() const;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

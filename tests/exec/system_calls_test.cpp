@@ -18,7 +18,7 @@
 #include "tests/one_in.h"
 #include "tests/test_folder.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 namespace fs = std::filesystem;
 
 namespace {

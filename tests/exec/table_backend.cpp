@@ -19,7 +19,7 @@
 #include "tests/exec/tested_device.h"
 #include "tests/test_folder.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -162,4 +162,4 @@ void TableBackend::run(const OpCall& call, const OpOperands& operands, const OpC
     std::copy(forward[o].begin(), forward[o].end(), static_cast<char*>(operands.outputs[o]));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -9,7 +9,7 @@
 #include "exec/backends/cuda/attention/attention_library.h"
 #include "models/program/graph/op_call.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // Returns the properties of the device under test for kernels, without objects that kernels share.
 cuda::Device device_under_test();
@@ -57,4 +57,4 @@ class TableBackend : public Backend {
   std::unique_ptr<Device> device_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -2,7 +2,7 @@
 // GPU.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::tests {
 
 bool device_is_emulated();
 
@@ -21,4 +21,4 @@ long long products_split_in_place();
 // Returns whether ranks that share one GPU can use NCCL (docs/gpu.md).
 bool nccl_shares_devices();
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

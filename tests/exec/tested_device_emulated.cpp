@@ -1,7 +1,7 @@
 #include "tests/cuda_emulation/cublasLt.h"
 #include "tests/exec/tested_device.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 bool device_is_emulated() { return true; }
 void reverse_threads(bool reversed) { emulated::reverse_threads(reversed); }
@@ -12,4 +12,4 @@ long long products_split_in_place() {
 }
 bool nccl_shares_devices() { return true; }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-namespace meshwright {
+namespace meshwright::tests {
 
 bool device_is_emulated() { return false; }
 void reverse_threads(bool) {}
@@ -11,4 +11,4 @@ long long products_in_fp8() { return 0; }
 long long products_split_in_place() { return 0; }
 bool nccl_shares_devices() { return std::getenv("MESHWRIGHT_NCCL_SHARES_GPUS") != nullptr; }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -6,7 +6,7 @@
 
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("every piece of every loop runs once", "[exec][threads]") {
   ThreadPool pool(4);

@@ -5,4 +5,4 @@
 #include "exec/comm/communicator.h"
 #include "models/core/error.h"
 
-meshwright::World& test_world();
+meshwright::exec::World& test_world();

@@ -4,7 +4,7 @@
 #include "exec/core/crc32c.h"
 #include "tests/fuzz/fuzz.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

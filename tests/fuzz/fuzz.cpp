@@ -4,7 +4,7 @@
 
 #include "tests/test_folder.h"
 
-namespace meshwright::fuzz {
+namespace meshwright::tests::fuzz {
 
 std::string input_file(const std::string& name, std::string_view bytes) {
   static const TestFolder folder;
@@ -16,4 +16,4 @@ std::string input_file(const std::string& name, std::string_view bytes) {
   return path;
 }
 
-}  // namespace meshwright::fuzz
+}  // namespace meshwright::tests::fuzz

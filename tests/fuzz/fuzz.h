@@ -15,7 +15,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
-namespace meshwright::fuzz {
+namespace meshwright::tests::fuzz {
 
 // Returns what `read` returns, or nothing if it throws an InputError that begins with `place`.
 // Another error, or one without its place, is a finding.
@@ -38,4 +38,4 @@ inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-}  // namespace meshwright::fuzz
+}  // namespace meshwright::tests::fuzz

@@ -5,7 +5,7 @@
 #include "models/program/graph/graph.h"
 #include "tests/fuzz/fuzz.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string path = fuzz::input_file("model.onnx", fuzz::text_of(data, size));

@@ -7,7 +7,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/models/job_lookup.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

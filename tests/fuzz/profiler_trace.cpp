@@ -4,7 +4,7 @@
 #include "models/core/error.h"
 #include "tests/fuzz/fuzz.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string path = fuzz::input_file("profile.json", std::string(fuzz::text_of(data, size)));

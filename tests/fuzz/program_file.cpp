@@ -4,7 +4,7 @@
 #include "models/program/program_json.h"
 #include "tests/fuzz/fuzz.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"
 
-namespace meshwright::fuzz {
+namespace meshwright::tests::fuzz {
 
 using nlohmann::json;
 
@@ -379,4 +379,4 @@ void check_prediction(const Prediction& p) {
   }
 }
 
-}  // namespace meshwright::fuzz
+}  // namespace meshwright::tests::fuzz

@@ -8,7 +8,7 @@
 #include "models/job/job.h"
 #include "sim/predict/predict.h"
 
-namespace meshwright::fuzz {
+namespace meshwright::tests::fuzz {
 
 using Random = std::mt19937_64;
 
@@ -36,4 +36,4 @@ Rehearsal rehearse(Job job);
 // Throws an internal error unless every number is finite and none is negative.
 void check_prediction(const Prediction& prediction);
 
-}  // namespace meshwright::fuzz
+}  // namespace meshwright::tests::fuzz

@@ -21,7 +21,7 @@
 #include "tests/fuzz/random_job.h"
 #include "tests/one_in.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using fuzz::Random;
 using nlohmann::json;
 

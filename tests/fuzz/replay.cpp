@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   for (const std::string& file : files) {
     std::printf("%s\n", file.c_str());
     std::fflush(stdout);  // the last one said is the one that fails
-    const std::string bytes = meshwright::read_file(file);
+    const std::string bytes = meshwright::core::read_file(file);
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   }
   std::printf("%zu inputs\n", files.size());

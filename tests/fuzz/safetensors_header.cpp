@@ -5,7 +5,7 @@
 #include "exec/checkpoint/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

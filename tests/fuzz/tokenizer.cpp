@@ -6,7 +6,7 @@
 #include "models/core/fields.h"
 #include "tests/fuzz/fuzz.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

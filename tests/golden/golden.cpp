@@ -8,7 +8,7 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -105,4 +105,4 @@ std::vector<std::string> golden_folders() {
   return folders;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

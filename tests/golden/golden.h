@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::tests {
 
 struct GoldenTensor {
   std::vector<std::int64_t> shape;
@@ -34,4 +34,4 @@ Golden load_golden(const std::string& folder);
 // tests/golden/transformers/* of the source tree, sorted.
 std::vector<std::string> golden_folders();
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -6,7 +6,7 @@
 #include "models/program/graph/graph.h"
 #include "tests/golden/golden.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 inline std::string published_name(const Parameter& p) { return p.part ? p.part->whole : p.name; }
 
@@ -29,4 +29,4 @@ inline GoldenTensor golden_of(const Golden& golden, const std::string& kind, con
   return mine;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -3,7 +3,7 @@
 #include "hwprofiles/load.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("an efficiency curve is linear in log x and constant beyond its ends", "[hwprofiles]") {
   const EfficiencyCurve curve{{{1e3, 0.2}, {1e5, 0.6}}};

@@ -8,7 +8,7 @@
 #include "tests/catch.h"
 #include "tests/message_of.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

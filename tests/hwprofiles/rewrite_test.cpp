@@ -6,7 +6,7 @@
 #include "models/core/fields.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("fitted constants go into a profile's text, and nothing else changes", "[hwprofiles]") {
   for (const auto& [path, name, gpus] : fitted_files()) {

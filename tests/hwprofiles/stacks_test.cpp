@@ -6,7 +6,7 @@
 #include "tests/catch.h"
 #include "tests/message_of.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("stacks follow each other, and the newest has no end", "[stacks]") {
   const auto& stacks = software_stacks();

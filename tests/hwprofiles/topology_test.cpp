@@ -4,7 +4,7 @@
 #include "models/core/error.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "tests/test_folder.h"
 #include "tools/interop/formats/formats.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

@@ -4,7 +4,7 @@
 #include "tests/catch.h"
 #include "tests/interop/settings_files.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

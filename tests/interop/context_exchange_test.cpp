@@ -4,7 +4,7 @@
 #include "tests/interop/read_text.h"
 #include "tests/message_of.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

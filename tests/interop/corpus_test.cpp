@@ -6,7 +6,7 @@
 #include "tests/catch.h"
 #include "tests/interop/settings_files.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

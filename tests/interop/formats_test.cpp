@@ -5,7 +5,7 @@
 #include "tests/message_of.h"
 #include "tools/interop/formats/text.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

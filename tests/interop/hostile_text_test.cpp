@@ -17,7 +17,7 @@
 #include "tools/interop/formats/text.h"
 #include "tools/interop/launch/launch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 namespace fs = std::filesystem;
 

@@ -9,7 +9,7 @@
 #include "tests/test_folder.h"
 #include "tools/interop/launch/launch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "tests/interop/settings_files.h"
 #include "tests/one_in.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "tests/sanitized.h"
 #include "tools/interop/expressible.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

@@ -9,7 +9,7 @@
 #include "tools/interop/export.h"
 #include "tools/interop/import.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 struct NamedText {
   std::string name, text;
@@ -37,4 +37,4 @@ inline std::string exported_text(const nlohmann::json& value, Framework framewor
   return {};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

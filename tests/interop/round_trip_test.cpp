@@ -19,7 +19,7 @@
 #include "tools/interop/export.h"
 #include "tools/interop/import.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

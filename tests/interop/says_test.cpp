@@ -10,7 +10,7 @@
 #include "tests/models/job_lookup.h"
 #include "tools/interop/export.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "tests/test_folder.h"
 #include "tools/interop/import.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // A case: the files NAME.* of a folder. NAME.set holds a --set on each line.
 struct SettingsCase {
@@ -58,4 +58,4 @@ inline Imported import_case(const SettingsCase& each, Framework format, bool all
                          machine_facts);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -22,7 +22,7 @@
 #include "tests/message_of.h"
 #include "tests/models/plans.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include "tests/models/imported.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

@@ -4,7 +4,7 @@
 #include "tests/catch.h"
 #include "tests/models/distributions.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("version 1: pipeline and microbatches", "[models][distribution]") {
   const Job job = read(version_1({{"partitions", 2}, {"microbatches", 4}, {"ddp", true}}));

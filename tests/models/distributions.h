@@ -7,7 +7,7 @@
 #include "models/job/job.h"
 #include "tests/models/job_lookup.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 using nlohmann::json;
 
@@ -55,4 +55,4 @@ inline bool warns(const Job& job, const std::string& key) {
   return count == 1;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -6,7 +6,7 @@
 #include "models/program/graph/relative.h"
 #include "tests/models/imported.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 TEST_CASE("BART drops activations where its configuration says so", "[models][importers]") {

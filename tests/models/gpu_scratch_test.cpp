@@ -10,7 +10,7 @@
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

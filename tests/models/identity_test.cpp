@@ -11,7 +11,7 @@
 #include "tests/message_of.h"
 #include "tests/models/job_lookup.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

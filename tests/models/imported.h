@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/message_of.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 inline const std::string source = MESHWRIGHT_SOURCE_DIR;  // folder that job files are relative to
 
@@ -75,4 +75,4 @@ inline int nodes_of(const Graph& graph, Op op) {
   return count;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -8,7 +8,7 @@
 #include "tests/models/imported.h"
 #include "tests/test_folder.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 TEST_CASE("parameter counts are the published ones", "[models][importers]") {

@@ -8,7 +8,7 @@
 
 #include "tests/models/imported.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

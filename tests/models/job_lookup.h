@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "models/job/job.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 inline MachineFacts lookup_for_tests(const std::string& machine) {
   MachineFacts facts;
@@ -30,4 +30,4 @@ inline MachineFacts lookup_for_tests(const std::string& machine) {
   return facts;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -9,7 +9,7 @@
 
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("a unit's frontier has every choice worth making", "[models][recompute]") {
   // x -> a (10 bytes) -> b (20 bytes); the backward phase reads b, then a. To repeat both, a is

@@ -6,7 +6,7 @@
 #include "tests/catch.h"
 #include "tests/models/distributions.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("launchers and what 'enabled' means", "[models][distribution]") {
   json value = version_1({{"partitions", 2}});

@@ -11,7 +11,7 @@
 #include "tests/models/onnx_writer.h"
 #include "tests/test_folder.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::tests {
 
 inline std::string wire_number(std::uint64_t number) {
   std::string bytes;
@@ -67,4 +67,4 @@ inline OnnxWriter begun_onnx() {
   return writer;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

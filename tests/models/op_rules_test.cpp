@@ -7,7 +7,7 @@
 #include "models/program/graph/op_table.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

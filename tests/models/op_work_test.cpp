@@ -13,7 +13,7 @@
 #include "models/program/graph/ops/kernels.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "models/job/job.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 Model small_model(const std::string& family) {
   nlohmann::json value = {{"family", family}, {"hidden", 32}, {"layers", 4},    {"heads", 4},
@@ -121,4 +121,4 @@ std::string describe(const Plan& plan) {
   return text;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -9,7 +9,7 @@
 #include "models/program/device_facts.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 struct SmallDegrees {
   int pipeline = 1, tensor = 1, data = 1;
@@ -32,4 +32,4 @@ std::vector<Program> lower_small(const Model& model, const Plan& plan,
                                  const DeviceFacts& device = {});
 std::string describe(const Plan& plan);  // what differs from a plan that says nothing
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::tests {
 
 namespace {
 
@@ -76,7 +76,7 @@ RunOrder::RunOrder(const Program& program) {
     std::vector<Run>& of_task = runs_.emplace_back(body.instructions.size());
     for (std::size_t i = 0; i < body.instructions.size(); ++i) {
       const Instruction& instruction = body.instructions[i];
-      if (!meshwright::runs(instruction, program.tasks[at(task)])) continue;
+      if (!meshwright::program::runs(instruction, program.tasks[at(task)])) continue;
       const auto stream = static_cast<std::size_t>(instruction.stream);
       std::array<int, stream_count> after = latest[stream];
       for (const Wait& wait : instruction.waits) {
@@ -141,4 +141,4 @@ std::string race_in(const std::vector<Program>& stages) {
   return "";
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

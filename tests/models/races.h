@@ -9,7 +9,7 @@
 #include "models/program/mesh.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // The order that stream order and waits alone enforce. For each run it holds, by stream, the number
 // of the runs that must have ended before.
@@ -35,4 +35,4 @@ std::string race_in(const Program& program, const Mesh& mesh, int rank);
 // "" if there is none.
 std::string race_in(const std::vector<Program>& stages);
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -11,7 +11,7 @@
 #include "tests/one_in.h"
 #include "tests/sanitized.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

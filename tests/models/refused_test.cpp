@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/models/job_lookup.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 namespace fs = std::filesystem;
 
 namespace {

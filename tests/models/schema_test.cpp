@@ -15,7 +15,7 @@
 #include "tests/sanitized.h"
 #include "tests/schema_check.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 namespace fs = std::filesystem;
 

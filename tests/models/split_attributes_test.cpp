@@ -7,7 +7,7 @@
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

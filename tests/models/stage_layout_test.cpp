@@ -5,7 +5,7 @@
 
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("every virtual stage lies in one place, and is found there", "[models][schedule]") {
   for (const StageShape shape : {StageShape::loop, StageShape::vee})

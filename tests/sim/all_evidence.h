@@ -8,7 +8,7 @@
 
 #include "sim/validate/evidence.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 inline std::vector<Evidence> all_evidence(const std::string& folder = "evidence") {
   std::vector<std::string> files;
@@ -21,4 +21,4 @@ inline std::vector<Evidence> all_evidence(const std::string& folder = "evidence"
   return evidence;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -7,7 +7,7 @@
 #include "sim/framework/autocast_memory.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

@@ -16,7 +16,7 @@
 #include "sim/planner/sweep.h"
 #include "tests/sim/compiled.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/catch.h"
 #include "tests/sim/plans.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("the parts of a step sum to its time on every stage", "[breakdown]") {
   for (const MachineCase& machine : machine_cases()) {

@@ -11,7 +11,7 @@
 #include "tests/sim/failures.h"
 #include "tests/sim/plans.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "tests/message_of.h"
 #include "tests/sim/compiled.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

@@ -4,10 +4,10 @@
 #include "models/compiler/compile.h"
 #include "sim/predict/target.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 inline Compiled compiled_for(const Model& model, const Plan& plan, const Cluster& cluster) {
   return compile(model, plan, target_of(cluster, plan.training));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -6,7 +6,7 @@
 #include "tests/sanitized.h"
 #include "tests/sim/planned.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

@@ -4,7 +4,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // `stages` equal stages whose chunks (0: as few as the schedule has) are of one compute instruction
 // forward and two backward, joined by messages of one element. Enough to know the bubble by hand.
@@ -68,4 +68,4 @@ inline Program equal_stage(int stage, int stages, int micro_batches,
   return program;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

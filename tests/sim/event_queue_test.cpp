@@ -2,7 +2,7 @@
 
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("events of one instant fire in the order they were scheduled", "[sim][engine]") {
   EventQueue queue;

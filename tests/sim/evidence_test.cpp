@@ -18,7 +18,7 @@
 #include "tests/sim/all_evidence.h"
 #include "tests/test_folder.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("all published measurements load") {
   std::size_t steps = 0, collectives = 0, largest = 0;

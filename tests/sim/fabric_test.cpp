@@ -8,7 +8,7 @@
 #include "tests/message_of.h"
 #include "tests/sim/plans.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

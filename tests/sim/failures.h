@@ -3,8 +3,9 @@
 #pragma once
 
 #include "hwprofiles/failures.h"
+#include "models/core/rooms.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 // `mean_s`: between two failures of one host.
 inline Failures sudden_failures(double mean_s, double restart_s,
@@ -18,4 +19,4 @@ inline Failures sudden_failures(double mean_s, double restart_s,
   return failures;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

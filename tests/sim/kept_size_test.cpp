@@ -7,7 +7,7 @@
 #include "sim/cost/cost.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

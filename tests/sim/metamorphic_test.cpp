@@ -10,7 +10,7 @@
 #include "tests/fuzz/random_job.h"
 #include "tests/sim/equal_stages.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using fuzz::Rehearsal;
 
 namespace {

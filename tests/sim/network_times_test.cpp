@@ -6,7 +6,7 @@
 #include "hwprofiles/load.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

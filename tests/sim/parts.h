@@ -7,7 +7,7 @@
 #include "sim/predict/step_parts.h"
 #include "tests/catch.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 inline SimTime sum_of(const StepParts& parts) {
   return std::accumulate(parts.parts.begin(), parts.parts.end(), SimTime{0},
@@ -21,4 +21,4 @@ inline SimTime part(const StepParts& parts, const std::string& cause) {
   return 0;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

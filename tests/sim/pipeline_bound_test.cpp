@@ -6,7 +6,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

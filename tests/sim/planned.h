@@ -9,7 +9,7 @@
 #include "tests/sim/compiled.h"
 #include "tests/sim/planner_jobs.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 struct Planned {
   Planned(const nlohmann::json& value, const std::string& machine, int hosts)
@@ -47,4 +47,4 @@ struct Planned {
   BoundMaker bounds;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -7,7 +7,7 @@
 #include "models/job/job.h"
 #include "sim/planner/search.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 inline nlohmann::json small_model(int layers, int heads) {
   return {{"family", "gpt"}, {"hidden", 256}, {"layers", layers},
@@ -30,4 +30,4 @@ inline Job read(const nlohmann::json& value) {
 inline const SearchOptions few{
     .keep_best = 10, .simulate_at_most = 6, .simulate_for_gap = 0, .load = load_known_machine};
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

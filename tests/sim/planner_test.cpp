@@ -9,7 +9,7 @@
 #include "tests/sim/compiled.h"
 #include "tests/sim/planner_jobs.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

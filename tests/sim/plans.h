@@ -12,7 +12,7 @@
 #include "sim/predict/predict.h"
 #include "tests/sim/compiled.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 inline Model small_model(int layers = 6) {
   Model model = load_model("gpt2", ".");
@@ -102,4 +102,4 @@ inline const std::vector<MachineCase>& machine_cases() {
   return cases;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -14,7 +14,7 @@
 #include "tests/models/plans.h"
 #include "tests/sim/compiled.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("heads up to 64 are narrow, and the gradient has a share of its own", "[cost]") {
   Cluster cluster;

@@ -10,7 +10,7 @@
 #include "tests/catch.h"
 #include "tests/sim/compiled.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

@@ -10,7 +10,7 @@
 #include "tests/sim/equal_stages.h"
 #include "tests/sim/plans.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

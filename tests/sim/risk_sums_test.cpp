@@ -4,7 +4,7 @@
 #include "sim/risk/played_run.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("spreads, shares and causes of a run are those of its played runs", "[risk]") {
   RunModel model;

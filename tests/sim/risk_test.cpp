@@ -10,7 +10,7 @@
 #include "sim/risk/played_run.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

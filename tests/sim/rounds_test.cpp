@@ -12,7 +12,7 @@
 #include "sim/collectives/two_levels.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

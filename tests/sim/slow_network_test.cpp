@@ -7,7 +7,7 @@
 
 #include "tests/sim/planned.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

@@ -11,7 +11,7 @@
 #include "tests/sanitized.h"
 #include "tests/sim/parts.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

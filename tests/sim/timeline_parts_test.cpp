@@ -12,7 +12,7 @@
 #include "tests/sim/plans.h"
 #include "tests/test_folder.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

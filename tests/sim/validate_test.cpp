@@ -22,7 +22,7 @@
 #include "tests/sim/compiled.h"
 #include "tests/test_folder.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("errors of hand-made pairs") {
   // errors: +0.10, -0.20, 0, +0.50, so sizes 0, 0.1, 0.2, 0.5

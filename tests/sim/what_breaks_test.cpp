@@ -2,7 +2,7 @@
 #include "sim/advise/ladder.h"
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

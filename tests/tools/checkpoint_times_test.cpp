@@ -12,7 +12,7 @@
 #include "tools/session/checkpoints.h"
 #include "tools/session/machines.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

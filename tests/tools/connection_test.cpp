@@ -13,7 +13,7 @@
 #include "tests/catch.h"
 #include "tools/serve/request_head.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using namespace std::chrono_literals;
 
 namespace {

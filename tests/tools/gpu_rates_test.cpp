@@ -12,7 +12,7 @@
 #include "tests/catch.h"
 #include "tests/tools/pretend_device.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

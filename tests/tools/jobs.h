@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace meshwright {
+namespace meshwright::tests {
 
 inline nlohmann::json planned_job() {
   return {{"name", "small"},
@@ -26,4 +26,4 @@ inline nlohmann::json long_job() {
   return job;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

@@ -13,7 +13,7 @@
 #include "tools/commands/commands.h"
 #include "tools/interop/target.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

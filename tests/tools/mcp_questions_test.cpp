@@ -9,7 +9,7 @@
 #include "tools/mcp/messages.h"
 #include "tools/mcp/tools.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

@@ -20,7 +20,7 @@ using nlohmann::json;
 
 namespace {
 
-const json small_job = meshwright::planned_job();
+const json small_job = meshwright::tests::planned_job();
 
 class Client {
  public:
@@ -271,14 +271,14 @@ TEST_CASE("mcp: a call ends when it takes too long, is cancelled, or its client 
   {
     Client client("--time-limit 1");
     client.begin();
-    const json late = client.call("plan", {{"job", meshwright::long_job()}})["result"];
+    const json late = client.call("plan", {{"job", meshwright::tests::long_job()}})["result"];
     CHECK(late["isError"] == true);
     CHECK(text_of(late) == "the search took longer than 1 s, which is the most");
   }
   Client client;
   client.begin();
   const json call = {{"name", "plan"},
-                     {"arguments", {{"job", meshwright::long_job()}}},
+                     {"arguments", {{"job", meshwright::tests::long_job()}}},
                      {"_meta", {{"progressToken", "token"}}}};
   client.send({{"jsonrpc", "2.0"}, {"id", "long"}, {"method", "tools/call"}, {"params", call}});
   const json progress = client.receive();

@@ -2,7 +2,7 @@
 
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("the median is the value in the middle", "[tools]") {
   CHECK(median({}) == 0);

@@ -6,7 +6,7 @@
 #include "tools/report/advice.h"
 #include "tools/session/choose.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

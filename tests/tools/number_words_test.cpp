@@ -1,9 +1,9 @@
 // Numbers as people read them: each unit at both sides of its limits.
 #include "tests/catch.h"
 #include "tools/session/step_list.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "tests/catch.h"
 #include "tools/commands/commands.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

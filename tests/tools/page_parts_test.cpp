@@ -3,7 +3,7 @@
 #include "tests/catch.h"
 #include "tools/report/html.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

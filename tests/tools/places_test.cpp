@@ -5,7 +5,7 @@
 
 #include "tests/catch.h"
 
-using meshwright::Places;
+using meshwright::tools::Places;
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include "tests/catch.h"
 #include "tools/report/prediction.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

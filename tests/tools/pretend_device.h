@@ -9,7 +9,7 @@
 #include "exec/backends/streams.h"
 #include "exec/optimizer/updater.h"
 
-namespace meshwright {
+namespace meshwright::tests {
 
 class PretendDevice : public Backend, public Streams, public StepCapture {
  public:
@@ -83,4 +83,4 @@ class PretendDevice : public Backend, public Streams, public StepCapture {
   double now_s_ = 0, captured_s_ = 0, begin_s_ = 0, stamped_s_ = 0;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tests

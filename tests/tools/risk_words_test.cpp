@@ -4,7 +4,7 @@
 #include "tests/catch.h"
 #include "tools/report/risk.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

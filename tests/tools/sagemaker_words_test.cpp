@@ -1,9 +1,9 @@
 // Tests how a container's environment is read: each variable has a field of its own.
 #include "models/core/error.h"
 #include "tests/catch.h"
-#include "tools/sagemaker.h"
+#include "tools/session/sagemaker.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

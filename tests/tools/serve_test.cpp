@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 namespace {
 
 const json small_job = [] {
-  json job = meshwright::planned_job();
+  json job = meshwright::tests::planned_job();
   job["objective"] = {{"tokens", 1e8}};
   return job;
 }();
@@ -420,7 +420,7 @@ TEST_CASE("a port has one server, and the next can have it at once", "[serve]") 
 }
 
 TEST_CASE("names by which the server may be called", "[serve]") {
-  using meshwright::ServedAddress;
+  using meshwright::tools::ServedAddress;
   const ServedAddress own("127.0.0.1", 8080), named("planner.example", 80), any("0.0.0.0", 8080);
   CHECK(own.is_host("LOCALHOST:8080"));
   CHECK(own.is_host("[::1]:8080"));
@@ -442,7 +442,7 @@ TEST_CASE("names by which the server may be called", "[serve]") {
 TEST_CASE("a client that goes away ends its search", "[serve]") {
   const Served served;
   {
-    Waiting client(served, meshwright::long_job().dump());
+    Waiting client(served, meshwright::tests::long_job().dump());
     REQUIRE(becomes([&] { return served.searches() == 1; }));
   }
   CHECK(becomes([&] { return served.searches() == 0; }));
@@ -455,7 +455,7 @@ TEST_CASE("when as many wait as may, others are told to come again", "[serve]") 
   std::vector<std::unique_ptr<Waiting>> clients;
   Told told;
   for (int i = 0; i < most_places; ++i)
-    clients.push_back(std::make_unique<Waiting>(served, meshwright::long_job().dump()));
+    clients.push_back(std::make_unique<Waiting>(served, meshwright::tests::long_job().dump()));
   // Until all of them have their places. A question that gets one itself leaves it again.
   for (int i = 0; i < 600 && told.status != 429; ++i) {
     auto client = client_of(served);
@@ -473,8 +473,8 @@ class Asked {
  public:
   explicit Asked(const Served& served)
       : socket_(connected(served.port())),
-        request_(
-            post_of(served, "Accept: application/x-ndjson\r\n", meshwright::long_job().dump())) {
+        request_(post_of(served, "Accept: application/x-ndjson\r\n",
+                         meshwright::tests::long_job().dump())) {
     send_all(socket_, request_);
     while (got_.find("\r\n") == std::string::npos) REQUIRE(receive());
   }
@@ -551,7 +551,7 @@ TEST_CASE("a page does not wait for clients that do not end their requests", "[s
 
 TEST_CASE("asked to stop, the server ends what it has begun and itself", "[serve]") {
   Served served;
-  Waiting client(served, meshwright::long_job().dump());
+  Waiting client(served, meshwright::tests::long_job().dump());
   REQUIRE(becomes([&] { return served.searches() == 1; }));
   CHECK(served.end() == 0);
   CHECK(client.status() != 200);  // the search was ended, not waited for

@@ -7,7 +7,7 @@
 #include "tests/message_of.h"
 #include "tools/session/settle.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 namespace {
 

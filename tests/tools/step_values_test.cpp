@@ -2,7 +2,7 @@
 
 #include "tests/catch.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 
 TEST_CASE("the numbers of a long run take no more memory than those of a short one", "[tools]") {
   StepValues values;

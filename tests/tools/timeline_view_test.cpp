@@ -10,7 +10,7 @@
 #include "tests/models/plans.h"
 #include "tools/session/kind_times.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

@@ -10,7 +10,7 @@
 #include "tests/test_folder.h"
 #include "tools/report/train_log.h"
 
-using namespace meshwright;
+using namespace meshwright::tests;
 using nlohmann::json;
 
 namespace {

@@ -11,7 +11,7 @@ foreach(file ${FILES})
 endforeach()
 file(WRITE ${SOURCE} "#include \"${HEADER}\"
 
-namespace meshwright {
+namespace meshwright::${ROOM} {
 
 namespace {
 
@@ -22,5 +22,5 @@ ${rows}};
 
 std::span<const BuiltInFile> ${FUNCTION}() { return embedded; }
 
-}  // namespace meshwright
+}  // namespace meshwright::${ROOM}
 ")

@@ -5,14 +5,14 @@
 
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/advice.h"
 #include "tools/session/choose.h"
 #include "tools/session/job_file.h"
-#include "tools/write_file.h"
+#include "tools/session/json_text.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -119,4 +119,4 @@ const Command advise_command = {
     "runs it. docs/capacity.md has six cases.",
     answer_advise};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

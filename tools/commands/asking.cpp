@@ -7,7 +7,7 @@
 #include "tools/session/files_read.h"
 #include "tools/session/machines.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 Watch printed_watch() {
   Watch watch;
@@ -49,4 +49,4 @@ std::vector<std::string> inputs_of(const Options& options, const Job& job) {
   return files_read(std::move(given), job);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -9,7 +9,7 @@
 #include "tools/options.h"
 #include "tools/session/watch.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // Returns a watch that prints warnings and notes on standard error. shown_watch() also shows how
 // far searches are, on a terminal.
@@ -27,4 +27,4 @@ MachineLoader asked_machines(const Options& options, const Watch& watch);
 // Returns the files that a command on a job reads (files_read()).
 std::vector<std::string> inputs_of(const Options& options, const Job& job);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

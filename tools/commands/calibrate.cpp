@@ -10,16 +10,16 @@
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "tools/commands/commands.h"
-#include "tools/engine.h"
 #include "tools/measure/gpu_ranks.h"
 #include "tools/measure/measure.h"
 #include "tools/measure/ranks.h"
 #include "tools/report/print_json.h"
 #include "tools/report/progress.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/engine.h"
+#include "tools/session/text.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -166,4 +166,4 @@ const Command calibrate_command = {
     "Measures this computer, its GPUs where it has some, and writes the profile of machine "
     "`local`, which predictions for this computer use. docs/gpu.md says what is measured on GPUs."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -5,7 +5,7 @@
 #include "exec/launch/exit_codes.h"
 #include "tools/options.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 inline constexpr const char* job_help = "the job file (JSON)";
 
@@ -62,4 +62,4 @@ std::vector<std::string> schemas_known();
 int run_import_weights(const Options& options);
 int run_export_weights(const Options& options);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -19,11 +19,11 @@
 #include "tools/session/dump_passes.h"
 #include "tools/session/machines.h"
 #include "tools/session/measured_steps.h"
+#include "tools/session/text.h"
 #include "tools/session/train.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -311,4 +311,4 @@ const Command compile_command = {
     "kernels, bytes moved, memory and step time, what each pass saves, the largest micro-batch "
     "that fits, and the learning rate for it. docs/compiler.md describes the passes."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

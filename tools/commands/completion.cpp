@@ -8,7 +8,7 @@
 #include "models/core/error.h"
 #include "tools/commands/commands.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -95,4 +95,4 @@ const Command completion_command = {
     "completion bash)`. In zsh the same with zsh. For fish: `meshwright completion fish > "
     "~/.config/fish/completions/meshwright.fish`."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

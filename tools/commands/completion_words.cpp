@@ -6,7 +6,7 @@
 #include "models/job/keys.h"
 #include "tools/commands/commands.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -96,4 +96,4 @@ Completion completion_of(const std::vector<std::string>& typed) {
   return found;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 struct Completion {
   std::vector<std::string> words;  // whole words; after one that ends in '=' a value follows
@@ -16,4 +16,4 @@ struct Completion {
 // last word is incomplete and may be empty.
 Completion completion_of(const std::vector<std::string>& typed);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -23,10 +23,10 @@
 #include "tools/report/print_json.h"
 #include "tools/session/checkpoints.h"
 #include "tools/session/machines.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/text.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -384,4 +384,4 @@ const Command import_weights_command = {
     "job with `training.lora` adapters begin as in a new run, or as a second `--from` has them: a "
     "folder that peft wrote. Of a head `classification` what the file lacks begins so too."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -13,14 +13,14 @@
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/explained.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/session/choose.h"
+#include "tools/session/json_text.h"
 #include "tools/session/machines.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -240,4 +240,4 @@ const Command explain_command = {
     "(docs/traces.md).",
     answer_explain};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -12,7 +12,7 @@
 #include "tools/commands/explained.h"
 #include "tools/report/timeline_view.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -104,4 +104,4 @@ std::pair<Explained, Explained> predicted_and_measured(const Options& options, c
   return {std::move(predicted), std::move(measured)};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -11,7 +11,7 @@
 #include "tools/options.h"
 #include "tools/session/choose.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 struct Explained {
   std::string name;  // as the table calls it
@@ -28,4 +28,4 @@ struct Explained {
 // that `train --trace` or PyTorch's profiler wrote. Throws InputError if it does not match the job.
 std::pair<Explained, Explained> predicted_and_measured(const Options& options, const Watch& watch);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

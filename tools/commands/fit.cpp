@@ -16,10 +16,10 @@
 #include "tools/report/print_json.h"
 #include "tools/report/progress.h"
 #include "tools/session/machines.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/text.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -32,7 +32,7 @@ bool moved(const FittedConstant& constant) {
   return constant.before > 0 && std::abs(constant.after / constant.before - 1) >= worth_saying;
 }
 
-json interval_json(const Residuals::Interval& interval) {
+json spread_json(const Residuals::Interval& interval) {
   return {{"low", interval.low}, {"high", interval.high}, {"rows", interval.rows}};
 }
 
@@ -54,8 +54,8 @@ json answer_of(const RunsFit& result, const std::string& output) {
           {"profile", output},
           {"runs", std::move(runs)},
           {"constants", std::move(constants)},
-          {"interval_before", interval_json(result.before)},
-          {"interval_after", interval_json(result.after)}};
+          {"interval_before", spread_json(result.before)},
+          {"interval_after", spread_json(result.after)}};
 }
 
 std::string off_by(double predicted, double measured) {
@@ -130,4 +130,4 @@ const Command fit_command = {
     "a copy. It prints each run before and after, which constants moved, and the new interval. One "
     "run is enough to begin with (docs/accuracy.md)."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

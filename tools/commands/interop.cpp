@@ -16,15 +16,15 @@
 #include "tools/commands/commands.h"
 #include "tools/interop/export.h"
 #include "tools/interop/import.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
 #include "tools/session/choose.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/json_text.h"
+#include "tools/session/text.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -272,4 +272,4 @@ const Command export_command = {
     "every setting.",
     answer_export};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

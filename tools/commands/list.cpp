@@ -20,10 +20,10 @@
 #include "models/program/mesh.h"
 #include "tools/commands/commands.h"
 #include "tools/interop/target.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
+#include "tools/session/json_text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -224,4 +224,4 @@ const Command list_command = {
     "of a machine; `list --json` prints all of it.",
     answer_list};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

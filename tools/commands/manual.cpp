@@ -11,7 +11,7 @@
 #include "tools/report/answers.h"
 #include "tools/version.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -205,4 +205,4 @@ const Command manual_command = {
     run_manual,
     "To read it: `meshwright manual > meshwright.1`, then `man ./meshwright.1`."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "tools/commands/commands.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -33,4 +33,4 @@ const Command mcp_command = {"mcp",
                              "profile prices time-limit",
                              run_mcp};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

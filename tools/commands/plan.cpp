@@ -14,16 +14,16 @@
 #include "sim/predict/target.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
 #include "tools/session/choose.h"
 #include "tools/session/job_file.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/json_text.h"
+#include "tools/session/text.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -257,4 +257,4 @@ const Command plan_command = {
     "most.",
     answer_plan};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

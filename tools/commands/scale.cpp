@@ -9,13 +9,13 @@
 
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/session/choose.h"
-#include "tools/text.h"
+#include "tools/session/json_text.h"
+#include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -108,4 +108,4 @@ const Command scale_command = {
     "Where the job says that hosts fail, it prints the goodput too.",
     answer_scale};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

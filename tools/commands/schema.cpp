@@ -10,7 +10,7 @@
 #include "tools/print.h"
 #include "tools/report/answers.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 std::vector<std::string> schemas_known() {
   std::vector<std::string> names = {"job", "profile"};
@@ -59,4 +59,4 @@ const Command schema_command = {"schema",
                                 "`\"$schema\": \"job.schema.json\"` in the job.",
                                 answer_schema};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

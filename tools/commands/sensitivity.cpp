@@ -9,13 +9,13 @@
 #include "sim/advise/sensitivity.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/session/choose.h"
-#include "tools/text.h"
+#include "tools/session/json_text.h"
+#include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -143,4 +143,4 @@ const Command sensitivity_command = {
     "chart.",
     answer_sensitivity};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -7,7 +7,7 @@
 #include "models/core/open_file.h"
 #include "tools/commands/commands.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -40,4 +40,4 @@ const Command serve_command = {
     "Serves a page for the browser and a JSON API of plan, simulate, advise, sensitivity and "
     "explain, at http://127.0.0.1:8080/. docs/serve.md describes both."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -15,9 +15,9 @@
 #include "tools/report/print_json.h"
 #include "tools/session/choose.h"
 #include "tools/session/machines.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -141,4 +141,4 @@ const Command share_command = {"share",
                                "Predicts several jobs on one fabric of leaf and spine switches. "
                                "docs/job-file.md, Topology, has the file."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

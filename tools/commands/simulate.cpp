@@ -14,7 +14,6 @@
 #include "sim/risk/whole_run.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
@@ -23,10 +22,11 @@
 #include "tools/report/timeline_view.h"
 #include "tools/report/trace_files.h"
 #include "tools/session/choose.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/json_text.h"
+#include "tools/session/text.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -165,4 +165,4 @@ const Command simulate_command = {
     "job says \"auto\".",
     answer_simulate};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

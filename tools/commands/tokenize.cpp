@@ -14,9 +14,9 @@
 #include "models/core/open_file.h"
 #include "tools/commands/commands.h"
 #include "tools/report/print_json.h"
-#include "tools/write_file.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -128,4 +128,4 @@ const Command tokenize_command = {
     run_tokenize,
     "Makes a token file of text: one token per byte, or by a Hugging Face tokenizer.json."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

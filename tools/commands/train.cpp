@@ -34,9 +34,9 @@
 #include "tools/session/settle.h"
 #include "tools/session/step_list.h"
 #include "tools/session/train.h"
-#include "tools/write_file.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -102,7 +102,7 @@ Run settled_run(const Options& options) {
 // Prints why this rank fails, in the form that the launcher expects, and ends the run. It waits a
 // moment first, so that other ranks and the launcher can report too, because the launcher's message
 // about a killed rank comes first.
-[[noreturn]] void fail(World& world, int rank, const std::string& what) {
+[[noreturn]] void end_run(World& world, int rank, const std::string& what) {
   print_to(stderr, "rank {} failed: {}\n", rank, what);
   std::fflush(stderr);
   std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -111,13 +111,13 @@ Run settled_run(const Options& options) {
 }
 
 // Ends the run on all ranks. Called in a handler, whose exception is the reason.
-[[noreturn]] void fail(World& world) {
+[[noreturn]] void end_run(World& world) {
   try {
     throw;
   } catch (const NonFinite& error) {
-    fail(world, error.rank(), error.what());
+    end_run(world, error.rank(), error.what());
   } catch (const std::exception& error) {
-    fail(world, world.rank(), error.what());
+    end_run(world, world.rank(), error.what());
   }
   std::abort();  // all that is thrown is an exception
 }
@@ -146,7 +146,7 @@ class RankReport : public RunObserver {
     have_last_word(code_of(outcome));
     if (log_ && tells_launcher_) tell_ended(code_of(outcome));
   }
-  void fail() override { meshwright::fail(world_); }
+  void fail() override { end_run(world_); }
 
  private:
   bool tells_launcher_;
@@ -172,7 +172,7 @@ int train_rank(const Options& options, const Job& job, const Chosen& chosen, Wor
   if (world.rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
   return bad_input;
 } catch (const std::exception&) {
-  if (world.size() > 1) fail(world);
+  if (world.size() > 1) end_run(world);
   throw;
 }
 
@@ -243,7 +243,7 @@ int run_rank(const Options& options) {
   try {
     decision = common_decision(options, *world);
   } catch (const std::exception&) {
-    fail(*world);
+    end_run(*world);
   }
   if (decision.exit_code != done) return decision.exit_code;
   const Run run = read_settled(decision.settled);
@@ -327,4 +327,4 @@ const Command train_command = {
     "Starts the ranks with mpirun, prints a line per step, and at the end predicted beside "
     "measured. docs/running.md describes faults, restarts, several hosts and logs."};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -12,12 +12,12 @@
 #include "sim/validate/score.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
-#include "tools/json_text.h"
 #include "tools/print.h"
 #include "tools/report/progress.h"
-#include "tools/text.h"
+#include "tools/session/json_text.h"
+#include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -219,4 +219,4 @@ const Command validate_command = {"validate",
                                   "source. Your own measurements in the same form work too.",
                                   answer_validate};
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-namespace meshwright {
+namespace meshwright::interop {
 
 constexpr std::int64_t most_amount = std::int64_t{1} << 53;  // doubles are exact up to here
 
@@ -24,4 +24,4 @@ inline std::int64_t product(std::initializer_list<std::int64_t> factors) {
   return amount_of(all);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -3,7 +3,7 @@
 #include "models/core/error.h"
 #include "tools/interop/expressible.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -41,4 +41,4 @@ Exported export_plan(const Job& job, const Plan& plan, const std::string& machin
   return as_files(target, values, settings_of(values, target), launchers);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

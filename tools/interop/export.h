@@ -6,7 +6,7 @@
 
 #include "tools/interop/target.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 struct Exported {
   std::vector<ExportedFile> files;
@@ -24,4 +24,4 @@ Exported export_plan(const Job& job, const Plan& plan, const std::string& machin
 // Returns the settings that the target's rules write for these values, without files.
 Settings settings_of(const JobValues& values, const InteropTarget& target);
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -7,7 +7,7 @@
 #include "models/core/error.h"
 #include "models/job/keys.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -130,4 +130,4 @@ void take_ways_of_framework(Job& job) {
   if (job.is_auto("training.precision")) job.plan.training.precision = precision;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

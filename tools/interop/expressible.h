@@ -4,7 +4,7 @@
 #include "models/compiler/frameworks/framework.h"
 #include "models/job/job.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 // Throws InputError if the framework cannot run the plan: "/parallelism/schedule: megatron-lm ...;
 // the nearest plan that it can run has ...". The message begins with the key, without the file.
@@ -15,4 +15,4 @@ void check_expressible(Framework framework, const Plan& plan, const Model& model
 // gets a warning. The model, the degrees and the micro-batch are never changed.
 void take_ways_of_framework(Job& job);
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

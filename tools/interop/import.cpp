@@ -8,7 +8,7 @@
 #include "tools/interop/formats/formats.h"
 #include "tools/interop/recognize.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -183,4 +183,4 @@ Imported import_settings(const std::vector<std::string>& files, const ImportOpti
   return import_from(read_settings(files, options.format), options, lookup);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

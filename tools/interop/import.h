@@ -10,7 +10,7 @@
 #include "models/job/job.h"
 #include "tools/interop/target.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 // A setting that was read, and what became of it.
 struct ReadSetting {
@@ -57,4 +57,4 @@ ReadFiles read_settings(const std::vector<std::string>& files, std::optional<Fra
 // as import_settings().
 Imported import_from(ReadFiles files, const ImportOptions& options, const MachineLookup& lookup);
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

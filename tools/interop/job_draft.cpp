@@ -6,7 +6,7 @@
 
 #include "models/job/sections.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -95,4 +95,4 @@ std::string JobDraft::origin_of_pointer(std::string pointer) const {
   return {};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

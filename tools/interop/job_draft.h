@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::interop {
 
 class JobDraft {
  public:
@@ -60,4 +60,4 @@ class JobDraft {
   std::map<std::string, std::string, std::less<>> origins_;  // by key
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

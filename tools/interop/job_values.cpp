@@ -5,7 +5,7 @@
 #include "models/core/error.h"
 #include "models/job/keys.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -37,4 +37,4 @@ const json& JobValues::operator[](std::string_view key) const {
   return values_.at(at);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

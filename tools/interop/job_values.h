@@ -8,7 +8,7 @@
 
 #include "models/job/job.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 struct JobValues {
   // `plan` is as the framework runs it (as_run_by), with the stage_of_unit of the compiled plan.
@@ -27,4 +27,4 @@ struct JobValues {
   nlohmann::json values_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -8,7 +8,7 @@
 #include "tools/interop/formats/formats.h"
 #include "tools/interop/import.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -117,4 +117,4 @@ ReadFiles read_settings(const std::vector<std::string>& files, std::optional<Fra
   return read;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

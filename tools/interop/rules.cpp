@@ -5,7 +5,7 @@
 #include "models/core/error.h"
 #include "tools/interop/amounts.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -106,4 +106,4 @@ Rule scaled_rule(std::string key, std::string setting, double factor) {
       });
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -14,7 +14,7 @@
 #include "tools/interop/job_values.h"
 #include "tools/interop/settings.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 struct Rule {
   std::vector<std::string> keys;      // keys of the job file, for the documentation
@@ -56,4 +56,4 @@ struct WithoutMeaning {
   std::string_view reason;  // "logging; `log` says what train writes"
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

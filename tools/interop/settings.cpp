@@ -7,7 +7,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -177,4 +177,4 @@ void Settings::wrong_type(const Setting& setting, std::string_view expected) con
                    (is_code ? "; nothing of a script is executed: write the value" : ""));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::interop {
 
 struct Setting {
   std::string name;      // "micro-batch-size"; where files nest, dotted: "zero_optimization.stage"
@@ -77,4 +77,4 @@ class Settings {
   std::function<void(const Setting&)> listener_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -2,7 +2,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -30,4 +30,4 @@ const InteropTarget& interop_target(Framework framework) {
   return *targets[0];
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

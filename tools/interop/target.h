@@ -11,7 +11,7 @@
 #include "tools/interop/launch/launch.h"
 #include "tools/interop/rules.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 // A file of an export, to be written in the export's folder.
 struct ExportedFile {
@@ -51,4 +51,4 @@ extern const InteropTarget megatron_lm_target, megatron_bridge_target, torchtita
 std::span<const InteropTarget* const> all_targets();
 const InteropTarget& interop_target(Framework framework);
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

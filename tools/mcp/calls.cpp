@@ -11,9 +11,9 @@
 #include "models/core/error.h"
 #include "tools/mcp/messages.h"
 #include "tools/mcp/tools.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
-namespace meshwright::mcp {
+namespace meshwright::tools::mcp {
 
 using nlohmann::json;
 
@@ -120,4 +120,4 @@ void Calls::forget_finished() {
   calls_.remove_if([](const auto& call) { return call->finished.load(); });
 }
 
-}  // namespace meshwright::mcp
+}  // namespace meshwright::tools::mcp

@@ -12,7 +12,7 @@
 #include "tools/serve/answer.h"
 #include "tools/serve/places.h"
 
-namespace meshwright::mcp {
+namespace meshwright::tools::mcp {
 
 class Calls {
  public:
@@ -45,4 +45,4 @@ class Calls {
   std::list<std::unique_ptr<Call>> calls_;
 };
 
-}  // namespace meshwright::mcp
+}  // namespace meshwright::tools::mcp

@@ -3,7 +3,7 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 
-namespace meshwright::mcp {
+namespace meshwright::tools::mcp {
 
 namespace {
 
@@ -69,4 +69,4 @@ std::string notification_line(const std::string& method, const json& params) {
   return line_of({{"jsonrpc", "2.0"}, {"method", method}, {"params", params}});
 }
 
-}  // namespace meshwright::mcp
+}  // namespace meshwright::tools::mcp

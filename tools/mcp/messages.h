@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace meshwright::mcp {
+namespace meshwright::tools::mcp {
 
 constexpr const char* protocol_version = "2025-06-18";
 
@@ -53,4 +53,4 @@ std::string result_line(const nlohmann::json& id, const nlohmann::json& result);
 std::string error_line(const nlohmann::json& id, Code code, const std::string& message);
 std::string notification_line(const std::string& method, const nlohmann::json& params);
 
-}  // namespace meshwright::mcp
+}  // namespace meshwright::tools::mcp

@@ -21,7 +21,7 @@
 #include "tools/serve/limits.h"
 #include "tools/version.h"
 
-namespace meshwright::mcp {
+namespace meshwright::tools::mcp {
 
 namespace {
 
@@ -199,4 +199,4 @@ int serve(const Serving& serving) {
   }
 }
 
-}  // namespace meshwright::mcp
+}  // namespace meshwright::tools::mcp

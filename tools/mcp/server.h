@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright::mcp {
+namespace meshwright::tools::mcp {
 
 struct Serving {
   std::string program;  // path of this program, which runs the calls
@@ -20,4 +20,4 @@ constexpr std::size_t most_line_bytes = std::size_t{1} << 20;
 // 5. Calls that still run are ended without results.
 int serve(const Serving& serving);
 
-}  // namespace meshwright::mcp
+}  // namespace meshwright::tools::mcp

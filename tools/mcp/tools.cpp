@@ -8,7 +8,7 @@
 #include "tools/mcp/messages.h"
 #include "tools/serve/job_files.h"
 
-namespace meshwright::mcp {
+namespace meshwright::tools::mcp {
 
 namespace {
 
@@ -185,4 +185,4 @@ json result_of(const Answer& answer) {
   return result;
 }
 
-}  // namespace meshwright::mcp
+}  // namespace meshwright::tools::mcp

@@ -7,7 +7,7 @@
 
 #include "tools/serve/answer.h"
 
-namespace meshwright::mcp {
+namespace meshwright::tools::mcp {
 
 nlohmann::json tool_list();  // the result of tools/list
 
@@ -20,4 +20,4 @@ Question question_of(const std::string& tool, const nlohmann::json& arguments);
 // reads it.
 nlohmann::json result_of(const Answer& answer);
 
-}  // namespace meshwright::mcp
+}  // namespace meshwright::tools::mcp

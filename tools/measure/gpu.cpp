@@ -8,13 +8,13 @@
 
 #include "hwprofiles/cores.h"
 #include "hwprofiles/machine_like.h"
-#include "tools/engine.h"
 #include "tools/measure/gpu_bench.h"
 #include "tools/measure/gpu_ranks.h"
 #include "tools/measure/gpu_rates.h"
-#include "tools/process_memory.h"
+#include "tools/session/engine.h"
+#include "tools/session/process_memory.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -244,4 +244,4 @@ Machine measure_this_gpu(const Options& options, MeasureEffort effort, const Mea
   return machine;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

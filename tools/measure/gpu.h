@@ -5,7 +5,7 @@
 #include "tools/measure/measure.h"
 #include "tools/options.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // Measures the first GPU by itself, and collectives over all GPUs, or over as many processes as
 // --ranks says. If there are more processes than GPUs, they share GPUs. Values for which there is
@@ -13,4 +13,4 @@ namespace meshwright {
 // source of each block of the profile tells which.
 Machine measure_this_gpu(const Options& options, MeasureEffort effort, const MeasureWatch& watch);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -164,4 +164,4 @@ double GpuBench::seconds(const std::function<void(std::int64_t)>& issue) {
   return times[measured / 2] / static_cast<double>(runs);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

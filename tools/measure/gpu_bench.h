@@ -10,7 +10,7 @@
 #include "exec/backends/backend.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // Limits how long measurements take.
 struct TimeBudget {
@@ -72,4 +72,4 @@ class GpuBench {
   Pool inputs_, outputs_, zeros_, scratch_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -11,10 +11,10 @@
 #include <numeric>
 #include <vector>
 
-#include "tools/engine.h"
 #include "tools/measure/ranks.h"
+#include "tools/session/engine.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -146,4 +146,4 @@ int run_as_measured_gpu_rank(const Options& options) {
   return 0;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

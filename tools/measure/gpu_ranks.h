@@ -6,7 +6,7 @@
 
 #include "tools/options.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 struct GpuRankRates {
   double latency_s = 0;                   // seconds of a small all-reduce over all ranks
@@ -22,4 +22,4 @@ std::optional<GpuRankRates> measure_gpu_ranks(const Options& options, int ranks)
 // Measures as one of those processes. Rank 0 writes the result to options.rank_result.
 int run_as_measured_gpu_rank(const Options& options);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -9,7 +9,7 @@
 #include "models/program/graph/op_table.h"
 #include "sim/cost/gemm.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -374,4 +374,4 @@ void GpuRates::optimizer(Dtype storage) {
   measured_.emplace_back("optimizer_traffic");
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -9,7 +9,7 @@
 #include "models/program/graph/op_table.h"
 #include "tools/measure/gpu_bench.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // Measures the rates that `gpu` lacks and fills them in. Call the functions in their order here,
 // because later ones use the results of earlier ones. The GPU's name and sizes must be known
@@ -64,4 +64,4 @@ class GpuRates {
   double product_flops_per_s_ = 0;  // of the latest matmuls, to estimate larger ones
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

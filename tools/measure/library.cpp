@@ -18,7 +18,7 @@
 #include "hwprofiles/load.h"
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -99,4 +99,4 @@ LibraryOverheads measure_library(const Options& options, Machine machine) {
   return overheads;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -5,7 +5,7 @@
 #include "hwprofiles/machine.h"
 #include "tools/options.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // Trains a small model on this computer, whose profile `machine` is complete except for the
 // overheads. Returns how many bytes more than planned a single process holds and, with MPI, how
@@ -13,4 +13,4 @@ namespace meshwright {
 // warning, if the run fails.
 LibraryOverheads measure_library(const Options& options, Machine machine);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -11,13 +11,13 @@
 #include "exec/backends/cpu/cpu_backend.h"
 #include "hwprofiles/cores.h"
 #include "models/program/graph/op_table.h"
-#include "tools/engine.h"
 #include "tools/measure/gpu.h"
 #include "tools/measure/library.h"
 #include "tools/measure/ranks.h"
-#include "tools/process_memory.h"
+#include "tools/session/engine.h"
+#include "tools/session/process_memory.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -337,4 +337,4 @@ Machine measure_this_computer(const Options& options, MeasureEffort effort,
   return measure_processor(options, effort, told);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

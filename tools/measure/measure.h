@@ -7,7 +7,7 @@
 #include "hwprofiles/machine.h"
 #include "tools/options.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // A function that is called when a measurement begins: `what` names the measurement, and `share` is
 // about the share of the total time that is over.
@@ -21,4 +21,4 @@ enum class MeasureEffort { quick, thorough };
 Machine measure_this_computer(const Options& options, MeasureEffort effort,
                               const MeasureWatch& watch = {});
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -18,7 +18,7 @@
 #include "hwprofiles/cores.h"
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -115,4 +115,4 @@ int run_as_measured_rank(const Options& options) {
   return 0;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

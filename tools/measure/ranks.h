@@ -9,7 +9,7 @@
 #include "models/core/fields.h"
 #include "tools/options.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // Returns how mpirun starts ranks on this computer.
 MpirunOptions mpirun_options(int ranks);
@@ -34,4 +34,4 @@ RankRates measure_ranks(const Options& options, int ranks);
 // Measures as one of those ranks. Rank 0 writes the result to the file options.rank_result.
 int run_as_measured_rank(const Options& options);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -21,7 +21,7 @@
 
 namespace {
 
-using namespace meshwright;
+using namespace meshwright::tools;
 
 struct Ended {
   int code = our_fault;

@@ -13,9 +13,9 @@
 #include "sim/predict/target.h"
 #include "tools/report/prediction.h"
 #include "tools/report/risk.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -292,4 +292,4 @@ std::string advice_text(const Job& job, const Advice& advice) {
   return text + fmt::format("\nTo run it:\n  {}\n", advice.command);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -9,7 +9,7 @@
 #include "sim/advise/ladder.h"
 #include "sim/risk/whole_run.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 struct Advice {
   std::vector<Ladder> ladders;
@@ -28,4 +28,4 @@ Advice advice_of(const Job& job, const LadderOptions& options, const std::string
 nlohmann::json advice_json(const Job& job, const Advice& advice, int today);
 std::string advice_text(const Job& job, const Advice& advice);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

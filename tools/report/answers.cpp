@@ -7,7 +7,7 @@
 
 #include "models/job/schema.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -590,4 +590,4 @@ json answer_schema(const AnswerTable& table) {
   return schema;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 struct AnswerKey {
   // A path: "memory[].peak_bytes". `*` is any name. A `?` at the end marks an optional key.
@@ -30,4 +30,4 @@ std::span<const AnswerTable> answer_types();
 // other key is allowed.
 nlohmann::json answer_schema(const AnswerTable& table);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -6,7 +6,7 @@
 
 #include "models/core/built_in_files.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 std::span<const BuiltInFile> asset_files();
 
@@ -16,4 +16,4 @@ inline std::optional<std::string_view> asset(std::string_view name) {  // "style
   return std::nullopt;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -11,7 +11,7 @@
 #include "tools/report/assets.h"
 #include "tools/report/prediction.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -282,4 +282,4 @@ void add_prediction(HtmlPage& page, const Model& model, const Compiled& compiled
   page.table(memory_table(p));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -9,9 +9,9 @@
 #include "models/architectures/model.h"
 #include "sim/predict/predict.h"
 #include "tools/session/step_values.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 class HtmlPage {
  public:
@@ -53,4 +53,4 @@ class HtmlPage {
 void add_prediction(HtmlPage& page, const Model& model, const Compiled& compiled,
                     const Cluster& cluster, const Prediction& prediction);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -9,7 +9,7 @@
 #include "models/compiler/passes/split/pad_vocabulary.h"
 #include "models/program/peak_tensors.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 using nlohmann::json;
 
@@ -255,4 +255,4 @@ std::string prediction_text(const Model& model, const Compiled& compiled, const 
   return text + "\n" + memory_table(p).text();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -9,9 +9,9 @@
 #include "models/compiler/plan/plan.h"
 #include "sim/predict/breakdown.h"
 #include "tools/session/plan_text.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 nlohmann::json prediction_json(const Prediction& prediction);
 // Returns [low, high], the seconds between which eight in ten steps would be. Returns null if no
@@ -37,4 +37,4 @@ std::string prediction_text(const Model& model, const Compiled& compiled, const 
 // Returns "a failure every ..., a checkpoint every ...", for a prediction that has a goodput.
 std::string goodput_text(const Prediction& prediction);
 Table memory_table(const Prediction& prediction);  // a row per stage
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -2,13 +2,13 @@
 
 #include <cstdio>
 
-#include "tools/json_text.h"
+#include "tools/session/json_text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 void print_json(const nlohmann::json& value) {
   const std::string text = json_text(value, true);
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -3,9 +3,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // Prints indented JSON in ASCII to standard output.
 void print_json(const nlohmann::json& value);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -7,9 +7,9 @@
 #include <cstdio>
 
 #include "tools/print.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 ProgressLine::ProgressLine()
     : on_terminal_(isatty(fileno(stderr)) != 0), begin_(Clock::now()), shown_(begin_) {}
@@ -38,4 +38,4 @@ void ProgressLine::at(double share, const std::string& what) {
   std::fputs("\033[K", stderr);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 class ProgressLine {
  public:
@@ -30,4 +30,4 @@ class ProgressLine {
   bool is_shown_ = false;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

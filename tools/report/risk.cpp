@@ -5,9 +5,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tools/text.h"
+#include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 using nlohmann::json;
 
@@ -111,4 +111,4 @@ std::string risk_text(const RunModel& model, const RunRisk& risk,
   return text;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

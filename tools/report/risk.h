@@ -7,7 +7,7 @@
 
 #include "sim/risk/risk.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 nlohmann::json risk_json(const RunModel& model, const RunRisk& risk,
                          const std::optional<SpareWorth>& spare);
@@ -15,4 +15,4 @@ nlohmann::json risk_json(const RunModel& model, const RunRisk& risk,
 std::string risk_text(const RunModel& model, const RunRisk& risk,
                       const std::optional<SpareWorth>& spare);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -9,7 +9,7 @@
 
 #include "tools/report/progress.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -53,4 +53,4 @@ SearchWatch watch_in_lines(std::function<void(const std::string&)> say) {
   };
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

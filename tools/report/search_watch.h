@@ -6,7 +6,7 @@
 
 #include "sim/planner/search.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // Returns a watch that shows a ProgressLine for each cluster, which is cleared when the watch is
 // destroyed.
@@ -17,4 +17,4 @@ SearchWatch watch_on_terminal();
 // cluster, and at most ten a second for the same cluster.
 SearchWatch watch_in_lines(std::function<void(const std::string& line)> say);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

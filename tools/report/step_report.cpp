@@ -7,7 +7,7 @@
 #include "sim/replay/memory_over_time.h"
 #include "tools/report/timeline_view.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -101,4 +101,4 @@ void add_step(HtmlPage& page, const Compiled& compiled, const Prediction& predic
   add_memory(page, compiled, prediction, mesh, timeline);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -8,9 +8,9 @@
 #include "sim/predict/breakdown.h"
 #include "tools/report/html.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 void add_step(HtmlPage& page, const Compiled& compiled, const Prediction& prediction,
               const std::vector<StageBreakdown>& stages, const Timeline& timeline);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

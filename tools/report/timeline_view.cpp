@@ -12,7 +12,7 @@
 #include "models/core/quote.h"
 #include "tools/report/assets.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 using nlohmann::json;
 
@@ -154,4 +154,4 @@ std::string timeline_view(const Timeline& timeline, const std::vector<Program>& 
       json_in_html(timeline_data(timeline, stages)), *asset("timeline.js"));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

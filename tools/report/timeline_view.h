@@ -8,7 +8,7 @@
 #include "models/program/program.h"
 #include "models/program/timeline.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // Returns the pipeline stage of each rank, by rank.
 std::vector<int> stages_of_ranks(const std::vector<Program>& stages);
@@ -22,4 +22,4 @@ std::string timeline_data(const Timeline& timeline, const std::vector<Program>& 
 // Returns the timeline as an element of a page, which includes the script.
 std::string timeline_view(const Timeline& timeline, const std::vector<Program>& stages);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

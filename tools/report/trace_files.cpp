@@ -5,9 +5,9 @@
 #include "models/core/error.h"
 #include "models/core/index.h"
 #include "models/program/chakra.h"
-#include "tools/write_file.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -46,4 +46,4 @@ void write_chakra(const std::string& prefix, const Timeline& timeline,
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

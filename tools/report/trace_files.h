@@ -8,7 +8,7 @@
 #include "models/program/timeline.h"
 #include "tools/options.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // The formats of --trace-format: `chrome` writes one file, `chakra` writes PREFIX.RANK.et for every
 // rank.
@@ -25,4 +25,4 @@ void check_trace(const Options& options, std::span<const std::string> inputs);
 void write_chakra(const std::string& prefix, const Timeline& timeline,
                   const std::vector<Program>& stages, const std::vector<int>& stand_ins);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

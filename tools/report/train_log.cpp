@@ -16,10 +16,10 @@
 #include "tools/report/print_json.h"
 #include "tools/report/trace_files.h"
 #include "tools/session/median.h"
-#include "tools/text.h"
-#include "tools/write_file.h"
+#include "tools/session/text.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -310,4 +310,4 @@ void TrainLog::write_report(const Outcome& outcome) const {
   write_file(options_.report, page.text());
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -13,7 +13,7 @@
 #include "tools/options.h"
 #include "tools/session/train.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // Returns the file to which the lines per step are written: --log-json, log.json of the job, or
 // steps.jsonl in its log.folder. Empty if there is none.
@@ -51,4 +51,4 @@ class TrainLog {
   std::optional<GrowingFile> lines_;  // --log-json
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

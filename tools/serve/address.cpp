@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -130,4 +130,4 @@ std::string ServedAddress::url() const {
   return "http://" + in_url(host_) + ":" + std::to_string(port_) + "/";
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 class ServedAddress {
  public:
@@ -36,4 +36,4 @@ std::string address_of(const std::string& host);
 // port is taken.
 std::string why_not_at(const std::string& address, int port);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -14,7 +14,7 @@
 #include "tools/serve/child.h"
 #include "tools/serve/limits.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -137,4 +137,4 @@ Answer answer_to(const Question& question, const std::string& program, int clien
   return error_answer(503, "the server stops");
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -9,7 +9,7 @@
 #include "tools/serve/commands.h"
 #include "tools/serve/limits.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 struct Answer {
   int status = 200;
@@ -32,4 +32,4 @@ struct Question {
 Answer answer_to(const Question& question, const std::string& program, int client, int stopping,
                  const std::function<void(const std::string& line)>& watch);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

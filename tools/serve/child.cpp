@@ -19,7 +19,7 @@
 #include "tools/answering.h"
 #include "tools/serve/limits.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -160,4 +160,4 @@ ChildEnd run_child(const ChildCommand& command, int client, int stopping,
   return end;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

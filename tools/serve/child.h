@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 struct ChildCommand {
   std::string program;         // its path
@@ -40,4 +40,4 @@ ChildEnd run_child(const ChildCommand& command, int client, int stopping,
 
 std::uint64_t most_child_bytes();  // limit of its memory: half of this computer's, at least 4 GiB
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -7,7 +7,7 @@
 #include "models/core/fields.h"
 #include "tools/serve/job_files.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -104,4 +104,4 @@ std::optional<Call> list_call(std::string_view path) {
   return call;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

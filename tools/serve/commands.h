@@ -11,7 +11,7 @@
 
 #include "tools/call.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 struct ServedCommand {
   std::string_view path;     // "/api/plan"
@@ -40,4 +40,4 @@ Call call_of(const ServedCommand& command, const std::string& body,
 // not below "/api/list".
 std::optional<Call> list_call(std::string_view path);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -8,7 +8,7 @@
 
 #include "tools/serve/request_head.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 Connection::Connection(int socket, int stopping, Crowd& crowd, std::chrono::seconds to_send)
     : socket_(socket),
@@ -113,4 +113,4 @@ void Connection::finish() {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -12,7 +12,7 @@
 #include "tools/serve/crowd.h"
 #include "tools/serve/limits.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 class Connection : public httplib::Stream {
  public:
@@ -56,4 +56,4 @@ class Connection : public httplib::Stream {
   bool answers_ = false;  // the answer has begun
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 Crowd::Guest::Guest(Crowd& crowd, int socket) : crowd_(crowd), socket_(socket) {
   const std::lock_guard lock(crowd_.mutex_);
@@ -51,4 +51,4 @@ void Crowd::make_room() {
   shutdown(longest->socket_, SHUT_RDWR);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -11,7 +11,7 @@
 #include <list>
 #include <mutex>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 class Crowd {
  public:
@@ -52,4 +52,4 @@ class Crowd {
   std::list<Guest*> guests_;  // in the order in which they began their requests or their answers
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -5,7 +5,7 @@
 #include "models/architectures/model.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -55,4 +55,4 @@ void check_names_no_file(const json& job, const std::string& name) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // Throws InputError, which tells what to give instead, if a key of the job would make this computer
 // read a file. Keys that only `train`, `import` and `export` use (data, checkpoint.folder, log) may
@@ -12,4 +12,4 @@ namespace meshwright {
 // messages.
 void check_names_no_file(const nlohmann::json& job, const std::string& name);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 inline constexpr std::size_t most_body_bytes = 1'000'000;
 inline constexpr std::size_t most_header_bytes = 32'768;
@@ -35,4 +35,4 @@ inline constexpr int waiting_per_running = 4;
 // waits, and a few for connections that are about to end.
 inline constexpr int server_threads = most_awaited + (1 + waiting_per_running) * most_running + 8;
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -2,7 +2,7 @@
 #include "models/core/error.h"
 #include "tools/serve/server.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 void serve(const Serving& /*serving*/) {
   throw InputError(
@@ -10,4 +10,4 @@ void serve(const Serving& /*serving*/) {
       "source, serves");
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

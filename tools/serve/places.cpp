@@ -4,7 +4,7 @@
 #include <chrono>
 #include <iterator>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 std::unique_ptr<Places::Place> Places::take() {
   const std::lock_guard lock(mutex_);
@@ -35,4 +35,4 @@ bool Places::Place::wait(const std::function<bool()>& gives_up) const {
   return true;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -8,7 +8,7 @@
 #include <memory>
 #include <mutex>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 class Places {
  public:
@@ -41,4 +41,4 @@ class Places {
   std::list<const Place*> taken_;  // in order of arrival
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -109,4 +109,4 @@ std::string without_ranges(std::string_view head) {
   return rest.append(line_end);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 // Returns what is wrong with a head, or an empty string if it is good. It rejects what RFC 9112
 // tells servers to reject, or lets them: lines that do not end with CR LF or that continue on the
@@ -20,4 +20,4 @@ std::string fault_of_head(std::string_view head);
 // server may ignore them, and must if the method is not GET. `head` has no fault.
 std::string without_ranges(std::string_view head);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -14,7 +14,7 @@
 #include "tools/serve/answer.h"
 #include "tools/serve/limits.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -221,4 +221,4 @@ void Router::answer_for(httplib::Server& server) {
   server.set_error_handler(refused);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

@@ -11,7 +11,7 @@
 #include "tools/serve/places.h"
 #include "tools/serve/server.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 class Router {
  public:
@@ -36,4 +36,4 @@ class Router {
   Places places_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

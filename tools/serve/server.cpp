@@ -22,7 +22,7 @@
 #include "tools/serve/limits.h"
 #include "tools/serve/router.h"
 
-namespace meshwright {
+namespace meshwright::tools {
 
 namespace {
 
@@ -162,4 +162,4 @@ void serve(const Serving& serving) {
   if (!was_listening) throw RunError("serve: listening failed");
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

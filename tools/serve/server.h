@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::tools {
 
 struct Serving {
   std::string host = "127.0.0.1";
@@ -18,4 +18,4 @@ struct Serving {
 // InputError if it cannot listen there, and RunError if listening fails later.
 void serve(const Serving& serving);
 
-}  // namespace meshwright
+}  // namespace meshwright::tools

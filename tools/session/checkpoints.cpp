@@ -8,9 +8,9 @@
 #include "exec/checkpoint/resume.h"
 #include "models/core/error.h"
 #include "models/job/identity.h"
-#include "tools/write_file.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -147,7 +147,7 @@ void RunCheckpoints::resume(const Chosen& chosen, const std::vector<std::string>
                               [&](const Manifest& manifest, const std::string& where) {
                                 refuse(changes_since(manifest), where);
                               }};
-  const std::optional<Manifest> found = meshwright::resume(options, runtime, all, watch.note);
+  const std::optional<Manifest> found = exec::resume(options, runtime, all, watch.note);
   if (!found) {
     how_it_began_ =
         fmt::format("no checkpoint to resume from in {}; starting at step 1", options.folder);
@@ -183,4 +183,4 @@ void RunCheckpoints::after_step(std::int64_t step, double loss, bool last,
 
 bool RunCheckpoints::finish() { return !saver_ || saver_->finish(); }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

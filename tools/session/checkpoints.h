@@ -13,7 +13,7 @@
 #include "tools/session/choose.h"
 #include "tools/session/requests.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Checks the checkpoint folder of a job before a run. With --resume, throws InputError if the job
 // has no checkpoints. Without --resume, throws it if the folder holds a run, and, unless `imports`
@@ -70,4 +70,4 @@ class RunCheckpoints {
   std::optional<Saver> saver_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::session

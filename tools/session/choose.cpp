@@ -7,9 +7,9 @@
 #include "sim/predict/target.h"
 #include "tools/interop/expressible.h"
 #include "tools/session/plan_text.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 std::string miss_text(const SearchResult& search, double memory_margin) {
   std::string text = "no plan fits";
@@ -200,4 +200,4 @@ void take_programs(Chosen& chosen, std::vector<Program> programs, const std::str
   chosen.compiled.stages = std::move(programs);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

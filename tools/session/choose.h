@@ -14,7 +14,7 @@
 #include "sim/predict/predict.h"
 #include "tools/session/watch.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 struct Chosen {
   std::string machine;
@@ -63,4 +63,4 @@ Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeli
 // share of memory that plans leave free.
 std::string miss_text(const SearchResult& search, double memory_margin = 0);
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "models/core/error.h"
-#include "tools/write_file.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -57,4 +57,4 @@ std::string debug_folder(const Job& job) {
       "log.folder");
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

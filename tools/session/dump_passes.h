@@ -9,7 +9,7 @@
 #include "models/compiler/passes/pass.h"
 #include "models/job/job.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Returns the files of the passes that run at the training's level: FOLDER/full/05-simplify.txt,
 // ...
@@ -32,4 +32,4 @@ PassObserver dump_into(const std::string& folder, const Training& training);
 // is neither.
 std::string debug_folder(const Job& job);
 
-}  // namespace meshwright
+}  // namespace meshwright::session

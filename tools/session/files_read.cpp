@@ -1,6 +1,6 @@
 #include "tools/session/files_read.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 std::vector<std::string> files_read(std::vector<std::string> given, const Job& job) {
   std::vector<std::string> files = std::move(given);
@@ -18,4 +18,4 @@ std::vector<std::string> files_read(std::vector<std::string> given, const Job& j
   return files;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

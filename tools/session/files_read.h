@@ -6,10 +6,10 @@
 
 #include "models/job/job.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Returns the files that a call reads: those that its caller names, `given`, and those that the job
 // names. check_writable() refuses each of them as an output.
 std::vector<std::string> files_read(std::vector<std::string> given, const Job& job);
 
-}  // namespace meshwright
+}  // namespace meshwright::session

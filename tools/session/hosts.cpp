@@ -9,7 +9,7 @@
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -105,4 +105,4 @@ int wait_as_other_host(const SageMaker& container, const Watch& watch) {
                              container.current, patience_s));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

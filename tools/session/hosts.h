@@ -9,7 +9,7 @@
 #include "exec/launch/mpirun.h"
 #include "tools/session/settle.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Returns the hosts, or nothing if all ranks run on this computer. Throws InputError if the hosts
 // do not match the plan: another number, too few slots, or more processes than GPUs.
@@ -27,4 +27,4 @@ void wait_for_hosts(const RemoteHosts& remote, const std::vector<std::string>& m
 // within an hour.
 int wait_as_other_host(const SageMaker& container, const Watch& watch);
 
-}  // namespace meshwright
+}  // namespace meshwright::session

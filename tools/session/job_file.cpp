@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tools/json_text.h"
-#include "tools/write_file.h"
+#include "tools/session/json_text.h"
+#include "tools/session/write_file.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -38,4 +38,4 @@ void write_job_file(Job job, const Plan& plan, const std::string& machine, int c
   write_file(path, json_text(settled_job(std::move(job), plan, machine, count, folder.string())));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -7,7 +7,7 @@
 
 #include "models/job/job.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Returns the resolved job as a file in `folder` would hold it.
 nlohmann::json settled_job(Job job, const Plan& plan, const std::string& machine, int count,
@@ -16,4 +16,4 @@ nlohmann::json settled_job(Job job, const Plan& plan, const std::string& machine
 void write_job_file(Job job, const Plan& plan, const std::string& machine, int count,
                     const std::string& path);
 
-}  // namespace meshwright
+}  // namespace meshwright::session

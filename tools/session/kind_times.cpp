@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -54,4 +54,4 @@ std::vector<KindTime> kind_times(const Timeline& predicted, const Timeline& meas
   return list;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

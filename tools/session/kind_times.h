@@ -7,7 +7,7 @@
 #include "models/program/mesh.h"
 #include "models/program/timeline.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 struct KindTime {
   std::string kind;  // an operation, "all_reduce tensor", "optimizer_step"
@@ -21,4 +21,4 @@ struct KindTime {
 std::vector<KindTime> kind_times(const Timeline& predicted, const Timeline& measured,
                                  const std::vector<Program>& stages, const Mesh& mesh);
 
-}  // namespace meshwright
+}  // namespace meshwright::session

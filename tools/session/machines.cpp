@@ -10,12 +10,12 @@
 #include "hwprofiles/cores.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
-#include "tools/engine.h"
 #include "tools/interop/expressible.h"
 #include "tools/session/choose.h"
+#include "tools/session/engine.h"
 #include "tools/session/questions.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -151,4 +151,4 @@ Job read_job_of(const JobRequest& request, const Watch& watch) {
   return job;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

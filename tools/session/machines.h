@@ -6,7 +6,7 @@
 #include "tools/session/requests.h"
 #include "tools/session/watch.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Returns a loader of machines by their names. If the profile that is asked for has that name, it
 // is taken, otherwise a known one. `local` is the local profile. If there is none, this computer is
@@ -18,4 +18,4 @@ MachineLoader machine_loader(const MachineRequest& request, const Watch& watch =
 // InputError if the job is wrong or none of its machines uses the profile.
 Job read_job_of(const JobRequest& request, const Watch& watch = {});
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -8,12 +8,12 @@
 #include "exec/runtime/runtime.h"
 #include "models/core/error.h"
 #include "sim/planner/clusters.h"
-#include "tools/engine.h"
+#include "tools/session/engine.h"
 #include "tools/session/median.h"
 #include "tools/session/settle.h"
 #include "tools/session/train.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 void check_measurable(const Job& job) {
   for (const std::string& machine : machines_of(job.cluster))
@@ -51,4 +51,4 @@ double measured_step_seconds(int threads, const Job& job, const Cluster& cluster
   return median(seconds);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -5,7 +5,7 @@
 #include "models/compiler/compile.h"
 #include "models/job/job.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Throws InputError unless the job runs on this computer, on one rank.
 void check_measurable(const Job& job);
@@ -17,4 +17,4 @@ constexpr int measured_steps = 3;
 double measured_step_seconds(int threads, const Job& job, const Cluster& cluster,
                              const Compiled& compiled);
 
-}  // namespace meshwright
+}  // namespace meshwright::session

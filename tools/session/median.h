@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::session {
 
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -14,4 +14,4 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "models/compiler/schedule/schedule.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -116,4 +116,4 @@ std::string plan_text(const Plan& plan) {
   return text;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

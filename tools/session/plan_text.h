@@ -5,7 +5,7 @@
 
 #include "models/compiler/plan/plan.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Returns "ranks 16 = data 2 x tensor 2 x pipeline 4   1f1b   8 micro-batches of 2   zero 1 over 2
 // recompute selective" on one line.
@@ -15,4 +15,4 @@ std::string plan_text(const Plan& plan);
 // text.
 std::string short_plan_text(const Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -10,7 +10,7 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -95,4 +95,4 @@ std::vector<std::string> question_overrides(const JobRequest& request) {
   return overrides;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

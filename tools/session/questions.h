@@ -6,7 +6,7 @@
 
 #include "tools/session/requests.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Returns the seconds until a date ("2027-01-31": its beginning, in UTC) or those of a duration
 // ("30d", "12h", "1.5w"). `today` is in days since 1970-01-01. Throws InputError
@@ -19,4 +19,4 @@ double seconds_until(const std::string& text, int today);
 // tokens is maximized.
 std::vector<std::string> question_overrides(const JobRequest& request);
 
-}  // namespace meshwright
+}  // namespace meshwright::session

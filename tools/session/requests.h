@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "hwprofiles/machine.h"
-#include "tools/sagemaker.h"
+#include "tools/session/sagemaker.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Says where the profiles of machines come from.
 struct MachineRequest {
@@ -48,4 +48,4 @@ struct TrainRequest {
   std::string trace_steps;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::session

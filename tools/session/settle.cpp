@@ -15,9 +15,9 @@
 #include "tools/session/dump_passes.h"
 #include "tools/session/job_file.h"
 #include "tools/session/machines.h"
-#include "tools/text.h"
+#include "tools/session/text.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -248,4 +248,4 @@ Run read_settled(const std::string& text) {
   return run;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -10,7 +10,7 @@
 #include "tools/session/choose.h"
 #include "tools/session/requests.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 struct Run {
   Job job;
@@ -38,4 +38,4 @@ std::int64_t evaluation_batches(const Job& job, const Loader& loader);
 std::string settled_text(const Run& run);
 Run read_settled(const std::string& text);
 
-}  // namespace meshwright
+}  // namespace meshwright::session

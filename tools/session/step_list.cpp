@@ -5,7 +5,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -46,4 +46,4 @@ int StepList::last() const {
   return last;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::session {
 
 class StepList {
  public:
@@ -20,4 +20,4 @@ class StepList {
   std::vector<std::pair<int, int>> ranges_;  // first and last
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::session {
 
 class StepValues {
  public:
@@ -37,4 +37,4 @@ class StepValues {
   std::int64_t first_ = 0, last_ = 0, stride_ = 1;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -12,13 +12,13 @@
 #include "models/architectures/onnx/imported_graph.h"
 #include "models/architectures/onnx/read_onnx.h"
 #include "models/core/error.h"
-#include "tools/engine.h"
-#include "tools/process_memory.h"
 #include "tools/session/checkpoints.h"
+#include "tools/session/engine.h"
+#include "tools/session/process_memory.h"
 #include "tools/session/settle.h"
 #include "tools/session/step_list.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 int threads_per_rank(std::optional<int> threads, int ranks_on_host) {
   if (threads) return *threads;
@@ -264,4 +264,4 @@ Outcome train(const TrainRequest& how, const Job& job, const Chosen& chosen, Wor
   return outcome;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

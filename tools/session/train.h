@@ -17,7 +17,7 @@
 #include "tools/session/requests.h"
 #include "tools/session/step_values.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // The longest time, in seconds, that ranks wait for each other: `usual_s`, or `long_s` while one of
 // them may load, compile, save or write something. TrainRequest::deadline sets both.
@@ -97,4 +97,4 @@ class RankRefuses : public std::runtime_error {
 Outcome train(const TrainRequest& how, const Job& job, const Chosen& chosen, World& world,
               const MakeObserver& observe, const Watch& watch);
 
-}  // namespace meshwright
+}  // namespace meshwright::session

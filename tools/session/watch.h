@@ -6,7 +6,7 @@
 
 #include "sim/planner/search.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Each function gets text of one or more whole lines, without a line feed at its end. The texts may
 // hold parts of a job or a data file, so whoever prints them makes them printable.
@@ -17,4 +17,4 @@ struct Watch {
   SearchWatch search;                    // how far a search is; null: nobody watches
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::session

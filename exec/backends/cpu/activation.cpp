@@ -3,7 +3,7 @@
 #include "exec/backends/cpu/math.h"
 #include "exec/backends/cpu/tables.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -153,4 +153,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> activation_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

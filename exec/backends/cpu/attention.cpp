@@ -10,7 +10,7 @@
 #include "models/program/graph/context.h"
 #include "models/program/graph/documents.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -271,4 +271,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> attention_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

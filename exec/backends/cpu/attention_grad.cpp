@@ -15,7 +15,7 @@
 #include "models/program/graph/context.h"
 #include "models/program/graph/documents.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -349,4 +349,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> attention_grad_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

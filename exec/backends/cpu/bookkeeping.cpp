@@ -5,7 +5,7 @@
 
 #include "exec/backends/cpu/tables.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 template <typename T>
 void zero(const KernelCall& k) {
@@ -66,4 +66,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> bookkeeping_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

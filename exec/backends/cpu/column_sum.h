@@ -8,7 +8,7 @@
 
 #include "exec/backends/cpu/kernels.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 // Adds to output[c], or stores there if the call overwrites the output, the sum over r of term(r,
 // c). Rows are added in order in groups of 64, then the groups in order, which keeps rounding
@@ -41,4 +41,4 @@ void add_column_sums(const KernelCall& k, std::int64_t rows, std::int64_t column
   });
 }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

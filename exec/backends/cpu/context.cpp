@@ -6,7 +6,7 @@
 #include "exec/backends/cpu/heads.h"
 #include "exec/backends/cpu/tables.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -91,4 +91,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> context_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

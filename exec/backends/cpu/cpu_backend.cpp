@@ -17,7 +17,7 @@
 #include "models/program/graph/quantized.h"
 #include "models/program/graph/widen.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace {
 
@@ -113,4 +113,4 @@ std::unique_ptr<Backend> make_cpu_backend(int threads) {
   return std::make_unique<CpuBackend>(threads);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -8,10 +8,10 @@
 
 #include "exec/backends/backend.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 // Makes the backend. It also sets OpenBLAS, which is one per process, to one thread, because the
 // backend splits matmuls itself.
 std::unique_ptr<Backend> make_cpu_backend(int threads);
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

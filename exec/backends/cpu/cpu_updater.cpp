@@ -8,7 +8,7 @@
 #include "exec/optimizer/learning_rate.h"
 #include "exec/optimizer/loss_scale_rule.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -49,8 +49,7 @@ class CpuUpdater : public Updater {
 
   void update_choice_biases(int, std::span<const ChoiceBias> biases,
                             const OptimizerState& state) override {
-    if (updates_)
-      meshwright::update_choice_biases(training_.router_bias_update_rate, biases, state);
+    if (updates_) exec::update_choice_biases(training_.router_bias_update_rate, biases, state);
   }
 
   void step(int, std::span<const OptimizerSegment> segments, const OptimizerState& state) override {
@@ -79,4 +78,4 @@ std::unique_ptr<Updater> make_updater(const StepSettings& training, ThreadPool& 
   return std::make_unique<CpuUpdater>(training, pool);
 }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

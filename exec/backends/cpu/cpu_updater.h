@@ -7,9 +7,9 @@
 #include "exec/core/thread_pool.h"
 #include "exec/optimizer/updater.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 // Makes the updater. Both arguments must outlive it.
 std::unique_ptr<Updater> make_updater(const StepSettings& training, ThreadPool& pool);
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

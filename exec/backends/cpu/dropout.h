@@ -9,7 +9,7 @@
 #include "exec/core/philox.h"
 #include "models/program/graph/attributes.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 class Dropout {
  public:
@@ -43,4 +43,4 @@ class Dropout {
   double scale_;
 };
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

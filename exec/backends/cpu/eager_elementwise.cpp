@@ -4,7 +4,7 @@
 #include "exec/backends/cpu/math.h"
 #include "exec/backends/cpu/tables.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 template <typename T>
 void scale(const KernelCall& k) {
@@ -54,4 +54,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> eager_elementwise_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -8,7 +8,7 @@
 #include "exec/backends/cpu/tables.h"
 #include "models/core/error.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -94,4 +94,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> eager_loss_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -6,7 +6,7 @@
 #include "exec/backends/cpu/reduce.h"
 #include "exec/backends/cpu/tables.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 template <typename T>
 void mean_of_squares(const KernelCall& k) {
@@ -94,4 +94,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> eager_norm_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -8,7 +8,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/context.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 template <typename T>
 void add(const KernelCall& k) {
@@ -158,4 +158,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> elementwise_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/context.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -135,4 +135,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> embedding_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -3,7 +3,7 @@
 #include "exec/backends/cpu/tables.h"
 #include "models/program/graph/experts.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 template <typename T>
 void gate_rows(const KernelCall& k) {
@@ -113,4 +113,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> expert_rows_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

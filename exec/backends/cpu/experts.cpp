@@ -10,7 +10,7 @@
 #include "exec/backends/cpu/tables.h"
 #include "exec/backends/cpu/widened.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -450,4 +450,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> experts_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

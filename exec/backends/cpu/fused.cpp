@@ -9,7 +9,7 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/widen.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -210,4 +210,4 @@ void run_fused(const KernelCall& call) {
   }
 }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

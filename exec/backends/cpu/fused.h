@@ -4,11 +4,11 @@
 
 #include "exec/backends/cpu/kernels.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 void run_fused(const KernelCall& call);
 
 // Runs any operation of the backend by its table of kernels (cpu_backend.cpp).
 void run_operation(const KernelCall& call);
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

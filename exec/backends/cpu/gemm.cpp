@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -61,4 +61,4 @@ void multiply(ThreadPool& pool, const Product<T>& product, const T* row) {
 template void multiply<float>(ThreadPool&, const Product<float>&, const float*);
 template void multiply<double>(ThreadPool&, const Product<double>&, const double*);
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

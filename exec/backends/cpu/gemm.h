@@ -7,7 +7,7 @@
 
 #include "exec/core/thread_pool.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 void use_one_blas_thread();
 
@@ -38,4 +38,4 @@ void multiply(const Product<double>& product);
 template <typename T>
 void multiply(ThreadPool& pool, const Product<T>& product, const T* row = nullptr);
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

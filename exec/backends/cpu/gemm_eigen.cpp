@@ -4,7 +4,7 @@
 
 #include "exec/backends/cpu/gemm.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -46,4 +46,4 @@ void use_one_blas_thread() {}
 void multiply(const Product<float>& product) { multiply_rows(product); }
 void multiply(const Product<double>& product) { multiply_rows(product); }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

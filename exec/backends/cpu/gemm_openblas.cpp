@@ -2,7 +2,7 @@
 
 #include "exec/backends/cpu/gemm.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -27,4 +27,4 @@ void multiply(const Product<double>& p) {
               p.beta, p.c, size_of(p.c_row));
 }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

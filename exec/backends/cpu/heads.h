@@ -17,7 +17,7 @@
 #include "models/program/graph/attributes.h"
 #include "models/program/graph/context.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 // The heads of one of q, k, v and y: head h of token r begins at data + r * row + h * head.
 template <typename T>
@@ -270,4 +270,4 @@ inline KeyHalf key_half_of(const Attributes& a, int rank, int half, int source, 
   return keys;
 }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -4,7 +4,7 @@
 #include "exec/backends/cpu/column_sum.h"
 #include "exec/backends/cpu/tables.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 template <typename T>
 void image_patches(const KernelCall& k) {
@@ -65,4 +65,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> images_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

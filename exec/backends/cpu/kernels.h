@@ -6,7 +6,7 @@
 #include "exec/core/thread_pool.h"
 #include "models/program/graph/op_call.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 // The arguments of a kernel: the operation, its operands' addresses, the calling rank's position
 // and the threads to use.
@@ -50,4 +50,4 @@ constexpr std::int64_t rows_per_piece(std::int64_t width) {
   return std::max<std::int64_t>(1, elements_per_piece / std::max<std::int64_t>(1, width));
 }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -4,7 +4,7 @@
 #include "exec/backends/cpu/tables.h"
 #include "models/program/graph/widen.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -76,4 +76,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> linear_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -11,7 +11,7 @@
 #include "models/program/graph/quantized.h"
 #include "models/program/graph/widen.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -194,4 +194,4 @@ class WidenedProduct {
 
 void multiply_widened(const KernelCall& call) { WidenedProduct(call).run(); }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -7,7 +7,7 @@
 #include "exec/backends/cpu/tables.h"
 #include "models/core/error.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -204,4 +204,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> loss_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

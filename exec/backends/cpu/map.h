@@ -3,7 +3,7 @@
 
 #include "exec/backends/cpu/kernels.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 // Computes y = f(x) for every element of the first input, on the pool's threads.
 template <typename T, typename Function>
@@ -39,4 +39,4 @@ void for_each_row(const KernelCall& k, std::int64_t rows, std::int64_t width, co
   });
 }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

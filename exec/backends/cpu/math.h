@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 // Returns exp(x) with an error of at most 2 units in the last place. The result is 0 below -86.9,
 // so that there are no denormals, and infinite above 88.72.
@@ -96,4 +96,4 @@ T normal_density(T x) {
   return T(0.39894228040143267794) * exp_of(T(-0.5) * x * x);
 }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -8,7 +8,7 @@
 #include "exec/backends/cpu/reduce.h"
 #include "exec/backends/cpu/tables.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -349,4 +349,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> norm_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -5,7 +5,7 @@
 
 #include "exec/backends/cpu/gemm.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -81,4 +81,4 @@ void orthogonalize(ThreadPool& pool, const WholeMatrix& matrix, const float* par
   }
 }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -7,7 +7,7 @@
 #include "exec/core/thread_pool.h"
 #include "exec/optimizer/optimizer.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 // Makes the matrices of a segment about orthogonal and writes this rank's part of them to `own`.
 // `parts` holds the parts of all ranks that share the matrices, each `distance` elements after the
@@ -15,4 +15,4 @@ namespace meshwright::cpu {
 void orthogonalize(ThreadPool& pool, const WholeMatrix& matrix, const float* parts,
                    std::int64_t distance, float* own, float* scratch);
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

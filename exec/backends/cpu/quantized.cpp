@@ -12,7 +12,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/quantized.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -185,4 +185,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> quantized_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

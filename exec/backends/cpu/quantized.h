@@ -8,7 +8,7 @@
 #include "exec/backends/cpu/kernels.h"
 #include "models/program/graph/quantized.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 // Returns the bits of the largest magnitude in x[0, count), as fp32. Magnitudes compare as their
 // bits do, and NaN is above all others.
@@ -52,4 +52,4 @@ void quantize_to_4_bits(const KernelCall& k);
 template <typename T>
 float largest_transformed(const KernelCall& k);
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

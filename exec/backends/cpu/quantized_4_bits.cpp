@@ -6,7 +6,7 @@
 #include "exec/core/four_bits.h"
 #include "exec/core/philox.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -186,4 +186,4 @@ template void quantize_to_4_bits<double>(const KernelCall&);
 template float largest_transformed<float>(const KernelCall&);
 template float largest_transformed<double>(const KernelCall&);
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

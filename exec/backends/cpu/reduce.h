@@ -7,7 +7,7 @@
 
 #include "exec/backends/cpu/math.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 // Returns the largest element of row[0, n), or -infinity if n is 0.
 template <typename T>
@@ -35,4 +35,4 @@ T dot(const T* a, const T* b, std::int64_t n) {
   return sum;
 }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

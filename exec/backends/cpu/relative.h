@@ -8,7 +8,7 @@
 #include "exec/backends/cpu/tile.h"
 #include "models/program/graph/relative.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 // The column of one head in a table [relative_buckets, heads] of biases or of their gradients.
 // `data` is null if the attention has no table.
@@ -67,4 +67,4 @@ void add_relative_sums(const RelativeColumn<T>& table, const Tile& t, const T* g
   });
 }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

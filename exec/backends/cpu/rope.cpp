@@ -10,7 +10,7 @@
 #include "models/program/graph/context.h"
 #include "models/program/graph/rotary.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -251,4 +251,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> rope_rows() { return rows; }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

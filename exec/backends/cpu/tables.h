@@ -5,7 +5,7 @@
 
 #include "exec/backends/cpu/kernels.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 struct Row {
   Op op;
@@ -57,4 +57,4 @@ inline const Row* row_of(Op op) {
   return nullptr;
 }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -6,7 +6,7 @@
 
 #include "models/program/graph/attributes.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 constexpr std::int64_t tile_length = 128;
 
@@ -25,4 +25,4 @@ struct Tile {
   }
 };
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

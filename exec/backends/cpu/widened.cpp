@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/widen.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 namespace {
 
@@ -135,4 +135,4 @@ class Widened {
 
 void run_widened(Kernel kernel, const KernelCall& call) { Widened(call).run(kernel); }
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

@@ -6,7 +6,7 @@
 
 #include "exec/backends/cpu/kernels.h"
 
-namespace meshwright::cpu {
+namespace meshwright::exec::cpu {
 
 // Runs `kernel`, the operation's fp32 kernel, on widened copies of the operands, and stores the
 // results in 16 bits.
@@ -17,4 +17,4 @@ void multiply_widened(const KernelCall& call);
 // Runs the linear layers of all experts, or their gradients, in the same way (expert_product_of).
 void multiply_experts_widened(const KernelCall& call);
 
-}  // namespace meshwright::cpu
+}  // namespace meshwright::exec::cpu

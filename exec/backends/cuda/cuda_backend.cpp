@@ -18,7 +18,7 @@
 #include "exec/backends/cuda/attention/cudnn_attention.h"
 #endif
 
-namespace meshwright {
+namespace meshwright::exec {
 
 namespace cuda {
 
@@ -236,4 +236,4 @@ DeviceDescription cuda_device(int index) {
           .reaches_others = reaches_others};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

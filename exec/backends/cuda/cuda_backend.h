@@ -8,7 +8,7 @@
 #include "exec/backends/device_description.h"
 #include "exec/core/stream_source.h"
 
-namespace meshwright {
+namespace meshwright::exec {
 
 struct CudaOptions {
   int device = 0;
@@ -30,4 +30,4 @@ int cuda_devices();
 
 DeviceDescription cuda_device(int index);  // throws InputError if there is no such device
 
-}  // namespace meshwright
+}  // namespace meshwright::exec

@@ -9,7 +9,7 @@
 #include "exec/backends/backend.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 class Products;         // products.h
 class Fusions;          // fused.h
@@ -76,4 +76,4 @@ struct Row {
   std::int64_t (*prepare)(const OpCall&, const Device&) = nullptr;
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

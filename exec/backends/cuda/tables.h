@@ -7,7 +7,7 @@
 #include "models/program/graph/gpu_scratch.h"
 #include "models/program/graph/op_call.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 using Table = std::span<const Row>();
 Table activation_rows, attention_rows, attention_grad_rows, bookkeeping_rows, context_rows,
@@ -56,4 +56,4 @@ inline std::int64_t workspace_of(const Row& row, const OpCall& call, const Devic
   return row.prepare != nullptr ? row.prepare(call, device) : gpu_scratch_bytes(call);
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

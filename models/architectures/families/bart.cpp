@@ -3,7 +3,7 @@
 
 #include "models/architectures/families/config_keys.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 namespace {
 
@@ -65,4 +65,4 @@ constexpr ArchitectureInfo bart = {
                          {"tie_word_embeddings", "true", "tables of their own are not built"}},
                .late_keys = {{.read = read_bart, .write = write_bart}, start_token}}};
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

@@ -3,7 +3,7 @@
 
 #include "models/architectures/families/config_keys.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 using nlohmann::json;
 
@@ -183,4 +183,4 @@ constexpr ArchitectureInfo albert = {
                          absolute_positions},
                .late_keys = {token_types, {.read = read_table_width, .write = write_table_width}}}};
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

@@ -1,7 +1,7 @@
 // Cohere's Command R has one norm for both branches of a block, and scaled logits.
 #include "models/architectures/families/like_llama.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 constexpr ArchitectureInfo cohere = [] {
   ArchitectureInfo row = like_llama("cohere");
@@ -21,4 +21,4 @@ constexpr ArchitectureInfo cohere = [] {
   return row;
 }();
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

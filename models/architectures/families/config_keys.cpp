@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 using nlohmann::json;
 
@@ -197,4 +197,4 @@ void write_start_token(const Model& model, json& config) {
   config["decoder_start_token_id"] = model.decoder_start;
 }
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

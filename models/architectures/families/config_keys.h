@@ -7,7 +7,7 @@
 
 #include "models/architectures/architecture.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 // Return the value of a key, or `usual` if it is absent or null. A number must be `least` or more.
 bool flag(Fields& fields, std::string_view key, bool usual);
@@ -86,4 +86,4 @@ void read_start_token(Fields& fields, Model& model);
 void write_start_token(const Model& model, nlohmann::json& config);
 inline constexpr ConfigKey start_token{.read = read_start_token, .write = write_start_token};
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

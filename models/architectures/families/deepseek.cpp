@@ -8,7 +8,7 @@
 #include "models/architectures/families/like_llama.h"
 #include "models/program/graph/experts.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 using nlohmann::json;
 
@@ -214,4 +214,4 @@ constexpr ArchitectureInfo glm4_moe = [] {
   return row;
 }();
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

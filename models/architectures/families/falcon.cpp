@@ -3,7 +3,7 @@
 
 #include "models/architectures/families/like_llama.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 namespace {
 
@@ -80,4 +80,4 @@ constexpr ArchitectureInfo falcon_two_norms = [] {
   return row;
 }();
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

@@ -6,7 +6,7 @@
 
 #include "models/architectures/families/like_llama.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 using nlohmann::json;
 
@@ -132,4 +132,4 @@ constexpr ArchitectureInfo gemma3_text = [] {
   return row;
 }();
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

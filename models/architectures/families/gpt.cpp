@@ -3,7 +3,7 @@
 
 #include "models/architectures/families/config_keys.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 using nlohmann::json;
 
@@ -149,4 +149,4 @@ constexpr ArchitectureInfo gptj = {
                .rotary_width = "rotary_dim",
                .fixed = {scaled_scores}}};
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

@@ -4,7 +4,7 @@
 
 #include "models/architectures/families/like_llama.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 namespace {
 
@@ -50,4 +50,4 @@ constexpr ArchitectureInfo granitemoe = [] {
   return row;
 }();
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

@@ -1,7 +1,7 @@
 // InternLM 2 publishes queries, keys and values as one matrix, grouped by keys.
 #include "models/architectures/families/like_llama.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 constexpr ArchitectureInfo internlm2 = [] {
   ArchitectureInfo row = like_llama("internlm2");
@@ -19,4 +19,4 @@ constexpr ArchitectureInfo internlm2 = [] {
   return row;
 }();
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 // One word for each architecture: an enumerator of Architecture, and its row in the namespace
 // families. Messages list the architectures in this order.
@@ -38,4 +38,4 @@ struct ArchitectureRow {
 inline constexpr ArchitectureRow all_architectures[] = {MESHWRIGHT_ARCHITECTURES(MESHWRIGHT_ROW)};
 #undef MESHWRIGHT_ROW
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -3,7 +3,7 @@
 
 #include "models/architectures/families/config_keys.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 // Returns a row with Llama's names, and with the RMSNorms and the gated MLP that most decoders
 // have.
@@ -46,4 +46,4 @@ constexpr ArchitectureInfo with_experts(ArchitectureInfo row, int experts, int e
   return row;
 }
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

@@ -6,7 +6,7 @@
 
 #include "models/architectures/families/like_llama.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 using nlohmann::json;
 
@@ -153,4 +153,4 @@ constexpr ArchitectureInfo llama4_text = [] {
   return row;
 }();
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

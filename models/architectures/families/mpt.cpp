@@ -1,7 +1,7 @@
 // MPT and BLOOM add a slope for the distance to the scores (ALiBi). Neither has a config.json here.
 #include "models/architectures/architecture.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 constexpr ArchitectureInfo mpt = {
     .name = "mpt",
@@ -31,4 +31,4 @@ constexpr ArchitectureInfo bloom = {
     .packing = Packing::per_head,
     .traits = {.family = Family::bloom, .alibi = true, .activation = Activation::gelu_tanh}};
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

@@ -1,7 +1,7 @@
 // Nemotron has an MLP without a gate whose activation is the square of relu.
 #include "models/architectures/families/like_llama.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 namespace {
 
@@ -25,4 +25,4 @@ constexpr ArchitectureInfo nemotron = [] {
   return row;
 }();
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

@@ -1,7 +1,7 @@
 // OLMo 2 normalizes what attention and MLP add to the residual stream.
 #include "models/architectures/families/like_llama.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 constexpr ArchitectureInfo olmo2 = [] {
   ArchitectureInfo row = with_head_norms(like_llama("olmo2"));
@@ -16,4 +16,4 @@ constexpr ArchitectureInfo olmo2 = [] {
   return row;
 }();
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

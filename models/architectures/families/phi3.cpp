@@ -1,7 +1,7 @@
 // Phi-3 publishes queries, keys and values as one matrix, and the gate and the MLP's first matrix.
 #include "models/architectures/families/like_llama.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 constexpr ArchitectureInfo phi3 = [] {
   ArchitectureInfo row = like_llama("phi3");
@@ -16,4 +16,4 @@ constexpr ArchitectureInfo phi3 = [] {
   return row;
 }();
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

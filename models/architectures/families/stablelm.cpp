@@ -1,7 +1,7 @@
 // StableLM has layer norms with biases, and rotates a quarter of each head.
 #include "models/architectures/families/like_llama.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 constexpr ArchitectureInfo stablelm = [] {
   ArchitectureInfo row = like_llama("stablelm");
@@ -20,4 +20,4 @@ constexpr ArchitectureInfo stablelm = [] {
   return row;
 }();
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

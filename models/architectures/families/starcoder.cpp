@@ -3,7 +3,7 @@
 
 #include "models/architectures/families/like_llama.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 namespace {
 
@@ -59,4 +59,4 @@ constexpr ArchitectureInfo starcoder2 = [] {
   return row;
 }();
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

@@ -3,7 +3,7 @@
 
 #include "models/architectures/families/config_keys.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 namespace {
 
@@ -95,4 +95,4 @@ constexpr ArchitectureInfo t5 = {
                .early_keys = {{.read = read_t5, .write = write_t5}},
                .late_keys = {start_token, {.read = check_t5}}}};
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

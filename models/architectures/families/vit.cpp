@@ -4,7 +4,7 @@
 #include "models/architectures/families/config_keys.h"
 #include "models/architectures/huggingface_head.h"
 
-namespace meshwright::families {
+namespace meshwright::architectures::families {
 
 namespace {
 
@@ -49,4 +49,4 @@ constexpr ArchitectureInfo vit = {
                .fixed = {{"qkv_bias", "true", "attention without biases is not built"}},
                .early_keys = {{.read = read_vit, .write = write_vit}}}};
 
-}  // namespace meshwright::families
+}  // namespace meshwright::architectures::families

@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/attributes.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -364,4 +364,4 @@ std::optional<OnnxValue> OnnxTracer::as_attention(const OnnxValue& weights, cons
   return with_view(result, transposed(result.view, {0, 2, 1, 3}));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -6,7 +6,7 @@
 #include "models/architectures/onnx/read_onnx.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -446,4 +446,4 @@ ImportedGraph emit_onnx(const OnnxFile& file, const OnnxTrace& trace, Model& mod
   return OnnxEmitter(file, trace, model).emit();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

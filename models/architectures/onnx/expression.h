@@ -10,7 +10,7 @@
 #include "models/architectures/onnx/known.h"
 #include "models/architectures/onnx/view.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 enum class OnnxForm : std::uint8_t {
   // Operations of meshwright, with their operands.
@@ -87,4 +87,4 @@ struct OnnxExpression {
   int packing = 0;  // attention of one input: a Packing
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -13,7 +13,7 @@
 #include "models/core/open_file.h"
 #include "models/core/utf8.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -399,4 +399,4 @@ std::vector<double> values_of(const OnnxFile& file, const OnnxTensor& tensor) {
   return values;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 using OnnxDims = std::vector<std::int64_t>;
 
@@ -96,4 +96,4 @@ std::vector<double> values_of(const OnnxFile& file, const OnnxTensor& tensor);
 bool have_equal_elements(const OnnxFile& file, const OnnxTensor& a, const OnnxTensor& b,
                          bool transposed);
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -5,7 +5,7 @@
 #include "models/architectures/onnx/known.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -456,4 +456,4 @@ std::optional<std::vector<Known>> fold(const OnnxNode& node, int opset, Inputs i
   return fold_moves(node, opset, inputs);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

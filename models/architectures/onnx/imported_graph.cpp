@@ -6,7 +6,7 @@
 #include "models/architectures/model.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -159,4 +159,4 @@ Graph lay_out(const Model& model, const Training& training) {
   return ImportedLayout(model, training).lay_out();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -22,10 +22,13 @@
 
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::program {
+struct Training;
+}
+
+namespace meshwright::architectures {
 
 struct Model;
-struct Training;
 
 struct ImportedParameter {
   std::string name;
@@ -64,4 +67,4 @@ struct ImportedGraph {
 // and the blocks are not alike.
 Graph lay_out(const Model& model, const Training& training);
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -186,4 +186,4 @@ OnnxDims split_sizes(const OnnxNode& node, std::int64_t size, const Known* sizes
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -10,7 +10,7 @@
 
 #include "models/architectures/onnx/file.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 enum class KnownKind : std::uint8_t { real, integer, boolean };
 
@@ -68,4 +68,4 @@ std::vector<SliceRange> slice_ranges(const OnnxDims& from, std::span<const Known
 // node's second operand, or null.
 OnnxDims split_sizes(const OnnxNode& node, std::int64_t size, const Known* sizes);
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

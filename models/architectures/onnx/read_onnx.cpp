@@ -8,7 +8,7 @@
 #include "models/architectures/onnx/imported_graph.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -234,4 +234,4 @@ std::vector<float> OnnxWeights::read(const std::string& name) const {
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -11,7 +11,7 @@
 #include "models/architectures/onnx/trace.h"
 #include "models/program/graph/tensor_type.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 // Returns the model of a file. Its `imported` holds the graph, and its sizes are those of the
 // graph's blocks. Throws an InputError for every fault, or NotSupportedYet. The message begins with
@@ -46,4 +46,4 @@ void cut_parameters(ImportedGraph& graph, std::int64_t vocabulary);
 // Returns in words why the blocks are not alike, or "" if they are.
 std::string unlike_blocks(const ImportedGraph& graph);
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -6,7 +6,7 @@
 #include "models/architectures/onnx/trace.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -483,4 +483,4 @@ OnnxValue OnnxTracer::gemm(const OnnxNode& node, const Values& inputs) {
   return has_bias ? add(result, inputs[2]) : result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

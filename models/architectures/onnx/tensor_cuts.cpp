@@ -4,7 +4,7 @@
 #include "models/architectures/onnx/imported_graph.h"
 #include "models/architectures/onnx/read_onnx.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -146,4 +146,4 @@ void cut_parameters(ImportedGraph& graph, std::int64_t vocabulary) {
   CutFinder(graph, vocabulary).cut();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

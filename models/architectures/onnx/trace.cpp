@@ -7,7 +7,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -414,4 +414,4 @@ std::optional<double> OnnxTracer::number_of(const OnnxValue& value) {
   return values[0];
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -7,7 +7,7 @@
 
 #include "models/architectures/onnx/expression.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 struct OnnxTrace {
   std::int64_t batch = 0, sequence = 0;  // of the traced tokens
@@ -111,4 +111,4 @@ class OnnxTracer {
   std::vector<OnnxExpression> expressions_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -4,7 +4,7 @@
 #include "models/architectures/onnx/trace.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 OnnxValue OnnxTracer::with_view(const OnnxValue& value, OnnxView view) const {
   OnnxValue result = value;
@@ -128,4 +128,4 @@ std::optional<OnnxTracer::Values> OnnxTracer::viewed(const OnnxNode& node, Value
   return std::nullopt;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

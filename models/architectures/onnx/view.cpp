@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 namespace {
 
@@ -134,4 +134,4 @@ bool is_permutation(const OnnxView& view, std::int64_t elements) {
   return view.offset == 0 && stride == elements;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::architectures {
 
 struct OnnxView {
   struct Index {
@@ -46,4 +46,4 @@ bool is_in_order(const OnnxView& view, std::int64_t elements);
 // Returns whether the view shows each of the tensor's `elements` elements once, in any order.
 bool is_permutation(const OnnxView& view, std::int64_t elements);
 
-}  // namespace meshwright
+}  // namespace meshwright::architectures

@@ -5,7 +5,7 @@
 #include "models/compiler/frameworks/huggingface.h"
 #include "models/compiler/frameworks/pytorch.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -128,4 +128,4 @@ void settle(Plan& plan, const Model& model) {
 
 const FrameworkLimits accelerate_limits = {rows, settle};
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -5,7 +5,7 @@
 
 #include "models/program/step_settings.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 constexpr std::int64_t ddp_bucket_mebibytes = 25;  // the default of DistributedDataParallel
@@ -15,4 +15,4 @@ constexpr std::int64_t ddp_bucket_mebibytes = 25;  // the default of Distributed
 inline constexpr LossScale scale_of_grad_scaler = {
     .dynamic = true, .initial = 65536, .factor = 2, .minimum = 1, .window = 2000, .hysteresis = 1};
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

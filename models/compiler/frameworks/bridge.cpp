@@ -5,7 +5,7 @@
 
 #include "models/compiler/frameworks/megatron.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -61,4 +61,4 @@ void settle_as_bridge(Plan& plan, const Model& model) {
 
 const FrameworkLimits megatron_bridge_limits = {bridge_limits(), settle_as_bridge};
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

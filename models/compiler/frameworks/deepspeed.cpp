@@ -6,7 +6,7 @@
 #include "models/compiler/frameworks/huggingface.h"
 #include "models/compiler/frameworks/pytorch.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -159,4 +159,4 @@ void settle(Plan& plan, const Model& model) {
 
 const FrameworkLimits deepspeed_limits = {rows, settle};
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

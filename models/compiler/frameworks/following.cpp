@@ -1,6 +1,6 @@
 #include "models/compiler/frameworks/following.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 bool follows_other_keys(std::string_view key) {
   return key == "training.gradient_reduce_precision";
@@ -13,4 +13,4 @@ Plan with_what_follows(Framework framework, Plan plan, const Model& model) {
   return plan;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

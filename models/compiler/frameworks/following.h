@@ -5,7 +5,7 @@
 
 #include "models/compiler/frameworks/framework.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns whether frameworks set this key from other choices. Only
 // training.gradient_reduce_precision is such a key: for example, accelerate reduces gradients in
@@ -17,4 +17,4 @@ bool follows_other_keys(std::string_view key);
 // rejects it).
 Plan with_what_follows(Framework framework, Plan plan, const Model& model);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -5,7 +5,7 @@
 #include "models/core/enum_words.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -189,4 +189,4 @@ bool same_placement(const Parallelism& parallelism, std::string_view one, std::s
   return order_of(parallelism, one) == order_of(parallelism, other);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -12,7 +12,7 @@
 #include "models/architectures/model.h"
 #include "models/compiler/plan/plan.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 enum class Framework : std::uint8_t {
   none,  // meshwright's own engine: every plan
@@ -77,4 +77,4 @@ bool same_placement(const Parallelism& parallelism, std::string_view one, std::s
 // Sets the keys of the context exchange that have no effect under these degrees to their defaults.
 void settle_context_exchange(Parallelism& parallelism);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -2,7 +2,7 @@
 #include "models/compiler/frameworks/huggingface.h"
 #include "models/compiler/frameworks/pytorch.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -82,4 +82,4 @@ void settle_as_trainer(Plan& plan, const Model& model) {
   if (replicas_of(plan) == 1) p.overlap_gradients = p.overlap_parameters = true;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -2,7 +2,7 @@
 // sagemaker-hyperpod-training-adapter-for-nemo. This file lists which plans it can express.
 #include "models/compiler/frameworks/smp.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -45,4 +45,4 @@ const std::vector<Limit>& all_hyperpod_rows() {
 
 const FrameworkLimits hyperpod_limits = {all_hyperpod_rows(), settle_as_smp};
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

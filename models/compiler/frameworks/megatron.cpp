@@ -6,7 +6,7 @@
 #include "models/compiler/frameworks/megatron.h"
 #include "models/compiler/frameworks/stages.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -335,4 +335,4 @@ std::span<const Limit> megatron_limits() { return rows; }
 
 const FrameworkLimits megatron_lm_limits = {rows, settle_as_megatron};
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

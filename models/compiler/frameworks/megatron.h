@@ -5,9 +5,9 @@
 
 #include "models/compiler/frameworks/framework.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 std::span<const Limit> megatron_limits();
 void settle_as_megatron(Plan& plan, const Model& model);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

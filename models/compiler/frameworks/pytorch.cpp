@@ -2,7 +2,7 @@
 
 #include "models/compiler/frameworks/stages.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -135,4 +135,4 @@ void settle_as_pytorch(Plan& plan, const Model& model) {
   name_stages(plan, model);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

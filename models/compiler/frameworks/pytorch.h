@@ -8,7 +8,7 @@
 
 #include "models/compiler/frameworks/framework.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns limits on keys whose values only meshwright's own engine has: for example schedules,
 // layouts and ways to save memory.
@@ -25,4 +25,4 @@ inline int replicas_of(const Plan& plan) {
   return plan.parallelism.data * plan.parallelism.context;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

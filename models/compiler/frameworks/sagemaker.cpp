@@ -4,7 +4,7 @@
 
 #include "models/compiler/frameworks/smp.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -207,4 +207,4 @@ void settle_as_sagemaker(Plan& plan, const Model& model) {
 
 const FrameworkLimits sagemaker_limits = {all_rows(), settle_as_sagemaker};
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

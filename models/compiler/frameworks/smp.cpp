@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -251,4 +251,4 @@ void settle_as_smp(Plan& plan, const Model&) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -6,7 +6,7 @@
 
 #include "models/compiler/frameworks/framework.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns the limits on plans without pipeline stages. A plan with stages satisfies all of them.
 std::span<const Limit> smp_limits();
@@ -19,4 +19,4 @@ std::span<const Limit> smp_training_limits();
 bool is_causal_of_scripts(const Model& model);
 void settle_as_smp(Plan& plan, const Model& model);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -7,7 +7,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -162,4 +162,4 @@ void name_stages(Plan& plan, const Model& model) {
     p.manual_stage[path] = stage;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -11,7 +11,11 @@
 #include "models/architectures/model.h"
 #include "models/compiler/plan/plan.h"
 
-namespace meshwright {
+namespace meshwright::architectures {
+struct ArchitectureInfo;
+}
+
+namespace meshwright::compiler {
 
 struct StageUnits {
   bool embedding = false;
@@ -34,7 +38,6 @@ std::vector<StageUnits> read_layout(std::string_view text);
 
 // Returns a map from the path of each stage's first unit to the stage, as parallelism.partition
 // names stages.
-struct ArchitectureInfo;
 std::map<std::string, int> first_units(const std::vector<StageUnits>& stages,
                                        const ArchitectureInfo& names);
 
@@ -47,4 +50,4 @@ nlohmann::json partition_of(const std::vector<StageUnits>& stages, std::string_v
 // stage has no unit.
 void name_stages(Plan& plan, const Model& model);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

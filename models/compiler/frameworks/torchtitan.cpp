@@ -4,7 +4,7 @@
 #include "models/compiler/frameworks/pytorch.h"
 #include "models/compiler/frameworks/torchtitan.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -236,4 +236,4 @@ void settle(Plan& plan, const Model& model) {
 
 const FrameworkLimits torchtitan_limits = {rows, settle};
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

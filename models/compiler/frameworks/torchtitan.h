@@ -9,7 +9,7 @@
 #include "models/architectures/model.h"
 #include "models/compiler/plan/plan.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Bytes of DDP's buckets, as apply_ddp() in torchtitan/models/llama3/infra/parallelize.py sets
 // them.
@@ -26,4 +26,4 @@ std::string flavor_of(const Model& model);
 // Returns null if the name is unknown.
 nlohmann::json config_of_flavor(std::string_view flavor);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -3,7 +3,7 @@
 
 #include "models/compiler/frameworks/torchtitan.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 using nlohmann::json;
 
@@ -66,4 +66,4 @@ json config_of_flavor(std::string_view flavor) {
   return nullptr;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

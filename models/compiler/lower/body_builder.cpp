@@ -5,7 +5,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -211,4 +211,4 @@ void BodyBuilder::finish() {
   emit(std::move(join));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

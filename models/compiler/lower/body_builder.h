@@ -10,7 +10,7 @@
 
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 class BodyBuilder {
  public:
@@ -83,4 +83,4 @@ class BodyBuilder {
   std::vector<int> unjoined_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

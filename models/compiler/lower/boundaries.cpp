@@ -5,7 +5,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -144,4 +144,4 @@ std::vector<int> units_in_order(const Graph& graph, const Boundaries& boundaries
   return units;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

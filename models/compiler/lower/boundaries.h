@@ -9,7 +9,7 @@
 #include "models/program/graph/graph.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct TensorFlow {
   // Virtual stage, -1 for inputs, parameters and gradients.
@@ -40,4 +40,4 @@ Boundaries find_boundaries(const Graph& graph, const Plan& plan);
 std::vector<int> units_in_order(const Graph& graph, const Boundaries& boundaries, int virtual_stage,
                                 Body::Kind body);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

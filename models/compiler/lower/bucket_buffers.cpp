@@ -7,7 +7,7 @@
 #include "models/compiler/lower/offload_states.h"
 #include "models/program/factors.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -195,4 +195,4 @@ void place_buckets(StageDraft& draft) {
   place_choice_counts(draft);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -7,7 +7,7 @@
 
 #include "models/compiler/lower/buckets.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
@@ -25,4 +25,4 @@ std::vector<BucketPart> parts_of(const BucketPlan& planned, const Training& trai
 
 void place_buckets(StageDraft& draft);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

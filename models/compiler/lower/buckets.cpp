@@ -9,7 +9,7 @@
 #include "models/program/factors.h"
 #include "models/program/graph/fusion.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -343,4 +343,4 @@ int replicas_of(const Degrees& degrees, const Bucket& bucket) {
   return bucket.sharded ? ranks / shards : ranks;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -9,7 +9,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Says over which ranks gradients are reduced besides the data-parallel ones.
 struct BucketClass {
@@ -63,4 +63,4 @@ std::vector<BucketPlan> make_buckets(const Graph& graph, const Plan& plan,
 // Returns the number of ranks that have the same local part of the bucket.
 int replicas_of(const Degrees& degrees, const Bucket& bucket);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

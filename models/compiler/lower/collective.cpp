@@ -1,6 +1,6 @@
 #include "models/compiler/lower/collective.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 CollectiveCall all_reduce_in(GroupKind group, const Operand& in_place, int bucket) {
   return {InstructionKind::all_reduce, group, in_place, in_place, bucket};
@@ -24,4 +24,4 @@ void emit_collective(const Plan& plan, BodyBuilder& body, const CollectiveCall& 
   body.emit(std::move(instruction));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -4,7 +4,7 @@
 #include "models/compiler/lower/body_builder.h"
 #include "models/compiler/plan/plan.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct CollectiveCall {
   InstructionKind kind = InstructionKind::all_reduce;
@@ -20,4 +20,4 @@ CollectiveCall all_reduce_in(GroupKind group, const Operand& in_place, int bucke
 
 void emit_collective(const Plan& plan, BodyBuilder& body, const CollectiveCall& collective);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

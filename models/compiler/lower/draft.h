@@ -16,7 +16,7 @@
 #include "models/program/device_facts.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Operands of each activation on the virtual stage that makes it and on the next one. The lists are
 // as long as the graph has tensors, so all stages share them. Each stage reads only what it has
@@ -67,4 +67,4 @@ struct StageDraft {
   int load_body(int chunk) const { return end_body() + 1 + chunk; }
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -8,7 +8,7 @@
 #include "models/core/index.h"
 #include "models/program/graph/op_call.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -145,4 +145,4 @@ class FirstSums {
 
 void overwrite_first_sums(Program& program) { FirstSums(program).run(); }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -14,7 +14,7 @@
 #include "models/compiler/lower/tensor_chunks.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -188,4 +188,4 @@ void write_weights(StageDraft& draft, int chunk) {
   body.finish();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

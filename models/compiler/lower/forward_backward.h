@@ -1,7 +1,7 @@
 // Writes the forward, backward and weights bodies of a stage's chunks.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
@@ -11,4 +11,4 @@ void write_backward(StageDraft& draft, int chunk);
 // only to gradients of weights.
 void write_weights(StageDraft& draft, int chunk);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -7,7 +7,7 @@
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -69,4 +69,4 @@ Instruction instruction_of(StageDraft& draft, const Node& node, int virtual_stag
   return instruction;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

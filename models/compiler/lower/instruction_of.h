@@ -3,7 +3,7 @@
 
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
@@ -11,4 +11,4 @@ struct StageDraft;
 // Assigns memory to the tensors that it makes.
 Instruction instruction_of(StageDraft& draft, const Node& node, int virtual_stage);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -15,7 +15,7 @@
 #include "models/compiler/passes/graph/backward.h"
 #include "models/compiler/schedule/schedule.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -126,4 +126,4 @@ std::vector<Program> lower(const Graph& partitioned, const Plan& plan, const Dev
   return stages;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -9,10 +9,10 @@
 #include "models/program/graph/graph.h"
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Lowers `graph`, which comes from training_passes(), and returns a Program for each pipeline
 // stage. `plan.stage_of_unit` must be filled in.
 std::vector<Program> lower(const Graph& graph, const Plan& plan, const DeviceFacts& device = {});
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -4,7 +4,7 @@
 
 #include "models/compiler/lower/draft.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -193,4 +193,4 @@ void lay_out_memory(StageDraft& draft) {
   count_classes(draft, regions);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -6,7 +6,7 @@
 
 #include "models/program/memory_plan.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
@@ -21,4 +21,4 @@ void lay_out_slots(StageDraft& draft);
 // Assigns offsets to all other buffers, and computes the sizes of the regions.
 void lay_out_memory(StageDraft& draft);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

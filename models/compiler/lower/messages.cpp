@@ -5,7 +5,7 @@
 #include "models/compiler/lower/draft.h"
 #include "models/compiler/lower/memory.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -143,4 +143,4 @@ void send(StageDraft& draft, BodyBuilder& body, int tensor, int producer) {
   if (writer != last) writer->waits.push_back(emptied);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

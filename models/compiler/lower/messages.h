@@ -4,7 +4,7 @@
 
 #include "models/compiler/lower/body_builder.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
@@ -15,4 +15,4 @@ void receive(StageDraft& draft, BodyBuilder& body);
 // that the tensor is a view of another one.
 void send(StageDraft& draft, BodyBuilder& body, int tensor, int producer);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -2,7 +2,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -56,4 +56,4 @@ void check_blocks(const Graph& graph, const Plan& plan) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

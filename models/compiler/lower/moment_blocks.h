@@ -5,7 +5,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns the multiple, in elements, at which parameters begin in a bucket, and also shards, pieces
 // of offloaded states and slices of snapshots. It is one block for moments in 8 bits, otherwise 64
@@ -17,4 +17,4 @@ std::int64_t alignment_of_states(const Plan& plan);
 // Expects a graph whose parameters are split as the plan says.
 void check_blocks(const Graph& graph, const Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -6,7 +6,7 @@
 #include "models/compiler/lower/draft.h"
 #include "models/compiler/lower/memory.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -297,4 +297,4 @@ void wait_for_offloaded(StageDraft& draft) {
   for (int chunk = 0; chunk < draft.chunks(); ++chunk) wait_for_windows(draft, chunk);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -16,7 +16,7 @@
 #include "models/compiler/lower/body_builder.h"
 #include "models/compiler/plan/plan.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
@@ -54,4 +54,4 @@ void copy_out_if_offloaded(StageDraft& draft, BodyBuilder& body, int tensor);
 void load_last_layers(StageDraft& draft, BodyBuilder& body);
 void load_layer_after(StageDraft& draft, BodyBuilder& body, int node);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -8,7 +8,7 @@
 #include "models/compiler/lower/moment_blocks.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -166,4 +166,4 @@ void StateTurns::copy(std::size_t turn, InstructionKind kind, States which) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

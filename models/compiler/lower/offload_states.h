@@ -12,7 +12,7 @@
 #include "models/compiler/lower/body_builder.h"
 #include "models/compiler/plan/plan.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
@@ -54,4 +54,4 @@ class StateTurns {
   std::size_t turns_ = 0, turn_ = 0;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -5,7 +5,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -81,4 +81,4 @@ Operand place_output(StageDraft& draft, int tensor, int virtual_stage) {
   return place;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -3,7 +3,7 @@
 
 #include "models/program/program.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
@@ -16,4 +16,4 @@ Operand operand(const StageDraft& draft, int tensor, int virtual_stage);
 // or a buffer in the region that says how long it is kept. Returns its operand.
 Operand place_output(StageDraft& draft, int tensor, int virtual_stage);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -62,4 +62,4 @@ std::vector<Owner> share_out(const std::vector<OwnedItem>& items, int rdp, int t
   return owners;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -7,7 +7,7 @@
 
 #include "models/program/memory_plan.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct OwnedItem {
   std::int64_t elements = 0;
@@ -20,4 +20,4 @@ struct OwnedItem {
 // tensor ranks hold identically are distributed over rdp * tensor owners, the others over rdp.
 std::vector<Owner> share_out(const std::vector<OwnedItem>& items, int rdp, int tensor);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

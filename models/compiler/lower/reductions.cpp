@@ -3,7 +3,7 @@
 #include "models/compiler/lower/collective.h"
 #include "models/compiler/lower/draft.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -74,4 +74,4 @@ void finish_reduction(const StageDraft& draft, BodyBuilder& body, int b) {
   if (planned.cls.is_tied()) all_reduce(planned.cls.tied);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -5,7 +5,7 @@
 
 #include "models/compiler/lower/body_builder.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
@@ -15,4 +15,4 @@ void reduce_what_is_ready(StageDraft& draft, BodyBuilder& body, int node);
 // Writes the reductions of a bucket that the backward bodies have left to the step's end.
 void finish_reduction(const StageDraft& draft, BodyBuilder& body, int bucket);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

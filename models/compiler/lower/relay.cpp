@@ -7,7 +7,7 @@
 #include "models/compiler/passes/graph/cleanup.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -119,4 +119,4 @@ std::optional<Graph> relay(const Graph& graph, const Plan& plan) {
   return Relay(graph, plan).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

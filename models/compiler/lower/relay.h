@@ -7,7 +7,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns the partitioned graph in which all activations flow to the same or the next virtual
 // stage, and gradients to the same or the previous one. Each stage between copies a tensor that
@@ -15,4 +15,4 @@ namespace meshwright {
 // that comes to their stage. Returns nothing if the graph needs no change.
 std::optional<Graph> relay(const Graph& graph, const Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -3,7 +3,7 @@
 #include "models/compiler/lower/collective.h"
 #include "models/compiler/lower/memory.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -102,4 +102,4 @@ void round_own_weights(const StageDraft& draft, BodyBuilder& step_begin) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -7,11 +7,11 @@
 #include "models/compiler/lower/body_builder.h"
 #include "models/compiler/lower/draft.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Adds the buffers of bits and scales. Called after place_buckets().
 void place_rounded_weights(StageDraft& draft);
 
 void round_own_weights(const StageDraft& draft, BodyBuilder& step_begin);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

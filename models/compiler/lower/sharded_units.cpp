@@ -5,7 +5,7 @@
 #include "models/compiler/lower/draft.h"
 #include "models/compiler/lower/memory.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -263,4 +263,4 @@ void wait_for_earlier_reductions(StageDraft& draft) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

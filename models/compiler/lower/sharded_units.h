@@ -10,7 +10,7 @@
 #include "models/compiler/lower/body_builder.h"
 #include "models/compiler/lower/unit_buffers.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
@@ -55,4 +55,4 @@ void reduce_unit_bucket(StageDraft& draft, BodyBuilder& body, int bucket);
 // Makes the instruction wait for the unit-by-unit reductions of all chunks' latest backward tasks.
 void wait_for_unit_reductions(const StageDraft& draft, Instruction& instruction);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -9,7 +9,7 @@
 #include "models/compiler/lower/tasks.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -69,4 +69,4 @@ void wait_for_shared_slots(StageDraft& draft) {
     }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -1,7 +1,7 @@
 // Makes chunks of one stage share slots if that takes less memory.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
@@ -12,4 +12,4 @@ void choose_shared_slots(StageDraft& draft);
 // slot must have been used before it is overwritten.
 void wait_for_shared_slots(StageDraft& draft);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -4,7 +4,7 @@
 
 #include "models/compiler/lower/draft.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -73,4 +73,4 @@ void find_slot_lifetimes(StageDraft& draft) {
   for (int chunk = 0; chunk < draft.chunks(); ++chunk) find_lifetimes(draft, chunk);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

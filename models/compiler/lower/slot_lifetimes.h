@@ -1,7 +1,7 @@
 // Finds during which instructions each buffer of a slot is in use, if backwards are split.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
@@ -9,4 +9,4 @@ struct StageDraft;
 // is given back.
 void find_slot_lifetimes(StageDraft& draft);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -10,7 +10,7 @@
 #include "models/compiler/lower/rounded_weights.h"
 #include "models/program/optimizer_scratch.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -414,4 +414,4 @@ void write_end(StageDraft& draft) {
   turns.finish();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -2,11 +2,11 @@
 // weights. The last one holds reductions, the gradient norm, the optimizer and gathers.
 #pragma once
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
 void write_begin(StageDraft& draft);
 void write_end(StageDraft& draft);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

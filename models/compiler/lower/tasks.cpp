@@ -7,7 +7,7 @@
 #include "models/compiler/lower/draft.h"
 #include "models/compiler/schedule/schedule.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -200,4 +200,4 @@ void write_tasks(StageDraft& draft) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

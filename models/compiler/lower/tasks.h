@@ -4,7 +4,7 @@
 
 #include "models/compiler/schedule/schedule.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct StageDraft;
 
@@ -15,4 +15,4 @@ StageOrder order_of(const StageDraft& draft);
 // before.
 void write_tasks(StageDraft& draft);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -8,7 +8,7 @@
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/quantized.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -219,4 +219,4 @@ Instruction TensorChunks::sum_of(const Whole& whole, int chunk) const {
   return part;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

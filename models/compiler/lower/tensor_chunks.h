@@ -14,9 +14,12 @@
 
 #include "models/compiler/lower/body_builder.h"
 
-namespace meshwright {
-
+namespace meshwright::program {
 struct Node;
+}
+
+namespace meshwright::compiler {
+
 struct StageDraft;
 
 class TensorChunks {
@@ -60,4 +63,4 @@ class TensorChunks {
   std::map<int, int> written_;  // node -> its last instruction
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -7,7 +7,7 @@
 
 #include "models/compiler/lower/buckets.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 class UnitBuffers {
  public:
@@ -48,4 +48,4 @@ class UnitBuffers {
   std::size_t next_ = 0, size_ = 0;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

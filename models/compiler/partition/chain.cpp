@@ -10,7 +10,7 @@
 #include "models/compiler/partition/partition.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -104,4 +104,4 @@ std::vector<int> cut_chain(std::span<const double> cost, int parts) {
   return ChainCut(cost, parts).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -5,7 +5,7 @@
 #include "models/compiler/partition/partition.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -110,4 +110,4 @@ std::vector<int> cut_evenly(const Graph& graph, int parts) {
   return stages;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -13,7 +13,7 @@
 #include "models/compiler/partition/partition.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -138,4 +138,4 @@ std::vector<int> cut_graph(const WeightedGraph& graph, int parts) {
   return cut(graph, parts);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

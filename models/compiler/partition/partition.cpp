@@ -8,7 +8,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -185,4 +185,4 @@ std::vector<int> partition(const Graph& graph, const Plan& plan, std::span<const
   return {};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -9,7 +9,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns the part of every item of a chain, split into `parts` non-empty parts of consecutive
 // items. The largest sum of a part is the exact minimum over all such splits. Throws InputError if
@@ -63,4 +63,4 @@ std::vector<int> cut_evenly(const Graph& graph, int parts);
 std::vector<int> partition(const Graph& graph, const Plan& plan, std::span<const double> cost,
                            std::span<const double> memory);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -13,7 +13,7 @@
 #include "models/core/error.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -191,4 +191,4 @@ std::vector<int> cut_tree(const ModuleTree& tree, int parts) {
   return cut.run(parts);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

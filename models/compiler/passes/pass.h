@@ -13,7 +13,7 @@
 #include "models/program/device_facts.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // The compiler levels at which a pass runs: bit i is that of CompilerLevel i.
 enum Levels : unsigned { at_none = 1, at_fused = 2, at_full = 4, at_every_level = 7 };
@@ -62,4 +62,4 @@ class ImmenseTensor : public InputError {
 Graph run_passes(Graph graph, const Plan& plan, const DeviceFacts& device = {},
                  const PassObserver& observe = {});
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -27,7 +27,7 @@
 #include "models/compiler/passes/split/split_tensors.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -151,4 +151,4 @@ Graph run_passes(Graph graph, const Plan& plan, const DeviceFacts& device,
   return graph;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -5,7 +5,7 @@
 
 #include "models/compiler/plan/rules.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -98,4 +98,4 @@ Ruling broken_context_rule(const Plan& plan, const ModelSizes& model) {
   return {};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

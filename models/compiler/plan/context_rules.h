@@ -7,7 +7,7 @@
 
 #include "models/compiler/plan/plan.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns the legal numbers of neighbours that exchange heads (context_exchange `a2a+p2p`), in
 // ascending order. They divide the context group into rings of two or more ranks, and divide the
@@ -20,4 +20,4 @@ std::vector<std::int64_t> choices_of_context_heads(const Parallelism& parallelis
 int default_context_heads(const Parallelism& parallelism, const ModelSizes& model,
                           int ranks_per_host);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -8,7 +8,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -282,4 +282,4 @@ Ruling broken_parallelism_rule(const Plan& plan, const ModelSizes& model) {
       plan, model);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -3,7 +3,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/enum_words.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -75,4 +75,4 @@ std::string recompute_word(const Training& training) {
   return word(recompute_names(), training.recompute);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

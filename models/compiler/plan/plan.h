@@ -17,7 +17,7 @@
 #include "models/program/stage_layout.h"
 #include "models/program/training.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns the default size, in bytes, of a bucket of gradients that are reduced together. Each rank
 // of a group adds a step, and so latency, to a collective. Buckets therefore grow with the group,
@@ -197,4 +197,4 @@ const std::vector<std::string>& reduce_gradients_names();  // default each last
 const std::vector<std::string>& fp8_recipe_names();        // delayed tensorwise blockwise mxfp8
 const std::vector<std::string>& memory_of_names();
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -10,7 +10,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/core/violation.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns the first violation of the rules of a file.
 Ruling broken_degree_rule(const Plan& plan, const ModelSizes& model);
@@ -69,4 +69,4 @@ class Judge {
   Ruling ruling_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -1,6 +1,6 @@
 #include "models/compiler/plan/sharding.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 bool stays_whole(const Plan& plan, const Parameter& parameter) {
   const Parallelism& p = plan.parallelism;
@@ -17,4 +17,4 @@ int zero_stage_of(const Plan& plan, const Parameter& parameter) {
   return whole ? 1 : plan.parallelism.zero_stage;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -3,7 +3,7 @@
 
 #include "models/compiler/plan/rules.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -222,4 +222,4 @@ Ruling broken_training_rule(const Plan& plan, const ModelSizes& model) {
                       plan, model);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -5,7 +5,7 @@
 
 #include "models/architectures/model_sizes.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 constexpr int layers_to_cut(const ModelSizes& model) {
   return model.has_decoder ? 2 * model.layers : model.layers;
@@ -14,4 +14,4 @@ constexpr int units_to_cut(const ModelSizes& model) {
   return layers_to_cut(model) + (model.has_decoder ? 3 : 2);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

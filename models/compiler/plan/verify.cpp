@@ -5,7 +5,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -148,4 +148,4 @@ void verify(const Plan& plan, const ModelSizes& model) {
   if (Ruling ruling = broken_rule(plan, model)) throw InputError(std::move(*ruling));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -13,7 +13,7 @@
 
 #include "models/compiler/schedule/vee.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -73,4 +73,4 @@ const ScheduleInfo& dualpipe_v_schedule() {
   return row;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

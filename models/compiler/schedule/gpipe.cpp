@@ -5,7 +5,7 @@
 
 #include "models/compiler/schedule/gpipe.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -45,4 +45,4 @@ const ScheduleInfo& gpipe_schedule() {
   return row;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -3,8 +3,8 @@
 
 #include "models/compiler/schedule/schedule.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 StageOrder gpipe(PipelineShape shape, int stage);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

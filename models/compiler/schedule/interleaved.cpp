@@ -8,7 +8,7 @@
 #include "models/compiler/schedule/gpipe.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 ScheduledTask nth_task(PipelineShape shape, TaskKind kind, int k) {
   const int group = shape.stages * shape.chunks;
@@ -65,4 +65,4 @@ const ScheduleInfo& interleaved_schedule() {
   return row;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -4,7 +4,7 @@
 
 #include "models/compiler/schedule/schedule.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns the k-th forward or backward of a stage, counted over all chunks. Backwards take the
 // chunks from the last to the first.
@@ -23,4 +23,4 @@ bool too_tight(PipelineShape shape);
 // and then back, before the next round begins.
 StageOrder in_rounds(PipelineShape shape, int stage);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

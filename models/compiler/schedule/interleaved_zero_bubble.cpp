@@ -8,7 +8,7 @@
 #include "models/compiler/schedule/interleaved.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -61,4 +61,4 @@ const ScheduleInfo& interleaved_zero_bubble_schedule() {
   return row;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 enum class ScheduleKind : std::uint8_t {
   gpipe,
@@ -28,4 +28,4 @@ inline constexpr Schedule* all_schedules[] = {
     zero_bubble_schedule, zero_bubble_v_schedule, interleaved_zero_bubble_schedule,
     dualpipe_v_schedule};
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -5,7 +5,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -50,4 +50,4 @@ const ScheduleInfo& one_f_one_b_schedule() {
   return row;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

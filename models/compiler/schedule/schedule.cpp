@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 std::span<const ScheduleInfo> schedule_kinds() {
   static const std::vector<ScheduleInfo> rows = [] {
@@ -28,4 +28,4 @@ const ScheduleInfo& schedule_info(ScheduleKind kind) {
   return schedule_kinds()[static_cast<std::size_t>(kind)];
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

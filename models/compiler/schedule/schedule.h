@@ -12,7 +12,7 @@
 #include "models/compiler/schedule/kinds.h"
 #include "models/program/stage_layout.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 struct PipelineShape {
   int stages = 1;
@@ -66,4 +66,4 @@ struct ScheduleInfo {
 std::span<const ScheduleInfo> schedule_kinds();
 const ScheduleInfo& schedule_info(ScheduleKind kind);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -7,7 +7,7 @@
 
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -124,4 +124,4 @@ double bytes_of_slots(std::span<const InFlight> times, std::span<const double> s
   return best_choices(times, slot_bytes, sorted_by_size(slot_bytes)).back().bytes;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -7,7 +7,7 @@
 
 #include "models/compiler/schedule/schedule.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // For each chunk, the number of micro-batches that are forwarded and not yet wholly backwarded, at
 // one time.
@@ -41,4 +41,4 @@ double bytes_of_slots_apart(std::span<const InFlight> times, std::span<const dou
 // the bytes without sharing.
 double bytes_of_slots(std::span<const InFlight> times, std::span<const double> slot_bytes);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -39,4 +39,4 @@ StageOrder vee_order(PipelineShape shape, int stage, VeeRound write_round) {
   return order;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

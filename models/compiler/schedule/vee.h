@@ -8,7 +8,7 @@
 
 #include "models/compiler/schedule/schedule.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace vee {
 constexpr int there = 0, back = 1;  // numbers of the two chunks
@@ -52,4 +52,4 @@ StageOrder vee_order(PipelineShape shape, int stage, VeeRound write_round);
 // the stage.
 int vee_in_flight(PipelineShape shape, int stage);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -9,7 +9,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -58,4 +58,4 @@ const ScheduleInfo& zero_bubble_schedule() {
   return row;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

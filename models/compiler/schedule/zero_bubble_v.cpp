@@ -7,7 +7,7 @@
 
 #include "models/compiler/schedule/vee.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -60,4 +60,4 @@ const ScheduleInfo& zero_bubble_v_schedule() {
   return row;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

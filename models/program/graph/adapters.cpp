@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -32,4 +32,4 @@ std::string adapter_name(std::string_view module, bool second) {
   return fmt::format("base_model.model.{}.lora_{}.weight", module, second ? 'B' : 'A');
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::program {
 
 inline constexpr std::string_view all_linear = "all-linear";  // every linear layer of blocks
 
@@ -28,4 +28,4 @@ bool names_module(std::string_view target, std::string_view path);
 // Returns the name of the weight of a module's matrix A or, if `second`, of its matrix B.
 std::string adapter_name(std::string_view module, bool second);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -9,7 +9,7 @@
 #include "models/core/dtype.h"
 #include "models/program/graph/kernel_choice.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 enum class Packing : std::uint8_t {
   separate,      // q, k, v (or a single one) are tensors of their own: [rows, heads*head_dim]
@@ -158,4 +158,4 @@ double score_scale(const Attributes& attributes);
 // of a sequence, without the class token.
 int patches_across(const Attributes& attributes);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

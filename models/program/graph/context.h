@@ -8,7 +8,7 @@
 
 #include "models/program/graph/attributes.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // Returns whether this call of attention adds the sinks. A softmax has them only once, so the first
 // step of a ring adds them, or a call that has the keys of all ranks.
@@ -54,4 +54,4 @@ constexpr std::int64_t context_row(int degree, std::int64_t held, std::int64_t b
          context_position(degree, static_cast<int>(row / (batch * held)), held, own % held);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

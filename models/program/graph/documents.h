@@ -12,7 +12,7 @@
 
 #include "models/program/graph/op_call.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // Returns whether the operation reads the documents tensor if its attribute `documents` is set. The
 // attribute has no meaning for all other operations.
@@ -51,4 +51,4 @@ inline bool is_documents(const TensorType& type, std::int64_t rows) {
 constexpr double document_share(double documents) { return 2 / (documents + 1); }
 constexpr double documents_of_share(double share) { return 2 / share - 1; }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

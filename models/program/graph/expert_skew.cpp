@@ -8,7 +8,7 @@
 
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -54,4 +54,4 @@ double fullest_part(int experts, int chosen, int parts, double skew, std::uint64
   return sum / layers_drawn;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::program {
 
 // Returns the experts' shares of all choices, the largest first. Their sum is 1. Each token makes
 // `chosen` choices.
@@ -17,4 +17,4 @@ std::vector<double> zipf_shares(int experts, int chosen, double skew);
 // whose orders of experts are drawn from `seed`. `experts` must be a multiple of `parts`.
 double fullest_part(int experts, int chosen, int parts, double skew, std::uint64_t seed);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

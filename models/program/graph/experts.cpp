@@ -7,7 +7,7 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/quantized.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -114,4 +114,4 @@ std::vector<PublishedTensor> published_tensors(const std::string& name, const Sh
   return all;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -31,7 +31,7 @@
 
 #include "models/program/graph/op_call.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 constexpr int most_experts = 512;  // of a layer
 
@@ -87,4 +87,4 @@ struct PublishedTensor {
 };
 std::vector<PublishedTensor> published_tensors(const std::string& name, const Shape& shape);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -5,7 +5,7 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/widen.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -118,4 +118,4 @@ std::string name_of(const Fusion& fusion) {
   return name;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -9,7 +9,7 @@
 #include "models/program/graph/graph.h"
 #include "models/program/graph/op_call.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 struct FusedStep {
   Op op = Op::add;
@@ -71,4 +71,4 @@ constexpr std::int64_t fused_block_bytes = 512 << 10;
 // Returns a name for messages and dumps: "layer_norm_grad + add".
 std::string name_of(const Fusion& fusion);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -7,7 +7,7 @@
 #include "models/program/graph/op_call.h"
 #include "models/program/graph/quantized.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -265,4 +265,4 @@ std::int64_t gpu_scratch_bytes(const OpCall& call) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -7,7 +7,7 @@
 
 #include "models/program/graph/op_call.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // Returns the bytes of scratch memory of an operation, on any GPU. It is 0 for most operations. The
 // engine may need another number for a fusion, because only the device knows whether it became one
@@ -100,4 +100,4 @@ struct RouteScratch {
   explicit RouteScratch(const Attributes& a);
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -3,7 +3,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 Gradients::Gradients(Graph& graph, double scale, Dtype sum_type, bool fuses_accumulation)
     : graph_(graph), scale_(scale), fuses_accumulation_(fuses_accumulation) {
@@ -70,4 +70,4 @@ void Gradients::replace(int tensor, int made) {
   graph_.tensors[static_cast<std::size_t>(made)].alias_of = tensor;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

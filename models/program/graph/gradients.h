@@ -9,7 +9,7 @@
 
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 class Gradients {
  public:
@@ -63,4 +63,4 @@ class Gradients {
   std::vector<char> needs_;    // per tensor
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -7,7 +7,7 @@
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -201,4 +201,4 @@ std::string to_text(const Graph& graph) {
   return text;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -16,7 +16,7 @@
 #include "models/program/graph/published.h"
 #include "models/program/graph/tensor_type.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // At most eight tensor ids, stored inline.
 class TensorIds {
@@ -231,4 +231,4 @@ double model_flops(const Graph& graph);
 // Returns one line per node, for dumps and tests.
 std::string to_text(const Graph& graph);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace meshwright {
+namespace meshwright::program {
 
 enum class AttentionKernel : std::uint8_t {
   unfused,  // the score matrix is in memory; saved = probabilities [b*heads, s, s] in the storage
@@ -27,4 +27,4 @@ enum class Fp8Recipe : std::uint8_t {
 // of Megatron-LM. full: those of the training compiler.
 enum class CompilerLevel : std::uint8_t { none, fused, full };
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace meshwright {
+namespace meshwright::program {
 
 // The targets that a model predicts for a sequence. Each comment begins with their number, where s
 // is the length of the sequence.
@@ -26,4 +26,4 @@ struct ModelInputs {
   bool label_of_last = false;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -6,7 +6,7 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -57,4 +57,4 @@ double model_flops(const OpCall& call) {
   return flops == nullptr ? 0 : flops(call);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-namespace meshwright {
+namespace meshwright::program {
 
 enum class Op : std::uint8_t {
   // forward: inputs -> outputs. s = sequence_length, b = micro_batch, rows = b*s, h = hidden.
@@ -237,4 +237,4 @@ enum class Op : std::uint8_t {
   count_
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::program

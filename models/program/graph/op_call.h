@@ -9,7 +9,7 @@
 #include "models/program/graph/op.h"
 #include "models/program/graph/tensor_type.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 struct OpCall {
   Op op;
@@ -27,4 +27,4 @@ struct OpCall {
 // to it. A fusion can if the first of its steps that adds to the output can.
 bool can_overwrite(Op op, const Attributes& attributes, std::size_t output);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

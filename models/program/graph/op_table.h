@@ -13,7 +13,7 @@
 
 #include "models/program/graph/op_call.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // The work of one device kernel. Matrix products are `batch` times [m,k] * [k,n]. `bytes` is the
 // traffic to and from memory.
@@ -173,4 +173,4 @@ struct OptimizerWork {
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level,
                               std::vector<Kernel>& kernels);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

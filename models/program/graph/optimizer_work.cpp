@@ -1,7 +1,7 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/kernels.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -45,4 +45,4 @@ void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, Ke
   memory_kernel(kernels, n * (states + 2 * master + weights + average));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 Shape shape_of_whole(const PublishedPart& part, const Shape& shape) {
   Shape whole = shape;
@@ -35,4 +35,4 @@ std::vector<ElementRun> runs_of(const PublishedPart& part, const Shape& shape) {
   return runs;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -8,7 +8,7 @@
 
 #include "models/program/graph/tensor_type.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // The rows of the published tensor `whole` that are a parameter. `whole` has `groups` groups of
 // `group_rows` rows. The parameter has the same number of rows of each group: every `step`-th,
@@ -31,4 +31,4 @@ struct ElementRun {
 };
 std::vector<ElementRun> runs_of(const PublishedPart& part, const Shape& shape);
 
-}  // namespace meshwright
+}  // namespace meshwright::program

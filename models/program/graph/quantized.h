@@ -7,7 +7,7 @@
 
 #include "models/program/graph/op_call.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // Returns the number of rows of a matrix for its scales. The weights of several experts count as
 // one matrix, one below the other.
@@ -57,4 +57,4 @@ inline std::size_t bias_input(const OpCall& call) {
 }
 inline bool has_bias(const OpCall& call) { return call.inputs.size() > bias_input(call); }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

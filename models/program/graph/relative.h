@@ -11,7 +11,7 @@
 
 #include "models/program/graph/attributes.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // Returns the row of the table for a key that is `distance` tokens after its query (negative:
 // before it). It computes in fp32, like the code that trained the published models.
@@ -28,4 +28,4 @@ inline int relative_bucket(const Attributes& a, std::int64_t distance) {
   return first + std::min(exact + more, buckets - 1);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

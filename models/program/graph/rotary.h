@@ -8,7 +8,7 @@
 
 #include "models/program/graph/attributes.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 // Scales the frequencies of rotary positions. If `original` is 0, all are divided by `factor`.
 // Otherwise `original` is the length of the first texts: pairs that turn less than `low` times over
@@ -69,4 +69,4 @@ inline double temperature_at(const Attributes& a, std::int64_t place) {
   return 1 + a.temperature * std::log1p(far);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

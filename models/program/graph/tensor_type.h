@@ -7,7 +7,7 @@
 
 #include "models/core/dtype.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 struct Shape {
   std::array<std::int64_t, 4> dims{};
@@ -37,4 +37,4 @@ struct TensorType {
   constexpr bool operator==(const TensorType&) const = default;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -6,7 +6,7 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/quantized.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -178,4 +178,4 @@ std::int64_t widened_bytes(const OpCall& call) {
   return bytes;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

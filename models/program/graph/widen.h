@@ -9,7 +9,7 @@
 
 #include "models/program/graph/op_call.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 bool has_16_bit(const OpCall& call);
 
@@ -54,4 +54,4 @@ double conversion_bytes(const OpCall& call);
 constexpr std::int64_t widened_alignment = 64;
 std::int64_t widened_bytes_of(std::int64_t elements);  // in fp32, aligned
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -7,10 +7,11 @@
 #include <meshwright/sim/planner/search.h>
 
 int main(int, char** arguments) {
-  meshwright::SearchOptions options;
-  options.load = meshwright::load_known_machine;
-  options.memory_margin = meshwright::usual_memory_margin;
-  const meshwright::Job job = meshwright::read_job(arguments[1], {}, meshwright::machine_facts);
-  const meshwright::SearchResult result = meshwright::search(job, options);
+  meshwright::sim::SearchOptions options;
+  options.load = meshwright::sim::load_known_machine;
+  options.memory_margin = meshwright::sim::usual_memory_margin;
+  const meshwright::job::Job job =
+      meshwright::job::read_job(arguments[1], {}, meshwright::sim::machine_facts);
+  const meshwright::sim::SearchResult result = meshwright::sim::search(job, options);
   std::printf("%.17g\n", result.plans.front().prediction.step_time_s);
 }

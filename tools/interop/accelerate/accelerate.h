@@ -10,8 +10,8 @@
 #include "tools/interop/huggingface/trainer.h"
 #include "tools/interop/rules.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 const Rules& accelerate_rules();
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -3,7 +3,7 @@
 #include "tools/interop/formats/text.h"
 #include "tools/interop/target.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -79,4 +79,4 @@ const InteropTarget accelerate_target = {
     files,
     launch};
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

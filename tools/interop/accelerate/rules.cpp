@@ -7,7 +7,7 @@
 #include "tools/interop/amounts.h"
 #include "tools/interop/deepspeed/deepspeed.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -386,4 +386,4 @@ const Rules& accelerate_rules() {
   return rules;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

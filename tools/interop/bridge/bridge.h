@@ -10,7 +10,7 @@
 #include "tools/interop/rules.h"
 #include "tools/interop/settings.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 // Translates settings to Megatron-LM's names. `given` holds the values of --set, which choose among
 // the rows of a performance matrix.
@@ -69,4 +69,4 @@ void translate_nemo(Translation& file);
 // choose, or chooses one that it lacks.
 Settings choose_from_matrix(const Settings& settings, const JobDraft& given);
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

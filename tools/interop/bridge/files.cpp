@@ -9,7 +9,7 @@
 #include "tools/interop/megatron/megatron.h"
 #include "tools/interop/target.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -244,4 +244,4 @@ const InteropTarget megatron_bridge_target = {Framework::megatron_bridge,
                                               translate_bridge,
                                               spelled_by_bridge};
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

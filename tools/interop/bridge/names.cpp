@@ -3,7 +3,7 @@
 // conf/training.
 #include "tools/interop/bridge/names.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -180,4 +180,4 @@ constexpr BridgeName nemo_rows[] = {
 std::span<const BridgeName> bridge_names() { return bridge_rows; }
 std::span<const BridgeName> nemo_names() { return nemo_rows; }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

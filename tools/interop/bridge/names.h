@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::interop {
 
 enum class BridgeValue : unsigned char {
   same,     // the same value
@@ -25,4 +25,4 @@ struct BridgeName {
 std::span<const BridgeName> bridge_names();
 std::span<const BridgeName> nemo_names();
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

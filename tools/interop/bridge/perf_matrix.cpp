@@ -8,7 +8,7 @@
 #include "tools/interop/amounts.h"
 #include "tools/interop/bridge/bridge.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -169,4 +169,4 @@ Settings choose_from_matrix(const Settings& settings, const JobDraft& given) {
   return chosen;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

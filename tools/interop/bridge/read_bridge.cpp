@@ -5,7 +5,7 @@
 #include "models/core/error.h"
 #include "tools/interop/bridge/bridge.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -286,4 +286,4 @@ Settings translate_bridge(Settings settings, const JobDraft& given) {
   return file.finish();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

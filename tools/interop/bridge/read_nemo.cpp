@@ -6,7 +6,7 @@
 #include "tools/interop/amounts.h"
 #include "tools/interop/bridge/bridge.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -125,4 +125,4 @@ void translate_nemo(Translation& file) {
   say_nemo_optimizer(file);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -3,7 +3,7 @@
 #include "tools/interop/bridge/bridge.h"
 #include "tools/interop/megatron/megatron.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -92,4 +92,4 @@ const Rules& bridge_rules() {
   return rules;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

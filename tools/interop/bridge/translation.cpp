@@ -3,7 +3,7 @@
 #include "models/core/error.h"
 #include "tools/interop/bridge/bridge.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -114,4 +114,4 @@ Settings Translation::finish() {
   return std::move(to_);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

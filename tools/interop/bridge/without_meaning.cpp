@@ -2,7 +2,7 @@
 // predicts.
 #include "tools/interop/bridge/bridge.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -264,4 +264,4 @@ constexpr WithoutMeaning rows[] = {
 
 std::span<const WithoutMeaning> bridge_without_meaning() { return rows; }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

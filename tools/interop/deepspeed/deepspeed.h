@@ -10,8 +10,8 @@
 #include "tools/interop/huggingface/trainer.h"
 #include "tools/interop/rules.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 const Rules& deepspeed_rules();
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

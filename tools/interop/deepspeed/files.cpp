@@ -3,7 +3,7 @@
 #include "tools/interop/formats/text.h"
 #include "tools/interop/target.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -120,4 +120,4 @@ const InteropTarget deepspeed_target = {Framework::deepspeed,
                                         files,
                                         launch};
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

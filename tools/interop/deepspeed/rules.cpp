@@ -7,7 +7,7 @@
 #include "tools/interop/amounts.h"
 #include "tools/interop/deepspeed/deepspeed.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -408,4 +408,4 @@ const Rules& deepspeed_rules() {
   return rules;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -10,7 +10,7 @@
 #include "tools/interop/formats/formats.h"
 #include "tools/interop/formats/shell_words.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -344,4 +344,4 @@ Settings read_arguments(const std::string& text, const std::string& file) {
   return settings;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

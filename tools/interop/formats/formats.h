@@ -5,7 +5,7 @@
 
 #include "tools/interop/settings.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 // Read a nested file. Names are joined with dots, and a list is one value, as JSON. Values keep the
 // types that YAML and TOML give them: 8 is a number, "8" a string. Tags, anchors that refer to
@@ -27,4 +27,4 @@ Settings read_json(const std::string& text, const std::string& file);
 // numbers.
 Settings read_arguments(const std::string& text, const std::string& file);
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -7,7 +7,7 @@
 #include "tools/interop/formats/formats.h"
 #include "tools/interop/formats/text.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -122,4 +122,4 @@ Settings read_json(const std::string& text, const std::string& file) {
   return settings;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

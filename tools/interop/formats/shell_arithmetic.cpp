@@ -3,7 +3,7 @@
 
 #include "tools/interop/formats/shell_words.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -90,4 +90,4 @@ std::optional<std::int64_t> shell_arithmetic(const std::string& text) {
   return Arithmetic(text).value();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

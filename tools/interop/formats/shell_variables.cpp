@@ -3,7 +3,7 @@
 
 #include "tools/interop/formats/shell_words.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 // Reads parentheses after a `$`. Returns the value of $((arithmetic)). Returns `$(command)`, and
 // arithmetic with unknown variables, unchanged.
@@ -144,4 +144,4 @@ std::vector<std::string> ShellWords::assign(const std::string& word) {
   return values;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

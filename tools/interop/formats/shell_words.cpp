@@ -4,7 +4,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 void ShellWords::fail(int line, const std::string& problem) const {
   throw InputError(file_ + ":" + std::to_string(line) + ": " + problem);
@@ -218,4 +218,4 @@ std::string ShellWords::array(int line) {
   return std::string(1, '\0') + std::to_string(arrays_.size() - 1) + std::string(1, '\0');
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

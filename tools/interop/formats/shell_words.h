@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::interop {
 
 struct ShellWord {
   std::string text;
@@ -77,4 +77,4 @@ class ShellWords {
   std::vector<ShellWord> comments_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

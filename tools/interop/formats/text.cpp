@@ -5,7 +5,7 @@
 #include "models/core/error.h"
 #include "models/core/utf8.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 void check_text(const std::string& text, const std::string& file) {
   if (text.find_first_not_of(" \t\r\n") == std::string::npos)
@@ -22,4 +22,4 @@ std::string place_at(const std::string& file, std::int64_t line) {
   return file + ":" + std::to_string(line);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -6,7 +6,7 @@
 
 #include "tools/interop/settings.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 // Throws InputError if a file is empty or is not text in UTF-8.
 void check_text(const std::string& text, const std::string& file);
@@ -24,4 +24,4 @@ std::string yaml_text(const Settings& settings);
 std::string toml_text(const Settings& settings);
 std::string json_text(const Settings& settings);
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

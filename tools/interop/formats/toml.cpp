@@ -6,7 +6,7 @@
 #include "tools/interop/formats/formats.h"
 #include "tools/interop/formats/text.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -73,4 +73,4 @@ Settings read_toml(const std::string& text, const std::string& file) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

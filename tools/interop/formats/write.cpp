@@ -12,7 +12,7 @@
 #include "models/core/utf8.h"
 #include "tools/interop/formats/text.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
@@ -125,4 +125,4 @@ std::string toml_text(const Settings& settings) {
 
 std::string json_text(const Settings& settings) { return nested(settings).dump(2) + "\n"; }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -9,7 +9,7 @@
 #include "tools/interop/formats/formats.h"
 #include "tools/interop/formats/text.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -134,4 +134,4 @@ Settings read_yaml(const std::string& text, const std::string& file) {
   }
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -3,7 +3,7 @@
 #include "tools/interop/formats/text.h"
 #include "tools/interop/huggingface/trainer.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -141,4 +141,4 @@ std::vector<ExportedFile> trainer_files(const JobValues& job, const Settings& se
           {"train.py", script}};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

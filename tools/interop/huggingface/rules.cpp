@@ -4,7 +4,7 @@
 #include "tools/interop/amounts.h"
 #include "tools/interop/huggingface/trainer.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -209,4 +209,4 @@ void write_trainer_batch(const JobValues& from, Settings& to) {
   to.add("gradient_accumulation_steps", from.plan.micro_batches());
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

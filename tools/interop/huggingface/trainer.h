@@ -11,7 +11,7 @@
 #include "models/compiler/frameworks/huggingface.h"
 #include "tools/interop/target.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 // has_trainer() returns whether arguments of the Trainer are among the settings. Missing arguments
 // then have the Trainer's defaults. is_trainer_setting() returns whether trainer_files() writes the
@@ -45,4 +45,4 @@ std::vector<WithoutMeaning> with_those_of_trainer(std::span<const WithoutMeaning
 // Returns training_args.json, config.json and train.py.
 std::vector<ExportedFile> trainer_files(const JobValues& job, const Settings& settings);
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -4,7 +4,7 @@
 #include "tools/interop/hyperpod/hyperpod.h"
 #include "tools/interop/target.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -162,4 +162,4 @@ Launch launch(const JobValues& job, const Settings&) {
 const InteropTarget hyperpod_target = {
     Framework::hyperpod, "SageMaker HyperPod, a recipe", hyperpod_rules, rows, files, launch};
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

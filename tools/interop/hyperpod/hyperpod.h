@@ -3,7 +3,7 @@
 
 #include "tools/interop/rules.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 const Rules& hyperpod_rules();
 
@@ -15,4 +15,4 @@ Rule recipe_model_rule();
 // Returns the rule that reads everything but the model of a recipe for NeMo. It writes nothing.
 Rule nemo_rule();
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

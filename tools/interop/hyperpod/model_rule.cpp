@@ -4,7 +4,7 @@
 #include "models/core/error.h"
 #include "tools/interop/hyperpod/hyperpod.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -151,4 +151,4 @@ Rule recipe_model_rule() {
           "a config.json beside the recipe says the rest, and is taken first"};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

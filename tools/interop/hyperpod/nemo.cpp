@@ -5,7 +5,7 @@
 #include "models/core/error.h"
 #include "tools/interop/hyperpod/hyperpod.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -181,4 +181,4 @@ Rule nemo_rule() {
           "recipes that start NeMo; read only (`--for megatron-bridge` writes such settings)"};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -7,7 +7,7 @@
 #include "tools/interop/amounts.h"
 #include "tools/interop/hyperpod/hyperpod.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -286,4 +286,4 @@ const Rules& hyperpod_rules() {
   return rules;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -7,7 +7,7 @@
 #include "tools/interop/formats/text.h"
 #include "tools/interop/launch/parts.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::ordered_json;
 
@@ -138,4 +138,4 @@ std::string pytorch_job(const Launch& launch) {
       {{"nprocPerNode", std::to_string(launch.gpus_per_host)}, {"pytorchReplicaSpecs", replicas}});
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -8,7 +8,7 @@
 #include "models/core/quote.h"
 #include "tools/interop/launch/parts.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -98,4 +98,4 @@ std::string command_text(const Words& words) {
   return text + "\n";
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

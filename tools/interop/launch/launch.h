@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::interop {
 
 // A word of a command. Text is passed on literally. Only a word that this program itself writes may
 // be an expression, which the host's shell evaluates ("$PWD").
@@ -54,4 +54,4 @@ const std::vector<std::string>& launcher_names();
 // unknown.
 std::vector<LaunchFile> launch_files(std::string_view launcher, const Launch& launch);
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -8,7 +8,7 @@
 
 #include "tools/interop/launch/launch.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using Words = std::vector<std::string>;
 
@@ -48,4 +48,4 @@ std::string mpirun_script(const Launch& launch);
 std::string train_job(const Launch& launch);
 std::string pytorch_job(const Launch& launch);
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

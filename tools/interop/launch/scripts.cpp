@@ -2,7 +2,7 @@
 #include "models/core/quote.h"
 #include "tools/interop/launch/parts.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -130,4 +130,4 @@ std::string mpirun_script(const Launch& launch) {
   return text + "\n" + own_variables + command_text(words);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

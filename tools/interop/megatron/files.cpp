@@ -3,7 +3,7 @@
 #include "tools/interop/megatron/megatron.h"
 #include "tools/interop/target.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -242,4 +242,4 @@ const InteropTarget megatron_lm_target = {Framework::megatron_lm,
                                           files,
                                           launch};
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -9,7 +9,7 @@
 #include "models/compiler/frameworks/megatron.h"
 #include "tools/interop/rules.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 Rule megatron_model_rule();
 Rule megatron_stages_rule();  // after the rule of the model
@@ -21,4 +21,4 @@ std::vector<std::string> words_of_arguments(const Settings& settings);
 // Returns the rules, which have the names of Megatron-LM's arguments without their dashes.
 const Rules& megatron_rules();
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -6,7 +6,7 @@
 #include "tools/interop/megatron/megatron.h"
 #include "tools/interop/megatron/newer_models.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -278,4 +278,4 @@ Rule megatron_model_rule() {
   return rule;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

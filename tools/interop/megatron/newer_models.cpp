@@ -7,7 +7,7 @@
 
 #include "models/architectures/huggingface_config.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -300,4 +300,4 @@ std::vector<std::string> settings_of_newer_models() {
   return names;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -10,7 +10,7 @@
 #include "models/architectures/model.h"
 #include "tools/interop/settings.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 // Turn `model`, a `llama` config.json with its sizes, into one of Qwen3 or DeepSeek. `experts` is
 // the number of experts, 0 for a model without. Throw InputError for blocks that are not built.
@@ -34,4 +34,4 @@ void write_newer_model(const Model& model, Settings& to);
 // megatron_model_rule() lists itself.
 std::vector<std::string> settings_of_newer_models();
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -7,7 +7,7 @@
 #include "tools/interop/amounts.h"
 #include "tools/interop/megatron/megatron.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -600,4 +600,4 @@ const Rules& megatron_rules() {
   return rules;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

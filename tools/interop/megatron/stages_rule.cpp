@@ -4,7 +4,7 @@
 #include "tools/interop/amounts.h"
 #include "tools/interop/megatron/megatron.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -95,4 +95,4 @@ Rule megatron_stages_rule() {
           "the loss; the final norm goes with the last layer"};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

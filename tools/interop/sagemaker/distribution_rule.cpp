@@ -5,7 +5,7 @@
 #include "models/core/error.h"
 #include "tools/interop/sagemaker/sagemaker.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -166,4 +166,4 @@ std::int64_t library_degree(const JobDraft& job, const std::string& name) {
   return value.is_number_integer() ? std::max<std::int64_t>(1, value.get<std::int64_t>()) : 1;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

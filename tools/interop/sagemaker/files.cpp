@@ -5,7 +5,7 @@
 #include "tools/interop/sagemaker/sagemaker.h"
 #include "tools/interop/target.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -241,4 +241,4 @@ const InteropTarget sagemaker_target = {Framework::sagemaker,
                                         files,
                                         launch};
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -2,7 +2,7 @@
 #include "models/core/error.h"
 #include "tools/interop/sagemaker/sagemaker.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -106,4 +106,4 @@ Rule script_model_rule() {
           "a config.json beside it says the rest, and is taken first"};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -8,7 +8,7 @@
 #include "tools/interop/amounts.h"
 #include "tools/interop/sagemaker/sagemaker.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -258,4 +258,4 @@ const Rules& sagemaker_rules() {
   return rules;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

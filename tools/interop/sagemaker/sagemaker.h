@@ -3,7 +3,7 @@
 
 #include "tools/interop/rules.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 // Returns the rules, which have the names of an estimator's JSON (SDK 2): instance_type,
 // instance_count, distribution, hyperparameters. They also read compute and distributed (SDK 3),
@@ -18,4 +18,4 @@ bool is_version_1(const JobDraft& job);
 // Returns a degree among the library's parameters in the draft, or 1 if it is not set.
 std::int64_t library_degree(const JobDraft& job, const std::string& name);
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

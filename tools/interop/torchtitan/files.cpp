@@ -5,7 +5,7 @@
 #include "tools/interop/target.h"
 #include "tools/interop/torchtitan/torchtitan.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 namespace {
 
@@ -148,4 +148,4 @@ const InteropTarget torchtitan_target = {
     .launch = launch,
     .warnings = warnings};
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -11,7 +11,7 @@
 #include "tools/interop/target.h"
 #include "tools/interop/torchtitan/torchtitan.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -275,4 +275,4 @@ std::string torchtitan_recipe(const JobValues& job, const Settings& all) {
   return text + "    )\n";
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

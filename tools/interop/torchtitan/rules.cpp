@@ -10,7 +10,7 @@
 #include "tools/interop/huggingface/trainer.h"
 #include "tools/interop/torchtitan/torchtitan.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -477,4 +477,4 @@ const Rules& torchtitan_rules() {
   return rules;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

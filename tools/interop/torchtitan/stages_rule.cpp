@@ -8,7 +8,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "tools/interop/torchtitan/torchtitan.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 using nlohmann::json;
 
@@ -157,4 +157,4 @@ Rule torchtitan_stages_rule() {
       "without module names the embedding and the head count as a layer each"};
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

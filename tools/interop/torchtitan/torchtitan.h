@@ -11,7 +11,7 @@
 #include "models/compiler/frameworks/torchtitan.h"
 #include "tools/interop/rules.h"
 
-namespace meshwright {
+namespace meshwright::interop {
 
 const Rules& torchtitan_rules();
 Rule torchtitan_stages_rule();  // after the rule of the degrees
@@ -21,4 +21,4 @@ std::string torchtitan_recipe(const JobValues& job, const Settings& settings);
 // Returns a sentence for each difference between what torchtitan 0.3 does and the plan.
 std::vector<std::string> torchtitan_recipe_differences(const Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::interop

@@ -8,7 +8,7 @@
 #include "models/program/graph/context.h"
 #include "models/program/graph/documents.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -154,4 +154,4 @@ constexpr Row rows[] = {{Op::attention, attention, prepare_attention},
 
 std::span<const Row> attention_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

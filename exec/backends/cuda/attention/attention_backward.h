@@ -12,7 +12,7 @@
 
 #include "exec/backends/cuda/attention/attention_call.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 template <typename T>
 struct BackwardOperands {
@@ -37,4 +37,4 @@ template <typename T>
 void key_gradients(const KernelCall& k, const AttentionShape& shape, const ScoreExtras& extras,
                    const BackwardOperands<T>& operands);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -10,7 +10,7 @@
 #include "exec/backends/cuda/kernels.h"
 #include "models/program/graph/context.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Returns the heads in a tensor [rows, heads * head_dim], such as y, or the queries of a context
 // group's gradient.
@@ -137,4 +137,4 @@ inline unsigned int tile_blocks(const AttentionShape& shape, int heads, int halv
   return blocks_for(std::int64_t{shape.batch} * heads * halves * tiles, 1);
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

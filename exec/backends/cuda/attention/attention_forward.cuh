@@ -6,7 +6,7 @@
 #include "exec/backends/cuda/attention/attention_scores.cuh"
 #include "exec/backends/cuda/device/launch.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 template <typename T>
 struct ForwardOperands {
@@ -214,4 +214,4 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras, small>::threads
                        shape.length - first, shape.dim, shape.vectors});
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

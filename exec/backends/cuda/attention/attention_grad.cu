@@ -10,7 +10,7 @@
 #include "models/program/graph/documents.h"
 #include "models/program/graph/widen.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -155,4 +155,4 @@ constexpr Row rows[] = {{Op::attention_grad, attention_grad, prepare_attention_g
 
 std::span<const Row> attention_grad_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

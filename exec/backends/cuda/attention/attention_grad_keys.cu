@@ -3,7 +3,7 @@
 // transposition.
 #include "exec/backends/cuda/attention/attention_backward.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -224,4 +224,4 @@ template void key_gradients(const KernelCall&, const AttentionShape&, const Scor
 template void key_gradients(const KernelCall&, const AttentionShape&, const ScoreExtras&,
                             const BackwardOperands<bf16>&);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -3,7 +3,7 @@
 #include "exec/backends/cuda/attention/attention_backward.h"
 #include "models/program/graph/gpu_scratch.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -252,4 +252,4 @@ template void query_gradients(const KernelCall&, const AttentionShape&, const Sc
 template void query_gradients(const KernelCall&, const AttentionShape&, const ScoreExtras&,
                               const BackwardOperands<bf16>&);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

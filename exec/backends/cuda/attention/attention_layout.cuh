@@ -7,7 +7,7 @@
 #include "exec/backends/cuda/attention/attention_tile.cuh"
 #include "exec/backends/cuda/attention/heads.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Heads with 32-bit strides, whose products take one instruction and two registers.
 template <typename T>
@@ -201,4 +201,4 @@ class QueryTiles {
   int key_place_, number_ = 0, first_ = 0;
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

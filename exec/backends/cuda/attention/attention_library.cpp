@@ -9,7 +9,7 @@
 #include "models/program/graph/gpu_scratch.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -109,4 +109,4 @@ bool AttentionChoice::run(const KernelCall& k) const {
   return true;
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -11,7 +11,7 @@
 #include "exec/backends/cuda/device/kernel_cache.h"
 #include "exec/backends/cuda/kernels.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // A library's kernels for Op::attention and Op::attention_grad. Each device has one object, which
 // one thread uses.
@@ -61,4 +61,4 @@ class AttentionChoice {
 // concatenated, causal, times 0.125, bf16".
 std::string text_of_attention(const OpCall& call);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

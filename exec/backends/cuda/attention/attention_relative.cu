@@ -2,7 +2,7 @@
 
 #include "exec/backends/cuda/attention/relative.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -86,4 +86,4 @@ void add_relative_gradient(const KernelCall& k, const float* of_blocks, int rows
   });
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -5,7 +5,7 @@
 #include "exec/backends/cuda/attention/attention_call.h"
 #include "models/program/graph/gpu_scratch.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Writes each head's bias for each distance to `memory`, which has relative_bias_bytes(), in the
 // layout of ScoreExtras::bias. Returns `memory`.
@@ -18,4 +18,4 @@ const float* make_relative_bias(const KernelCall& k, const void* table, Dtype dt
 void add_relative_gradient(const KernelCall& k, const float* of_blocks, int rows, float* sums,
                            void* table, Dtype dtype);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -5,7 +5,7 @@
 
 #include "exec/backends/cuda/attention/attention_layout.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
 
@@ -212,4 +212,4 @@ class KeptWeights {
   unsigned int row_ = 0;
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -7,7 +7,7 @@
 
 #include "exec/backends/cuda/attention/mma.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // The elements from one row of a tile to the next: an odd number of 16-byte units, so that eight
 // lanes that read 16 bytes of eight rows reach all 32 banks once.
@@ -339,4 +339,4 @@ inline __device__ float maximum_of_row(float x) {
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

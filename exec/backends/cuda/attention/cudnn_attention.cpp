@@ -16,7 +16,7 @@ namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // set below; NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 }
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -215,4 +215,4 @@ std::unique_ptr<AttentionLibrary> make_cudnn_attention() {
   }
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

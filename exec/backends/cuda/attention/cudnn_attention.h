@@ -9,10 +9,10 @@
 
 #include "exec/backends/cuda/attention/attention_library.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Returns cuDNN's attention for the process's current device, or null if libcudnn.so.9 cannot be
 // loaded or does not start here.
 std::unique_ptr<AttentionLibrary> make_cudnn_attention();
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

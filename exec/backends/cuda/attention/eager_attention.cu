@@ -7,7 +7,7 @@
 #include "exec/backends/cuda/tables.h"
 #include "models/program/graph/context.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -285,4 +285,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> eager_attention_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

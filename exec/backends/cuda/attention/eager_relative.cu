@@ -5,7 +5,7 @@
 #include "exec/backends/cuda/rows/wide_rows.cuh"
 #include "exec/backends/cuda/tables.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -138,4 +138,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> eager_relative_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -6,7 +6,7 @@
 
 #include "exec/backends/cuda/rows/rows.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // The heads of a tensor: head h of token r begins at data + r * row + h * head.
 template <typename T>
@@ -72,4 +72,4 @@ void copy_heads(const KernelCall& k, std::int64_t rows, const CopyHeads<T>& copi
   for_each_row<vector>(k, rows, heads * copies.dim, copies);
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -9,7 +9,7 @@
 #include "exec/backends/cuda/tables.h"
 #include "models/program/graph/gpu_scratch.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -167,4 +167,4 @@ void with_wide_values(const KernelCall& k, Kernel own) {
 
 std::span<const Row> latent_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

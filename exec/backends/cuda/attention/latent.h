@@ -5,10 +5,10 @@
 
 #include "exec/backends/cuda/kernels.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Runs `own`, the kernel of attention or of its gradient, on padded values. If values are as wide
 // as keys, runs it on the operands themselves.
 void with_wide_values(const KernelCall& k, Kernel own);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

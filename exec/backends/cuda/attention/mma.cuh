@@ -18,7 +18,7 @@
 #include <vector>
 #endif
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 #ifdef __CUDACC__
 
@@ -259,4 +259,4 @@ using by_lanes::packed;
 
 #endif
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

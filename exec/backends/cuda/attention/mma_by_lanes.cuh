@@ -6,7 +6,7 @@
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/device/prelude.cuh"
 
-namespace meshwright::cuda::by_lanes {
+namespace meshwright::exec::cuda::by_lanes {
 
 // Returns two neighbouring 16-bit elements from the register `own` of another lane, as fp32.
 template <typename T>
@@ -110,4 +110,4 @@ __device__ inline unsigned int packed(float low, float high) {
   return both[0].bits | static_cast<unsigned int>(both[1].bits) << 16;
 }
 
-}  // namespace meshwright::cuda::by_lanes
+}  // namespace meshwright::exec::cuda::by_lanes

@@ -9,7 +9,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/relative.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 struct RelativeBuckets {
   static constexpr int most = 128;  // of one direction
@@ -56,4 +56,4 @@ struct RelativeBuckets {
   }
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -10,7 +10,7 @@
 #include "exec/backends/cuda/tables.h"
 #include "models/program/graph/rotary.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -280,4 +280,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> rope_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

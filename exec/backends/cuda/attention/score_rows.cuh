@@ -4,7 +4,7 @@
 
 #include "exec/backends/cuda/kernels.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 struct ScoreRows {
   int heads, length;  // heads of this rank
@@ -17,4 +17,4 @@ struct ScoreRows {
   }
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -3,7 +3,7 @@
 #include "exec/backends/cuda/rows/wide_rows.cuh"
 #include "models/program/graph/context.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -80,4 +80,4 @@ void add_sink_gradients(const KernelCall& k, std::size_t tensors) {
   });
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

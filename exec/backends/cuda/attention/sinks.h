@@ -6,7 +6,7 @@
 
 #include "exec/backends/cuda/kernels.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Corrects y[rows, heads * head_dim] and log_sums[batch * heads, length] for the operation's sinks,
 // which are the input after the `tensors` inputs that attention reads.
@@ -16,4 +16,4 @@ void apply_sinks(const KernelCall& k, std::size_t tensors);
 // reads come y, the log-sum-exp, dy and the sinks. After their gradients comes that of the sinks.
 void add_sink_gradients(const KernelCall& k, std::size_t tensors);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -5,7 +5,7 @@
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/device/prelude.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -69,4 +69,4 @@ void add_numbers(void* to, const void* from, std::int64_t count, Dtype dtype, cu
   }
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

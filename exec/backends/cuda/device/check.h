@@ -7,7 +7,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Throws RunError, with the call's name and the runtime's message, if the call failed.
 inline void check(cudaError_t result, const char* call) {
@@ -15,4 +15,4 @@ inline void check(cudaError_t result, const char* call) {
   throw RunError(std::string(call) + ": " + cudaGetErrorString(result));
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

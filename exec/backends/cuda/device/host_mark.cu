@@ -5,7 +5,7 @@
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/device/resources.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 __global__ void write_mark(unsigned int* seen, unsigned int* turns, unsigned int value) {
@@ -38,4 +38,4 @@ HostMark::Reading HostMark::read() const {
   return {std::atomic_ref(seen_[0]).load(), std::atomic_ref(seen_[1]).load()};
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

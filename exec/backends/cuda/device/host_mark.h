@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 class HostMark {
  public:
@@ -28,4 +28,4 @@ class HostMark {
   unsigned int* turns_ = nullptr;  // on the device
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

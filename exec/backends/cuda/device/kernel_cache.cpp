@@ -16,7 +16,7 @@
 #include "models/core/error.h"
 #include "models/core/output_file.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace fs = std::filesystem;
 
@@ -156,4 +156,4 @@ void KernelCache::remove_oldest(const std::string& except) const {
   }
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 struct KernelKey {
   std::string source, architecture, compiler;
@@ -44,4 +44,4 @@ class KernelCache {
   Counts counts_;
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

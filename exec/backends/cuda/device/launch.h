@@ -10,7 +10,7 @@
 #include "exec/backends/cuda/device/check.h"
 #include "models/core/error.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 struct Shape3 {
   unsigned int x = 1, y = 1, z = 1;
@@ -69,4 +69,4 @@ void launch(void (*kernel)(Parameters...), Shape3 blocks, Shape3 threads, std::i
 
 #endif
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -5,7 +5,7 @@
 
 #include <cuda_runtime.h>
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // ---- begin
 // Numbers as they are stored. fp32 is computed with.
@@ -248,4 +248,4 @@ inline __device__ float gelu_tanh_slope(float x) {
 }
 // ---- end
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

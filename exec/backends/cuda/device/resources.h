@@ -8,7 +8,7 @@
 
 #include "exec/backends/cuda/device/check.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 template <typename Handle, auto give_back>
 struct GiveBack {
@@ -73,4 +73,4 @@ inline PinnedMemory pinned_memory(std::int64_t bytes) {
   return PinnedMemory(memory);
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -3,7 +3,7 @@
 
 #include "exec/backends/cuda/device/resources.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Times work on the device, on a stream of its own.
 class Stopwatch {
@@ -27,4 +27,4 @@ class Stopwatch {
   OwnedEvent begin_ = make_event(cudaEventDefault), end_ = make_event(cudaEventDefault);
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

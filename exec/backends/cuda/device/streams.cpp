@@ -1,6 +1,6 @@
 #include "exec/backends/cuda/device/streams.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Makes the streams, all but the compute stream with high priority. The kernels of collectives need
 // few multiprocessors, but soon, because other ranks wait for them. After the blocks of a matmul
@@ -80,4 +80,4 @@ void CapturedStep::replay() {
   check(cudaGraphLaunch(graph_.get(), streams_.all()[0].get()), "cudaGraphLaunch");
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

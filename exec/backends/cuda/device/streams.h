@@ -8,7 +8,7 @@
 #include "exec/backends/streams.h"
 #include "models/program/program.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 class GpuStreams : public Streams {
  public:
@@ -50,4 +50,4 @@ class CapturedStep : public StepCapture {
   OwnedGraph graph_;
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

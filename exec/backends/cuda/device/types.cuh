@@ -7,7 +7,7 @@
 #include "models/core/dtype.h"
 #include "models/core/error.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // The number of elements of type T in 16 bytes, which kernels move at once.
 template <typename T>
@@ -41,4 +41,4 @@ void with_vectors(Dtype dtype, std::int64_t unit, Work work) {
   });
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

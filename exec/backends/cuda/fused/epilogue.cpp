@@ -8,7 +8,7 @@
 #include "models/program/graph/op_call.h"
 #include "models/program/graph/widen.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -111,4 +111,4 @@ Fusion without_led(const Fusion& fusion, const Lead& lead) {
   return rest;
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -8,7 +8,7 @@
 #include "exec/backends/cuda/products/products.h"
 #include "models/program/graph/fusion.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 struct Lead {
   ProductForm form;
@@ -26,4 +26,4 @@ std::vector<Lead> leads_of(const Fusion& fusion);
 // the first step, with the lead's result as its output.
 Fusion without_led(const Fusion& fusion, const Lead& lead);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

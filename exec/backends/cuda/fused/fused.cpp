@@ -8,7 +8,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/op_call.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -149,4 +149,4 @@ void Fusions::run_generated(const KernelCall& call, const Fusion& fusion,
   launch(generated.loaded->sums, kernel.sum_blocks, kernel.sum_threads, 0, arguments, call.stream);
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -17,7 +17,7 @@
 #include "exec/backends/cuda/kernels.h"
 #include "models/program/graph/op_call.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Prepares and runs the fusions of one device. One thread uses it.
 class Fusions {
@@ -65,4 +65,4 @@ class Fusions {
   std::map<Key, Prepared> prepared_;
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -10,7 +10,7 @@
 #include "models/program/graph/gpu_scratch.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -102,7 +102,7 @@ class Phases {
  private:
   [[noreturn]] void refuse(const std::string& why) const {
     throw NotSupportedYet(
-        fmt::format("no CUDA kernel of the fusion {}: {}", meshwright::name_of(fusion_), why));
+        fmt::format("no CUDA kernel of the fusion {}: {}", program::name_of(fusion_), why));
   }
   void require(bool condition, const std::string& why) const {
     if (!condition) refuse(why);
@@ -490,4 +490,4 @@ std::string_view type_name(Dtype dtype) {
 
 FusedPhases phases_of(const Fusion& fusion) { return Phases(fusion).make(); }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

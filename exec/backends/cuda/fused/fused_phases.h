@@ -11,7 +11,7 @@
 
 #include "models/program/graph/fusion.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // The distribution of a row's columns over threads. Each thread takes `vector` neighbouring columns
 // at a time, `turns` times.
@@ -104,4 +104,4 @@ inline bool is_written(const Fusion& fusion, int operand) {
   return operand >= fusion.inputs && operand < fusion.inputs + fusion.outputs;
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -8,7 +8,7 @@
 #include "exec/backends/cuda/fused/fused_phases.h"
 #include "models/core/index.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -222,7 +222,7 @@ class Writer {
     kernel_.blocks = (strips + of_.layout.rows_at_once - 1) / of_.layout.rows_at_once;
     kernel_.partial_bytes = static_cast<std::int64_t>(kernel_.sums.size()) * strips *
                             of_.layout.width * bytes_of(Dtype::f32);
-    line(fmt::format("// {}: {} rows of {}", meshwright::name_of(fusion_), fusion_.rows,
+    line(fmt::format("// {}: {} rows of {}", program::name_of(fusion_), fusion_.rows,
                      of_.layout.width));
     const std::string at_once =
         of_.layout.blocks_at_once > 0 ? fmt::format(", {}", of_.layout.blocks_at_once) : "";
@@ -437,4 +437,4 @@ FusedKernel fused_kernel(const Fusion& fusion, const std::string& name) {
   return Writer(fusion, phases, name).kernel();
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -9,7 +9,7 @@
 
 #include "models/program/graph/fusion.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Returns the code that all generated kernels share: 16-bit types, vector accesses, sums over a
 // row, Philox, and the activation functions. A source must have it once, before its kernels.
@@ -45,4 +45,4 @@ struct FusedKernel {
 // a type, or rows that are too long.
 FusedKernel fused_kernel(const Fusion& fusion, const std::string& name);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

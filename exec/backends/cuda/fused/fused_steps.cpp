@@ -8,7 +8,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -197,4 +197,4 @@ void run_steps(const Fusion& fusion, const KernelCall& call) {
     run_block(Block(fusion, call, {first, std::min(at_once, fusion.rows - first)}));
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -5,7 +5,7 @@
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_call.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // workspace_of_steps() returns the bytes of scratch memory that run_steps() needs. Steps run on
 // blocks of Fusion::block_rows rows (Loop::long_blocks), or on all rows at once. They pass data to
@@ -14,4 +14,4 @@ namespace meshwright::cuda {
 std::int64_t workspace_of_steps(const Fusion& fusion, const OpCall& call, const Device& device);
 void run_steps(const Fusion& fusion, const KernelCall& call);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

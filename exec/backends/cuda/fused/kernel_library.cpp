@@ -2,7 +2,7 @@
 
 #include "exec/backends/cuda/device/check.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 KernelLibrary::KernelLibrary(const std::string& cubin) {
   check(cudaLibraryLoadData(&library_, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
@@ -39,4 +39,4 @@ void launch(cudaKernel_t kernel, std::int64_t blocks, int threads, std::int64_t 
         "cudaLaunchKernel");
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 class KernelLibrary {
  public:
@@ -33,4 +33,4 @@ void allow_shared_bytes(cudaKernel_t kernel, std::int64_t bytes);
 void launch(cudaKernel_t kernel, std::int64_t blocks, int threads, std::int64_t shared_bytes,
             std::vector<void*>& arguments, cudaStream_t stream);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -7,7 +7,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -91,4 +91,4 @@ std::string cached_cubin(KernelCache& cache, const std::string& source,
                    [&] { return compile_cuda(source, architecture).cubin; });
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -7,7 +7,7 @@
 
 #include "exec/backends/cuda/device/kernel_cache.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 std::string nvrtc_version();                     // "13.0"
 std::vector<std::string> nvrtc_architectures();  // "sm_80", ... as this toolkit has them
@@ -25,4 +25,4 @@ Compiled compile_cuda(const std::string& source, const std::string& architecture
 std::string cached_cubin(KernelCache& cache, const std::string& source,
                          const std::string& architecture);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

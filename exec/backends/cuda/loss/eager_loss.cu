@@ -5,7 +5,7 @@
 #include "exec/backends/cuda/rows/softmax.cuh"
 #include "exec/backends/cuda/tables.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -159,4 +159,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> eager_loss_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

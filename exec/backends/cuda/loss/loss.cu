@@ -4,7 +4,7 @@
 #include "exec/backends/cuda/loss/vocabulary.cuh"
 #include "exec/backends/cuda/tables.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -232,4 +232,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> loss_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

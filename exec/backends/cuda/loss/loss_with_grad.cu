@@ -3,7 +3,7 @@
 #include "exec/backends/cuda/loss/vocabulary.cuh"
 #include "exec/backends/cuda/rows/softmax.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -79,4 +79,4 @@ bool cross_entropy_with_grad(const KernelCall& loss, const KernelCall& gradient)
   return issued;
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

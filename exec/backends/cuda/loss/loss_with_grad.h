@@ -3,7 +3,7 @@
 
 #include "exec/backends/cuda/kernels.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Issues `loss`, a cross_entropy, and `gradient`, the cross_entropy_grad of the same logits, which
 // may overwrite the logits. The results are those of one kernel after the other, but logits are
@@ -12,4 +12,4 @@ namespace meshwright::cuda {
 // do not belong together.
 bool cross_entropy_with_grad(const KernelCall& loss, const KernelCall& gradient);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

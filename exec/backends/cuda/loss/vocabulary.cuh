@@ -6,7 +6,7 @@
 
 #include "exec/backends/cuda/rows/softmax.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // The columns of the vocabulary that this rank's logits have. Columns past the unpadded size are
 // masked, with the same result as a logit of -infinity.
@@ -49,4 +49,4 @@ inline const float* loss_scale_of(const KernelCall& k) {
   return k.call.inputs.size() > 3 ? k.in<float>(3) : nullptr;
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -1,7 +1,7 @@
 #include "exec/backends/cuda/optimizer/elements.cuh"
 #include "exec/backends/cuda/optimizer/norms.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -217,4 +217,4 @@ void step_adafactor(const Adafactor& settings, const UpdateScalars* scalars,
   });
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

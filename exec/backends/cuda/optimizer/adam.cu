@@ -3,7 +3,7 @@
 #include "exec/backends/cuda/optimizer/rules.h"
 #include "exec/backends/cuda/optimizer/step_kernel.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 void step_adamw(const UpdateScalars* scalars, const DeviceSegments& segments,
                 const OptimizerState& state, cudaStream_t stream) {
@@ -18,4 +18,4 @@ void step_adam(const UpdateScalars* scalars, const DeviceSegments& segments,
   step_by<Adam>(scalars, segments, state, stream);
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -3,7 +3,7 @@
 
 #include "exec/backends/cuda/optimizer/elements.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Updates one element. `coupled` is the weight decay that is added to the gradient (adam), and
 // `shrink` is a factor of the weight (adamw).
@@ -29,4 +29,4 @@ struct Adam {
   }
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -4,7 +4,7 @@
 #include "exec/backends/cuda/optimizer/rules.h"
 #include "exec/core/block_codes.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -194,4 +194,4 @@ void step_adam_in_blocks(const UpdateScalars* scalars, const DeviceSegments& seg
   step_in_blocks<Adam>(scalars, segments, state, stream);
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -1,6 +1,6 @@
 #include "exec/backends/cuda/optimizer/elements.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -32,4 +32,4 @@ void update_choice_biases(double rate, const UpdateScalars* scalars, const Choic
   });
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -6,7 +6,7 @@
 #include "exec/backends/cuda/optimizer/optimizer.h"
 #include "exec/backends/cuda/optimizer/orthogonal.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -138,4 +138,4 @@ std::unique_ptr<Updater> make_updater(const StepSettings& training, StreamSource
   return std::make_unique<CudaUpdater>(training, streams, products);
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -7,10 +7,10 @@
 #include "exec/core/stream_source.h"
 #include "exec/optimizer/updater.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Makes the updater. All arguments must outlive it.
 std::unique_ptr<Updater> make_updater(const StepSettings& training, StreamSource& streams,
                                       Products& products);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -6,7 +6,7 @@
 #include "exec/backends/cuda/optimizer/rules.h"
 #include "exec/backends/cuda/optimizer/states.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 constexpr int threads = threads_of_elements;
 
@@ -142,4 +142,4 @@ inline __device__ OfSegment of_segment(const DeviceSegment& segment, const Facto
 
 inline Shape3 blocks_of(const DeviceSegments& segments) { return {blocks_for(segments.chunks, 1)}; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -2,7 +2,7 @@
 #include "exec/backends/cuda/optimizer/rules.h"
 #include "exec/backends/cuda/optimizer/step_kernel.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -79,4 +79,4 @@ void step_lamb(const UpdateScalars* scalars, const DeviceSegments& segments,
   });
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

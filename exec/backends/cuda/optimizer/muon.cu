@@ -1,7 +1,7 @@
 #include "exec/backends/cuda/optimizer/rules.h"
 #include "exec/backends/cuda/optimizer/step_kernel.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -58,4 +58,4 @@ void step_muon(const UpdateScalars* scalars, const DeviceSegments& segments,
   });
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -4,7 +4,7 @@
 
 #include "exec/backends/cuda/optimizer/elements.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 struct SquaredNorms {
   double weights, update;
@@ -48,4 +48,4 @@ static __global__ void __launch_bounds__(threads)
   first.norms[1] += sum.update;
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

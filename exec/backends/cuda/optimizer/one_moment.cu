@@ -2,7 +2,7 @@
 #include "exec/backends/cuda/optimizer/rules.h"
 #include "exec/backends/cuda/optimizer/step_kernel.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -37,4 +37,4 @@ void step_lion(const UpdateScalars* scalars, const DeviceSegments& segments,
   step_by<Lion>(scalars, segments, state, stream);
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

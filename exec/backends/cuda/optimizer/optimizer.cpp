@@ -2,7 +2,7 @@
 
 #include "exec/backends/cuda/optimizer/rules.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -66,4 +66,4 @@ void optimizer_step(const StepSettings& training, const UpdateScalars* scalars,
   }
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -18,7 +18,7 @@
 #include "exec/optimizer/optimizer.h"
 #include "exec/optimizer/random_rounding.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // An OptimizerSegment in the form that kernels use. Blocks of threads take its elements chunk by
 // chunk.
@@ -64,11 +64,11 @@ void update_loss_scale(const LossScale& rule, const double* loss, const double* 
 void prepare_update(const StepSettings& training, const double* loss, const double* squared_norm,
                     UpdateScalars* scalars, cudaStream_t stream);
 
-// Does on the device what meshwright::muon_momentum does.
+// Does on the device what exec::muon_momentum does.
 void muon_momentum(const UpdateScalars* scalars, const DeviceSegments& segments,
                    const OptimizerState& state, cudaStream_t stream);
 
-// Do on the device what meshwright::adafactor_sums and adafactor_norms do, in a fixed order.
+// Do on the device what exec::adafactor_sums and adafactor_norms do, in a fixed order.
 // `segments` are in host memory and `copy` is their copy on the device. `partial` is scratch
 // memory, as for lamb_norms.
 void adafactor_sums(const UpdateScalars* scalars, std::span<const DeviceSegment> segments,
@@ -77,22 +77,22 @@ void adafactor_norms(const StepSettings& training, const UpdateScalars* scalars,
                      std::span<const DeviceSegment> segments, const DeviceSegments& copy,
                      const OptimizerState& state, void* partial, cudaStream_t stream);
 
-// Does on the device what meshwright::optimizer_step does on the segments of one bucket, if there
+// Does on the device what exec::optimizer_step does on the segments of one bucket, if there
 // is an update. Elements between the segments stay as they are. The state's `scratch` is not used.
 // It is fastest if all addresses of the state are aligned to 16 bytes.
 void optimizer_step(const StepSettings& training, const UpdateScalars* scalars,
                     const DeviceSegments& segments, const OptimizerState& state,
                     cudaStream_t stream);
 
-// Does on the device what meshwright::lamb_norms does, in a fixed order. `partial` is scratch
+// Does on the device what exec::lamb_norms does, in a fixed order. `partial` is scratch
 // memory of lamb_scratch_bytes() bytes, aligned to 16.
 void lamb_norms(const StepSettings& training, const UpdateScalars* scalars,
                 const DeviceSegments& segments, const OptimizerState& state, void* partial,
                 cudaStream_t stream);
 std::int64_t lamb_scratch_bytes(const DeviceSegments& segments);
 
-// Does on the device what meshwright::update_choice_biases does, for `count` biases.
+// Does on the device what exec::update_choice_biases does, for `count` biases.
 void update_choice_biases(double rate, const UpdateScalars* scalars, const ChoiceBias* biases,
                           std::int64_t count, const OptimizerState& state, cudaStream_t stream);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

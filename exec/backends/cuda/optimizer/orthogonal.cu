@@ -6,7 +6,7 @@
 #include "exec/backends/cuda/device/launch.h"
 #include "models/core/error.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -160,4 +160,4 @@ void orthogonalize(Products& products, const WholeMatrix& matrix, const float* p
   }
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

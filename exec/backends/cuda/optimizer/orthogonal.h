@@ -8,7 +8,7 @@
 #include "exec/backends/cuda/products/products.h"
 #include "exec/optimizer/optimizer.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // The number of partial sums from which a matrix's squared norm is added.
 constexpr int norm_parts = 256;
@@ -19,4 +19,4 @@ void orthogonalize(Products& products, const WholeMatrix& matrix, const float* p
                    std::int64_t distance, float* own, float* scratch, double* partial,
                    cudaStream_t stream);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

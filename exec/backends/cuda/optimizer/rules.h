@@ -4,7 +4,7 @@
 
 #include "exec/backends/cuda/optimizer/optimizer.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // A block of threads takes a chunk of groups_per_chunk groups. A group is four neighbouring
 // elements, which a thread moves at once: 16 bytes of fp32, so that a warp moves 512 consecutive
@@ -22,4 +22,4 @@ void step_adafactor(const Adafactor& settings, const UpdateScalars* scalars,
                     const DeviceSegments& segments, const OptimizerState& state,
                     cudaStream_t stream);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

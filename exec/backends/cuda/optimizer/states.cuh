@@ -7,7 +7,7 @@
 #include "exec/backends/cuda/optimizer/rules.h"
 #include "exec/optimizer/random_rounding.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // The two halves of a split fp32 master weight (exec/optimizer/remainders.h): its bf16 copy, and
 // the remainder that the copy lacks.
@@ -209,4 +209,4 @@ void with_arrays(const OptimizerState& state, const Work& work) {
   });
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

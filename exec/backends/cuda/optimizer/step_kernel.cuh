@@ -3,7 +3,7 @@
 
 #include "exec/backends/cuda/optimizer/elements.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Returns the factor |weights| / |update| of lamb. It is 1 for a segment without norms, for a
 // parameter that is all 0, and if the update is 0.
@@ -40,4 +40,4 @@ void step_by(const UpdateScalars* scalars, const DeviceSegments& segments,
   });
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

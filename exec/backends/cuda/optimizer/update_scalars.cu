@@ -2,7 +2,7 @@
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/optimizer/optimizer.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -80,4 +80,4 @@ void prepare_update(const StepSettings& training, const double* loss, const doub
   launch(prepare_update_kernel, {1}, {1}, 0, stream, rates, loss, squared_norm, scalars);
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -4,7 +4,7 @@
 #include "exec/backends/cuda/device/types.cuh"
 #include "models/program/graph/attributes.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -170,4 +170,4 @@ void run_counted_experts(const KernelCall& k) {
   });
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

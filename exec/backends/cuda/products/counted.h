@@ -4,8 +4,8 @@
 
 #include "exec/backends/cuda/kernels.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 void run_counted_experts(const KernelCall& k);
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

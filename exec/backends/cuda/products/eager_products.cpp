@@ -4,7 +4,7 @@
 #include "exec/backends/cuda/tables.h"
 #include "models/program/graph/op_call.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -52,4 +52,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> framework_product_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

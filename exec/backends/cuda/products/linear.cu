@@ -13,7 +13,7 @@
 #include "models/program/graph/quantized.h"
 #include "models/program/graph/widen.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -190,4 +190,4 @@ ProductForm form_of(const OpCall& call) {
 
 std::span<const Row> linear_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

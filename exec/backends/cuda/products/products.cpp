@@ -11,7 +11,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/gpu_scratch.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -370,4 +370,4 @@ void Products::issue(const ProductForm& form, const Plan& plan, const ProductOpe
         "cublasLtMatmul");
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -15,7 +15,7 @@
 #include "exec/backends/cuda/device/kernel_cache.h"
 #include "exec/backends/cuda/kernels.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Operations on a matmul's sums before they are stored. GELU is the tanh form, for results in 16
 // bits only.
@@ -113,4 +113,4 @@ class Products {
   std::int64_t timed_ = 0;
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -2,7 +2,7 @@
 #include "exec/backends/cuda/rows/map.cuh"
 #include "exec/backends/cuda/tables.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -124,4 +124,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> activation_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

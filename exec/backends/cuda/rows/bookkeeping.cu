@@ -5,7 +5,7 @@
 #include "exec/backends/cuda/kernels.h"
 #include "exec/backends/cuda/tables.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -94,4 +94,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> bookkeeping_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -8,7 +8,7 @@
 #include "exec/backends/cuda/kernels.h"
 #include "models/program/graph/gpu_scratch.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 constexpr int partial_warps = 32;
 
@@ -111,4 +111,4 @@ struct OfRows {
   }
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

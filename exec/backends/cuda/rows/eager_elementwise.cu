@@ -3,7 +3,7 @@
 #include "exec/backends/cuda/rows/map.cuh"
 #include "exec/backends/cuda/tables.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -52,4 +52,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> eager_elementwise_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -7,7 +7,7 @@
 #include "exec/backends/cuda/rows/rows.cuh"
 #include "exec/backends/cuda/tables.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -272,4 +272,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> elementwise_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

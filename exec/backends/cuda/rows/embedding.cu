@@ -5,7 +5,7 @@
 #include "exec/backends/cuda/rows/rows.cuh"
 #include "exec/backends/cuda/tables.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -422,4 +422,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> embedding_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

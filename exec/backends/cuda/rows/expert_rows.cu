@@ -2,7 +2,7 @@
 #include "exec/backends/cuda/rows/wide_rows.cuh"
 #include "exec/backends/cuda/tables.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -178,4 +178,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> expert_rows_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

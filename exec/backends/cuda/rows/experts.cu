@@ -8,7 +8,7 @@
 #include "exec/backends/cuda/rows/wide_rows.cuh"
 #include "exec/backends/cuda/tables.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -692,4 +692,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> experts_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -3,7 +3,7 @@
 #include "exec/backends/cuda/rows/wide_rows.cuh"
 #include "exec/backends/cuda/tables.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -128,4 +128,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> images_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -5,7 +5,7 @@
 #include "exec/backends/cuda/device/types.cuh"
 #include "exec/backends/cuda/kernels.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Base of the functions that kernels apply element by element, with the numbers of their inputs and
 // outputs.
@@ -69,4 +69,4 @@ void map(const KernelCall& k, F f) {
   });
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

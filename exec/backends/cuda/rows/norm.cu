@@ -3,7 +3,7 @@
 #include "exec/backends/cuda/rows/norm.cuh"
 #include "exec/backends/cuda/tables.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -313,4 +313,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> norm_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -9,7 +9,7 @@
 #include "exec/backends/cuda/kernels.h"
 #include "exec/backends/cuda/rows/column_sums.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 struct Statistics {
   float mean, scale;
@@ -191,4 +191,4 @@ void add_weight_gradients(const KernelCall& k) {
     add_column_sums<n>(k, rows, width, WeightGradients<T, rms, false>{x, dy, saved, width}, 1);
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

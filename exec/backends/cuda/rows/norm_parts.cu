@@ -2,7 +2,7 @@
 #include "exec/backends/cuda/rows/norm.cuh"
 #include "exec/backends/cuda/tables.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -154,4 +154,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> norm_parts_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

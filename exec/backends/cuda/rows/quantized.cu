@@ -9,7 +9,7 @@
 #include "exec/core/eight_bits.h"
 #include "models/program/graph/quantized.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 namespace {
 
@@ -360,4 +360,4 @@ constexpr Row rows[] = {
 
 std::span<const Row> quantized_rows() { return rows; }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

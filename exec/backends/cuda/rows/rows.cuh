@@ -6,7 +6,7 @@
 #include "exec/backends/cuda/device/types.cuh"
 #include "exec/backends/cuda/kernels.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Returns n neighbouring elements from `from` on, which must be aligned to n elements.
 template <int n, typename T>
@@ -77,4 +77,4 @@ struct TokenRows {
   }
 };
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

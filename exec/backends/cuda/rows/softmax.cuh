@@ -6,7 +6,7 @@
 
 #include "exec/backends/cuda/rows/wide_rows.cuh"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 struct ExpSum {
   float maximum = -FLT_MAX;
@@ -102,4 +102,4 @@ __device__ ExpSum exp_sum_of_row(const T* row, int visible, int width, bool in_g
   return both_over_row<row_threads>(own);
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

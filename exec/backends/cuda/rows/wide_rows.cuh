@@ -8,7 +8,7 @@
 #include "exec/backends/cuda/device/types.cuh"
 #include "exec/backends/cuda/kernels.h"
 
-namespace meshwright::cuda {
+namespace meshwright::exec::cuda {
 
 // Threads of a row. A block has four rows with a warp each, or one row with 512 threads.
 constexpr int warp_of_row = 32, block_of_row = 512, longest_row_of_warp = 1024;
@@ -112,4 +112,4 @@ void map_rows(const KernelCall& k, const F& f, const T* x, bool f_moves_groups =
   });
 }
 
-}  // namespace meshwright::cuda
+}  // namespace meshwright::exec::cuda

@@ -7,7 +7,7 @@
 #include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -154,4 +154,4 @@ bool lead_with_product(Fusion& fusion) {
   return !inside() || fold_sum(fusion) || find_place(fusion);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

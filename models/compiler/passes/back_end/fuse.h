@@ -9,7 +9,7 @@
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Holds a node that does what `members` of fuse() do, in their order. `uses` says how often each
 // tensor is read (count_uses). A tensor that only members read exists only inside the node. Tensors
@@ -31,4 +31,4 @@ void replace_internal(Fusion& fusion, int operand, int by);
 // part of it.
 bool lead_with_product(Fusion& fusion);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -7,7 +7,7 @@
 #include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -182,4 +182,4 @@ Graph fuse_rows(Graph graph, const Plan&) {
   return cleaned(std::move(graph));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

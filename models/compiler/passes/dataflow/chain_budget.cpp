@@ -16,7 +16,7 @@
 #include <map>
 #include <numeric>
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -266,4 +266,4 @@ std::int64_t least_budget(std::span<const Frontier> frontiers) {
   return least;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -8,7 +8,7 @@
 
 #include "models/compiler/passes/dataflow/kept_sets.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns for each unit the index of a set in its frontier (KeptSets), or nothing if no choice
 // fits. A choice fits if the sum of `kept` plus the largest `working` is at most `budget`, in
@@ -21,4 +21,4 @@ std::optional<std::vector<std::size_t>> choose_along_chain(
 // Returns the smallest budget, in bytes, for which there is a choice.
 std::int64_t least_budget(std::span<const std::vector<KeptSet>* const> frontiers);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -325,4 +325,4 @@ std::vector<char> KeptSets::made_again(const KeptSet& set) const {
   return again;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

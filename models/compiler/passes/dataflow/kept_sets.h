@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Describes a unit's forward operations, and the order in which its backward phase reads their
 // results.
@@ -82,4 +82,4 @@ class KeptSets {
   std::vector<KeptSet> frontier_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -8,7 +8,7 @@
 #include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -202,4 +202,4 @@ Graph order_operations(Graph graph, const Plan&) {
   return cleaned(std::move(graph));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -6,7 +6,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 Graph order_operations(Graph graph, const Plan& plan);
 
@@ -14,4 +14,4 @@ Graph order_operations(Graph graph, const Plan& plan);
 // and no later node reads.
 std::int64_t peak_of_order(const Graph& graph, int begin, int end);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

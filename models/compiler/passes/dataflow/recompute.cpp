@@ -6,7 +6,7 @@
 #include "models/compiler/passes/dataflow/recomputed_groups.h"
 #include "models/compiler/passes/graph/cleanup.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -138,4 +138,4 @@ Graph recompute(Graph graph, const Plan& plan, const DeviceFacts& device) {
   return Recomputation(graph, plan, std::move(groups)).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

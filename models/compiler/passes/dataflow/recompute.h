@@ -11,8 +11,8 @@
 #include "models/program/device_facts.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 Graph recompute(Graph graph, const Plan& plan, const DeviceFacts& device = {});
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -14,7 +14,7 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/memory_plan.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -298,4 +298,4 @@ Graph recompute_within_budget(const Graph& graph, const Plan& plan, const Device
   return rematerialize_tensors(graph, choose_within_budget(graph, plan, device).chosen);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

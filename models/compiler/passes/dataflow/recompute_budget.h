@@ -23,7 +23,7 @@
 #include "models/program/device_facts.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Bandwidth of memory relative to that of a link: 2.0 TB/s of an A100 against 0.3 TB/s of its
 // NVLink, 3.35 against 0.45 of an H100.
@@ -59,4 +59,4 @@ BudgetedTensors choose_within_budget(const Graph& graph, const Plan& plan,
 
 Graph recompute_within_budget(const Graph& graph, const Plan& plan, const DeviceFacts& device = {});
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -10,7 +10,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -140,4 +140,4 @@ std::vector<int> recomputed_groups(const Graph& graph, const Plan& plan) {
   return of_node;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

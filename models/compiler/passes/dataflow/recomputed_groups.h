@@ -8,7 +8,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns the group of every node of a differentiated graph, or -1 if the node is not recomputed.
 // Gradients are in the group of their operation. Groups of several blocks end where a virtual stage
@@ -19,4 +19,4 @@ std::vector<int> recomputed_groups(const Graph& graph, const Plan& plan);
 // blocks, which end where a stage ends, and with a budget, which is for a stage.
 bool groups_follow_stages(const Training& training);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

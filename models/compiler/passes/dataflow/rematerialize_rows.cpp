@@ -7,7 +7,7 @@
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -95,4 +95,4 @@ Graph rematerialize_rows(Graph graph, const Plan& plan) {
   return RowRepetition(graph).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -6,7 +6,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns whether the pass would look for something to recompute, without regard to
 // `plan.training.rematerialize_rows`.
@@ -16,4 +16,4 @@ bool may_rematerialize_rows(const Plan& plan);
 // or may_rematerialize_rows() is false. If the plan leaves that key open, the pass runs.
 Graph rematerialize_rows(Graph graph, const Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -6,7 +6,7 @@
 #include "models/core/error.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -95,4 +95,4 @@ Graph rematerialize_tensors(const Graph& graph, std::vector<char> chosen) {
   return TensorRepetition(graph, std::move(chosen)).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

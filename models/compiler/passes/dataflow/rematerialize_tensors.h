@@ -5,7 +5,7 @@
 
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns the graph in which the backward phase recomputes tensors instead of reading those of the
 // forward phase. `chosen` says for each tensor of the differentiated graph whether it is
@@ -24,4 +24,4 @@ Graph rematerialize_tensors(const Graph& graph, std::vector<char> chosen);
 // `tensor`.
 int base_of(const Graph& graph, int tensor);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

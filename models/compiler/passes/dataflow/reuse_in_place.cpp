@@ -7,7 +7,7 @@
 #include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -78,4 +78,4 @@ Graph reuse_in_place(Graph graph, const Plan& plan) {
   return graph;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -4,8 +4,8 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 Graph reuse_in_place(Graph graph, const Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

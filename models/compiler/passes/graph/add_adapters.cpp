@@ -13,7 +13,7 @@
 #include "models/core/hash.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -212,4 +212,4 @@ Graph add_adapters(Graph graph, const Plan& plan) {
   return Adapting(graph, plan.training).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

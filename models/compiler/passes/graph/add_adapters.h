@@ -6,7 +6,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Runs after the splits over ranks. If a layer is split by its outputs, B is split like W and every
 // rank has all of A. If it is split by its inputs, A is split and every rank has all of B. Ranks
@@ -14,4 +14,4 @@ namespace meshwright {
 // tensor group once a step.
 Graph add_adapters(Graph graph, const Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -2,7 +2,7 @@
 
 #include "models/program/graph/gradients.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 std::int64_t targets_per_step(const Graph& graph, const Plan& plan) {
   const std::int64_t of_micro_batch = graph.tensor(graph.targets).type.shape.elements();
@@ -21,4 +21,4 @@ Graph backward(Graph graph, const Plan& plan) {
   return graph;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -6,11 +6,11 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 Graph backward(Graph graph, const Plan& plan);
 
 // Returns the number of targets of the global batch, by which the mean loss divides.
 std::int64_t targets_per_step(const Graph& graph, const Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

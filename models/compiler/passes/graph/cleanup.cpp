@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -115,4 +115,4 @@ Graph remove_dead_code(Graph graph, const Plan&) {
   return without(is_dead, std::move(graph));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -7,7 +7,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Updates the producers of tensors after nodes have moved, and drops activations that no node
 // mentions.
@@ -30,4 +30,4 @@ Graph without_reuse(Graph graph);
 // Removes nodes from which neither a loss nor a parameter's gradient comes. This is the pass.
 Graph remove_dead_code(Graph graph, const Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -8,7 +8,7 @@
 #include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -63,4 +63,4 @@ Graph share_common_subexpressions(Graph graph, const Plan&) {
   return without(is_shared, std::move(graph));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

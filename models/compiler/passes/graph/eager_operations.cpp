@@ -1,6 +1,6 @@
 #include "models/compiler/passes/graph/eager_operations.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -159,4 +159,4 @@ Graph eager_operations(Graph graph, const Plan&) {
 
 Graph eager_loss(Graph graph, const Plan&) { return EagerWriter(graph).run(&EagerWriter::loss); }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -6,7 +6,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Replaces gelu's tanh form, swiglu, rms_norm, rope and unfused attention. Operations stay whole if
 // they are one kernel in PyTorch too (layer_norm, gelu's erf form, attention by a library) or if
@@ -18,4 +18,4 @@ Graph eager_operations(Graph graph, const Plan& plan);
 // stays and gets the type of the logits, because it is computed in pieces that are in fp32.
 Graph eager_loss(Graph graph, const Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -7,7 +7,7 @@
 #include "models/compiler/passes/graph/cleanup.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -165,4 +165,4 @@ Graph fuse_loss(Graph graph, const Plan& plan) {
   return graph;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -9,7 +9,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Least bytes of logits in a block, if blocks are made because memory is short.
 constexpr std::int64_t least_loss_block_bytes = 128 << 20;
@@ -26,4 +26,4 @@ LossBlocks loss_blocks(const Graph& graph);
 
 Graph fuse_loss(Graph graph, const Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -3,7 +3,7 @@
 #include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 int head_product(const Graph& graph, int logits) {
   int node = graph.tensor(logits).producer;
@@ -17,4 +17,4 @@ bool is_over_vocabulary(const Node& node) {
   return node.op == Op::cross_entropy && node.attributes.vocabulary > 0;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -3,7 +3,7 @@
 
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 // Returns the index of the node that makes `logits`, looking through elementwise operations on one
 // tensor (a soft cap). Returns -1 if no node makes it.
@@ -13,4 +13,4 @@ int head_product(const Graph& graph, int logits);
 // such a loss, and these are padded. Logits over classes are whole.
 bool is_over_vocabulary(const Node& node);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

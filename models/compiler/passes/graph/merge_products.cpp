@@ -8,7 +8,7 @@
 #include "models/compiler/passes/graph/cleanup.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -146,4 +146,4 @@ Graph merge_products(Graph graph, const Plan&) {
   return graph;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

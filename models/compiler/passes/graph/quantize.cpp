@@ -13,7 +13,7 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/quantized.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -458,4 +458,4 @@ Graph quantize(Graph graph, const Plan& plan, const DeviceFacts& device) {
   return Quantizer(graph, plan, device).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

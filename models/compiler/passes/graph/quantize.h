@@ -38,8 +38,8 @@
 #include "models/program/device_facts.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 Graph quantize(Graph graph, const Plan& plan, const DeviceFacts& device);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -5,7 +5,7 @@
 #include "models/compiler/passes/graph/cleanup.h"
 #include "models/core/index.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -90,4 +90,4 @@ Graph simplify(Graph graph, const Plan& plan) {
   return remove_dead_code(cleaned(std::move(graph)), plan);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -2,7 +2,7 @@
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -110,4 +110,4 @@ Graph exchange_heads(Graph graph, const Plan& plan) {
   return HeadExchanger(graph, plan.parallelism.ranks_of_heads()).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -8,7 +8,7 @@
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -218,4 +218,4 @@ Graph overlap_tensor(Graph graph, const Plan& plan) {
   return cleaned(std::move(graph));
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -12,8 +12,8 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 Graph overlap_tensor(Graph graph, const Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

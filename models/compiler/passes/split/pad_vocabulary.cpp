@@ -4,7 +4,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -53,4 +53,4 @@ Graph pad_vocabulary(Graph graph, const Plan& plan) {
   return graph;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -5,10 +5,10 @@
 #include "models/compiler/plan/plan.h"
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 std::int64_t padded_vocabulary(std::int64_t vocabulary, int tensor);
 
 Graph pad_vocabulary(Graph graph, const Plan& plan);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

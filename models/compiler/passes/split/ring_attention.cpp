@@ -1,6 +1,6 @@
 #include "models/compiler/passes/split/ring_attention.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -165,4 +165,4 @@ Graph ring_attention(Graph graph, const Plan& plan) {
   return RingWriter(graph, plan.parallelism).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

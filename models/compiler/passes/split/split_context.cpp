@@ -3,7 +3,7 @@
 #include "models/core/error.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -45,4 +45,4 @@ Graph split_context(Graph graph, const Plan& plan) {
   return graph;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

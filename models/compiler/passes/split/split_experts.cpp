@@ -6,7 +6,7 @@
 #include "models/program/graph/experts.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -96,4 +96,4 @@ Graph split_experts(Graph graph, const Plan& plan) {
   return ExpertSplitter(graph, plan).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -5,7 +5,7 @@
 #include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -126,4 +126,4 @@ std::unique_ptr<Splitter> hidden_splitter(const Graph& whole, int degree, bool o
   return std::make_unique<HiddenSplitter>(whole, degree, own_batch);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

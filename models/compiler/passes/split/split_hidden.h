@@ -10,7 +10,7 @@
 
 #include "models/compiler/passes/split/splitter.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 std::unique_ptr<Splitter> hidden_splitter(const Graph& whole, int degree, bool own_batch);
 
@@ -19,4 +19,4 @@ std::unique_ptr<Splitter> hidden_splitter(const Graph& whole, int degree, bool o
 // keep the split that the model gives them.
 std::vector<Cut> cuts_by_hidden(const Graph& whole, int degree, bool everything);
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

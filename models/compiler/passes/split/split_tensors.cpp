@@ -7,7 +7,7 @@
 #include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 namespace {
 
@@ -250,4 +250,4 @@ Graph split_tensors(Graph graph, const Plan& plan) {
   return BlockSplitter(graph, p).run();
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

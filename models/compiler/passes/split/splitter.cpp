@@ -5,7 +5,7 @@
 #include "models/compiler/passes/graph/head_product.h"
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 bool is_norm(Op op) { return op == Op::layer_norm || op == Op::rms_norm; }
 
@@ -179,4 +179,4 @@ void Splitter::sum_of_products(const Node& node, int x) {
   set(node.outputs[0], result, in_columns ? Held::columns : Held::whole);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

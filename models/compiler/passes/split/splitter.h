@@ -7,7 +7,7 @@
 
 #include "models/program/graph/graph.h"
 
-namespace meshwright {
+namespace meshwright::compiler {
 
 bool is_norm(Op op);  // of whole rows of an activation
 
@@ -82,4 +82,4 @@ class Splitter {
   std::vector<int> whole_input_;  // per tensor: the result of whole_input(), or -1
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::compiler

@@ -6,7 +6,7 @@
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -377,4 +377,4 @@ constexpr OpInfo rows[] = {
 
 std::span<const OpInfo> attention_ops() { return rows; }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -6,7 +6,7 @@
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -188,4 +188,4 @@ constexpr OpInfo rows[] = {
 
 std::span<const OpInfo> bookkeeping_ops() { return rows; }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -4,7 +4,7 @@
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -152,4 +152,4 @@ constexpr OpInfo rows[] = {
 
 std::span<const OpInfo> communication_ops() { return rows; }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -3,7 +3,7 @@
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -483,4 +483,4 @@ constexpr OpInfo rows[] = {
 
 std::span<const OpInfo> eager_ops() { return rows; }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -3,7 +3,7 @@
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -45,4 +45,4 @@ constexpr OpInfo rows[] = {
 
 std::span<const OpInfo> elementwise_ops() { return rows; }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

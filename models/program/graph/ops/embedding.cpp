@@ -4,7 +4,7 @@
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -177,4 +177,4 @@ constexpr OpInfo rows[] = {
 
 std::span<const OpInfo> embedding_ops() { return rows; }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

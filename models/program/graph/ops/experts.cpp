@@ -4,7 +4,7 @@
 #include "models/program/graph/ops/rules.h"
 #include "models/program/graph/quantized.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -322,4 +322,4 @@ constexpr OpInfo rows[] = {
 
 std::span<const OpInfo> experts_ops() { return rows; }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

@@ -7,7 +7,7 @@
 
 #include "models/program/graph/op_table.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 using KernelList = std::vector<Kernel>;
 
@@ -48,4 +48,4 @@ inline double element_size(const TensorType& type) {
   return static_cast<double>(bits_of(type.dtype)) / 8;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

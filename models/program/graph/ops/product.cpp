@@ -4,7 +4,7 @@
 #include "models/program/graph/ops/rules.h"
 #include "models/program/graph/quantized.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -131,4 +131,4 @@ constexpr OpInfo rows[] = {
 
 std::span<const OpInfo> product_ops() { return rows; }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

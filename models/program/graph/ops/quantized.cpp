@@ -6,7 +6,7 @@
 #include "models/program/graph/ops/rules.h"
 #include "models/program/graph/quantized.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 namespace {
 
@@ -81,4 +81,4 @@ constexpr OpInfo rows[] = {
 
 std::span<const OpInfo> quantized_ops() { return rows; }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

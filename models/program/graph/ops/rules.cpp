@@ -1,7 +1,7 @@
 #include "models/program/graph/ops/rules.h"
 #include "models/program/graph/op_call.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 void same_as_first(const Attributes&, In in, Out& out) { out.push_back(in[0]); }
 
@@ -53,4 +53,4 @@ void work_dropout_grad(const OpCall& call, CompilerLevel level, KernelList& kern
   memory_kernel(kernels, 2 * bytes(call.inputs[0]) + read);
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::program

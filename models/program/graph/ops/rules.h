@@ -10,7 +10,7 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/kernels.h"
 
-namespace meshwright {
+namespace meshwright::program {
 
 using In = std::span<const TensorType>;
 using Out = std::vector<TensorType>;
@@ -95,4 +95,4 @@ constexpr WidenRule expert_product{WidenRule::How::expert_product};
 constexpr WidenRule moves{WidenRule::How::moves};
 constexpr WidenRule by_optimizer{WidenRule::How::by_optimizer};
 
-}  // namespace meshwright
+}  // namespace meshwright::program

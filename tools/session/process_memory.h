@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace meshwright {
+namespace meshwright::session {
 
 std::int64_t peak_resident_bytes();  // VmHWM of /proc/self/status; 0: unknown
 // Gives free memory back to the system and restarts peak_resident_bytes() from the current value,
@@ -11,4 +11,4 @@ std::int64_t peak_resident_bytes();  // VmHWM of /proc/self/status; 0: unknown
 void forget_peak_resident_bytes();
 double physical_memory_bytes();
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::session {
 
 // The variables of the environment, unchanged. A variable that is not set is empty.
 struct SageMakerEnvironment {
@@ -35,4 +35,4 @@ std::vector<std::string> launch_overrides(const SageMakerEnvironment& environmen
 // Throws InputError, which names the variable, if one is wrong.
 SageMaker read_sagemaker(const SageMakerEnvironment& environment);
 
-}  // namespace meshwright
+}  // namespace meshwright::session

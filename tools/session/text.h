@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace meshwright {
+namespace meshwright::session {
 
 std::string show_seconds(double seconds);   // 412.6 ms, 3.210 s
 std::string show_duration(double seconds);  // 9.5 days, 7.2 h, 4.5 min; short ones as show_seconds
@@ -28,4 +28,4 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -1,4 +1,4 @@
-#include "tools/write_file.h"
+#include "tools/session/write_file.h"
 
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include "models/core/error.h"
 #include "models/core/output_file.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -45,4 +45,4 @@ void write_file(const std::string& path, std::string_view content) try {
   throw RunError(error.what());
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

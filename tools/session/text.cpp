@@ -1,11 +1,11 @@
-#include "tools/text.h"
+#include "tools/session/text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace meshwright {
+namespace meshwright::session {
 
 std::string show_seconds(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
@@ -69,4 +69,4 @@ std::string Table::text() const {
   return text;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

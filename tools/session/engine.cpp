@@ -1,10 +1,10 @@
-#include "tools/engine.h"
+#include "tools/session/engine.h"
 
 #include <cstdlib>
 
 #include "models/core/error.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 std::string kernel_folder() {
   const auto in = [](const char* variable) -> std::string {
@@ -58,4 +58,4 @@ Engine make_engine(const Cluster& cluster, EngineOptions options, World& host, d
   return engine;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

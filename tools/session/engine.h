@@ -7,7 +7,7 @@
 #include "exec/engine/engine.h"
 #include "hwprofiles/machine.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Makes this rank's engine. `cluster` is this computer, whose GPUs serve the ranks of a host in
 // order, each with one rank. If ranks share GPUs, all communicate through host memory. Every rank
@@ -30,4 +30,4 @@ GpuHere gpu_here(int index);
 // ~/.cache/meshwright/kernels if XDG_CACHE_HOME is not set.
 std::string kernel_folder();
 
-}  // namespace meshwright
+}  // namespace meshwright::session

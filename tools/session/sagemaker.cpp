@@ -1,4 +1,4 @@
-#include "tools/sagemaker.h"
+#include "tools/session/sagemaker.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 #include "models/core/error.h"
 #include "models/core/fields.h"
 
-namespace meshwright {
+namespace meshwright::session {
 
 namespace {
 
@@ -90,4 +90,4 @@ SageMaker read_sagemaker(const SageMakerEnvironment& environment) {
   return result;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace meshwright {
+namespace meshwright::session {
 
 // Checks an output before any work. Commands call it at their beginning for what they write at the
 // end of long work. Throws InputError, whose message begins with `where`, if output_place() refuses
@@ -22,4 +22,4 @@ void check_named(const std::string& where, const std::string& path);
 // unchanged.
 void write_file(const std::string& path, std::string_view content);
 
-}  // namespace meshwright
+}  // namespace meshwright::session

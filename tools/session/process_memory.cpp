@@ -1,4 +1,4 @@
-#include "tools/process_memory.h"
+#include "tools/session/process_memory.h"
 
 #include <sys/sysinfo.h>
 
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <string>
 
-namespace meshwright {
+namespace meshwright::session {
 
 std::int64_t peak_resident_bytes() {
   std::ifstream status("/proc/self/status");
@@ -35,4 +35,4 @@ double physical_memory_bytes() {
   return static_cast<double>(info.totalram) * info.mem_unit;
 }
 
-}  // namespace meshwright
+}  // namespace meshwright::session

@@ -4,11 +4,13 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-namespace meshwright {
+#include "models/core/rooms.h"
+
+namespace meshwright::session {
 
 // Returns indented JSON. Text that is not UTF-8, such as a file's name, is replaced. With `ascii`,
 // other characters than those of ASCII are escaped, so that no control character reaches a
 // terminal.
 std::string json_text(const nlohmann::json& value, bool ascii = false);
 
-}  // namespace meshwright
+}  // namespace meshwright::session
