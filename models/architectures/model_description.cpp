@@ -96,7 +96,7 @@ std::string text_of(const Attributes& attributes) {
     const auto& value = attributes.*field.member;
     using Value = std::decay_t<decltype(value)>;
     if (value == usual.*field.member) return;
-    if constexpr (std::is_enum_v<Value>) text[std::string(field.name)] = word_of(value);
+    if constexpr (std::is_enum_v<Value>) text[std::string(field.name)] = program::word_of(value);
     if constexpr (std::is_arithmetic_v<Value>) text[std::string(field.name)] = value;
   });
   return text.dump();
