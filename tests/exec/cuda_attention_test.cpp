@@ -165,7 +165,7 @@ TEST_CASE("CUDA attention refuses heads that no kernel has registers for", "[exe
   TableBackend tables;
   Runner runner(tables, Dtype::bf16);
   const Case c = attention_case({4, 264, 1, 1, separate, true}, {});
-  CHECK_THROWS_WITH(play(runner, c), Catch::Contains("at most 256 numbers, not 264"));
+  CHECK_THROWS_WITH(play(runner, c), Catch::Contains("at most 256 elements, not 264"));
 }
 
 namespace {
