@@ -52,9 +52,10 @@ struct Supervision {
   // Gives the ranks a network of their own (own_network.h), if the system allows it. All ranks must
   // be on this computer.
   bool own_network = false;
-  // Seconds within which mpirun must start the ranks, and within which they must leave when the run
-  // has ended, as their marks tell (marks.h). 0 means that the ranks write no marks, and that a
-  // request to stop ends them at once.
+  // The longest time in seconds without progress while the ranks start, meet, or leave after the
+  // end of the run. It counts anew after each progress, which ranks report in lines on standard
+  // error (marks.h). A step may take any time. If it is 0, ranks report no progress, and a request
+  // to stop ends them at once.
   double deadline_s = 0;
 };
 

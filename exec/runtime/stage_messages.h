@@ -26,9 +26,9 @@ class StageMessages {
   void come_to(const RunId& run) { now_ = run; }
   // Posts the message that the list has come to, unless receive_ahead() already did.
   void post(const Instruction& instruction, const RunId& run);
-  // Posts the receives that are next on their stream and wait for nothing, before the list comes to
-  // them. Does nothing if calls only issue to a device's streams, because such calls return before
-  // other ranks have come.
+  // Posts receives before the list of instructions comes to them. On each stream it posts them in
+  // order, up to the first one that waits for an instruction which is not complete. Does nothing if
+  // calls only issue to a device's streams, because such calls return before other ranks have come.
   void receive_ahead();
   // Completes the messages that the instruction of the task waits for. Throws RunError.
   void wait_for(int task, const Instruction& instruction);

@@ -116,9 +116,9 @@ std::optional<int> ranks_of(const json& job, const MachineLookup& lookup) {
   return is_count ? std::optional(static_cast<int>(ranks)) : std::nullopt;
 }
 
-// Returns the message of a violation that the job's reader found, with the setting that the key
-// came from in place of the key, because users know only the setting. If no setting sets a missing
-// key, the message tells to give it with --set.
+// Returns the message of a violation that the job's reader found. It begins with the setting that
+// the key came from, because users know the setting, and names the key in parentheses. If no
+// setting sets a missing key, the message says to give it with --set. Otherwise it is unchanged.
 std::string in_words_of_settings(const Violation& violation, const std::string& file,
                                  const JobDraft& draft) {
   if (violation.file != file || violation.key.empty()) return text_of(violation);

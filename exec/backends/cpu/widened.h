@@ -14,7 +14,8 @@ void run_widened(Kernel kernel, const KernelCall& call);
 
 // Runs a linear layer, or one of its gradients, on operands in 16, 8 or 4 bits (product_of).
 void multiply_widened(const KernelCall& call);
-// Runs the linear layers of all experts, or their gradients, in the same way (expert_product_of).
+// Runs multiply_widened() for each expert's rows: the experts' linear layers, or one of their
+// gradients (expert_product_of).
 void multiply_experts_widened(const KernelCall& call);
 
 }  // namespace meshwright::exec::cpu

@@ -29,7 +29,7 @@ std::vector<char> chosen_units(const Graph& graph, double fraction) {
   return chosen;
 }
 
-// Returns the most consecutive blocks of one stage that form one group.
+// Returns the maximum number of consecutive blocks of a stage that are recomputed as one group.
 int blocks_per_group(const Training& training) {
   if (training.recompute == Recompute::contiguous) return std::numeric_limits<int>::max();
   return training.recompute == Recompute::group ? training.recompute_group : 1;
