@@ -205,8 +205,8 @@ class Child {
     if (watch_.last_word()) {
       if (unchanged_for_ > deadline_ + time_to_speak) give_up(now, "");
     } else if (!watch_.has_met()) {
-      // Ranks that have started have the same deadline, and report what they waited in. The launcher
-      // gives them a little longer, so that their own reports come first.
+      // Ranks that have started have the same deadline, and report what they waited in. The
+      // launcher gives them a little longer, so that their own reports come first.
       const auto limit = watch_.started() > 0 ? deadline_ + patience_ : deadline_;
       if (unchanged_for_ > limit) give_up(now, watch_.not_met(deadline_.count()));
     }
