@@ -5,6 +5,7 @@
 #include "models/program/program_json.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
+#include "tools/session/machines.h"
 #include "tools/session/settle.h"
 
 using namespace meshwright::tests;
@@ -45,6 +46,14 @@ TEST_CASE("a rank reads the Programs, the plan and the prediction of the launche
     CHECK(predict_chosen(read.job, read.chosen).step_time ==
           predict_chosen(launched.job, launched.chosen).step_time);
   }
+}
+
+TEST_CASE("without a profile of this computer, a caller that measures none is told so",
+          "[tools][session]") {
+  MachineRequest request;
+  request.local_profile = "nowhere/local.json";
+  CHECK(message_of([&] { machine_loader(request)("local"); }) ==
+        "nowhere/local.json: no profile of this computer, and the caller measures none");
 }
 
 TEST_CASE("Programs of other degrees than the plan's are refused", "[tools][session]") {

@@ -31,11 +31,15 @@ JobRequest job_request(const Options& options, const std::string& name) {
   return request;
 }
 
-Job asked_job(const Options& options, const Watch& watch) {
+JobRequest job_request(const Options& options) {
   if (options.operands.size() != 1)
     throw InputError(options.command + ": expected one job file, got " +
                      std::to_string(options.operands.size()));
-  return read_job_of(job_request(options, options.operands.front()), watch);
+  return job_request(options, options.operands.front());
+}
+
+Job asked_job(const Options& options, const Watch& watch) {
+  return read_job_of(job_request(options), watch);
 }
 
 MachineLoader asked_machines(const Options& options, const Watch& watch) {

@@ -18,8 +18,9 @@ Watch shown_watch();
 
 // Returns the request for the job called `name`, which is an operand of the command.
 JobRequest job_request(const Options& options, const std::string& name);
-// Reads the job that is the one operand of the command. Throws InputError if there are more or
-// none.
+// Return the request for the job that is the one operand of the command, and read that job. Throw
+// InputError if there are more operands or none.
+JobRequest job_request(const Options& options);
 Job asked_job(const Options& options, const Watch& watch);
 // Returns a loader of machines, which measures this computer if it has no profile yet.
 MachineLoader asked_machines(const Options& options, const Watch& watch);

@@ -91,12 +91,9 @@ void check_outputs(const Options& options, const Job& job) {
 }
 
 Run settled_run(const Options& options) {
-  if (options.operands.size() != 1)
-    throw InputError(options.command + ": expected one job file, got " +
-                     std::to_string(options.operands.size()));
   return settle_run(
-      job_request(options, options.operands.front()), options,
-      [&](const Job& job) { check_outputs(options, job); }, printed_watch());
+      job_request(options), options, [&](const Job& job) { check_outputs(options, job); },
+      printed_watch());
 }
 
 // Prints why this rank fails, in the form that the launcher expects, and ends the run. It waits a

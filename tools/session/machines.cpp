@@ -42,6 +42,9 @@ MachineLoader without_given_prices(const MachineRequest& request, const Watch& w
       *local = load_machine_file(request.local_profile);
     } else {
       if (!request.profile.empty()) throw InputError(request.profile + ": no such profile");
+      if (!request.measure_here)
+        throw InputError(request.local_profile +
+                         ": no profile of this computer, and the caller measures none");
       note(
           "no profile of this computer yet: measuring it for a few seconds (`meshwright calibrate` "
           "does it thoroughly and keeps the result)");
