@@ -27,8 +27,9 @@ void append_product(std::vector<Kernel>& kernels, std::int64_t m, std::int64_t n
        .bytes = size(m, k) + size(k, n) + size(m, n)});
 }
 
-// Appends muon's kernels for one matrix, in fp32: kernels that assemble it from its parts, compute
-// its norm, and make it orthogonal by Newton-Schulz steps.
+// Appends the fp32 kernels by which muon updates one matrix: it is put together from the parts that
+// the ranks of a tensor group hold, its norm is computed, and Newton-Schulz steps make it
+// orthogonal.
 void append_orthogonal(std::vector<Kernel>& kernels, std::int64_t rows, std::int64_t columns) {
   const std::int64_t m = std::min(rows, columns), n = std::max(rows, columns);
   const double whole = 4.0 * static_cast<double>(m) * static_cast<double>(n);

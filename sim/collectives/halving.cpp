@@ -24,8 +24,8 @@ void on_every_rail(Grid grid, Round& round, int from, int to, int begin, int end
 Rounds halving_all_reduce(Grid grid) {
   const int hosts = grid.hosts;
   const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(hosts)));
-  // After the halving, block b (of `power` blocks) holds the chunks of hosts [edge(b), edge(b +
-  // 1)).
+  // The data is halved into `power` blocks. Block b is the chunks that belong to the hosts from
+  // edge(b) up to, but not including, edge(b + 1).
   const auto edge = [&](int block) { return hosts * block / power; };
   std::vector<Round> across;
   Round fold, unfold;

@@ -61,8 +61,9 @@ struct Prediction {
   double simulation_wall_s = 0;
 };
 
-// Bytes in which training frameworks differ from the Program, for one bucket. Without fp32 masters
-// or mixed precision, for frozen parameters, and for the engine (Machine::runs_engine) some are 0.
+// For one bucket, the bytes that training frameworks hold beside what the Program holds, and those
+// that they save. Each is 0 where it does not apply: without fp32 masters or mixed precision, for
+// frozen parameters, and for our engine (Machine::runs_engine).
 struct FrameworkBytes {
   // Gradients in the 16 bits in which the backward computes them, in addition to the 32 in which
   // they are summed (2 + 2 + 4 + 4 + 8 bytes per parameter in all), unless matmuls sum into the 32

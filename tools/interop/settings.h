@@ -27,7 +27,7 @@ bool same_name(std::string_view one, std::string_view other);
 class Settings {
  public:
   Settings() = default;
-  // `before` precedes the names in messages: "--" for a command line.
+  // Messages write `before` in front of a setting's name: "--" for a command line.
   explicit Settings(std::string before) : before_(std::move(before)) {}
 
   // Adds a setting. It replaces an earlier one of the same name, because on a command line the last

@@ -29,9 +29,9 @@ Deadlines deadlines_of(const TrainRequest& how);
 // Returns `threads`, or if it is not given this rank's share of the cores.
 int threads_per_rank(std::optional<int> threads, int ranks_on_host);
 
-// The memory of a rank in bytes. On a device with memory of its own, libraries() is the part of the
-// used memory that is neither the arena nor scratch. On a CPU it has no meaning and is not
-// reported.
+// The memory of a rank in bytes. `peak` is all that the process uses; on a GPU, libraries() is
+// therefore what libraries such as NCCL and cuBLAS hold. On a CPU that difference means nothing and
+// is not reported.
 struct RankMemory {
   std::int64_t arena = 0, scratch = 0, peak = 0;
   std::int64_t libraries() const { return peak - arena - scratch; }

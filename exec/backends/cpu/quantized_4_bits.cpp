@@ -56,8 +56,8 @@ class RoundingBits {
                   std::min<std::int64_t>(4, count - c), bits + c);
   }
 
-  // Writes the random bits of `count` rows of a column. One draw has the bits of four places of a
-  // sequence.
+  // Writes the random bits of `count` rows of a column. One draw gives the bits of four tokens of a
+  // sequence that follow each other.
   void fill_column(std::int64_t column, std::int64_t count, std::uint32_t* bits) const {
     PhiloxCounter drawn{};
     for (std::int64_t row = 0; row < count; ++row) {

@@ -79,7 +79,8 @@ std::optional<HeadsView> heads_of(const OnnxView::Dimension& dimension, std::int
   return std::nullopt;
 }
 
-// Heads [b][heads][s][width] that are columns of a matrix [b * s, columns], from column `begin` on.
+// A value [b, heads, s, width] whose heads lie side by side in a matrix [b * s, columns], the first
+// one from column `begin` on.
 struct HeadColumns {
   int expression = -1;
   std::int64_t begin = 0, columns = 0, width = 0;

@@ -123,7 +123,8 @@ class OnnxEmitter {
     const bool has_weight = e.inputs.size() > 1 && e.inputs[1].is_weight();
     const std::string by_weight = has_weight ? module_of_weight(e.inputs[1].weight_name) : "";
     const std::string& by_node = node(e).module;
-    // A row of a table belongs to the module of the table, although another module may add it.
+    // A row of a table (position embeddings, say) counts as the table's module, although the node
+    // that adds the row stands in another one.
     const bool is_row = e.form == OnnxForm::add_position || e.form == OnnxForm::add_row;
     if (is_row && !by_weight.empty()) return by_weight;
     if (!by_node.empty()) return by_node;

@@ -27,11 +27,13 @@ struct Fusion {
   std::vector<FusedStep> steps;
   std::int64_t rows = 0, block_rows = 0;
   enum class Loop : std::uint8_t {
-    blocks,       // short blocks, which fit into a cache; one thread runs all steps of a block
-    long_blocks,  // blocks one after the other, each step on all threads; the last inferred output
-                  // is the memory for the tensors that steps pass to each other
-    product_first,  // the first step on all rows at once; the others, its epilogue, in short blocks
-    products        // every step is a product on all rows, and a device runs them as one
+    blocks,         // rows are cut into blocks that fit into a cache; one thread runs all steps of
+                    // a block
+    long_blocks,    // blocks run one after the other, and all threads share each step. Tensors that
+                    // steps pass to each other lie in the memory of the last inferred output
+    product_first,  // the first step, a product, runs on all rows at once; the other steps, its
+                    // epilogue, run as `blocks` do
+    products        // every step is a product on all rows, and a device runs them as one product
   };
   Loop loop = Loop::blocks;
   // product_first: the operand that is the output's value before the product is added to it. -1 if

@@ -21,7 +21,7 @@ struct Factors {
   float a, b;
 };
 
-// The frequency of each pair, in radians per position.
+// The angle by which each pair of coordinates turns from one position to the next, in radians.
 constexpr int most_pairs = 256;
 struct Frequencies {
   double of_pair[most_pairs];

@@ -217,7 +217,8 @@ inline __device__ void random_words(unsigned int (&words)[n], unsigned long long
   }
 }
 
-// The place in its sequence of a token of the `held` ones of a rank of a context group.
+// Returns which place of the sequence a token has. A rank of a context group of `degree` ranks
+// holds `held` tokens: the rank-th piece of the sequence, and the rank-th piece from its end.
 inline __device__ long long context_position(int degree, int rank, long long held,
                                              long long token) {
   if (degree == 1) return token;
