@@ -245,16 +245,19 @@ Profiles::Profiles(const Model& model, const Plan& base, const Cluster& cluster,
 
 namespace {
 
-std::int64_t largest_task(const MemoryPlan& memory) {
-  std::int64_t largest = 0;
-  for (const Buffer& buffer : memory.buffers)
-    if (buffer.region == Region::task) largest = std::max(largest, buffer.bytes);
-  return largest;
-}
-
+// Returns the bytes of a micro-batch. The scratch memory of the step's end is left out, because it
+// is as large as a bucket, which may be smaller in a plan that shards it.
 StageBytes bytes_of(const Program& program) {
-  return {program.memory.slots.front().stride, program.memory.task_bytes,
-          largest_task(program.memory)};
+  StageBytes bytes{program.memory.slots.front().stride, 0, 0};
+  for (const Buffer& each : program.memory.buffers) {
+    if (each.region != Region::task || each.body < 0 ||
+        program.bodies[at(each.body)].kind == Body::Kind::step_end)
+      continue;
+    const std::int64_t end = each.offset + each.bytes + arena_alignment - 1;
+    bytes.task = std::max(bytes.task, end / arena_alignment * arena_alignment);
+    bytes.largest_task = std::max(bytes.largest_task, each.bytes);
+  }
+  return bytes;
 }
 
 }  // namespace

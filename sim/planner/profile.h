@@ -54,8 +54,8 @@ struct UnitProfile {
   double weight_gradient_s = 0;  // part of backward that no earlier stage waits for
 };
 
-// Bytes that a stage saves from forward to backward of a micro-batch, and the workspace of its
-// largest body.
+// Bytes that a stage saves from forward to backward of a micro-batch, and the workspace of the
+// largest body that works on a micro-batch.
 struct StageBytes {
   std::int64_t kept = 0;
   std::int64_t task = 0, largest_task = 0;  // all of it; the largest buffer in it
