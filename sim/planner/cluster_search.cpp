@@ -106,7 +106,7 @@ void ClusterSearch::survey_all() {
   reject(too_slow, surveyed.too_slow, false);
   reject(too_slow, surveyed.too_late, true);
   reject(not_simulated, surveyed.left, false);
-  if (surveyed.left > 0) best_left_ = merit(job_.objective, cluster_, surveyed.left_s);
+  left_s_ = surveyed.left_s;
   if (std::isfinite(surveyed.nearest.bytes)) nearest_ = surveyed.nearest.candidate;
   entries_ = std::move(surveyed.entries);
 }
@@ -210,24 +210,28 @@ void ClusterSearch::narrow_gap(int more) {
   constexpr double small_gap = 0.1;
   const std::int64_t enough = simulated_ + more, attempts = built_ + builds_per_simulation * more;
   while (simulated_ < enough && built_ < attempts && !plans_.empty()) {
-    const Merit found = merit(job_.objective, cluster_, plans_.front().prediction.step_time_s);
+    const Merit found =
+        merit(job_.objective, cluster_, useful_step_time_s(plans_.front().prediction));
     const std::optional<Merit> left = best_left();
     if (!left || left->first >= (1 - small_gap) * found.first || !simulate_lowest()) return;
   }
 }
 
-void ClusterSearch::finish() {
-  for (const Entry& entry : entries_) leave(entry);
-  entries_.clear();
-}
+void ClusterSearch::finish() { reject(not_simulated, std::ssize(entries_), false); }
 
 std::optional<Merit> ClusterSearch::best_left() const {
-  std::optional<Merit> best = best_left_;
-  for (const Entry& entry : entries_) {
-    const Merit own = merit(job_.objective, cluster_, entry.bounds.step_time_s);
-    if (!best || own < *best) best = own;
-  }
-  return best;
+  double least_s = left_s_;
+  for (const Entry& entry : entries_) least_s = std::min(least_s, entry.bounds.step_time_s);
+  if (!std::isfinite(least_s)) return std::nullopt;
+  return merit(job_.objective, cluster_, least_useful_s(least_s));
+}
+
+// Returns the least useful seconds of a step of `step_time_s`. On one cluster, plans with longer
+// steps also lose more to failures, so a longer step is no better than the best one found.
+double ClusterSearch::least_useful_s(double step_time_s) const {
+  const double useful_s = step_time_s / highest_goodput(cluster_);
+  if (plans_.empty() || step_time_s < plans_.front().prediction.step_time_s) return useful_s;
+  return std::max(useful_s, useful_step_time_s(plans_.front().prediction));
 }
 
 // Tries the smallest plans if none of the fastest ones fits.
@@ -235,13 +239,6 @@ void ClusterSearch::find_any_that_fits() {
   for (int attempts = 0; attempts < last_attempts && simulated_ == 0 && !entries_.empty();
        ++attempts)
     try_out(take_first(1, [](const Entry& entry) { return entry.memory.likely_bytes; }));
-}
-
-// Counts a plan that was not simulated. It could be as good as its bound.
-void ClusterSearch::leave(const Entry& entry) {
-  ++rejected_[not_simulated];
-  const Merit best = merit(job_.objective, cluster_, entry.bounds.step_time_s);
-  if (!best_left_ || best < *best_left_) best_left_ = best;
 }
 
 // Returns whether a candidate needs at least as much memory as a plan that did not fit. This holds

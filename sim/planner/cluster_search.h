@@ -5,6 +5,7 @@
 // plans say how much better the best of them could be.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -45,8 +46,8 @@ class ClusterSearch {
   std::int64_t enumerated() const { return enumerated_; }
   std::int64_t simulated() const { return simulated_; }
   const std::optional<ClosestMiss>& closest_miss() const { return closest_; }
-  // Returns the best merit that the bounds of the unsimulated plans allow, or nothing if no plan is
-  // left.
+  // Returns the best merit that the bounds of the unsimulated plans allow, with what failures cost
+  // at least, or nothing if no plan is left.
   std::optional<Merit> best_left() const;
 
  private:
@@ -64,7 +65,7 @@ class ClusterSearch {
   void find_any_that_fits();
   template <class Place>
   std::vector<Entry> take_first(std::size_t count, const Place& place);
-  void leave(const Entry& entry);
+  double least_useful_s(double step_time_s) const;
   bool is_turned_away(const Entry& entry);
   void try_out(std::span<const Entry> entries);
   void note(const Entry& entry, Trial trial);
@@ -97,7 +98,8 @@ class ClusterSearch {
   Kind kind_of(const Candidate& candidate);
   std::map<Kind, Learned> learned_;
   std::vector<Candidate> too_large_;  // built, and did not fit
-  std::optional<Merit> best_left_;    // of plans that are not among entries_
+  // The lowest bound of the step time, in seconds, of the plans that entries_ had no room for.
+  double left_s_ = std::numeric_limits<double>::infinity();
   std::optional<Candidate> nearest_;  // the miss with the lowest bound, not built
   std::optional<ClosestMiss> closest_;
   bool bounds_pipelines_ = false;

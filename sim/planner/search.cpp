@@ -114,7 +114,7 @@ std::vector<RankedPlan> rank(const Job& job, const Searches& searches, std::size
 
 // Returns the share by which the best plan that was not simulated could be better than `best`.
 double gap(const Job& job, const Searches& searches, const RankedPlan& best) {
-  const Merit found = merit(job.objective, best.cluster, best.prediction.step_time_s);
+  const Merit found = merit_of(job, best);
   double largest = 0;
   for (const auto& search : searches)
     if (search->best_left() && found.first > 0)

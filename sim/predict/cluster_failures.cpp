@@ -51,7 +51,7 @@ double ClusterFailures::per_s() const {
   return sum;
 }
 
-ClusterFailures cluster_failures(const Compiled& compiled, const Cluster& cluster) {
+ClusterFailures failures_alone(const Cluster& cluster) {
   const Failures& failures = cluster.failures.value();
   ClusterFailures result;
   for (const FailureCauseInfo& info : failure_causes()) {
@@ -61,11 +61,16 @@ ClusterFailures cluster_failures(const Compiled& compiled, const Cluster& cluste
   result.restart_s = failures.restart_time_s();
   result.replacement_s = failures.replacement_s;
   result.spares = failures.spare_hosts();
+  return result;
+}
+
+ClusterFailures cluster_failures(const Compiled& compiled, const Cluster& cluster) {
+  ClusterFailures result = failures_alone(cluster);
   const double of_host = checkpoint_bytes(compiled) / cluster.hosts;
   // The state is read and written once in the device's memory.
   result.stall_s =
       2 * of_host / cluster.processes_per_host / cluster.device().memory_bandwidth_bytes_per_s;
-  result.write_s = of_host / write_bytes_per_s(failures, cluster);
+  result.write_s = of_host / write_bytes_per_s(*cluster.failures, cluster);
   return result;
 }
 

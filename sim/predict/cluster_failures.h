@@ -34,10 +34,12 @@ struct ClusterFailures {
 
 // copies_to_peers() returns whether hosts write checkpoints over their network cards into the
 // memory of other hosts (`peer_memory`). A single host has no peer and writes to the storage.
-// cluster_failures() requires that `cluster` has failures. All hosts write equal shares of a
+// failures_alone() returns what does not depend on a plan: in it, checkpoints take no time.
+// cluster_failures() adds what the checkpoints of a plan take. All hosts write equal shares of a
 // checkpoint, which has 4 bytes per trained parameter for the weight, for each moment and for an
-// average of weights.
+// average of weights. Both functions require that `cluster` has failures.
 bool copies_to_peers(const Failures& failures, const Cluster& cluster);
+ClusterFailures failures_alone(const Cluster& cluster);
 ClusterFailures cluster_failures(const Compiled& compiled, const Cluster& cluster);
 
 }  // namespace meshwright::sim

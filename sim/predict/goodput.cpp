@@ -80,6 +80,12 @@ std::optional<Goodput> goodput_of(const Compiled& compiled, const Cluster& clust
   return result;
 }
 
+double highest_goodput(const Cluster& cluster) {
+  if (!cluster.failures) return 1;
+  const FailureModel model = failure_model(failures_alone(cluster));
+  return std::exp(-model.restart_s / model.mean_time_between_failures_s);
+}
+
 double useful_step_time_s(const Prediction& prediction) {
   return prediction.goodput ? prediction.step_time_s / prediction.goodput->share
                             : prediction.step_time_s;

@@ -50,6 +50,10 @@ FailureModel failure_model(const ClusterFailures& failures);
 std::optional<Goodput> goodput_of(const Compiled& compiled, const Cluster& cluster, int every_steps,
                                   double step_time_s);
 
+// Returns a goodput that no plan on the cluster exceeds: that of checkpoints that take no time and
+// lose no steps, which is exp(-R / M). It is 1 if nothing fails.
+double highest_goodput(const Cluster& cluster);
+
 // Returns the seconds of a step, including its share of what failures cost.
 double useful_step_time_s(const Prediction& prediction);
 

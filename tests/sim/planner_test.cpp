@@ -1,10 +1,14 @@
 #include <algorithm>
+#include <cmath>
+#include <memory>
 #include <set>
 
 #include "models/compiler/schedule/schedule.h"
+#include "sim/planner/cluster_search.h"
 #include "sim/planner/objective.h"
 #include "sim/planner/pareto.h"
 #include "sim/planner/scale.h"
+#include "sim/predict/goodput.h"
 #include "tests/catch.h"
 #include "tests/sim/compiled.h"
 #include "tests/sim/planner_jobs.h"
@@ -305,6 +309,33 @@ TEST_CASE("what failures cost counts against a deadline") {
   REQUIRE(!failing.plans.empty());
   CHECK(failing.plans.front().count == 2);
   CHECK(failing.plans.front().prediction.goodput->share < 1);
+}
+
+// Plans on clusters that fail differently often are compared by it, so what a cluster may still
+// have is too.
+TEST_CASE("what was not simulated loses to failures what every plan of its cluster does") {
+  json value = job_json(small_model(8, 4), "p4d.24xlarge", 1, 64);
+  value["parallelism"] = {{"pipeline", "auto"}, {"data", "auto"}, {"schedule", "auto"}};
+  const auto searched = [](const Job& job) {
+    auto result = std::make_unique<ClusterSearch>(
+        job, "p4d.24xlarge", make_cluster(job.cluster, "p4d.24xlarge", 1), few);
+    result->run(1, 1000);
+    REQUIRE(result->best_left());
+    return result;
+  };
+  const Job healthy = read(value);
+  value["failures"] = {{"hardware_per_host_hour", 1}, {"restart_s", 600}, {"replacement_s", 0}};
+  const Job failing = read(value);
+  const auto before = searched(healthy), after = searched(failing);
+  const double left_s = before->best_left()->first;
+  REQUIRE(left_s < before->plans().front().prediction.step_time_s);
+  CHECK(highest_goodput(before->cluster()) == 1);
+  const double highest = highest_goodput(after->cluster());
+  CHECK(highest == Approx(std::exp(-1.0 / 6)).epsilon(1e-4));  // ten minutes in every hour
+  CHECK(after->best_left()->first == Approx(left_s / highest));
+  const Prediction& found = after->plans().front().prediction;
+  CHECK(found.goodput->share < highest);
+  CHECK(found.goodput->share > 0.95 * highest);
 }
 
 TEST_CASE("as many tokens as a budget and a deadline allow") {
