@@ -119,7 +119,7 @@ void for_expert_variants(const Model& model, const Visit& visit,
   int turn = static_cast<int>(model.architecture) + (model.expert_dropless ? 1 : 0);
   for (const Variant& variant : all) {
     if (model.kv_heads % variant.degrees.tensor != 0) continue;
-    if (ranks_of(variant.degrees) != test_world().size() || ++turn % one_in(2) != 0) continue;
+    if (ranks_of(variant.degrees) != test_world().size() || !is_tried(++turn, 2)) continue;
     Plan plan = base_plan(model, variant.degrees);
     if (variant.degrees.data == 4) plan.training.micro_batch = 1;
     plan.training.optimizer = OptimizerKind::sgd;

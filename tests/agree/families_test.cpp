@@ -185,7 +185,7 @@ TEST_CASE_ON_RANKS("further families train alike under all degrees", "[agree][mp
       if (ranks_of(degrees) != world.size()) continue;
       ++turn;
       for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-        if (++turn % one_in(2) != 0) continue;
+        if (!is_tried(++turn, 2)) continue;
         const Model model = golden_model(name);
         Plan plan = plan_of(model, degrees);
         plan.training.recompute = recompute;
@@ -205,7 +205,7 @@ TEST_CASE_ON_RANKS("decoders after Llama train alike", "[agree][mpi]") {
                            "falcon-serial", "cohere", "mistral", "llama-3.1"}) {
     int turn = ++first;
     for (const Variant& variant : newer) {
-      if (++turn % one_in(3) != 0 || ranks_of(variant.degrees) != world.size()) continue;
+      if (!is_tried(++turn, 3) || ranks_of(variant.degrees) != world.size()) continue;
       const Model model = golden_model(name);
       Plan plan = plan_of(model, variant.degrees);
       variant.change(plan);

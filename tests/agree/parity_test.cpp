@@ -63,7 +63,7 @@ void check_parity(const std::string& family) {
   CHECK(!plans.empty());
   int turn = family == "gpt" ? 0 : 1;
   for (Plan plan : plans) {
-    if (++turn % one_in(2) != 0) continue;
+    if (!is_tried(++turn, 2)) continue;
     INFO(family << " " << describe(plan));
     const Trained adamw = train(model, plan, world);
     const Trained again = train(model, plan, world);

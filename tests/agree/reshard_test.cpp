@@ -331,7 +331,7 @@ void check_averages(const Model& model, const std::vector<Cut>& all,
   const std::string shared = path_of_rank_0(own, world);
   int saved = 0, turn = 0;
   for (const Cut& cut : all) {
-    if (turn++ % one_in(2) != 0) continue;
+    if (!is_tried(turn++, 2)) continue;
     Plan plan = plan_of(model, cut);
     plan.training.ema_decay = 0.75;
     change(plan);

@@ -82,7 +82,7 @@ TEST_CASE("the device chooses by sigmoids, biases and groups as the CPU does", "
   const std::int64_t rows = std::int64_t{layer.batch} * layer.length;
   const bool biased = GENERATE(false, true);
   static int turn = 0;
-  if (++turn % one_in(7) != 0) return;
+  if (!is_tried(++turn, 7)) return;
   CAPTURE(layer.experts, a.sigmoid_scores, a.expert_groups, a.groups_by_two, biased);
   OpTensor logits = both.random({{rows, layer.experts}}, 1);
   const OpTensor bias = both.random({{layer.experts}}, 2);
@@ -149,7 +149,7 @@ TEST_CASE("the device multiplies rows that are counted as the CPU does", "[exec]
   const std::int64_t choices = rows * layer.chosen;
   a.expert_rows = GENERATE(true, false) ? choices : dropless_rows(1.25, choices, a.expert_parts);
   static int turn = 0;
-  if (++turn % one_in(7) != 0) return;
+  if (!is_tried(++turn, 7)) return;
   const std::int64_t all = a.expert_rows * a.expert_parts;
   OpTensor logits = both.random({{rows, layer.experts}}, 1);
   for (std::int64_t i = 0; i < logits.elements(); ++i)

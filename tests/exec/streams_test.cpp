@@ -32,7 +32,7 @@ void compare_far_and_near() {
   for (const char* family : {"gpt", "llama"}) {
     const Model model = small_model(family);
     for (const Plan& each : small_plans(model)) {
-      if (each.parallelism.degrees().ranks() != world.size() || ++turn % one_in(5) != 0) continue;
+      if (each.parallelism.degrees().ranks() != world.size() || !is_tried(++turn, 5)) continue;
       Plan plan = in_few_steps(each, 3);
       plan.training.dropout = std::string_view(family) == "gpt" ? 0.1 : 0;
       INFO(family << " " << describe(plan));

@@ -263,7 +263,7 @@ TEST_CASE("every legal plan of a small model lowers in fp8 to sound Programs",
     for (Plan plan : small_plans(model)) {
       for (const DeviceFacts& device : {any_layout, transposing}) {
         for (const CompilerLevel level : {CompilerLevel::fused, CompilerLevel::full}) {
-          if (++turn % one_in(5) != 0) continue;
+          if (!is_tried(++turn, 5)) continue;
           if (level == CompilerLevel::full && plan.parallelism.pipeline == 4) continue;
           plan.training.compiler = level;
           INFO(describe(plan) << " " << family);
@@ -512,7 +512,7 @@ TEST_CASE("every legal plan of a small model lowers in nvfp4 to sound Programs",
     for (Plan plan : small_plans(model)) {
       plan.training.precision = Precision::nvfp4;
       for (const CompilerLevel level : {CompilerLevel::fused, CompilerLevel::full}) {
-        if (++turn % one_in(5) != 0) continue;
+        if (!is_tried(++turn, 5)) continue;
         if (level == CompilerLevel::full && plan.parallelism.pipeline == 4) continue;
         plan.training.compiler = level;
         INFO(describe(plan) << " " << family);
