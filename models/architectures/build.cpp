@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/architectures/captured/captured_model.h"
 #include "models/architectures/graph_builder.h"
 #include "models/architectures/onnx/imported_graph.h"
 #include "models/core/hash.h"
@@ -426,6 +427,7 @@ void GraphBuilder::classification_head(int x) {
 
 Graph build_graph(const Model& model, const Training& training) {
   if (model.imported) return lay_out(model, training);
+  if (model.captured) return lay_out_captured(model, training);
   return GraphBuilder(model, training).build();
 }
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/architectures/architecture.h"
+#include "models/architectures/captured/captured_model.h"
 #include "models/core/error.h"
 #include "models/program/graph/experts.h"
 
@@ -118,7 +119,14 @@ ModelSizes Model::sizes() const {
   sizes.shares_layers = shares_layers();
   sizes.has_decoder = has_decoder();
   sizes.reads_images = reads_images();
-  sizes.can_pack = head == Head::lm && !has_decoder() && !reads_images() && !imported;
+  sizes.can_pack = head == Head::lm && !has_decoder() && !reads_images() && !imported && !captured;
+  if (captured) {
+    sizes.captured = true;
+    sizes.units = static_cast<int>(captured->units.size());
+    if (!captured->fixed_micro_batch.empty()) sizes.micro_batch = captured->micro_batch;
+    sizes.precision = captured->precision;
+    sizes.tokens_per_sample = captured->tokens_per_sample;
+  }
   sizes.can_predict_ahead = sizes.can_pack && rms_norm && !learned_positions && !shares_layers() &&
                             embedding_width() == hidden;
   return sizes;

@@ -23,6 +23,7 @@ struct Graph;
 namespace meshwright::architectures {
 
 struct ImportedGraph;
+struct CapturedModel;
 
 enum class Family : std::uint8_t {
   gpt,
@@ -144,6 +145,8 @@ struct Model : Traits {
   // `architecture` has no meaning, and the fields above are only the sizes that rules about plans
   // need.
   std::shared_ptr<const ImportedGraph> imported;
+  // The same for a model that was captured from PyTorch (captured/captured_model.h).
+  std::shared_ptr<const CapturedModel> captured;
 
   bool reads_images() const { return image_size > 0; }
   std::int64_t pixels() const { return std::int64_t{channels} * image_size * image_size; }
@@ -157,6 +160,8 @@ struct Model : Traits {
   bool hides_padding() const { return classifies_text() && !is_causal(); }
   int embedding_width() const { return embedding > 0 ? embedding : hidden; }
   bool shares_layers() const;  // all blocks have the same parameters
+  // Returns whether the graph cannot be built with more or fewer blocks.
+  bool is_fixed() const { return captured != nullptr; }
   int window_of(int block) const {
     return block < local_from || block % local_period == global_place ? 0 : local_window;
   }

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "models/architectures/architecture.h"
+#include "models/architectures/captured/captured_model.h"
 #include "models/architectures/onnx/imported_graph.h"
 #include "models/core/hash.h"
 #include "models/program/graph/op_table.h"
@@ -47,7 +48,7 @@ constexpr auto model_fields = std::tuple(
     FIELD(expert_groups), FIELD(groups_per_token), FIELD(groups_by_two), FIELD(expert_weight_scale),
     FIELD(expert_weights_of_all), FIELD(weighed_inputs), FIELD(expert_dropless),
     FIELD(expert_rank_capacity_factor), FIELD(expert_overflow_drops), FIELD(expert_capacity_factor),
-    FIELD(router_aux_loss_coef), FIELD(imported));
+    FIELD(router_aux_loss_coef), FIELD(imported), FIELD(captured));
 #undef FIELD
 
 // Converts to the type of any field. The number of fields of a struct is the largest number of
@@ -117,6 +118,11 @@ json written(const std::shared_ptr<const ImportedGraph>& graph) {
   return hash_of(text);
 }
 
+// Describes a captured model by the hash of its file.
+json written(const std::shared_ptr<const CapturedModel>& model) {
+  return model ? json(model->hash) : json();
+}
+
 }  // namespace
 
 std::map<std::string, std::string> description_of(const Model& model) {
@@ -126,7 +132,7 @@ std::map<std::string, std::string> description_of(const Model& model) {
         ((description[each.name] = written(model.*each.member).dump()), ...);
       },
       model_fields);
-  description.erase("name");  // for people
+  description.erase("name");                           // for people
   const auto describe = [&](std::string_view name, bool value) {
     description[std::string(name)] = json(value).dump();
   };

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "models/architectures/captured/captured_model.h"
 #include "models/architectures/model.h"
 #include "models/architectures/onnx/read_onnx.h"
 #include "models/core/data_files.h"
@@ -20,12 +21,14 @@ Model read_any(Fields fields) {
   if (fields.has("model_type")) return read_huggingface(std::move(fields));
   if (fields.has("family")) return read_model(std::move(fields));
   fields.fail("",
-              "neither a Hugging Face config.json (no 'model_type') nor a model of ours (no "
-              "'family')");
+              "neither a Hugging Face config.json (no 'model_type'), a model of ours (no 'family') "
+              "nor a captured one (no 'captured')");
 }
 
 Model read_file_named(const fs::path& path) {
-  Model model = read_any(read_json_file(path.string()));
+  Fields fields = read_json_file(path.string());
+  if (is_captured(fields)) return read_captured(path.string());
+  Model model = read_any(std::move(fields));
   // A model from a config.json is named after the file's folder, even if the path is only
   // `config.json`.
   const std::string folder =

@@ -115,6 +115,7 @@ constexpr KeyChange rows[] = {
     {"model.expert_capacity_factor", by_word},
     {"model.router_aux_loss_coef", by_word},
     {"model.imported", never},
+    {"model.captured", never},
 
     {"training.global_batch", by_word},
     {"training.sequence_length", by_word},

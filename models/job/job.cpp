@@ -59,6 +59,30 @@ void settle_predicted_positions(Job& job) {
   }
 }
 
+// Returns the training section, where a captured model says how long its samples are.
+Fields training_of(Fields& fields, const Job& job) {
+  Fields training = fields.object("training");
+  if (!job.model.captured || training.has("sequence_length")) return training;
+  json whole = training.raw();
+  whole["sequence_length"] = std::max(1, job.model.sizes().tokens_per_sample);
+  return {std::move(whole), training.where(), training.pointer()};
+}
+
+// Sets what a captured model decides, if the job leaves it open. Fails if it is to have dropout,
+// for the model has its own.
+void settle_captured(Job& job) {
+  if (!job.model.captured) return;
+  const ModelSizes sizes = job.model.sizes();
+  Training& training = job.plan.training;
+  if (job.autos.erase("training.precision") > 0) training.precision = sizes.precision;
+  if (sizes.micro_batch > 0 && job.autos.erase("training.micro_batch") > 0)
+    training.micro_batch = sizes.micro_batch;
+  if (training.dropout > 0)
+    throw InputError(in_file(
+        job.file, broken("/training/dropout",
+                         "a captured model has the dropout of its own code; leave the key out")));
+}
+
 // Fails if a model from an ONNX file is to have dropout. An exported graph does not show where
 // dropout is.
 void check_imported(const Job& job) {
@@ -380,7 +404,8 @@ Job read_whole_job(const json& value, const std::string& file, const std::string
   job.folder = folder;
   job.name = name_of_job(fields, file);
   read_model_section(fields, job);
-  read_training(fields.object("training"), job);
+  read_training(training_of(fields, job), job);
+  settle_captured(job);
   settle_predicted_positions(job);
   check_imported(job);
   const ChosenCluster cluster = read_cluster(fields, job, lookup);

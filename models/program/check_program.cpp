@@ -6,6 +6,7 @@
 #include "models/program/check_program.h"
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
+#include "models/program/graph/segment.h"
 #include "models/program/optimizer_scratch.h"
 #include "models/program/program_json.h"
 #include "models/program/timeline.h"
@@ -243,12 +244,24 @@ class StageCheck {
     }
   }
 
+  static void check_segment(const Instruction& instruction, const Place& place) {
+    const bool backward = instruction.op == Op::segment_grad;
+    if (!backward && instruction.op != Op::segment) return;
+    const Segment* segment = instruction.attributes.segment.get();
+    const Place own = place / "attributes" / "segment";
+    if (segment == nullptr) own.fail("missing; a segment has its kernels");
+    const std::size_t made = backward ? segment->gradients.size() : segment->outputs.size();
+    (own / (backward ? "gradients" : "outputs"))
+        .demand(made <= instruction.outputs.size(), "the instruction has fewer outputs");
+  }
+
   void check_compute(const Instruction& instruction, const Place& place) const {
     check_count(instruction.op, "inputs", info(instruction.op).takes, instruction.inputs.size(),
                 place);
     check_count(instruction.op, "outputs", info(instruction.op).makes, instruction.outputs.size(),
                 place);
     if (instruction.op == Op::fused) check_fusion(instruction, place);
+    check_segment(instruction, place);
     const bool of_bucket =
         instruction.op == Op::sum_of_squares || instruction.op == Op::lamb_norms ||
         instruction.op == Op::muon_momentum || instruction.op == Op::update_choice_biases ||
@@ -268,7 +281,9 @@ class StageCheck {
 
   void check_load(const Instruction& instruction, const Place& place) const {
     operands(instruction, 0, 1, place);
-    (place / "channel").in_range(instruction.channel, 0, input_channels - 1);
+    (place / "channel")
+        .in_range(instruction.channel, 0, first_captured_channel + most_captured_inputs - 1);
+    if (instruction.channel >= first_captured_channel) return;
     const bool shared = instruction.group == GroupKind::tensor;
     const int sequences = settings_.training.micro_batch / (shared ? settings_.degrees.tensor : 1);
     const TensorType& type = instruction.outputs[0].type;

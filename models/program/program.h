@@ -96,6 +96,8 @@ struct Operand {
 // then its targets.
 constexpr int first_channel_ahead = 5;
 constexpr int input_channels = first_channel_ahead + 2 * most_mtp_layers;
+// From here on, each input of a captured model has a channel.
+constexpr int first_captured_channel = input_channels, most_captured_inputs = 1 << 16;
 
 // Names a run of an instruction that must have ended: an instruction of this task, or of the latest
 // earlier task that runs `body` (in the same slot or window as this task, or in any slot).

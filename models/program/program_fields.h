@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "models/program/graph/fusion.h"
+#include "models/program/graph/segment.h"
 #include "models/program/program.h"
 
 namespace meshwright::program {
@@ -204,7 +205,7 @@ struct FieldsOf<Attributes> {
       Field{"factors_transposed", &A::factors_transposed},
       Field{"gradient_is_whole", &A::gradient_is_whole},
       Field{"accumulate_separately", &A::accumulate_separately}, Field{"adds", &A::adds},
-      Field{"fusion", &A::fusion});
+      Field{"fusion", &A::fusion}, Field{"segment", &A::segment});
 };
 
 template <>
@@ -223,6 +224,28 @@ struct FieldsOf<Fusion> {
       Field{"outputs", &F::outputs}, Field{"accumulated", &F::accumulated},
       Field{"steps", &F::steps}, Field{"rows", &F::rows}, Field{"block_rows", &F::block_rows},
       Field{"loop", &F::loop}, Field{"start", &F::start});
+};
+
+template <>
+struct FieldsOf<Kernel> {
+  using K = Kernel;
+  static constexpr auto list =
+      std::tuple(Field{"kind", &K::kind}, Field{"m", &K::m}, Field{"n", &K::n}, Field{"k", &K::k},
+                 Field{"batch", &K::batch}, Field{"flops", &K::flops}, Field{"bytes", &K::bytes},
+                 Field{"gelus", &K::gelus}, Field{"joins_neighbour", &K::joins_neighbour},
+                 Field{"backward", &K::backward}, Field{"quantized", &K::quantized});
+};
+
+template <>
+struct FieldsOf<Segment> {
+  using S = Segment;
+  static constexpr auto list = std::tuple(
+      Field{"name", &S::name}, Field{"parameters", &S::parameters}, Field{"makes", &S::makes},
+      Field{"saves", &S::saves}, Field{"outputs", &S::outputs}, Field{"gradients", &S::gradients},
+      Field{"kept", &S::kept}, Field{"differentiated", &S::differentiated},
+      Field{"differentiable", &S::differentiable}, Field{"forward", &S::forward},
+      Field{"backward", &S::backward}, Field{"forward_flops", &S::forward_flops},
+      Field{"backward_flops", &S::backward_flops});
 };
 
 template <>

@@ -50,6 +50,7 @@ json written(const std::optional<T>& value) {
   return written(*value);
 }
 json written(const std::shared_ptr<const Fusion>& fusion) { return written(*fusion); }
+json written(const std::shared_ptr<const Segment>& segment) { return written(*segment); }
 
 template <class T>
 json written(const std::vector<T>& list) {

@@ -78,6 +78,10 @@ inline EnumWords words_of<Fusion::Loop>() {
       {"blocks", "long_blocks", "product_first", "products"});
 }
 template <>
+inline EnumWords words_of<Kernel::Kind>() {
+  return words_up_to<Kernel::Kind::memory>({"gemm", "batched_gemm", "attention", "memory"});
+}
+template <>
 inline EnumWords words_of<Wait::Relation>() {
   return words_up_to<Wait::Relation::previous_task>(
       {"same_task", "latest_with_slot", "latest_with_window", "latest", "previous_task"});

@@ -74,9 +74,7 @@ void read(Fields& fields, std::string_view key, TensorType& target) {
   target = type_of(fields, key, fields.required<std::string>(key));
 }
 void read(Fields& fields, std::string_view key, TensorIds& target) {
-  constexpr std::size_t most = 8;
   const auto ids = fields.required<std::vector<int>>(key);
-  if (ids.size() > most) fields.fail(key, "more than " + std::to_string(most) + " operands");
   target = {};
   for (const int id : ids) target.push_back(id);
 }
@@ -97,10 +95,11 @@ template <class T>
 void read(Fields& fields, std::string_view key, std::optional<T>& target) {
   read(fields, key, target.emplace());
 }
-void read(Fields& fields, std::string_view key, std::shared_ptr<const Fusion>& target) {
-  auto fusion = std::make_shared<Fusion>();
-  read(fields, key, *fusion);
-  target = std::move(fusion);
+template <class T>
+void read(Fields& fields, std::string_view key, std::shared_ptr<const T>& target) {
+  auto value = std::make_shared<T>();
+  read(fields, key, *value);
+  target = std::move(value);
 }
 
 template <class T>

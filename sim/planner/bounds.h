@@ -173,7 +173,7 @@ class BoundMaker {
     for (const auto& profiles : measured_->profiles) count += profiles->count();
     return count;
   }
-  bool has_two_stacks() const { return model_.has_decoder(); }
+  bool blocks_differ() const { return model_.has_decoder() || model_.is_fixed(); }
 
  private:
   BoundMaker(const Model& model, const Plan& base, const Cluster& cluster,

@@ -178,7 +178,8 @@ double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) 
 }
 
 double BoundMaker::any_partition_memory(const Candidate& candidate) {
-  if (model_.has_decoder()) return fixed_bytes();  // blocks of two kinds: left to the exact plan
+  // Blocks of two kinds, or of many: left to the exact plan.
+  if (model_.has_decoder() || model_.is_fixed()) return fixed_bytes();
   const bool differ = is_mixed(candidate) || has_kinds();
   const double kept =
       differ ? 0 : static_cast<double>(profiles_.kept(candidate, candidate.recompute).block);
@@ -199,9 +200,10 @@ double BoundMaker::any_partition_memory(const Candidate& candidate) {
 // these must be the units of Work.
 bool BoundMaker::knows_partition(const Candidate& candidate) const {
   const Parallelism& p = base_.parallelism;
-  return candidate.pipeline > 1 && !model_.has_decoder() && !model_.shares_layers() &&
-         model_.layers >= 3 && p.partitioner == Partitioner::chain && p.memory_weight == 0 &&
-         !base_.training.recompute_budget && base_.training.recompute_modules.empty() &&
+  return candidate.pipeline > 1 && !model_.has_decoder() && !model_.is_fixed() &&
+         !model_.shares_layers() && model_.layers >= 3 && p.partitioner == Partitioner::chain &&
+         p.memory_weight == 0 && !base_.training.recompute_budget &&
+         base_.training.recompute_modules.empty() &&
          (candidate.recompute == Recompute::none || candidate.recompute == Recompute::selective ||
           candidate.recompute == Recompute::full);
 }

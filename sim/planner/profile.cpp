@@ -360,6 +360,8 @@ ModelProfile Profiles::measure(const Plan& plan) const {
   if (model_.has_decoder())
     leave_shared_parameters(measure_units(lower_small(alike_, plan, 2), cost, slowest, p.expert),
                             profile.units);
+  if (model_.is_fixed())  // each unit stands for itself alone
+    for (UnitProfile& unit : profile.units) unit.is_block = false;
   profile.layers = model_.layers;
   profile.shares_layers = model_.shares_layers();
   profile.one_block = bytes_of(one.program());
@@ -371,11 +373,15 @@ KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const 
   // Under a recompute budget the lower bound of what is saved is 0. How much it is is left to the
   // exact plan.
   if (base_.training.recompute_budget) return kept;
+  kept.task = one.task;
+  kept.largest_task = one.largest_task;
+  if (model_.is_fixed()) {
+    kept.other = one.kept;
+    return kept;
+  }
   const std::int64_t two = bytes_of(lower_small(alike_, plan, 2).program()).kept;
   kept.block = std::max<std::int64_t>(0, two - one.kept);
   kept.other = std::max<std::int64_t>(0, 2 * one.kept - two);
-  kept.task = one.task;
-  kept.largest_task = one.largest_task;
   return kept;
 }
 

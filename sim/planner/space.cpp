@@ -438,9 +438,10 @@ class Enumerator {
 
   std::vector<Kernels> kernels_of(const Candidate& shape) const {
     std::vector<Kernels> found;
+    std::vector<CompilerLevel> levels = {CompilerLevel::none, CompilerLevel::fused};
+    if (!sizes_.captured) levels.push_back(CompilerLevel::full);
     for (const CompilerLevel level :
-         choices(job_, "training.compiler", base_.training.compiler,
-                 {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full}))
+         choices(job_, "training.compiler", base_.training.compiler, levels))
       for (const bool rows :
            choices(job_, "parallelism.sequence_parallel", base_.parallelism.sequence_parallel,
                    shape.tensor > 1 ? std::vector<bool>{false, true} : std::vector<bool>{false}))
@@ -469,7 +470,8 @@ class Enumerator {
   std::vector<Saving> savings_of(const Kernels& kernels) const {
     const Training& t = base_.training;
     std::vector<Recompute> kinds = {Recompute::none};
-    if (kernels.attention == AttentionKernel::unfused) kinds.push_back(Recompute::selective);
+    if (kernels.attention == AttentionKernel::unfused && !sizes_.captured)
+      kinds.push_back(Recompute::selective);
     kinds.push_back(Recompute::full);
     std::vector<Saving> found;
     for (const Recompute kind : choices(job_, "training.recompute", t.recompute, kinds))

@@ -123,7 +123,7 @@ class Sweep {
                 const ParameterBytes& per_parameter) const {
     if (cut.stages == 1)
       return per_parameter.of(work.parameters) + cut.first_in_flight * (kept.blocks + kept.others);
-    if (bounds_.has_two_stacks()) return 0;
+    if (bounds_.blocks_differ()) return 0;
     const double of_blocks = per_parameter.of(work.block_parameters) * work.layers;
     return (of_blocks / cut.first_in_flight + kept.blocks) / cut.turns;
   }

@@ -57,7 +57,7 @@ TEST_CASE("properties that passes ask for belong to the listed operations", "[op
         words(activations + activation_gradients + "layer_norm rms_norm"));
   CHECK(those_that([](const OpInfo& row) { return row.overwrites_sums; }) ==
         words("linear_grad_weight expert_linear_grad_weight bias_grad layer_norm_grad "
-              "rms_norm_grad head_norm_grad norm_parts_sums scale_columns_grad"));
+              "rms_norm_grad head_norm_grad norm_parts_sums scale_columns_grad segment_grad"));
   CHECK(those_that([](const OpInfo& row) { return row.makes_input_gradient; }) ==
         words("linear_grad_input expert_linear_grad_input add columns_to_parts parts_to_columns"));
   CHECK(those_that([](const OpInfo& row) { return row.in_place; }) ==
@@ -65,9 +65,9 @@ TEST_CASE("properties that passes ask for belong to the listed operations", "[op
               "multiply add dropout dropout_grad"));
   CHECK(those_that([](const OpInfo& row) { return row.begins_backward; }) ==
         words("cross_entropy cross_entropy_stats cross_entropy_combine stats_gather span_loss "
-              "nll_loss"));
+              "nll_loss segment segment_loss"));
   CHECK(those_that([](const OpInfo& row) { return row.takes_loss_scale; }) ==
-        words("cross_entropy_grad span_loss_grad nll_loss_grad route_grad"));
+        words("cross_entropy_grad span_loss_grad nll_loss_grad route_grad segment_loss_grad"));
 }
 
 TEST_CASE("products and losses run on long blocks, elementwise operations behind products",
@@ -205,13 +205,15 @@ TEST_CASE("operations have the numbers of operands that their signatures name", 
     found[range(row.takes) + " to " + range(row.makes)].emplace(row.name);
   std::map<std::string, Names> wanted{
       {"0 to 0-", words("zero")},
+      {"0- to 0-", words("segment_grad")},
+      {"0- to 1-", words("segment")},
       {"1- to 0-", words("fused")},
       {"1 to 1-2", words("amax")},
       {"1 to 1-3", words("split_heads")},
       {"1 to 2", words("concat_heads_grad cross_entropy_combine prepend_row_grad "
                        "update_loss_scale")},
       {"1-2 to 1", words("rope rope_grad context_pack mask_scores add_position_grad "
-                         "count_choices expert_bias_grad")},
+                         "count_choices expert_bias_grad segment_loss_grad")},
       {"1-2 to 1-2", words("context_unpack")},
       {"1-2 to 2", words("head_norm")},
       {"1-2 to 3-4", words("route")},

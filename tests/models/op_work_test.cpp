@@ -747,8 +747,10 @@ TEST_CASE("model FLOPs are those of forward products, without the mask's half", 
   }
 }
 
-TEST_CASE("every operation but the fused one has an example", "[ops][work]") {
-  std::set<Op> seen{Op::fused};
+// The work of segments is that of the captured file: captured_test.
+TEST_CASE("every operation but the fused one and segments has an example", "[ops][work]") {
+  std::set<Op> seen{Op::fused, Op::segment, Op::segment_grad, Op::segment_loss,
+                    Op::segment_loss_grad};
   for (const Example& each : all_examples()) seen.insert(each.op);
   for (const OpInfo& row : op_table()) {
     INFO(row.name);

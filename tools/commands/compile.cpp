@@ -29,7 +29,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr CompilerLevel levels[] = {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full};
+// Returns the levels at which a model can be compiled. `full` rewrites operations, which are not
+// known of a captured model.
+std::vector<CompilerLevel> levels_of(const Model& model) {
+  if (model.captured) return {CompilerLevel::none, CompilerLevel::fused};
+  return {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full};
+}
 
 struct Row {
   LevelReport report;
@@ -255,14 +260,14 @@ int run_compile(const Options& options) {
   if (options.measure) check_measurable(job);
   Training at_level = job.plan.training;
   const std::string debug = job.compiler_debug ? debug_folder(job) : "";
-  for (const CompilerLevel level : levels) {
+  for (const CompilerLevel level : levels_of(job.model)) {
     at_level.compiler = level;
     if (!options.dump.empty()) check_dump("--dump", options.dump, at_level, inputs);
     if (!debug.empty()) check_dump(job.file + ": /log/folder:", debug, at_level, inputs);
   }
   const Chosen chosen = choose_plan(job, asked_machines(options, watch), watch);
   std::vector<Row> rows;
-  for (const CompilerLevel level : levels) {
+  for (const CompilerLevel level : levels_of(job.model)) {
     at_level.compiler = level;
     std::vector<PassObserver> dumps;
     for (const std::string& folder : {options.dump, debug})

@@ -15,7 +15,17 @@
 
 namespace meshwright::session {
 
+void check_has_kernels(const Job& job) {
+  if (job.model.captured)
+    throw NotSupportedYet(
+        fmt::format("{}: /model: it is captured from PyTorch, which computes its segments; running "
+                    "them from here is not supported yet. Plan and simulate it, and train with its "
+                    "own script",
+                    job.file));
+}
+
 void check_measurable(const Job& job) {
+  check_has_kernels(job);
   for (const std::string& machine : machines_of(job.cluster))
     if (machine != "local")
       throw InputError(fmt::format(

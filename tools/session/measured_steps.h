@@ -7,6 +7,8 @@
 
 namespace meshwright::session {
 
+// Throws NotSupportedYet for a captured model, which no kernels of ours compute.
+void check_has_kernels(const Job& job);
 // Throws InputError unless the job runs on this computer, on one rank.
 void check_measurable(const Job& job);
 

@@ -15,6 +15,7 @@
 #include "tools/session/dump_passes.h"
 #include "tools/session/job_file.h"
 #include "tools/session/machines.h"
+#include "tools/session/measured_steps.h"
 #include "tools/session/text.h"
 
 namespace meshwright::session {
@@ -91,6 +92,7 @@ void say_evaluated(const Job& job, const Loader& held_out, const Watch& watch) {
 }
 
 void check_can_start(const Job& job, const JobRequest& wanted, const TrainRequest& how) {
+  check_has_kernels(job);
   check_mpi_options(job, how);
   check_runs_here(job, wanted, how);
   check_allowed_changes(how.allow_changed);

@@ -40,6 +40,8 @@ std::vector<Input> inputs_of(const Graph& graph) {
     for (int tensor : {each.tokens, each.targets})
       inputs.push_back({static_cast<int>(inputs.size()), tensor});
   inputs.push_back({documents, graph.exchanged_documents});
+  for (int channel = first_captured_channel; int tensor : graph.captured)
+    inputs.push_back({channel++, tensor});
   return inputs;
 }
 

@@ -14,6 +14,7 @@ namespace meshwright::compiler {
 
 // Returns the first violation of the rules of a file.
 Ruling broken_degree_rule(const Plan& plan, const ModelSizes& model);
+Ruling broken_captured_rule(const Plan& plan, const ModelSizes& model);
 Ruling broken_training_rule(const Plan& plan, const ModelSizes& model);
 Ruling broken_context_rule(const Plan& plan, const ModelSizes& model);
 Ruling broken_parallelism_rule(const Plan& plan, const ModelSizes& model);

@@ -11,6 +11,7 @@ constexpr int layers_to_cut(const ModelSizes& model) {
   return model.has_decoder ? 2 * model.layers : model.layers;
 }
 constexpr int units_to_cut(const ModelSizes& model) {
+  if (model.units > 0) return model.units;
   return layers_to_cut(model) + (model.has_decoder ? 3 : 2);
 }
 

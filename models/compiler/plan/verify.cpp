@@ -139,8 +139,8 @@ std::vector<std::int64_t> divisors_of(std::int64_t number) {
 
 Ruling broken_rule(const Plan& plan, const ModelSizes& model) {
   return first_broken(
-      {broken_degree_rule, broken_training_rule, broken_parallelism_rule, check_amounts,
-       check_memory_of, check_offload, check_supported, check_placement},
+      {broken_degree_rule, broken_captured_rule, broken_training_rule, broken_parallelism_rule,
+       check_amounts, check_memory_of, check_offload, check_supported, check_placement},
       plan, model);
 }
 

@@ -18,6 +18,7 @@ enum class Packing : std::uint8_t {
 };
 
 struct Fusion;
+struct Segment;
 
 // The target of a row of a cross-entropy that has no target. Such a row has no loss and no
 // gradient.
@@ -133,7 +134,8 @@ struct Attributes {
       false;  // sequence_gather: every rank has the whole gradient, which is sliced, not summed
   bool accumulate_separately = false;  // weight gradients: a separate kernel adds them to their sum
   bool adds = false;                   // linear, linear_grad_input in a fusion: add to the output
-  std::shared_ptr<const Fusion> fusion;  // fused: its body
+  std::shared_ptr<const Fusion> fusion;    // fused: its body
+  std::shared_ptr<const Segment> segment;  // segment, segment_grad
 
   bool operator==(const Attributes&) const = default;
 };

@@ -159,7 +159,10 @@ double model_flops(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     const Fusion* fusion = node.attributes.fusion.get();
     const bool forward = node.phase == Phase::forward;
-    if (fusion != nullptr) {
+    if (node.attributes.segment != nullptr) {  // its backward is known, so nothing is multiplied
+      if (node.phase != Phase::recompute)
+        flops += model_flops(OpCall{node.op, node.attributes, {}, {}});
+    } else if (fusion != nullptr) {
       if (forward || makes_logits(*fusion)) flops += model_flops(graph, node, *fusion);
     } else if (forward) {
       const auto inputs = types_of(graph, node.inputs);

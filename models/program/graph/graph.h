@@ -4,6 +4,7 @@
 // into Programs.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -18,27 +19,37 @@
 
 namespace meshwright::program {
 
-// At most eight tensor ids, stored inline.
+// Tensor ids. Up to eight, as nearly all nodes have, are stored inline.
 class TensorIds {
  public:
   TensorIds() = default;
   TensorIds(std::initializer_list<int> list) {
     for (int id : list) push_back(id);
   }
-  void push_back(int id) { ids_[static_cast<std::size_t>(size_++)] = id; }
+  void push_back(int id) {
+    if (size_ < inline_size) {
+      ids_[size_++] = id;
+      return;
+    }
+    if (more_.empty()) more_.assign(ids_.begin(), ids_.end());
+    more_.push_back(id);
+    ++size_;
+  }
   int size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  int operator[](int i) const { return ids_[static_cast<std::size_t>(i)]; }
-  int& operator[](int i) { return ids_[static_cast<std::size_t>(i)]; }
-  bool operator==(const TensorIds&) const = default;
-  const int* begin() const { return ids_.data(); }
-  const int* end() const { return ids_.data() + size_; }
-  int* begin() { return ids_.data(); }
-  int* end() { return ids_.data() + size_; }
+  int operator[](int i) const { return begin()[i]; }
+  int& operator[](int i) { return begin()[i]; }
+  bool operator==(const TensorIds& other) const { return std::ranges::equal(*this, other); }
+  const int* begin() const { return more_.empty() ? ids_.data() : more_.data(); }
+  const int* end() const { return begin() + size_; }
+  int* begin() { return more_.empty() ? ids_.data() : more_.data(); }
+  int* end() { return begin() + size_; }
 
  private:
-  std::array<int, 8> ids_{};
+  static constexpr int inline_size = 8;
+  std::array<int, inline_size> ids_{};
   int size_ = 0;
+  std::vector<int> more_;  // all ids, if there are more
 };
 
 // How tensor parallelism cuts a parameter (and expert parallelism a parameter of experts): along
@@ -177,6 +188,7 @@ struct Graph {
   // -1 otherwise.
   int exchanged_documents = -1;
   int loss = -1;                  // f32 [targets]
+  std::vector<int> captured;      // inputs of a captured model, in its order
   std::vector<TokenAhead> ahead;  // of depth 1, 2, ...
   std::int64_t vocabulary = 0;    // unpadded
 

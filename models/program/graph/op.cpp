@@ -18,7 +18,7 @@ std::array<OpInfo, operations> collect() {
   std::array<OpInfo, operations> table{};
   for (OpFamily* family : {activation_ops, attention_ops, bookkeeping_ops, communication_ops,
                            eager_ops, elementwise_ops, embedding_ops, experts_ops, loss_ops,
-                           norm_ops, product_ops, quantized_ops})
+                           norm_ops, product_ops, quantized_ops, segment_ops})
     for (const OpInfo& row : family()) {
       OpInfo& place = table[static_cast<std::size_t>(row.op)];
       MESHWRIGHT_CHECK(place.name.empty(), "an operation has one row");

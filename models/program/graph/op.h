@@ -145,6 +145,9 @@ enum class Op : std::uint8_t {
   // relative positions, for which an eager framework has a separate kernel
   add_relative_bias,  // scores[b*heads,s,s], table[relative_buckets,heads] -> scores + the table's
                       // row of the bucket of key - query (relative.h)
+  // captured models (segment.h)
+  segment,       // what it reads, parameters first -> what it hands on, saves and works in
+  segment_loss,  // loss[1] -> loss[1] f32
   // gradients. "(+)" outputs are parameter gradients and are added to.
   embedding_grad,          // tokens, dy -> (+)table
   add_position_grad,       // dy -> (+)table
@@ -188,6 +191,8 @@ enum class Op : std::uint8_t {
   expert_bias_grad,           // dy, (counts) -> (+)bias
   combine_grad,               // y, weights, slots, dy -> dy of the slots [E*b*C,h], dweights
   gate_rows_grad,             // x, g, dy -> dx, dg
+  segment_grad,               // what it kept, dy... -> dx..., (its workspace,) (+)parameters
+  segment_loss_grad,          // loss, (loss_scale[1] f32) -> dloss: `scale` times loss_scale
   // an operation that only the training compiler makes
   fused,  // a list of the operations above, on some rows at a time: see
           // models/program/graph/fusion.h

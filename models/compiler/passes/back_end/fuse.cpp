@@ -11,7 +11,7 @@ namespace meshwright::compiler {
 
 namespace {
 
-constexpr std::size_t most_operands = 8;  // of each kind, the capacity of TensorIds
+constexpr std::size_t most_operands = 8;  // of each kind
 
 struct Roles {
   std::vector<int> inputs, outputs, sums, internal;  // numbers of tensors

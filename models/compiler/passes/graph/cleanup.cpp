@@ -49,6 +49,7 @@ Graph cleaned(Graph graph) {
   for (int* id : {&graph.tokens, &graph.targets, &graph.positions, &graph.decoder_tokens,
                   &graph.documents, &graph.exchanged_documents, &graph.loss})
     renumber(*id);
+  for (int& id : graph.captured) renumber(id);
   for (TokenAhead& each : graph.ahead)
     for (int* id : {&each.tokens, &each.targets, &each.loss}) renumber(*id);
   graph.tensors = std::move(kept);

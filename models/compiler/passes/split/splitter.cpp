@@ -60,6 +60,7 @@ void Splitter::copy_everything_but_nodes(Held held) {
   out_.positions = moved(whole_.positions);
   out_.decoder_tokens = moved(whole_.decoder_tokens);
   out_.documents = moved(whole_.documents);
+  for (int& id : out_.captured) id = local(id);
   for (TokenAhead& each : out_.ahead)
     each.tokens = local(each.tokens), each.targets = local(each.targets);
 }

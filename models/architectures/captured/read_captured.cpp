@@ -1,0 +1,327 @@
+// Reads an own.model.json, key by key.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "models/architectures/captured/captured_model.h"
+#include "models/architectures/model.h"
+#include "models/core/data_files.h"
+#include "models/core/error.h"
+#include "models/core/hash.h"
+
+namespace meshwright::architectures {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr int format = 1;
+constexpr std::size_t most_items = 1'000'000;  // of each list
+
+class CapturedReader {
+ public:
+  CapturedReader(Fields fields, CapturedModel& model) : fields_(std::move(fields)), to_(model) {}
+
+  void read() {
+    read_head();
+    for (Fields& each : list("inputs")) read_input(each);
+    for (Fields& each : list("parameters")) read_parameter(each);
+    parameters_ = to_.parameters.size();
+    if (fields_.has("buffers"))
+      for (Fields& each : list("buffers")) read_buffer(each);
+    for (Fields& each : list("tensors")) read_tensor(each);
+    for (Fields& each : list("kinds")) read_kind(each);
+    for (Fields& each : list("segments")) read_segment(each);
+    to_.loss = fields_.required<int>("loss");
+    check_loss();
+    fields_.done();
+  }
+
+ private:
+  std::vector<Fields> list(std::string_view key) {
+    std::vector<Fields> all = fields_.objects(key);
+    if (all.size() > most_items) fields_.fail(key, "has more than a million entries");
+    return all;
+  }
+
+  void read_head() {
+    if (const int version = fields_.required<int>("captured"); version != format)
+      fields_.fail("captured", "format " + std::to_string(version) +
+                                   " is not known, this version reads format 1; capture the model "
+                                   "again");
+    for (const std::string_view key : {"name", "source"})
+      if (fields_.has(key)) fields_.required<std::string>(key);
+    if (fields_.has("versions")) fields_.raw("versions");
+    const std::vector<std::string> precisions = {"fp32", "bf16", "fp16"};
+    constexpr Precision known[] = {Precision::fp32, Precision::bf16, Precision::fp16};
+    to_.precision = known[choose(fields_, "precision", "precision",
+                                 fields_.required<std::string>("precision"), precisions)];
+    to_.micro_batch = number(fields_, "micro_batch", 1, 1 << 24);
+    to_.fixed_micro_batch = fields_.optional<std::string>("fixed_micro_batch", "");
+    if (fields_.has("tokens_per_sample"))
+      to_.tokens_per_sample = number(fields_, "tokens_per_sample", 0, 1 << 24);
+  }
+
+  static int number(Fields& fields, std::string_view key, int least, int most) {
+    const int value = fields.required<int>(key);
+    if (value < least || value > most)
+      fields.fail(key, std::to_string(value) + " is out of range; use " + std::to_string(least) +
+                           " to " + std::to_string(most));
+    return value;
+  }
+
+  static double finite(const Fields& fields, std::string_view key, const json& value) {
+    if (!value.is_number() || !(std::abs(value.get<double>()) <= 1e18))
+      fields.fail(key, "must be a number of at most 1e18");
+    return value.get<double>();
+  }
+
+  // Reads a number, or a pair [fixed, per sample]. It is not negative for any micro-batch.
+  Scaled scaled(Fields& fields, std::string_view key, double absent = 0) const {
+    if (!fields.has(key)) return {absent, 0};
+    const json& value = fields.raw(key);
+    Scaled result;
+    if (value.is_array()) {
+      if (value.size() != 2) fields.fail(key, "a pair is [fixed, per sample]");
+      result = {finite(fields, key, value[0]), finite(fields, key, value[1])};
+    } else {
+      result.fixed = finite(fields, key, value);
+    }
+    if (result.of(1) < 0 || result.per_sample < 0)
+      fields.fail(key, "is negative for some micro-batch");
+    return result;
+  }
+
+  static std::int64_t size_of(const Fields& fields, std::string_view key, const std::string& word) {
+    struct Size {
+      std::string_view word;
+      std::int64_t bytes;
+    };
+    constexpr Size sizes[] = {{"float64", 8},   {"float32", 4},       {"bfloat16", 2},
+                              {"float16", 2},   {"float8_e4m3fn", 1}, {"float8_e5m2", 1},
+                              {"int64", 8},     {"int32", 4},         {"int16", 2},
+                              {"int8", 1},      {"uint8", 1},         {"bool", 1},
+                              {"complex64", 8}, {"complex128", 16}};
+    for (const Size& each : sizes)
+      if (each.word == word) return each.bytes;
+    fields.fail(key, "'" + word + "' is no type of PyTorch that is known here");
+  }
+
+  // Returns the elements of a list of sizes.
+  static std::int64_t elements_of(Fields& fields, const std::vector<std::int64_t>& sizes) {
+    double product = 1;
+    for (const std::int64_t size : sizes) {
+      if (size < 0) fields.fail("shape", "a size is negative");
+      product *= static_cast<double>(size);
+    }
+    if (product > 1e15) fields.fail("shape", "more than 1e15 elements");
+    std::int64_t elements = 1;
+    for (const std::int64_t size : sizes) elements *= size;
+    return elements;
+  }
+
+  void read_input(Fields& fields) {
+    CapturedInput input{fields.required<std::string>("name"), {}};
+    const auto sizes = fields.required<std::vector<std::int64_t>>("shape");
+    const std::int64_t bytes = elements_of(fields, sizes) *
+                               size_of(fields, "dtype", fields.required<std::string>("dtype"));
+    input.bytes.fixed = static_cast<double>(bytes);
+    if (fields.has("batch_axis")) {
+      const int axis = number(fields, "batch_axis", 0, static_cast<int>(sizes.size()) - 1);
+      const std::int64_t samples = std::max<std::int64_t>(1, sizes[static_cast<std::size_t>(axis)]);
+      const double each = static_cast<double>(samples) / to_.micro_batch;
+      input.bytes = {0, static_cast<double>(bytes) / static_cast<double>(samples) * each};
+    }
+    fields.done();
+    to_.inputs.push_back(std::move(input));
+  }
+
+  CapturedParameter parameter_of(Fields& fields) {
+    CapturedParameter parameter;
+    parameter.name = fields.required<std::string>("name");
+    const auto sizes = fields.required<std::vector<std::int64_t>>("shape");
+    const std::int64_t elements = elements_of(fields, sizes);
+    size_of(fields, "dtype", fields.required<std::string>("dtype"));
+    if (elements == 0) fields.fail("shape", "a parameter has at least one element");
+    Shape& shape = parameter.shape;
+    std::int64_t rest = elements;  // of the dimensions that follow
+    for (std::size_t i = 0; i + 1 < shape.dims.size() && i < sizes.size(); rest /= sizes[i++])
+      shape.dims[static_cast<std::size_t>(shape.rank++)] = sizes[i];
+    if (shape.rank == 0 || rest > 1) shape.dims[static_cast<std::size_t>(shape.rank++)] = rest;
+    return parameter;
+  }
+
+  void read_parameter(Fields& fields) {
+    CapturedParameter parameter = parameter_of(fields);
+    parameter.trainable = fields.optional<bool>("trainable", true);
+    if (fields.has("tied")) fields.required<std::vector<std::string>>("tied");
+    fields.done();
+    to_.parameters.push_back(std::move(parameter));
+  }
+
+  void read_buffer(Fields& fields) {
+    CapturedParameter buffer;
+    buffer.name = fields.required<std::string>("name");
+    const std::int64_t elements =
+        elements_of(fields, fields.required<std::vector<std::int64_t>>("shape"));
+    const std::int64_t bytes =
+        elements * size_of(fields, "dtype", fields.required<std::string>("dtype"));
+    const std::int64_t size = bytes_of(storage_of(to_.precision));
+    buffer.shape = Shape{std::max<std::int64_t>(1, (bytes + size - 1) / size)};
+    buffer.trainable = buffer.counted = false;
+    fields.optional<bool>("written", false);
+    fields.done();
+    to_.parameters.push_back(std::move(buffer));
+  }
+
+  void read_tensor(Fields& fields) {
+    CapturedTensor tensor;
+    tensor.bytes = scaled(fields, "bytes");
+    tensor.has_gradient = fields.optional<bool>("gradient", false);
+    for (const std::string_view key : {"shape", "dtype", "batch_axis"})
+      if (fields.has(key)) fields.raw(key);
+    fields.done();
+    to_.tensors.push_back(tensor);
+  }
+
+  CapturedKernel read_kernel(Fields& fields) const {
+    CapturedKernel kernel;
+    const std::vector<std::string> kinds = {"gemm", "batched_gemm", "attention", "memory"};
+    kernel.kind = static_cast<Kernel::Kind>(choose(
+        fields, "kind", "kind of kernel", fields.optional<std::string>("kind", "memory"), kinds));
+    if (fields.has("op")) fields.required<std::string>("op");
+    kernel.causal = fields.optional<bool>("causal", false);
+    kernel.m = scaled(fields, "m");
+    kernel.n = scaled(fields, "n");
+    kernel.k = scaled(fields, "k");
+    kernel.batch = scaled(fields, "batch", 1);
+    kernel.flops = scaled(fields, "flops");
+    kernel.bytes = scaled(fields, "bytes");
+    fields.done();
+    return kernel;
+  }
+
+  std::vector<CapturedKernel> read_kernels(Fields& fields, std::string_view key) const {
+    std::vector<CapturedKernel> kernels;
+    if (fields.has(key))
+      for (Fields& each : fields.objects(key)) kernels.push_back(read_kernel(each));
+    return kernels;
+  }
+
+  CapturedWork read_work(Fields& fields) const {
+    CapturedWork work;
+    work.forward = read_kernels(fields, "forward");
+    work.backward = read_kernels(fields, "backward");
+    work.saved = scaled(fields, "saved");
+    if (fields.has("workspace")) {
+      Fields workspace = fields.object("workspace");
+      work.forward_workspace = scaled(workspace, "forward");
+      work.backward_workspace = scaled(workspace, "backward");
+      workspace.done();
+    }
+    return work;
+  }
+
+  void read_kind(Fields& fields) {
+    SegmentKind kind;
+    kind.random = fields.optional<bool>("random", false);
+    if (fields.has("data_decides")) fields.required<std::string>("data_decides");
+    if (fields.has("operations")) fields.raw("operations");
+    kind.eager = read_work(fields);
+    kind.compiled = kind.eager;
+    if (fields.has("compiled")) {
+      Fields compiled = fields.object("compiled");
+      kind.compiled = read_work(compiled);
+      compiled.done();
+    }
+    fields.done();
+    to_.kinds.push_back(std::move(kind));
+  }
+
+  // Reads a list of indices below `count`, `shift` further on.
+  static std::vector<int> indices(Fields& fields, std::string_view key, std::size_t count,
+                                  std::string_view what, std::size_t shift = 0) {
+    std::vector<int> all;
+    if (!fields.has(key)) return all;
+    for (const int index : fields.required<std::vector<int>>(key)) {
+      if (index < 0 || static_cast<std::size_t>(index) >= count)
+        fields.fail(key, "there is no " + std::string(what) + " " + std::to_string(index) +
+                             "; the file has " + std::to_string(count));
+      all.push_back(index + static_cast<int>(shift));
+    }
+    return all;
+  }
+
+  void read_segment(Fields& fields) {
+    CapturedSegment segment;
+    segment.module = fields.optional<std::string>("module", "");
+    segment.kind = number(fields, "kind", 0, std::max(0, static_cast<int>(to_.kinds.size()) - 1));
+    segment.inputs = indices(fields, "inputs", to_.inputs.size(), "input");
+    segment.parameters = indices(fields, "parameters", parameters_, "parameter");
+    for (const int buffer :
+         indices(fields, "buffers", to_.parameters.size() - parameters_, "buffer", parameters_))
+      segment.parameters.push_back(buffer);
+    segment.reads = indices(fields, "reads", to_.tensors.size(), "tensor");
+    segment.makes = indices(fields, "makes", to_.tensors.size(), "tensor");
+    segment.saves = indices(fields, "saves", to_.tensors.size(), "tensor");
+    const int own = static_cast<int>(to_.segments.size());
+    for (const int tensor : segment.reads)
+      if (maker(tensor) < 0)
+        fields.fail("reads", "no earlier segment makes tensor " + std::to_string(tensor));
+    for (const int tensor : segment.makes) {
+      if (maker(tensor) >= 0)
+        fields.fail("makes", "tensor " + std::to_string(tensor) + " has a maker already");
+      to_.tensors[static_cast<std::size_t>(tensor)].maker = own;
+    }
+    for (const int tensor : segment.saves)
+      if (std::ranges::count(segment.reads, tensor) + std::ranges::count(segment.makes, tensor) ==
+          0)
+        fields.fail("saves",
+                    "the segment neither reads nor makes tensor " + std::to_string(tensor));
+    if (segment.makes.empty()) fields.fail("makes", "a segment makes at least one tensor");
+    fields.done();
+    to_.segments.push_back(std::move(segment));
+  }
+
+  int maker(int tensor) const { return to_.tensors[static_cast<std::size_t>(tensor)].maker; }
+
+  void check_loss() const {
+    if (to_.segments.empty()) fields_.fail("segments", "is empty; a model has at least one");
+    const bool is_there = to_.loss >= 0 && to_.loss < static_cast<int>(to_.tensors.size());
+    if (!is_there || maker(to_.loss) < 0)
+      fields_.fail("loss", "no segment makes tensor " + std::to_string(to_.loss));
+  }
+
+  Fields fields_;
+  CapturedModel& to_;
+  std::size_t parameters_ = 0;  // without buffers
+};
+
+// Fills in the sizes that rules about plans look at.
+void describe(Model& model, const CapturedModel& captured) {
+  model.hidden = model.heads = model.kv_heads = model.ffn = model.head_dim = 1;
+  model.tied_embeddings = false;
+  model.positions = captured.tokens_per_sample;
+  model.layers = static_cast<int>(std::max<std::ptrdiff_t>(
+      1, std::ranges::count(captured.units, true, &CapturedUnit::is_block)));
+}
+
+}  // namespace
+
+bool is_captured(Fields& fields) { return fields.has("captured"); }
+
+Model read_captured(const std::string& path) {
+  auto captured = std::make_shared<CapturedModel>();
+  captured->file = path;
+  captured->hash = std::to_string(hash_of(read_file(path)));
+  CapturedReader(read_json_file(path), *captured).read();
+  captured->units = units_of(*captured);
+  Model model;
+  model.name = std::filesystem::path(path).stem().stem().string();
+  describe(model, *captured);
+  model.captured = std::move(captured);
+  return model;
+}
+
+}  // namespace meshwright::architectures

@@ -1,0 +1,224 @@
+// Tests models that were captured from PyTorch: what is read, and the graphs and Programs that are
+// made of them.
+#include "models/architectures/captured/captured_model.h"
+
+#include "models/compiler/compile.h"
+#include "models/compiler/passes/pass.h"
+#include "models/compiler/schedule/schedule.h"
+#include "models/core/error.h"
+#include "models/program/graph/segment.h"
+#include "models/program/program_json.h"
+#include "tests/catch.h"
+#include "tests/models/captured.h"
+#include "tests/models/plans.h"
+
+using namespace meshwright::tests;
+using nlohmann::json;
+
+namespace {
+
+Plan captured_plan(int pipeline, int data, int zero) {
+  Plan plan;
+  plan.parallelism.pipeline = pipeline;
+  plan.parallelism.data = data;
+  plan.parallelism.zero_stage = zero;
+  plan.training.precision = Precision::fp32;
+  plan.training.sequence_length = 8;
+  plan.training.micro_batch = 2;
+  plan.training.global_batch = 16 * data;
+  return plan;
+}
+
+std::string refusal(const json& content) {
+  try {
+    read_captured_json(content);
+  } catch (const InputError& error) {
+    const std::string message = error.what();
+    return message.substr(message.find(": /") + 2);
+  }
+  return "";
+}
+
+std::string refusal(const Plan& plan, const Model& model) {
+  const Ruling ruling = broken_rule(plan, model.sizes());
+  return ruling ? ruling->key : "";
+}
+
+double flops_of(const json& kernels, int samples) {
+  double flops = 0;
+  for (const json& kernel : kernels)
+    if (kernel.contains("flops"))
+      flops += kernel["flops"][0].get<double>() + samples * kernel["flops"][1].get<double>();
+  return flops;
+}
+
+}  // namespace
+
+TEST_CASE("a captured model has its segments, parameters and units", "[captured]") {
+  const Model model = read_captured_json(captured_json(3));
+  REQUIRE(model.captured);
+  CHECK(model.name == "own");
+  CHECK(model.captured->segments.size() == 8);
+  CHECK(model.captured->parameters.size() == 1 + 3 * 4);
+  CHECK(model.captured->tokens_per_sample == 8);
+  CHECK(model.sizes().captured);
+  // Each half of a block has more than a twentieth of the work, so it is a unit.
+  std::vector<std::string> paths;
+  for (const CapturedUnit& unit : model.captured->units) paths.push_back(unit.path);
+  CHECK(paths == std::vector<std::string>{"embed", "h.0", "h.0.mlp", "h.1", "h.1.mlp", "h.2",
+                                          "h.2.mlp", "head"});
+  CHECK(model.captured->units[1].is_block);
+  CHECK_FALSE(model.captured->units.back().is_block);
+}
+
+TEST_CASE("blocks of a deep captured model stay whole", "[captured]") {
+  const Model model = read_captured_json(captured_json(40));
+  CHECK(model.captured->units.size() == 42);
+  CHECK(model.captured->units[40].path == "h.39");
+}
+
+TEST_CASE("faults of a captured file are named with their place", "[captured]") {
+  struct Fault {
+    const char* pointer;
+    json value;
+    const char* message;
+  };
+  const Fault faults[] = {
+      {"/captured", 2, "/captured: format 2 is not known"},
+      {"/precision", "int8", "/precision: unknown precision 'int8'"},
+      {"/micro_batch", 0, "/micro_batch: 0 is out of range"},
+      {"/loss", 99, "/loss: no segment makes tensor 99"},
+      {"/segments", json::array(), "/segments: is empty"},
+      {"/segments/1/kind", 7, "/segments/1/kind: 7 is out of range"},
+      {"/segments/1/reads", {5}, "/segments/1/reads: no earlier segment makes tensor 5"},
+      {"/segments/1/reads", {99}, "/segments/1/reads: there is no tensor 99"},
+      {"/segments/1/makes", {0}, "/segments/1/makes: tensor 0 has a maker already"},
+      {"/segments/1/makes", json::array(), "/segments/1/makes: a segment makes at least one"},
+      {"/segments/1/saves", {4}, "/segments/1/saves: the segment neither reads nor makes"},
+      {"/segments/1/color", 1, "/segments/1/color: unknown key"},
+      {"/tensors/0/bytes", {0, -8}, "/tensors/0/bytes: is negative for some micro-batch"},
+      {"/tensors/0/bytes", {1}, "/tensors/0/bytes: a pair is [fixed, per sample]"},
+      {"/parameters/0/dtype", "int7", "/parameters/0/dtype: 'int7' is no type"},
+      {"/parameters/0/shape", {0}, "/parameters/0/shape: a parameter has at least one"},
+      {"/parameters/0/shape", {1e9, 1e9}, "/parameters/0/shape: more than 1e15 elements"},
+      {"/kinds/1/forward/0/kind", "magic", "/kinds/1/forward/0/kind: unknown kind of kernel"},
+      {"/inputs/0/batch_axis", 2, "/inputs/0/batch_axis: 2 is out of range"}};
+  for (const Fault& fault : faults) {
+    json content = captured_json(2);
+    content[json::json_pointer(fault.pointer)] = fault.value;
+    INFO(fault.pointer << " " << fault.value);
+    CHECK(refusal(content).starts_with(fault.message));
+  }
+}
+
+TEST_CASE("a captured graph has the captured work, whatever the micro-batch", "[captured]") {
+  const json content = captured_json(3);
+  const Model model = read_captured_json(content);
+  for (const int samples : {1, 2, 5}) {
+    Plan plan = captured_plan(1, 1, 0);
+    plan.training.micro_batch = samples;
+    plan.training.compiler = CompilerLevel::none;
+    const Graph graph = run_passes(build_graph(model, plan.training), plan);
+    double flops = 0;
+    for (const json& segment : content["segments"]) {
+      const json& kind = content["kinds"][segment["kind"].get<std::size_t>()];
+      flops += flops_of(kind["forward"], samples) + flops_of(kind["backward"], samples);
+    }
+    CHECK(model_flops(graph) == Approx(flops));
+    CHECK(parameter_count(graph) == 100 * 64 + 3 * 4 * 4 * 64 * 64);
+    int gradients = 0;
+    for (const Node& node : graph.nodes) gradients += node.op == Op::segment_grad ? 1 : 0;
+    CHECK(gradients == 8);
+    for (const Parameter& parameter : graph.parameters) CHECK(parameter.gradient >= 0);
+  }
+}
+
+TEST_CASE("what a captured segment saves is kept for its backward, unless it is recomputed",
+          "[captured]") {
+  const Model model = read_captured_json(captured_json(2));
+  const auto slot = [&](CompilerLevel level, Recompute recompute) {
+    Plan plan = captured_plan(1, 1, 0);
+    plan.training.compiler = level;
+    plan.training.recompute = recompute;
+    return lower_small(model, plan).front().memory.slots.front().stride;
+  };
+  const std::int64_t activation = 2 * 4 * 8 * 64, logits = 2 * 4 * 8 * 100;
+  // Four halves of blocks save three activations each and their input; the head saves its own.
+  const std::int64_t eager = 4 * 4 * activation + activation + logits;
+  const std::int64_t compiled = 4 * 2 * activation + activation + logits;
+  const std::int64_t inputs = 4096;  // at most, with what aligns buffers
+  CHECK(slot(CompilerLevel::none, Recompute::none) >= eager);
+  CHECK(slot(CompilerLevel::none, Recompute::none) <= eager + inputs);
+  CHECK(slot(CompilerLevel::fused, Recompute::none) >= compiled);
+  CHECK(slot(CompilerLevel::fused, Recompute::none) <= compiled + inputs);
+  CHECK(slot(CompilerLevel::none, Recompute::full) <= 5 * activation + logits + inputs);
+}
+
+TEST_CASE("every legal plan of a captured model lowers to sound Programs", "[captured][lower]") {
+  int legal = 0;
+  for (const bool skips : {false, true}) {
+    const Model model = read_captured_json(captured_json(4, skips));
+    for (const ScheduleInfo& schedule : schedule_kinds())
+      for (const int pipeline : {1, 2, 4})
+        for (const int data : {1, 2})
+          for (const int zero : {0, 1, 2, 3})
+            for (const int virtual_stages : {1, 2})
+              for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+                Plan plan = captured_plan(pipeline, data, zero);
+                plan.parallelism.schedule = schedule.kind;
+                plan.parallelism.virtual_stages = virtual_stages;
+                plan.training.recompute = recompute;
+                if (broken_rule(plan, model.sizes())) continue;
+                INFO(describe(plan));
+                const std::vector<Program> stages = lower_small(model, plan);
+                CHECK(broken_rule(stages).empty());
+                ++legal;
+              }
+  }
+  CHECK(legal > 200);
+}
+
+TEST_CASE("parameters that any stages share are summed over them", "[captured][lower]") {
+  json content = captured_json(4);
+  content["segments"][3]["parameters"].push_back(0);  // the table, in the second block too
+  const Model model = read_captured_json(content);
+  for (const Program& program : lower_small(model, captured_plan(4, 1, 0))) {
+    const bool has_table = std::ranges::any_of(program.parameters, [](const StageParameter& each) {
+      return each.parameter.name == "embed.weight";
+    });
+    CHECK(has_table);
+  }
+}
+
+TEST_CASE("Programs of a captured model are read as they were written", "[captured]") {
+  const Model model = read_captured_json(captured_json(2));
+  const std::vector<Program> stages = lower_small(model, captured_plan(2, 2, 1));
+  const json written = to_json(stages);
+  CHECK(to_json(read_programs(Fields(written, "programs.json"))) == written);
+}
+
+TEST_CASE("plans that would split a captured model's operations are refused", "[captured]") {
+  const Model model = read_captured_json(captured_json(4));
+  CHECK(refusal(captured_plan(2, 2, 1), model).empty());
+  const auto refused = [&](const auto& change) {
+    Plan plan = captured_plan(1, 2, 0);
+    change(plan);
+    return refusal(plan, model);
+  };
+  CHECK(refused([](Plan& p) { p.parallelism.tensor = 2; }) == "/parallelism/tensor");
+  CHECK(refused([](Plan& p) { p.parallelism.context = 2; }) == "/parallelism/context");
+  CHECK(refused([](Plan& p) { p.parallelism.expert = 2; }) == "/parallelism/expert");
+  CHECK(refused([](Plan& p) { p.training.precision = Precision::bf16; }) == "/training/precision");
+  CHECK(refused([](Plan& p) { p.training.compiler = CompilerLevel::full; }) ==
+        "/training/compiler");
+  CHECK(refused([](Plan& p) { p.training.sequence_length = 16; }) == "/training/sequence_length");
+  CHECK(refused([](Plan& p) { p.training.recompute = Recompute::selective; }) ==
+        "/training/recompute");
+  CHECK(refused([](Plan& p) { p.parallelism.pipeline = 64; }) == "/parallelism/pipeline");
+  json fixed = captured_json(4);
+  fixed["fixed_micro_batch"] = "a graph has no samples";
+  CHECK(refusal(captured_plan(1, 1, 0), read_captured_json(fixed)).empty());
+  Plan other = captured_plan(1, 1, 0);
+  other.training.micro_batch = 4;
+  CHECK(refusal(other, read_captured_json(fixed)) == "/training/micro_batch");
+}
