@@ -93,7 +93,6 @@ TEST_CASE("faults of a captured file are named with their place", "[captured]") 
       {"/segments/1/reads", {5}, "/segments/1/reads: no earlier segment makes tensor 5"},
       {"/segments/1/reads", {99}, "/segments/1/reads: there is no tensor 99"},
       {"/segments/1/makes", {0}, "/segments/1/makes: tensor 0 has a maker already"},
-      {"/segments/1/makes", json::array(), "/segments/1/makes: a segment makes at least one"},
       {"/segments/1/saves", {4}, "/segments/1/saves: the segment neither reads nor makes"},
       {"/segments/1/color", 1, "/segments/1/color: unknown key"},
       {"/tensors/0/bytes", {0, -8}, "/tensors/0/bytes: is negative for some micro-batch"},

@@ -72,7 +72,7 @@ struct CapturedSegment {
   std::string module;  // "" if it belongs to none
   int kind = 0;
   std::vector<int> inputs, parameters;  // the parameters include buffers
-  std::vector<int> reads, makes;        // tensors
+  std::vector<int> reads, makes;        // tensors; it may make none, as what only writes a buffer
   std::vector<int> saves;               // of these, those that the backward reads
 };
 

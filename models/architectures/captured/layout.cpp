@@ -160,6 +160,7 @@ class CapturedLayout {
       segment.outputs.push_back(memory(bytes));
     if (const double bytes = work.backward_workspace.of(samples_); bytes > 0)
       segment.gradients.push_back(memory(bytes));
+    if (segment.outputs.empty()) segment.outputs.push_back(memory(4));  // it only writes a buffer
     segment.forward = kernels(work.forward, false);
     segment.backward = kernels(work.backward, true);
     segment.forward_flops = flops_of(work.forward);

@@ -279,7 +279,6 @@ class CapturedReader {
           0)
         fields.fail("saves",
                     "the segment neither reads nor makes tensor " + std::to_string(tensor));
-    if (segment.makes.empty()) fields.fail("makes", "a segment makes at least one tensor");
     fields.done();
     to_.segments.push_back(std::move(segment));
   }

@@ -1,0 +1,84 @@
+// `capture FILE.py:NAME`: captures a PyTorch model as own.model.json. PyTorch does it, in Python
+// (tools/python/meshwright/torch); this command finds both and becomes that process.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "models/core/error.h"
+#include "tools/commands/commands.h"
+#include "tools/session/write_file.h"
+
+namespace meshwright::tools {
+
+namespace {
+
+// What Python runs. Its arguments are those of `python3 -m meshwright.torch`.
+constexpr const char* script = R"(import sys
+try:
+    from meshwright.torch.__main__ import main
+except ImportError as error:
+    sys.exit(print("error: capture: {} ({}); pip install meshwright torch, or name another Python "
+                   "in MESHWRIGHT_PYTHON".format(error, sys.executable), file=sys.stderr) or 2)
+sys.exit(main(sys.argv[1:])))";
+
+// Returns the folder of the Python package in the source tree in which this program was built, or
+// "" if there is none: an installed program uses the package that pip installed.
+std::string package_beside(const std::string& program) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::path(program).parent_path() / "../../tools/python";
+  return fs::exists(folder / "meshwright/torch", error) ? fs::canonical(folder, error).string()
+                                                        : "";
+}
+
+void search_package(const std::string& program) {
+  const std::string folder = package_beside(program);
+  if (folder.empty()) return;
+  const char* before = std::getenv("PYTHONPATH");
+  const std::string path =
+      before == nullptr || *before == '\0' ? folder : folder + ":" + std::string(before);
+  setenv("PYTHONPATH", path.c_str(), 1);
+}
+
+int run_capture(const Options& options) {
+  if (options.operands.empty())
+    throw InputError("capture: name the model: FILE.py:NAME, or a config.json of transformers");
+  const std::string& target = options.operands.front();
+  const std::string output = options.output.empty() ? "own.model.json" : options.output;
+  const std::vector<std::string> inputs = {target.substr(0, target.rfind(':'))};
+  check_writable("--output", output, inputs);
+  const char* chosen = std::getenv("MESHWRIGHT_PYTHON");
+  const std::string python = chosen == nullptr || *chosen == '\0' ? "python3" : chosen;
+  std::vector<std::string> words = {python, "-c", script, "capture"};
+  if (target.ends_with(".json")) words.emplace_back("--transformers");
+  words.insert(words.end(), {target, "--output", output});
+  words.insert(words.end(), options.operands.begin() + 1, options.operands.end());
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  search_package(options.program);
+  execvp(arguments[0], arguments.data());
+  throw InputError("capture: " + python + " cannot be started (" + std::strerror(errno) +
+                   "); install Python 3, or name it in MESHWRIGHT_PYTHON");
+}
+
+}  // namespace
+
+const Command capture_command = {
+    "capture",
+    "FILE.py:NAME",
+    "a function that returns (module, example), or a module beside an `example`; or a config.json "
+    "of "
+    "transformers; after `--`: options of `python3 -m meshwright.torch capture`",
+    "your own PyTorch model, as own.model.json",
+    "output",
+    run_capture,
+    "Captures one training step of a PyTorch model: types, bytes, FLOPs and kernels, no code and "
+    "no "
+    "weights. `\"model\": \"own.model.json\"` of a job then names it. Needs Python with PyTorch. "
+    "docs/own-model.md says what can be captured."};
+
+}  // namespace meshwright::tools
