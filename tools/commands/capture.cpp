@@ -15,7 +15,7 @@ namespace meshwright::tools {
 
 namespace {
 
-// What Python runs. Its arguments are those of `python3 -m meshwright.torch`.
+// Python runs this text. Its arguments are those of `python3 -m meshwright.torch`.
 constexpr const char* script = R"(import sys
 try:
     from meshwright.torch.__main__ import main
@@ -69,16 +69,15 @@ int run_capture(const Options& options) {
 
 const Command capture_command = {
     "capture",
-    "FILE.py:NAME",
-    "a function that returns (module, example), or a module beside an `example`; or a config.json "
-    "of "
-    "transformers; after `--`: options of `python3 -m meshwright.torch capture`",
+    "MODEL",
+    "FILE.py:NAME, a function that returns (module, example) or a module beside an `example`; or a "
+    "config.json of transformers; after `--`: options of `python3 -m meshwright.torch capture`",
     "your own PyTorch model, as own.model.json",
     "output",
     run_capture,
-    "Captures one training step of a PyTorch model: types, bytes, FLOPs and kernels, no code and "
-    "no "
-    "weights. `\"model\": \"own.model.json\"` of a job then names it. Needs Python with PyTorch. "
+    "Captures one training step of a PyTorch model: types, bytes, FLOPs and kernels, without code "
+    "and weights. `\"model\": \"own.model.json\"` of a job then names it. Needs Python with "
+    "PyTorch. "
     "docs/own-model.md says what can be captured."};
 
 }  // namespace meshwright::tools
