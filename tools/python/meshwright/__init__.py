@@ -9,15 +9,19 @@ is the dictionary that `meshwright COMMAND --json` prints. The commands use all 
 and leave Python's lock to others meanwhile.
 """
 
+import importlib.util
 import json
 import os
 from typing import Any, Dict, List, Mapping, Union
 
-from . import _core
+# `meshwright.torch` is Python only and also works from a checkout, where nothing is compiled.
+_compiled = importlib.util.find_spec(__name__ + "._core") is not None
+if _compiled:
+    from . import _core
 
 __all__ = ["InputError", "NoPlanFits", "RunError", "advise", "explain", "names", "plan", "scale",
            "sensitivity", "simulate", "validate"]
-__version__ = _core.version().split()[1]
+__version__ = _core.version().split()[1] if _compiled else "0+source"
 
 Job = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 Result = Dict[str, Any]
@@ -61,6 +65,9 @@ def _options(options: Mapping[str, Any]) -> Dict[str, List[str]]:
 
 
 def _run(command: str, jobs: List[Job], options: Mapping[str, Any]) -> Result:
+    if not _compiled:
+        raise ImportError("meshwright is not compiled here: its module _core is missing; install the wheel, or "
+                          "build the target python_module")
     operands, texts = [], {}
     for place, job in enumerate(jobs):
         if isinstance(job, Mapping):

@@ -1,0 +1,17 @@
+"""Brings any PyTorch model to meshwright: `capture` writes what `"model": "own.model.json"` of a job reads.
+
+    from meshwright.torch import capture
+    capture(model, {"input_ids": ids, "labels": ids}).save("own.model.json")
+
+The command line is `python3 -m meshwright.torch capture --help`.
+"""
+
+try:
+    import torch as _torch
+except ImportError as _error:
+    raise ImportError("meshwright.torch needs PyTorch, which is not installed here: pip install torch") from _error
+
+from .capturing import CapturedModel, capture
+from .errors import CaptureError
+
+__all__ = ["CaptureError", "CapturedModel", "capture"]

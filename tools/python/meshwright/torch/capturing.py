@@ -1,0 +1,235 @@
+"""`capture`: from a module or a step function to a captured model."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import warnings
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+
+from . import document as documents
+from .account import Account, same_course
+from .document import Pairs, dtype_name
+from .errors import CaptureError
+from .exporting import Program, Step, batch_of, exported, flat_program
+from .replay import Decided, Given, Trace, decide, replay
+from .segments import Division, divide
+
+__all__ = ["CapturedModel", "capture"]
+
+_PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class CapturedModel:
+    """A model that was captured: `document` is what `save` writes as own.model.json."""
+
+    def __init__(self, document: Dict[str, Any], program: Program, trace: Trace, division: Division) -> None:
+        self.document = document
+        self.program, self.trace, self.division = program, trace, division
+
+    def save(self, path: Any) -> None:
+        """Writes the document to a file. Nothing is left at `path` if that fails."""
+        text = json.dumps(self.document, separators=(",", ":"))
+        path = os.fspath(path)
+        unfinished = path + ".unfinished"
+        try:
+            with open(unfinished, "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+            os.replace(unfinished, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(unfinished)
+
+    def __repr__(self) -> str:
+        return "CapturedModel({!r}, {} segments of {} kinds)".format(
+            self.document["name"], len(self.document["segments"]), len(self.document["kinds"]))
+
+
+def capture(module_or_step: Any, example: Any, *, loss: Optional[Callable[..., Any]] = None,
+            name: Optional[str] = None, source: str = "", precision: Optional[str] = None,
+            batch_axes: Optional[Dict[str, Optional[int]]] = None, device: str = "cuda") -> CapturedModel:
+    """Captures a training step: its segments, types, bytes, FLOPs, kernels and what it keeps.
+
+    `module_or_step` is an nn.Module whose forward gives the loss (a scalar, an output with `.loss`, or a
+    tuple that begins with the scalar), or with `loss`, a function of (output, example); or a function of
+    the example that closes over modules. `example` is a dictionary of arguments or a tuple of them; real,
+    fake and meta tensors do. `batch_axes` says which axis of which input the samples lie on, where it is
+    not the first of all. `precision` (fp32, bf16, fp16) casts the module while it is captured. `device`
+    is the kind of device whose kernels are meant: "cuda" or "cpu".
+
+    Raises CaptureError, whose text names the line of the user's code and what to change.
+    """
+    if device not in ("cuda", "cpu"):
+        raise CaptureError("device is {!r}; known: cuda, cpu".format(device))
+    if precision is not None and precision not in _PRECISIONS:
+        raise CaptureError("precision is {!r}; known: {}".format(precision, ", ".join(_PRECISIONS)))
+    step = Step(module_or_step, loss, example)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        if precision is not None:
+            stack.enter_context(_cast(step, _PRECISIONS[precision]))
+        samples, axes, reason = batch_of(step.example, batch_axes)
+        program_of_torch, why_fixed = exported(step, axes, samples)
+        program = flat_program(program_of_torch, step)
+        reason = reason or why_fixed
+        return _captured(step, program, samples, axes, reason, name, source, device)
+
+
+@contextlib.contextmanager
+def _cast(step: Step, to: torch.dtype) -> Any:
+    """Module and example in another type for a while; the tensors themselves come back after it."""
+    changed = []
+    with torch.no_grad():
+        for each in list(step.parameters()) + list(step.buffers()):
+            if each.is_floating_point():
+                changed.append((each, each.data))
+                each.data = each.data.to(to)
+    leaves = list(step.example.leaves)
+    for place in step.example.places:
+        if leaves[place].is_floating_point():
+            step.example.leaves[place] = leaves[place].to(to)
+    try:
+        yield
+    finally:
+        for each, data in changed:
+            each.data = data
+        step.example.leaves[:] = leaves
+
+
+def _given(step: Step, program: Program) -> Tuple[Dict[int, Given], Dict[int, torch.Tensor]]:
+    """Descriptions and tensors of all sources."""
+    own: Dict[str, torch.Tensor] = dict(step.named_parameters(remove_duplicate=False))
+    own.update(step.named_buffers(remove_duplicate=False))
+    inputs = dict(zip(step.example.names, step.example.tensors))
+    given: Dict[int, Given] = {}
+    tensors: Dict[int, torch.Tensor] = {}
+    for source in program.sources:
+        if source.kind == "input":
+            tensor = inputs[source.name]
+        elif source.kind == "constant":
+            tensor = source.constant
+        else:
+            tensor = own[source.name]
+        if not isinstance(tensor, torch.Tensor):
+            raise CaptureError("{} is no tensor but {}".format(source.name, type(tensor).__name__))
+        trained = source.kind == "parameter" and tensor.requires_grad
+        given[source.value] = Given(tuple(int(size) for size in tensor.shape), tuple(tensor.stride()), tensor.dtype,
+                                    trained)
+        tensors[source.value] = tensor
+    return given, tensors
+
+
+def _traces(program: Program, given: Dict[int, Given], axes: Dict[int, int], samples: int, fixed: bool,
+            decided: Dict[int, Decided], device: str) -> Tuple[Trace, Optional[Trace]]:
+    first = replay(program, given, axes, None, decided, device)
+    if fixed:
+        return first, None
+    try:
+        second = replay(program, given, axes, 2 * samples, decided, device)
+    except CaptureError:
+        return first, None
+    return first, second if same_course(first, second) else None
+
+
+def _captured(step: Step, program: Program, samples: int, axes: Dict[str, int], reason: str, name: Optional[str],
+              source: str, device: str) -> CapturedModel:
+    given, tensors = _given(step, program)
+    values = {each.name: each.value for each in program.sources if each.kind == "input"}
+    axis_of = {values[each]: axis for each, axis in axes.items() if each in values}
+    decided = decide(program, tensors)
+    trace, second = _traces(program, given, axis_of, samples, bool(reason), decided, device)
+    division = divide(program, trace)
+    account = Account(program, trace, division)
+    other = Account(program, second, division) if second is not None else None
+    pair = Pairs(samples, 2 * samples if other else None, bool(reason))
+
+    precision = _precision(program, given)
+    written: Dict[str, Any] = {
+        "captured": documents.VERSION, "name": name or step.title, "source": source or step.title,
+        "versions": documents.versions(), "precision": precision, "micro_batch": samples}
+    if reason:
+        written["fixed_micro_batch"] = reason
+    tokens = _tokens_per_sample(program, step, axes)
+    if tokens:
+        written["tokens_per_sample"] = tokens
+    sources, lists = _sources(step, program, trace, axes, bool(reason))
+    written.update(lists)
+    written["tensors"], index = documents.tensors(account, other, pair)
+    written["loss"] = index[trace.loss]
+    written["segments"], written["kinds"] = documents.segments_and_kinds(
+        program, account, other, pair, index, sources, _PRECISIONS[precision])
+    documents.check(written)
+    return CapturedModel(written, program, trace, division)
+
+
+def _precision(program: Program, given: Dict[int, Given]) -> str:
+    sizes: Dict[torch.dtype, int] = {}
+    for source in program.sources:
+        kind = given[source.value]
+        if source.kind == "parameter" and kind.dtype.is_floating_point:
+            count = 1
+            for size in kind.shape:
+                count *= size
+            sizes[kind.dtype] = sizes.get(kind.dtype, 0) + count
+    most = max(sizes, key=lambda dtype: sizes[dtype]) if sizes else torch.float32
+    for word, dtype in _PRECISIONS.items():
+        if dtype == most:
+            return word
+    raise CaptureError("parameters are of type {}; use precision= fp32, bf16 or fp16".format(dtype_name(most)))
+
+
+def _sources(step: Step, program: Program, trace: Trace, axes: Dict[str, int], fixed: bool) -> Tuple[
+        Dict[str, Dict[int, int]], Dict[str, List[Dict[str, Any]]]]:
+    """The lists `inputs`, `parameters` and `buffers`, and the index in them by value."""
+    index: Dict[str, Dict[int, int]] = {"input": {}, "parameter": {}, "buffer": {}}
+    inputs: List[Dict[str, Any]] = []
+    tensors = dict(zip(step.example.names, step.example.tensors))
+    by_name = {(each.kind, each.name): each for each in program.sources}
+    for each, tensor in tensors.items():
+        entry: Dict[str, Any] = {"name": each, "dtype": dtype_name(tensor.dtype), "shape": list(tensor.shape)}
+        if each in axes and not fixed:
+            entry["batch_axis"] = axes[each]
+        if ("input", each) in by_name:
+            index["input"][by_name["input", each].value] = len(inputs)
+        inputs.append(entry)
+    written = {trace.sources[storage] for storage in trace.writes if storage in trace.sources}
+    parameters: List[Dict[str, Any]] = []
+    place: Dict[int, int] = {}
+    for long_name, parameter in step.named_parameters(remove_duplicate=False):
+        own = step.own_name(long_name)
+        if id(parameter) in place:
+            parameters[place[id(parameter)]].setdefault("tied", []).append(own)
+        else:
+            place[id(parameter)] = len(parameters)
+            parameters.append({"name": own, "shape": list(parameter.shape), "dtype": dtype_name(parameter.dtype),
+                               "trainable": bool(parameter.requires_grad)})
+        if ("parameter", long_name) in by_name:
+            index["parameter"][by_name["parameter", long_name].value] = place[id(parameter)]
+    buffers: List[Dict[str, Any]] = []
+    for long_name, buffer in step.named_buffers():
+        entry = {"name": step.own_name(long_name), "shape": list(buffer.shape), "dtype": dtype_name(buffer.dtype)}
+        known = by_name.get(("buffer", long_name))
+        if known is not None:
+            index["buffer"][known.value] = len(buffers)
+            if known.value in written:
+                entry["written"] = True
+        buffers.append(entry)
+    return index, {"inputs": inputs, "parameters": parameters, "buffers": buffers}
+
+
+def _tokens_per_sample(program: Program, step: Step, axes: Dict[str, int]) -> Optional[int]:
+    """The second axis of the first input of two axes whose integers are looked up in a table."""
+    looked_up = set()
+    for call in program.calls:
+        if str(call.target).startswith("aten.embedding."):
+            looked_up.update(each.value for each in call.args if hasattr(each, "value"))
+    values = {each.name: each.value for each in program.sources if each.kind == "input"}
+    for name, tensor in zip(step.example.names, step.example.tensors):
+        if (tensor.dim() == 2 and not tensor.is_floating_point() and axes.get(name) == 0
+                and values.get(name) in looked_up):
+            return int(tensor.shape[1])
+    return None

@@ -1,0 +1,131 @@
+"""Runs a call of an exported graph on meta tensors as a GPU would run it.
+
+Meta tensors take the general road through PyTorch. Where CUDA takes another one that matters for time
+or memory, this file takes it: dropout with a mask of one byte, fused attention, cuDNN's recurrent
+layers, and the casts of autocast. `device="cpu"` keeps the CPU's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+
+__all__ = ["Autocast", "on_gpu"]
+
+_aten = torch.ops.aten
+
+
+def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    return torch.native_dropout(x, p, True)[0] if train and 0 < p < 1 else _aten.dropout.default(x, p, train)
+
+
+def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Optional[torch.Tensor] = None,
+               dropout_p: float = 0.0, is_causal: bool = False, *, scale: Optional[float] = None,
+               enable_gqa: bool = False) -> torch.Tensor:
+    """Flash attention in 16 bits without a mask, the memory-efficient kernel otherwise, else products."""
+    fused = query.dim() == 4 and key.dim() == 4 and query.shape[-1] <= 256 and query.shape[-1] % 8 == 0
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    if not fused or query.dtype == torch.float64:
+        return _aten.scaled_dot_product_attention.default(query, key, value, attn_mask, dropout_p, is_causal,
+                                                          scale=scale, enable_gqa=enable_gqa)
+    if half and attn_mask is None and query.shape[-1] == value.shape[-1]:
+        return _aten._scaled_dot_product_flash_attention.default(query, key, value, dropout_p, is_causal, False,
+                                                                 scale=scale)[0]
+    if enable_gqa and key.shape[1] != query.shape[1]:
+        times = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(times, 1), value.repeat_interleave(times, 1)
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            attn_mask = torch.where(attn_mask, 0.0, float("-inf")).to(query.dtype)
+        attn_mask = attn_mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    return _aten._scaled_dot_product_efficient_attention.default(
+        query, key, value, attn_mask, torch.is_grad_enabled(), dropout_p, is_causal, scale=scale)[0]
+
+
+def _recurrent(mode: int) -> Callable[..., Any]:
+    def run(x: torch.Tensor, state: Any, weights: List[torch.Tensor], has_biases: bool, layers: int, dropout: float,
+            train: bool, both: bool, batch_first: bool) -> Tuple[torch.Tensor, ...]:
+        hidden, cell = (state[0], state[1]) if mode == 2 else (state, None)
+        # The buffer of flattened weights is memory of the parameters themselves.
+        out = _aten._cudnn_rnn.default(x, weights, 4 if has_biases else 2, weights[0], hidden, cell, mode,
+                                       weights[1].shape[-1], 0, layers, batch_first, dropout, train, both, [], None)
+        return out[:3] if mode == 2 else out[:2]
+
+    return run
+
+
+on_gpu: Dict[Any, Callable[..., Any]] = {
+    _aten.dropout.default: _dropout,
+    _aten.scaled_dot_product_attention.default: _attention,
+    _aten.lstm.input: _recurrent(2),
+    _aten.gru.input: _recurrent(3),
+    _aten.rnn_relu.input: _recurrent(0),
+    _aten.rnn_tanh.input: _recurrent(1),
+}
+
+# What torch.autocast("cuda") casts; other operations run in the types they are given.
+_LOWER = {
+    "_convolution", "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "conv1d", "conv2d",
+    "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution", "einsum",
+    "gru", "gru_cell", "linalg_multi_dot", "linalg_vecdot", "linear", "lstm", "lstm_cell", "matmul", "mm", "mv",
+    "prelu", "rnn_relu", "rnn_tanh", "scaled_dot_product_attention",
+}
+_FLOAT = {
+    "acos", "asin", "binary_cross_entropy_with_logits", "cdist", "cosh", "cosine_embedding_loss",
+    "cosine_similarity", "cross_entropy_loss", "cumprod", "cumsum", "dist", "erfinv", "exp", "expm1", "frobenius_norm",
+    "grid_sampler", "group_norm", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "layer_norm", "log",
+    "log10", "log1p", "log2", "log_softmax", "logsumexp", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
+    "multilabel_margin_loss", "nll_loss", "nll_loss_nd", "norm", "nuclear_norm", "pdist", "poisson_nll_loss", "pow",
+    "prod", "reciprocal", "renorm", "rsqrt", "sinh", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin",
+    "softplus", "sum", "tan", "triplet_margin_loss",
+}
+_WIDEST = {"addcdiv", "addcmul", "atan2", "bilinear", "cat", "cross", "dot", "index_put", "scatter_add", "stack",
+           "vdot"}
+
+
+class Autocast:
+    """The casts of torch.autocast for CUDA. Casts of parameters are kept, as it keeps them."""
+
+    def __init__(self) -> None:
+        self._casts: Dict[Any, torch.Tensor] = {}
+
+    def __call__(self, target: Any, kind: torch.dtype, args: Any, kwargs: Any) -> Any:
+        name = getattr(getattr(target, "_schema", None), "name", "").split("::")[-1]
+        if name in _LOWER:
+            to: Optional[torch.dtype] = kind
+        elif name in _FLOAT:
+            to = torch.float32
+        elif name in _WIDEST:
+            wide = any(each.dtype == torch.float32 for each in _floats((args, kwargs)))
+            to = torch.float32 if wide else None
+        else:
+            to = None
+        if to is None:
+            return args, kwargs
+        return _mapped(args, lambda x: self._cast(x, to)), _mapped(kwargs, lambda x: self._cast(x, to))
+
+    def _cast(self, x: torch.Tensor, to: torch.dtype) -> torch.Tensor:
+        if not x.is_floating_point() or x.dtype == to or x.dtype == torch.float64:
+            return x
+        if not (x.is_leaf and x.requires_grad):
+            return x.to(to)
+        key = (id(x), to)
+        if key not in self._casts:
+            self._casts[key] = x.to(to)
+        return self._casts[key]
+
+
+def _floats(value: Any) -> List[torch.Tensor]:
+    from .kernels import tensors_in
+    return [each for each in tensors_in(value) if each.is_floating_point()]
+
+
+def _mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_mapped(each, change) for each in value)
+    if isinstance(value, dict):
+        return {name: _mapped(each, change) for name, each in value.items()}
+    return value
