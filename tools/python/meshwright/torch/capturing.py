@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import warnings
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 
@@ -23,12 +23,34 @@ __all__ = ["CapturedModel", "capture"]
 _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+class _Exported(NamedTuple):
+    """What a capture needs once the module is exported."""
+
+    step: Step
+    program: Program
+    given: Dict[int, Given]
+    decided: Dict[int, Decided]
+    samples: int
+    axes: Dict[str, int]
+    reason: str
+    name: str
+    source: str
+    device: str
+
+
 class CapturedModel:
     """A model that was captured: `document` is what `save` writes as own.model.json."""
 
-    def __init__(self, document: Dict[str, Any], program: Program, trace: Trace, division: Division) -> None:
+    def __init__(self, document: Dict[str, Any], exported: "_Exported", trace: Trace, division: Division) -> None:
         self.document = document
-        self.program, self.trace, self.division = program, trace, division
+        self.program, self.trace, self.division = exported.program, trace, division
+        self._exported = exported
+
+    def on(self, device: str) -> "CapturedModel":
+        """The same model with the kernels of another kind of device ("cuda", "cpu"); it is not exported again."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _captured(self._exported._replace(device=device))
 
     def save(self, path: Any) -> None:
         """Writes the document to a file. Nothing is left at `path` if that fails."""
@@ -75,12 +97,13 @@ def capture(module_or_step: Any, example: Any, *, loss: Optional[Callable[..., A
         samples, axes, reason = batch_of(step.example, batch_axes)
         program_of_torch, why_fixed = exported(step, axes, samples)
         program = flat_program(program_of_torch, step)
-        reason = reason or why_fixed
-        return _captured(step, program, samples, axes, reason, name, source, device)
+        given, tensors = _given(step, program)
+        return _captured(_Exported(step, program, given, decide(program, tensors), samples, axes, reason or why_fixed,
+                                   name or step.title, source or step.title, device))
 
 
 @contextlib.contextmanager
-def _cast(step: Step, to: torch.dtype) -> Any:
+def _cast(step: Step, to: torch.dtype) -> Iterator[None]:
     """Module and example in another type for a while; the tensors themselves come back after it."""
     changed = []
     with torch.no_grad():
@@ -135,13 +158,11 @@ def _traces(program: Program, given: Dict[int, Given], axes: Dict[int, int], sam
     return first, second if same_course(first, second) else None
 
 
-def _captured(step: Step, program: Program, samples: int, axes: Dict[str, int], reason: str, name: Optional[str],
-              source: str, device: str) -> CapturedModel:
-    given, tensors = _given(step, program)
+def _captured(exported: _Exported) -> CapturedModel:
+    step, program, given, samples, axes, reason = exported[:3] + exported[4:7]
     values = {each.name: each.value for each in program.sources if each.kind == "input"}
     axis_of = {values[each]: axis for each, axis in axes.items() if each in values}
-    decided = decide(program, tensors)
-    trace, second = _traces(program, given, axis_of, samples, bool(reason), decided, device)
+    trace, second = _traces(program, given, axis_of, samples, bool(reason), exported.decided, exported.device)
     division = divide(program, trace)
     account = Account(program, trace, division)
     other = Account(program, second, division) if second is not None else None
@@ -149,7 +170,7 @@ def _captured(step: Step, program: Program, samples: int, axes: Dict[str, int], 
 
     precision = _precision(program, given)
     written: Dict[str, Any] = {
-        "captured": documents.VERSION, "name": name or step.title, "source": source or step.title,
+        "captured": documents.VERSION, "name": exported.name, "source": exported.source,
         "versions": documents.versions(), "precision": precision, "micro_batch": samples}
     if reason:
         written["fixed_micro_batch"] = reason
@@ -163,7 +184,7 @@ def _captured(step: Step, program: Program, samples: int, axes: Dict[str, int], 
     written["segments"], written["kinds"] = documents.segments_and_kinds(
         program, account, other, pair, index, sources, _PRECISIONS[precision])
     documents.check(written)
-    return CapturedModel(written, program, trace, division)
+    return CapturedModel(written, exported, trace, division)
 
 
 def _precision(program: Program, given: Dict[int, Given]) -> str:

@@ -27,6 +27,8 @@ _CAUSES: Tuple[Tuple[str, str], ...] = (
     (r"Could not guard on data-dependent|Could not extract specialized integer|GuardOnDataDependent|data-dependent expression",
      "a branch or a size in Python depends on the values of a tensor, and a captured graph has one path; "
      "use torch.where, a mask, or a fixed size there"),
+    (r"DynamicOutputShapeException",
+     "data decide the shape of what this operation keeps; give it numbers instead of tensors for sizes and lengths"),
     (r"\.numpy\(\)|numpy is not|Can't call numpy|can't convert .* to numpy",
      "a tensor leaves PyTorch for NumPy; compute it with torch operations, or before the step"),
     (r"aten\._local_scalar_dense|\.item\(\)",
@@ -86,7 +88,7 @@ def explained(error: BaseException, doing: str) -> CaptureError:
     """The message for a failure while `doing` something: where in the user's code, why, what to change."""
     if isinstance(error, CaptureError):
         return error
-    text = str(error)
+    text = "{} {}".format(type(error).__name__, error)
     chain: Any = error
     frames: list = []
     seen = set()
@@ -97,7 +99,7 @@ def explained(error: BaseException, doing: str) -> CaptureError:
         chain = chain.__cause__ or chain.__context__
     place = users_line(frames) or users_line(frames_in(text))
     cause = next((words for pattern, words in _CAUSES if re.search(pattern, text)), None)
-    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     if len(first) > 200:
         first = first[:200] + "..."
     message = "{}: {}".format(place, cause or "{} failed".format(doing)) if place else (cause or doing + " failed")

@@ -2,7 +2,7 @@
 
 Meta tensors take the general road through PyTorch. Where CUDA takes another one that matters for time
 or memory, this file takes it: dropout with a mask of one byte, fused attention, cuDNN's recurrent
-layers, and the casts of autocast. `device="cpu"` keeps the CPU's.
+layers, and the casts of autocast.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
-__all__ = ["Autocast", "on_gpu"]
+__all__ = ["Autocast", "on_gpu", "stand_ins"]
 
 _aten = torch.ops.aten
 
@@ -48,12 +48,41 @@ def _recurrent(mode: int) -> Callable[..., Any]:
             train: bool, both: bool, batch_first: bool) -> Tuple[torch.Tensor, ...]:
         hidden, cell = (state[0], state[1]) if mode == 2 else (state, None)
         # The buffer of flattened weights is memory of the parameters themselves.
-        out = _aten._cudnn_rnn.default(x, weights, 4 if has_biases else 2, weights[0], hidden, cell, mode,
+        out = _aten._cudnn_rnn.default(x, weights, 4 if has_biases else 2, weights[0].detach(), hidden, cell, mode,
                                        weights[1].shape[-1], 0, layers, batch_first, dropout, train, both, [], None)
         return out[:3] if mode == 2 else out[:2]
 
     return run
 
+
+def _cudnn_rnn(x: torch.Tensor, weights: List[torch.Tensor], stride: int, buffer: Any, hidden: torch.Tensor, cell: Any,
+               mode: int, size: int, projected: int, layers: int, batch_first: bool, dropout: float, train: bool,
+               both: bool, batch_sizes: Any, state: Any) -> Tuple[torch.Tensor, ...]:
+    """Shapes of cuDNN's recurrent layers. What it keeps for the backward pass is taken as gates and states."""
+    directions = 2 if both else 1
+    y = x.new_empty(*x.shape[:-1], size * directions)
+    kept = y.numel() * layers * ({2: 4, 3: 3}.get(mode, 1) + 1) * x.element_size() if train else 0
+    return (y, hidden.new_empty(hidden.shape), hidden.new_empty(hidden.shape if cell is not None else (0,)),
+            x.new_empty(kept, dtype=torch.uint8), weights[0].new_empty(0))
+
+
+def _cudnn_rnn_backward(x: torch.Tensor, weights: List[torch.Tensor], stride: int, buffer: torch.Tensor,
+                        hidden: torch.Tensor, cell: Any, *more: Any) -> Tuple[Any, ...]:
+    return (torch.empty_like(x), torch.empty_like(hidden), torch.empty_like(cell) if cell is not None else None,
+            [torch.empty_like(each) for each in weights])
+
+
+_library = torch.library.Library("aten", "IMPL", "Meta")
+_library.impl("_cudnn_rnn", _cudnn_rnn, allow_override=True)
+_library.impl("_cudnn_rnn_backward", _cudnn_rnn_backward, allow_override=True)
+
+
+def _grouped_mm(x: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    return _aten._grouped_mm.default(x, weight, offs=ends.to(torch.int32))
+
+
+# Stand-ins that libraries export, by what they stand for. They hold for every device.
+stand_ins: Dict[str, Callable[..., Any]] = {"transformers.grouped_mm_fallback.default": _grouped_mm}
 
 on_gpu: Dict[Any, Callable[..., Any]] = {
     _aten.dropout.default: _dropout,

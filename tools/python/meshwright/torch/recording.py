@@ -81,9 +81,9 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        out = func(*args, **kwargs)
         if func is torch.ops.prim.device.default:
-            return out
+            return args[0].fake_device if hasattr(args[0], "fake_device") else func(*args)
+        out = func(*args, **kwargs)
         if self.call_of is not None:
             node = torch._C._current_autograd_node()
             if node is not None:

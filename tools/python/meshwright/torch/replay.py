@@ -1,21 +1,22 @@
-"""Runs a captured program call by call on meta tensors, forward and backward, and records it.
+"""Runs a captured program call by call without data, forward and backward, and records it.
 
-Nothing is computed and nothing is allocated: meta tensors have shapes, types and autograd only. So a
+Nothing is computed and nothing is allocated: meta and fake tensors have shapes, types and autograd only. So a
 model of any size is replayed on any machine, at several numbers of samples.
 """
 
 from __future__ import annotations
 
 import bisect
-import math
+import contextlib
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from . import kernels
 from .errors import CaptureError, explained
 from .exporting import Call, Program, Ref, Source
-from .on_gpu import Autocast, on_gpu
+from .on_gpu import Autocast, on_gpu, stand_ins
 from .recording import BACKWARD, FORWARD, Recorder
 
 __all__ = ["Decided", "Given", "Trace", "decide", "replay", "values_in"]
@@ -70,6 +71,14 @@ _NOTHING = {"_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_c
 
 def _does_nothing(call: Call) -> bool:
     return getattr(getattr(call.target, "_schema", None), "name", "").split("::")[-1] in _NOTHING
+
+
+def _is_whole_slice(target: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> bool:
+    """Whether a slice takes all. Python's indexing then does nothing, but an exported graph has a call."""
+    if target is not torch.ops.aten.slice.Tensor or kwargs:
+        return False
+    x, axis, start, end, step = list(args) + [0, None, None, 1][len(args) - 1:]
+    return step == 1 and start in (None, 0) and (end is None or end >= x.shape[axis])
 
 
 # ---------------------------------------------------------------------------------------------
@@ -170,16 +179,14 @@ def _may_have_mask(program: Program, call: Call) -> bool:
 
 
 def _is_hollow(tensor: torch.Tensor) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor
     return tensor.device.type == "meta" or isinstance(tensor, FakeTensor)
 
 
 class _Substitute:
     """The results of calls that meta tensors cannot run, because data decide their shapes."""
 
-    def __init__(self, decided: Dict[int, Decided], scale_numbers: bool) -> None:
+    def __init__(self, decided: Dict[int, Decided]) -> None:
         self.decided = decided
-        self.scale_numbers = scale_numbers
 
     def _rows(self, place: int, which: int, elements: int, bound: int) -> int:
         known = self.decided.get(place)
@@ -286,22 +293,30 @@ def _strides(shape: Sequence[int], like: Given) -> Tuple[int, ...]:
 
 
 def replay(program: Program, given: Dict[int, Given], axes: Dict[int, int], samples: Optional[int],
-           decided: Dict[int, Decided], device: str, scale_numbers: bool = False) -> Trace:
+           decided: Dict[int, Decided], device: str) -> Trace:
     """One step of a program with `samples` samples (None: those of the example).
 
     `given` describes the sources, `axes` the axis of the batch of inputs by value. `device` is "cuda",
-    which takes the kernels that CUDA takes, or "cpu".
+    which takes the kernels that CUDA takes, on meta tensors; or "cpu", on fake tensors of the CPU.
     """
+    with contextlib.ExitStack() as stack:
+        if device == "cpu":
+            stack.enter_context(FakeTensorMode())
+        return _replayed(program, given, axes, samples, decided, device)
+
+
+def _replayed(program: Program, given: Dict[int, Given], axes: Dict[int, int], samples: Optional[int],
+              decided: Dict[int, Decided], device: str) -> Trace:
     recorder = Recorder()
     environment: Dict[int, Any] = {}
-    meta = torch.device("meta")
+    place_of_all = torch.device("meta" if device == "cuda" else "cpu")
     sources: Dict[int, int] = {}
     for source in program.sources:
         kind = given[source.value]
         shape = tuple(samples if samples is not None and axes.get(source.value) == axis else size
                       for axis, size in enumerate(kind.shape))
         tensor = torch.empty_strided(shape, _strides(shape, kind) if shape != kind.shape else kind.stride,
-                                     dtype=kind.dtype, device=meta, requires_grad=kind.trained)
+                                     dtype=kind.dtype, device=place_of_all, requires_grad=kind.trained)
         environment[source.value] = tensor
         sources[recorder.storage(tensor)] = source.value
     given_storages = set(sources)
@@ -314,7 +329,7 @@ def replay(program: Program, given: Dict[int, Given], axes: Dict[int, int], samp
     writes: Dict[int, List[int]] = {}
     saved: Dict[int, Set[int]] = {}
     with_gradient: Set[int] = set()
-    substitute = _Substitute(decided, scale_numbers)
+    substitute = _Substitute(decided)
     autocast = Autocast()
     current = [0]
 
@@ -334,14 +349,17 @@ def replay(program: Program, given: Dict[int, Given], axes: Dict[int, int], samp
                 for value in dropped[place]:
                     environment.pop(value, None)
                 continue
-            args, kwargs = _filled(call.args, environment, meta), _filled(call.kwargs, environment, meta)
+            args = _filled(call.args, environment, place_of_all)
+            kwargs = _filled(call.kwargs, environment, place_of_all)
             taken = [each for each in kernels.tensors_in((args, kwargs))]
             try:
                 with torch.set_grad_enabled(call.context.gradients):
                     if call.context.autocast is not None:
                         args, kwargs = autocast(call.target, call.context.autocast, args, kwargs)
-                    special = on_gpu.get(call.target) if device == "cuda" else None
-                    if decides(call):
+                    special = (on_gpu.get(call.target) if device == "cuda" else None) or stand_ins.get(str(call.target))
+                    if _is_whole_slice(call.target, args, kwargs):
+                        out = args[0]
+                    elif decides(call):
                         out = substitute.run(place, call, args, kwargs, recorder)
                     else:
                         out = (special or call.target)(*args, **kwargs)
