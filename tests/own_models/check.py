@@ -15,7 +15,6 @@ import os
 import random
 import sys
 import time
-import traceback
 import warnings
 import weakref
 
@@ -198,8 +197,6 @@ def main():
         try:
             cells, found, even = check(name, spent, options.write)
         except Exception as error:
-            if options.only:
-                traceback.print_exc()
             failures.append("{}: {}: {}".format(name, type(error).__name__, error))
             print("{:22} {}".format(name, failures[-1][:200]), flush=True)
             continue

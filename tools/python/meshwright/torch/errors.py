@@ -24,9 +24,14 @@ _INSTALLED = os.sep + "site-packages" + os.sep
 
 # Words of PyTorch's messages, and what they mean to who wrote the model.
 _CAUSES: Tuple[Tuple[str, str], ...] = (
+    (r"line of code:.*(\.item\(|\.tolist\(|\b(float|int|bool)\()",
+     "the value of a tensor is read in Python (item(), tolist(), float()); keep it a tensor"),
+    (r"line of code:.*(dist\.|distributed|all_reduce|all_gather|broadcast\(|hvd\.)",
+     "the step communicates itself; take torch.distributed out of it, meshwright adds what a plan needs"),
     (r"Could not guard on data-dependent|Could not extract specialized integer|GuardOnDataDependent|data-dependent expression",
      "a branch or a size in Python depends on the values of a tensor, and a captured graph has one path; "
      "use torch.where, a mask, or a fixed size there"),
+    (r"_ctc_loss", "PyTorch cannot trace ctc_loss without data; capture with another loss of the frames in its place"),
     (r"DynamicOutputShapeException",
      "data decide the shape of what this operation keeps; give it numbers instead of tensors for sizes and lengths"),
     (r"\.numpy\(\)|numpy is not|Can't call numpy|can't convert .* to numpy",
@@ -98,6 +103,8 @@ def explained(error: BaseException, doing: str) -> CaptureError:
                   for frame in traceback.extract_tb(chain.__traceback__)] + frames
         chain = chain.__cause__ or chain.__context__
     place = users_line(frames) or users_line(frames_in(text))
+    if place and " (" in place:
+        text = "line of code:{}\n{}".format(place.split(" (", 1)[1], text)
     cause = next((words for pattern, words in _CAUSES if re.search(pattern, text)), None)
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     if len(first) > 200:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import io
+import logging
 import operator
 import sys
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -223,7 +225,8 @@ def _loss_in(output: Any) -> torch.Tensor:
                            "first element is the loss".format(type(output).__name__))
     if loss.numel() != 1:
         raise CaptureError("the step returns a tensor of shape {}, which is no loss; return a scalar, or pass "
-                           "loss=, a function of (output, example)".format(tuple(loss.shape)))
+                           "loss=, a function of (output, example)".format(tuple(
+                               size if isinstance(size, int) else size.node.hint for size in loss.shape)))
     return loss
 
 
@@ -265,6 +268,10 @@ def _as_in_training(step: Step) -> Iterator[None]:
         missing = common.amp_definitely_not_available
         common.amp_definitely_not_available = lambda: False
         stack.callback(setattr, common, "amp_definitely_not_available", missing)
+        if not torch.cuda.is_available():
+            supported = torch.cuda.is_bf16_supported
+            torch.cuda.is_bf16_supported = lambda *_, **__: True
+            stack.callback(setattr, torch.cuda, "is_bf16_supported", supported)
         yield
 
 
@@ -304,7 +311,15 @@ def _export(step: Step, tensors: Sequence[torch.Tensor], axes: Optional[Dict[str
     dynamic = None
     if axes is not None:
         dynamic = ([{axes[name]: torch.export.Dim.AUTO} if name in axes else None for name in step.example.names],)
-    return torch.export.export(step, (list(tensors),), dynamic_shapes=dynamic, strict=False)
+    # A failing export prints its unfinished graph at length; the message of the error says where it stopped.
+    silent = io.StringIO()
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
+            return torch.export.export(step, (list(tensors),), dynamic_shapes=dynamic, strict=False)
+    finally:
+        logging.disable(disabled)
 
 
 def exported(step: Step, axes: Dict[str, int], samples: int) -> Tuple[Any, str]:

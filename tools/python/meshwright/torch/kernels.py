@@ -265,8 +265,8 @@ def _mkldnn_rnn(op: str, args: Sequence[Any], kwargs: Dict[str, Any], out: Any) 
 def _cudnn_rnn(op: str, args: Sequence[Any], kwargs: Dict[str, Any], out: Any) -> List[Kernel]:
     backward = op.endswith("backward")
     x, weights, stride = args[0], args[1], args[2]
-    mode, hidden, layers = (args[11], args[12], args[14]) if backward else (args[6], args[7], args[9])
-    batch_first, both = (args[15], args[18]) if backward else (args[10], args[13])
+    mode, hidden, layers = (args[10], args[11], args[13]) if backward else (args[6], args[7], args[9])
+    batch_first, both = (args[14], args[17]) if backward else (args[10], args[13])
     rows, steps = (x.shape[0], x.shape[1]) if batch_first else (x.shape[1], x.shape[0])
     gates, times, directions = _GATES.get(mode, 1), 2 if backward else 1, 2 if both else 1
     moved = (_sum(list(args)) + _sum([out])) // (layers * directions)
