@@ -97,7 +97,7 @@ class Account:
                 homes[number] = (self.division.segment_of[call], phase)
             elif homes[number][1] == phase:
                 ended.add(number)
-        inside = {number for number in ended if number not in trace.sources and number not in self.crossing
+        inside = {number for number in ended - trace.ends if number not in trace.sources and number not in self.crossing
                   and self.touching.get(number, {homes[number]}) <= {homes[number]}}
         now = [[0, 0] for _ in range(count)]
         most = [[0, 0] for _ in range(count)]

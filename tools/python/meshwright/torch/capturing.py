@@ -146,27 +146,39 @@ def _given(step: Step, program: Program) -> Tuple[Dict[int, Given], Dict[int, to
     return given, tensors
 
 
-def _traces(program: Program, given: Dict[int, Given], axes: Dict[int, int], samples: int, fixed: bool,
-            decided: Dict[int, Decided], device: str) -> Tuple[Trace, Optional[Trace]]:
-    first = replay(program, given, axes, None, decided, device)
-    if fixed:
-        return first, None
+def _traces(exported: _Exported, axes: Dict[int, int]) -> Tuple[Trace, Optional[Trace], int, int, str]:
+    """(a trace, a second one of the same course or None, their samples, why the samples are fixed).
+
+    One sample often takes another course than more (nothing is summed over them), so it is traced as two.
+    """
+    def trace(samples: Optional[int]) -> Trace:
+        return replay(exported.program, exported.given, axes, samples, exported.decided, exported.device)
+
+    samples, reason = exported.samples, exported.reason
+    if reason:
+        return trace(None), None, samples, 0, reason
+    least = max(samples, 2)
     try:
-        second = replay(program, given, axes, 2 * samples, decided, device)
-    except CaptureError:
-        return first, None
-    return first, second if same_course(first, second) else None
+        first = trace(least)
+        for one, other in ((least, 2 * least), (2 * least, 4 * least)):
+            first = first if one == least else trace(one)
+            second = trace(other)
+            if same_course(first, second):
+                return first, second, one, other, ""
+    except CaptureError as error:
+        reason = "the batch cannot change: {}".format(error)
+    return trace(None), None, samples, 0, reason
 
 
 def _captured(exported: _Exported) -> CapturedModel:
-    step, program, given, samples, axes, reason = exported[:3] + exported[4:7]
+    step, program, given, samples, axes = exported[:3] + exported[4:6]
     values = {each.name: each.value for each in program.sources if each.kind == "input"}
     axis_of = {values[each]: axis for each, axis in axes.items() if each in values}
-    trace, second = _traces(program, given, axis_of, samples, bool(reason), exported.decided, exported.device)
+    trace, second, one, two, reason = _traces(exported, axis_of)
     division = divide(program, trace)
     account = Account(program, trace, division)
     other = Account(program, second, division) if second is not None else None
-    pair = Pairs(samples, 2 * samples if other else None, bool(reason))
+    pair = Pairs(one, two if other else None, bool(reason))
 
     precision = _precision(program, given)
     written: Dict[str, Any] = {
@@ -179,7 +191,7 @@ def _captured(exported: _Exported) -> CapturedModel:
         written["tokens_per_sample"] = tokens
     sources, lists = _sources(step, program, trace, axes, bool(reason))
     written.update(lists)
-    written["tensors"], index = documents.tensors(account, other, pair)
+    written["tensors"], index = documents.tensors(account, other, pair, samples)
     written["loss"] = index[trace.loss]
     written["segments"], written["kinds"] = documents.segments_and_kinds(
         program, account, other, pair, index, sources, _PRECISIONS[precision])

@@ -99,8 +99,9 @@ def _work(one: Work, other: Optional[Work], pair: Pairs, precision: torch.dtype)
     return written
 
 
-def tensors(account: Account, other: Optional[Account], pair: Pairs) -> Tuple[List[Dict[str, Any]], Dict[int, int]]:
-    """What segments hand on, and the index of each storage in that list."""
+def tensors(account: Account, other: Optional[Account], pair: Pairs,
+            samples: int) -> Tuple[List[Dict[str, Any]], Dict[int, int]]:
+    """What segments hand on, with shapes at `samples` samples, and the index of each storage in that list."""
     found, index = [], {}
     for storage in account.division.crossing:
         size, shape, dtype = account.sent[storage]
@@ -112,6 +113,7 @@ def tensors(account: Account, other: Optional[Account], pair: Pairs) -> Tuple[Li
             grown = [axis for axis, (a, b) in enumerate(zip(shape, other.sent[storage][1])) if a != b]
             if len(grown) == 1:
                 entry["batch_axis"] = grown[0]
+                entry["shape"][grown[0]] = shape[grown[0]] * samples // pair.first
         index[storage] = len(found)
         found.append(entry)
     return found, index

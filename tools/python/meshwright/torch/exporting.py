@@ -268,6 +268,15 @@ def _as_in_training(step: Step) -> Iterator[None]:
         missing = common.amp_definitely_not_available
         common.amp_definitely_not_available = lambda: False
         stack.callback(setattr, common, "amp_definitely_not_available", missing)
+        # Under export, transformers makes masks that it spares in training: of causal attention, and of sequences
+        # that lie packed in one row. Who packs them gives their positions.
+        masks = sys.modules.get("transformers.masking_utils")
+        if masks is not None and "position_ids" not in step.example.names:
+            for name, instead in (("is_torchdynamo_exporting", lambda *_: False),
+                                  ("find_packed_sequence_indices", lambda *_: None)):
+                if hasattr(masks, name):
+                    stack.callback(setattr, masks, name, getattr(masks, name))
+                    setattr(masks, name, instead)
         if not torch.cuda.is_available():
             supported = torch.cuda.is_bf16_supported
             torch.cuda.is_bf16_supported = lambda *_, **__: True
