@@ -131,6 +131,30 @@ def in_parallel():
     return nn.DataParallel(net), example
 
 
+def in_ddp():
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel as DDP
+    dist.init_process_group("nccl")
+    net, example = made(Model, "plain")
+    return DDP(net, device_ids=[dist.get_rank()]), example
+
+
+def in_fsdp():
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+    net, example = made(Model, "plain")
+    fully_shard(net.up)
+    return FullyShardedDataParallel(net), example
+
+
+def in_horovod():
+    import horovod.torch as hvd
+    hvd.init()
+    net, example = made(Model, "plain")
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), 0.1 * hvd.size()))
+    hvd.broadcast_parameters(net.state_dict(), root_rank=0)
+    return net, example
+
+
 def compiled():
     net, example = made(Model, "plain")
     return torch.compile(net), example
@@ -140,6 +164,7 @@ def compiled():
 STEPS = {
     "plain": None, "recomputed": None, "recomputed_as_before": None, "cast": None, "without_gradient": None,
     "hard_batch": None, "printed": None, "number": None, "step": None, "module": None, "in_parallel": None, "compiled": None,
+    "in_ddp": None, "in_fsdp": None, "in_horovod": None,
     "branch": "if z.sum() > 0:): a branch or a size in Python depends on the values of a tensor",
     "rounded": "float(x.mean().item())): the value of a tensor is read in Python",
     "to_numpy": "a tensor leaves PyTorch for NumPy",

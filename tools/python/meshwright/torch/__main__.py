@@ -15,6 +15,7 @@ from . import CaptureError, capture
 from .capturing import CapturedModel
 from .document import value_at
 from .errors import explained
+from .scripts import alone
 
 
 def _loaded(path: str) -> Any:
@@ -157,7 +158,8 @@ def main(words: Optional[List[str]] = None) -> int:
             captured = capture(model, example, name=options.name, device=options.device,
                                source="transformers " + os.path.basename(options.transformers))
         else:
-            model, example, loss = _what(options.target, options.example)
+            with alone():
+                model, example, loss = _what(options.target, options.example)
             captured = capture(model, example, loss=loss, name=options.name, source=options.target,
                                precision=options.precision, batch_axes=_axes(options.batch_axis),
                                device=options.device)

@@ -60,18 +60,17 @@ class Example:
 
 
 _WRAPPERS = {
-    "DistributedDataParallel": "module", "DataParallel": "module", "FullyShardedDataParallel": "module",
-    "OptimizedModule": "_orig_mod", "AveragedModel": "module", "PipelineParallel": "module",
+    "DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod",
+    "AveragedModel": "module",
 }
 
 
 def _unwrapped(module: torch.nn.Module) -> torch.nn.Module:
     while True:
         kind = type(module).__name__
-        if kind == "FullyShardedDataParallel" and any(hasattr(each, "_flat_param") and each._flat_param is not None
-                                                     for each in module.modules()):
-            raise CaptureError("the module is wrapped by FullyShardedDataParallel, which has flattened its "
-                               "parameters; capture the module before that line")
+        if kind == "FullyShardedDataParallel" or any(type(each).__name__ == "DTensor" for each in module.parameters()):
+            raise CaptureError("{} is sharded already (FullyShardedDataParallel, fully_shard); capture the module "
+                               "before that line".format(kind))
         inner = getattr(module, _WRAPPERS[kind], None) if kind in _WRAPPERS else None
         if not isinstance(inner, torch.nn.Module):
             return module
