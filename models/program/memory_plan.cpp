@@ -5,6 +5,7 @@
 #include <map>
 
 #include "models/core/error.h"
+#include "models/core/round_up.h"
 
 namespace meshwright::program {
 
@@ -109,8 +110,7 @@ namespace {
 enum class Gap : std::uint8_t { lowest, tightest };
 
 std::int64_t end_of(const Buffer& buffer) {
-  const std::int64_t end = buffer.offset + buffer.bytes;
-  return (end + arena_alignment - 1) / arena_alignment * arena_alignment;
+  return round_up(buffer.offset + buffer.bytes, arena_alignment);
 }
 
 // Sets offsets of buffers, which must be in order of first use, and returns the size of their

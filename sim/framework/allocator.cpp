@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/core/round_up.h"
+
 namespace meshwright::sim {
 
 namespace {
@@ -11,10 +13,6 @@ constexpr std::int64_t small_request = 1 << 20;  // up to here from the pool of 
 constexpr std::int64_t small_segment = 2 << 20;  // ... which has such segments
 constexpr std::int64_t medium_request = 10 << 20, medium_segment = 20 << 20;
 constexpr std::int64_t large_granule = 2 << 20;  // of the segments of larger requests
-
-std::int64_t round_up(std::int64_t bytes, std::int64_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
 
 std::int64_t segment_of(std::int64_t bytes) {
   if (bytes <= small_request) return small_segment;

@@ -11,6 +11,7 @@
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
 #include "models/core/index.h"
+#include "models/core/round_up.h"
 #include "sim/planner/mixed_recompute.h"
 #include "sim/predict/target.h"
 
@@ -253,8 +254,7 @@ StageBytes bytes_of(const Program& program) {
     if (each.region != Region::task || each.body < 0 ||
         program.bodies[at(each.body)].kind == Body::Kind::step_end)
       continue;
-    const std::int64_t end = each.offset + each.bytes + arena_alignment - 1;
-    bytes.task = std::max(bytes.task, end / arena_alignment * arena_alignment);
+    bytes.task = std::max(bytes.task, round_up(each.offset + each.bytes, arena_alignment));
     bytes.largest_task = std::max(bytes.largest_task, each.bytes);
   }
   return bytes;

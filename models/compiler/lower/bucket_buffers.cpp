@@ -5,6 +5,7 @@
 #include "models/compiler/lower/draft.h"
 #include "models/compiler/lower/memory.h"
 #include "models/compiler/lower/offload_states.h"
+#include "models/core/round_up.h"
 #include "models/program/factors.h"
 
 namespace meshwright::compiler {
@@ -52,8 +53,7 @@ std::int64_t snapshot_slice(const StageDraft& draft, const Bucket& bucket) {
   if (!bucket.owner.everybody()) return bucket.shard_elements;
   const std::int64_t replicas = replicas_of(draft.degrees, bucket);
   const std::int64_t slice = (bucket.shard_elements + replicas - 1) / replicas;
-  if (!is_in_blocks(draft.plan.training.moments)) return slice;
-  return (slice + moment_block - 1) / moment_block * moment_block;
+  return is_in_blocks(draft.plan.training.moments) ? round_up(slice, moment_block) : slice;
 }
 
 void place_snapshot(StageDraft& draft, Bucket& bucket) {

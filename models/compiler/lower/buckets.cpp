@@ -6,16 +6,13 @@
 #include "models/compiler/lower/moment_blocks.h"
 #include "models/compiler/lower/owners.h"
 #include "models/compiler/plan/sharding.h"
+#include "models/core/round_up.h"
 #include "models/program/factors.h"
 #include "models/program/graph/fusion.h"
 
 namespace meshwright::compiler {
 
 namespace {
-
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 constexpr int no_node = -1;
 

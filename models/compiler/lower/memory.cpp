@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/compiler/lower/draft.h"
+#include "models/core/round_up.h"
 
 namespace meshwright::compiler {
 
@@ -10,9 +11,7 @@ namespace {
 
 using Buffers = std::vector<Buffer*>;
 
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
-}
+std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, arena_alignment); }
 
 std::int64_t one_after_another(const Buffers& buffers) {
   std::int64_t end = 0;

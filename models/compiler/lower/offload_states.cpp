@@ -7,6 +7,7 @@
 #include "models/compiler/lower/memory.h"
 #include "models/compiler/lower/moment_blocks.h"
 #include "models/core/index.h"
+#include "models/core/round_up.h"
 
 namespace meshwright::compiler {
 
@@ -32,10 +33,6 @@ bool is_moved(const Bucket& bucket, const Operand& state) {
   return state.buffer >= 0 && (&state != &bucket.master || bucket.has_master());
 }
 
-std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 // Returns how many elements a piece has. Each piece costs a few instructions, so pieces grow with
 // the states, and there are not many more than `most_state_pieces`.
 std::int64_t piece_elements(const StageDraft& draft) {
@@ -57,8 +54,7 @@ std::vector<std::int64_t> cuts_of(const StageDraft& draft, const Bucket& bucket,
   std::vector<std::int64_t> cuts = {0};
   if (draft.plan.training.optimizer != OptimizerKind::lamb) {
     const std::int64_t count = std::max<std::int64_t>(1, all / wanted);
-    const std::int64_t each =
-        rounded_up((all + count - 1) / count, alignment_of_states(draft.plan));
+    const std::int64_t each = round_up((all + count - 1) / count, alignment_of_states(draft.plan));
     while (cuts.back() + each < all) cuts.push_back(cuts.back() + each);
   } else if (!bucket.sharded) {
     for (const int index : bucket.parameters) {
@@ -83,7 +79,7 @@ std::int64_t place_piece(const Bucket& bucket, StatePiece& piece, int place) {
   for (const MovedState& each : moved_states(bucket, piece)) {
     if (!is_moved(bucket, *each.host)) continue;
     *each.device = {place, end, {Shape{piece.count}, each.host->type.dtype}, GroupKind::none};
-    end = rounded_up(end + each.device->type.bytes(), arena_alignment);
+    end = round_up(end + each.device->type.bytes(), arena_alignment);
   }
   return end;
 }

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "models/core/round_up.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/widen.h"
 
 namespace meshwright::program {
 
 namespace {
-
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + fused_alignment - 1) / fused_alignment * fused_alignment;
-}
 
 // Returns the bytes in which the step that needs most widens its operands, for a block of `block`
 // rows.
@@ -44,7 +41,7 @@ TensorType Fusion::of_block(int operand, std::int64_t block) const {
 std::int64_t Fusion::internal_bytes(std::int64_t block) const {
   std::int64_t bytes = 0;
   for (int id = first_internal(); id < static_cast<int>(operands.size()); ++id)
-    bytes += aligned(of_block(id, block).bytes());
+    bytes += round_up(of_block(id, block).bytes(), fused_alignment);
   return bytes;
 }
 
@@ -98,7 +95,7 @@ std::int64_t scratch_bytes(const OpCall& call) {
   if (fusion.loop == Fusion::Loop::products) return widened_by_steps(fusion, fusion.rows);
   std::int64_t sums = 0;
   for (int id = fusion.inputs + fusion.outputs; id < fusion.first_internal(); ++id)
-    sums += aligned(fusion.operands[static_cast<std::size_t>(id)].bytes());
+    sums += round_up(fusion.operands[static_cast<std::size_t>(id)].bytes(), fused_alignment);
   sums *= fused_strips(fusion);
   return fusion.loop == Fusion::Loop::product_first ? std::max(sums, widened_by_product(fusion))
                                                     : sums;

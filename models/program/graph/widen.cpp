@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/core/round_up.h"
 #include "models/program/graph/experts.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/quantized.h"
@@ -156,7 +157,7 @@ Pieces pieces_of(const OpCall& call) {
 bool only_moves(Op op) { return info(op).widening.how == How::moves; }
 
 std::int64_t widened_bytes_of(std::int64_t elements) {
-  return (elements * 4 + widened_alignment - 1) / widened_alignment * widened_alignment;
+  return round_up(elements * 4, widened_alignment);
 }
 
 std::int64_t widened_bytes(const OpCall& call) {

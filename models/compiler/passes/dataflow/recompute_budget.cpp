@@ -11,6 +11,7 @@
 #include "models/compiler/passes/dataflow/kept_sets.h"
 #include "models/compiler/passes/dataflow/rematerialize_tensors.h"
 #include "models/core/index.h"
+#include "models/core/round_up.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/memory_plan.h"
 
@@ -18,9 +19,7 @@ namespace meshwright::compiler {
 
 namespace {
 
-std::int64_t slot_bytes(const TensorType& type) {
-  return (type.bytes() + arena_alignment - 1) / arena_alignment * arena_alignment;
-}
+std::int64_t slot_bytes(const TensorType& type) { return round_up(type.bytes(), arena_alignment); }
 
 // Holds a unit's problem, and the tensor of the graph for each item.
 struct UnitItems {

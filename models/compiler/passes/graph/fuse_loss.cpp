@@ -6,6 +6,7 @@
 #include "models/compiler/passes/back_end/fuse.h"
 #include "models/compiler/passes/graph/cleanup.h"
 #include "models/core/index.h"
+#include "models/core/round_up.h"
 
 namespace meshwright::compiler {
 
@@ -25,7 +26,7 @@ std::int64_t rows_per_block(std::int64_t wanted_bytes, std::int64_t rows, std::i
   const std::int64_t most = std::max({fewest, wanted, (rows + most_blocks - 1) / most_blocks});
   const std::int64_t blocks = (rows + most - 1) / most;
   const std::int64_t even = (rows + blocks - 1) / blocks;
-  return std::min(rows, (even + multiple - 1) / multiple * multiple);
+  return std::min(rows, round_up(even, multiple));
 }
 
 // Returns whether the operation is part of a soft cap or of its gradient.

@@ -2,6 +2,7 @@
 
 #include "models/compiler/passes/graph/head_product.h"
 #include "models/core/error.h"
+#include "models/core/round_up.h"
 #include "models/program/graph/op_table.h"
 
 namespace meshwright::compiler {
@@ -31,8 +32,7 @@ void infer_again(Graph& graph) {
 }  // namespace
 
 std::int64_t padded_vocabulary(std::int64_t vocabulary, int tensor) {
-  const std::int64_t multiple = std::int64_t{128} * tensor;
-  return (vocabulary + multiple - 1) / multiple * multiple;
+  return round_up(vocabulary, std::int64_t{128} * tensor);
 }
 
 Graph pad_vocabulary(Graph graph, const Plan& plan) {
