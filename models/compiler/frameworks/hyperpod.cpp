@@ -1,5 +1,6 @@
 // A HyperPod recipe runs version 2 of the model parallel library with the training program of
 // sagemaker-hyperpod-training-adapter-for-nemo. This file lists which plans it can express.
+#include "models/compiler/frameworks/limit_rows.h"
 #include "models/compiler/frameworks/smp.h"
 
 namespace meshwright::compiler {
@@ -21,13 +22,8 @@ constexpr Limit own_rows[] = {
        p.parallelism.data *= p.parallelism.pipeline;
        p.parallelism.pipeline = p.parallelism.virtual_stages = 1;
      }},
-    {"training.learning_rate_schedule", "has cosine annealing",
-     [](const Plan& p, const Model&) {
-       return p.training.learning_rate_schedule == LearningRateSchedule::cosine;
-     },
-     [](Plan& p, const Model&) {
-       p.training.learning_rate_schedule = LearningRateSchedule::cosine;
-     }},
+    only<&Training::learning_rate_schedule, LearningRateSchedule::cosine>(
+        "training.learning_rate_schedule", "has cosine annealing"),
 };
 
 const std::vector<Limit>& all_hyperpod_rows() {

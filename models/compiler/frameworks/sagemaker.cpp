@@ -2,6 +2,7 @@
 // and version 1 (PyTorch 1.13 at most) if it has. This file lists which plans it can express.
 #include <algorithm>
 
+#include "models/compiler/frameworks/limit_rows.h"
 #include "models/compiler/frameworks/smp.h"
 
 namespace meshwright::compiler {
@@ -165,9 +166,8 @@ constexpr Limit version_1_rows[] = {
 };
 
 constexpr Limit version_2_rows[] = {
-    {"parallelism.reshard_after_forward", "drops gathered parameters after each forward",
-     [](const Plan& p, const Model&) { return !p.parallelism.keeps_gathered; },
-     [](Plan& p, const Model&) { p.parallelism.keeps_gathered = false; }},
+    only<&Parallelism::keeps_gathered, false>("parallelism.reshard_after_forward",
+                                              "drops gathered parameters after each forward"),
 };
 
 const std::vector<Limit>& all_rows() {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/compiler/frameworks/limit_rows.h"
+
 namespace meshwright::compiler {
 
 namespace {
@@ -173,9 +175,7 @@ constexpr Limit training_rows[] = {
     MESHWRIGHT_ALWAYS("training.dropout", "has none in its scripts", training.dropout, 0),
     MESHWRIGHT_ALWAYS("training.deterministic", "has no such setting", training.deterministic,
                       false),
-    {"training.cuda_graph", "starts kernel by kernel",
-     [](const Plan& p, const Model&) { return p.training.cuda_graph == false; },
-     [](Plan& p, const Model&) { p.training.cuda_graph = false; }},
+    only<&Training::cuda_graph, false>("training.cuda_graph", "starts kernel by kernel"),
     MESHWRIGHT_ALWAYS("training.fuse_gradient_accumulation",
                       "sums gradients after each product, as FSDP's parameters need",
                       training.fuse_gradient_accumulation, false),
