@@ -5,6 +5,7 @@
 #include "models/compiler/passes/dataflow/recompute_budget.h"
 #include "models/compiler/passes/dataflow/recomputed_groups.h"
 #include "models/compiler/passes/graph/cleanup.h"
+#include "models/compiler/passes/rewriting.h"
 
 namespace meshwright::compiler {
 
@@ -31,7 +32,7 @@ class Recomputation {
       const bool repeated = group_[i] >= 0 && !is_of_step(old_, node);
       if (node.phase == Phase::forward) {
         if (repeated) forward_of_group_[group].push_back(&node);
-        append(node);
+        append_node(out_, node);
         continue;
       }
       if (repeated && !begun[group]) {
@@ -39,19 +40,12 @@ class Recomputation {
         for (const Node* again : needed(group)) repeat(*again);
       }
       gather_again(node);
-      append(rewired(node, group_[i]));
+      append_node(out_, rewired(node, group_[i]));
     }
     return std::move(out_);
   }
 
  private:
-  void append(const Node& node) {
-    for (int id : node.outputs)
-      if (is_made(out_.tensor(id)))
-        out_.tensors[static_cast<std::size_t>(id)].producer = static_cast<int>(out_.nodes.size());
-    out_.nodes.push_back(node);
-  }
-
   // Returns the forward nodes of the group that are repeated. These are all of them, or, if the
   // pass prunes (compiler level full), only those that the group's gradients need.
   std::vector<const Node*> needed(std::size_t group) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/compiler/passes/graph/head_product.h"
+#include "models/compiler/passes/rewriting.h"
 #include "models/core/error.h"
 #include "models/core/hash.h"
 #include "models/core/index.h"
@@ -35,9 +36,7 @@ class Adapting {
       Node own = node;
       for (int& id : own.inputs)
         if (becomes_[at(id)] >= 0) id = becomes_[at(id)];
-      for (int id : own.outputs)
-        out_.tensors[at(id)].producer = static_cast<int>(out_.nodes.size());
-      out_.nodes.push_back(own);
+      append_node(out_, own);
       if (node.op == Op::linear && is_target(node)) adapt(own);
     }
     refuse_unused();

@@ -1,5 +1,7 @@
 #include "models/compiler/passes/graph/eager_operations.h"
 
+#include "models/compiler/passes/rewriting.h"
+
 namespace meshwright::compiler {
 
 namespace {
@@ -12,7 +14,7 @@ class EagerWriter {
   // stays as it is.
   Graph run(bool (EagerWriter::*expand)(const Node&)) {
     for (const Node& node : old_.nodes)
-      if (!(this->*expand)(node)) append(node);
+      if (!(this->*expand)(node)) append_node(out_, node);
     return std::move(out_);
   }
 
@@ -39,7 +41,7 @@ class EagerWriter {
     Node of_type = node;
     of_type.attributes.storage = old_.tensor(node.inputs[0]).type.dtype;
     if (is_shared) {
-      append(of_type);
+      append_node(out_, of_type);
       return true;
     }
     finish(Op::nll_loss, node, {add(Op::log_softmax, of_type, {node.inputs[0]}), node.inputs[1]});
@@ -48,14 +50,6 @@ class EagerWriter {
   }
 
  private:
-  void append(const Node& node) {
-    for (int id : node.outputs) make(id);
-    out_.nodes.push_back(node);
-  }
-  void make(int tensor) {
-    out_.tensors[static_cast<std::size_t>(tensor)].producer = static_cast<int>(out_.nodes.size());
-  }
-
   // Adds a node that belongs to the module of `at`, and returns its first output.
   int add(Op op, const Node& at, TensorIds inputs, double factor = 1) {
     Attributes attributes = at.attributes;
@@ -65,9 +59,7 @@ class EagerWriter {
   // Adds the last node in place of `at`. Its output is the output of `at`.
   void finish(Op op, const Node& at, TensorIds inputs) {
     add(op, at, inputs);
-    out_.nodes.back().outputs[0] = at.outputs[0];
-    out_.tensors[static_cast<std::size_t>(at.outputs[0])].producer =
-        static_cast<int>(out_.nodes.size()) - 1;
+    make_as(out_, 0, at.outputs[0]);
   }
 
   // Writes transformers' NewGELUActivation: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).

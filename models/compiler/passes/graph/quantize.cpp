@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/compiler/passes/graph/backward.h"
+#include "models/compiler/passes/rewriting.h"
 #include "models/compiler/plan/sharding.h"
 #include "models/core/hash.h"
 #include "models/core/index.h"
@@ -133,7 +134,7 @@ class Quantizer {
       if (gathers_8_bits(node))
         gather(node);
       else
-        append(is_chosen(node) ? with_rounded_factors(node) : node);
+        append_node(out_, is_chosen(node) ? with_rounded_factors(node) : node);
     }
     return std::move(out_);
   }
@@ -204,13 +205,6 @@ class Quantizer {
     made.bits = add_of({shape(parameter.tensor), recipe_.of_others}, Role::gathered_bits);
     made.scales = add_of({Shape{1, 1}, Dtype::f32}, Role::gathered_scale);
     return made;
-  }
-
-  void append(const Node& node) {
-    for (int id : node.outputs)
-      if (is_made(out_.tensor(id)))
-        out_.tensors[at(id)].producer = static_cast<int>(out_.nodes.size());
-    out_.nodes.push_back(node);
   }
 
   Dtype format_of(What what) const {

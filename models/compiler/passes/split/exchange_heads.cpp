@@ -1,6 +1,8 @@
 #include "models/compiler/passes/split/exchange_heads.h"
 
+#include "models/compiler/passes/rewriting.h"
 #include "models/core/error.h"
+#include "models/core/index.h"
 
 namespace meshwright::compiler {
 
@@ -17,26 +19,16 @@ class HeadExchanger {
       if (node.op == Op::attention)
         exchange(node);
       else
-        append(node);
+        append_node(out_, node);
     }
     return std::move(out_);
   }
 
  private:
-  void append(const Node& node) {
-    for (int id : node.outputs) make(id);
-    out_.nodes.push_back(node);
-  }
-  void make(int tensor) {
-    out_.tensors[static_cast<std::size_t>(tensor)].producer = static_cast<int>(out_.nodes.size());
-  }
-  // Makes `tensor`, which other nodes know already, output `i` of the latest node.
-  void make_as(int i, int tensor) {
-    Node& latest = out_.nodes.back();
-    Tensor& known = out_.tensors[static_cast<std::size_t>(tensor)];
-    known.type = out_.tensor(latest.outputs[i]).type;
-    known.producer = static_cast<int>(out_.nodes.size()) - 1;
-    latest.outputs[i] = tensor;
+  // Makes `tensor` output `i` of the latest node, with the type of this output.
+  void become(int i, int tensor) {
+    out_.tensors[at(tensor)].type = out_.tensor(out_.nodes.back().outputs[i]).type;
+    make_as(out_, i, tensor);
   }
   int add(Op op, const Node& at, int input, const Attributes& attributes) {
     return out_.output(out_.add(op, at.module, {input}, attributes));
@@ -68,13 +60,13 @@ class HeadExchanger {
 
     const int attention =
         out_.add(Op::attention, node.module, inputs, of_some_heads(node.attributes));
-    make_as(1, node.outputs[1]);
+    become(1, node.outputs[1]);
     Attributes whole = parts;
     whole.segments = {};
     int y = add(Op::sequence_to_parts, node, out_.output(attention), whole);
     y = add(Op::context_exchange, node, y, whole);
     add(Op::parts_to_columns, node, y, whole);
-    make_as(0, node.outputs[0]);
+    become(0, node.outputs[0]);
   }
 
   int documents() {

@@ -1,9 +1,9 @@
 #include "models/compiler/passes/split/pad_vocabulary.h"
 
 #include "models/compiler/passes/graph/head_product.h"
+#include "models/compiler/passes/rewriting.h"
 #include "models/core/error.h"
 #include "models/core/round_up.h"
-#include "models/program/graph/op_table.h"
 
 namespace meshwright::compiler {
 
@@ -17,16 +17,6 @@ void pad(Graph& graph, int tensor, std::int64_t from, std::int64_t to) {
   parameter.shape = parameter.padded_shape;
   if (parameter.cut.dim == 0) parameter.cut.segments = {to};
   weight.type.shape = parameter.shape;
-}
-
-void infer_again(Graph& graph) {
-  for (const Node& node : graph.nodes) {
-    std::vector<TensorType> inputs, outputs;
-    for (int id : node.inputs) inputs.push_back(graph.tensor(id).type);
-    info(node.op).infer(node.attributes, inputs, outputs);
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      graph.tensors[static_cast<std::size_t>(node.outputs[static_cast<int>(i)])].type = outputs[i];
-  }
 }
 
 }  // namespace
@@ -49,7 +39,7 @@ Graph pad_vocabulary(Graph graph, const Plan& plan) {
                      "logits come from a product with W[vocabulary, hidden]");
     for (int i = 1; i < head.inputs.size(); ++i) pad(graph, head.inputs[i], from, to);
   }
-  infer_again(graph);
+  for (const Node& node : graph.nodes) infer_again(graph, node);
   return graph;
 }
 

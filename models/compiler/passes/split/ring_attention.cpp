@@ -1,5 +1,7 @@
 #include "models/compiler/passes/split/ring_attention.h"
 
+#include "models/compiler/passes/rewriting.h"
+
 namespace meshwright::compiler {
 
 namespace {
@@ -20,22 +22,13 @@ class RingWriter {
       else if (node.op == Op::attention_grad)
         backward(node);
       else
-        append(node);
+        append_node(out_, node);
     }
     return std::move(out_);
   }
 
  private:
   static bool is_packed(const Node& node) { return node.attributes.packing != Packing::separate; }
-
-  void append(const Node& node) {
-    for (int id : node.outputs)
-      if (is_made(out_.tensor(id))) make(id);
-    out_.nodes.push_back(node);
-  }
-  void make(int tensor) {
-    out_.tensors[static_cast<std::size_t>(tensor)].producer = static_cast<int>(out_.nodes.size());
-  }
 
   // Adds a node that belongs to the module of `at`, and returns its first output.
   int add(Op op, const Node& at, TensorIds inputs, int ring_step = 0) {
@@ -46,12 +39,6 @@ class RingWriter {
     return out_.output(out_.add(op, at.module, inputs, attributes, at.phase));
   }
   int second_output() const { return out_.nodes.back().outputs[1]; }
-  // Makes `tensor`, which other nodes know already, output `i` of the latest node.
-  void make_as(int i, int tensor) {
-    out_.nodes.back().outputs[i] = tensor;
-    out_.tensors[static_cast<std::size_t>(tensor)].producer =
-        static_cast<int>(out_.nodes.size()) - 1;
-  }
 
   static TensorIds with_documents(const Node& node, TensorIds inputs) {
     if (node.attributes.documents) inputs.push_back(node.inputs[node.inputs.size() - 1]);
@@ -87,7 +74,7 @@ class RingWriter {
       saved = second_output();
       kv = next;
     }
-    for (int i = 0; i < 2; ++i) make_as(i, node.outputs[i]);
+    for (int i = 0; i < 2; ++i) make_as(out_, i, node.outputs[i]);
   }
 
   void backward(const Node& node) {
@@ -99,10 +86,10 @@ class RingWriter {
                                 : backward_ring(node, results, dq);
     if (is_packed(node)) {
       add(Op::context_unpack, node, {dq, dkv});
-      make_as(0, node.outputs[0]);
+      make_as(out_, 0, node.outputs[0]);
     } else {
       add(Op::context_unpack, node, {dkv});
-      for (int i = 0; i < 2; ++i) make_as(i, node.outputs[i + 1]);
+      for (int i = 0; i < 2; ++i) make_as(out_, i, node.outputs[i + 1]);
     }
   }
 
@@ -116,7 +103,7 @@ class RingWriter {
     dq = add(Op::context_attention_grad, node, with_documents(node, inputs), step);
     const bool trains_sinks = node.attributes.sinks && node.outputs.size() > 3;
     if (step <= 0 && trains_sinks) out_.nodes.back().outputs.push_back(node.outputs[3]);
-    if (is_last && !is_packed(node)) make_as(0, dq = node.outputs[0]);
+    if (is_last && !is_packed(node)) make_as(out_, 0, dq = node.outputs[0]);
     return second_output();
   }
 

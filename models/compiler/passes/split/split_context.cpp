@@ -1,15 +1,12 @@
 #include "models/compiler/passes/split/split_context.h"
 
+#include "models/compiler/passes/rewriting.h"
 #include "models/core/error.h"
-#include "models/program/graph/op_table.h"
+#include "models/core/index.h"
 
 namespace meshwright::compiler {
 
 namespace {
-
-TensorType& type_of(Graph& graph, int tensor) {
-  return graph.tensors[static_cast<std::size_t>(tensor)].type;
-}
 
 void check_head(const Graph& graph) {
   for (const Node& node : graph.nodes)
@@ -32,15 +29,11 @@ Graph split_context(Graph graph, const Plan& plan) {
   for (const TokenAhead& each : graph.ahead)
     inputs.insert(inputs.end(), {each.tokens, each.targets});
   for (int input : inputs)
-    if (input >= 0) type_of(graph, input).shape[0] /= degree;
+    if (input >= 0) graph.tensors[at(input)].type.shape[0] /= degree;
   for (Node& node : graph.nodes) {
     node.attributes.context_degree = degree;
     node.attributes.sequence_length = graph.sequence_length;
-    std::vector<TensorType> in, outputs;
-    for (int id : node.inputs) in.push_back(type_of(graph, id));
-    info(node.op).infer(node.attributes, in, outputs);
-    for (int i = 0; i < node.outputs.size(); ++i)
-      type_of(graph, node.outputs[i]) = outputs[static_cast<std::size_t>(i)];
+    infer_again(graph, node);
   }
   return graph;
 }

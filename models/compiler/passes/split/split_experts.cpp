@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "models/compiler/passes/rewriting.h"
 #include "models/program/graph/expert_skew.h"
 #include "models/program/graph/experts.h"
-#include "models/program/graph/op_table.h"
 
 namespace meshwright::compiler {
 
@@ -28,7 +28,8 @@ class ExpertSplitter {
         own.inputs[0] = exchanged(node.inputs[0]);
       const bool counted = node.op == Op::expert_linear || node.op == Op::add_expert_bias;
       if (counted && is_dropless(node.attributes)) own.inputs[2] = exchanged_counts(node);
-      append(own);
+      if (is_dropless(own.attributes)) infer_again(out_, own);  // plan_rows() changed its rows
+      append_node(out_, own);
       if (node.op == Op::dispatch) exchanged(node.outputs[0]) = exchange(own, node.outputs[0]);
     }
     return std::move(out_);
@@ -60,21 +61,6 @@ class ExpertSplitter {
     int& counts = exchanged(node.inputs[2]);
     if (counts < 0) counts = exchange(node, node.inputs[2]);
     return counts;
-  }
-  // Infers the types of the node's outputs again, because plan_rows() has changed their number of
-  // rows.
-  void infer_again(const Node& node) {
-    std::vector<TensorType> in, out;
-    for (int id : node.inputs) in.push_back(out_.tensor(id).type);
-    info(node.op).infer(node.attributes, in, out);
-    for (std::size_t i = 0; i < out.size(); ++i)
-      out_.tensors[static_cast<std::size_t>(node.outputs[static_cast<int>(i)])].type = out[i];
-  }
-  void append(const Node& node) {
-    if (is_dropless(node.attributes)) infer_again(node);
-    for (int id : node.outputs)
-      out_.tensors[static_cast<std::size_t>(id)].producer = static_cast<int>(out_.nodes.size());
-    out_.nodes.push_back(node);
   }
   int exchange(const Node& at, int tensor) {
     return out_.output(out_.add(Op::expert_exchange, at.module, {tensor}, at.attributes));
