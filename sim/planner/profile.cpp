@@ -12,6 +12,7 @@
 #include "models/core/error.h"
 #include "models/core/index.h"
 #include "models/core/round_up.h"
+#include "sim/collectives/of_instruction.h"
 #include "sim/planner/mixed_recompute.h"
 #include "sim/predict/target.h"
 
@@ -54,45 +55,7 @@ SmallModel lower_small(Model model, Plan plan, int layers, int stages = 1) {
   return small;
 }
 
-CollectiveKind kind_of(InstructionKind kind) {
-  switch (kind) {
-    case InstructionKind::all_gather:
-      return CollectiveKind::all_gather;
-    case InstructionKind::reduce_scatter:
-      return CollectiveKind::reduce_scatter;
-    case InstructionKind::all_to_all:
-      return CollectiveKind::all_to_all;
-    case InstructionKind::broadcast:
-      return CollectiveKind::broadcast;
-    case InstructionKind::reduce:
-      return CollectiveKind::reduce;
-    default:
-      return CollectiveKind::all_reduce;
-  }
-}
-
-// Returns the bytes of a collective's whole buffer, which collective_time() asks for: the larger of
-// inputs and outputs.
-std::int64_t whole_bytes(const Instruction& instruction) {
-  std::int64_t in = 0, out = 0;
-  for (const Operand& operand : instruction.inputs) in += operand.type.bytes();
-  for (const Operand& operand : instruction.outputs) out += operand.type.bytes();
-  return std::max(in, out);
-}
-
-bool is_collective(InstructionKind kind) {
-  switch (kind) {
-    case InstructionKind::all_to_all:
-    case InstructionKind::all_reduce:
-    case InstructionKind::all_gather:
-    case InstructionKind::reduce_scatter:
-    case InstructionKind::broadcast:
-    case InstructionKind::reduce:
-      return true;
-    default:
-      return false;
-  }
-}
+bool is_collective(InstructionKind kind) { return collective_kind(kind).has_value(); }
 
 UnitProfile::Pass& pass_of(UnitProfile& unit, Phase phase) {
   if (phase == Phase::forward) return unit.forward;
@@ -100,7 +63,7 @@ UnitProfile::Pass& pass_of(UnitProfile& unit, Phase phase) {
 }
 
 Collective collective_of(const Instruction& instruction) {
-  return {instruction.group, kind_of(instruction.kind), whole_bytes(instruction)};
+  return {instruction.group, collective_kind(instruction.kind).value(), whole_bytes(instruction)};
 }
 
 bool compute_waits_for(Stream stream) {

@@ -4,6 +4,7 @@
 
 #include "models/core/error.h"
 #include "models/core/index.h"
+#include "sim/collectives/of_instruction.h"
 
 namespace meshwright::sim {
 
@@ -19,36 +20,6 @@ SimTime checked_sim_time(Seconds time) {
         "the "
         "network's bandwidth and latency, and host_launch_us");
   return to_sim_time(time);
-}
-
-struct CollectiveRow {
-  InstructionKind instruction;
-  CollectiveKind collective;
-};
-constexpr CollectiveRow collectives[] = {
-    {InstructionKind::all_reduce, CollectiveKind::all_reduce},
-    {InstructionKind::all_gather, CollectiveKind::all_gather},
-    {InstructionKind::reduce_scatter, CollectiveKind::reduce_scatter},
-    {InstructionKind::all_to_all, CollectiveKind::all_to_all},
-    {InstructionKind::broadcast, CollectiveKind::broadcast},
-    {InstructionKind::reduce, CollectiveKind::reduce},
-};
-
-CollectiveKind kind_of(InstructionKind instruction) {
-  for (const CollectiveRow& row : collectives)
-    if (row.instruction == instruction) return row.collective;
-  MESHWRIGHT_CHECK(false, "an instruction over a group is a collective");
-  return {};
-}
-
-// Returns the bytes of the larger side of a collective: its output if it gathers, otherwise its
-// input.
-std::int64_t full_bytes(const Instruction& instruction) {
-  const bool gathers = instruction.kind == InstructionKind::all_gather;
-  std::int64_t bytes = 0;
-  for (const Operand& part : gathers ? instruction.outputs : instruction.inputs)
-    bytes += part.type.bytes();
-  return bytes;
 }
 
 constexpr int message_kind = -1, ring_kind = -2;
@@ -71,10 +42,10 @@ Durations::Durations(const JobSettings& settings, const Mesh& mesh, const Topolo
       straggling_(straggling_of(topology.cluster().machine.gpu.kernels, settings)) {}
 
 SimTime Durations::collective(const Instruction& instruction) {
-  const CollectiveKind kind =
-      instruction.flat ? kind_of(instruction.kind) : CollectiveKind::two_level_all_gather;
+  const CollectiveKind kind = instruction.flat ? collective_kind(instruction.kind).value()
+                                               : CollectiveKind::two_level_all_gather;
   const Key key{static_cast<int>(kind), static_cast<int>(instruction.group), 0,
-                full_bytes(instruction)};
+                whole_bytes(instruction)};
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   const SimTime time = checked_sim_time(collective_time(
       topology_, kind, {static_cast<double>(key.bytes)}, groups(instruction.group)));

@@ -1,10 +1,11 @@
 #include "sim/replay/link_uses.h"
-#include "models/core/index.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
+
+#include "models/core/index.h"
+#include "sim/collectives/of_instruction.h"
 
 namespace meshwright::sim {
 
@@ -60,13 +61,7 @@ class Finder {
 }  // namespace
 
 double bytes_moved(const Instruction& instruction, int members) {
-  std::int64_t most = 0;
-  for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
-    std::int64_t bytes = 0;
-    for (const Operand& operand : *operands) bytes += operand.type.bytes();
-    most = std::max(most, bytes);
-  }
-  const double whole = static_cast<double>(most), share = 1 - 1.0 / members;
+  const double whole = static_cast<double>(whole_bytes(instruction)), share = 1 - 1.0 / members;
   switch (instruction.kind) {
     case InstructionKind::all_reduce:
       return 2 * share * whole;
