@@ -178,6 +178,15 @@ void leave_shared_parameters(const std::vector<UnitProfile>& two, std::vector<Un
   }
 }
 
+// Returns the factor by which compute takes longer because ranks wait for the slowest. Sharded
+// parameters may let more ranks wait for each other, but this is left out, because one profile
+// serves several degrees of sharding.
+double slowest_of(const Plan& plan, const Cluster& cluster) {
+  const Parallelism& p = plan.parallelism;
+  return straggling(cluster.machine.gpu.kernels, cluster.ranks(),
+                    p.tensor * std::max(p.context, p.expert));
+}
+
 Model all_alike(Model model, BlockKind kind) {
   model.dense_blocks.clear();
   for (int block = 0; kind.dense && block < model.layers; ++block)
@@ -314,14 +323,11 @@ ModelProfile Profiles::measure(const Plan& plan) const {
   const SmallModel one = lower_small(alike_, plan, 1);
   ModelProfile profile;
   const CostModel cost(cluster_, plan.training);
-  // Sharded parameters may let more ranks wait for each other, but this is left out, because one
-  // profile serves several degrees of sharding.
-  const Parallelism& p = plan.parallelism;
-  const double slowest = straggling(cluster_.machine.gpu.kernels, cluster_.ranks(),
-                                    p.tensor * std::max(p.context, p.expert));
-  profile.units = measure_units(one, cost, slowest, p.expert);
+  const double slowest = slowest_of(plan, cluster_);
+  const int expert = plan.parallelism.expert;
+  profile.units = measure_units(one, cost, slowest, expert);
   if (model_.has_decoder())
-    leave_shared_parameters(measure_units(lower_small(alike_, plan, 2), cost, slowest, p.expert),
+    leave_shared_parameters(measure_units(lower_small(alike_, plan, 2), cost, slowest, expert),
                             profile.units);
   if (model_.is_fixed())  // each unit stands for itself alone
     for (UnitProfile& unit : profile.units) unit.is_block = false;
@@ -354,9 +360,7 @@ KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const 
 std::vector<UnitProfile::Pass> Profiles::measure_deferred(const Plan& plan) const {
   const SmallModel small = lower_small(alike_, plan, blocks_of_stages, blocks_of_stages);
   const CostModel cost(cluster_, plan.training);
-  const Parallelism& p = plan.parallelism;
-  const double slowest = straggling(cluster_.machine.gpu.kernels, cluster_.ranks(),
-                                    p.tensor * std::max(p.context, p.expert));
+  const double slowest = slowest_of(plan, cluster_);
   std::vector<UnitProfile::Pass> units(small.graph.units.size());
   for (const Program& program : small.stages)
     for (const Body& body : program.bodies) {

@@ -3,10 +3,8 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
-#include "models/program/program.h"
-#include "models/program/timeline.h"
+#include "sim/predict/classified.h"
 
 namespace meshwright::sim {
 
@@ -18,15 +16,8 @@ std::string_view name_of(DeviceWork work);  // "matrix products"
 // in.
 DeviceWork work_of_kernels(const Instruction& instruction, const StepSettings& training);
 
-// Classifies the instructions of a program, each of them once.
-class DeviceWorks {
- public:
-  explicit DeviceWorks(const Program& program);
-  DeviceWork of(const TimelineEntry& entry);
-
- private:
-  const Program& program_;
-  std::vector<std::vector<std::int8_t>> known_;  // [body][instruction]; -1: not yet
-};
+// Returns the class of any instruction of a body.
+DeviceWork work_of(const Instruction& instruction, const Body& body, const StepSettings& training);
+using DeviceWorks = Classified<DeviceWork, work_of>;
 
 }  // namespace meshwright::sim

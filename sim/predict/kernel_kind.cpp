@@ -5,8 +5,8 @@
 #include <cctype>
 #include <string>
 
-#include "models/core/index.h"
 #include "models/program/graph/fusion.h"
+#include "models/program/graph/op_table.h"
 #include "sim/predict/device_work.h"
 
 namespace meshwright::sim {
@@ -197,6 +197,8 @@ KernelKind kind_of_compute(const Instruction& instruction, const StepSettings& t
   }
 }
 
+}  // namespace
+
 KernelKind kind_of_instruction(const Instruction& instruction, const Body& body,
                                const StepSettings& training) {
   switch (instruction.kind) {
@@ -230,8 +232,6 @@ KernelKind kind_of_instruction(const Instruction& instruction, const Body& body,
   return kind_of_compute(instruction, training);
 }
 
-}  // namespace
-
 std::string_view name_of(KernelKind kind) { return kind_names[static_cast<std::size_t>(kind)]; }
 
 KernelKind kind_of_kernel(std::string_view name, std::string_view collective) {
@@ -247,20 +247,6 @@ KernelKind kind_of_kernel(std::string_view name, std::string_view collective) {
   const bool product = std::ranges::any_of(
       product_prefixes, [&](std::string_view prefix) { return text.starts_with(prefix); });
   return product ? KernelKind::products : KernelKind::other;
-}
-
-KernelKinds::KernelKinds(const Program& program) : program_(program) {
-  for (const Body& body : program.bodies) known_.emplace_back(body.instructions.size(), -1);
-}
-
-KernelKind KernelKinds::of(const TimelineEntry& entry) {
-  const std::size_t b = at(program_.tasks[at(entry.task)].body);
-  const Body& body = program_.bodies[b];
-  std::int8_t& known = known_[b][at(entry.instruction)];
-  if (known < 0)
-    known = static_cast<std::int8_t>(kind_of_instruction(body.instructions[at(entry.instruction)],
-                                                         body, program_.settings->training));
-  return static_cast<KernelKind>(known);
 }
 
 }  // namespace meshwright::sim

@@ -5,10 +5,8 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
-#include "models/program/program.h"
-#include "models/program/timeline.h"
+#include "sim/predict/classified.h"
 
 namespace meshwright::sim {
 
@@ -42,16 +40,10 @@ std::string_view name_of(KernelKind kind);  // "matrix products", "all-reduce"
 // receives that NCCL makes of it.
 KernelKind kind_of_kernel(std::string_view name, std::string_view collective = {});
 
-// Classifies the instructions of a program, each once, in the way that the names of its kernels
-// would be. A recomputed matmul is a matmul.
-class KernelKinds {
- public:
-  explicit KernelKinds(const Program& program);
-  KernelKind of(const TimelineEntry& entry);
-
- private:
-  const Program& program_;
-  std::vector<std::vector<std::int8_t>> known_;  // [body][instruction]; -1: not yet
-};
+// Returns the kind of an instruction of a body, as the names of its kernels would tell it. A
+// recomputed matmul is a matmul.
+KernelKind kind_of_instruction(const Instruction& instruction, const Body& body,
+                               const StepSettings& training);
+using KernelKinds = Classified<KernelKind, kind_of_instruction>;
 
 }  // namespace meshwright::sim
