@@ -16,25 +16,42 @@
 
 namespace meshwright::sim {
 
-// The choices that the search makes for a plan. Everything else comes from the job.
-struct Candidate {
-  int pipeline = 1, tensor = 1, context = 1, data = 1, expert = 1;
-  ContextExchange context_exchange = ContextExchange::p2p;
-  int context_heads = 1;  // above 1: neighbours that exchange heads, of a2a_p2p
-  int micro_batch = 1;
-  int virtual_stages = 1;
+// Choices that a branch lists. PipelineCut holds the schedule and the chunks per stage, Sharding
+// what is sharded over how many ranks and when it is reduced and gathered, Saving what is
+// recomputed or offloaded, and Kernels how the tensor group shares tokens and splits matmuls and
+// what the compiler does.
+struct PipelineCut {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  int virtual_stages = 1;
+  bool operator==(const PipelineCut&) const = default;
+};
+struct Sharding {
   int zero_stage = 0;
   int shard = 1;  // as in Parallelism: 1 with a zero_stage means all replicas
   ReduceGradients reduce_gradients = ReduceGradients::usual;
   bool keeps_gathered = false;
+  bool operator==(const Sharding&) const = default;
+};
+struct Saving {
   Recompute recompute = Recompute::none;
   double recompute_fraction = 1;
   Offload offload = Offload::none;
+  bool operator==(const Saving&) const = default;
+};
+struct Kernels {
   bool sequence_parallel = false;
   int tensor_chunks = 1;
   CompilerLevel compiler = CompilerLevel::fused;
   AttentionKernel attention = AttentionKernel::flash2;
+  bool operator==(const Kernels&) const = default;
+};
+
+// A plan of the space: all choices that the search makes. Everything else comes from the job.
+struct Candidate : PipelineCut, Sharding, Saving, Kernels {
+  int pipeline = 1, tensor = 1, context = 1, data = 1, expert = 1;
+  ContextExchange context_exchange = ContextExchange::p2p;
+  int context_heads = 1;  // above 1: neighbours that exchange heads, of a2a_p2p
+  int micro_batch = 1;
   std::string_view placement = "PDT";
   bool operator==(const Candidate&) const = default;
   int replicas() const { return data * context; }
@@ -48,31 +65,12 @@ struct Candidate {
   }
 };
 
-// The choices of a branch. PipelineCut holds the schedule and the chunks per stage, Sharding what
-// is sharded over how many ranks and when it is reduced and gathered, and Saving what is recomputed
-// or offloaded.
-struct PipelineCut {
-  ScheduleKind schedule = ScheduleKind::one_f_one_b;
-  int virtual_stages = 1;
-};
-struct Sharding {
-  int zero_stage = 0, shard = 1;
-  ReduceGradients reduce_gradients = ReduceGradients::usual;
-  bool keeps_gathered = false;
-};
-struct Saving {
-  Recompute recompute = Recompute::none;
-  double fraction = 1;
-  Offload offload = Offload::none;
-};
-// The choices of a branch for its kernels: how the tensor group shares tokens and splits matmuls,
-// and what the compiler does.
-struct Kernels {
-  bool sequence_parallel = false;
-  int tensor_chunks = 1;
-  CompilerLevel compiler = CompilerLevel::fused;
-  AttentionKernel attention = AttentionKernel::flash2;
-};
+// Returns the candidate with other choices, each of which is one of its bases.
+template <class... Choices>
+Candidate chosen_with(Candidate candidate, const Choices&... choices) {
+  ((static_cast<Choices&>(candidate) = choices), ...);
+  return candidate;
+}
 
 struct Branch {
   Candidate shape;  // its degrees, micro-batch and context exchange
@@ -90,7 +88,6 @@ struct Branch {
     return cut_takes_saving[cut * savings.size() + saving] != 0;
   }
   std::int64_t count_with(std::size_t saving) const;  // of one of the kernels and one placement
-  Candidate with(const Kernels& chosen, const Saving& saving) const;
 };
 
 struct Space {
@@ -110,9 +107,6 @@ Space enumerate(const Job& job, const Plan& base, int ranks, int ranks_per_host 
 
 // Returns the job's plan with the precision and attention that are the default on this machine.
 Plan base_plan(const Job& job, const MachineFacts& machine);
-
-Candidate chosen_with(Candidate candidate, const PipelineCut& cut);
-Candidate chosen_with(Candidate candidate, const Sharding& sharding);
 
 Plan to_plan(const Candidate& candidate, const Plan& base);
 // Writes what a candidate chooses into a plan of the job. Callers that ask about many candidates

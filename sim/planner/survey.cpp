@@ -23,7 +23,7 @@ Branch usual_part(const Branch& whole) {
   branch.savings.clear(), branch.shardings.clear();
   branch.cut_takes_saving.clear(), branch.cut_takes_sharding.clear();
   const auto is_usual = [](const Saving& each) {
-    return each.fraction == 1 &&
+    return each.recompute_fraction == 1 &&
            (each.offload == Offload::none || each.offload == Offload::optimizer);
   };
   std::copy_if(whole.savings.begin(), whole.savings.end(), std::back_inserter(branch.savings),

@@ -57,7 +57,7 @@ class Sweep {
     costs_.resize(compiler_names().size() * branch_.placements.size());
     for (const Kernels& kernels : branch_.kernels)
       for (std::size_t saving = 0; saving < branch_.savings.size(); ++saving) {
-        Candidate candidate = branch_.with(kernels, branch_.savings[saving]);
+        Candidate candidate = chosen_with(branch_.shape, kernels, branch_.savings[saving]);
         for (std::size_t place = 0; place < branch_.placements.size(); ++place) {
           candidate.placement = branch_.placements[place];
           const Work* work = work_of(candidate);
@@ -174,7 +174,7 @@ class Sweep {
   }
 
   Candidate with(const Candidate& candidate, std::size_t cut, std::size_t sharding) const {
-    return chosen_with(chosen_with(candidate, branch_.cuts[cut]), branch_.shardings[sharding]);
+    return chosen_with(candidate, branch_.cuts[cut], branch_.shardings[sharding]);
   }
 
   const Branch& branch_;
