@@ -1,4 +1,5 @@
 #include "hwprofiles/failures.h"
+#include "models/core/names_in.h"
 
 #include <cmath>
 
@@ -40,11 +41,7 @@ const std::vector<RecoveryInfo>& recoveries() {
 }
 
 const std::vector<std::string>& recovery_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> list;
-    for (const RecoveryInfo& row : recoveries()) list.emplace_back(row.name);
-    return list;
-  }();
+  static const std::vector<std::string> names = names_in(recoveries());
   return names;
 }
 

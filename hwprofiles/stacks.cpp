@@ -9,6 +9,7 @@
 #include "models/core/data_files.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/names_in.h"
 
 namespace meshwright::hwprofiles {
 
@@ -55,13 +56,10 @@ const std::vector<SoftwareStack>& software_stacks() {
 }
 
 const SoftwareStack& software_stack(const std::string& name) {
-  std::vector<std::string> names;
-  for (const SoftwareStack& stack : software_stacks()) {
+  for (const SoftwareStack& stack : software_stacks())
     if (stack.name == name) return stack;
-    names.push_back(stack.name);
-  }
-  throw InputError(
-      fmt::format("/cluster/stack: unknown stack '{}'; known: {}", name, list_of(names, "and")));
+  throw InputError(fmt::format("/cluster/stack: unknown stack '{}'; known: {}", name,
+                               list_of(names_in(software_stacks()), "and")));
 }
 
 Machine with_stack(Machine machine, const std::string& stack) {

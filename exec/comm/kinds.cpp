@@ -6,6 +6,7 @@
 #include "exec/comm/mpi.h"
 #include "exec/comm/self.h"
 #include "models/core/error.h"
+#include "models/core/names_in.h"
 
 namespace meshwright::exec {
 
@@ -36,13 +37,10 @@ WaitedTooLong::WaitedTooLong(double seconds, std::span<const int> whom)
 std::span<const CommunicatorKind> communicator_kinds() { return kinds; }
 
 std::unique_ptr<World> make_world(std::string_view kind, const WorldOptions& options) {
-  std::vector<std::string> names;
-  for (const CommunicatorKind& row : kinds) {
+  for (const CommunicatorKind& row : kinds)
     if (row.name == kind) return row.make(options);
-    names.emplace_back(row.name);
-  }
   throw InputError("communicator '" + std::string(kind) +
-                   "' is not part of this build; known: " + list_of(names));
+                   "' is not part of this build; known: " + list_of(names_in(kinds)));
 }
 
 }  // namespace meshwright::exec

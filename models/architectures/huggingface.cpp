@@ -9,6 +9,7 @@
 #include "models/architectures/huggingface_head.h"
 #include "models/architectures/huggingface_rotary.h"
 #include "models/core/error.h"
+#include "models/core/names_in.h"
 
 namespace meshwright::architectures {
 
@@ -62,8 +63,7 @@ constexpr Lacking lacking[] = {
 
 ModelType model_type_of(Fields& fields) {
   const std::vector<ModelType> types = model_types();
-  std::vector<std::string> known;
-  for (const ModelType& row : types) known.push_back(row.name);
+  const std::vector<std::string> known = names_in(types);
   const auto word = fields.required<std::string>("model_type");
   for (const Lacking& row : lacking)
     if (word == row.model_type)

@@ -5,6 +5,7 @@
 #include "models/architectures/architecture.h"
 #include "models/architectures/captured/captured_model.h"
 #include "models/core/error.h"
+#include "models/core/names_in.h"
 #include "models/program/graph/experts.h"
 
 namespace meshwright::architectures {
@@ -62,8 +63,7 @@ void check_heads(const Fields& fields, const SizeKeys& keys, const Model& model,
 }
 
 Model model_of_family(Fields& fields) {
-  std::vector<std::string> known;
-  for (const FamilyName& row : families_of_json) known.emplace_back(row.name);
+  const std::vector<std::string> known = names_in(families_of_json);
   if (!fields.has("family"))
     fields.fail("family",
                 "missing; it is required: " + list_of(known) +

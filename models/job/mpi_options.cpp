@@ -5,6 +5,7 @@
 #include <span>
 
 #include "models/core/error.h"
+#include "models/core/names_in.h"
 #include "models/core/printable.h"
 #include "models/job/distribution.h"
 #include "models/job/mpi_settings.h"
@@ -89,17 +90,11 @@ std::vector<std::string> split(const std::string& text) {
   return words;
 }
 
-std::vector<std::string> option_names() {
-  std::vector<std::string> names;
-  for (const Option& option : options) names.emplace_back(option.name);
-  return names;
-}
-
 const Option& known_option(const Fields& fields, std::string_view key, const std::string& word) {
   const auto* option = std::find_if(options.begin(), options.end(),
                                     [&](const Option& row) { return row.name == word; });
   if (option == options.end()) {
-    const std::string near = nearest(word, option_names());
+    const std::string near = nearest(word, names_in(options));
     fields.fail(key,
                 fmt::format("'{}' is no option that meshwright knows; {}", word,
                             near.empty() ? "remove it" : fmt::format("did you mean '{}'?", near)));

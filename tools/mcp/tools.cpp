@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/core/error.h"
+#include "models/core/names_in.h"
 #include "tools/mcp/messages.h"
 #include "tools/serve/job_files.h"
 
@@ -70,10 +71,8 @@ const std::vector<Tool>& all_tools() {
 const Tool& tool_named(const std::string& name) {
   const auto found = std::ranges::find(all_tools(), name, &Tool::name);
   if (found != all_tools().end()) return *found;
-  std::vector<std::string> names;
-  for (const Tool& tool : all_tools()) names.emplace_back(tool.name);
   throw Refusal(Code::invalid_params,
-                "unknown tool '" + name + "'; known: " + list_of(names, "and"));
+                "unknown tool '" + name + "'; known: " + list_of(names_in(all_tools()), "and"));
 }
 
 json schema_of(const Argument& argument) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "models/core/names_in.h"
 #include "sim/replay/memory_over_time.h"
 #include "tools/report/timeline_view.h"
 
@@ -39,8 +40,8 @@ std::vector<Column> columns_of(const std::vector<StageBreakdown>& stages) {
 void add_breakdown(HtmlPage& page, const std::vector<StageBreakdown>& stages, double step_s) {
   page.heading("Where the time goes");
   const std::vector<Column> columns = columns_of(stages);
-  std::vector<std::string> head{"stage"}, names;
-  for (const Column& column : columns) names.push_back(column.name);
+  const std::vector<std::string> names = names_in(columns);
+  std::vector<std::string> head{"stage"};
   head.insert(head.end(), names.begin(), names.end());
   Table table(head);
   std::vector<HtmlPage::Bar> bars;

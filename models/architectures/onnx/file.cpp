@@ -10,6 +10,7 @@
 
 #include <onnx.pb.h>
 #include "models/core/error.h"
+#include "models/core/names_in.h"
 #include "models/core/open_file.h"
 #include "models/core/utf8.h"
 
@@ -114,10 +115,8 @@ class OnnxReader {
   OnnxType type_of(int number, const std::string& what) const {
     const TypeRow* row = type_row(number);
     if (row != nullptr) return row->type;
-    std::vector<std::string> known;
-    for (const TypeRow& each : type_rows) known.emplace_back(each.name);
     fail(what + ": element type " + std::to_string(number) +
-         " is not known; known: " + list_of(known, "and"));
+         " is not known; known: " + list_of(names_in(type_rows), "and"));
   }
 
   // Returns the tensor and moves its data out of `from`. `what` names the tensor in messages.

@@ -2,6 +2,7 @@
 
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/enum_words.h"
+#include "models/core/names_in.h"
 
 namespace meshwright::compiler {
 
@@ -15,11 +16,7 @@ const std::string& word(const std::vector<std::string>& names, Enum value) {
 }  // namespace
 
 const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const ScheduleInfo& info : schedule_kinds()) all.emplace_back(info.name);
-    return all;
-  }();
+  static const std::vector<std::string> names = names_in(schedule_kinds());
   return names;
 }
 
