@@ -1,5 +1,7 @@
 #include "tools/options.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -8,9 +10,19 @@
 #include <sstream>
 #include <string_view>
 
+#include "models/compiler/frameworks/framework.h"
+#include "models/core/enum_words.h"
 #include "models/core/error.h"
+#include "models/core/names_in.h"
+#include "tools/interop/launch/launch.h"
 
 namespace meshwright::tools {
+
+const std::vector<std::string>& trace_format_names() {
+  static const std::vector<std::string> names =
+      words_up_to<TraceFormat::chakra>({"chrome", "chakra"});
+  return names;
+}
 
 namespace {
 
@@ -92,23 +104,28 @@ constexpr FileOption file_options[] = {
      "a Hugging Face tokenizer.json (BPE, Unigram, WordPiece); bytes without it"},
 };
 
+using Names = const std::vector<std::string>& (*)();
+
 struct TextOption {
   const char* name;
   std::string Options::*value;
   const char* type;
   const char* help;
+  Names words = nullptr;  // that the value may be
 };
 
 constexpr TextOption text_options[] = {
     {"trace-steps", &Options::trace_steps, "STEPS",
      "which steps --trace holds, such as 3,10-12 (the last one)"},
     {"for", &Options::framework, "FRAMEWORK",
-     "a framework whose settings can express the plan: `list frameworks` names them"},
+     "a framework whose settings can express the plan: `list frameworks` names them",
+     framework_names},
     {"format", &Options::format, "FRAMEWORK",
-     "whose settings the files hold, where they do not say it"},
+     "whose settings the files hold, where they do not say it", framework_names},
     {"trace-format", &Options::trace_format, "FORMAT",
      "what --trace writes: chrome (one file; without this option), or chakra (MLCommons Chakra "
-     "execution traces: FILE.RANK.et for every rank)"},
+     "execution traces: FILE.RANK.et for every rank)",
+     trace_format_names},
     {"separator", &Options::separator, "TOKEN", "the token that ends each document"},
     {"text-key", &Options::text_key, "KEY", "of .jsonl files: the key of a document's text (text)"},
     {"host", &Options::host, "ADDRESS",
@@ -171,8 +188,9 @@ struct ListOption {
   const char* name;
   std::vector<std::string> Options::*values;
   const char* type;
-  const char* help;
+  const char* help;           // {}: the words
   bool many_at_once = false;  // --from A B, and not only --set A --set B
+  Names words = nullptr;      // that each value may be
 };
 
 constexpr ListOption list_options[] = {
@@ -185,7 +203,7 @@ constexpr ListOption list_options[] = {
      "model.safetensors (or its index), or such a file",
      true},
     {"launcher", &Options::launchers, "NAME",
-     "write what starts it with slurm, torchrun, mpirun or kubernetes; repeatable (all of them)"},
+     "write what starts it with {}; repeatable (all of them)", false, launcher_names},
 };
 
 std::string dashed(const char* name) { return std::string("--") + name; }
@@ -194,7 +212,10 @@ void add_lists(CLI::App& app, const Command& command, Options& o,
                std::span<const ListOption> lists) {
   for (const ListOption& option : lists)
     if (takes(command, option.name))
-      app.add_option(dashed(option.name), o.*option.values, option.help)
+      app.add_option(dashed(option.name), o.*option.values,
+                     option.words == nullptr
+                         ? option.help
+                         : fmt::format(fmt::runtime(option.help), list_of(option.words())))
           ->type_name(option.type)
           ->allow_extra_args(option.many_at_once);
 }
@@ -320,6 +341,15 @@ class HelpFormat : public CLI::Formatter {
   std::string usage_line_;
 };
 
+// Returns the words that the value of the option called `name` may be.
+std::vector<std::string> words_allowed(const std::string& name) {
+  for (const TextOption& row : text_options)
+    if (name == row.name && row.words != nullptr) return row.words();
+  for (const ListOption& row : list_options)
+    if (name == row.name && row.words != nullptr) return row.words();
+  return {};
+}
+
 }  // namespace
 
 std::vector<OptionName> options_of(const Command& command) {
@@ -334,7 +364,7 @@ std::vector<OptionName> options_of(const Command& command) {
         options.push_back(
             {"--" + name,
              option->get_items_expected_max() > 0 ? option->get_type_name() : std::string(),
-             option->get_description()});
+             option->get_description(), words_allowed(name)});
   return options;
 }
 
@@ -387,12 +417,36 @@ bool set_known_option(const std::string& name, const std::vector<std::string>& v
 
 }  // namespace
 
+std::vector<std::string> command_words(const Command& command, const Options& options) {
+  const Options initial;
+  std::vector<std::string> words;
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!takes(command, name)) return;
+    words.push_back(dashed(name));
+    words.push_back(value);
+  };
+  const auto add_text = [&](const char* name, std::string Options::*value) {
+    if (options.*value != initial.*value) add(name, options.*value);
+  };
+  for (const FlagOption& row : flag_options)
+    if (takes(command, row.name) && options.*row.value) words.push_back(dashed(row.name));
+  for (const TextOption& row : text_options) add_text(row.name, row.value);
+  std::set<std::string_view> said;
+  for (const FileOption& row : file_options)
+    if (said.insert(row.name).second) add_text(row.name, row.value);
+  for (const CountOption& row : count_options)
+    if (options.*row.value) add(row.name, std::to_string(*(options.*row.value)));
+  for (const ListOption& row : list_options)
+    for (const std::string& value : options.*row.values) add(row.name, value);
+  if (options.memory_margin) add("memory-margin", fmt::format("{}", *options.memory_margin));
+  if (options.port != initial.port) add("port", std::to_string(options.port));
+  return words;
+}
+
 void set_option(const Command& command, const std::string& name,
                 const std::vector<std::string>& values, Options& options) try {
   if (takes(command, name) && set_known_option(name, values, options)) return;
-  std::vector<std::string> known;
-  for (const OptionName& each : options_of(command)) known.push_back(each.name);
-  throw InputError(unknown_option("--" + name, known));
+  throw InputError(unknown_option("--" + name, names_in(options_of(command))));
 } catch (const InputError& error) {
   throw InputError(std::string(command.name) + ": " + error.what());
 }

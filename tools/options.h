@@ -44,7 +44,7 @@ struct Options : JobRequest, TrainRequest {
   std::string checkpoint;               // export: one checkpoint, or the folder of a run
   bool adapter = false;                 // export: the adapter alone
   bool ema = false;                     // export: the average of the weights
-  std::string trace_format;             // how: chrome (where empty) or chakra
+  std::string trace_format;             // a word of trace_format_names(); empty: the first
   std::optional<int> ranks;             // calibrate: processes measured together
   std::optional<int> top;               // plan: plans shown
   std::optional<int> time_limit;        // mcp: seconds that a call may take
@@ -61,6 +61,11 @@ struct Options : JobRequest, TrainRequest {
   std::string program;           // path of this executable
 };
 
+// The formats of --trace-format: `chrome` writes one file, `chakra` writes PREFIX.RANK.et for every
+// rank. The names are in the order of the enumerators.
+enum class TraceFormat : std::uint8_t { chrome, chakra };
+const std::vector<std::string>& trace_format_names();
+
 // A command of the program. Each has its own file in tools/commands/.
 struct Command {
   const char* name;
@@ -72,6 +77,8 @@ struct Command {
   const char* details = "";  // for its help and the manual: plain sentences, `code` in backticks
   // Returns what the command prints with --json. Null if it has no such option.
   std::string (*answer)(const Options& options, const Watch& watch) = nullptr;
+  // Returns the words that its operand may be. Null if it may be others too.
+  std::vector<std::string> (*words)() = nullptr;
 };
 
 // Parses the arguments after the command's name into `options`. Returns false if help was asked for
@@ -85,11 +92,16 @@ bool parse_options(const Command& command, const std::vector<std::string>& argum
 void set_option(const Command& command, const std::string& name,
                 const std::vector<std::string>& values, Options& options);
 
+// Returns the words of a command line that sets the options of `command` as `options` has them. It
+// has no operands, and none of the options that only the launcher sets.
+std::vector<std::string> command_words(const Command& command, const Options& options);
+
 // An option of a command, as its help lists it.
 struct OptionName {
   std::string name;   // "--set"
   std::string value;  // "KEY=VALUE", "FILE", ...; empty: it takes none
   std::string help;
+  std::vector<std::string> words;  // that the value may be; empty: it may be others too
 };
 std::vector<OptionName> options_of(const Command& command);
 

@@ -72,9 +72,6 @@ inline constexpr Variable variables_read[] = {
 // have.
 std::vector<std::string> names_listed(const std::string& what);
 
-// Returns all values that WHAT may have in `schema WHAT`.
-std::vector<std::string> schemas_known();
-
 // Convert weights. `import` and `export` still call these functions if they are asked for weights,
 // because they converted weights before they read settings.
 int run_import_weights(const Options& options);

@@ -3,9 +3,11 @@
 // come next, and `:files` if file names may come next.
 #include "tools/commands/completion_words.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "models/core/error.h"
+#include "models/core/names_in.h"
 #include "tools/commands/commands.h"
 
 namespace meshwright::tools {
@@ -65,6 +67,12 @@ end
 complete -c meshwright -f -a '(__meshwright_words)'
 )script";
 
+struct Shell {
+  const char* name;
+  const char* script;
+};
+constexpr Shell shells[] = {{"bash", bash_script}, {"zsh", zsh_script}, {"fish", fish_script}};
+
 int run_completion(const Options& options) {
   const std::string shell = options.operands.empty() ? "" : options.operands[0];
   if (shell == "words") {
@@ -73,12 +81,10 @@ int run_completion(const Options& options) {
     if (found.files) std::printf(":files\n");
     return done;
   }
-  const char* script = shell == "bash" && options.operands.size() == 1   ? bash_script
-                       : shell == "zsh" && options.operands.size() == 1  ? zsh_script
-                       : shell == "fish" && options.operands.size() == 1 ? fish_script
-                                                                         : nullptr;
-  if (script == nullptr) throw InputError("completion: say of which shell: bash, zsh or fish");
-  std::fputs(script, stdout);
+  const auto row = std::ranges::find(shells, shell, [](const Shell& each) { return each.name; });
+  if (row == std::end(shells) || options.operands.size() > 1)
+    throw InputError("completion: say of which shell: " + list_of(names_in(shells)));
+  std::fputs(row->script, stdout);
   return done;
 }
 
@@ -93,6 +99,8 @@ const Command completion_command = {
     run_completion,
     "Completes commands, options, keys of --set and their words. In bash: `source <(meshwright "
     "completion bash)`. In zsh the same with zsh. For fish: `meshwright completion fish > "
-    "~/.config/fish/completions/meshwright.fish`."};
+    "~/.config/fish/completions/meshwright.fish`.",
+    nullptr,
+    [] { return names_in(shells); }};
 
 }  // namespace meshwright::tools

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "models/core/names_in.h"
 #include "models/job/keys.h"
 #include "tools/commands/commands.h"
 
@@ -48,21 +49,15 @@ Words overrides(const std::string& begun) {
 
 Completion values_of(const OptionName& option, const std::string& begun) {
   if (option.name == "--set") return {overrides(begun)};
-  if (option.name == "--launcher") return {{"slurm", "torchrun", "mpirun", "kubernetes"}};
-  if (option.name == "--trace-format") return {{"chrome", "chakra"}};
-  if (option.value == "FRAMEWORK") return {names_listed("frameworks")};
-  return {{}, option.value.starts_with("FILE")};
+  return {option.words, option.value.starts_with("FILE")};
 }
 
 Completion operands(const Command& command, const Words& typed) {
-  const std::string_view name = command.name;
-  if (name == "completion") return {{"bash", "zsh", "fish"}};
-  if (name == "schema") return {schemas_known()};
-  if (name == "manual") return {{"man", "markdown", "answers"}};
-  if (name != "list") return {{}, *command.operand != '\0'};
   const bool second = typed.size() > 2 && !typed[1].starts_with('-');
-  if (second && typed[1] != "machines" && typed[1] != "frameworks") return {};
-  return {names_listed(second ? typed[1] : "")};
+  if (command.name == std::string_view("list") && second)
+    return {typed[1] == "machines" || typed[1] == "frameworks" ? names_listed(typed[1]) : Words()};
+  if (command.words != nullptr) return {command.words()};
+  return {{}, *command.operand != '\0'};
 }
 
 Completion all_of(const Words& typed) {
@@ -80,9 +75,7 @@ Completion all_of(const Words& typed) {
     for (const OptionName& option : options)
       if (option.name == before && !option.value.empty()) return values_of(option, begun);
     if (!begun.starts_with('-')) return operands(*command, typed);
-    Completion all;
-    for (const OptionName& option : options) all.words.push_back(option.name);
-    return all;
+    return {names_in(options)};
   }
   return typed[0] == "help" ? all_of({""}) : Completion();
 }

@@ -16,6 +16,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
+#include "models/core/names_in.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/mesh.h"
 #include "tools/commands/commands.h"
@@ -29,29 +30,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-Names schedules() {
-  Names names;
-  for (const ScheduleInfo& info : schedule_kinds()) names.emplace_back(info.name);
-  return names;
-}
-
-Names operations() {
-  Names names;
-  for (const OpInfo& info : op_table()) names.emplace_back(info.name);
-  return names;
-}
-
-Names communicators() {
-  Names names;
-  for (const CommunicatorKind& kind : communicator_kinds()) names.emplace_back(kind.name);
-  return names;
-}
-
-Names stacks() {
-  Names names;
-  for (const SoftwareStack& stack : software_stacks()) names.push_back(stack.name);
-  return names;
-}
+Names stacks() { return names_in(software_stacks()); }
 
 nlohmann::json stacks_json() {
   nlohmann::json all = nlohmann::json::array();
@@ -79,42 +58,25 @@ std::string stacks_text() {
   return text;
 }
 
-Names models() { return zoo_names(); }
-Names machines() { return list_machines(); }
-Names parts() { return part_names(parts_folder()); }
-Names recomputations() { return recompute_names(); }
-Names placement_orders() { return placements(); }
-Names optimizers() { return optimizer_names(); }
-Names attention_kernels() { return attention_names(); }
-Names compiler_levels() { return compiler_names(); }
-
-Names frameworks() { return framework_names(); }
-
-Names passes() {
-  Names names;
-  for (const Pass& pass : training_passes()) names.emplace_back(pass.name);
-  return names;
-}
-
 struct Listing {
   const char* what;
   Names (*names)();
 };
 
-constexpr Listing listings[] = {{"models", models},
-                                {"machines", machines},
-                                {"parts", parts},
+constexpr Listing listings[] = {{"models", [] { return zoo_names(); }},
+                                {"machines", [] { return list_machines(); }},
+                                {"parts", [] { return part_names(parts_folder()); }},
                                 {"stacks", stacks},
-                                {"schedules", schedules},
-                                {"recompute", recomputations},
-                                {"placements", placement_orders},
-                                {"optimizers", optimizers},
-                                {"attention", attention_kernels},
-                                {"compiler", compiler_levels},
-                                {"passes", passes},
-                                {"operations", operations},
-                                {"communicators", communicators},
-                                {"frameworks", frameworks}};
+                                {"schedules", [] { return schedule_names(); }},
+                                {"recompute", [] { return recompute_names(); }},
+                                {"placements", [] { return placements(); }},
+                                {"optimizers", [] { return optimizer_names(); }},
+                                {"attention", [] { return attention_names(); }},
+                                {"compiler", [] { return compiler_names(); }},
+                                {"passes", [] { return names_in(training_passes()); }},
+                                {"operations", [] { return names_in(op_table()); }},
+                                {"communicators", [] { return names_in(communicator_kinds()); }},
+                                {"frameworks", [] { return framework_names(); }}};
 
 }  // namespace
 
@@ -222,6 +184,7 @@ const Command list_command = {
     "Prints models, machines, schedules, frameworks and all other names that a job may use. "
     "Without an operand it says what can be listed; `list machines NAME` prints the whole profile "
     "of a machine; `list --json` prints all of it.",
-    answer_list};
+    answer_list,
+    [] { return names_listed(""); }};
 
 }  // namespace meshwright::tools

@@ -1,12 +1,14 @@
 // `manual`: prints all commands and their options, from the rows that --help prints, as a manual
 // page (`man`) or as a page of the documentation (`markdown`). With `answers` it prints the keys of
 // the commands' JSON output as a page.
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <string>
 #include <string_view>
 
 #include "models/core/error.h"
+#include "models/core/names_in.h"
 #include "tools/commands/commands.h"
 #include "tools/report/answers.h"
 #include "tools/version.h"
@@ -183,14 +185,19 @@ void print_answers() {
   std::fputs(page.c_str(), stdout);
 }
 
+struct Format {
+  const char* name;
+  void (*print)();
+};
+constexpr Format formats[] = {
+    {"man", print_man}, {"markdown", print_markdown}, {"answers", print_answers}};
+
 int run_manual(const Options& options) {
   const std::string format = options.operands.empty() ? "man" : options.operands[0];
-  if (options.operands.size() > 1 ||
-      (format != "man" && format != "markdown" && format != "answers"))
-    throw InputError("manual: say in which format: man, markdown or answers");
-  if (format == "man") print_man();
-  if (format == "markdown") print_markdown();
-  if (format == "answers") print_answers();
+  const auto row = std::ranges::find(formats, format, [](const Format& each) { return each.name; });
+  if (row == std::end(formats) || options.operands.size() > 1)
+    throw InputError("manual: say in which format: " + list_of(names_in(formats)));
+  row->print();
   return done;
 }
 
@@ -203,6 +210,8 @@ const Command manual_command = {
     "all commands and options, as a manual page",
     "",
     run_manual,
-    "To read it: `meshwright manual > meshwright.1`, then `man ./meshwright.1`."};
+    "To read it: `meshwright manual > meshwright.1`, then `man ./meshwright.1`.",
+    nullptr,
+    [] { return names_in(formats); }};
 
 }  // namespace meshwright::tools

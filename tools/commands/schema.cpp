@@ -5,6 +5,7 @@
 
 #include "hwprofiles/schema.h"
 #include "models/core/error.h"
+#include "models/core/names_in.h"
 #include "models/job/schema.h"
 #include "tools/commands/commands.h"
 #include "tools/print.h"
@@ -12,13 +13,13 @@
 
 namespace meshwright::tools {
 
+namespace {
+
 std::vector<std::string> schemas_known() {
-  std::vector<std::string> names = {"job", "profile"};
-  for (const AnswerTable& table : answer_tables()) names.emplace_back(table.name);
+  std::vector<std::string> names = names_in(answer_tables());
+  names.insert(names.begin(), {"job", "profile"});
   return names;
 }
-
-namespace {
 
 nlohmann::json schema_called(const std::string& name) {
   if (name == "job") return job_schema();
@@ -57,6 +58,7 @@ const Command schema_command = {"schema",
                                 "prints with --json. Editors that know the first offer keys and "
                                 "mark mistakes: `meshwright schema > job.schema.json`, and "
                                 "`\"$schema\": \"job.schema.json\"` in the job.",
-                                answer_schema};
+                                answer_schema,
+                                schemas_known};
 
 }  // namespace meshwright::tools

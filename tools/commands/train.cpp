@@ -40,27 +40,15 @@ namespace meshwright::tools {
 
 namespace {
 
-std::vector<std::string> rank_command(const Options& options) {
+// Returns the command that a rank runs. Ranks get the settled run as a message, so they need
+// nothing of what the job was read and settled by.
+std::vector<std::string> rank_command(Options options) {
   std::vector<std::string> command = {
       options.program, "train",      options.operands.front(),
       "--as-rank",     "--run-name", "meshwright-" + std::to_string(getpid())};
-  const auto add = [&](const char* name, const std::string& value) {
-    if (value.empty()) return;
-    command.emplace_back(name);
-    command.push_back(value);
-  };
-  if (options.json) command.emplace_back("--json");
-  if (options.resume) command.emplace_back("--resume");
-  for (const std::string& key : options.allow_changed) add("--allow-changed", key);
-  if (options.check_collectives) command.emplace_back("--check-collectives");
-  if (options.no_hash) command.emplace_back("--no-hash");
-  if (options.deadline) add("--deadline", std::to_string(*options.deadline));
   if (isatty(fileno(stderr)) != 0) command.emplace_back("--progress");
-  add("--log-json", options.log_json);
-  add("--trace", options.trace);
-  add("--trace-steps", options.trace_steps);
-  add("--trace-format", options.trace_format);
-  add("--report", options.report);
+  static_cast<JobRequest&>(options) = {};
+  std::ranges::move(command_words(train_command, options), std::back_inserter(command));
   return command;
 }
 

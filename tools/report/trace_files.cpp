@@ -1,5 +1,6 @@
 #include "tools/report/trace_files.h"
 
+#include <algorithm>
 #include <map>
 
 #include "models/core/error.h"
@@ -21,10 +22,12 @@ TraceFormat trace_format(const Options& options) {
   if (options.trace_format.empty()) return TraceFormat::chrome;
   if (options.trace.empty())
     throw InputError("--trace-format: goes with --trace FILE, which names what is written");
-  if (options.trace_format == "chrome") return TraceFormat::chrome;
-  if (options.trace_format == "chakra") return TraceFormat::chakra;
-  throw InputError("--trace-format: unknown format '" + options.trace_format +
-                   "'; use chrome or chakra");
+  const std::vector<std::string>& known = trace_format_names();
+  const auto found = std::ranges::find(known, options.trace_format);
+  if (found == known.end())
+    throw InputError("--trace-format: unknown format '" + options.trace_format + "'; use " +
+                     list_of(known));
+  return static_cast<TraceFormat>(found - known.begin());
 }
 
 void check_trace(const Options& options, std::span<const std::string> inputs) {

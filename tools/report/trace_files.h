@@ -10,9 +10,6 @@
 
 namespace meshwright::tools {
 
-// The formats of --trace-format: `chrome` writes one file, `chakra` writes PREFIX.RANK.et for every
-// rank.
-enum class TraceFormat : std::uint8_t { chrome, chakra };
 // Returns the format, which is chrome without --trace-format. Throws InputError if --trace-format
 // names an unknown format or is given without --trace.
 TraceFormat trace_format(const Options& options);

@@ -12,6 +12,7 @@ namespace meshwright::interop {
 
 namespace {
 
+// A file that a launcher needs. The files of one launcher are neighbours.
 struct Launcher {
   const char* name;
   const char* file;
@@ -29,7 +30,12 @@ constexpr std::array<Launcher, 5> launchers = {{
 }  // namespace
 
 const std::vector<std::string>& launcher_names() {
-  static const std::vector<std::string> names = {"slurm", "torchrun", "mpirun", "kubernetes"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Launcher& each : launchers)
+      if (all.empty() || all.back() != each.name) all.emplace_back(each.name);
+    return all;
+  }();
   return names;
 }
 
