@@ -218,6 +218,7 @@ constexpr KeyChange rows[] = {
     {"parallelism.persistence_threshold", freely},
     {"parallelism.hierarchical_gather", freely},
 
+    {"cluster.*", freely},
     {"objective.*", freely},
     {"faults.*", freely},
     {"failures.*", freely},
@@ -236,22 +237,6 @@ bool names(const std::vector<std::string>& words, std::string_view key) {
 ChangeRule change_of(std::string_view key) {
   const auto row = std::ranges::find(rows, key, &KeyChange::key);
   return row == std::end(rows) ? by_word : row->change;
-}
-
-// Returns the job with its folder and its data files as absolute paths. to_json() then writes the
-// paths relative to the job file, wherever the run is started.
-Job with_paths_from_job_file(Job job) {
-  namespace fs = std::filesystem;
-  const auto absolute = [](const std::string& path) {
-    return path.empty() ? path : fs::absolute(path).lexically_normal().string();
-  };
-  job.folder = fs::absolute(fs::path(job.file)).parent_path().lexically_normal().string();
-  if (!job.data) return job;
-  for (std::string& file : job.data->files) file = absolute(file);
-  job.data->tokenizer = absolute(job.data->tokenizer);
-  if (job.data->evaluation)
-    for (std::string& file : job.data->evaluation->files) file = absolute(file);
-  return job;
 }
 
 // Returns whether a key that is given has an effect, in view of the other values.
@@ -292,7 +277,9 @@ Identity identity_of_weights(const Job& job) {
 
 Identity identity_of(const Job& job, const Plan& plan) {
   Identity identity = identity_of_weights(job);
-  const json all = to_json(with_paths_from_job_file(job), plan, "", 0);
+  Job from_its_file = job;  // its paths are compared relative to the job file
+  from_its_file.folder = std::filesystem::absolute(job.file).parent_path().string();
+  const json all = to_json(from_its_file, plan, "", 0);
   for (const auto& [key, change] : rows)
     if (change != freely && !key.starts_with(of_model))
       identity[std::string(key)] =

@@ -4,13 +4,16 @@
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/job/keys.h"
 #include "models/job/sections.h"
 
 namespace meshwright::job {
 
+using nlohmann::json;
+
 namespace {
 
-constexpr int most_hosts = 1'000'000, most_nics = 1024;
+constexpr int most_hosts = 1'000'000;
 constexpr std::size_t most_counts = 1000;  // each count is a search of its own
 
 std::string without_ml(std::string machine) {
@@ -34,8 +37,6 @@ void read_machines(Fields& fields, Job& job) {
 
 void read_counts(Fields& fields, std::string_view key, Job& job) {
   ClusterRequest& cluster = job.cluster;
-  cluster.counts = {1};
-  if (!fields.has(key)) return;
   if (fields.is_array(key)) {
     cluster.counts = fields.required<std::vector<int>>(key);
     if (cluster.counts.empty()) fields.fail(key, "the list is empty; name a count");
@@ -54,96 +55,136 @@ void read_counts(Fields& fields, std::string_view key, Job& job) {
       fields.fail(key, fmt::format("{} machines are not possible; use 1 to {}", count, most_hosts));
 }
 
-double positive(Fields& fields, std::string_view key) {
-  const double value = fields.required<double>(key);
-  if (!(value > 0)) fields.fail(key, fmt::format("{} must be above 0", value));
-  return value;
-}
-
-ClusterRequest::Network read_network(Fields fields) {
-  ClusterRequest::Network network;
-  network.nics = fields.required<int>("nics");
-  if (network.nics < 1 || network.nics > most_nics)
-    fields.fail("nics", fmt::format("{} is out of range; use 1 to {}", network.nics, most_nics));
-  network.gbps_per_nic = positive(fields, "gbps_per_nic");
-  if (fields.has("latency_us")) {
-    network.latency_us = fields.required<double>("latency_us");
-    if (network.latency_us < 0)
-      fields.fail("latency_us", fmt::format("{} must be 0 or more", network.latency_us));
-  }
-  fields.done();
-  return network;
-}
-
 constexpr int most_leaf_ports = 100'000;
 
-Fabric read_fabric(Fields fields) {
-  Fabric fabric;
-  fabric.leaf_ports = fields.required<int>("leaf_ports");
+void read_latency(Fields& fields, ClusterRequest::Network& network) {
+  network.latency_us = fields.required<double>("latency_us");
+  if (network.latency_us < 0)
+    fields.fail("latency_us", fmt::format("{} must be 0 or more", network.latency_us));
+}
+
+void check_fabric(Fields& fields, Fabric& fabric) {
   if (fabric.leaf_ports < 1 || fabric.leaf_ports > most_leaf_ports)
     fields.fail("leaf_ports", fmt::format("{} is out of range; use 1 to {}, the network cards that "
                                           "go to one leaf switch",
                                           fabric.leaf_ports, most_leaf_ports));
-  take(fields, "oversubscription", fabric.oversubscription);
   if (!(fabric.oversubscription >= 1))
     fields.fail("oversubscription", fmt::format("{} is too small; 1 is a fabric that never blocks",
                                                 fabric.oversubscription));
-  take(fields, "rails", fabric.rails);
-  take(fields, "in_network_reduction", fabric.in_network_reduction);
-  fields.done();
-  return fabric;
 }
 
-// Reads the network between the hosts, which is given in the job file or in a file of its own.
-Fabric read_topology(Fields& fields, Job& job) {
-  if (fields.is_object("topology")) return read_fabric(fields.object("topology"));
+Fields fabric_file(Fields& fields, Job& job) {
   const std::string path = resolve(job, fields.required<std::string>("topology"));
   if (!std::filesystem::is_regular_file(path))
     fields.fail("topology", fmt::format("'{}' is no file; give the switches' sizes, or the file "
                                         "that has them",
                                         path));
   job.settings_files.push_back(path);
-  return read_fabric(read_json_file(path));
+  return read_json_file(path);
+}
+
+Keys network_keys(ClusterRequest::Network& network) {
+  using enum How;
+  return {
+      {"nics", &network.nics, by_reader({.low = 1, .high = 1024}), required, "",
+       "network cards of a host"},
+      {"gbps_per_nic", &network.gbps_per_nic, by_reader(above_zero), required, "",
+       "Gbit/s of a card"},
+      {"latency_us",
+       code(
+           "number", {}, [&network](Fields& fields, Job&) { read_latency(fields, network); },
+           [&network] { return network.latency_us < 0 ? json(nullptr) : json(network.latency_us); },
+           R"({"type": "number", "minimum": 0})"),
+       any, plain, "the machine's", "microseconds from host to host"}};
+}
+
+Keys fabric_keys(Fabric& fabric) {
+  using enum How;
+  return {
+      {"leaf_ports",
+       &fabric.leaf_ports,
+       {.low = 1, .high = most_leaf_ports},
+       required,
+       "",
+       "network cards of a leaf switch; with `rails` hosts of a pod"},
+      {"oversubscription", &fabric.oversubscription, at_least_one, plain, "",
+       "what hosts can send into a leaf divided by what the leaf can send to the spine"},
+      {"rails", &fabric.rails, any, plain, "", "card k of every host goes to leaf k of its pod"},
+      {"in_network_reduction", &fabric.in_network_reduction, any, plain, "",
+       "switches sum the all-reduces between hosts"}};
 }
 
 // Reads the name of a software stack. Stacks are named by years, which --set reads as numbers.
-std::string read_stack(Fields& fields) {
-  if (fields.raw("stack").is_number_integer()) return fields.raw("stack").dump();
-  const auto stack = fields.required<std::string>("stack");
+void read_stack(Fields& fields, Job& job) {
+  std::string& stack = job.cluster.stack;
+  const bool is_number = fields.raw("stack").is_number_integer();
+  stack = is_number ? fields.raw("stack").dump() : fields.required<std::string>("stack");
   if (stack.empty())
     fields.fail("stack", "is empty; take a name of `meshwright list stacks`, or leave it out");
-  return stack;
 }
 
-void read_cluster_object(Fields fields, Job& job) {
-  read_machines(fields, job);
-  read_counts(fields, "count", job);
-  if (fields.has("processes_per_host")) {
-    take(fields, "processes_per_host", job.cluster.processes_per_host);
-    if (job.cluster.processes_per_host < 1)
-      fields.fail("processes_per_host",
-                  fmt::format("{} is too small; use 1 or more", job.cluster.processes_per_host));
-  }
-  if (fields.has("network")) job.cluster.network = read_network(fields.object("network"));
-  if (fields.has("host_launch_us")) job.cluster.host_launch_us = positive(fields, "host_launch_us");
-  if (fields.has("topology")) job.cluster.fabric = read_topology(fields, job);
-  if (fields.has("stack")) job.cluster.stack = read_stack(fields);
-  fields.done();
+template <class T>
+json one_or_list(const std::vector<T>& values) {
+  return values.size() == 1 ? json(values.front()) : json(values);
 }
 
 }  // namespace
 
+Keys cluster_keys(ClusterRequest& cluster) {
+  using enum How;
+  Object topology = object(cluster.fabric, fabric_keys, check_fabric);
+  topology.from_file = fabric_file;
+  return {
+      {"machine",
+       code(
+           "string, list or `\"auto\"`", {}, read_machines,
+           [&cluster] { return one_or_list(cluster.machines); },
+           R"({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})"),
+       any, required, "",
+       "`meshwright list machines`, or `local`: this computer, from the profile that `calibrate` "
+       "wrote (`$XDG_DATA_HOME/meshwright/local.json`, or `--profile FILE`), else measured for a "
+       "few seconds"},
+      {"count",
+       code(
+           "integer, list or `\"auto\"`", {},
+           [](Fields& fields, Job& job) { read_counts(fields, "count", job); },
+           [&cluster] { return one_or_list(cluster.counts); },
+           R"({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"},
+                {"type": "array", "items": {"type": "integer", "minimum": 1}}]})"),
+       any, plain, "1", "hosts; a list names at most 1,000; `local` needs `network` above 1"},
+      {"processes_per_host", &cluster.processes_per_host, by_reader(at_least_one), if_set,
+       "all GPUs; on `local` as many as the degrees need, else 1",
+       "at most the GPUs; on `local` 1 to 64, with one warning above the cores"},
+      {"network", object(cluster.network, network_keys), any, plain, "the machine's",
+       "instead of the machine's network; `nics` 1 to 1024"},
+      {"topology", topology, any, plain, "never blocks",
+       "the switches between the hosts, see below"},
+      {"host_launch_us", &cluster.host_launch_us, by_reader(above_zero), plain, "the machine's",
+       "time to launch a kernel"},
+      {"stack",
+       code(
+           "a name of `meshwright list stacks`", {}, read_stack,
+           [&cluster] { return cluster.stack.empty() ? json(nullptr) : json(cluster.stack); },
+           R"({"type": ["string", "integer"]})"),
+       any, plain, "the newest",
+       "the generation of software (driver, CUDA, framework) that predictions are for: the same "
+       "plan got faster from year to year on one kind of GPU. Runs here are not changed by it"}};
+}
+
 ChosenCluster read_cluster(Fields& fields, Job& job, const MachineLookup& lookup) {
   const bool instances = fields.has("instance_type") || fields.has("instance_count");
   std::string pointer = "cluster/machine";
+  job.cluster.counts = {1};
   if (fields.has("cluster")) {
     if (instances)
       fields.fail(fields.has("instance_type") ? "instance_type" : "instance_count",
                   "given beside 'cluster'; keep one of them");
-    read_cluster_object(fields.object("cluster"), job);
+    Fields cluster = fields.object("cluster");
+    read_keys(cluster, cluster_keys(job.cluster), job);
+    cluster.done();
   } else if (instances) {
     job.cluster.machines = {without_ml(fields.required<std::string>("instance_type"))};
-    read_counts(fields, "instance_count", job);
+    if (fields.has("instance_count")) read_counts(fields, "instance_count", job);
     pointer = "instance_type";
   } else {
     fields.fail("cluster", "missing; give {\"machine\": ..., \"count\": ...}, or instance_type");

@@ -21,7 +21,10 @@ std::string resolve(const Job& job, const std::string& path) {
 }
 
 std::string from_folder(const std::string& folder, const std::string& path) {
-  return std::filesystem::path(path).lexically_proximate(folder).string();
+  const auto absolute = [](const std::string& each) {
+    return std::filesystem::absolute(each).lexically_normal();
+  };
+  return absolute(path).lexically_proximate(absolute(folder)).string();
 }
 
 void warn(Job& job, const Fields& fields, std::string_view key, const std::string& text) {
@@ -84,19 +87,6 @@ const std::vector<std::string>& minimize_names() {
 
 namespace {
 
-void read_region(Fields& fields, Job& job) {
-  job.objective.price.region = fields.required<std::string>("region");
-}
-
-nlohmann::json region_json(const Objective& objective) {
-  const std::string& region = objective.price.region;
-  return region.empty() ? nlohmann::json(nullptr) : nlohmann::json(region);
-}
-
-}  // namespace
-
-namespace {
-
 void read_framework(Fields& fields, Job& job) {
   const auto name = fields.required<std::string>("framework");
   choose(fields, "framework", "framework", name, framework_names());
@@ -127,8 +117,8 @@ Keys objective_keys(Objective& objective) {
       {"price", choice("kind of price", price_kind_names(), objective.price.kind), any, plain, "",
        "the price of hosts, see `docs/prices.md`; whole runs at `capacity_block` are rounded up "
        "to blocks"},
-      {"region", code("string", {}, read_region, [&objective] { return region_json(objective); }),
-       any, plain, "the first with a price", "where hosts are paid, such as `us-east-1`"},
+      {"region", &objective.price.region, any, if_set, "the first with a price",
+       "where hosts are paid, such as `us-east-1`"},
       {"framework",
        code("{}", framework_names(), read_framework,
             [&objective] { return framework_json(objective); }),
@@ -239,13 +229,8 @@ void check_pairs(Fields& fields, const Job& job, const DataFiles& data) {
         fmt::format("template '{}' ends what the assistant says itself; leave it out", name));
 }
 
-// Reads `evaluation`, whose files are read in the same way as `files`.
-void read_evaluation(Fields& data_fields, DataFiles& data, Job& job) {
-  Fields fields = data_fields.object("evaluation");
-  DataFiles::Evaluation& evaluation = data.evaluation.emplace();
-  read_keys(fields, evaluation_keys(evaluation), job);
+void check_evaluation(Fields& fields, DataFiles::Evaluation& evaluation) {
   if (evaluation.files.empty()) fields.fail("files", "the list is empty; name a file");
-  fields.done();
 }
 
 }  // namespace
@@ -272,17 +257,7 @@ Keys data_keys(DataFiles& data) {
       {"template", choice("template", chat_template_names(), data.chat_template), any, plain, "",
        "for `pairs`: how the turns of a conversation become text, see [Pairs](#pairs). A prompt "
        "is a turn of `user`, a completion one of `assistant`"},
-      {"end_token",
-       code(
-           "string", {},
-           [&data](Fields& fields, Job&) {
-             data.end_token = fields.required<std::string>("end_token");
-           },
-           [&data] {
-             return data.end_token.empty() ? nlohmann::json(nullptr)
-                                           : nlohmann::json(data.end_token);
-           }),
-       any, plain, "none",
+      {"end_token", &data.end_token, any, if_set, "none",
        "for `pairs` with the template `plain`: a token after every completion, learned with it, "
        "such as `</s>`"},
       {"weights", &data.weights, by_reader(above_zero), if_set, "",
@@ -296,14 +271,7 @@ Keys data_keys(DataFiles& data) {
        "for `training.packing` with files of tokens, then required: the token that ends each "
        "document. What follows it in a row is another document. With `pairs` each pair is a "
        "document"},
-      {"evaluation",
-       // job_json.cpp writes this key, together with the section's other paths, because it knows
-       // the job's folder.
-       code(
-           "`{files [required], every_steps [required], batches [all]}`", {},
-           [&data](Fields& fields, Job& job) { read_evaluation(fields, data, job); },
-           [] { return nlohmann::json(nullptr); }),
-       any, plain, "",
+      {"evaluation", object(data.evaluation, evaluation_keys, check_evaluation), any, plain, "",
        "held-out files, in the same `format`: their loss is measured every `every_steps` steps "
        "and after the last one, as the mean over the first `batches` global batches, without "
        "dropout. Sequences after the last whole batch are left out; `train` prints how many"}};

@@ -20,24 +20,6 @@ json model_json(const Job& job) {
   return path.find('/') == std::string::npos ? "./" + path : path;
 }
 
-json cluster_json(const Job& job, const std::string& machine, int count) {
-  json cluster = {{"machine", machine}, {"count", count}};
-  if (job.cluster.processes_per_host > 0)
-    cluster["processes_per_host"] = job.cluster.processes_per_host;
-  if (const auto& network = job.cluster.network) {
-    cluster["network"] = {{"nics", network->nics}, {"gbps_per_nic", network->gbps_per_nic}};
-    if (network->latency_us >= 0) cluster["network"]["latency_us"] = network->latency_us;
-  }
-  if (job.cluster.host_launch_us) cluster["host_launch_us"] = *job.cluster.host_launch_us;
-  if (const auto& fabric = job.cluster.fabric)
-    cluster["topology"] = {{"leaf_ports", fabric->leaf_ports},
-                           {"oversubscription", fabric->oversubscription},
-                           {"rails", fabric->rails},
-                           {"in_network_reduction", fabric->in_network_reduction}};
-  if (!job.cluster.stack.empty()) cluster["stack"] = job.cluster.stack;
-  return cluster;
-}
-
 template <class Settings>
 json to_json(Settings settings, Keys (*keys)(Settings&), const Job& job) {
   return write_keys(keys(settings), job.folder);
@@ -45,8 +27,6 @@ json to_json(Settings settings, Keys (*keys)(Settings&), const Job& job) {
 
 json data_json(const Job& job) {
   json value = to_json(*job.data, data_keys, job);
-  if (job.data->evaluation)
-    value["evaluation"] = to_json(*job.data->evaluation, evaluation_keys, job);
   if (job.model.reads_images()) value.erase("format");
   if (job.data->format != TokenFormat::pairs) value.erase("template");
   return value;
@@ -66,11 +46,14 @@ json to_json(const Plan& plan) {
 }
 
 json to_json(const Job& job, const Plan& plan, const std::string& machine, int count) {
+  ClusterRequest cluster = job.cluster;
+  cluster.machines = {machine};
+  cluster.counts = {count};
   json value = {{"name", job.name},
                 {"model", model_json(job)},
                 {"training", to_json(plan.training)},
                 {"parallelism", to_json(plan.parallelism)},
-                {"cluster", cluster_json(job, machine, count)},
+                {"cluster", to_json(std::move(cluster), cluster_keys, job)},
                 {"objective", to_json(job.objective, objective_keys, job)}};
   if (!job.has_steps) value["training"].erase("steps");
   if (job.data) value["data"] = data_json(job);

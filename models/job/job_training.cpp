@@ -39,6 +39,16 @@ void read_recompute(Fields& fields, Job& job) {
   if (training.recompute == Recompute::each) training.recompute = Recompute::full;
 }
 
+Keys loss_scale_keys(LossScale& scale) {
+  using enum How;
+  return {
+      {"initial", &scale.initial, above_zero, plain, "2^32", "the first scale"},
+      {"factor", &scale.factor, above_one, plain, "", "by which it falls and grows"},
+      {"window", &scale.window, at_least_one, plain, "", "good steps until it grows"},
+      {"minimum", &scale.minimum, above_zero, plain, "", "below which it does not fall"},
+      {"hysteresis", &scale.hysteresis, at_least_one, plain, "", "skipped steps until it falls"}};
+}
+
 void read_loss_scale(Fields& training, Job& job) {
   Fields fields = training.object("loss_scale");
   LossScale& scale = job.plan.training.loss_scale.emplace();
@@ -56,74 +66,57 @@ void read_loss_scale(Fields& training, Job& job) {
   fields.done();
 }
 
-void read_adafactor(Fields& training, Job& job) {
-  Fields fields = training.object("adafactor");
-  read_keys(fields, adafactor_keys(job.plan.training.adafactor), job);
-  fields.done();
-}
-
-json adafactor_json(const Training& training) {
-  if (training.adafactor == Adafactor{}) return nullptr;
-  Adafactor settings = training.adafactor;
-  return write_keys(adafactor_keys(settings));
-}
-
-std::string adafactor_type() {
-  Adafactor settings;
-  std::string keys;
-  for (const Key& key : adafactor_keys(settings))
-    keys += fmt::format("{}{} [{}]", keys.empty() ? "" : ", ", key.name, default_of(key));
-  return "`{" + keys + "}`";
-}
-
 json loss_scale_json(const Training& training) {
   if (!training.loss_scale) return nullptr;
   LossScale scale = *training.loss_scale;
   return scale.dynamic ? write_keys(loss_scale_keys(scale)) : json{{"static", scale.initial}};
 }
 
-void read_lora(Fields& training, Job& job) {
-  Fields fields = training.object("lora");
-  Lora& lora = job.plan.training.lora.emplace();
-  if (fields.is_string("target_modules")) {
-    const auto word = fields.required<std::string>("target_modules");
-    if (word != all_linear)
-      fields.fail("target_modules", "'" + word + "' is no list; use a list of names, or '" +
-                                        std::string(all_linear) + "'");
-    lora.target_modules = {word};
+constexpr std::string_view lora_targets = "target_modules";
+
+void read_lora_targets(Fields& fields, std::vector<std::string>& targets) {
+  if (!fields.is_string(lora_targets)) {
+    targets = fields.required<std::vector<std::string>>(lora_targets);
+    return;
   }
-  Keys keys = lora_keys(lora);
-  if (!lora.target_modules.empty()) keys.pop_back();
-  read_keys(fields, keys, job);
-  fields.done();
+  const auto word = fields.required<std::string>(lora_targets);
+  if (word != all_linear)
+    fields.fail(lora_targets, "'" + word + "' is no list; use a list of names, or '" +
+                                  std::string(all_linear) + "'");
+  targets = {word};
 }
 
-json lora_json(const Training& training) {
-  if (!training.lora) return nullptr;
-  Lora lora = *training.lora;
-  json written = write_keys(lora_keys(lora));
-  if (lora.target_modules == std::vector<std::string>{std::string(all_linear)})
-    written["target_modules"] = all_linear;
-  return written;
+json lora_targets_json(const Lora& lora) {
+  const bool is_word = lora.target_modules == std::vector{std::string(all_linear)};
+  return is_word ? json(all_linear) : json(lora.target_modules);
 }
 
-std::string lora_type() {
-  Lora lora;
-  std::string keys;
-  for (const Key& key : lora_keys(lora)) {
-    const std::string usual = default_of(key);
-    keys += (keys.empty() ? "" : ", ") + std::string(key.name);
-    if (!usual.empty()) keys += " [" + usual + "]";
-  }
-  return "`{" + keys + "}`";
+Keys lora_keys(Lora& lora) {
+  using enum How;
+  return {{"rank", &lora.rank, by_reader(at_least_one), plain, "", "rows of A, columns of B"},
+          {"alpha", &lora.alpha, by_reader(above_zero), plain, "", "alpha / rank is the factor"},
+          {"dropout", &lora.dropout, by_reader(zero_to_below_one), plain, "", "of what A reads"},
+          {lora_targets,
+           code(
+               "list of strings", {},
+               [&lora](Fields& fields, Job&) { read_lora_targets(fields, lora.target_modules); },
+               [&lora] { return lora_targets_json(lora); }),
+           any, required, "", "names of linear layers"}};
+}
+
+Keys adafactor_keys(Adafactor& settings) {
+  using enum How;
+  return {{"eps1", &settings.eps1, above_zero, plain, "", "added to squared gradients"},
+          {"eps2", &settings.eps2, amount, plain, "", "least size of a parameter"},
+          {"clip_threshold", &settings.clip_threshold, above_zero, plain, "", "of updates"},
+          {"decay_rate", &settings.decay_rate, minus_one_to_zero, plain, "", "of second moments"},
+          {"scale_parameter", &settings.scale_parameter, any, plain, "", "by a parameter's size"},
+          {"relative_step", &settings.relative_step, any, plain, "", "at most 1 / sqrt(t)"}};
 }
 
 std::string loss_scale_type() {
   LossScale scale;
-  std::string keys;
-  for (const Key& key : loss_scale_keys(scale))
-    keys += fmt::format("{}{} [{}]", keys.empty() ? "" : ", ", key.name, default_of(key));
-  return "`{static}` or `{" + keys + "}`";
+  return "`{static}` or " + type_of(loss_scale_keys(scale));
 }
 
 }  // namespace
@@ -246,8 +239,7 @@ Keys training_keys(Training& t) {
       {"optimizer", choice("optimizer", optimizer_names(), t.optimizer), any, plain, "",
        "see [Optimizers](#optimizers). `muon` needs `zero_stage` 0, or 1 with `shard_layout: "
        "whole`"},
-      {"adafactor", code(adafactor_type(), {}, read_adafactor, [&t] { return adafactor_json(t); }),
-       any, plain, "",
+      {"adafactor", object(t.adafactor, adafactor_keys), any, plain, "",
        "settings for `optimizer: adafactor`, with the names and defaults of transformers' "
        "Trainer, see [Optimizers](#optimizers)"},
       {"master_weights", choice("kind of master weights", master_weights_names(), t.master_weights),
@@ -299,7 +291,7 @@ Keys training_keys(Training& t) {
        "parameter, sharded like the masters. Checkpoints store it, and `export-weights --ema` "
        "writes it. See [Optimizers](#optimizers). Not supported yet with "
        "`router_bias_update_rate`"},
-      {"lora", code(lora_type(), {}, read_lora, [&t] { return lora_json(t); }), any, plain, "",
+      {"lora", object(t.lora, lora_keys), any, plain, "",
        "low-rank adapters: each linear layer W x that `target_modules` names becomes W x + "
        "(`alpha` / `rank`) B A x. Only A and B are trained. `dropout` is that of what A reads. "
        "See [Adapters](#adapters)"},
@@ -340,34 +332,6 @@ Keys training_keys(Training& t) {
        "a step on GPUs is recorded once and started as one CUDA graph, except while it is "
        "traced, and with the communicator `mpi`. `true` does so with pipelines too; predictions "
        "then have no host time for each kernel"}};
-}
-
-Keys lora_keys(Lora& lora) {
-  using enum How;
-  return {{"rank", &lora.rank, by_reader(at_least_one), plain, "", "rows of A, columns of B"},
-          {"alpha", &lora.alpha, by_reader(above_zero), plain, "", "alpha / rank is the factor"},
-          {"dropout", &lora.dropout, by_reader(zero_to_below_one), plain, "", "of what A reads"},
-          {"target_modules", &lora.target_modules, any, required, "", "names of linear layers"}};
-}
-
-Keys adafactor_keys(Adafactor& settings) {
-  using enum How;
-  return {{"eps1", &settings.eps1, above_zero, plain, "", "added to squared gradients"},
-          {"eps2", &settings.eps2, amount, plain, "", "least size of a parameter"},
-          {"clip_threshold", &settings.clip_threshold, above_zero, plain, "", "of updates"},
-          {"decay_rate", &settings.decay_rate, minus_one_to_zero, plain, "", "of second moments"},
-          {"scale_parameter", &settings.scale_parameter, any, plain, "", "by a parameter's size"},
-          {"relative_step", &settings.relative_step, any, plain, "", "at most 1 / sqrt(t)"}};
-}
-
-Keys loss_scale_keys(LossScale& scale) {
-  using enum How;
-  return {
-      {"initial", &scale.initial, above_zero, plain, "2^32", "the first scale"},
-      {"factor", &scale.factor, above_one, plain, "", "by which it falls and grows"},
-      {"window", &scale.window, at_least_one, plain, "", "good steps until it grows"},
-      {"minimum", &scale.minimum, above_zero, plain, "", "below which it does not fall"},
-      {"hysteresis", &scale.hysteresis, at_least_one, plain, "", "skipped steps until it falls"}};
 }
 
 void read_training(Fields fields, Job& job) {

@@ -38,6 +38,7 @@ struct TypeText {
   std::string operator()(const std::optional<T>*) const {
     return (*this)(static_cast<const T*>(nullptr));
   }
+  std::string operator()(const std::string*) const { return "string"; }
   std::string operator()(const std::vector<std::string>*) const { return "list of strings"; }
   std::string operator()(const std::vector<double>*) const {
     return "list of " + range_of(key.range, "numbers");
@@ -45,6 +46,10 @@ struct TypeText {
   std::string operator()(const Choice& choice) const { return in_backticks(choice.words); }
   std::string operator()(Path) const { return "path"; }
   std::string operator()(Paths) const { return "list of paths"; }
+  std::string operator()(const Object& object) const {
+    return type_of(object.initial()) +
+           (object.from_file != nullptr ? ", or the path of such a file" : "");
+  }
   std::string operator()(const Code& code) const {
     std::string text = code.type;
     if (const std::size_t at = text.find("{}"); at != std::string::npos)
@@ -63,6 +68,16 @@ std::vector<std::string> words_of(const Key& key) {
 
 std::string type_of(const Key& key) {
   return std::visit(TypeText{key}, key.place) + (key.may_be_auto() ? ", *auto*" : "");
+}
+
+std::string type_of(const Keys& keys) {
+  std::string text;
+  for (const Key& key : keys) {
+    const std::string standard = default_of(key);
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", key.name);
+    if (!standard.empty()) text += " [" + standard + "]";
+  }
+  return "`{" + text + "}`";
 }
 
 std::string default_of(const Key& key) {

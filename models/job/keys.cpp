@@ -49,6 +49,7 @@ struct Reader {
   void operator()(std::optional<T>* place) const {
     (*this)(&place->emplace());
   }
+  void operator()(std::string* place) const { *place = fields.required<std::string>(key.name); }
   void operator()(std::vector<std::string>* place) const {
     *place = fields.required<std::vector<std::string>>(key.name);
   }
@@ -67,6 +68,12 @@ struct Reader {
   void operator()(Paths paths) const {
     *paths.place = fields.required<std::vector<std::string>>(key.name);
     for (std::string& path : *paths.place) path = resolve(job, path);
+  }
+  void operator()(const Object& object) const {
+    const bool is_file = object.from_file != nullptr && !fields.is_object(key.name);
+    Fields inside = is_file ? object.from_file(fields, job) : fields.object(key.name);
+    object.read(inside, job);
+    inside.done();
   }
   void operator()(const Code& code) const { code.read(fields, job); }
 };
@@ -102,6 +109,10 @@ struct Writer {
     for (const std::string& path : *paths.place) list.push_back(from_folder(folder, path));
     return list;
   }
+  json operator()(const Object& object) const {
+    const Keys keys = object.given();
+    return keys.empty() ? json(nullptr) : write_keys(keys, folder);
+  }
   json operator()(const Code& code) const { return code.write(); }
 };
 
@@ -135,7 +146,8 @@ const std::vector<Section>& sections_of_keys() {
   static Failures failures;
   static DataFiles data;
   static Job::Checkpoint checkpoint;
-  static const std::vector<Section> sections = {{"training", training_keys(plan.training)},
+  static const std::vector<Section> sections = {{"cluster", cluster_keys(job.cluster)},
+                                                {"training", training_keys(plan.training)},
                                                 {"parallelism", parallelism_keys(plan.parallelism)},
                                                 {"objective", objective_keys(job.objective)},
                                                 {"faults", faults_keys(job.cluster.faults)},

@@ -76,16 +76,29 @@ struct Paths {
   std::vector<std::string>* place;
 };
 
+struct Key;
+using Keys = std::vector<Key>;
+
+// An object with rows of its own.
+struct Object {
+  std::function<Keys()> initial;  // rows with initial values, for the documentation
+  std::function<Keys()> given;    // the rows to write; empty: the object is not written
+  std::function<void(Fields&, Job&)> read;
+  Fields (*from_file)(Fields&, Job&) = nullptr;  // opens the file that may be named instead
+};
+
 // A key that needs code of its own.
 struct Code {
   std::string type;                         // for the documentation; "{}" stands for the words
   std::vector<std::string> words;           // some of its values; there may be others
   std::function<void(Fields&, Job&)> read;  // called if the key is given and is not "auto"
   std::function<nlohmann::json()> write;    // returns null if nothing is to be written
+  std::string_view schema = "{}";           // of values that are not among the words
 };
 inline Code code(std::string type, std::vector<std::string> words,
-                 std::function<void(Fields&, Job&)> read, std::function<nlohmann::json()> write) {
-  return {std::move(type), std::move(words), std::move(read), std::move(write)};
+                 std::function<void(Fields&, Job&)> read, std::function<nlohmann::json()> write,
+                 std::string_view schema = "{}") {
+  return {std::move(type), std::move(words), std::move(read), std::move(write), schema};
 }
 
 // How a key may be given, and when it is written.
@@ -101,8 +114,8 @@ enum class How : std::uint8_t {
 struct Key {
   std::string_view name;
   std::variant<int*, std::int64_t*, std::uint64_t*, double*, bool*, std::optional<int>*,
-               std::optional<double>*, std::optional<bool>*, std::vector<std::string>*,
-               std::vector<double>*, Choice, Path, Paths, Code>
+               std::optional<double>*, std::optional<bool>*, std::string*,
+               std::vector<std::string>*, std::vector<double>*, Choice, Path, Paths, Object, Code>
       place;
   Range range;
   How how;
@@ -114,15 +127,12 @@ struct Key {
   }
   bool may_be_auto() const { return is_auto_with_section() || how == How::auto_if_asked; }
 };
-using Keys = std::vector<Key>;
 
 // Returns the rows. They point into the argument, which must outlive them.
 Keys training_keys(Training& training);
-Keys lora_keys(Lora& lora);
-Keys loss_scale_keys(LossScale& scale);  // of a dynamic loss scale
-Keys adafactor_keys(Adafactor& settings);
 Keys parallelism_keys(Parallelism& parallelism);
 Keys objective_keys(Objective& objective);
+Keys cluster_keys(ClusterRequest& cluster);
 Keys faults_keys(Faults& faults);
 Keys failures_keys(Failures& failures);
 Keys data_keys(DataFiles& data);
@@ -133,6 +143,37 @@ Keys log_keys(Job::Log& log);
 // Reads every key of `keys` that `fields` has, and stores its value in the key's variable. Notes
 // "auto" in job.autos. Throws InputError if a required key is missing or a value is wrong.
 void read_keys(Fields& fields, const Keys& keys, Job& job);
+
+// Return the object in `place`, or null if there is none to write. A plain one is written where it
+// differs from the initial one.
+template <class T>
+T* object_in(std::optional<T>& place) {
+  return place ? &*place : nullptr;
+}
+template <class T>
+T* object_in(T& place) {
+  return place == T{} ? nullptr : &place;
+}
+
+// Returns the kind of a key whose object has the rows `rows` and is stored in `place`, a T or a
+// std::optional<T>. `check` throws InputError if the object breaks a rule between its keys.
+template <class T, class Place>
+Object object(Place& place, Keys (*rows)(T&), void (*check)(Fields&, T&) = nullptr) {
+  return {[rows] {
+            static T initial;
+            return rows(initial);
+          },
+          [&place, rows] {
+            T* const set = object_in(place);
+            return set == nullptr ? Keys() : rows(*set);
+          },
+          [&place, rows, check](Fields& fields, Job& job) {
+            T value;
+            read_keys(fields, rows(value), job);
+            if (check != nullptr) check(fields, value);
+            place = std::move(value);
+          }};
+}
 
 // Return the value of a key, or all keys of a section as an object. Paths are written relative to
 // `folder`, the job file's folder. A value of null means that nothing is written for the key.
@@ -151,6 +192,7 @@ std::vector<std::string> words_of(const Key& key);
 // Return a key's type and its default in the words of the documentation. The default is "" if there
 // is none, and "required" for required keys.
 std::string type_of(const Key& key);
+std::string type_of(const Keys& keys);  // of an object with these keys
 std::string default_of(const Key& key);
 // Return the rows, and those of the schedules, as a table in Markdown.
 std::string key_table(const Keys& keys);

@@ -18,6 +18,8 @@ json with_range(json type, const Range& range) {
   return type;
 }
 
+json schema_of(const Keys& keys);
+
 const json texts = {{"type", "array"}, {"items", {{"type", "string"}}}};
 
 struct TypeSchema {
@@ -33,6 +35,7 @@ struct TypeSchema {
   json operator()(const std::optional<T>*) const {
     return (*this)(static_cast<const T*>(nullptr));
   }
+  json operator()(const std::string*) const { return {{"type", "string"}}; }
   json operator()(const std::vector<std::string>*) const { return texts; }
   json operator()(const std::vector<double>*) const {
     return {{"type", "array"}, {"items", with_range({{"type", "number"}}, key.range)}};
@@ -40,10 +43,16 @@ struct TypeSchema {
   json operator()(const Choice& choice) const { return {{"enum", choice.words}}; }
   json operator()(Path) const { return {{"type", "string"}}; }
   json operator()(Paths) const { return texts; }
-  // The words are offered by editors, but any other value is valid too.
+  json operator()(const Object& object) const {
+    json type = schema_of(object.initial());
+    return object.from_file == nullptr ? type
+                                       : json{{"anyOf", {std::move(type), {{"type", "string"}}}}};
+  }
+  // The words are offered by editors, but other values are valid too.
   json operator()(const Code& code) const {
-    if (code.words.empty()) return json::object();
-    return {{"anyOf", {{{"enum", code.words}}, json::object()}}};
+    json others = json::parse(code.schema);
+    if (code.words.empty()) return others;
+    return {{"anyOf", {{{"enum", code.words}}, std::move(others)}}};
   }
 };
 
@@ -56,9 +65,9 @@ json schema_of(const Key& key) {
   return type;
 }
 
-json schema_of(const Section& section) {
+json schema_of(const Keys& keys) {
   json properties = json::object(), required = json::array();
-  for (const Key& key : section.keys) {
+  for (const Key& key : keys) {
     properties[std::string(key.name)] = schema_of(key);
     if (key.how == How::required) required.push_back(key.name);
   }
@@ -66,24 +75,6 @@ json schema_of(const Section& section) {
       {"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
   if (!required.empty()) schema["required"] = std::move(required);
   return schema;
-}
-
-json cluster_schema() {
-  const json count = {{"type", "integer"}, {"minimum", 1}};
-  const json counts = {
-      {"anyOf", {count, {{"type", "array"}, {"items", count}}, {{"const", "auto"}}}}};
-  return {{"type", "object"},
-          {"required", {"machine"}},
-          {"properties",
-           {{"machine",
-             {{"description", "a name of `list machines`, several to choose from, or auto"},
-              {"anyOf", {{{"type", "string"}}, texts}}}},
-            {"count", counts},
-            {"processes_per_host", json::object()},
-            {"network", {{"type", "object"}}},
-            {"host_launch_us", {{"type", "number"}, {"exclusiveMinimum", 0}}},
-            {"topology", json::object()},
-            {"stack", {{"type", "string"}}}}}};
 }
 
 }  // namespace
@@ -96,13 +87,12 @@ json job_schema() {
                         "a name of `list models`, the path of a config.json or of an ONNX file, "
                         "or the sizes themselves"},
                        {"type", {"string", "object"}}}},
-                     {"cluster", cluster_schema()},
                      {"instance_type", {{"type", "string"}}},
                      {"instance_count", json::object()},
                      {"distribution", {{"type", "object"}}},
                      {"compiler_config", {{"type", "object"}}}};
   for (const Section& section : sections_of_keys())
-    properties[std::string(section.name)] = schema_of(section);
+    properties[std::string(section.name)] = schema_of(section.keys);
   json& parallelism = properties["parallelism"];
   parallelism = {{"anyOf", {std::move(parallelism), {{"const", "auto"}}}}};
   return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},

@@ -16,6 +16,7 @@ using Words = std::vector<std::string>;
 // Returns the words that a key of the job accepts. Empty if the key takes numbers or other values
 // that are not words.
 Words values_of(const Section& section, const Key& key) {
+  if (section.name == "cluster" && key.name == "machine") return names_listed("machines");
   if (section.name == "training" && key.name == "attention") return names_listed("attention");
   Words words = words_of(key);
   if (type_of(key).starts_with("bool")) words = {"true", "false"};
@@ -36,9 +37,6 @@ Words overrides(const std::string& begun) {
       for (const std::string& value : values()) words.push_back(begun.substr(0, end + 1) + value);
   };
   offer("model", [] { return names_listed("models"); });
-  offer("cluster.machine", [] { return names_listed("machines"); });
-  for (const char* key : {"cluster.count", "cluster.processes_per_host"})
-    offer(key, [] { return Words(); });
   offer("parallelism", [] { return Words{"auto"}; });
   for (const Section& section : sections_of_keys())
     for (const Key& key : section.keys)

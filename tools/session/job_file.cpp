@@ -8,27 +8,9 @@
 
 namespace meshwright::session {
 
-namespace {
-
-void make_absolute(std::string& path) {
-  if (!path.empty()) path = std::filesystem::absolute(path).lexically_normal().string();
-}
-
-}  // namespace
-
 nlohmann::json settled_job(Job job, const Plan& plan, const std::string& machine, int count,
                            const std::string& folder) {
   job.folder = folder;
-  make_absolute(job.model_path);
-  if (job.data) {
-    for (std::string& file : job.data->files) make_absolute(file);
-    make_absolute(job.data->tokenizer);
-    if (job.data->evaluation)
-      for (std::string& file : job.data->evaluation->files) make_absolute(file);
-  }
-  if (job.checkpoint) make_absolute(job.checkpoint->folder);
-  for (std::string* file : {&job.log.json, &job.log.tensorboard, &job.log.folder})
-    make_absolute(*file);
   return to_json(job, plan, machine, count);
 }
 
