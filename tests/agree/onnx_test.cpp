@@ -26,9 +26,11 @@ constexpr Variant onnx_variants[] = {{{2, 1, 1}, metis},
 
 TEST_CASE_ON_RANKS("models of ONNX files train alike under all degrees", "[agree][mpi][onnx]") {
   World& world = test_world();
-  for (const char* name : {"gpt2-17-mask", "llama-14", "bert-17-mask"}) {
-    const Model model = load_model(
-        std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/onnx/" + name + ".onnx", "/");
+  for (const char* name :
+       {"onnx/gpt2-17-mask", "onnx/llama-14", "onnx/bert-17-mask",
+        "onnx_5/gemma-dynamo-free-sdpa-none", "onnx_5/bert-dynamo-fixed-sdpa-none"}) {
+    const Model model =
+        load_model(std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/" + name + ".onnx", "/");
     for (const Variant& variant : onnx_variants) {
       if (ranks_of(variant.degrees) != world.size()) continue;
       Plan plan = base_plan(model, variant.degrees);

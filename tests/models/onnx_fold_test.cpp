@@ -282,3 +282,30 @@ TEST_CASE("a scatter puts what it is given at its places", "[models][onnx]") {
   CHECK(refusal(node_of("ScatterND"), {zeros, matrix_of(1, 1, {0}), vector_of({1})}) ==
         "scatters another number of elements");
 }
+
+TEST_CASE("elements and slices are gathered by indices", "[models][onnx]") {
+  const OnnxNode elements = with(node_of("GatherElements"), "axis", 1);
+  check(result_of(elements, {one_to_six, matrix_of(2, 2, {2, 0, -1, 1})}), {2, 2}, {3, 1, 6, 5});
+  check(result_of(node_of("GatherElements"), {one_to_six, matrix_of(1, 3, {1, 0, 1})}), {1, 3},
+        {4, 2, 6});
+  CHECK(refusal(elements, {one_to_six, matrix_of(2, 1, {3, 0})}) == "gathers what is not there");
+
+  const OnnxNode slices = node_of("GatherND");
+  check(result_of(slices, {one_to_six, matrix_of(2, 2, {0, 0, 1, -1})}), {2}, {1, 6});
+  check(result_of(slices, {one_to_six, matrix_of(2, 1, {1, 0})}), {2, 3}, {4, 5, 6, 1, 2, 3});
+  check(result_of(with(slices, "batch_dims", 1), {one_to_six, matrix_of(2, 1, {2, 0})}), {2},
+        {3, 4});
+  CHECK(refusal(slices, {one_to_six, matrix_of(1, 3, {0, 0, 0})}) ==
+        "gathers along no dimension, or too many");
+  CHECK(refusal(slices, {one_to_six, matrix_of(1, 1, {2})}) == "gathers what is not there");
+}
+
+TEST_CASE("a tensor is flattened to a matrix", "[models][onnx]") {
+  const Known cube{{1, 2, 3}, integer, {1, 2, 3, 4, 5, 6}};
+  check(result_of(node_of("Flatten"), {cube}), {1, 6}, cube.values);
+  check(result_of(with(node_of("Flatten"), "axis", 2), {cube}), {2, 3}, cube.values);
+  check(result_of(with(node_of("Flatten"), "axis", 3), {cube}), {6, 1}, cube.values);
+  check(result_of(with(node_of("Flatten"), "axis", -1), {cube}), {2, 3}, cube.values);
+  CHECK(refusal(with(node_of("Flatten"), "axis", 4), {cube}) ==
+        "flattens at an axis that is not there");
+}

@@ -130,19 +130,21 @@ std::optional<Packing> packing_of(const HeadColumns& q, const HeadColumns& k,
   return std::nullopt;
 }
 
-// Returns the base of rotary positions from the cosines and sines of their angles, [..., s, d]. The
-// angle of pair i at position p is p * base^(-2i/d), and the first half of a row repeats in the
-// second. Returns nothing if the tensors have other values.
+// Returns the base of rotary positions from the cosines and sines of their angles, [..., s, d] or
+// [..., s, d / 2]. The angle of pair i at position p is p * base^(-2i/d), and the first half of a
+// row of d repeats in the second. Returns nothing if the tensors have other values.
 std::optional<double> rotary_base_of(const Known& cosine, const Known& sine, std::int64_t s,
                                      std::int64_t d) {
   const auto fits = [&](const Known& known) {
-    return known.dims.size() >= 2 && known.dims.back() == d &&
+    return known.dims.size() >= 2 && known.dims.back() == cosine.dims.back() &&
            known.dims[known.dims.size() - 2] == s && !known.values.empty();
   };
   if (!fits(cosine) || !fits(sine) || d % 2 != 0 || s < 2) return std::nullopt;
-  const auto block = static_cast<std::size_t>(s * d);
+  const std::int64_t columns = cosine.dims.back();
+  if (columns != d && columns != d / 2) return std::nullopt;
+  const auto block = static_cast<std::size_t>(s * columns);
   const auto at = [&](const Known& known, std::int64_t position, std::int64_t i) {
-    return known.values[static_cast<std::size_t>(position * d + i)];
+    return known.values[static_cast<std::size_t>(position * columns + i)];
   };
   double base = 10000;
   if (d > 2) {
@@ -162,8 +164,8 @@ std::optional<double> rotary_base_of(const Known& cosine, const Known& sine, std
   }
   constexpr double most_error = 2e-4;
   for (std::size_t i = 0; i < std::max(cosine.values.size(), sine.values.size()); ++i) {
-    const auto position = static_cast<std::int64_t>(i % block) / d;
-    const auto pair = static_cast<std::int64_t>(i % block) % d % (d / 2);
+    const auto position = static_cast<std::int64_t>(i % block) / columns;
+    const auto pair = static_cast<std::int64_t>(i % block) % columns % (d / 2);
     const double angle = static_cast<double>(position) *
                          std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(d));
     const double tolerated = most_error * std::max(1.0, static_cast<double>(position) / 100);
@@ -246,6 +248,64 @@ OnnxValue OnnxTracer::where(const Values& inputs) {
   return *result;
 }
 
+// Reads the operation Attention (operator set 23) as the operations that it stands for.
+OnnxValue OnnxTracer::attention(const OnnxNode& node, const Values& inputs) {
+  for (const char* name : {"softcap", "qk_matmul_output_mode"})
+    if (node.real(name, 0) != 0 || node.integer(name, 0) != 0)
+      throw InputError("attention with " + std::string(name) + " is not known");
+  const auto is_given = [&](std::size_t i) {
+    return i < inputs.size() &&
+           (inputs[i].is_traced() || inputs[i].is_weight() || inputs[i].known != nullptr);
+  };
+  if (!is_given(2) || is_given(4) || is_given(5) || is_given(6))
+    throw InputError("attention is known of queries, keys, values and a mask");
+  const bool joined = inputs[0].dims.size() == 3;
+  Values heads(inputs.begin(), inputs.begin() + 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (!heads[i].is_traced() || heads[i].dims.size() != (joined ? 3U : 4U))
+      throw InputError("attention with operands of these shapes is not known");
+    if (!joined) continue;
+    const std::int64_t count = node.integer(i == 0 ? "q_num_heads" : "kv_num_heads", 0);
+    if (count < 1) throw InputError("attention without a number of heads is not known");
+    heads[i] = reshaped_to(heads[i],
+                           {heads[i].dims[0], heads[i].dims[1], count, heads[i].dims[2] / count});
+    heads[i] = with_view(heads[i], transposed(heads[i].view, {0, 2, 1, 3}));
+  }
+  const OnnxDims q = heads[0].dims;
+  for (std::size_t i = 1; i < 3; ++i) {  // a head of keys and values serves several of queries
+    const OnnxDims dims = heads[i].dims;
+    if (dims[1] < 1 || q[1] % dims[1] != 0)
+      throw InputError("attention with these heads is not known");
+    const OnnxDims grouped = {dims[0], dims[1], q[1] / dims[1], dims[2], dims[3]};
+    heads[i] = reshaped_to(heads[i], {dims[0], dims[1], 1, dims[2], dims[3]});
+    heads[i] = with_view(heads[i], expanded(heads[i].view, grouped));
+    heads[i] = reshaped_to(heads[i], {dims[0], q[1], dims[2], dims[3]});
+  }
+  const OnnxValue keys = with_view(heads[1], transposed(heads[1].view, {0, 1, 3, 2}));
+  const double usual = 1 / std::sqrt(static_cast<double>(q[3]));
+  OnnxValue scores = scaled(matrix_product(heads[0], keys), node.real("scale", usual));
+  if (node.integer("is_causal", 0) != 0) {
+    OnnxExpression e;
+    e.form = OnnxForm::masked;
+    e.inputs = {scores};
+    e.dims = scores.dims;
+    e.causal = true;
+    scores = make(std::move(e));
+  }
+  if (is_given(3)) {
+    OnnxValue hidden;
+    hidden.known = std::make_shared<const Known>(Known{{}, KnownKind::real, {-INFINITY}});
+    scores = inputs[3].kind == KnownKind::boolean ? where({inputs[3], scores, hidden})
+                                                  : add(scores, inputs[3]);
+  }
+  OnnxNode last;
+  last.op = "Softmax";
+  const OnnxValue result = matrix_product(softmax(last, scores), heads[2]);
+  if (!joined) return result;
+  return reshaped_to(with_view(result, transposed(result.view, {0, 2, 1, 3})),
+                     {q[0], q[2], q[1] * q[3]});
+}
+
 OnnxValue OnnxTracer::joined(const OnnxNode& node, const Values& inputs) {
   OnnxExpression e;
   e.form = OnnxForm::joined;
@@ -255,6 +315,8 @@ OnnxValue OnnxTracer::joined(const OnnxNode& node, const Values& inputs) {
   const std::size_t rank = inputs[0].dims.size();
   if (rank == 0 || axis_of(node.integer("axis", 0), rank) + 1 != rank)
     throw InputError("joins tensors along another dimension than the last");
+  if (inputs.size() == 2)
+    if (std::optional<OnnxValue> heads = as_partly_rotated(inputs[0], inputs[1])) return *heads;
   e.inputs = inputs;
   e.dims = inputs[0].dims;
   e.dims.back() = 0;
@@ -279,26 +341,78 @@ std::optional<OnnxValue> OnnxTracer::as_rope(const OnnxValue& a, const OnnxValue
       minus->inputs[0].expression != x.expression || turned->inputs[1].view != *low ||
       minus->inputs[0].view != *high)
     return std::nullopt;
+  return rotated(x, *cosine->inputs[1].known, *sine->inputs[1].known);
+}
+
+// Returns x with its matrix replaced by one in which what x shows, the heads of queries or keys or
+// their first columns, is rotated.
+OnnxValue OnnxTracer::rotated(const OnnxValue& x, const Known& cosine, const Known& sine) {
   const std::optional<HeadColumns> columns = head_columns(x, at(x), batch_, sequence_, false);
-  if (!columns || columns->begin != 0 || columns->heads.repeats != 1 ||
-      columns->columns != columns->heads.heads * width)
+  if (!columns || columns->heads.repeats != 1)
     throw InputError("rotary positions of a part of a matrix are not known");
-  const std::optional<double> base =
-      rotary_base_of(*cosine->inputs[1].known, *sine->inputs[1].known, sequence_, width);
+  const std::optional<double> base = rotary_base_of(cosine, sine, sequence_, columns->width);
   if (!base)
-    throw InputError("rotary angles are not position * base^(-2i/" + std::to_string(width) +
-                     "); scaled rotary positions are not known");
+    throw InputError("rotary angles are not position * base^(-2i/" +
+                     std::to_string(columns->width) + "); scaled rotary positions are not known");
   OnnxExpression e;
   e.form = OnnxForm::rope;
   e.inputs = {whole(x.expression)};
   e.dims = at(x).dims;
+  e.rotated = x.view;
   e.heads = static_cast<int>(columns->heads.heads);
-  e.head_dim = static_cast<int>(width);
+  e.head_dim = static_cast<int>(columns->columns / columns->heads.heads);
+  e.rotary_dim = static_cast<int>(columns->width);
   e.rotary_base = *base;
+  e.is_part = columns->begin != 0 || e.head_dim * columns->heads.heads != columns->columns ||
+              (e.heads > 1 && columns->heads.stride != e.head_dim);
   OnnxValue result = make(std::move(e));
   result.view = x.view;
   result.dims = x.dims;
   return result;
+}
+
+// Reads the operation RotaryEmbedding (operator set 23).
+OnnxValue OnnxTracer::rotary_embedding(const OnnxNode& node, const Values& inputs) {
+  if (node.integer("interleaved", 0) != 0 || node.integer("rotary_embedding_dim", 0) != 0 ||
+      inputs.size() != 3 || inputs[0].dims.size() != 4)
+    throw InputError("rotary positions in this form are not known");
+  return rotated(inputs[0], *known_of(inputs[1]), *known_of(inputs[2]));
+}
+
+// Returns the heads of which `first` has the rotated columns and `second` the others, or nothing.
+std::optional<OnnxValue> OnnxTracer::as_partly_rotated(const OnnxValue& first,
+                                                       const OnnxValue& second) const {
+  const OnnxExpression& rope = at(first);
+  if (rope.form != OnnxForm::rope || rope.inputs[0].expression != second.expression ||
+      first.dims.size() != 4 || first.view != rope.rotated)
+    return std::nullopt;
+  const std::int64_t turned = first.dims[3], others = second.dims[3];
+  OnnxView all = first.view;
+  all.dims[3] = {{turned + others, 1}};
+  if (sliced(all, 3, 0, turned) != first.view || sliced(all, 3, turned, others) != second.view)
+    return std::nullopt;
+  return with_view(first, all);
+}
+
+// Returns the matrix of queries, keys and values that `attention` reads: that of v, in which the
+// queries and keys are rotated if q and k are.
+OnnxValue OnnxTracer::rotated_together(const OnnxValue& q, const OnnxValue& k, const OnnxValue& v,
+                                       const OnnxExpression& attention) {
+  const OnnxExpression queries = at(q), keys = at(k);
+  if (q.expression == v.expression && k.expression == v.expression) return whole(v.expression);
+  const auto begin = [](const OnnxExpression& rope) { return rope.rotated.offset; };
+  if (queries.form != OnnxForm::rope || keys.form != OnnxForm::rope ||
+      queries.rotary_base != keys.rotary_base || queries.rotary_dim != keys.rotary_dim ||
+      queries.heads != attention.heads || keys.heads != attention.kv_heads ||
+      begin(queries) != q.view.offset || begin(keys) != k.view.offset)
+    throw InputError("attention with queries and keys that are rotated differently is not known");
+  OnnxExpression e = queries;
+  e.inputs = {whole(v.expression)};
+  e.kv_heads = attention.kv_heads;
+  e.head_dim = attention.head_dim;
+  e.packing = attention.packing;
+  e.is_part = false;
+  return make(std::move(e));
 }
 
 // Recognizes attention: softmax(mask(q k^T / sqrt d)) v. The factor may be on the scores, or on q
@@ -332,8 +446,8 @@ std::optional<OnnxValue> OnnxTracer::as_attention(const OnnxValue& weights, cons
     return value;
   };
   const OnnxValue q = unscaled(product->inputs[0]), k = unscaled(product->inputs[1]);
-  const std::optional<HeadColumns> queries = head_columns(q, at(q), batch_, sequence_, false);
-  const std::optional<HeadColumns> keys = head_columns(k, at(k), batch_, sequence_, true);
+  std::optional<HeadColumns> queries = head_columns(q, at(q), batch_, sequence_, false);
+  std::optional<HeadColumns> keys = head_columns(k, at(k), batch_, sequence_, true);
   const std::optional<HeadColumns> values = head_columns(v, at(v), batch_, sequence_, false);
   const bool fits = queries && keys && values && queries->heads.repeats == 1 &&
                     queries->width == keys->width && keys->width == values->width &&
@@ -341,6 +455,11 @@ std::optional<OnnxValue> OnnxTracer::as_attention(const OnnxValue& weights, cons
                     keys->heads.repeats == values->heads.repeats &&
                     keys->heads.heads * keys->heads.repeats == queries->heads.heads;
   if (!fits) throw InputError("attention with heads of this layout is not known");
+  for (HeadColumns* each : {&*queries, &*keys}) {  // the matrix before its rotation
+    const OnnxExpression& rope = expressions_[static_cast<std::size_t>(each->expression)];
+    if (rope.form == OnnxForm::rope && rope.inputs[0].expression == values->expression)
+      each->expression = values->expression;
+  }
   const std::optional<Packing> packing = packing_of(*queries, *keys, *values);
   if (!packing)
     throw InputError("attention with queries, keys and values of this layout is not known");
@@ -353,10 +472,13 @@ std::optional<OnnxValue> OnnxTracer::as_attention(const OnnxValue& weights, cons
   e.kv_heads = static_cast<int>(keys->heads.heads);
   e.head_dim = static_cast<int>(queries->width);
   e.packing = static_cast<int>(*packing);
-  e.inputs = {whole(q.expression)};
   if (*packing == Packing::separate) {
-    e.inputs.push_back(whole(k.expression));
-    e.inputs.push_back(whole(v.expression));
+    for (const OnnxValue& each : {q, k})
+      if (at(each).form == OnnxForm::rope && at(each).head_dim != e.head_dim)
+        throw InputError("attention with heads of this layout is not known");
+    e.inputs = {whole(q.expression), whole(k.expression), whole(v.expression)};
+  } else {
+    e.inputs = {rotated_together(q, k, v, e)};
   }
   const std::int64_t width = queries->width, heads = queries->heads.heads;
   e.dims = {batch_, sequence_, heads * width};

@@ -315,20 +315,28 @@ class OnnxEmitter {
         if (is_norm) a.epsilon = e.number;
         if (is_norm && !(e.number >= 0 && e.number < 1))
           fail(e, "adds " + std::to_string(e.number) + " to a variance; use 0 to 1");
-        if (element_count(e.inputs[1].dims) != width)
+        const std::int64_t of_head = element_count(e.inputs[1].dims);
+        if (e.form == OnnxForm::rms_norm && of_head < width && e.dims.back() == of_head)
+          to.op = Op::head_norm;
+        else if (of_head != width)
           fail(e, "works on rows of another width than its weight has");
         to.inputs = {rows_of(e, e.inputs[0], width)};
         const bool is_bias = e.form == OnnxForm::add_bias;
+        a.one_plus_weight = e.one_plus;
         to.inputs.push_back(vector_of(e, e.inputs[1], to.module, is_bias ? "bias" : "weight",
-                                      is_bias ? Initial::zeros : Initial::ones));
+                                      is_bias || e.one_plus ? Initial::zeros : Initial::ones));
         if (e.inputs.size() > 2)
           to.inputs.push_back(vector_of(e, e.inputs[2], to.module, "bias", Initial::zeros));
         return true;
       }
       case OnnxForm::rope:
+        if (e.is_part) fail(e, "rotary positions of a part of a matrix are not known");
         to.op = Op::rope;
-        a.heads = a.kv_heads = e.heads;
-        a.head_dim = a.rotary_dim = e.head_dim;
+        a.heads = e.heads;
+        a.kv_heads = e.kv_heads > 0 ? e.kv_heads : e.heads;
+        a.head_dim = e.head_dim;
+        a.rotary_dim = e.rotary_dim;
+        a.packing = static_cast<Packing>(e.packing);
         a.rotary_base = e.rotary_base;
         to.inputs = {rows_of(e, e.inputs[0], width)};
         return true;

@@ -23,7 +23,7 @@ enum class OnnxForm : std::uint8_t {
   linear,         // x, weight, (bias)
   add_bias,       // x, weight
   scale_columns,  // x, weight
-  rope,           // x; heads, head_dim, rotary_base, interleaved
+  rope,           // x, of which `rotated` is rotated; heads, head_dim, rotary_dim, rotary_base
   attention,      // q, k, v or qkv
   gelu,           // x; is_tanh
   relu,
@@ -61,6 +61,7 @@ struct OnnxValue {
   KnownPtr known;
   int weight = -1;          // index into OnnxFile::weights; -1: no weight
   bool transposed = false;  // the weight's two dimensions are swapped
+  bool one_plus = false;    // the value is 1 + the weight, which is a vector
   std::string weight_name;  // parameter name: of the initializer, or an Identity
   // Rows of the weight `rows_of` with known indices: from `first_row` on one after the other if
   // `rows_run` is set, otherwise always `first_row`. If `rows_of` is -1, the value does not show
@@ -81,10 +82,12 @@ struct OnnxExpression {
   OnnxDims dims;
   double number = 0;
   std::int64_t first = 0;
-  int heads = 0, kv_heads = 0, head_dim = 0, window = 0;
+  int heads = 0, kv_heads = 0, head_dim = 0, window = 0, rotary_dim = 0;
   double rotary_base = 0;
-  bool is_tanh = false, causal = false, scaled = true, transposed = false;
-  int packing = 0;  // attention of one input: a Packing
+  OnnxView rotated;  // heads [b][heads][s][rotary_dim], or without dimensions: those of a packing
+  bool is_part = false;  // rope: `rotated` are not the first columns of each head of a matrix
+  bool is_tanh = false, causal = false, scaled = true, one_plus = false;
+  int packing = 0;  // attention of one input, and its rope: a Packing
 };
 
 }  // namespace meshwright::architectures

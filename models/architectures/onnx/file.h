@@ -80,10 +80,10 @@ struct OnnxFile {
   std::vector<std::string> outputs;
 };
 
-constexpr int first_opset = 13, last_opset = 18;
+constexpr int first_opset = 13, last_opset = 25;
 
 // Reads a file. Throws an InputError `path: what is wrong` for every fault: not a file, not an ONNX
-// file, truncated, an operator set outside of 13 to 18, operators of other domains, an unknown
+// file, truncated, an operator set outside of 13 to 25, operators of other domains, an unknown
 // type, data of another length than the shape needs, or weights in a file that is missing.
 OnnxFile read_onnx_file(const std::string& path);
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "models/architectures/onnx/known.h"
 #include "models/core/error.h"
@@ -211,6 +212,72 @@ Known fold_gather(const OnnxNode& node, const Known& from, const Known& indices)
   return result;
 }
 
+// Returns where the elements begin that row `row` of a matrix of indices names, in dimensions of
+// these sizes and strides. Throws an InputError `outside` if they are not there.
+std::int64_t begin_at(const Known& indices, std::size_t row, const std::int64_t* sizes,
+                      const std::int64_t* strides, const char* outside) {
+  const auto depth = static_cast<std::size_t>(indices.dims.back());
+  std::int64_t begin = 0;
+  for (std::size_t d = 0; d < depth; ++d) {
+    std::int64_t index = integer_at(indices, row * depth + d);
+    if (index < 0) index += sizes[d];
+    if (index < 0 || index >= sizes[d]) throw InputError(outside);
+    begin += index * strides[d];
+  }
+  return begin;
+}
+
+// Computes GatherND: result[b..., i...] = from[b..., indices[b..., i...]...], where b are the first
+// `batch_dims` dimensions of both.
+Known fold_gather_nd(const OnnxNode& node, const Known& from, const Known& indices) {
+  const std::int64_t shared = node.integer("batch_dims", 0);
+  const auto rank = static_cast<std::int64_t>(from.dims.size());
+  const std::int64_t depth = indices.dims.empty() ? 0 : indices.dims.back();
+  if (shared < 0 || depth < 1 || shared + depth > rank ||
+      shared >= static_cast<std::int64_t>(indices.dims.size()))
+    throw InputError("gathers along no dimension, or too many");
+  const auto batch = from.dims.begin() + shared, inner = batch + depth;
+  if (!std::equal(from.dims.begin(), batch, indices.dims.begin()))
+    throw InputError("gathers with indices of another batch");
+  OnnxDims dims(indices.dims.begin(), indices.dims.end() - 1);
+  dims.insert(dims.end(), inner, from.dims.end());
+  Known result = made(std::move(dims), from.kind);
+  const std::int64_t run = element_count({inner, from.dims.end()});
+  const std::int64_t whole = element_count({batch, from.dims.end()});
+  const auto rows = static_cast<std::int64_t>(indices.values.size()) / depth;
+  const std::int64_t each =
+      rows / std::max<std::int64_t>(element_count({from.dims.begin(), batch}), 1);
+  const OnnxDims strides = all_strides(from.dims);
+  auto to = result.values.begin();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t begin =
+        begin_at(indices, static_cast<std::size_t>(row), from.dims.data() + shared,
+                 strides.data() + shared, "gathers what is not there");
+    to = std::copy_n(from.values.begin() + row / each * whole + begin, run, to);
+  }
+  return result;
+}
+
+// Computes GatherElements: along `axis`, each element of `indices` names the element of `from` that
+// takes its place.
+Known fold_gather_elements(const OnnxNode& node, const Known& from, const Known& indices) {
+  const std::size_t axis = axis_of(node.integer("axis", 0), from.dims.size());
+  if (indices.dims.size() != from.dims.size())
+    throw InputError("gathers with indices of another rank");
+  for (std::size_t d = 0; d < from.dims.size(); ++d)
+    if (d != axis && indices.dims[d] > from.dims[d]) throw InputError("gathers what is not there");
+  OnnxDims strides = all_strides(from.dims);
+  const std::int64_t step = std::exchange(strides[axis], 0), size = from.dims[axis];
+  Known result = made(indices.dims, from.kind);
+  walk(result.dims, {strides}, {0}, [&](std::size_t i, const OnnxDims& at) {
+    std::int64_t index = integer_at(indices, i);
+    if (index < 0) index += size;
+    if (index < 0 || index >= size) throw InputError("gathers what is not there");
+    result.values[i] = from.values[static_cast<std::size_t>(at[0] + index * step)];
+  });
+  return result;
+}
+
 Known fold_concat(const OnnxNode& node, Inputs inputs) {
   const Known& first = operand(inputs, 0);
   const std::size_t axis = axis_of(node.integer("axis", 0), first.dims.size());
@@ -282,13 +349,8 @@ Known fold_scatter(const OnnxNode& node, Inputs inputs) {
   if (updates.values.size() != places * run)
     throw InputError("scatters another number of elements");
   for (std::size_t place = 0; place < places; ++place) {
-    std::int64_t begin = 0;
-    for (std::size_t d = 0; d < static_cast<std::size_t>(depth); ++d) {
-      std::int64_t index = integer_at(indices, place * static_cast<std::size_t>(depth) + d);
-      if (index < 0) index += result.dims[d];
-      if (index < 0 || index >= result.dims[d]) throw InputError("scatters to what is not there");
-      begin += index * strides[d];
-    }
+    const std::int64_t begin = begin_at(indices, place, result.dims.data(), strides.data(),
+                                        "scatters to what is not there");
     std::copy_n(updates.values.begin() + static_cast<std::ptrdiff_t>(place * run), run,
                 result.values.begin() + begin);
   }
@@ -435,6 +497,10 @@ std::optional<std::vector<Known>> fold_moves(const OnnxNode& node, int, Inputs i
   if (op == "Transpose") return one(fold_transpose(node, *from));
   if (op == "Slice") return one(fold_slice(*from, inputs));
   if (op == "Gather") return one(fold_gather(node, *from, operand(inputs, 1)));
+  if (op == "GatherND") return one(fold_gather_nd(node, *from, operand(inputs, 1)));
+  if (op == "GatherElements") return one(fold_gather_elements(node, *from, operand(inputs, 1)));
+  if (op == "Flatten")
+    return one(with_dims(*from, flattened_dims(from->dims, node.integer("axis", 1))));
   if (op == "Trilu") return one(fold_trilu(node, inputs));
   if (op == "Expand") return one(fold_expand(*from, operand(inputs, 1)));
   if (op == "ScatterND") return one(fold_scatter(node, inputs));

@@ -35,7 +35,7 @@ struct ImportedParameter {
   Shape shape;
   Cut cut;
   Initial initial = Initial::normal;
-  int weight = -1;          // index into OnnxFile::weights
+  int weight = -1;          // index into OnnxFile::weights; its first elements, if it has more
   bool transposed = false;  // the initializer has the two dimensions swapped
 };
 

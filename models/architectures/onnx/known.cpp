@@ -99,6 +99,14 @@ OnnxDims reshape_dims(const OnnxDims& from, const OnnxDims& wanted, bool allows_
   return result;
 }
 
+OnnxDims flattened_dims(const OnnxDims& from, std::int64_t axis) {
+  const auto rank = static_cast<std::int64_t>(from.size());
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis > rank) throw InputError("flattens at an axis that is not there");
+  return {element_count({from.begin(), from.begin() + axis}),
+          element_count({from.begin() + axis, from.end()})};
+}
+
 OnnxDims squeezed_dims(const OnnxDims& from, const OnnxDims* axes) {
   std::vector<bool> drop(from.size(), false);
   if (axes == nullptr)

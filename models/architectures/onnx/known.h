@@ -55,6 +55,8 @@ OnnxDims broadcast(const OnnxDims& a, const OnnxDims& b);
 // Returns the shape that Reshape makes. In `wanted`, 0 keeps a dimension unless `allows_zero` is
 // set, and -1 is what remains.
 OnnxDims reshape_dims(const OnnxDims& from, const OnnxDims& wanted, bool allows_zero);
+// Returns the matrix shape that Flatten makes: the dimensions before `axis`, and those from it on.
+OnnxDims flattened_dims(const OnnxDims& from, std::int64_t axis);
 // Return the shapes that Squeeze and Unsqueeze of these axes make.
 OnnxDims squeezed_dims(const OnnxDims& from, const OnnxDims* axes);
 OnnxDims unsqueezed_dims(const OnnxDims& from, const OnnxDims& axes);

@@ -143,8 +143,11 @@ void check_attention(const ImportedGraph& graph) {
     if (operation.op != Op::attention) continue;
     for (ImportedOperation::Operand input : operation.inputs) {
       using OperandKind = ImportedOperation::Operand::Kind;
-      while (input.kind == OperandKind::operation &&
-             graph.operations[static_cast<std::size_t>(input.index)].op == Op::rope)
+      const auto is_of_heads = [&] {
+        const Op op = graph.operations[static_cast<std::size_t>(input.index)].op;
+        return op == Op::rope || op == Op::head_norm;
+      };
+      while (input.kind == OperandKind::operation && is_of_heads())
         input = graph.operations[static_cast<std::size_t>(input.index)].inputs[0];
       if (input.kind != OperandKind::operation ||
           graph.operations[static_cast<std::size_t>(input.index)].op != Op::linear)
@@ -210,8 +213,7 @@ Model read_onnx(const std::string& path) { return model_of_file(read_onnx_file(p
 
 OnnxWeights::OnnxWeights(const std::string& path) : file_(read_onnx_file(path)) {
   const Model model = model_of_file(file_);
-  for (const ImportedParameter& p : model.imported->parameters)
-    index_[p.name] = {p.weight, p.transposed};
+  for (const ImportedParameter& p : model.imported->parameters) index_[p.name] = p;
 }
 
 std::vector<std::string> OnnxWeights::names() const {
@@ -223,13 +225,13 @@ std::vector<std::string> OnnxWeights::names() const {
 std::vector<float> OnnxWeights::read(const std::string& name) const {
   const auto found = index_.find(name);
   if (found == index_.end()) throw InputError(file_.path + ": has no " + name + " any more");
-  const auto [weight, transposed] = found->second;
-  const OnnxTensor& tensor = file_.weights[static_cast<std::size_t>(weight)];
+  const bool transposed = found->second.transposed;
+  const OnnxTensor& tensor = file_.weights[static_cast<std::size_t>(found->second.weight)];
   const std::vector<double> values = values_of(file_, tensor);
-  std::vector<float> result(values.size());
+  std::vector<float> result(static_cast<std::size_t>(found->second.shape.elements()));
   const auto rows = static_cast<std::size_t>(tensor.dims[0]);
   const std::size_t columns = transposed ? static_cast<std::size_t>(tensor.dims[1]) : 1;
-  for (std::size_t i = 0; i < values.size(); ++i)
+  for (std::size_t i = 0; i < result.size(); ++i)
     result[transposed ? i % columns * rows + i / columns : i] = static_cast<float>(values[i]);
   return result;
 }

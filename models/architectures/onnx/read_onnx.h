@@ -1,5 +1,5 @@
 // Reads a model from an ONNX file: the forward graph of a transformer as torch.onnx and optimum
-// export it, with operator sets 13 to 18.
+// export it, with operator sets 13 to 25.
 #pragma once
 
 #include <map>
@@ -8,6 +8,7 @@
 
 #include "models/architectures/model.h"
 #include "models/architectures/onnx/file.h"
+#include "models/architectures/onnx/imported_graph.h"
 #include "models/architectures/onnx/trace.h"
 #include "models/program/graph/tensor_type.h"
 
@@ -30,7 +31,7 @@ class OnnxWeights {
 
  private:
   OnnxFile file_;
-  std::map<std::string, std::pair<int, bool>> index_;
+  std::map<std::string, ImportedParameter> index_;
 };
 
 // Returns the graph of a trace: turns its expressions into operations. Writes the sizes of the

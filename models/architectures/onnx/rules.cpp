@@ -171,12 +171,13 @@ OnnxValue OnnxTracer::mean(const OnnxNode& node, const Values& inputs) {
   return make(std::move(e));
 }
 
-OnnxValue OnnxTracer::layer_norm(const OnnxNode& node, const Values& inputs) {
+// Reads LayerNormalization and RMSNormalization.
+OnnxValue OnnxTracer::norm(const OnnxNode& node, const Values& inputs) {
   const OnnxValue& x = inputs[0];
   if (x.dims.empty() || axis_of(node.integer("axis", -1), x.dims.size()) + 1 != x.dims.size())
     throw InputError("a layer norm over more than the last dimension is not known");
   OnnxExpression e;
-  e.form = OnnxForm::normalized;
+  e.form = node.op == "RMSNormalization" ? OnnxForm::rms_normalized : OnnxForm::normalized;
   e.number = node.real("epsilon", 1e-5);
   e.inputs = {x};
   e.dims = x.dims;
@@ -187,6 +188,27 @@ OnnxValue OnnxTracer::layer_norm(const OnnxNode& node, const Values& inputs) {
   return result;
 }
 
+OnnxValue OnnxTracer::gelu(const OnnxNode& node, const OnnxValue& x) {
+  OnnxValue result = unary(OnnxForm::gelu, x);
+  const auto approximate = node.attributes.find("approximate");
+  expressions_[static_cast<std::size_t>(result.expression)].is_tanh =
+      approximate != node.attributes.end() && approximate->second.s == "tanh";
+  return result;
+}
+
+bool OnnxTracer::is_scores(const OnnxValue& x) const {
+  const OnnxExpression* e = &at(x);
+  while (e->form == OnnxForm::scale || e->form == OnnxForm::masked) e = &at(e->inputs[0]);
+  return e->form == OnnxForm::product;
+}
+
+OnnxValue OnnxTracer::constant_of(const OnnxValue& weight) {
+  OnnxValue constant = weight;
+  constant.known = known_of(weight);
+  constant.weight = -1;
+  return constant;
+}
+
 OnnxValue OnnxTracer::add(const OnnxValue& a, const OnnxValue& b) {
   if (!a.is_traced()) return add(b, a);
   if (b.is_traced()) {
@@ -194,6 +216,8 @@ OnnxValue OnnxTracer::add(const OnnxValue& a, const OnnxValue& b) {
     if (std::optional<OnnxValue> rope = as_rope(b, a)) return *rope;
     return binary(OnnxForm::add, a, b);
   }
+  // Exporters compute a mask whose shape is fixed, and store it as they store weights.
+  if (b.is_weight() && is_scores(a)) return add_known(a, constant_of(b));
   if (b.is_weight()) return add_weight(a, b);
   if (const std::optional<double> number = number_of(b)) {
     if (*number == 0 && broadcast(a.dims, b.dims) == a.dims) return a;
@@ -230,8 +254,21 @@ OnnxValue OnnxTracer::add_known(const OnnxValue& x, const OnnxValue& known) {
   throw InputError("adds a constant that is no bias, no rows of a table and no mask");
 }
 
+// Exporters that know batch and length store the rows of a table that are added to the tokens, in
+// place of the table. A row of zeros that repeats is taken for a table of positions.
+std::int64_t OnnxTracer::rows_before_repeats(const OnnxValue& weight) {
+  const std::int64_t width = weight.dims.back(), all = element_count(weight.dims);
+  if (all > most_known) return all / width;
+  const std::vector<double>& values = known_of(weight)->values;
+  const auto repeats_after = [&](std::int64_t rows) {
+    return std::equal(values.begin() + rows * width, values.end(), values.begin());
+  };
+  if (repeats_after(1) && !all_are(*known_of(weight), 0)) return 1;
+  return repeats_after(sequence_) ? sequence_ : all / width;
+}
+
 OnnxValue OnnxTracer::add_weight(const OnnxValue& x, const OnnxValue& weight) {
-  if (x.dims.empty() || broadcast(x.dims, weight.dims) != x.dims)
+  if (x.dims.empty() || broadcast(x.dims, weight.dims) != x.dims || weight.one_plus)
     throw InputError("adds a weight of another shape");
   const std::int64_t width = x.dims.back();
   OnnxExpression e;
@@ -247,12 +284,19 @@ OnnxValue OnnxTracer::add_weight(const OnnxValue& x, const OnnxValue& weight) {
       return result;
     }
     e.form = OnnxForm::add_bias;
-  } else if (x.dims.size() >= 2 && weight.dims.size() >= 2 && !weight.transposed &&
-             weight.dims.back() == width && weight.dims[weight.dims.size() - 2] == sequence_ &&
-             element_count(weight.dims) == width * sequence_) {
-    e.form = OnnxForm::add_position;  // the exporter stored only these rows of the table
   } else {
-    throw InputError("adds a weight that is neither a bias nor one row for each position");
+    const bool of_positions = weight.dims.size() >= 2 && !weight.transposed &&
+                              weight.dims.back() == width &&
+                              weight.dims[weight.dims.size() - 2] == sequence_;
+    const std::int64_t rows = of_positions ? rows_before_repeats(weight) : 0;
+    if (rows != 1 && rows != sequence_)
+      throw InputError("adds a weight that is neither a bias nor one row for each position");
+    e.form = rows == 1 ? OnnxForm::add_row : OnnxForm::add_position;
+    OnnxValue table = weight;
+    table.dims = {rows, width};
+    e.inputs = {x, table};
+    e.dims = x.dims;
+    return make(std::move(e));
   }
   e.inputs = {x, weight};
   e.dims = x.dims;
@@ -294,18 +338,14 @@ OnnxValue OnnxTracer::multiply(const OnnxValue& a, const OnnxValue& b) {
 }
 
 OnnxValue OnnxTracer::multiply_weight(const OnnxValue& x, const OnnxValue& weight) {
-  if (x.dims.empty() || !is_vector(weight, x.dims.back())) {
-    // The tensor is a constant and not a weight, such as rotary angles that were computed before
-    // the export.
-    OnnxValue constant = weight;
-    constant.known = known_of(weight);
-    constant.weight = -1;
-    return multiply(x, constant);
-  }
+  // A tensor of another shape is a constant and not a weight, such as rotary angles that were
+  // computed before the export.
+  if (x.dims.empty() || !is_vector(weight, x.dims.back())) return multiply(x, constant_of(weight));
   OnnxExpression e;
   e.form = OnnxForm::scale_columns;
   e.inputs = {x, weight};
   e.dims = x.dims;
+  e.one_plus = weight.one_plus;
   for (const OnnxForm form : {OnnxForm::normalized, OnnxForm::rms_normalized}) {
     const OnnxExpression* before = as(x, form);
     if (before == nullptr || before->dims.back() != x.dims.back()) continue;

@@ -77,11 +77,12 @@ class CutFinder {
     weight.initial = Initial::residual_normal;
   }
 
-  // Returns the linear layer that makes an operand of attention, before its rotation, or -1 if
-  // there is none.
+  // Returns the linear layer that makes an operand of attention, before its norm and rotation, or
+  // -1 if there is none.
   int maker_of(const ImportedOperation& attention, std::size_t operand) {
     ImportedOperation::Operand input = attention.inputs[operand];
-    while (input.kind == Kind::operation && at(input.index).op == Op::rope)
+    while (input.kind == Kind::operation &&
+           (at(input.index).op == Op::rope || at(input.index).op == Op::head_norm))
       input = at(input.index).inputs[0];
     const bool found = input.kind == Kind::operation && at(input.index).op == Op::linear;
     return found ? input.index : -1;

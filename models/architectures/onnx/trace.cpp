@@ -48,12 +48,12 @@ Known transposed_known(const Known& from) {
 const std::vector<std::string>& known_onnx_operations() {
   static const std::vector<std::string> names = [] {
     std::istringstream all(
-        "Abs Add And Cast Ceil Concat Constant ConstantOfShape Cos CumSum Div Dropout "
-        "Equal Erf Exp Expand Flatten Floor Gather Gemm Greater GreaterOrEqual "
-        "Identity IsNaN LayerNormalization Less LessOrEqual Log MatMul Max Min Mod Mul "
-        "Neg Not Or Pow Range Reciprocal ReduceMean Relu Reshape ScatterND Shape "
-        "Sigmoid Sin Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose Trilu "
-        "Unsqueeze Where");
+        "Abs Add And Attention Cast Ceil Concat Constant ConstantOfShape Cos CumSum Div Dropout "
+        "Equal Erf Exp Expand Flatten Floor Gather GatherElements GatherND Gelu Gemm Greater "
+        "GreaterOrEqual Identity IsNaN LayerNormalization Less LessOrEqual Log MatMul Max Min "
+        "Mod Mul Neg Not Or Pow RMSNormalization Range Reciprocal ReduceMean Relu Reshape "
+        "RotaryEmbedding ScatterND Shape Sigmoid Sin Slice Softmax Split Sqrt Squeeze Sub Tanh "
+        "Transpose Trilu Unsqueeze Where");
     return std::vector<std::string>(std::istream_iterator<std::string>(all), {});  // sorted
   }();
   return names;
@@ -201,6 +201,11 @@ KnownPtr OnnxTracer::known_of(const OnnxValue& value) {
     loaded = std::make_shared<const Known>(
         Known{tensor.dims, kind_of(tensor.type), values_of(file_, tensor)});
   }
+  if (value.one_plus) {
+    Known sum = *loaded;
+    for (double& each : sum.values) each = static_cast<double>(static_cast<float>(each + 1));
+    return std::make_shared<const Known>(std::move(sum));
+  }
   if (!value.transposed) return loaded;
   return std::make_shared<const Known>(transposed_known(*loaded));
 }
@@ -249,6 +254,13 @@ OnnxTracer::Values OnnxTracer::of_weights(const OnnxNode& node, Values& inputs) 
     if (first.dims.size() < 2 && names_a_parameter(name)) first.weight_name = name;
     return {first};
   }
+  if (node.op == "Add" && inputs.size() == 2)
+    for (const auto& [weight, other] : {std::pair{first, inputs[1]}, std::pair{inputs[1], first}})
+      if (weight.is_weight() && weight.dims.size() == 1 && number_of(other) == 1) {
+        OnnxValue sum = weight;
+        sum.one_plus = true;
+        return {sum};
+      }
   if (first.is_weight() && node.op == "Transpose" && first.dims.size() == 2) {
     const OnnxDims* order = node.integers("perm");
     if (order != nullptr && *order != OnnxDims{1, 0}) return folded(node, inputs);
@@ -323,6 +335,7 @@ OnnxTracer::Values OnnxTracer::folded(const OnnxNode& node, Values& inputs) {
 
 OnnxTracer::Values OnnxTracer::traced(const OnnxNode& node, Values& inputs) {
   if (std::optional<Values> views = viewed(node, inputs)) return *views;
+  if (std::optional<OnnxValue> answer = tested(node, inputs)) return {*answer};
   const std::string& op = node.op;
   constexpr std::string_view of_several[] = {"Add",    "Concat", "Div", "Gather",
                                              "MatMul", "Mul",    "Sub", "Where"};
@@ -349,7 +362,10 @@ OnnxTracer::Values OnnxTracer::traced(const OnnxNode& node, Values& inputs) {
   if (op == "Concat") return {joined(node, inputs)};
   if (op == "Softmax") return {softmax(node, inputs[0])};
   if (op == "ReduceMean") return {mean(node, inputs)};
-  if (op == "LayerNormalization") return {layer_norm(node, inputs)};
+  if (op == "LayerNormalization" || op == "RMSNormalization") return {norm(node, inputs)};
+  if (op == "Gelu") return {gelu(node, inputs[0])};
+  if (op == "Attention") return {attention(node, inputs)};
+  if (op == "RotaryEmbedding") return {rotary_embedding(node, inputs)};
   want(2);
   for (std::size_t i = 0; i < 2; ++i)
     if (inputs[i].is_traced() && inputs[i].kind != KnownKind::real && op != "Gather")
@@ -379,9 +395,25 @@ OnnxTracer::Values OnnxTracer::traced(const OnnxNode& node, Values& inputs) {
     rows.dims.push_back(inputs[0].dims[1]);
     return {make(std::move(rows))};
   }
-  want(3);
-  if (op == "Where") return {where(inputs)};
+  if (op == "Where") {
+    want(3);
+    return {where(inputs)};
+  }
   throw InputError("operation " + op + " of what depends on the tokens is not known");
+}
+
+// Returns the answer to a test of values that depend on the tokens, if it is always the same: no
+// token is padding, which models compare the tokens with, and no number is a NaN, which exporters
+// look for in a softmax whose keys may all be hidden. One element stands for those of a softmax.
+std::optional<OnnxValue> OnnxTracer::tested(const OnnxNode& node, const Values& inputs) {
+  const bool of_padding = node.op == "Equal" && inputs.size() == 2 &&
+                          ((as(inputs[0], OnnxForm::tokens) != nullptr && number_of(inputs[1])) ||
+                           (as(inputs[1], OnnxForm::tokens) != nullptr && number_of(inputs[0])));
+  const bool of_number = node.op == "IsNaN" && inputs[0].kind == KnownKind::real;
+  if (!of_padding && !of_number) return std::nullopt;
+  const OnnxDims dims = of_padding ? broadcast(inputs[0].dims, inputs[1].dims) : OnnxDims{};
+  const auto count = static_cast<std::size_t>(element_count(dims));
+  return known_value({dims, KnownKind::boolean, std::vector<double>(count, 0)});
 }
 
 OnnxValue OnnxTracer::make(OnnxExpression expression) {

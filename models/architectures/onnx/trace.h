@@ -43,6 +43,7 @@ class OnnxTracer {
   Values of_weights(const OnnxNode& node, Values& inputs);
   Values folded(const OnnxNode& node, Values& inputs);
   Values traced(const OnnxNode& node, Values& inputs);
+  std::optional<OnnxValue> tested(const OnnxNode& node, const Values& inputs);
   KnownPtr known_of(const OnnxValue& value);
   OnnxValue rows_of_weight(const OnnxValue& table, const OnnxValue& indices);
 
@@ -57,6 +58,8 @@ class OnnxTracer {
   // Defined in rules.cpp.
   OnnxValue add(const OnnxValue& a, const OnnxValue& b);
   OnnxValue add_known(const OnnxValue& x, const OnnxValue& known);
+  // Returns how many rows of `weight` differ: 1, one for each position, or all.
+  std::int64_t rows_before_repeats(const OnnxValue& weight);
   OnnxValue add_weight(const OnnxValue& x, const OnnxValue& weight);
   OnnxValue multiply(const OnnxValue& a, const OnnxValue& b);
   OnnxValue multiply_weight(const OnnxValue& x, const OnnxValue& weight);
@@ -65,7 +68,8 @@ class OnnxTracer {
   OnnxValue divide(const OnnxValue& a, const OnnxValue& b);
   OnnxValue subtract(const OnnxValue& a, const OnnxValue& b);
   OnnxValue mean(const OnnxNode& node, const Values& inputs);
-  OnnxValue layer_norm(const OnnxNode& node, const Values& inputs);
+  OnnxValue norm(const OnnxNode& node, const Values& inputs);
+  OnnxValue gelu(const OnnxNode& node, const OnnxValue& x);
   OnnxValue gemm(const OnnxNode& node, const Values& inputs);
   OnnxValue linear(const OnnxValue& x, const OnnxValue& weight);
   OnnxValue unary(OnnxForm form, const OnnxValue& x, double number = 0);
@@ -78,6 +82,10 @@ class OnnxTracer {
   std::optional<double> epsilon_of_root(const OnnxValue& root, const OnnxValue& x) const;
   // Returns whether x shows every element of its expression exactly once, in any order.
   bool is_reordered(const OnnxValue& x) const;
+  // Returns whether x is a product of two matrices that are both computed, scaled or masked or not.
+  bool is_scores(const OnnxValue& x) const;
+  // Returns the value of an initializer that is no weight, although it has real elements.
+  OnnxValue constant_of(const OnnxValue& weight);
 
   // Defined in attention_rules.cpp.
   OnnxValue matrix_product(const OnnxValue& a, const OnnxValue& b);
@@ -85,7 +93,13 @@ class OnnxTracer {
   OnnxValue where(const Values& inputs);
   std::optional<OnnxValue> masked(const OnnxValue& scores, const Known& mask);
   std::optional<OnnxValue> as_rope(const OnnxValue& a, const OnnxValue& b);
+  OnnxValue rotated(const OnnxValue& x, const Known& cosine, const Known& sine);
+  OnnxValue rotary_embedding(const OnnxNode& node, const Values& inputs);
+  std::optional<OnnxValue> as_partly_rotated(const OnnxValue& first, const OnnxValue& second) const;
+  OnnxValue rotated_together(const OnnxValue& q, const OnnxValue& k, const OnnxValue& v,
+                             const OnnxExpression& attention);
   std::optional<OnnxValue> as_attention(const OnnxValue& weights, const OnnxValue& v);
+  OnnxValue attention(const OnnxNode& node, const Values& inputs);
   OnnxValue joined(const OnnxNode& node, const Values& inputs);
 
   // The functions from here on make and look up expressions.

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 
 #include "models/architectures/onnx/trace.h"
 #include "models/core/error.h"
@@ -70,15 +69,8 @@ std::optional<OnnxTracer::Values> OnnxTracer::viewed(const OnnxNode& node, Value
   if (op == "Reshape")
     return Values{reshaped_to(x, reshape_dims(x.dims, integers_of(operand(operands, 1)),
                                               node.integer("allowzero", 0) != 0))};
-  if (op == "Flatten") {
-    const auto rank = static_cast<std::int64_t>(x.dims.size());
-    std::int64_t axis = node.integer("axis", 1);
-    if (axis < 0) axis += rank;
-    if (axis < 0 || axis > rank) throw InputError("flattens at an axis that is not there");
-    const std::int64_t before = std::accumulate(x.dims.begin(), x.dims.begin() + axis,
-                                                std::int64_t{1}, std::multiplies<>());
-    return Values{reshaped_to(x, {before, element_count(x.dims) / before})};
-  }
+  if (op == "Flatten")
+    return Values{reshaped_to(x, flattened_dims(x.dims, node.integer("axis", 1)))};
   if (op == "Unsqueeze") return Values{reshaped_to(x, unsqueezed_dims(x.dims, axes()))};
   if (op == "Squeeze") {
     const OnnxDims given = axes();
