@@ -193,8 +193,7 @@ void check_members(const Fields& fields, std::string_view what, std::vector<int>
                    int expected) {
   std::sort(members.begin(), members.end());
   bool each_once = static_cast<int>(members.size()) == expected;
-  for (int i = 0; each_once && i < expected; ++i)
-    each_once = members[static_cast<std::size_t>(i)] == i;
+  for (int i = 0; each_once && i < expected; ++i) each_once = members[i] == i;
   if (!each_once)
     fields.fail("switches", "must name each of the " + std::to_string(expected) + " " +
                                 std::string(what) + " exactly once, counted from 0");

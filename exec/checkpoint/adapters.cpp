@@ -10,7 +10,6 @@
 #include "exec/runtime/initial.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
-#include "models/core/index.h"
 
 namespace meshwright::exec {
 

@@ -111,7 +111,7 @@ std::uint32_t write_state(const File& file, const PieceSource& source, int state
     for (std::int64_t done = 0; done < part.count;) {
       const std::int64_t count = std::min(part.count - done, block_bytes / 4);
       const std::int64_t bytes = count * 4;
-      checksum = crc32c(data + done, static_cast<std::size_t>(bytes), checksum);
+      checksum = crc32c(data + done, bytes, checksum);
       file.write(offset, data + done, bytes);
       offset += bytes, done += count;
     }
@@ -240,7 +240,7 @@ WrittenShard write_shard(const std::string& path, std::span<const PieceSource> p
   for (const PieceSource& source : pieces) {
     Piece& piece = header.pieces.emplace_back(source.piece);
     piece.offset = end;
-    piece.checksums.assign(static_cast<std::size_t>(states), 0);
+    piece.checksums.assign(states, 0);
     end += piece.elements() * 4 * states;
   }
   const auto data_begin = static_cast<std::int64_t>(encode(header).size());
@@ -259,7 +259,7 @@ WrittenShard write_shard(const std::string& path, std::span<const PieceSource> p
 }
 
 void check_data(const File& file, const ShardHeader& header) {
-  std::string block(static_cast<std::size_t>(block_bytes), '\0');
+  std::string block(block_bytes, '\0');
   for (const Piece& piece : header.pieces) {
     std::int64_t offset = header.data_begin + piece.offset;
     for (std::size_t state = 0; state < header.states.size(); ++state) {
@@ -267,7 +267,7 @@ void check_data(const File& file, const ShardHeader& header) {
       for (std::int64_t left = piece.elements() * 4; left > 0;) {
         const std::int64_t bytes = std::min(left, block_bytes);
         file.read(offset, block.data(), bytes);
-        checksum = crc32c(block.data(), static_cast<std::size_t>(bytes), checksum);
+        checksum = crc32c(block.data(), bytes, checksum);
         offset += bytes, left -= bytes;
       }
       if (checksum != piece.checksums[state])

@@ -54,7 +54,7 @@ SharedGroup::SharedGroup(std::vector<SharedSlot*> slots, std::span<const int> ra
                          const SharedSegments& segments, const double& deadline_s)
     : slots_(std::move(slots)),
       ranks_(ranks.begin(), ranks.end()),
-      own_(static_cast<std::size_t>(own)),
+      own_(own),
       segments_(segments),
       deadline_s_(deadline_s) {}
 

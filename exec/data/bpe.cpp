@@ -90,7 +90,7 @@ void Bpe::read_merges(Fields& model) {
   if (!merges.is_array()) model.fail("merges", "must be an array of pairs of tokens");
   int rank = 0;
   for (const nlohmann::json& merge : merges) {
-    const auto [left, right] = two_parts(model, merge, static_cast<std::size_t>(rank));
+    const auto [left, right] = two_parts(model, merge, rank);
     const std::int32_t first = required_token(model, left), second = required_token(model, right);
     merges_.emplace(pair_of(first, second), Merge{rank, required_token(model, left + right)});
     ++rank;

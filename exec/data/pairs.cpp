@@ -137,7 +137,7 @@ std::string PairFile::remark() const {
 
 PairReader::PairReader(const PairText& text, std::int64_t window, std::int64_t vocabulary)
     : text_(text),
-      window_(static_cast<std::size_t>(window)),
+      window_(window),
       vocabulary_(vocabulary),
       tokenizer_(text.tokenizer.empty() ? std::make_unique<Tokenizer>()
                                         : std::make_unique<Tokenizer>(text.tokenizer)) {

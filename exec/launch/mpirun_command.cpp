@@ -117,10 +117,10 @@ Words local_command(const MpirunOptions& options, const Words& extra) {
 }  // namespace
 
 std::vector<std::string> hosts_of_ranks(const MpirunOptions& options) {
-  if (!options.remote) return std::vector<std::string>(static_cast<std::size_t>(options.ranks));
+  if (!options.remote) return std::vector<std::string>(options.ranks);
   std::vector<std::string> hosts;
   for (const RunHost& host : options.remote->hosts)
-    hosts.insert(hosts.end(), static_cast<std::size_t>(host.slots), host.name);
+    hosts.insert(hosts.end(), host.slots, host.name);
   return hosts;
 }
 

@@ -69,7 +69,7 @@ ModelType model_type_of(Fields& fields) {
     if (word == row.model_type)
       fields.fail("model_type", "'" + word + "' needs " + std::string(row.what) +
                                     ", which meshwright lacks; known: " + list_of(known, "and"));
-  return types[static_cast<std::size_t>(choose(fields, "model_type", "model_type", word, known))];
+  return types[choose(fields, "model_type", "model_type", word, known)];
 }
 
 // Returns `text_config`, the part for texts of a model that also reads images.

@@ -201,7 +201,7 @@ std::string read_to_end(int descriptor, const std::string& path) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw InputError(path + ": cannot be read: " + std::strerror(errno));
     if (count == 0) return content;
-    content.append(block.data(), static_cast<std::size_t>(count));
+    content.append(block.data(), count);
     if (content.size() > max_file_bytes)
       throw InputError(path + ": more than " + std::to_string(max_file_bytes >> 20) +
                        " MiB are too many for a text file");

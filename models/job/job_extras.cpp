@@ -183,8 +183,7 @@ void check_weights(const Fields& fields, const DataFiles& data) {
         "weights",
         fmt::format("{} of {} is too little: of {} sequences none would be of {}; leave the "
                     "file out, or give it more",
-                    *least, sum, mixture_stretch,
-                    data.files[static_cast<std::size_t>(least - data.weights.begin())]));
+                    *least, sum, mixture_stretch, data.files[least - data.weights.begin()]));
 }
 
 // Checks `document_end`, the token that ends each document in files of tokens. In files of pairs,

@@ -185,12 +185,12 @@ int Mesh::size_of(GroupKind kind) const { return static_cast<int>(group(kind, 0)
 
 std::vector<std::vector<int>> Mesh::groups(GroupKind kind) const {
   std::vector<std::vector<int>> all;
-  std::vector<bool> seen(static_cast<std::size_t>(ranks()), false);
+  std::vector<bool> seen(ranks(), false);
   for (int rank = 0; rank < ranks(); ++rank) {
-    if (seen[static_cast<std::size_t>(rank)]) continue;
+    if (seen[rank]) continue;
     std::vector<int> members = group(kind, rank);
     if (members.empty()) continue;
-    for (const int member : members) seen[static_cast<std::size_t>(member)] = true;
+    for (const int member : members) seen[member] = true;
     all.push_back(std::move(members));
   }
   return all;

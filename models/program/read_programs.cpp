@@ -40,7 +40,7 @@ void add_size(const Fields& fields, std::string_view key, std::int64_t size, Sha
     fields.fail(key, "more than " + std::to_string(shape.rank) + " sizes");
   if (size < 0 || static_cast<double>(shape.elements()) * static_cast<double>(size) > most_elements)
     fields.fail(key, std::to_string(size) + " is no size of a tensor of at most 1e15 elements");
-  shape.dims[static_cast<std::size_t>(shape.rank++)] = size;
+  shape.dims[shape.rank++] = size;
 }
 
 void read(Fields& fields, std::string_view key, Shape& target) {

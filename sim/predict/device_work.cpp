@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
 namespace meshwright::sim {
@@ -44,12 +43,12 @@ DeviceWorks::DeviceWorks(const Program& program) : program_(program) {
 }
 
 DeviceWork DeviceWorks::of(const TimelineEntry& entry) {
-  const std::size_t b = at(program_.tasks[at(entry.task)].body);
+  const std::size_t b = program_.tasks[entry.task].body;
   const Body& body = program_.bodies[b];
-  std::int8_t& known = known_[b][at(entry.instruction)];
+  std::int8_t& known = known_[b][entry.instruction];
   if (known < 0)
     known = static_cast<std::int8_t>(
-        work_of(body.instructions[at(entry.instruction)], body, program_.settings->training));
+        work_of(body.instructions[entry.instruction], body, program_.settings->training));
   return static_cast<DeviceWork>(known);
 }
 

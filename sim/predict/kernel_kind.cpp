@@ -5,7 +5,6 @@
 #include <cctype>
 #include <string>
 
-#include "models/core/index.h"
 #include "models/program/graph/fusion.h"
 #include "sim/predict/device_work.h"
 
@@ -254,12 +253,12 @@ KernelKinds::KernelKinds(const Program& program) : program_(program) {
 }
 
 KernelKind KernelKinds::of(const TimelineEntry& entry) {
-  const std::size_t b = at(program_.tasks[at(entry.task)].body);
+  const std::size_t b = program_.tasks[entry.task].body;
   const Body& body = program_.bodies[b];
-  std::int8_t& known = known_[b][at(entry.instruction)];
+  std::int8_t& known = known_[b][entry.instruction];
   if (known < 0)
-    known = static_cast<std::int8_t>(kind_of_instruction(body.instructions[at(entry.instruction)],
-                                                         body, program_.settings->training));
+    known = static_cast<std::int8_t>(kind_of_instruction(body.instructions[entry.instruction], body,
+                                                         program_.settings->training));
   return static_cast<KernelKind>(known);
 }
 

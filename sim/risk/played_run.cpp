@@ -91,8 +91,7 @@ struct Work {
 // losses.
 class Hosts {
  public:
-  Hosts(int spares, double replacement_s)
-      : arrivals_(static_cast<std::size_t>(spares), 0.0), replacement_s_(replacement_s) {}
+  Hosts(int spares, double replacement_s) : arrivals_(spares, 0.0), replacement_s_(replacement_s) {}
 
   // Returns when a host arrives to replace one that is requested at `asked`.
   double arrival(double asked) {

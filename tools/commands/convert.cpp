@@ -239,7 +239,7 @@ bool is_adapter(const std::string& source) { return fs::exists(source + adapter_
 // outlive it.
 std::function<std::vector<float>()> initial_values(const Parameter& parameter, std::uint64_t seed) {
   return [&parameter, seed] {
-    std::vector<float> values(static_cast<std::size_t>(parameter.global_shape.elements()));
+    std::vector<float> values(parameter.global_shape.elements());
     fill_initial(parameter, {seed}, 0, parameter.global_shape.elements(), values.data());
     return values;
   };

@@ -138,7 +138,7 @@ class Lines {
     const ssize_t got = read(STDIN_FILENO, some.data(), some.size());
     if (got < 0) return errno == EINTR || errno == EAGAIN;
     for (ssize_t i = 0; i < got; ++i) {
-      const char c = some[static_cast<std::size_t>(i)];
+      const char c = some[i];
       if (c != '\n') {
         if (line_.size() < most_line_bytes)
           line_ += c;

@@ -69,7 +69,7 @@ double slowest(Communicator& host, double seconds) {
 }
 
 std::vector<int> first_ranks(int count) {
-  std::vector<int> ranks(static_cast<std::size_t>(count));
+  std::vector<int> ranks(count);
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
 }

@@ -89,7 +89,7 @@ RankRates measure_ranks(const Options& options, int ranks) {
 // the bandwidth of a rank.
 int run_as_measured_rank(const Options& options) {
   const auto world = make_world("mpi");
-  std::vector<int> everybody(static_cast<std::size_t>(world->size()));
+  std::vector<int> everybody(world->size());
   std::iota(everybody.begin(), everybody.end(), 0);
   const auto group = world->group(GroupKind::world, everybody);
   constexpr std::int64_t elements = std::int64_t{8} << 20;

@@ -66,7 +66,7 @@ void add_memory(HtmlPage& page, const Compiled& compiled, const Prediction& pred
   const auto fullest = std::max_element(
       prediction.memory.begin(), prediction.memory.end(),
       [](const StageMemory& a, const StageMemory& b) { return a.peak_bytes < b.peak_bytes; });
-  const Program& program = compiled.stages[static_cast<std::size_t>(fullest->stage)];
+  const Program& program = compiled.stages[fullest->stage];
   std::vector<TimelineEntry> own;
   for (const TimelineEntry& entry : timeline.entries)
     if (mesh.coordinates(entry.rank).pipeline == program.stage &&

@@ -53,7 +53,7 @@ Table comparison(const Prediction& prediction, const Plan& plan, const Outcome& 
                error(prediction.step_time_s, seconds)});
   for (std::size_t rank = 0; rank < outcome.memory.size(); ++rank) {
     const int stage = mesh.coordinates(static_cast<int>(rank)).pipeline;
-    const StageMemory& predicted = prediction.memory[static_cast<std::size_t>(stage)];
+    const StageMemory& predicted = prediction.memory[stage];
     const RankMemory& measured = outcome.memory[rank];
     const auto add = [&](const std::string& what, std::int64_t planned, std::int64_t found,
                          const std::string& how_far) {
@@ -229,7 +229,7 @@ void TrainLog::write_trace(const Outcome& outcome) const {
   const std::vector<Program>& stages = chosen_.compiled.stages;
   const Mesh mesh = stages.front().settings->mesh();
   if (trace_format(options_) == TraceFormat::chakra) {
-    std::vector<int> themselves(static_cast<std::size_t>(mesh.ranks()));
+    std::vector<int> themselves(mesh.ranks());
     std::iota(themselves.begin(), themselves.end(), 0);
     write_chakra(options_.trace, outcome.timeline, stages, themselves);
     return;

@@ -67,8 +67,7 @@ double seconds_until(const std::string& text, int today) {
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   if (error == std::errc{} && number > 0)
     for (const TimeUnit& unit : time_units)
-      if (unit.name == std::string_view(stop, static_cast<std::size_t>(end - stop)))
-        return number * unit.seconds;
+      if (unit.name == std::string_view(stop, end - stop)) return number * unit.seconds;
   throw InputError(
       "--by: expected a date such as 2027-01-31, or a duration such as 30d, 12h or 2w, found '" +
       text + "'");

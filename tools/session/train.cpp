@@ -35,7 +35,7 @@ Deadlines deadlines_of(const TrainRequest& how) {
 namespace {
 
 std::unique_ptr<Communicator> group_of_all(World& world) {
-  std::vector<int> everybody(static_cast<std::size_t>(world.size()));
+  std::vector<int> everybody(world.size());
   std::iota(everybody.begin(), everybody.end(), 0);
   return world.group(GroupKind::world, everybody);
 }
@@ -52,7 +52,7 @@ auto made_by_all(Communicator& all, const Make& make) -> decltype(make()) {
     complaint = error.what();
   }
   const std::int64_t own = complaint.empty() ? 0 : 1;
-  std::vector<std::int64_t> complaints(static_cast<std::size_t>(all.size()));
+  std::vector<std::int64_t> complaints(all.size());
   all.all_gather(&own, complaints.data(), sizeof own);
   const auto first = std::find(complaints.begin(), complaints.end(), 1);
   if (first == complaints.end()) return *std::move(made);

@@ -58,7 +58,7 @@ struct NormRows {
     const bool has_weight = k.call.inputs.size() > place;
     width = has_weight ? k.in_shape(place)[0] : k.attributes().head_dim;
     count = k.in_shape(0).elements() / width;
-    if (!has_weight) ones.assign(static_cast<std::size_t>(width), T(1));
+    if (!has_weight) ones.assign(width, T(1));
     weight = has_weight ? k.in<T>(place) : ones.data();
   }
 };

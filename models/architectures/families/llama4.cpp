@@ -33,7 +33,7 @@ void read_blocks_without_rotary(Fields& fields, Model& model) {
   if (is_given(fields, key)) with = fields.required<std::vector<int>>(key);
   if (!with.empty()) check_names_each(fields, key, with.size(), model);
   for (int block = 0; block < model.layers; ++block)
-    if (with.empty() ? (block + 1) % interval == 0 : with[static_cast<std::size_t>(block)] == 0)
+    if (with.empty() ? (block + 1) % interval == 0 : with[block] == 0)
       model.unrotated_blocks.push_back(block);
 }
 

@@ -36,8 +36,8 @@ std::int64_t widened_by_product(const Fusion& fusion) {
 }  // namespace
 
 TensorType Fusion::of_block(int operand, std::int64_t block) const {
-  TensorType type = operands[static_cast<std::size_t>(operand)];
-  if (cut[static_cast<std::size_t>(operand)]) type.shape[0] = block;
+  TensorType type = operands[operand];
+  if (cut[operand]) type.shape[0] = block;
   return type;
 }
 
@@ -98,7 +98,7 @@ std::int64_t scratch_bytes(const OpCall& call) {
   if (fusion.loop == Fusion::Loop::products) return widened_by_steps(fusion, fusion.rows);
   std::int64_t sums = 0;
   for (int id = fusion.inputs + fusion.outputs; id < fusion.first_internal(); ++id)
-    sums += aligned(fusion.operands[static_cast<std::size_t>(id)].bytes());
+    sums += aligned(fusion.operands[id].bytes());
   sums *= fused_strips(fusion);
   return fusion.loop == Fusion::Loop::product_first ? std::max(sums, widened_by_product(fusion))
                                                     : sums;

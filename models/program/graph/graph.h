@@ -25,11 +25,11 @@ class TensorIds {
   TensorIds(std::initializer_list<int> list) {
     for (int id : list) push_back(id);
   }
-  void push_back(int id) { ids_[static_cast<std::size_t>(size_++)] = id; }
+  void push_back(int id) { ids_[size_++] = id; }
   int size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  int operator[](int i) const { return ids_[static_cast<std::size_t>(i)]; }
-  int& operator[](int i) { return ids_[static_cast<std::size_t>(i)]; }
+  int operator[](int i) const { return ids_[i]; }
+  int& operator[](int i) { return ids_[i]; }
   bool operator==(const TensorIds&) const = default;
   const int* begin() const { return ids_.data(); }
   const int* end() const { return ids_.data() + size_; }
@@ -199,16 +199,14 @@ struct Graph {
   // `accumulated` parameter gradients, to which it adds.
   int add_gradient(Op op, int module, TensorIds inputs, TensorIds accumulated,
                    const Attributes& attributes);
-  int output(int node, int i = 0) const { return nodes[static_cast<std::size_t>(node)].outputs[i]; }
+  int output(int node, int i = 0) const { return nodes[node].outputs[i]; }
   int add_tensor(TensorType type, Role role, int producer = -1);
   int add_parameter(Parameter parameter);  // makes its tensor; returns the tensor
   int add_module(std::string path, int unit);
   int add_unit(std::string path, bool is_block);
 
-  int unit_of(const Node& node) const {
-    return modules[static_cast<std::size_t>(node.module)].unit;
-  }
-  const Tensor& tensor(int id) const { return tensors[static_cast<std::size_t>(id)]; }
+  int unit_of(const Node& node) const { return modules[node.module].unit; }
+  const Tensor& tensor(int id) const { return tensors[id]; }
 };
 
 // Returns whether the node runs once, at the beginning of a step, instead of in each micro-batch.

@@ -1,5 +1,6 @@
 // Translates the settings of NeMo's recipes (trainer.*, model.*, model.optim.*) to Megatron-LM's
 // arguments.
+
 #include <algorithm>
 #include <cmath>
 

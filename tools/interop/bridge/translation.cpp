@@ -1,3 +1,4 @@
+
 #include <algorithm>
 
 #include "models/core/error.h"

@@ -1,4 +1,5 @@
 // Reads the model of a recipe as a config.json of transformers.
+
 #include <algorithm>
 
 #include "models/core/error.h"

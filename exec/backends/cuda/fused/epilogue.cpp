@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "exec/backends/cuda/products/linear.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_call.h"
 #include "models/program/graph/widen.h"
 

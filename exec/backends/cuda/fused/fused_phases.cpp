@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/graph/gpu_scratch.h"
 #include "models/program/graph/op_table.h"
 
@@ -164,7 +163,7 @@ class Phases {
   // ---- from steps to statements
 
   Phase& phase(int i) {
-    if (at(i) >= made_.phases.size()) made_.phases.resize(at(i) + 1);
+    if (i >= std::ssize(made_.phases)) made_.phases.resize(i + 1);
     return made_.phases[i];
   }
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "exec/backends/cuda/fused/fused_phases.h"
-#include "models/core/index.h"
 
 namespace meshwright::exec::cuda {
 
@@ -57,7 +56,7 @@ class Writer {
     std::size_t begin = 0;
     while (begin < text.size()) {
       const std::size_t end = std::min(text.find('\n', begin), text.size());
-      kernel_.source.append(at(2 * depth_), ' ');
+      kernel_.source.append(2 * depth_, ' ');
       kernel_.source.append(text, begin, end - begin) += '\n';
       begin = end + 1;
     }

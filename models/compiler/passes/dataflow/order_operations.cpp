@@ -5,7 +5,6 @@
 #include <map>
 
 #include "models/compiler/passes/graph/cleanup.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
 namespace meshwright::compiler {
@@ -21,12 +20,12 @@ struct Segment {
 std::vector<Segment> segments_of(const Graph& graph) {
   std::vector<Segment> segments;
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
-    const Node& node = graph.nodes[at(i)];
+    const Node& node = graph.nodes[i];
     const auto alike = [&](const Node& before) {
       return graph.unit_of(before) == graph.unit_of(node) &&
              (before.phase == Phase::forward) == (node.phase == Phase::forward);
     };
-    if (segments.empty() || !alike(graph.nodes[at(i - 1)])) segments.push_back({i, i});
+    if (segments.empty() || !alike(graph.nodes[i - 1])) segments.push_back({i, i});
     segments.back().end = i + 1;
   }
   return segments;
@@ -40,8 +39,8 @@ class Order {
       : graph_(graph),
         begin_(segment.begin),
         count_(segment.end - segment.begin),
-        followers_(at(count_)),
-        open_(at(count_), 0) {
+        followers_(count_),
+        open_(count_, 0) {
     find_dependencies();
     find_passing(uses);
   }
@@ -53,7 +52,7 @@ class Order {
     std::vector<int> open = open_;
     std::map<int, int> reads = reads_;
     for (int i = 0; i < count_; ++i)
-      if (open[at(i)] == 0) ready.push_back(i);
+      if (open[i] == 0) ready.push_back(i);
     while (!ready.empty()) {
       const auto next = std::min_element(ready.begin(), ready.end(), [&](int a, int b) {
         const auto cost = [&](int i) { return change(i, reads); };
@@ -65,8 +64,8 @@ class Order {
       for (int id : node(chosen).inputs)
         if (const auto found = reads.find(id); found != reads.end()) --found->second;
       order.push_back(chosen);
-      for (int follower : followers_[at(chosen)])
-        if (--open[at(follower)] == 0) ready.push_back(follower);
+      for (int follower : followers_[chosen])
+        if (--open[follower] == 0) ready.push_back(follower);
     }
     return order;
   }
@@ -86,12 +85,12 @@ class Order {
   }
 
  private:
-  const Node& node(int i) const { return graph_.nodes[at(begin_ + i)]; }
+  const Node& node(int i) const { return graph_.nodes[begin_ + i]; }
   std::int64_t bytes(int id) const { return graph_.tensor(id).type.bytes(); }
 
   void after(int earlier, int later) {
-    followers_[at(earlier)].push_back(later);
-    ++open_[at(later)];
+    followers_[earlier].push_back(later);
+    ++open_[later];
   }
 
   // Finds which nodes must come before which. Nodes that make a tensor come before its readers.
@@ -138,7 +137,7 @@ class Order {
       for (int id : node(i).outputs) {
         const Tensor& tensor = graph_.tensor(id);
         if (tensor.role == Role::activation && tensor.alias_of < 0 && reads[id] > 0 &&
-            reads[id] == uses[at(id)])
+            reads[id] == uses[id])
           reads_[id] = reads[id];
       }
   }
@@ -197,7 +196,7 @@ Graph order_operations(Graph graph, const Plan&) {
   if (!any) return graph;
   std::vector<Node> nodes;
   nodes.reserve(places.size());
-  for (int place : places) nodes.push_back(std::move(graph.nodes[at(place)]));
+  for (int place : places) nodes.push_back(std::move(graph.nodes[place]));
   graph.nodes = std::move(nodes);
   return cleaned(std::move(graph));
 }

@@ -52,9 +52,7 @@ class EagerWriter {
     for (int id : node.outputs) make(id);
     out_.nodes.push_back(node);
   }
-  void make(int tensor) {
-    out_.tensors[static_cast<std::size_t>(tensor)].producer = static_cast<int>(out_.nodes.size());
-  }
+  void make(int tensor) { out_.tensors[tensor].producer = static_cast<int>(out_.nodes.size()); }
 
   // Adds a node that belongs to the module of `at`, and returns its first output.
   int add(Op op, const Node& at, TensorIds inputs, double factor = 1) {
@@ -66,8 +64,7 @@ class EagerWriter {
   void finish(Op op, const Node& at, TensorIds inputs) {
     add(op, at, inputs);
     out_.nodes.back().outputs[0] = at.outputs[0];
-    out_.tensors[static_cast<std::size_t>(at.outputs[0])].producer =
-        static_cast<int>(out_.nodes.size()) - 1;
+    out_.tensors[at.outputs[0]].producer = static_cast<int>(out_.nodes.size()) - 1;
   }
 
   // Writes transformers' NewGELUActivation: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).

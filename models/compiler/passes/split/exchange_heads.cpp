@@ -27,13 +27,11 @@ class HeadExchanger {
     for (int id : node.outputs) make(id);
     out_.nodes.push_back(node);
   }
-  void make(int tensor) {
-    out_.tensors[static_cast<std::size_t>(tensor)].producer = static_cast<int>(out_.nodes.size());
-  }
+  void make(int tensor) { out_.tensors[tensor].producer = static_cast<int>(out_.nodes.size()); }
   // Makes `tensor`, which other nodes know already, output `i` of the latest node.
   void make_as(int i, int tensor) {
     Node& latest = out_.nodes.back();
-    Tensor& known = out_.tensors[static_cast<std::size_t>(tensor)];
+    Tensor& known = out_.tensors[tensor];
     known.type = out_.tensor(latest.outputs[i]).type;
     known.producer = static_cast<int>(out_.nodes.size()) - 1;
     latest.outputs[i] = tensor;

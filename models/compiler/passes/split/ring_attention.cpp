@@ -33,9 +33,7 @@ class RingWriter {
       if (is_made(out_.tensor(id))) make(id);
     out_.nodes.push_back(node);
   }
-  void make(int tensor) {
-    out_.tensors[static_cast<std::size_t>(tensor)].producer = static_cast<int>(out_.nodes.size());
-  }
+  void make(int tensor) { out_.tensors[tensor].producer = static_cast<int>(out_.nodes.size()); }
 
   // Adds a node that belongs to the module of `at`, and returns its first output.
   int add(Op op, const Node& at, TensorIds inputs, int ring_step = 0) {
@@ -49,8 +47,7 @@ class RingWriter {
   // Makes `tensor`, which other nodes know already, output `i` of the latest node.
   void make_as(int i, int tensor) {
     out_.nodes.back().outputs[i] = tensor;
-    out_.tensors[static_cast<std::size_t>(tensor)].producer =
-        static_cast<int>(out_.nodes.size()) - 1;
+    out_.tensors[tensor].producer = static_cast<int>(out_.nodes.size()) - 1;
   }
 
   static TensorIds with_documents(const Node& node, TensorIds inputs) {

@@ -7,9 +7,7 @@ namespace meshwright::compiler {
 
 namespace {
 
-TensorType& type_of(Graph& graph, int tensor) {
-  return graph.tensors[static_cast<std::size_t>(tensor)].type;
-}
+TensorType& type_of(Graph& graph, int tensor) { return graph.tensors[tensor].type; }
 
 void check_head(const Graph& graph) {
   for (const Node& node : graph.nodes)
@@ -39,8 +37,7 @@ Graph split_context(Graph graph, const Plan& plan) {
     std::vector<TensorType> in, outputs;
     for (int id : node.inputs) in.push_back(type_of(graph, id));
     info(node.op).infer(node.attributes, in, outputs);
-    for (int i = 0; i < node.outputs.size(); ++i)
-      type_of(graph, node.outputs[i]) = outputs[static_cast<std::size_t>(i)];
+    for (int i = 0; i < node.outputs.size(); ++i) type_of(graph, node.outputs[i]) = outputs[i];
   }
   return graph;
 }

@@ -38,7 +38,7 @@ class ExpertSplitter {
   void cut(Parameter& parameter) {
     parameter.shape[0] /= degree_;
     parameter.is_cut_by_experts = true;
-    out_.tensors[static_cast<std::size_t>(parameter.tensor)].type.shape = parameter.shape;
+    out_.tensors[parameter.tensor].type.shape = parameter.shape;
   }
   // Sets how many rows the ranks of an expert group exchange in a dropless layer, where the number
   // has a bound, and the expected imbalance of their loads.
@@ -68,18 +68,17 @@ class ExpertSplitter {
     for (int id : node.inputs) in.push_back(out_.tensor(id).type);
     info(node.op).infer(node.attributes, in, out);
     for (std::size_t i = 0; i < out.size(); ++i)
-      out_.tensors[static_cast<std::size_t>(node.outputs[static_cast<int>(i)])].type = out[i];
+      out_.tensors[node.outputs[static_cast<int>(i)]].type = out[i];
   }
   void append(const Node& node) {
     if (is_dropless(node.attributes)) infer_again(node);
-    for (int id : node.outputs)
-      out_.tensors[static_cast<std::size_t>(id)].producer = static_cast<int>(out_.nodes.size());
+    for (int id : node.outputs) out_.tensors[id].producer = static_cast<int>(out_.nodes.size());
     out_.nodes.push_back(node);
   }
   int exchange(const Node& at, int tensor) {
     return out_.output(out_.add(Op::expert_exchange, at.module, {tensor}, at.attributes));
   }
-  int& exchanged(int tensor) { return exchanged_[static_cast<std::size_t>(tensor)]; }
+  int& exchanged(int tensor) { return exchanged_[tensor]; }
 
   const Graph& whole_;
   Graph out_;

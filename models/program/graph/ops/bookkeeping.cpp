@@ -13,7 +13,7 @@ namespace {
 double outside_traffic(const Fusion& fusion) {
   double traffic = 0;
   for (int id = 0; id < fusion.first_internal(); ++id)
-    traffic += bytes(fusion.operands[static_cast<std::size_t>(id)]) * (fusion.is_sum(id) ? 2 : 1);
+    traffic += bytes(fusion.operands[id]) * (fusion.is_sum(id) ? 2 : 1);
   return traffic;
 }
 
@@ -33,8 +33,7 @@ double epilogue_traffic(const Fusion& fusion, double of_product) {
   double traffic = std::max(0.0, outside_traffic(fusion) - of_product);
   for (std::size_t i = 1; i < fusion.steps.size(); ++i)
     if (std::ranges::any_of(fusion.steps[i].outputs, [&](int id) { return fusion.is_sum(id); }))
-      for (int id : fusion.steps[i].inputs)
-        traffic += bytes(fusion.operands[static_cast<std::size_t>(id)]);
+      for (int id : fusion.steps[i].inputs) traffic += bytes(fusion.operands[id]);
   return traffic;
 }
 
@@ -62,8 +61,7 @@ void infer_fused(const Attributes& a, In in, Out& out) {
   require(static_cast<int>(in.size()) == fusion.inputs, "a fusion has its inputs");
   for (std::size_t i = 0; i < in.size(); ++i)
     require(in[i] == fusion.operands[i], "a fusion's inputs have their types");
-  for (int i = 0; i < fusion.outputs; ++i)
-    out.push_back(fusion.operands[static_cast<std::size_t>(fusion.inputs + i)]);
+  for (int i = 0; i < fusion.outputs; ++i) out.push_back(fusion.operands[fusion.inputs + i]);
 }
 
 // Appends the kernels of a fusion. Short blocks are one kernel that reads the inputs and writes the
