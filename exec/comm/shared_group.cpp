@@ -1,6 +1,5 @@
 #include "exec/comm/shared_group.h"
 
-#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "models/core/error.h"
-
 namespace meshwright::program {
 
 namespace {

@@ -1,7 +1,5 @@
 #include "sim/collectives/rounds.h"
 
-#include <utility>
-
 namespace meshwright::sim {
 
 namespace {

@@ -15,7 +15,6 @@
 #include "tools/print.h"
 #include "tools/report/print_json.h"
 #include "tools/report/progress.h"
-#include "tools/session/machines.h"
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
 

@@ -1,9 +1,6 @@
 // `import JOB-OUT --from FILE...` and `export JOB --for FRAMEWORK --to FOLDER`: turn settings of
 // another framework into a job file, and a plan into settings of another framework.
 
-#include <fmt/format.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>

@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "models/core/error.h"
 #include "models/program/program_json.h"

@@ -5,7 +5,6 @@
 
 #include "models/core/error.h"
 #include "models/job/sections.h"
-#include "tools/interop/formats/formats.h"
 #include "tools/interop/recognize.h"
 
 namespace meshwright::interop {

@@ -10,7 +10,6 @@
 #include <csignal>
 #include <cstdio>
 #include <mutex>
-#include <optional>
 
 #include "exec/launch/exit_codes.h"
 #include "hwprofiles/cores.h"

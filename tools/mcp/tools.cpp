@@ -1,7 +1,6 @@
 #include "tools/mcp/tools.h"
 
 #include <algorithm>
-#include <string_view>
 #include <vector>
 
 #include "models/core/error.h"

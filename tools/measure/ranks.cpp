@@ -1,10 +1,8 @@
 #include "tools/measure/ranks.h"
 
-#include <unistd.h>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>

@@ -1,13 +1,11 @@
 #include "tools/serve/answer.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "exec/launch/exit_codes.h"
 #include "models/core/error.h"

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <optional>
 
 #include "exec/launch/memory_file.h"
 #include "models/core/error.h"

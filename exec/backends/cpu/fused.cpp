@@ -7,7 +7,6 @@
 #include "models/core/error.h"
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
-#include "models/program/graph/widen.h"
 
 namespace meshwright::exec::cpu {
 

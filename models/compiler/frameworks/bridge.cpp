@@ -2,8 +2,6 @@
 // the host. A learned table of positions must be as long as the sequences. This file lists its
 // limits.
 
-#include <algorithm>
-
 #include "models/compiler/frameworks/megatron.h"
 
 namespace meshwright::compiler {

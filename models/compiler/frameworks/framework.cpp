@@ -1,7 +1,5 @@
 #include "models/compiler/frameworks/framework.h"
 
-#include <algorithm>
-
 #include "models/core/enum_words.h"
 #include "models/core/error.h"
 

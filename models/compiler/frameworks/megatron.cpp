@@ -1,7 +1,6 @@
 // This file lists which plans Megatron-LM can express, and also frameworks that are built on it.
 #include <algorithm>
 
-#include "models/architectures/architecture.h"
 #include "models/compiler/frameworks/framework.h"
 #include "models/compiler/frameworks/megatron.h"
 #include "models/compiler/frameworks/stages.h"

@@ -4,7 +4,6 @@
 // class.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "models/program/graph/graph.h"

@@ -2,10 +2,10 @@
 // keys of the job file.
 #include <algorithm>
 
+#include "models/compiler/frameworks/deepspeed.h"
 #include "models/core/error.h"
 #include "tools/interop/accelerate/accelerate.h"
 #include "tools/interop/amounts.h"
-#include "tools/interop/deepspeed/deepspeed.h"
 
 namespace meshwright::interop {
 

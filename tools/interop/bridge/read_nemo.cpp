@@ -1,9 +1,6 @@
 // Translates the settings of NeMo's recipes (trainer.*, model.*, model.optim.*) to Megatron-LM's
 // arguments.
 
-#include <algorithm>
-#include <cmath>
-
 #include "tools/interop/amounts.h"
 #include "tools/interop/bridge/bridge.h"
 

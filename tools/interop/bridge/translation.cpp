@@ -1,6 +1,4 @@
 
-#include <algorithm>
-
 #include "models/core/error.h"
 #include "tools/interop/bridge/bridge.h"
 

@@ -1,7 +1,6 @@
 #include "models/compiler/passes/dataflow/order_operations.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 
 #include "models/compiler/passes/graph/cleanup.h"

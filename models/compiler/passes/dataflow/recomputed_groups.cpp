@@ -1,6 +1,5 @@
 #include "models/compiler/passes/dataflow/recomputed_groups.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "models/compiler/passes/graph/cleanup.h"
-#include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
 
 namespace meshwright::compiler {

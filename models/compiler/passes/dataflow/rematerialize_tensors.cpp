@@ -1,6 +1,5 @@
 #include "models/compiler/passes/dataflow/rematerialize_tensors.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "models/core/error.h"

@@ -1,7 +1,5 @@
 #include "models/compiler/passes/dataflow/reuse_in_place.h"
 
-#include <algorithm>
-
 #include "models/compiler/passes/graph/cleanup.h"
 #include "models/compiler/schedule/schedule.h"
 #include "models/program/graph/op_table.h"

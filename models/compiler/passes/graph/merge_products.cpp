@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include "models/compiler/passes/back_end/fuse.h"
 #include "models/compiler/passes/graph/cleanup.h"

@@ -1,7 +1,5 @@
 #include "models/compiler/passes/graph/simplify.h"
 
-#include <iterator>
-
 #include "models/compiler/passes/graph/cleanup.h"
 
 namespace meshwright::compiler {

@@ -2,7 +2,6 @@
 // by node, next to the whole graph, and knows for each activation which part of it a rank holds.
 #pragma once
 
-#include <array>
 #include <vector>
 
 #include "models/program/graph/graph.h"
