@@ -24,9 +24,7 @@ bool is_known_bucket(const Plan& plan) {
 }
 
 constexpr Limit own[] = {
-    {"training.fp8_gathers", "gathers weights in 16 bits",
-     [](const Plan& p, const Model&) { return !p.training.fp8_gathers; },
-     [](Plan& p, const Model&) { p.training.fp8_gathers = false; }},
+    only<&Training::fp8_gathers, false>("training.fp8_gathers", "gathers weights in 16 bits"),
     {"parallelism.tensor", "has tensor ranks beside sharded replicas only",
      [](const Plan& p, const Model&) { return p.parallelism.tensor == 1 || replicas_of(p) > 1; },
      [](Plan& p, const Model&) {
@@ -62,15 +60,11 @@ constexpr Limit own[] = {
        p.parallelism.overlap_gradients = p.parallelism.overlap_parameters = true;
        p.parallelism.overlap_tensor = false;
      }},
-    {"parallelism.tensor_chunks", "does not cut products",
-     [](const Plan& p, const Model&) { return p.parallelism.tensor_chunks == 1; },
-     [](Plan& p, const Model&) { p.parallelism.tensor_chunks = 1; }},
-    {"parallelism.max_live_parameters", "gathers one block ahead",
-     [](const Plan& p, const Model&) { return p.parallelism.max_live_parameters == 0; },
-     [](Plan& p, const Model&) { p.parallelism.max_live_parameters = 0; }},
-    {"parallelism.persistence_threshold", "shards every parameter",
-     [](const Plan& p, const Model&) { return p.parallelism.persistence_threshold == 0; },
-     [](Plan& p, const Model&) { p.parallelism.persistence_threshold = 0; }},
+    only<&Parallelism::tensor_chunks, 1>("parallelism.tensor_chunks", "does not cut products"),
+    only<&Parallelism::max_live_parameters, 0>("parallelism.max_live_parameters",
+                                               "gathers one block ahead"),
+    only<&Parallelism::persistence_threshold, 0>("parallelism.persistence_threshold",
+                                                 "shards every parameter"),
     {"training.precision", "has fp32, tf32, fp16 and bf16 here",
      [](const Plan& p, const Model&) { return !quantizes(p.training.precision); },
      [](Plan& p, const Model&) { p.training.precision = Precision::bf16; }},
@@ -87,9 +81,8 @@ constexpr Limit own[] = {
                    ? 0
                    : std::max<std::int64_t>(1, bytes / mebibyte) * mebibyte;
      }},
-    {"training.master_weights", "keeps weights in fp32",
-     [](const Plan& p, const Model&) { return p.training.master_weights == MasterWeights::fp32; },
-     [](Plan& p, const Model&) { p.training.master_weights = MasterWeights::fp32; }},
+    only<&Training::master_weights, MasterWeights::fp32>("training.master_weights",
+                                                         "keeps weights in fp32"),
     {"training.moments_precision", "keeps moments in fp32 or, with adamw_torch_8bit, in 8 bits",
      [](const Plan& p, const Model&) { return p.training.moments != Dtype::bf16; },
      [](Plan& p, const Model&) { p.training.moments = Dtype::f32; }},

@@ -58,9 +58,7 @@ bool is_known_scale(const Training& t) {
 }
 
 constexpr Limit own[] = {
-    {"training.fp8_gathers", "gathers weights in 16 bits",
-     [](const Plan& p, const Model&) { return !p.training.fp8_gathers; },
-     [](Plan& p, const Model&) { p.training.fp8_gathers = false; }},
+    only<&Training::fp8_gathers, false>("training.fp8_gathers", "gathers weights in 16 bits"),
     {"parallelism.context_exchange", "exchanges heads (Ulysses: all_to_all)",
      [](const Plan& p, const Model&) { return p.parallelism.attends_to_whole_sequences(); },
      [](Plan& p, const Model& m) {
@@ -79,9 +77,8 @@ constexpr Limit own[] = {
      "reduces gradients once a step up to zero_stage 1, and in every micro-batch from 2 on",
      [](const Plan& p, const Model&) { return p.parallelism.reduce_gradients == reduction_of(p); },
      [](Plan& p, const Model&) { p.parallelism.reduce_gradients = reduction_of(p); }},
-    {"parallelism.reshard_after_forward", "drops gathered parameters after each forward",
-     [](const Plan& p, const Model&) { return !p.parallelism.keeps_gathered; },
-     [](Plan& p, const Model&) { p.parallelism.keeps_gathered = false; }},
+    only<&Parallelism::keeps_gathered, false>("parallelism.reshard_after_forward",
+                                              "drops gathered parameters after each forward"),
     {"parallelism.overlap",
      "has gradients beside compute with ZeRO (overlap_comm), parameters with zero_stage 3 always, "
      "and tensor communication where tp_overlap_comm says so",
@@ -94,9 +91,7 @@ constexpr Limit own[] = {
            p.parallelism.overlap_gradients && can_overlap_gradients(p);
        p.parallelism.overlap_parameters = overlaps_parameters(p);
      }},
-    {"parallelism.tensor_chunks", "does not cut products",
-     [](const Plan& p, const Model&) { return p.parallelism.tensor_chunks == 1; },
-     [](Plan& p, const Model&) { p.parallelism.tensor_chunks = 1; }},
+    only<&Parallelism::tensor_chunks, 1>("parallelism.tensor_chunks", "does not cut products"),
     {"training.precision", "has fp32, fp16 and bf16",
      [](const Plan& p, const Model&) {
        return !quantizes(p.training.precision) && p.training.precision != Precision::tf32;

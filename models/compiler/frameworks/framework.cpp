@@ -40,15 +40,11 @@ constexpr Limit of_all[] = {
        p.training.learning_rate_schedule = LearningRateSchedule::constant;
        p.training.decay_steps = 0;
      }},
-    {"training.lora", "is written with training of the whole model only",
-     [](const Plan& p, const Model&) { return !p.training.lora; },
-     [](Plan& p, const Model&) { p.training.lora.reset(); }},
-    {"training.router_bias_update_rate", "is written with models without such biases only",
-     [](const Plan& p, const Model&) { return p.training.router_bias_update_rate == 0; },
-     [](Plan& p, const Model&) { p.training.router_bias_update_rate = 0; }},
-    {"training.moments_rounding", "rounds moments to nearest",
-     [](const Plan& p, const Model&) { return !p.training.moments_at_random; },
-     [](Plan& p, const Model&) { p.training.moments_at_random = false; }},
+    unset<&Training::lora>("training.lora", "is written with training of the whole model only"),
+    only<&Training::router_bias_update_rate, 0>("training.router_bias_update_rate",
+                                                "is written with models without such biases only"),
+    only<&Training::moments_at_random, false>("training.moments_rounding",
+                                              "rounds moments to nearest"),
     {"training.ema_decay", "is written without an average of the weights",
      [](const Plan& p, const Model&) { return !p.training.averages(); },
      [](Plan& p, const Model&) { p.training.ema_decay = 0; }},
@@ -58,18 +54,13 @@ constexpr Limit of_all[] = {
        p.training.packing = false;
        p.training.documents_per_row.reset();
      }},
-    {"training.expert_imbalance", "has no such setting; it is of predictions",
-     [](const Plan& p, const Model&) { return !p.training.expert_imbalance; },
-     [](Plan& p, const Model&) { p.training.expert_imbalance.reset(); }},
-    {"training.expert_skew", "has no such setting; it is of predictions",
-     [](const Plan& p, const Model&) { return p.training.expert_skew == 0; },
-     [](Plan& p, const Model&) { p.training.expert_skew = 0; }},
-    {"training.measure_expert_load", "has no such setting; it is of runs here",
-     [](const Plan& p, const Model&) { return !p.training.measure_expert_load; },
-     [](Plan& p, const Model&) { p.training.measure_expert_load = false; }},
-    {"training.gradient_clip_value", "clips by norm",
-     [](const Plan& p, const Model&) { return p.training.gradient_clip_value == 0; },
-     [](Plan& p, const Model&) { p.training.gradient_clip_value = 0; }},
+    unset<&Training::expert_imbalance>("training.expert_imbalance",
+                                       "has no such setting; it is of predictions"),
+    only<&Training::expert_skew, 0>("training.expert_skew",
+                                    "has no such setting; it is of predictions"),
+    only<&Training::measure_expert_load, false>("training.measure_expert_load",
+                                                "has no such setting; it is of runs here"),
+    only<&Training::gradient_clip_value, 0>("training.gradient_clip_value", "clips by norm"),
 };
 
 // A limit of every framework except Megatron-LM and Megatron-Bridge.

@@ -35,18 +35,14 @@ constexpr Limit shared[] = {
        p.parallelism.schedule = ScheduleKind::one_f_one_b;
        p.stage_of_unit.clear();
      }},
-    {"parallelism.expert", "has no model with experts here; 1",
-     [](const Plan& p, const Model&) { return p.parallelism.expert == 1; },
-     [](Plan& p, const Model&) { p.parallelism.expert = 1; }},
-    {"parallelism.sequence_parallel", "keeps whole activations between tensor ranks' products",
-     [](const Plan& p, const Model&) { return !p.parallelism.sequence_parallel; },
-     [](Plan& p, const Model&) { p.parallelism.sequence_parallel = false; }},
+    only<&Parallelism::expert, 1>("parallelism.expert", "has no model with experts here; 1"),
+    only<&Parallelism::sequence_parallel, false>(
+        "parallelism.sequence_parallel", "keeps whole activations between tensor ranks' products"),
     {"parallelism.placement", "has one order of ranks: PDT",
      [](const Plan& p, const Model&) { return p.parallelism.placement == "PDT"; },
      [](Plan& p, const Model&) { p.parallelism.placement = "PDT"; }},
-    {"training.dropout", "takes dropout from the model's own configuration, here without any",
-     [](const Plan& p, const Model&) { return p.training.dropout == 0; },
-     [](Plan& p, const Model&) { p.training.dropout = 0; }},
+    only<&Training::dropout, 0>(
+        "training.dropout", "takes dropout from the model's own configuration, here without any"),
     {"training.recompute_budget", "has no such setting",
      [](const Plan& p, const Model&) { return !p.training.recompute_budget; },
      [](Plan& p, const Model&) {
@@ -56,9 +52,8 @@ constexpr Limit shared[] = {
     {"training.recompute", "recomputes all blocks in full, or none",
      [](const Plan& p, const Model&) { return p.training.recompute != Recompute::selective; },
      [](Plan& p, const Model&) { p.training.recompute = Recompute::full; }},
-    {"training.recompute_fraction", "recomputes all blocks or none",
-     [](const Plan& p, const Model&) { return p.training.recompute_fraction == 1; },
-     [](Plan& p, const Model&) { p.training.recompute_fraction = 1; }},
+    only<&Training::recompute_fraction, 1>("training.recompute_fraction",
+                                           "recomputes all blocks or none"),
     {"training.attention",
      "has eager attention, FlashAttention 2 and 3 and PyTorch's choice (cudnn), in fp32 the eager "
      "one",

@@ -21,13 +21,8 @@ constexpr Limit own_rows[] = {
        p.parallelism.data *= p.parallelism.pipeline;
        p.parallelism.pipeline = p.parallelism.virtual_stages = 1;
      }},
-    {"training.learning_rate_schedule", "has cosine annealing",
-     [](const Plan& p, const Model&) {
-       return p.training.learning_rate_schedule == LearningRateSchedule::cosine;
-     },
-     [](Plan& p, const Model&) {
-       p.training.learning_rate_schedule = LearningRateSchedule::cosine;
-     }},
+    only<&Training::learning_rate_schedule, LearningRateSchedule::cosine>(
+        "training.learning_rate_schedule", "has cosine annealing"),
 };
 
 const std::vector<Limit>& all_hyperpod_rows() {

@@ -88,10 +88,9 @@ constexpr Limit rows[] = {
        p.parallelism.keeps_gathered = false;
        p.parallelism.reduce_gradients = ReduceGradients::last;
      }},
-    {"parallelism.shard",
-     "has copies of sharded states with the distributed optimizer (ZeRO 1) only",
-     [](const Plan& p, const Model&) { return is_dense_first(p) || p.parallelism.shard == 1; },
-     [](Plan& p, const Model&) { p.parallelism.shard = 1; }},
+    only<&Parallelism::shard, 1, is_dense_first>(
+        "parallelism.shard",
+        "has copies of sharded states with the distributed optimizer (ZeRO 1) only"),
     {"parallelism.reduce_gradients",
      "reduces gradients once a step, with Megatron-FSDP in every micro-batch",
      [](const Plan& p, const Model&) {
@@ -102,9 +101,8 @@ constexpr Limit rows[] = {
        p.parallelism.reduce_gradients =
            is_dense_first(p) ? ReduceGradients::last : ReduceGradients::each;
      }},
-    {"parallelism.reshard_after_forward", "drops gathered parameters after each forward",
-     [](const Plan& p, const Model&) { return !p.parallelism.keeps_gathered; },
-     [](Plan& p, const Model&) { p.parallelism.keeps_gathered = false; }},
+    only<&Parallelism::keeps_gathered, false>("parallelism.reshard_after_forward",
+                                              "drops gathered parameters after each forward"),
     {"parallelism.placement", "has the orders PDT and DPT (--use-tp-pp-dp-mapping)",
      [](const Plan& p, const Model&) {
        return p.parallelism.placement == "PDT" || p.parallelism.placement == "DPT";
@@ -139,17 +137,11 @@ constexpr Limit rows[] = {
        p.parallelism.pipeline_scatter_gather =
            p.parallelism.tensor == 1 || p.parallelism.sequence_parallel;
      }},
-    {"parallelism.active_microbatches", no_memory_keys,
-     [](const Plan& p, const Model&) { return p.parallelism.active_microbatches == 0; },
-     [](Plan& p, const Model&) { p.parallelism.active_microbatches = 0; }},
-    {"parallelism.tensor_layout", "cuts tensors as `megatron` does",
-     [](const Plan& p, const Model&) {
-       return p.parallelism.tensor_layout == TensorLayout::megatron;
-     },
-     [](Plan& p, const Model&) { p.parallelism.tensor_layout = TensorLayout::megatron; }},
-    {"parallelism.tensor_batch", "gives all tensor ranks the same sequences",
-     [](const Plan& p, const Model&) { return !p.parallelism.tensor_batch_own; },
-     [](Plan& p, const Model&) { p.parallelism.tensor_batch_own = false; }},
+    only<&Parallelism::active_microbatches, 0>("parallelism.active_microbatches", no_memory_keys),
+    only<&Parallelism::tensor_layout, TensorLayout::megatron>("parallelism.tensor_layout",
+                                                              "cuts tensors as `megatron` does"),
+    only<&Parallelism::tensor_batch_own, false>("parallelism.tensor_batch",
+                                                "gives all tensor ranks the same sequences"),
     {"parallelism.offload",
      "has no argument that moves checkpointed activations, or states that the device steps, to "
      "the host",
@@ -160,9 +152,7 @@ constexpr Limit rows[] = {
        p.parallelism.offload = Offload::none;
        p.parallelism.offload_horizon = 0;
      }},
-    {"parallelism.shard_layout", "cuts sharded buffers flat",
-     [](const Plan& p, const Model&) { return !p.parallelism.shard_whole; },
-     [](Plan& p, const Model&) { p.parallelism.shard_whole = false; }},
+    only<&Parallelism::shard_whole, false>("parallelism.shard_layout", "cuts sharded buffers flat"),
     {"parallelism.reduce_bucket_bytes",
      "counts buckets in elements, and has whole units with Megatron-FSDP",
      [](const Plan& p, const Model&) {
@@ -175,15 +165,11 @@ constexpr Limit rows[] = {
                    ? std::max<std::int64_t>(1, bytes / gradient_bytes(p)) * gradient_bytes(p)
                    : 0;
      }},
-    {"parallelism.max_live_parameters", no_memory_keys,
-     [](const Plan& p, const Model&) { return p.parallelism.max_live_parameters == 0; },
-     [](Plan& p, const Model&) { p.parallelism.max_live_parameters = 0; }},
-    {"parallelism.persistence_threshold", no_memory_keys,
-     [](const Plan& p, const Model&) { return p.parallelism.persistence_threshold == 0; },
-     [](Plan& p, const Model&) { p.parallelism.persistence_threshold = 0; }},
-    {"parallelism.hierarchical_gather", "leaves that to NCCL",
-     [](const Plan& p, const Model&) { return p.parallelism.hierarchical_gather; },
-     [](Plan& p, const Model&) { p.parallelism.hierarchical_gather = true; }},
+    only<&Parallelism::max_live_parameters, 0>("parallelism.max_live_parameters", no_memory_keys),
+    only<&Parallelism::persistence_threshold, 0>("parallelism.persistence_threshold",
+                                                 no_memory_keys),
+    only<&Parallelism::hierarchical_gather, true>("parallelism.hierarchical_gather",
+                                                  "leaves that to NCCL"),
     {"training.precision", "has no tf32 of its own: fp32, fp16, bf16, fp8 and nvfp4",
      [](const Plan& p, const Model&) { return p.training.precision != Precision::tf32; },
      [](Plan& p, const Model&) { p.training.precision = Precision::bf16; }},
@@ -194,9 +180,8 @@ constexpr Limit rows[] = {
      [](Plan& p, const Model& m) {
        p.training.fp8_experts = quantizes(p.training.precision) && m.experts > 0;
      }},
-    {"training.fp8_gathers", "gathers weights in 8 bits under zero_stage 1 alone",
-     [](const Plan& p, const Model&) { return !p.training.fp8_gathers; },
-     [](Plan& p, const Model&) { p.training.fp8_gathers = false; }},
+    only<&Training::fp8_gathers, false>("training.fp8_gathers",
+                                        "gathers weights in 8 bits under zero_stage 1 alone"),
     {"training.first_layers_in_bf16",
      "leaves layers in bf16 under other scales than delayed ones, in fp8 at most as many on either "
      "side as a stage has",
@@ -214,13 +199,11 @@ constexpr Limit rows[] = {
               p.training.gradient_reduce == storage_of(p.training.precision);
      },
      [](Plan& p, const Model&) { p.training.gradient_reduce = Dtype::f32; }},
-    {"training.recompute_fraction",
-     "recomputes the first blocks of each stage, not evenly spread ones",
-     [](const Plan& p, const Model&) { return p.training.recompute_fraction == 1; },
-     [](Plan& p, const Model&) { p.training.recompute_fraction = 1; }},
-    {"training.recompute_modules", "has a fixed list of modules (--recompute-modules)",
-     [](const Plan& p, const Model&) { return p.training.recompute_modules.empty(); },
-     [](Plan& p, const Model&) { p.training.recompute_modules.clear(); }},
+    only<&Training::recompute_fraction, 1>(
+        "training.recompute_fraction",
+        "recomputes the first blocks of each stage, not evenly spread ones"),
+    unset<&Training::recompute_modules>("training.recompute_modules",
+                                        "has a fixed list of modules (--recompute-modules)"),
     {"training.recompute_budget", no_memory_keys,
      [](const Plan& p, const Model&) { return !p.training.recompute_budget; },
      [](Plan& p, const Model&) {
@@ -247,15 +230,11 @@ constexpr Limit rows[] = {
               p.training.attention != AttentionKernel::flash3;
      },
      [](Plan& p, const Model&) { p.training.attention = AttentionKernel::flash2; }},
-    {"training.compiler", "has fused kernels for each module",
-     [](const Plan& p, const Model&) { return p.training.compiler == CompilerLevel::fused; },
-     [](Plan& p, const Model&) { p.training.compiler = CompilerLevel::fused; }},
-    {"training.memory_of", "is predicted with the engine's memory",
-     [](const Plan& p, const Model&) { return p.training.memory_of == MemoryOf::engine; },
-     [](Plan& p, const Model&) { p.training.memory_of = MemoryOf::engine; }},
-    {"training.passes_off", no_memory_keys,
-     [](const Plan& p, const Model&) { return p.training.passes_off.empty(); },
-     [](Plan& p, const Model&) { p.training.passes_off.clear(); }},
+    only<&Training::compiler, CompilerLevel::fused>("training.compiler",
+                                                    "has fused kernels for each module"),
+    only<&Training::memory_of, MemoryOf::engine>("training.memory_of",
+                                                 "is predicted with the engine's memory"),
+    unset<&Training::passes_off>("training.passes_off", no_memory_keys),
     {"training.optimizer", "has adamw (--optimizer adam) and sgd",
      [](const Plan& p, const Model&) {
        return p.training.optimizer == OptimizerKind::adamw ||

@@ -22,20 +22,14 @@ constexpr Limit shared[] = {
        p.parallelism.schedule = ScheduleKind::one_f_one_b;
        p.parallelism.virtual_stages = 1;
      }},
-    {"parallelism.active_microbatches", "has no such setting",
-     [](const Plan& p, const Model&) { return p.parallelism.active_microbatches == 0; },
-     [](Plan& p, const Model&) { p.parallelism.active_microbatches = 0; }},
-    {"parallelism.overlap", "has nothing beside what experts exchange",
-     [](const Plan& p, const Model&) { return !p.parallelism.overlap_expert; },
-     [](Plan& p, const Model&) { p.parallelism.overlap_expert = false; }},
-    {"parallelism.tensor_layout", "cuts tensors as `megatron` does",
-     [](const Plan& p, const Model&) {
-       return p.parallelism.tensor_layout == TensorLayout::megatron;
-     },
-     [](Plan& p, const Model&) { p.parallelism.tensor_layout = TensorLayout::megatron; }},
-    {"parallelism.tensor_batch", "gives all tensor ranks the same sequences",
-     [](const Plan& p, const Model&) { return !p.parallelism.tensor_batch_own; },
-     [](Plan& p, const Model&) { p.parallelism.tensor_batch_own = false; }},
+    only<&Parallelism::active_microbatches, 0>("parallelism.active_microbatches",
+                                               "has no such setting"),
+    only<&Parallelism::overlap_expert, false>("parallelism.overlap",
+                                              "has nothing beside what experts exchange"),
+    only<&Parallelism::tensor_layout, TensorLayout::megatron>("parallelism.tensor_layout",
+                                                              "cuts tensors as `megatron` does"),
+    only<&Parallelism::tensor_batch_own, false>("parallelism.tensor_batch",
+                                                "gives all tensor ranks the same sequences"),
     {"parallelism.offload",
      "has no setting that moves checkpointed activations, or states that the device steps, to the "
      "host",
@@ -44,23 +38,18 @@ constexpr Limit shared[] = {
        p.parallelism.offload = Offload::none;
        p.parallelism.offload_horizon = 0;
      }},
-    {"parallelism.shard_layout", "cuts sharded buffers flat",
-     [](const Plan& p, const Model&) { return !p.parallelism.shard_whole; },
-     [](Plan& p, const Model&) { p.parallelism.shard_whole = false; }},
-    {"parallelism.hierarchical_gather", "leaves that to NCCL",
-     [](const Plan& p, const Model&) { return p.parallelism.hierarchical_gather; },
-     [](Plan& p, const Model&) { p.parallelism.hierarchical_gather = true; }},
-    {"training.fp8_experts", "has products of 8 bits outside of experts only",
-     [](const Plan& p, const Model&) { return !p.training.fp8_experts; },
-     [](Plan& p, const Model&) { p.training.fp8_experts = false; }},
+    only<&Parallelism::shard_whole, false>("parallelism.shard_layout", "cuts sharded buffers flat"),
+    only<&Parallelism::hierarchical_gather, true>("parallelism.hierarchical_gather",
+                                                  "leaves that to NCCL"),
+    only<&Training::fp8_experts, false>("training.fp8_experts",
+                                        "has products of 8 bits outside of experts only"),
     {"training.first_layers_in_bf16", "has no setting for it that is written or read here",
      [](const Plan& p, const Model&) { return !p.training.has_layers_in_bf16(); },
      [](Plan& p, const Model&) {
        p.training.first_layers_in_bf16 = p.training.last_layers_in_bf16 = 0;
      }},
-    {"training.recompute_modules", "recomputes blocks, not modules of a list",
-     [](const Plan& p, const Model&) { return p.training.recompute_modules.empty(); },
-     [](Plan& p, const Model&) { p.training.recompute_modules.clear(); }},
+    unset<&Training::recompute_modules>("training.recompute_modules",
+                                        "recomputes blocks, not modules of a list"),
     {"training.recompute", "recomputes each block by itself: none, full, selective",
      [](const Plan& p, const Model&) { return is_usual_recompute(p.training); },
      [](Plan& p, const Model&) {
@@ -70,12 +59,9 @@ constexpr Limit shared[] = {
     {"training.compiler", "runs PyTorch's kernels one by one (none), or torch.compile (full)",
      [](const Plan& p, const Model&) { return p.training.compiler != CompilerLevel::fused; },
      [](Plan& p, const Model&) { p.training.compiler = CompilerLevel::full; }},
-    {"training.passes_off", "has no such setting",
-     [](const Plan& p, const Model&) { return p.training.passes_off.empty(); },
-     [](Plan& p, const Model&) { p.training.passes_off.clear(); }},
-    {"training.memory_of", "is predicted with the engine's memory",
-     [](const Plan& p, const Model&) { return p.training.memory_of == MemoryOf::engine; },
-     [](Plan& p, const Model&) { p.training.memory_of = MemoryOf::engine; }},
+    unset<&Training::passes_off>("training.passes_off", "has no such setting"),
+    only<&Training::memory_of, MemoryOf::engine>("training.memory_of",
+                                                 "is predicted with the engine's memory"),
 };
 
 void settle_sharding(Plan& plan) {

@@ -110,12 +110,10 @@ constexpr Limit own[] = {
      [](Plan& p, const Model&) {
        p.parallelism.reduce_bucket_bytes = is_ddp(p.parallelism) ? torchtitan_ddp_bucket_bytes : 0;
      }},
-    {"parallelism.max_live_parameters", "gathers one block ahead",
-     [](const Plan& p, const Model&) { return p.parallelism.max_live_parameters == 0; },
-     [](Plan& p, const Model&) { p.parallelism.max_live_parameters = 0; }},
-    {"parallelism.persistence_threshold", "shards every parameter",
-     [](const Plan& p, const Model&) { return p.parallelism.persistence_threshold == 0; },
-     [](Plan& p, const Model&) { p.parallelism.persistence_threshold = 0; }},
+    only<&Parallelism::max_live_parameters, 0>("parallelism.max_live_parameters",
+                                               "gathers one block ahead"),
+    only<&Parallelism::persistence_threshold, 0>("parallelism.persistence_threshold",
+                                                 "shards every parameter"),
     {"parallelism.sequence_parallel", "always cuts sequences between tensor ranks' products",
      [](const Plan& p, const Model&) {
        return p.parallelism.sequence_parallel == (p.parallelism.tensor > 1);
@@ -167,9 +165,8 @@ constexpr Limit own[] = {
        p.training.fp8_recipe =
            p.training.fp8_recipe == Fp8Recipe::blockwise ? Fp8Recipe::mxfp8 : Fp8Recipe::tensorwise;
      }},
-    {"training.gradient_reduce_precision", "reduces gradients in fp32 only",
-     [](const Plan& p, const Model&) { return p.training.gradient_reduce == Dtype::f32; },
-     [](Plan& p, const Model&) { p.training.gradient_reduce = Dtype::f32; }},
+    only<&Training::gradient_reduce, Dtype::f32>("training.gradient_reduce_precision",
+                                                 "reduces gradients in fp32 only"),
     {"training.master_weights",
      "keeps weights and moments in fp32, or all in bf16 (training.dtype), and mixes precisions "
      "with several replicas or on one rank only",
@@ -181,9 +178,7 @@ constexpr Limit own[] = {
               p.training.optimizer == OptimizerKind::adam;
      },
      [](Plan& p, const Model&) { p.training.optimizer = OptimizerKind::adamw; }},
-    {"training.dropout", "has models without dropout",
-     [](const Plan& p, const Model&) { return p.training.dropout == 0; },
-     [](Plan& p, const Model&) { p.training.dropout = 0; }},
+    only<&Training::dropout, 0>("training.dropout", "has models without dropout"),
     {"training.recompute_budget", "has a share of the activations, and with torch.compile only",
      [](const Plan& p, const Model&) {
        const std::optional<double>& budget = p.training.recompute_budget;
