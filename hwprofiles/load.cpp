@@ -6,18 +6,16 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "hwprofiles/blocks.h"
 #include "hwprofiles/parts.h"
 #include "models/core/data_files.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 #include "models/core/quote.h"
 
 namespace meshwright::hwprofiles {
-
-using nlohmann::json;
 
 namespace {
 

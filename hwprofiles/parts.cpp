@@ -1,14 +1,12 @@
 #include "hwprofiles/parts.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/core/data_files.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 
 namespace meshwright::hwprofiles {
-
-using nlohmann::json;
 
 namespace {
 

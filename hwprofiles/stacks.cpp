@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "hwprofiles/load.h"
 #include "models/core/data_files.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::hwprofiles {
 

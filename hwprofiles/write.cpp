@@ -1,10 +1,10 @@
 // Writes profiles of machines. load.h declares these functions.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "hwprofiles/blocks.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/core/output_file.h"
 
 namespace meshwright::hwprofiles {

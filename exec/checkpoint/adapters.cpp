@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "exec/runtime/initial.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::exec {
 

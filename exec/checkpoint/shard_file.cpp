@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "exec/core/crc32c.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::exec {
 
@@ -88,8 +88,8 @@ Piece parse_piece(Fields& fields, std::size_t states, std::int64_t begin, std::i
   return piece;
 }
 
-nlohmann::json to_json(const Piece& piece) {
-  nlohmann::json shape = nlohmann::json::array(), runs = shape, checksums = shape;
+json to_json(const Piece& piece) {
+  json shape = json::array(), runs = shape, checksums = shape;
   for (int dim = 0; dim < piece.shape.rank; ++dim) shape.push_back(piece.shape[dim]);
   for (const RepeatedRun& run : piece.runs)
     for (std::int64_t number : {run.first, run.count, run.distance, run.times})
@@ -165,10 +165,9 @@ void append_run(std::vector<RepeatedRun>& runs, std::int64_t first, std::int64_t
 }
 
 std::string encode(const ShardHeader& header) {
-  nlohmann::json pieces = nlohmann::json::array();
+  json pieces = json::array();
   for (const Piece& piece : header.pieces) pieces.push_back(to_json(piece));
-  std::string text =
-      nlohmann::json{{"format", 1}, {"states", header.states}, {"pieces", pieces}}.dump();
+  std::string text = json{{"format", 1}, {"states", header.states}, {"pieces", pieces}}.dump();
   const std::size_t unpadded = static_cast<std::size_t>(shard_preamble_bytes) + text.size();
   text.append((data_alignment - unpadded % data_alignment) % data_alignment, ' ');
   const std::uint64_t length = text.size();

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "exec/data/json_lines.h"
 #include "exec/data/tokenizer.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 
 namespace meshwright::exec {
 
 namespace {
-
-using nlohmann::json;
 
 struct TemplateText {
   std::string_view begin;                     // of the conversation

@@ -1,9 +1,8 @@
 #include "models/architectures/model.h"
 
-#include <nlohmann/json.hpp>
-
 #include "models/architectures/architecture.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/program/graph/experts.h"
 
 namespace meshwright::architectures {

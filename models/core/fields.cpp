@@ -11,15 +11,13 @@
 #include <limits>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "models/core/data_files.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/core/open_file.h"
 
 namespace meshwright::core {
-
-using nlohmann::json;
 
 namespace {
 

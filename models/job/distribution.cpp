@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 
 namespace meshwright::job {
 
@@ -216,7 +216,7 @@ bool read_enabled(Fields& fields, Job& job) {
     warn(job, fields, "enabled", "missing, which means false");
     return false;
   }
-  const nlohmann::json& value = fields.raw("enabled");
+  const json& value = fields.raw("enabled");
   if (value.is_boolean()) return value.get<bool>();
   warn(job, fields, "enabled",
        fmt::format("{} is not identical to true, which means false", value.dump()));

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "models/core/enum_words.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
@@ -88,9 +88,9 @@ void read_region(Fields& fields, Job& job) {
   job.objective.price.region = fields.required<std::string>("region");
 }
 
-nlohmann::json region_json(const Objective& objective) {
+json region_json(const Objective& objective) {
   const std::string& region = objective.price.region;
-  return region.empty() ? nlohmann::json(nullptr) : nlohmann::json(region);
+  return region.empty() ? json(nullptr) : json(region);
 }
 
 }  // namespace
@@ -103,9 +103,9 @@ void read_framework(Fields& fields, Job& job) {
   job.objective.framework = framework_of(name);
 }
 
-nlohmann::json framework_json(const Objective& objective) {
+json framework_json(const Objective& objective) {
   const std::string_view name = name_of(objective.framework);
-  return name.empty() ? nlohmann::json(nullptr) : nlohmann::json(name);
+  return name.empty() ? json(nullptr) : json(name);
 }
 
 }  // namespace
@@ -277,10 +277,7 @@ Keys data_keys(DataFiles& data) {
            [&data](Fields& fields, Job&) {
              data.end_token = fields.required<std::string>("end_token");
            },
-           [&data] {
-             return data.end_token.empty() ? nlohmann::json(nullptr)
-                                           : nlohmann::json(data.end_token);
-           }),
+           [&data] { return data.end_token.empty() ? json(nullptr) : json(data.end_token); }),
        any, plain, "none",
        "for `pairs` with the template `plain`: a token after every completion, learned with it, "
        "such as `</s>`"},
@@ -301,7 +298,7 @@ Keys data_keys(DataFiles& data) {
        code(
            "`{files [required], every_steps [required], batches [all]}`", {},
            [&data](Fields& fields, Job& job) { read_evaluation(fields, data, job); },
-           [] { return nlohmann::json(nullptr); }),
+           [] { return json(nullptr); }),
        any, plain, "",
        "held-out files, in the same `format`: their loss is measured every `every_steps` steps "
        "and after the last one, as the mean over the first `batches` global batches, without "

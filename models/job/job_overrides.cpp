@@ -1,13 +1,11 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
 namespace meshwright::job {
-
-using nlohmann::json;
 
 namespace {
 

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/step_work.h"
 
@@ -274,7 +274,7 @@ class ChakraWriter {
   // Returns the node that lists the process groups. Its value is a Python list of one string as
   // Python prints it, because Chakra's converter writes PyTorch's groups in this way.
   chakra::Node process_groups() const {
-    nlohmann::json list = nlohmann::json::array();
+    json list = json::array();
     for (const auto& [number, ranks] : groups_)
       list.push_back({{"pg_name", std::to_string(number)}, {"ranks", ranks}});
     chakra::Node node;

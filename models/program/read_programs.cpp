@@ -1,16 +1,14 @@
 // Reads Programs from JSON: read_programs() of program_json.h.
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/program/program_fields.h"
 #include "models/program/program_json.h"
 #include "models/program/program_words.h"
 
 namespace meshwright::program {
-
-using nlohmann::json;
 
 namespace {
 

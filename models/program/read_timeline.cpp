@@ -2,18 +2,16 @@
 #include <cmath>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/core/open_file.h"
 #include "models/program/timeline.h"
 
 namespace meshwright::program {
 
 namespace {
-
-using nlohmann::json;
 
 // Converts microseconds to picoseconds. They are rounded to nanoseconds, since the trace has three
 // decimal places.

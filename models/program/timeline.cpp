@@ -1,4 +1,5 @@
 #include "models/program/timeline.h"
+#include "models/core/json.h"
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
 
@@ -7,7 +8,6 @@
 #include <array>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 namespace meshwright::program {
@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 14> kind_names = {
     "all_gather", "reduce_scatter", "all_to_all", "broadcast",     "reduce",
     "ring_shift", "copy_out",       "copy_in",    "optimizer_step"};
 
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+std::string quoted(const std::string& text) { return json(text).dump(); }
 
 std::string_view phase_name(Phase phase) {
   return phase == Phase::forward ? "forward" : phase == Phase::recompute ? "recompute" : "backward";

@@ -1,9 +1,9 @@
 #include "sim/validate/evidence.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::sim {
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "sim/planner/clusters.h"
 #include "sim/planner/objective.h"
 #include "tools/commands/asking.h"
@@ -27,7 +27,6 @@ namespace meshwright::tools {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 using Fate = ReadSetting::Fate;
 
 // Returns whether `from` names weights instead of settings: one folder, or one file with an ending

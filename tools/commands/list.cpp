@@ -3,7 +3,6 @@
 // everything.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "models/compiler/plan/plan.h"
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/mesh.h"
 #include "tools/commands/commands.h"
@@ -53,8 +53,8 @@ Names stacks() {
   return names;
 }
 
-nlohmann::json stacks_json() {
-  nlohmann::json all = nlohmann::json::array();
+json stacks_json() {
+  json all = json::array();
   for (const SoftwareStack& stack : software_stacks())
     all.push_back({{"name", stack.name},
                    {"title", stack.title},
@@ -129,8 +129,8 @@ std::vector<std::string> names_listed(const std::string& what) {
 
 namespace {
 
-nlohmann::json json_of(const Listing& listing) {
-  return listing.names == stacks ? stacks_json() : nlohmann::json(listing.names());
+json json_of(const Listing& listing) {
+  return listing.names == stacks ? stacks_json() : json(listing.names());
 }
 
 // Returns every key that the framework has a setting for, what it cannot express, and its settings
@@ -175,7 +175,7 @@ std::string machine_text(const std::string& name) {
 }
 
 std::string all_listings_json() {
-  nlohmann::json all;
+  json all;
   for (const Listing& listing : listings) all[listing.what] = json_of(listing);
   return json_text(all, true);
 }

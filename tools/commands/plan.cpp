@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "exec/launch/stop.h"
+#include "models/core/json.h"
 #include "sim/planner/objective.h"
 #include "sim/planner/search.h"
 #include "sim/predict/goodput.h"
@@ -25,8 +25,6 @@
 namespace meshwright::tools {
 
 namespace {
-
-using nlohmann::json;
 
 json plan_json(const Job& job, const RankedPlan& ranked, int today) {
   const Prediction& p = ranked.prediction;

@@ -1,9 +1,9 @@
 // `schema WHAT`: prints the JSON Schema of the job file, of a machine's profile, or of what a
 // command prints with --json.
-#include <nlohmann/json.hpp>
 
 #include "hwprofiles/schema.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/job/schema.h"
 #include "tools/commands/commands.h"
 #include "tools/print.h"
@@ -19,7 +19,7 @@ std::vector<std::string> schemas_known() {
 
 namespace {
 
-nlohmann::json schema_called(const std::string& name) {
+json schema_called(const std::string& name) {
   if (name == "job") return job_schema();
   if (name == "profile") return profile_schema();
   for (const AnswerTable& table : answer_tables())

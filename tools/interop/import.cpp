@@ -9,8 +9,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 bool matches(std::string_view pattern, std::string_view name) {

@@ -8,8 +8,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 std::vector<std::string> parts_of(std::string_view key) {

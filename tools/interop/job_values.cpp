@@ -7,8 +7,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 json all_of(const Keys& keys) {

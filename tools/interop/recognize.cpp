@@ -10,8 +10,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // A name of a setting that only one framework has. A name that ends with `.` stands for all

@@ -7,8 +7,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Returns a rule for one key and one setting. `get` returns the setting's value as one of the key,

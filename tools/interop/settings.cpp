@@ -9,8 +9,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 std::optional<double> number_in(const std::string& text) {

@@ -24,8 +24,6 @@ namespace meshwright::tools::mcp {
 
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* instructions =
     "Meshwright plans the training of large models on GPU clusters and predicts time, memory and "
     "cost of a step before anything runs. Read `schema` once to write a job, `list` for names of "

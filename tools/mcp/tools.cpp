@@ -11,8 +11,6 @@ namespace meshwright::tools::mcp {
 
 namespace {
 
-using nlohmann::json;
-
 struct Argument {
   enum class Kind : std::uint8_t { job, count, word };
   const char* name;

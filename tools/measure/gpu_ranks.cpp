@@ -4,10 +4,10 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <vector>
 
+#include "models/core/json.h"
 #include "tools/measure/ranks.h"
 #include "tools/session/engine.h"
 
@@ -134,11 +134,11 @@ int run_as_measured_gpu_rank(const Options& options) {
       static_cast<double>(elements) * 4 / std::max(copy(pinned, data), copy(data, pinned));
   backend.deallocate_host(pinned);
   if (host->rank() != 0) return 0;
-  const nlohmann::json result = {{"latency_s", rates.latency_s},
-                                 {"bandwidth_bytes_per_s", rates.bandwidth_bytes_per_s},
-                                 {"pair_bandwidth_bytes_per_s", rates.pair_bandwidth_bytes_per_s},
-                                 {"copy_bandwidth_bytes_per_s", rates.copy_bandwidth_bytes_per_s},
-                                 {"communicator_bytes", rates.communicator_bytes}};
+  const json result = {{"latency_s", rates.latency_s},
+                       {"bandwidth_bytes_per_s", rates.bandwidth_bytes_per_s},
+                       {"pair_bandwidth_bytes_per_s", rates.pair_bandwidth_bytes_per_s},
+                       {"copy_bandwidth_bytes_per_s", rates.copy_bandwidth_bytes_per_s},
+                       {"communicator_bytes", rates.communicator_bytes}};
   std::ofstream(options.rank_result) << result.dump() << "\n";
   return 0;
 }

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "exec/comm/communicator.h"
@@ -15,6 +14,7 @@
 #include "exec/launch/stop.h"
 #include "hwprofiles/cores.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::tools {
 
@@ -105,7 +105,7 @@ int run_as_measured_rank(const Options& options) {
       seconds_of(8, *group, [&] { group->reduce_scatter(data, own, part, Dtype::f32, false); });
   if (group->rank() != 0) return 0;
   const double moved = rounds / group->size() * static_cast<double>(elements) * 4;
-  const nlohmann::json result = {
+  const json result = {
       {"latency_s", small / rounds},
       {"bandwidth_bytes_per_s", moved / std::max(large - small, 1e-9)},
       {"copy_bandwidth_bytes_per_s", moved / std::max(gather + scatter - small, 1e-9)}};

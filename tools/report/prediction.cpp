@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/compiler/passes/graph/fuse_loss.h"
 #include "models/compiler/passes/split/pad_vocabulary.h"
+#include "models/core/json.h"
 #include "models/program/peak_tensors.h"
 
 namespace meshwright::tools {
-
-using nlohmann::json;
 
 namespace {
 

@@ -5,15 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "models/core/json.h"
 #include "models/core/quote.h"
 #include "tools/report/assets.h"
 
 namespace meshwright::tools {
-
-using nlohmann::json;
 
 namespace {
 

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "models/compiler/passes/split/pad_vocabulary.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/program/mesh.h"
 #include "tools/print.h"
 #include "tools/report/html.h"
@@ -183,7 +183,7 @@ void TrainLog::step(std::int64_t step, const StepResult& result, std::optional<d
   if (evaluation) scalars.push_back({"evaluation_loss", *evaluation});
   if (events_) write_or_give_up(events_, [&] { events_->add(step, scalars); });
   if (!lines_) return;
-  nlohmann::json line = {{"step", step}};
+  json line = {{"step", step}};
   for (const Scalar& scalar : scalars) line[std::string(scalar.tag)] = scalar.value;
   if (scales_loss()) {
     line["loss_scale"] = result.loss_scale;
@@ -256,18 +256,17 @@ void TrainLog::end(Outcome& outcome) {
   std::fflush(stdout);
 }
 
-nlohmann::json TrainLog::answer(const Outcome& outcome) const {
+json TrainLog::answer(const Outcome& outcome) const {
   const std::vector<std::int64_t> peaks = peaks_of(outcome.memory);
-  nlohmann::json answer = {
-      {"name", job_.name},
-      {"steps", outcome.steps},
-      {"stopped", outcome.stopped},
-      {"predicted_step_time_s", prediction_.step_time_s},
-      {"measured_step_time_s", median(outcome.seconds.values())},
-      {"predicted_peak_memory_bytes", prediction_.peak_memory_bytes},
-      {"measured_peak_memory_bytes", *std::max_element(peaks.begin(), peaks.end())},
-      {"measured_peak_memory_bytes_per_rank", peaks},
-      {"final_loss", outcome.last.loss}};
+  json answer = {{"name", job_.name},
+                 {"steps", outcome.steps},
+                 {"stopped", outcome.stopped},
+                 {"predicted_step_time_s", prediction_.step_time_s},
+                 {"measured_step_time_s", median(outcome.seconds.values())},
+                 {"predicted_peak_memory_bytes", prediction_.peak_memory_bytes},
+                 {"measured_peak_memory_bytes", *std::max_element(peaks.begin(), peaks.end())},
+                 {"measured_peak_memory_bytes_per_rank", peaks},
+                 {"final_loss", outcome.last.loss}};
   if (outcome.evaluation) answer["evaluation_loss"] = *outcome.evaluation;
   if (outcome.best_step >= 0) {
     answer["best_evaluation_loss"] = outcome.best_loss;

@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "exec/launch/exit_codes.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "tools/serve/child.h"
 #include "tools/serve/limits.h"
 
@@ -16,7 +16,6 @@ namespace meshwright::tools {
 
 namespace {
 
-using nlohmann::json;
 namespace fs = std::filesystem;
 
 // An empty folder, in which a command runs and may write its file.

@@ -1,17 +1,15 @@
 #include "tools/session/sagemaker.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "exec/launch/hosts.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::session {
 
 namespace {
-
-using nlohmann::json;
 
 std::vector<std::string> hosts_of(const std::string& text) {
   const json value = parse_json(text, "SM_HOSTS");

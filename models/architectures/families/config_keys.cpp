@@ -1,11 +1,10 @@
 #include "models/architectures/families/config_keys.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
-
-using nlohmann::json;
 
 bool flag(Fields& fields, std::string_view key, bool usual) {
   return is_given(fields, key) ? fields.required<bool>(key) : usual;

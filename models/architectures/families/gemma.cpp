@@ -2,13 +2,11 @@
 // 2 on.
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/like_llama.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
-
-using nlohmann::json;
 
 namespace {
 

@@ -2,13 +2,11 @@
 // weights multiply the inputs of its experts, and one more expert reads all tokens.
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/like_llama.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
-
-using nlohmann::json;
 
 namespace {
 

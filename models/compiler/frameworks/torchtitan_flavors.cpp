@@ -5,8 +5,6 @@
 
 namespace meshwright::compiler {
 
-using nlohmann::json;
-
 namespace {
 
 struct Flavor {

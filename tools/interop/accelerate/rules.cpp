@@ -9,8 +9,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 std::string in_capitals(std::string text) {

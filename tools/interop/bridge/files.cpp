@@ -10,8 +10,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Adds a type of torch as ConfigContainer's YAML writes it.

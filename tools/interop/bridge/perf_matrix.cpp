@@ -8,8 +8,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 constexpr std::string_view matrix = "perf_matrix.";

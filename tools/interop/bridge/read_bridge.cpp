@@ -7,8 +7,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Returns the last word of a dotted name: "silu" of "torch.nn.functional.silu".

@@ -6,8 +6,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 void say_nemo_precision(Translation& file) {

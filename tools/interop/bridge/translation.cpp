@@ -4,8 +4,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Returns a setting's name without what wraps it: train.lr for "ConfigContainer.train_config.lr".

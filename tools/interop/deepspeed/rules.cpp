@@ -9,8 +9,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Returns whether the setting is present and neither null nor "auto". A setting that is "auto"

@@ -12,8 +12,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 using Word = ShellWord;

@@ -14,7 +14,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
 using nlohmann::ordered_json;
 
 namespace {

@@ -6,8 +6,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Returns the first of two values that is present: the same setting in both kinds of recipes.

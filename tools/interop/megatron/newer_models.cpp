@@ -9,8 +9,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // A number that a config.json of DeepSeek has under another name, with Megatron-LM's default

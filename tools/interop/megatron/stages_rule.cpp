@@ -6,8 +6,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Returns the stages of an uneven partition: with given numbers of layers on the first or the last

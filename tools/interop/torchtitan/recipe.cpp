@@ -13,8 +13,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 std::string literal(const json& value) {

@@ -12,8 +12,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Sets the model to the sizes of the flavor, unless a config.json or --set has given one.

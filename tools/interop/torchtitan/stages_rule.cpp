@@ -10,8 +10,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Returns the stages that lists of modules describe, one list for each virtual stage:
