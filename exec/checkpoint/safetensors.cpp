@@ -108,7 +108,7 @@ void check_no_gaps(const std::map<std::string, StoredTensor>& tensors, std::int6
                    const std::string& where) {
   std::vector<std::pair<std::int64_t, std::int64_t>> parts;
   for (const auto& [name, tensor] : tensors) parts.emplace_back(tensor.begin, tensor.end);
-  std::sort(parts.begin(), parts.end());
+  std::ranges::sort(parts);
   std::int64_t next = 0;
   for (const auto& [begin, end] : parts) {
     if (begin != next) break;

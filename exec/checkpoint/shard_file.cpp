@@ -136,7 +136,7 @@ std::vector<std::string> state_names(bool first_moment, bool second_moment, bool
 }
 
 int index_of_state(const std::vector<std::string>& states, std::string_view name) {
-  const auto found = std::find(states.begin(), states.end(), name);
+  const auto found = std::ranges::find(states, name);
   return found == states.end() ? -1 : static_cast<int>(found - states.begin());
 }
 

@@ -26,9 +26,8 @@ Words without_pseudo_options(const Words& extra) {
 // Returns whether `extra` sets the parameter, flag or variable `name`. Open MPI rejects a parameter
 // that is given twice.
 bool sets(const Words& extra, const std::string& name) {
-  return std::any_of(extra.begin(), extra.end(), [&](const std::string& word) {
-    return word == name || word.starts_with(name + "=");
-  });
+  return std::ranges::any_of(
+      extra, [&](const std::string& word) { return word == name || word.starts_with(name + "="); });
 }
 
 class RemoteCommand {

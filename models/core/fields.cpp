@@ -349,7 +349,7 @@ Fields read_json_file(const std::string& path) { return {parse_json(read_file(pa
 
 int choose(const Fields& fields, std::string_view key, std::string_view what,
            const std::string& value, const std::vector<std::string>& known) {
-  const auto found = std::find(known.begin(), known.end(), value);
+  const auto found = std::ranges::find(known, value);
   if (found != known.end()) return static_cast<int>(found - known.begin());
   fields.fail(key,
               "unknown " + std::string(what) + " '" + value + "'; known: " + list_of(known, "and"));

@@ -58,7 +58,7 @@ void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job&
   // The rule only applies to the instance that a job is written for. The same job may be simulated
   // or trained on this computer.
   if (cluster.hosts > 0 && cluster.machine != "local" &&
-      std::find(classes.begin(), classes.end(), machine_class) == classes.end())
+      std::ranges::find(classes, machine_class) == classes.end())
     job_fields.fail("compiler_config",
                     fmt::format("SageMaker Training Compiler does not know '{}', only {}; use "
                                 "\"training\": {{\"compiler\": \"full\"}}",

@@ -143,8 +143,8 @@ std::int64_t place(const std::vector<Buffer*>& buffers, Gap wanted) {
 
 // Tries both kinds of gap and keeps the smaller result, because neither is always better.
 std::int64_t pack(std::vector<Buffer*>& buffers) {
-  std::stable_sort(buffers.begin(), buffers.end(),
-                   [](const Buffer* a, const Buffer* b) { return a->first < b->first; });
+  std::ranges::stable_sort(buffers,
+                           [](const Buffer* a, const Buffer* b) { return a->first < b->first; });
   const std::int64_t lowest = place(buffers, Gap::lowest);
   const std::int64_t tightest = place(buffers, Gap::tightest);
   return tightest < lowest ? tightest : place(buffers, Gap::lowest);

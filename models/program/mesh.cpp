@@ -127,7 +127,7 @@ const std::vector<std::string>& placements() {
 
 Mesh::Mesh(Degrees degrees, std::string_view placement) : degrees_(degrees) {
   const auto& known = placements();
-  if (std::find(known.begin(), known.end(), placement) == known.end())
+  if (std::ranges::find(known, placement) == known.end())
     throw InputError(broken("/parallelism/placement", "unknown placement '{}'; known: {}",
                             placement, list_of(known, "and")));
   for (const int degree : {degrees.pipeline, degrees.tensor, degrees.data, degrees.context,
@@ -170,7 +170,7 @@ std::vector<int> Mesh::group(GroupKind kind, int rank) const {
       for (int k = 0; k < r.count; ++k)
         members.push_back(
             this->rank({p.first + i * p.step, t.first + j * t.step, r.first + k * r.step}));
-  std::sort(members.begin(), members.end());
+  std::ranges::sort(members);
   return members;
 }
 

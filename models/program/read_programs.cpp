@@ -81,7 +81,7 @@ void read(Fields& fields, std::string_view key, TensorIds& target) {
 void read(Fields& fields, std::string_view key, std::array<std::int64_t, 3>& target) {
   const auto list = fields.required<std::vector<std::int64_t>>(key);
   if (list.size() != target.size()) fields.fail(key, "three numbers are needed");
-  std::copy(list.begin(), list.end(), target.begin());
+  std::ranges::copy(list, target.begin());
 }
 void read(Fields& fields, std::string_view key,
           std::array<std::int64_t, memory_class_count>& target) {

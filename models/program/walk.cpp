@@ -61,7 +61,7 @@ bool rendezvous_of(const Program& program, const Body& body, const Instruction& 
 // and backward messages of one channel between two virtual stages have different ones, because
 // their directions differ.
 int index_of(const Rendezvous& rendezvous, std::vector<Rendezvous>& rendezvous_list) {
-  const auto found = std::find(rendezvous_list.begin(), rendezvous_list.end(), rendezvous);
+  const auto found = std::ranges::find(rendezvous_list, rendezvous);
   if (found != rendezvous_list.end()) return static_cast<int>(found - rendezvous_list.begin());
   rendezvous_list.push_back(rendezvous);
   return static_cast<int>(rendezvous_list.size()) - 1;
@@ -169,7 +169,7 @@ Participants participants_of_classes(const std::vector<Script>& scripts,
                                      const std::vector<Rendezvous>& rendezvous_list,
                                      const Mesh& mesh, const std::vector<int>& of_rank) {
   Participants participants;
-  participants.scripts.resize(*std::max_element(of_rank.begin(), of_rank.end()) + 1);
+  participants.scripts.resize(*std::ranges::max_element(of_rank) + 1);
   for (int rank = 0; rank < mesh.ranks(); ++rank)
     participants.scripts[of_rank[rank]] = &scripts[mesh.coordinates(rank).pipeline];
   participants.communicator.assign(participants.scripts.size(),
@@ -179,7 +179,7 @@ Participants participants_of_classes(const std::vector<Script>& scripts,
     for (const std::vector<int>& ranks : meetings_at(rendezvous_list[rendezvous], mesh)) {
       classes.clear();
       for (const int rank : ranks) classes.push_back(of_rank[rank]);
-      std::sort(classes.begin(), classes.end());
+      std::ranges::sort(classes);
       classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
       const bool message = rendezvous_list[rendezvous].is_message();  // of a stage to itself, too
       if ((classes.size() < 2 && !message) ||

@@ -88,14 +88,13 @@ PlacedGroup place_group(const Topology& topology, const std::vector<int>& ranks)
   const Cluster& cluster = topology.cluster();
   PlacedGroup group;
   group.ranks = ranks;
-  std::sort(group.ranks.begin(), group.ranks.end());
+  std::ranges::sort(group.ranks);
   for (const int rank : group.ranks)
     MESHWRIGHT_CHECK(rank >= 0 && rank < cluster.ranks(),
                      "a group names a rank outside the cluster");
   const std::vector<int> counts = counts_per_host(cluster, group.ranks);
   group.hosts = static_cast<int>(counts.size());
-  group.rectangle =
-      std::all_of(counts.begin(), counts.end(), [&](int c) { return c == counts[0]; });
+  group.rectangle = std::ranges::all_of(counts, [&](int c) { return c == counts[0]; });
   group.grid = group.rectangle ? Grid{group.hosts, counts[0]}
                                : Grid{1, static_cast<int>(group.ranks.size())};
   group.shape = counts;

@@ -22,7 +22,7 @@ void extend(const LinkMatrix& links, Ring& line, std::vector<Ring>& lines, bool 
   }
   for (int next = 0; next < static_cast<int>(links.size()); ++next) {
     if (links[line.back()][next] == 0) continue;
-    if (std::find(line.begin(), line.end(), next) != line.end()) continue;
+    if (std::ranges::find(line, next) != line.end()) continue;
     line.push_back(next);
     extend(links, line, lines, first_only);
     line.pop_back();

@@ -44,7 +44,7 @@ int sum_up_and_down(Round& round, const std::vector<int>& parents, int step, con
   for (int rank = 0; rank < ranks; ++rank)
     for (int up = parents[rank]; up >= 0; up = parents[up])
       below[up] = std::max(below[up], ++above[rank]);
-  const int top = *std::max_element(below.begin(), below.end());
+  const int top = *std::ranges::max_element(below);
   for (int rank = 0; rank < ranks; ++rank) {
     const int parent = parents[rank];
     if (parent < 0) continue;
@@ -104,7 +104,7 @@ Rounds tree_broadcast(int ranks) {
 
 Rounds tree_reduce(int ranks) {
   Rounds rounds = tree_broadcast(ranks);
-  std::reverse(rounds.rounds.begin(), rounds.rounds.end());
+  std::ranges::reverse(rounds.rounds);
   for (Round& round : rounds.rounds)
     for (Transfer& transfer : round.transfers) {
       std::swap(transfer.from, transfer.to);

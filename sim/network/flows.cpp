@@ -55,7 +55,7 @@ Seconds Flows::slowest() const {
   // Sorts the flows, so that the sums do not depend on the order in which flows were added, to the
   // last digit.
   std::vector<Flow> flows = flows_;
-  std::stable_sort(flows.begin(), flows.end(), [](const Flow& a, const Flow& b) {
+  std::ranges::stable_sort(flows, [](const Flow& a, const Flow& b) {
     return std::pair(a.from, a.to) < std::pair(b.from, b.to);
   });
   Loads loads(topology_);

@@ -98,9 +98,7 @@ std::vector<int> numbered(const std::vector<Key>& keys) {
   return numbers;
 }
 
-int count_of(const std::vector<int>& numbers) {
-  return *std::max_element(numbers.begin(), numbers.end()) + 1;
-}
+int count_of(const std::vector<int>& numbers) { return *std::ranges::max_element(numbers) + 1; }
 
 // Splits classes until the members of each class meet the same classes everywhere (colour
 // refinement).

@@ -96,7 +96,7 @@ class Hosts {
   // Returns when a host arrives to replace one that is requested at `asked`.
   double arrival(double asked) {
     if (arrivals_.empty()) return asked + replacement_s_;
-    double& first = *std::min_element(arrivals_.begin(), arrivals_.end());
+    double& first = *std::ranges::min_element(arrivals_);
     const double there = std::max(asked, first);
     first = asked + replacement_s_;
     return there;

@@ -25,7 +25,7 @@ double quantile(const std::vector<double>& sorted, double share) {
 Spread spread_of(std::vector<double> values) {
   Spread spread;
   for (const double value : values) spread.mean += value / static_cast<double>(values.size());
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   spread.p10 = quantile(values, 0.1);
   spread.p50 = quantile(values, 0.5);
   spread.p90 = quantile(values, 0.9);

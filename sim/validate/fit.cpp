@@ -80,7 +80,7 @@ class Problem {
       free_.push_back(is_free(constant, options));
     for (const Evidence& each : evidence) {
       const auto& left = options.leave_out;
-      if (std::find(left.begin(), left.end(), each.source) != left.end()) continue;
+      if (std::ranges::find(left, each.source) != left.end()) continue;
       add(each);
     }
     for (Row& row : rows_)
@@ -349,8 +349,7 @@ Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options)
                             .spread_before = tunable_constants()[c].spread,
                             .spread_after = std::sqrt(after(c, c))};
     for (const Row& row : problem.rows())
-      constant.rows +=
-          static_cast<double>(std::count(row.constants.begin(), row.constants.end(), c));
+      constant.rows += static_cast<double>(std::ranges::count(row.constants, c));
     fit.constants.push_back(std::move(constant));
   }
   return fit;

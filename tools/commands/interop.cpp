@@ -69,7 +69,7 @@ std::string keys_text(const ReadSetting& setting, const json& job) {
   std::set<std::string> said;
   for (const std::string& key : setting.keys) {
     std::string pointer = "/" + key;
-    std::replace(pointer.begin(), pointer.end(), '.', '/');
+    std::ranges::replace(pointer, '.', '/');
     const json value = job.value(json::json_pointer(pointer), json());
     if (!said.insert(key).second) continue;
     text += (text.empty() ? "" : ", ") + key;
@@ -103,8 +103,8 @@ void print_settings(const Imported& imported) {
 }
 
 std::int64_t count_of(const Imported& imported, Fate fate) {
-  return std::count_if(imported.settings.begin(), imported.settings.end(),
-                       [fate](const ReadSetting& each) { return each.fate == fate; });
+  return std::ranges::count_if(imported.settings,
+                               [fate](const ReadSetting& each) { return each.fate == fate; });
 }
 
 int run_import(const Options& options) {

@@ -24,7 +24,7 @@ std::string text_of(Plan plan, std::string_view key) {
 
 std::string place_in_job(std::string_view key) {
   std::string pointer = "/" + std::string(key);
-  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  std::ranges::replace(pointer, '.', '/');
   return pointer;
 }
 

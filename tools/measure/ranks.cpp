@@ -38,8 +38,8 @@ double seconds_of(int runs, Communicator& group, const Collective& collective) {
 
 bool has_mpi() {
   const auto kinds = communicator_kinds();
-  return std::any_of(kinds.begin(), kinds.end(),
-                     [](const CommunicatorKind& kind) { return kind.name == "mpi"; });
+  return std::ranges::any_of(kinds,
+                             [](const CommunicatorKind& kind) { return kind.name == "mpi"; });
 }
 
 }  // namespace

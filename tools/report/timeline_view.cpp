@@ -102,7 +102,7 @@ std::string timeline_data(const Timeline& timeline, const std::vector<Program>& 
   const std::vector<int> stage_of_rank = stages_of_ranks(stages);
   const bool by_task = timeline.entries.size() > most_spans;
   std::vector<TimelineEntry> entries = timeline.entries;
-  std::sort(entries.begin(), entries.end(), [](const TimelineEntry& a, const TimelineEntry& b) {
+  std::ranges::sort(entries, [](const TimelineEntry& a, const TimelineEntry& b) {
     return std::tie(a.rank, a.begin, a.end) < std::tie(b.rank, b.begin, b.end);
   });
   Words words;

@@ -264,7 +264,7 @@ json TrainLog::answer(const Outcome& outcome) const {
                  {"predicted_step_time_s", prediction_.step_time_s},
                  {"measured_step_time_s", median(outcome.seconds.values())},
                  {"predicted_peak_memory_bytes", prediction_.peak_memory_bytes},
-                 {"measured_peak_memory_bytes", *std::max_element(peaks.begin(), peaks.end())},
+                 {"measured_peak_memory_bytes", *std::ranges::max_element(peaks)},
                  {"measured_peak_memory_bytes_per_rank", peaks},
                  {"final_loss", outcome.last.loss}};
   if (outcome.evaluation) answer["evaluation_loss"] = *outcome.evaluation;

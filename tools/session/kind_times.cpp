@@ -47,9 +47,8 @@ std::vector<KindTime> kind_times(const Timeline& predicted, const Timeline& meas
     for (const auto& [kind, seconds] : *times) kinds.insert(kind);
   std::vector<KindTime> list;
   for (const std::string& kind : kinds) list.push_back({kind, before[kind], after[kind]});
-  std::stable_sort(list.begin(), list.end(), [](const KindTime& a, const KindTime& b) {
-    return a.measured_s > b.measured_s;
-  });
+  std::ranges::stable_sort(
+      list, [](const KindTime& a, const KindTime& b) { return a.measured_s > b.measured_s; });
   return list;
 }
 

@@ -123,7 +123,7 @@ void warn_of_crowding(const Job& job, const Watch& watch) {
   const int cores = usable_cores();
   const std::vector<std::string> machines = machines_of(job.cluster);
   if (job.cluster.processes_per_host <= cores ||
-      std::find(machines.begin(), machines.end(), "local") == machines.end())
+      std::ranges::find(machines, "local") == machines.end())
     return;
   watch.warn(fmt::format(
       "{} processes share the {} cores of this computer; a step takes longer than on as many cores",

@@ -151,7 +151,7 @@ void name_stages(Plan& plan, const Model& model) {
                         p.partitioner == Partitioner::even;
   if (plan.virtual_stage_count() > 1 && !is_found) return;
   const std::vector<StageUnits> stages = stages_of(plan, model);
-  if (std::find(stages.begin(), stages.end(), StageUnits{}) != stages.end()) return;
+  if (std::ranges::find(stages, StageUnits{}) != stages.end()) return;
   plan.stage_of_unit.clear();
   p.manual_stage.clear();
   p.names_every_unit = false;

@@ -50,7 +50,7 @@ std::vector<Candidate> trained(const Graph& graph, const Plan& plan, const Bound
     }
   std::vector<Candidate> order;
   for (const auto& [parameter, candidate] : found) order.push_back(candidate);
-  std::sort(order.begin(), order.end(), [](const Candidate& a, const Candidate& b) {
+  std::ranges::sort(order, [](const Candidate& a, const Candidate& b) {
     if (a.chunk != b.chunk) return a.chunk > b.chunk;
     return a.late != b.late ? b.late : a.node < b.node;
   });
@@ -79,7 +79,7 @@ std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Bounda
     }
   std::vector<Candidate> order;
   for (const auto& [parameter, candidate] : found) order.push_back(candidate);
-  std::sort(order.begin(), order.end(), [](const Candidate& a, const Candidate& b) {
+  std::ranges::sort(order, [](const Candidate& a, const Candidate& b) {
     return a.chunk != b.chunk ? a.chunk > b.chunk : a.node > b.node;
   });
   return order;

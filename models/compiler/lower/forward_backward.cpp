@@ -21,7 +21,7 @@ namespace {
 bool reads(const StageDraft& draft, int virtual_stage, int tensor) {
   return std::ranges::any_of(draft.boundaries.nodes[virtual_stage], [&](int index) {
     const TensorIds& ids = draft.graph.nodes[index].inputs;
-    return std::find(ids.begin(), ids.end(), tensor) != ids.end();
+    return std::ranges::find(ids, tensor) != ids.end();
   });
 }
 

@@ -110,7 +110,7 @@ void gather_unit(StageDraft& draft, BodyBuilder& body, int unit) {
   for (int b = 0; b < static_cast<int>(draft.buckets.size()); ++b)
     if (draft.buckets[b].unit == unit) order.push_back(b);
   if (order.empty()) return;
-  if (!body.is_backward()) std::reverse(order.begin(), order.end());
+  if (!body.is_backward()) std::ranges::reverse(order);
   draft.units.weights.take(unit);
   for (int b : order) gather_bucket(draft, body, b);
 }

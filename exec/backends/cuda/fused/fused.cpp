@@ -62,9 +62,8 @@ const Fusions::Loaded& Fusions::load(const FusedKernel& kernel) {
 // left.
 void Fusions::prepare_lead(Prepared& prepared, const Device& device) const {
   const std::vector<Lead> leads = leads_of(*prepared.fusion);
-  const auto found = std::find_if(leads.begin(), leads.end(), [&](const Lead& lead) {
-    return device.products->prepare(lead.form);
-  });
+  const auto found = std::ranges::find_if(
+      leads, [&](const Lead& lead) { return device.products->prepare(lead.form); });
   prepared.lead = found != leads.end() ? *found : leads.back();
   prepared.steps = without_led(prepared.steps, *prepared.lead);
 }

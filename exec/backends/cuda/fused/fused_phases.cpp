@@ -291,7 +291,7 @@ class Phases {
   void add_dropout(const FusedStep& step, int number) {
     const Attributes& a = step.attributes;
     declare_position(a, number, true);
-    auto key = std::find(made_.keys.begin(), made_.keys.end(), a.dropout_key);
+    auto key = std::ranges::find(made_.keys, a.dropout_key);
     if (key == made_.keys.end()) key = made_.keys.insert(key, a.dropout_key);
     const std::vector<int> x = {argument(step.inputs[0])};
     const int made = last_made(x);

@@ -61,16 +61,15 @@ class Clusters {
     const RowRule& rule = info(node.op).rows;
     // Operations on packed documents count rows in documents, so a kernel of their own runs them.
     if (!rule || (rule.product && !leads(node)) || node.attributes.documents) return false;
-    return std::all_of(node.outputs.begin(), node.outputs.end(),
-                       [&](int id) {
-                         const Tensor& tensor = graph_.tensor(id);
-                         const bool wide =
-                             tensor.type.dtype == Dtype::f32 || tensor.type.dtype == Dtype::f64;
-                         return overwrites_[id] == 0 &&
-                                (tensor.role != Role::parameter_gradient || wide);
-                       }) &&
-           std::none_of(node.inputs.begin(), node.inputs.end(),
-                        [&](int id) { return overwrites_[id] != 0; });
+    return std::ranges::all_of(node.outputs,
+                               [&](int id) {
+                                 const Tensor& tensor = graph_.tensor(id);
+                                 const bool wide = tensor.type.dtype == Dtype::f32 ||
+                                                   tensor.type.dtype == Dtype::f64;
+                                 return overwrites_[id] == 0 &&
+                                        (tensor.role != Role::parameter_gradient || wide);
+                               }) &&
+           std::ranges::none_of(node.inputs, [&](int id) { return overwrites_[id] != 0; });
   }
 
   // Returns whether the node is a matmul that can have an epilogue. Matmuls of quantized factors
@@ -81,15 +80,15 @@ class Clusters {
   }
 
   bool is_member(const std::vector<int>& cluster, int node) const {
-    return std::find(cluster.begin(), cluster.end(), node) != cluster.end();
+    return std::ranges::find(cluster, node) != cluster.end();
   }
 
   // Returns whether the node can be part of a matmul's epilogue: it works element by element and
   // reads a tensor that the cluster makes.
   bool is_epilogue(const Node& node, const std::vector<int>& cluster) const {
-    return info(node.op).rows.epilogue &&
-           std::any_of(node.inputs.begin(), node.inputs.end(),
-                       [&](int id) { return is_member(cluster, graph_.tensor(id).producer); });
+    return info(node.op).rows.epilogue && std::ranges::any_of(node.inputs, [&](int id) {
+             return is_member(cluster, graph_.tensor(id).producer);
+           });
   }
 
   std::int64_t rows_of(const Node& node) const {
@@ -101,7 +100,7 @@ class Clusters {
     if (graph_.unit_of(node) != graph_.unit_of(first) || in_forward(node) != in_forward(first) ||
         rows_of(node) != rows_of(first) || (leads(first) && !is_epilogue(node, cluster)))
       return false;
-    const bool made_before = std::all_of(node.inputs.begin(), node.inputs.end(), [&](int id) {
+    const bool made_before = std::ranges::all_of(node.inputs, [&](int id) {
       const int producer = graph_.tensor(id).producer;
       return producer < cluster.front() || is_member(cluster, producer);
     });
@@ -117,7 +116,7 @@ class Clusters {
     std::vector<int> found;
     const auto note = [&](int other) {
       const int cluster = other < 0 ? -1 : of_node_[other];
-      if (cluster >= 0 && std::find(found.begin(), found.end(), cluster) == found.end())
+      if (cluster >= 0 && std::ranges::find(found, cluster) == found.end())
         found.push_back(cluster);
     };
     for (int id : node.inputs) note(graph_.tensor(id).producer);

@@ -53,7 +53,7 @@ class Order {
     for (int i = 0; i < count_; ++i)
       if (open[i] == 0) ready.push_back(i);
     while (!ready.empty()) {
-      const auto next = std::min_element(ready.begin(), ready.end(), [&](int a, int b) {
+      const auto next = std::ranges::min_element(ready, [&](int a, int b) {
         const auto cost = [&](int i) { return change(i, reads); };
         const std::int64_t of_a = cost(a), of_b = cost(b);
         return of_a != of_b ? of_a < of_b : a < b;
@@ -151,9 +151,8 @@ class Order {
       const int id = node(i).inputs[k];
       const auto found = reads.find(id);
       if (found == reads.end()) continue;
-      const auto times = std::count(node(i).inputs.begin(), node(i).inputs.end(), id);
-      const bool first =
-          std::find(node(i).inputs.begin(), node(i).inputs.end(), id) == node(i).inputs.begin() + k;
+      const auto times = std::ranges::count(node(i).inputs, id);
+      const bool first = std::ranges::find(node(i).inputs, id) == node(i).inputs.begin() + k;
       if (first && found->second == times) bytes_more -= bytes(id);
     }
     return bytes_more;

@@ -21,7 +21,7 @@ class Recomputation {
   Graph run() {
     out_ = old_;
     out_.nodes.clear();
-    const int groups = 1 + *std::max_element(group_.begin(), group_.end());
+    const int groups = 1 + *std::ranges::max_element(group_);
     forward_of_group_.resize(static_cast<std::size_t>(groups));
     replaced_.assign(old_.tensors.size(), -1);
     std::vector<char> begun(groups, 0);

@@ -155,9 +155,8 @@ class Budget {
       if (node.phase != Phase::forward || graph_.unit_of(node) != unit ||
           node.op == Op::tensor_copy)
         continue;
-      const bool useful = std::any_of(node.outputs.begin(), node.outputs.end(), [&](int id) {
-        return is_local(place_of(id)) && wanted[place_of(id)];
-      });
+      const bool useful = std::ranges::any_of(
+          node.outputs, [&](int id) { return is_local(place_of(id)) && wanted[place_of(id)]; });
       if (!useful) continue;
       for (int id : node.inputs) wanted[place_of(id)] = 1;
       steps.push_back(i);

@@ -65,8 +65,7 @@ class RowRepetition {
   bool is_cheap(const Node& node, const std::vector<char>& stays) const {
     const RowRule& rule = info(node.op).rows;
     if (node.phase != Phase::forward || !rule || rule.product) return false;
-    return std::all_of(node.inputs.begin(), node.inputs.end(),
-                       [&](int id) { return stays[id] != 0; });
+    return std::ranges::all_of(node.inputs, [&](int id) { return stays[id] != 0; });
   }
 
   const Graph& old_;

@@ -100,7 +100,7 @@ Graph remove_dead_code(Graph graph, const Plan&) {
   std::vector<char> is_dead(graph.nodes.size(), 0);
   for (std::size_t i = graph.nodes.size(); i-- > 0;) {
     const Node* node = &graph.nodes[i];
-    const bool needed = std::any_of(node->outputs.begin(), node->outputs.end(), [&](int id) {
+    const bool needed = std::ranges::any_of(node->outputs, [&](int id) {
       return uses[id] > 0 || graph.tensor(id).role == Role::parameter_gradient;
     });
     if (needed) continue;

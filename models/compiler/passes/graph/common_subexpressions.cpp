@@ -18,11 +18,10 @@ bool same_tensors(const TensorIds& a, const TensorIds& b) {
 // Returns whether the node has no effect but to make new tensors. Collectives, nodes that overwrite
 // a tensor or add to a gradient, and losses are not pure.
 bool is_pure(const Graph& graph, const Node& node) {
-  return !info(node.op).communication &&
-         std::all_of(node.outputs.begin(), node.outputs.end(), [&](int id) {
-           const Tensor& tensor = graph.tensor(id);
-           return tensor.role == Role::activation && tensor.alias_of < 0 && !is_loss(graph, id);
-         });
+  return !info(node.op).communication && std::ranges::all_of(node.outputs, [&](int id) {
+    const Tensor& tensor = graph.tensor(id);
+    return tensor.role == Role::activation && tensor.alias_of < 0 && !is_loss(graph, id);
+  });
 }
 
 }  // namespace
@@ -41,12 +40,12 @@ Graph share_common_subexpressions(Graph graph, const Plan&) {
   for (std::size_t place = 0; place < graph.nodes.size(); ++place) {
     Node& node = graph.nodes[place];
     for (int& id : node.inputs) id = same_as[id];
-    const bool shares = is_pure(graph, node) && !node.inputs.empty() &&
-                        std::none_of(node.outputs.begin(), node.outputs.end(),
-                                     [&](int id) { return overwritten[id] != 0; });
+    const bool shares =
+        is_pure(graph, node) && !node.inputs.empty() &&
+        std::ranges::none_of(node.outputs, [&](int id) { return overwritten[id] != 0; });
     if (shares) {
       auto& alike = made[{node.op, node.phase, graph.unit_of(node), node.inputs[0]}];
-      const auto earlier = std::find_if(alike.begin(), alike.end(), [&](std::size_t i) {
+      const auto earlier = std::ranges::find_if(alike, [&](std::size_t i) {
         const Node& other = graph.nodes[i];
         return same_tensors(other.inputs, node.inputs) && other.attributes == node.attributes;
       });

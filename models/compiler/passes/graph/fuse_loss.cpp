@@ -64,11 +64,10 @@ void share_places(Fusion& fusion) {
       return fusion.is_internal(id) && fusion.operands[id] == fusion.operands[made] &&
              std::none_of(fusion.steps.begin() + static_cast<std::ptrdiff_t>(i) + 1,
                           fusion.steps.end(), [&](const FusedStep& later) {
-                            return std::find(later.inputs.begin(), later.inputs.end(), id) !=
-                                   later.inputs.end();
+                            return std::ranges::find(later.inputs, id) != later.inputs.end();
                           });
     };
-    const auto place = std::find_if(step.inputs.begin(), step.inputs.end(), free);
+    const auto place = std::ranges::find_if(step.inputs, free);
     if (place != step.inputs.end()) replace_internal(fusion, made, *place);
   }
 }
@@ -129,14 +128,14 @@ Graph fuse_loss(Graph graph, const Plan& plan) {
       return made->fusion.steps[step].outputs[output];
     };
     const auto grad_step = static_cast<int>(
-        std::find_if(nodes.begin(), nodes.end(),
-                     [](const Node* node) { return node->op == Op::cross_entropy_grad; }) -
+        std::ranges::find_if(nodes,
+                             [](const Node* node) { return node->op == Op::cross_entropy_grad; }) -
         nodes.begin());
     const int place = chosen[grad_step];
     // If ranks hold shares of the rows, recomputation gathers the input of the head again, which is
     // too late for this node.
-    if (std::any_of(made->node.inputs.begin(), made->node.inputs.end(),
-                    [&](int id) { return graph.tensor(id).producer >= place; }))
+    if (std::ranges::any_of(made->node.inputs,
+                            [&](int id) { return graph.tensor(id).producer >= place; }))
       continue;
     const int inside = operand(0, 0), gradient_inside = operand(grad_step, 0);
     if (!made->fusion.is_internal(inside) || !made->fusion.is_internal(gradient_inside)) continue;
@@ -154,8 +153,7 @@ Graph fuse_loss(Graph graph, const Plan& plan) {
     std::vector<Node> kept;
     for (int index = 0; index < static_cast<int>(graph.nodes.size()); ++index) {
       if (index == place) kept.push_back(made->node);
-      if (std::find(chosen.begin(), chosen.end(), index) == chosen.end())
-        kept.push_back(graph.nodes[index]);
+      if (std::ranges::find(chosen, index) == chosen.end()) kept.push_back(graph.nodes[index]);
     }
     graph.nodes = std::move(kept);
     // Again, for the losses of tokens further ahead.

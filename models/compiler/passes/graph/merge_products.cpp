@@ -29,7 +29,7 @@ std::vector<Group> groups_of_one_input(const Graph& graph, Op op, bool at_first)
     const Node& node = graph.nodes[i];
     if (node.op != op || is_quantized(graph.tensor(node.inputs[0]).type.dtype)) continue;
     auto& alike = of_input[{node.inputs[0], graph.unit_of(node)}];
-    const auto found = std::find_if(alike.begin(), alike.end(), [&](const Group& group) {
+    const auto found = std::ranges::find_if(alike, [&](const Group& group) {
       return group.members.size() < most && same_product(graph.nodes[group.members.front()], node);
     });
     if (found == alike.end()) {

@@ -148,8 +148,8 @@ class Quantizer {
       return each.rows % multiple == 0 && each.columns % multiple == 0;
     };
     const auto& readers = readers_[node.outputs[0]];
-    const bool routes = std::any_of(readers.begin(), readers.end(),
-                                    [](const Node* reader) { return reader->op == Op::route; });
+    const bool routes =
+        std::ranges::any_of(readers, [](const Node* reader) { return reader->op == Op::route; });
     return old_.units[old_.unit_of(node)].holds_layer() && !routes && divides(node.inputs[0]) &&
            divides(node.inputs[1]);
   }
@@ -180,8 +180,8 @@ class Quantizer {
   bool gathers_8_bits(const Node& node) const {
     if (node.op != Op::sequence_gather || recipe_.has_blocks()) return false;
     const auto& readers = readers_[node.outputs[0]];
-    return !readers.empty() && std::all_of(readers.begin(), readers.end(),
-                                           [&](const Node* reader) { return is_chosen(*reader); });
+    return !readers.empty() &&
+           std::ranges::all_of(readers, [&](const Node* reader) { return is_chosen(*reader); });
   }
 
   bool is_read_rounded_alone(int weight) const {

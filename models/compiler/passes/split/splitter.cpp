@@ -168,7 +168,7 @@ void Splitter::sum_of_products(const Node& node, int x) {
   if (in_columns) {
     Node at = node;
     if (usual.dim == out_axis && usual.segments.size() > 1)
-      std::copy(usual.segments.begin(), usual.segments.end(), at.attributes.segments.begin());
+      std::ranges::copy(usual.segments, at.attributes.segments.begin());
     result = apply(Op::columns_to_parts, at, {result});
     result = communicate(Op::sequence_scatter, node, result);
   } else {
