@@ -75,11 +75,8 @@ void multiply_by_shared_head(const KernelCall& k, bool transpose) {
     multiply(Product<T>{.m = of_head.rows,
                         .n = columns,
                         .k = of_head.columns,
-                        .a = of_head.of(head),
-                        .a_row = of_head.columns,
-                        .b = shared.of(head / group),
-                        .b_row = shared.columns,
-                        .transpose_b = transpose,
+                        .a = {of_head.of(head), of_head.columns},
+                        .b = {shared.of(head / group), shared.columns, transpose},
                         .c = y + head * of_head.rows * columns,
                         .c_row = columns});
   });
@@ -125,11 +122,8 @@ void weigh_transposed(const KernelCall& k) {
       multiply(Product<T>{.m = w.columns,
                           .n = x.columns,
                           .k = w.rows,
-                          .a = w.of(head),
-                          .a_row = w.columns,
-                          .transpose_a = true,
-                          .b = x.of(head),
-                          .b_row = x.columns,
+                          .a = {w.of(head), w.columns, true},
+                          .b = {x.of(head), x.columns},
                           .c = y + shared * w.columns * x.columns,
                           .c_row = x.columns,
                           .beta = head == shared * group ? T(0) : T(1)});
