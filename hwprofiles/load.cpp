@@ -6,18 +6,16 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "hwprofiles/blocks.h"
 #include "hwprofiles/parts.h"
 #include "models/core/data_files.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 #include "models/core/quote.h"
 
 namespace meshwright::hwprofiles {
-
-using nlohmann::json;
 
 namespace {
 
@@ -191,10 +189,9 @@ void read_nvlink(Fields nvlink, Machine& machine) {
 
 void check_members(const Fields& fields, std::string_view what, std::vector<int> members,
                    int expected) {
-  std::sort(members.begin(), members.end());
+  std::ranges::sort(members);
   bool each_once = static_cast<int>(members.size()) == expected;
-  for (int i = 0; each_once && i < expected; ++i)
-    each_once = members[static_cast<std::size_t>(i)] == i;
+  for (int i = 0; each_once && i < expected; ++i) each_once = members[i] == i;
   if (!each_once)
     fields.fail("switches", "must name each of the " + std::to_string(expected) + " " +
                                 std::string(what) + " exactly once, counted from 0");
@@ -335,12 +332,11 @@ std::vector<std::string> list_machines(const std::string& folder) {
 std::optional<Machine> machine_if_known(const std::string& name, const std::string& folder) {
   const std::string wanted = name.starts_with("ml.") ? name.substr(3) : name;
   const std::vector<std::string> names = list_machines(folder);
-  if (std::find(names.begin(), names.end(), wanted) != names.end())
+  if (std::ranges::find(names, wanted) != names.end())
     return load_machine_file(folder + "/" + wanted + ".json");
   for (const std::string& candidate : names) {
     Machine machine = load_machine_file(folder + "/" + candidate + ".json");
-    if (std::find(machine.aliases.begin(), machine.aliases.end(), wanted) != machine.aliases.end())
-      return machine;
+    if (std::ranges::find(machine.aliases, wanted) != machine.aliases.end()) return machine;
   }
   return std::nullopt;
 }

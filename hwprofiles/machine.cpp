@@ -35,7 +35,7 @@ EfficiencyCurve combined(const EfficiencyCurve& a, const EfficiencyCurve& b, con
   std::vector<double> sizes;
   for (const EfficiencyCurve* curve : {&a, &b})
     for (const EfficiencyCurve::Point& point : curve->points) sizes.push_back(point.x);
-  std::sort(sizes.begin(), sizes.end());
+  std::ranges::sort(sizes);
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   EfficiencyCurve result;
   for (const double size : sizes) result.points.push_back({size, f(a.at(size), b.at(size))});

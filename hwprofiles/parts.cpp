@@ -1,14 +1,12 @@
 #include "hwprofiles/parts.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/core/data_files.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 
 namespace meshwright::hwprofiles {
-
-using nlohmann::json;
 
 namespace {
 
@@ -58,9 +56,9 @@ class Parts {
                             (near.empty() ? "" : "did you mean '" + near + "'? ") +
                             "`meshwright list parts` lists them");
     }
-    if (std::find(open_.begin(), open_.end(), name) != open_.end() || open_.size() >= deepest)
+    if (std::ranges::find(open_, name) != open_.end() || open_.size() >= deepest)
       own.fail("parts", "'" + name + "' is a part of itself");
-    if (std::find(files_.begin(), files_.end(), path) != files_.end()) return;
+    if (std::ranges::find(files_, path) != files_.end()) return;
     files_.push_back(path);
     open_.push_back(name);
     add(read_json_file(path));

@@ -1,12 +1,9 @@
 #include "hwprofiles/schema.h"
 
-#include <nlohmann/json.hpp>
-
 #include "hwprofiles/blocks.h"
+#include "models/core/json.h"
 
 namespace meshwright::hwprofiles {
-
-using nlohmann::json;
 
 namespace {
 

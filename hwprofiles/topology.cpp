@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 
 namespace meshwright::hwprofiles {
 
@@ -60,16 +59,16 @@ void Topology::add_shared_memory() {
   const int all = add_link(LinkKind::shared_memory, memory.total_bandwidth_bytes_per_s, "memory");
   for (int rank = 0; rank < gpus_; ++rank)
     add_link(LinkKind::shared_memory, memory.rank_bandwidth_bytes_per_s, numbered("rank", rank));
-  local_.resize(at(gpus_ * gpus_));
+  local_.resize(gpus_ * gpus_);
   for (int from = 0; from < gpus_; ++from)
     for (int to = 0; to < gpus_; ++to)
-      if (from != to) local_[at(from * gpus_ + to)] = {1 + from, all};
+      if (from != to) local_[from * gpus_ + to] = {1 + from, all};
   // All ranks of a host share its NICs. Copies to and from them are far faster than the NICs.
   const Network network = cluster_.network();
   if (network.nics == 0) return;
   const double nics = network.gbit_per_s_each * 1e9 / 8 * network.efficiency * network.nics;
-  leave_.assign(at(gpus_), {add_link(LinkKind::nic, nics, "nics -> fabric")});
-  arrive_.assign(at(gpus_), {add_link(LinkKind::nic, nics, "fabric -> nics")});
+  leave_.assign(gpus_, {add_link(LinkKind::nic, nics, "nics -> fabric")});
+  arrive_.assign(gpus_, {add_link(LinkKind::nic, nics, "fabric -> nics")});
 }
 
 void Topology::add_nvlink() {
@@ -77,11 +76,11 @@ void Topology::add_nvlink() {
   const double one = nvlink.link_bandwidth_bytes_per_s * nvlink.efficiency;
   const int gpus = cluster_.machine.gpus;
   if (nvlink.kind == NvlinkKind::matrix) {
-    nvlink_.assign(at(gpus), std::vector<int>(at(gpus), -1));
+    nvlink_.assign(gpus, std::vector<int>(gpus, -1));
     for (int a = 0; a < gpus; ++a)
       for (int b = 0; b < gpus; ++b)
-        if (const int links = nvlink.links_between[at(a)][at(b)]; links > 0)
-          nvlink_[at(a)][at(b)] =
+        if (const int links = nvlink.links_between[a][b]; links > 0)
+          nvlink_[a][b] =
               add_link(LinkKind::nvlink, one * links, numbered("gpu", a) + numbered(" -> gpu", b));
   }
   if (nvlink.kind == NvlinkKind::nvswitch)
@@ -94,11 +93,11 @@ void Topology::add_nvlink() {
 void Topology::add_pcie() {
   const Pcie& pcie = cluster_.machine.pcie;
   const int gpus = cluster_.machine.gpus;
-  switch_of_.assign(at(gpus), 0);
+  switch_of_.assign(gpus, 0);
   int sockets = 1;
   for (int s = 0; s < static_cast<int>(pcie.switches.size()); ++s) {
-    for (const int gpu : pcie.switches[at(s)].gpus) switch_of_[at(gpu)] = s;
-    sockets = std::max(sockets, pcie.switches[at(s)].numa + 1);
+    for (const int gpu : pcie.switches[s].gpus) switch_of_[gpu] = s;
+    sockets = std::max(sockets, pcie.switches[s].numa + 1);
     uplink_.push_back(add_link(LinkKind::uplink, pcie.uplink_bandwidth_bytes_per_s,
                                numbered("switch", s) + " -> socket"));
     downlink_.push_back(add_link(LinkKind::uplink, pcie.uplink_bandwidth_bytes_per_s,
@@ -110,12 +109,12 @@ void Topology::add_pcie() {
     gpu_down_.push_back(
         add_link(LinkKind::pcie, pcie.gpu_bandwidth_bytes_per_s, numbered("switch -> gpu", gpu)));
   }
-  socket_.assign(at(sockets), std::vector<int>(at(sockets), -1));
+  socket_.assign(sockets, std::vector<int>(sockets, -1));
   for (int a = 0; a < sockets; ++a)
     for (int b = 0; b < sockets; ++b)
       if (a != b)
-        socket_[at(a)][at(b)] = add_link(LinkKind::socket, pcie.socket_bandwidth_bytes_per_s,
-                                         numbered("socket", a) + numbered(" -> socket", b));
+        socket_[a][b] = add_link(LinkKind::socket, pcie.socket_bandwidth_bytes_per_s,
+                                 numbered("socket", a) + numbered(" -> socket", b));
 }
 
 // Returns the NICs below each switch. If the job sets another number of NICs than the machine has,
@@ -132,7 +131,7 @@ std::vector<std::vector<int>> Topology::nics_of_switches() const {
   for (std::size_t s = 0; s < switches.size(); ++s)
     if (!switches[s].gpus.empty()) with_gpus.push_back(s);
   for (int nic = 0; nic < wanted; ++nic)
-    nics[with_gpus[at(nic) * with_gpus.size() / at(wanted)]].push_back(nic);
+    nics[with_gpus[nic * with_gpus.size() / wanted]].push_back(nic);
   return nics;
 }
 
@@ -140,16 +139,16 @@ std::vector<std::vector<int>> Topology::nics_of_switches() const {
 // else any. Several such switches are shared evenly among the switches without NICs.
 int Topology::nic_switch_of(int gpu, const std::vector<std::vector<int>>& nics) const {
   const auto& switches = cluster_.machine.pcie.switches;
-  const int own = switch_of_[at(gpu)];
-  if (!nics[at(own)].empty()) return own;
+  const int own = switch_of_[gpu];
+  if (!nics[own].empty()) return own;
   std::vector<int> near, any;
   for (int s = 0; s < static_cast<int>(nics.size()); ++s) {
-    if (nics[at(s)].empty()) continue;
+    if (nics[s].empty()) continue;
     any.push_back(s);
-    if (switches[at(s)].numa == switches[at(own)].numa) near.push_back(s);
+    if (switches[s].numa == switches[own].numa) near.push_back(s);
   }
   const std::vector<int>& choices = near.empty() ? any : near;
-  return choices[at(own) * choices.size() / switches.size()];
+  return choices[own * choices.size() / switches.size()];
 }
 
 void Topology::add_network() {
@@ -167,20 +166,20 @@ void Topology::add_network() {
   }
   const auto& switches = cluster_.machine.pcie.switches;
   for (int gpu = 0; gpu < cluster_.machine.gpus; ++gpu) {
-    const int own = switch_of_[at(gpu)];
+    const int own = switch_of_[gpu];
     const int target = nic_switch_of(gpu, nics);
-    std::vector<int> leave = {gpu_up_[at(gpu)]}, arrive = {in[at(target)]};
+    std::vector<int> leave = {gpu_up_[gpu]}, arrive = {in[target]};
     if (target != own || !network.gpudirect) {
-      const int here = switches[at(own)].numa, there = switches[at(target)].numa;
-      leave.push_back(uplink_[at(own)]);
-      if (here != there) leave.push_back(socket_[at(here)][at(there)]);
-      leave.push_back(downlink_[at(target)]);
-      arrive.push_back(uplink_[at(target)]);
-      if (here != there) arrive.push_back(socket_[at(there)][at(here)]);
-      arrive.push_back(downlink_[at(own)]);
+      const int here = switches[own].numa, there = switches[target].numa;
+      leave.push_back(uplink_[own]);
+      if (here != there) leave.push_back(socket_[here][there]);
+      leave.push_back(downlink_[target]);
+      arrive.push_back(uplink_[target]);
+      if (here != there) arrive.push_back(socket_[there][here]);
+      arrive.push_back(downlink_[own]);
     }
-    leave.push_back(out[at(target)]);
-    arrive.push_back(gpu_down_[at(gpu)]);
+    leave.push_back(out[target]);
+    arrive.push_back(gpu_down_[gpu]);
     leave_.push_back(std::move(leave));
     arrive_.push_back(std::move(arrive));
   }
@@ -188,28 +187,28 @@ void Topology::add_network() {
 
 std::vector<int> Topology::pcie_route(int from, int to) const {
   const Pcie& pcie = cluster_.machine.pcie;
-  const int a = switch_of_[at(from)], b = switch_of_[at(to)];
-  std::vector<int> links = {gpu_up_[at(from)]};
+  const int a = switch_of_[from], b = switch_of_[to];
+  std::vector<int> links = {gpu_up_[from]};
   if (a != b || !pcie.peer_to_peer) {
-    const int here = pcie.switches[at(a)].numa, there = pcie.switches[at(b)].numa;
-    links.push_back(uplink_[at(a)]);
-    if (here != there) links.push_back(socket_[at(here)][at(there)]);
-    links.push_back(downlink_[at(b)]);
+    const int here = pcie.switches[a].numa, there = pcie.switches[b].numa;
+    links.push_back(uplink_[a]);
+    if (here != there) links.push_back(socket_[here][there]);
+    links.push_back(downlink_[b]);
   }
-  links.push_back(gpu_down_[at(to)]);
+  links.push_back(gpu_down_[to]);
   return links;
 }
 
 void Topology::fill_local_routes() {
-  local_.resize(at(gpus_ * gpus_));
+  local_.resize(gpus_ * gpus_);
   for (int from = 0; from < gpus_; ++from)
     for (int to = 0; to < gpus_; ++to) {
       if (from == to) continue;
-      std::vector<int>& links = local_[at(from * gpus_ + to)];
+      std::vector<int>& links = local_[from * gpus_ + to];
       if (cluster_.machine.nvlink.kind == NvlinkKind::nvswitch) {
         links = {2 * from, 2 * to + 1};
       } else if (direct_nvlinks(from, to) > 0) {
-        links = {nvlink_[at(from)][at(to)]};
+        links = {nvlink_[from][to]};
       } else {
         links = pcie_route(from, to);
       }
@@ -218,7 +217,7 @@ void Topology::fill_local_routes() {
 
 int Topology::direct_nvlinks(int from_gpu, int to_gpu) const {
   if (cluster_.machine.nvlink.kind != NvlinkKind::matrix) return 0;
-  return cluster_.machine.nvlink.links_between[at(from_gpu)][at(to_gpu)];
+  return cluster_.machine.nvlink.links_between[from_gpu][to_gpu];
 }
 
 void Topology::scale_links(LinkKind kind, double factor) {
@@ -237,9 +236,9 @@ void Topology::append_route(int from_rank, int to_rank, std::vector<int>& links)
   const auto append = [&](const std::vector<int>& part, int host) {
     for (const int link : part) links.push_back(host * links_per_host() + link);
   };
-  if (from_host == to_host) return append(local_[at(from * gpus_ + to)], from_host);
-  append(leave_[at(from)], from_host);
-  append(arrive_[at(to)], to_host);
+  if (from_host == to_host) return append(local_[from * gpus_ + to], from_host);
+  append(leave_[from], from_host);
+  append(arrive_[to], to_host);
 }
 
 std::vector<int> Topology::route(int from_rank, int to_rank) const {

@@ -31,7 +31,7 @@ class Topology {
   int links_per_host() const { return static_cast<int>(links_.size()); }
   int local_link(int id) const { return id % links_per_host(); }
   int host_of_link(int id) const { return id / links_per_host(); }
-  const Link& link(int id) const { return links_[static_cast<std::size_t>(local_link(id))]; }
+  const Link& link(int id) const { return links_[local_link(id)]; }
   void scale_links(LinkKind kind, double factor);  // multiplies bandwidths of all hosts
   // Multiplies the bandwidth of all network cards by `factor`, and removes Cluster::fabric, so that
   // the network between the hosts never blocks.

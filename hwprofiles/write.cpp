@@ -1,10 +1,10 @@
 // Writes profiles of machines. load.h declares these functions.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "hwprofiles/blocks.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/core/output_file.h"
 
 namespace meshwright::hwprofiles {
@@ -38,8 +38,8 @@ Json to_json(const BlockField& row) {
 }
 
 bool is_set(const BlockFields& rows, std::string_view key) {
-  return std::any_of(rows.begin(), rows.end(),
-                     [&](const BlockField& row) { return row.key == key && row.is_set(); });
+  return std::ranges::any_of(rows,
+                             [&](const BlockField& row) { return row.key == key && row.is_set(); });
 }
 
 Json block_of(const BlockFields& rows) {

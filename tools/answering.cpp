@@ -4,11 +4,11 @@
 #include <iostream>
 #include <iterator>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "exec/launch/exit_codes.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "tools/command_line.h"
 #include "tools/print.h"
 #include "tools/report/search_watch.h"
@@ -21,8 +21,8 @@ namespace {
 void say(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
 
 void say(const char* key, const std::string& text) {
-  const nlohmann::json line = {{key, printable(text)}};
-  say(line.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+  const json line = {{key, printable(text)}};
+  say(line.dump(-1, ' ', true, json::error_handler_t::replace));
 }
 
 int failed(int code, const std::string& message) {

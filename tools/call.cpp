@@ -1,12 +1,11 @@
 #include "tools/call.h"
 
-#include <nlohmann/json.hpp>
-
 #include "models/core/error.h"
+#include "models/core/json.h"
 
 namespace meshwright::tools {
 
-nlohmann::json to_json(const Call& call) {
+json to_json(const Call& call) {
   return {{"command", call.command},
           {"operands", call.operands},
           {"jobs", call.jobs},
@@ -14,14 +13,14 @@ nlohmann::json to_json(const Call& call) {
 }
 
 Call read_call(const std::string& text) try {
-  const nlohmann::json value = nlohmann::json::parse(text);
+  const json value = json::parse(text);
   Call call;
   value.at("command").get_to(call.command);
   value.at("operands").get_to(call.operands);
   value.at("jobs").get_to(call.jobs);
   value.at("options").get_to(call.options);
   return call;
-} catch (const nlohmann::json::exception& error) {
+} catch (const json::exception& error) {
   throw InputError(std::string("no call of a command: ") + error.what());
 }
 

@@ -78,7 +78,7 @@ Options options_from_environment() {
   options.today = today(environment("SOURCE_DATE_EPOCH"));
   char path[4096];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-  if (length > 0) options.program.assign(path, static_cast<std::size_t>(length));
+  if (length > 0) options.program.assign(path, length);
   return options;
 }
 

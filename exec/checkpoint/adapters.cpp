@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "exec/runtime/initial.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
-#include "models/core/index.h"
+#include "models/core/json.h"
 
 namespace meshwright::exec {
 
@@ -34,7 +33,7 @@ void add_product(std::vector<float>& values, const std::vector<float>& first,
   const std::int64_t out = static_cast<std::int64_t>(second.size()) / rank;
   std::vector<double> row(in);
   for (std::int64_t o = 0; o < out; ++o) {
-    std::fill(row.begin(), row.end(), 0);
+    std::ranges::fill(row, 0);
     for (std::int64_t r = 0; r < rank; ++r) {
       const double b = second[o * rank + r];
       const float* a = first.data() + r * in;

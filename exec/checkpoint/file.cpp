@@ -57,7 +57,7 @@ File::~File() {
 void File::write(std::int64_t offset, const void* data, std::int64_t bytes) const {
   const auto* from = static_cast<const char*>(data);
   while (bytes > 0) {
-    const ssize_t count = pwrite(descriptor_, from, static_cast<std::size_t>(bytes), offset);
+    const ssize_t count = pwrite(descriptor_, from, bytes, offset);
     if (count < 0 && errno == EINTR) continue;
     check(count > 0, path_, "cannot be written");
     from += count, offset += count, bytes -= count;
@@ -76,7 +76,7 @@ std::int64_t File::size() const {
 void File::read(std::int64_t offset, void* to, std::int64_t bytes) const {
   auto* into = static_cast<char*>(to);
   while (bytes > 0) {
-    const ssize_t count = pread(descriptor_, into, static_cast<std::size_t>(bytes), offset);
+    const ssize_t count = pread(descriptor_, into, bytes, offset);
     if (count < 0 && errno == EINTR) continue;
     check(count >= 0, path_, "cannot be read");
     if (count == 0) throw InputError(path_ + ": ends at byte " + std::to_string(offset));
@@ -85,7 +85,7 @@ void File::read(std::int64_t offset, void* to, std::int64_t bytes) const {
 }
 
 std::string File::read(std::int64_t offset, std::int64_t bytes) const {
-  std::string text(static_cast<std::size_t>(bytes), '\0');
+  std::string text(bytes, '\0');
   read(offset, text.data(), bytes);
   return text;
 }
@@ -139,7 +139,7 @@ void WindowReader::read(std::int64_t offset, void* to, std::int64_t bytes) {
     window_.resize(std::max(bytes, std::min(window_bytes, left)));
     file_.read(offset, window_.data(), static_cast<std::int64_t>(window_.size()));
   }
-  std::memcpy(to, window_.data() + (offset - begin_), static_cast<std::size_t>(bytes));
+  std::memcpy(to, window_.data() + (offset - begin_), bytes);
 }
 
 }  // namespace meshwright::exec

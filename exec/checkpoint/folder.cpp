@@ -90,8 +90,8 @@ std::vector<StepFolder> step_folders(const std::string& folder) {
       found.push_back({step, it->path().string()});
   }
   if (error) throw RunError(folder + ": cannot be read: " + error.message());
-  std::sort(found.begin(), found.end(),
-            [](const StepFolder& a, const StepFolder& b) { return a.step > b.step; });
+  std::ranges::sort(found,
+                    [](const StepFolder& a, const StepFolder& b) { return a.step > b.step; });
   return found;
 }
 

@@ -63,8 +63,8 @@ std::vector<Checkpoint::Interval> Checkpoint::intervals_of(const Piece& piece) {
   for (const RepeatedRun& run : piece.runs)
     for (std::int64_t i = 0; i < run.times; ++i, at += run.count)
       intervals.push_back({run.first + i * run.distance, run.count, at});
-  std::sort(intervals.begin(), intervals.end(),
-            [](const Interval& a, const Interval& b) { return a.first < b.first; });
+  std::ranges::sort(intervals,
+                    [](const Interval& a, const Interval& b) { return a.first < b.first; });
   return intervals;
 }
 
@@ -86,8 +86,7 @@ void Checkpoint::check_holds(const std::map<std::string, Shape>& parameters) con
       const std::vector<Interval> more = intervals_of(piece(place));
       all.insert(all.end(), more.begin(), more.end());
     }
-    std::sort(all.begin(), all.end(),
-              [](const Interval& a, const Interval& b) { return a.first < b.first; });
+    std::ranges::sort(all, [](const Interval& a, const Interval& b) { return a.first < b.first; });
     all.push_back({shape.elements(), 0, 0});
     std::int64_t next = 0;
     for (const Interval& interval : all) {
@@ -125,8 +124,8 @@ std::int64_t Checkpoint::read_piece(const Place& place, int state,
 void Checkpoint::read(const std::string& name, int state, std::span<const ParameterRun> runs,
                       float* to) const {
   std::vector<ParameterRun> ascending(runs.begin(), runs.end());
-  std::sort(ascending.begin(), ascending.end(),
-            [](const ParameterRun& a, const ParameterRun& b) { return a.global < b.global; });
+  std::ranges::sort(
+      ascending, [](const ParameterRun& a, const ParameterRun& b) { return a.global < b.global; });
   std::int64_t wanted = 0, count = 0;
   for (const ParameterRun& run : ascending) wanted += run.count;
   const auto found = places_.find(name);

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "exec/checkpoint/file.h"
 #include "exec/core/crc32c.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::exec {
 
@@ -75,26 +75,26 @@ std::string_view checked(std::string_view text, const std::string& where) {
 }  // namespace
 
 std::string encode(const Manifest& manifest) {
-  nlohmann::json shards = nlohmann::json::array();
+  json shards = json::array();
   for (const Manifest::ShardEntry& shard : manifest.shards)
     shards.push_back({{"name", shard.name},
                       {"bytes", shard.bytes},
                       {"header_crc32c", hex8(shard.header_checksum)}});
-  nlohmann::json value = {{"format", 1},
-                          {"run", manifest.run},
-                          {"step", manifest.step},
-                          {"position", manifest.position},
-                          {"updates", manifest.updates},
-                          {"seed", manifest.seed},
-                          {"loss", manifest.loss},
-                          {"optimizer", manifest.optimizer},
-                          {"model", manifest.model},
-                          {"degrees", manifest.degrees},
-                          {"made_with", manifest.made_with},
-                          {"numbers", manifest.numbers},
-                          {"histories", manifest.histories},
-                          {"states", manifest.states},
-                          {"shards", shards}};
+  json value = {{"format", 1},
+                {"run", manifest.run},
+                {"step", manifest.step},
+                {"position", manifest.position},
+                {"updates", manifest.updates},
+                {"seed", manifest.seed},
+                {"loss", manifest.loss},
+                {"optimizer", manifest.optimizer},
+                {"model", manifest.model},
+                {"degrees", manifest.degrees},
+                {"made_with", manifest.made_with},
+                {"numbers", manifest.numbers},
+                {"histories", manifest.histories},
+                {"states", manifest.states},
+                {"shards", shards}};
   if (!manifest.base.empty()) value["base"] = manifest.base;
   if (manifest.base_checksum != 0) value["base_crc32c"] = hex8(manifest.base_checksum);
   if (manifest.imported) value["imported"] = true;

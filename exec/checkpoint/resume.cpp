@@ -120,8 +120,7 @@ std::string first_complaint(const std::string& own, Communicator& all) {
   const auto bytes = static_cast<std::int64_t>(own.size());
   std::vector<std::int64_t> sizes(all.size());
   all.all_gather(&bytes, sizes.data(), sizeof bytes);
-  const auto first =
-      std::find_if(sizes.begin(), sizes.end(), [](std::int64_t size) { return size > 0; });
+  const auto first = std::ranges::find_if(sizes, [](std::int64_t size) { return size > 0; });
   if (first == sizes.end()) return "";
   std::string text = own;
   text.resize(*first);

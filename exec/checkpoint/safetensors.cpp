@@ -7,12 +7,12 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "exec/checkpoint/scaled_weights.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::exec {
 
@@ -96,9 +96,9 @@ StoredTensor parse_tensor(Fields fields, std::int64_t data_bytes) {
   const StoredType* type = type_of(tensor.dtype);
   if (type != nullptr &&
       bytes_of(tensor.shape, type->bytes, data_bytes) != tensor.end - tensor.begin)
-    fields.fail("data_offsets", fmt::format("{} bytes are not those of {} elements of {}",
-                                            tensor.end - tensor.begin,
-                                            nlohmann::json(tensor.shape).dump(), tensor.dtype));
+    fields.fail("data_offsets",
+                fmt::format("{} bytes are not those of {} elements of {}",
+                            tensor.end - tensor.begin, json(tensor.shape).dump(), tensor.dtype));
   fields.done();
   return tensor;
 }
@@ -108,7 +108,7 @@ void check_no_gaps(const std::map<std::string, StoredTensor>& tensors, std::int6
                    const std::string& where) {
   std::vector<std::pair<std::int64_t, std::int64_t>> parts;
   for (const auto& [name, tensor] : tensors) parts.emplace_back(tensor.begin, tensor.end);
-  std::sort(parts.begin(), parts.end());
+  std::ranges::sort(parts);
   std::int64_t next = 0;
   for (const auto& [begin, end] : parts) {
     if (begin != next) break;
@@ -232,8 +232,8 @@ std::vector<float> Safetensors::read(const std::string& stored_name, const Shape
   const std::vector<std::int64_t> wanted(shape.dims.begin(), shape.dims.begin() + shape.rank);
   if (place.tensor.shape != wanted)
     throw InputError(fmt::format("{}: {} is {}, the job's model has it as {}", source.file.path(),
-                                 stored_name, nlohmann::json(place.tensor.shape).dump(),
-                                 nlohmann::json(wanted).dump()));
+                                 stored_name, json(place.tensor.shape).dump(),
+                                 json(wanted).dump()));
   if (const auto scales = scales_.find(stored_name); scales != scales_.end())
     return read_scaled(stored_name, place, scales->second);
   if (type == nullptr || type->value == nullptr)
@@ -266,8 +266,8 @@ std::vector<float> Safetensors::read_scaled(const std::string& name, const Place
     throw InputError(fmt::format(
         "{}: {} is {} of {} with scales {} of {}; known: matrices in F8_E4M3 with a scale in F32 "
         "for each {} x {} of their elements",
-        sources_[place.source].file.path(), name, nlohmann::json(shape).dump(), place.tensor.dtype,
-        nlohmann::json(scales.tensor.shape).dump(), scales.tensor.dtype, fp8_block, fp8_block));
+        sources_[place.source].file.path(), name, json(shape).dump(), place.tensor.dtype,
+        json(scales.tensor.shape).dump(), scales.tensor.dtype, fp8_block, fp8_block));
   return from_fp8_blocks(bytes_of(place), bytes_of(scales), shape[0], shape[1]);
 }
 

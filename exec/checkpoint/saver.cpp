@@ -78,8 +78,8 @@ void Saver::advance(bool wait) {
   all_.all_gather(&own, reports.data(), sizeof own);
   for (const Report& report : reports)
     if (report.status == Report::busy) return;
-  const bool good = std::all_of(reports.begin(), reports.end(),
-                                [](const Report& report) { return report.status == Report::good; });
+  const bool good = std::ranges::all_of(
+      reports, [](const Report& report) { return report.status == Report::good; });
   if (good && stage_ == Stage::writing)
     complete(reports);
   else
@@ -103,9 +103,8 @@ void Saver::complete(const std::vector<Report>& reports) {
 // removes the folder of a failed save.
 void Saver::end(const std::vector<Report>& reports) {
   stage_ = Stage::idle;
-  const auto failed = std::find_if(reports.begin(), reports.end(), [](const Report& report) {
-    return report.status == Report::failed;
-  });
+  const auto failed = std::ranges::find_if(
+      reports, [](const Report& report) { return report.status == Report::failed; });
   last_good_ = failed == reports.end();
   if (last_good_) saved_step_ = manifest_.step;
   if (failed - reports.begin() == all_.rank())

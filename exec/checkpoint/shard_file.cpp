@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "exec/core/crc32c.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::exec {
 
@@ -88,8 +88,8 @@ Piece parse_piece(Fields& fields, std::size_t states, std::int64_t begin, std::i
   return piece;
 }
 
-nlohmann::json to_json(const Piece& piece) {
-  nlohmann::json shape = nlohmann::json::array(), runs = shape, checksums = shape;
+json to_json(const Piece& piece) {
+  json shape = json::array(), runs = shape, checksums = shape;
   for (int dim = 0; dim < piece.shape.rank; ++dim) shape.push_back(piece.shape[dim]);
   for (const RepeatedRun& run : piece.runs)
     for (std::int64_t number : {run.first, run.count, run.distance, run.times})
@@ -111,7 +111,7 @@ std::uint32_t write_state(const File& file, const PieceSource& source, int state
     for (std::int64_t done = 0; done < part.count;) {
       const std::int64_t count = std::min(part.count - done, block_bytes / 4);
       const std::int64_t bytes = count * 4;
-      checksum = crc32c(data + done, static_cast<std::size_t>(bytes), checksum);
+      checksum = crc32c(data + done, bytes, checksum);
       file.write(offset, data + done, bytes);
       offset += bytes, done += count;
     }
@@ -136,7 +136,7 @@ std::vector<std::string> state_names(bool first_moment, bool second_moment, bool
 }
 
 int index_of_state(const std::vector<std::string>& states, std::string_view name) {
-  const auto found = std::find(states.begin(), states.end(), name);
+  const auto found = std::ranges::find(states, name);
   return found == states.end() ? -1 : static_cast<int>(found - states.begin());
 }
 
@@ -165,10 +165,9 @@ void append_run(std::vector<RepeatedRun>& runs, std::int64_t first, std::int64_t
 }
 
 std::string encode(const ShardHeader& header) {
-  nlohmann::json pieces = nlohmann::json::array();
+  json pieces = json::array();
   for (const Piece& piece : header.pieces) pieces.push_back(to_json(piece));
-  std::string text =
-      nlohmann::json{{"format", 1}, {"states", header.states}, {"pieces", pieces}}.dump();
+  std::string text = json{{"format", 1}, {"states", header.states}, {"pieces", pieces}}.dump();
   const std::size_t unpadded = static_cast<std::size_t>(shard_preamble_bytes) + text.size();
   text.append((data_alignment - unpadded % data_alignment) % data_alignment, ' ');
   const std::uint64_t length = text.size();
@@ -240,7 +239,7 @@ WrittenShard write_shard(const std::string& path, std::span<const PieceSource> p
   for (const PieceSource& source : pieces) {
     Piece& piece = header.pieces.emplace_back(source.piece);
     piece.offset = end;
-    piece.checksums.assign(static_cast<std::size_t>(states), 0);
+    piece.checksums.assign(states, 0);
     end += piece.elements() * 4 * states;
   }
   const auto data_begin = static_cast<std::int64_t>(encode(header).size());
@@ -259,7 +258,7 @@ WrittenShard write_shard(const std::string& path, std::span<const PieceSource> p
 }
 
 void check_data(const File& file, const ShardHeader& header) {
-  std::string block(static_cast<std::size_t>(block_bytes), '\0');
+  std::string block(block_bytes, '\0');
   for (const Piece& piece : header.pieces) {
     std::int64_t offset = header.data_begin + piece.offset;
     for (std::size_t state = 0; state < header.states.size(); ++state) {
@@ -267,7 +266,7 @@ void check_data(const File& file, const ShardHeader& header) {
       for (std::int64_t left = piece.elements() * 4; left > 0;) {
         const std::int64_t bytes = std::min(left, block_bytes);
         file.read(offset, block.data(), bytes);
-        checksum = crc32c(block.data(), static_cast<std::size_t>(bytes), checksum);
+        checksum = crc32c(block.data(), bytes, checksum);
         offset += bytes, left -= bytes;
       }
       if (checksum != piece.checksums[state])

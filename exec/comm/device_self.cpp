@@ -15,8 +15,7 @@ struct DeviceMemoryOnStream {
 
   cudaStream_t stream() const { return static_cast<cudaStream_t>(streams.current_stream()); }
   void copy(void* to, const void* from, std::int64_t bytes) const {
-    cuda::check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
-                                stream()),
+    cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()),
                 "cudaMemcpyAsync");
   }
   void add(void* to, const void* from, std::int64_t elements, Dtype dtype) const {

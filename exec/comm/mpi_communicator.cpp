@@ -75,7 +75,7 @@ class MpiCommunicator : public Communicator {
     if (const auto peers = meet(own, bytes); !peers.empty()) {
       for (int i = 1; i < size_; ++i) {  // begin with the next rank, so that not all read one
         const int peer = (rank_ + i) % size_;
-        std::memcpy(to + peer * bytes, peers[peer], static_cast<std::size_t>(bytes));
+        std::memcpy(to + peer * bytes, peers[peer], bytes);
       }
     } else {
       first_.clear();
@@ -83,8 +83,7 @@ class MpiCommunicator : public Communicator {
         first_.add({static_cast<const char*>(own), bytes}, {to + peer * bytes, bytes});
       exchange(first_);
     }
-    if (to + rank_ * bytes != own)
-      std::memmove(to + rank_ * bytes, own, static_cast<std::size_t>(bytes));
+    if (to + rank_ * bytes != own) std::memmove(to + rank_ * bytes, own, bytes);
     leave();
   }
 
@@ -124,8 +123,7 @@ class MpiCommunicator : public Communicator {
     if (const auto peers = meet(out, bytes * size_); !peers.empty()) {
       for (int i = 1; i < size_; ++i) {
         const int peer = (rank_ + i) % size_;
-        std::memcpy(to + peer * bytes, peers[peer] + rank_ * bytes,
-                    static_cast<std::size_t>(bytes));
+        std::memcpy(to + peer * bytes, peers[peer] + rank_ * bytes, bytes);
       }
     } else {
       first_.clear();
@@ -133,14 +131,14 @@ class MpiCommunicator : public Communicator {
         first_.add({from + peer * bytes, bytes}, {to + peer * bytes, bytes});
       exchange(first_);
     }
-    std::memcpy(to + rank_ * bytes, from + rank_ * bytes, static_cast<std::size_t>(bytes));
+    std::memcpy(to + rank_ * bytes, from + rank_ * bytes, bytes);
     leave();
   }
 
   void broadcast(void* data, std::int64_t bytes, int root) override {
     char* at = static_cast<char*>(data);
     if (const auto peers = meet(data, bytes); !peers.empty()) {
-      if (rank_ != root) std::memcpy(at, peers[root], static_cast<std::size_t>(bytes));
+      if (rank_ != root) std::memcpy(at, peers[root], bytes);
     } else {
       first_.clear();
       for (int peer = 0; peer < size_; ++peer)
@@ -210,7 +208,7 @@ class MpiCommunicator : public Communicator {
       const std::int64_t first = share_begin(elements, rank_, size_);
       const std::int64_t count = share_begin(elements, rank_ + 1, size_) - first;
       combine_shared(peers, first * bytes_of(dtype), count, dtype, maximum,
-                     root < 0 ? peers : peers.subspan(static_cast<std::size_t>(root), 1));
+                     root < 0 ? peers : peers.subspan(root, 1));
       return leave();
     }
     constexpr std::int64_t round_elements = 1 << 22;  // bounds the scratch memory

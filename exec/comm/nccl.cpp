@@ -104,8 +104,8 @@ class NcclWorld : public World {
     std::vector<std::size_t> sizes(host.size());
     for (const Memory& memory : memory_) {
       host.all_gather(&memory.bytes, sizes.data(), sizeof memory.bytes);
-      const bool alike = std::all_of(sizes.begin(), sizes.end(),
-                                     [&](std::size_t bytes) { return bytes == memory.bytes; });
+      const bool alike =
+          std::ranges::all_of(sizes, [&](std::size_t bytes) { return bytes == memory.bytes; });
       if (alike) all.open_window(memory.address, memory.bytes);
     }
   }

@@ -101,7 +101,7 @@ std::vector<DevicePlace> device_places(World& host, int device) {
 
 bool are_distinct(std::span<const DevicePlace> places) {
   std::set<std::pair<std::string_view, std::string_view>> seen;
-  return std::all_of(places.begin(), places.end(), [&](const DevicePlace& place) {
+  return std::ranges::all_of(places, [&](const DevicePlace& place) {
     return seen.emplace(place.host.data(), place.bus.data()).second;
   });
 }

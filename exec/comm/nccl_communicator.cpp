@@ -208,10 +208,9 @@ Request NcclCommunicator::post(const Message& message) {
 }
 
 NcclLink& NcclCommunicator::link_to(int peer, bool sends) {
-  const auto found =
-      std::find_if(neighbours_.begin(), neighbours_.end(), [&](const Neighbour& neighbour) {
-        return neighbour.peer == peer && neighbour.sends == sends;
-      });
+  const auto found = std::ranges::find_if(neighbours_, [&](const Neighbour& neighbour) {
+    return neighbour.peer == peer && neighbour.sends == sends;
+  });
   if (found == neighbours_.end())
     throw RunError("a message between ranks " + std::to_string(world_rank(rank())) + " and " +
                    std::to_string(world_rank(peer)) + ", which are no neighbours in the pipeline");

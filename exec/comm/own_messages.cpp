@@ -16,9 +16,8 @@ bool is_capturing(cudaStream_t stream) {
 }
 
 void copy(void* to, const void* from, std::int64_t bytes, cudaStream_t stream) {
-  cuda::check(
-      cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream),
-      "cudaMemcpyAsync");
+  cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream),
+              "cudaMemcpyAsync");
 }
 
 }  // namespace
@@ -37,7 +36,7 @@ OwnMessages::Place& OwnMessages::free_place(std::int64_t bytes) {
   if (place == places_.end()) {
     place = places_.emplace(places_.end());
     place->capacity = bytes;
-    cuda::check(cudaMalloc(&place->memory, static_cast<std::size_t>(bytes)), "cudaMalloc");
+    cuda::check(cudaMalloc(&place->memory, bytes), "cudaMalloc");
     for (cudaEvent_t* event : {&place->written, &place->read})
       cuda::check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
   }

@@ -13,7 +13,7 @@ namespace {
 
 struct HostMemory {
   static void copy(void* to, const void* from, std::int64_t bytes) {
-    std::memmove(to, from, static_cast<std::size_t>(bytes));
+    std::memmove(to, from, bytes);
   }
   static void add(void* to, const void* from, std::int64_t elements, Dtype dtype) {
     with_type(dtype, [&]<typename T>() {

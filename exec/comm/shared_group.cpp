@@ -1,6 +1,5 @@
 #include "exec/comm/shared_group.h"
 
-#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
@@ -54,7 +53,7 @@ SharedGroup::SharedGroup(std::vector<SharedSlot*> slots, std::span<const int> ra
                          const SharedSegments& segments, const double& deadline_s)
     : slots_(std::move(slots)),
       ranks_(ranks.begin(), ranks.end()),
-      own_(static_cast<std::size_t>(own)),
+      own_(own),
       segments_(segments),
       deadline_s_(deadline_s) {}
 

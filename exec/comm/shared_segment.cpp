@@ -12,8 +12,7 @@ namespace meshwright::exec {
 SharedSegment SharedSegment::map(int descriptor, std::int64_t bytes) {
   SharedSegment segment;
   if (descriptor < 0) return segment;
-  void* base = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED,
-                    descriptor, 0);
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (base == MAP_FAILED) {
     close(descriptor);
     return segment;
@@ -40,7 +39,7 @@ SharedSegment SharedSegment::open(const SegmentName& name) {
 }
 
 SharedSegment::~SharedSegment() {
-  if (base_ != nullptr) munmap(base_, static_cast<std::size_t>(bytes_));
+  if (base_ != nullptr) munmap(base_, bytes_);
   close_descriptor();
 }
 

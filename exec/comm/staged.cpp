@@ -85,7 +85,7 @@ class StagedCommunicator : public Communicator {
   }
 
   Request isend(const void* data, std::int64_t bytes, int to, int tag) override {
-    Message message{std::vector<std::byte>(static_cast<std::size_t>(bytes)), nullptr};
+    Message message{std::vector<std::byte>(bytes), nullptr};
     fetch(message.staged.data(), data, bytes);
     const Request request = host_->isend(message.staged.data(), bytes, to, tag);
     return keep(request, std::move(message));
@@ -93,7 +93,7 @@ class StagedCommunicator : public Communicator {
   // Waits for the device first, because it may still read or write the memory at `data`.
   Request irecv(void* data, std::int64_t bytes, int from, int tag) override {
     backend_.wait();
-    Message message{std::vector<std::byte>(static_cast<std::size_t>(bytes)), data};
+    Message message{std::vector<std::byte>(bytes), data};
     const Request request = host_->irecv(message.staged.data(), bytes, from, tag);
     return keep(request, std::move(message));
   }

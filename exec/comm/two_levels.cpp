@@ -53,7 +53,7 @@ void TwoLevels::gather_between_hosts(char* all, std::int64_t bytes) {
 void TwoLevels::all_gather(const void* own, void* all, std::int64_t bytes) {
   char* to = static_cast<char*>(all);
   char* place = to + (grid_.host * grid_.per_host + grid_.place) * bytes;
-  if (place != own) std::memmove(place, own, static_cast<std::size_t>(bytes));
+  if (place != own) std::memmove(place, own, bytes);
   gather_between_hosts(to, bytes);
   for (int host = 0; host < grid_.hosts; ++host) {
     char* of_host = to + host * grid_.per_host * bytes;

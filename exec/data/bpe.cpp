@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <queue>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 
 namespace meshwright::exec {
 
@@ -36,7 +36,7 @@ bool flag(Fields& model, const char* key) {
 
 // Returns the two tokens of a merge, which is written "a b" or ["a", "b"]. `place` is its index,
 // for the error.
-std::pair<std::string, std::string> two_parts(const Fields& model, const nlohmann::json& merge,
+std::pair<std::string, std::string> two_parts(const Fields& model, const json& merge,
                                               std::size_t place) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
     return {merge[0], merge[1]};
@@ -86,11 +86,11 @@ std::int32_t Bpe::required_token(const Fields& model, const std::string& text) c
 }
 
 void Bpe::read_merges(Fields& model) {
-  const nlohmann::json& merges = model.raw("merges");
+  const json& merges = model.raw("merges");
   if (!merges.is_array()) model.fail("merges", "must be an array of pairs of tokens");
   int rank = 0;
-  for (const nlohmann::json& merge : merges) {
-    const auto [left, right] = two_parts(model, merge, static_cast<std::size_t>(rank));
+  for (const json& merge : merges) {
+    const auto [left, right] = two_parts(model, merge, rank);
     const std::int32_t first = required_token(model, left), second = required_token(model, right);
     merges_.emplace(pair_of(first, second), Merge{rank, required_token(model, left + right)});
     ++rank;

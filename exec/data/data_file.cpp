@@ -47,7 +47,7 @@ DataFile::~DataFile() {
 void DataFile::read(std::int64_t offset, void* to, std::int64_t bytes) const {
   auto* into = static_cast<char*>(to);
   while (bytes > 0) {
-    const ssize_t count = pread(descriptor_, into, static_cast<std::size_t>(bytes), offset);
+    const ssize_t count = pread(descriptor_, into, bytes, offset);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw RunError(path_ + ": cannot be read: " + std::strerror(errno));
     if (count == 0)

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "exec/data/data_file.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 
 namespace meshwright::exec {
 
@@ -26,7 +26,7 @@ void read_json_lines(const std::string& path, const std::string& holds,
   if (lines.bad()) throw InputError(path + ": cannot be read");
 }
 
-std::string text_at(const nlohmann::json& object, const char* key, const std::string& where) {
+std::string text_at(const json& object, const char* key, const std::string& where) {
   const auto found = object.find(key);
   if (found == object.end()) throw InputError(where + "/" + key + ": is missing");
   if (!found->is_string()) throw InputError(where + "/" + key + ": is no text");

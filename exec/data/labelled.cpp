@@ -3,17 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "exec/data/json_lines.h"
 #include "exec/data/tokenizer.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 
 namespace meshwright::exec {
 
 namespace {
 
-std::int32_t label_of(const nlohmann::json& object, std::int64_t classes) {
+std::int32_t label_of(const json& object, std::int64_t classes) {
   const auto found = object.find("label");
   if (found == object.end()) throw InputError("/label: is missing");
   const bool is_class = found->is_number_integer() && *found >= 0 && *found < classes;
@@ -50,7 +50,7 @@ LabelledReader::LabelledReader(const LabelledText& text)
 LabelledReader::~LabelledReader() = default;
 
 void LabelledReader::add(LabelledFile& file, const std::string& line) {
-  const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+  const json object = json::parse(line, nullptr, false);
   if (!object.is_object())
     throw InputError("is no JSON object; a line is {\"text\": ..., \"label\": number}");
   const std::string text = text_at(object, "text", "");

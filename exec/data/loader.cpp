@@ -181,7 +181,7 @@ void Loader::read_packed(std::int64_t position, const SequenceInputs& into) {
   const std::int64_t batch = options_.global_batch, number = position / batch;
   fill_packed(number * batch + packed_step(number).order[position % batch]);
   const auto copy = [](const std::vector<std::int32_t>& from, std::int32_t* to) {
-    if (to != nullptr) std::copy(from.begin(), from.end(), to);
+    if (to != nullptr) std::ranges::copy(from, to);
   };
   copy(row_.tokens, into.tokens);
   copy(row_.targets, into.targets);

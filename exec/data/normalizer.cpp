@@ -1,7 +1,6 @@
 #include "exec/data/normalizer.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "exec/data/charsmap.h"
 #include "exec/data/unicode.h"

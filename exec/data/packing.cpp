@@ -65,8 +65,7 @@ std::vector<std::vector<std::int64_t>> pack_rows(std::span<const std::int64_t> p
                                                  std::int64_t length, std::int64_t window) {
   std::vector<std::vector<std::int64_t>> rows;
   for (std::int64_t first = 0; first < std::ssize(places); first += window) {
-    std::vector<std::int64_t> order(
-        static_cast<std::size_t>(std::min(window, std::ssize(places) - first)));
+    std::vector<std::int64_t> order(std::min(window, std::ssize(places) - first));
     std::iota(order.begin(), order.end(), first);
     const auto of = [&](std::int64_t document) { return places[document]; };
     std::ranges::stable_sort(order, std::ranges::greater{}, of);

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "exec/data/json_lines.h"
 #include "exec/data/tokenizer.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 
 namespace meshwright::exec {
 
 namespace {
-
-using nlohmann::json;
 
 struct TemplateText {
   std::string_view begin;                     // of the conversation
@@ -137,7 +135,7 @@ std::string PairFile::remark() const {
 
 PairReader::PairReader(const PairText& text, std::int64_t window, std::int64_t vocabulary)
     : text_(text),
-      window_(static_cast<std::size_t>(window)),
+      window_(window),
       vocabulary_(vocabulary),
       tokenizer_(text.tokenizer.empty() ? std::make_unique<Tokenizer>()
                                         : std::make_unique<Tokenizer>(text.tokenizer)) {

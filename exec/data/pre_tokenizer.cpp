@@ -1,7 +1,5 @@
 #include "exec/data/pre_tokenizer.h"
 
-#include <nlohmann/json.hpp>
-
 #include "models/core/error.h"
 
 namespace meshwright::exec {

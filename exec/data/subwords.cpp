@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "exec/data/bpe.h"
 #include "exec/data/unigram.h"
 #include "exec/data/wordpiece.h"
+#include "models/core/json.h"
 
 namespace meshwright::exec {
 
@@ -41,7 +40,7 @@ std::unique_ptr<Subwords> make_subwords(Fields model, bool byte_level) {
 }
 
 std::unordered_map<std::string, std::int32_t> read_numbered_tokens(Fields& model) {
-  const nlohmann::json& vocabulary = model.raw("vocab");
+  const json& vocabulary = model.raw("vocab");
   if (!vocabulary.is_object()) model.fail("vocab", "must be an object of tokens and their numbers");
   std::unordered_map<std::string, std::int32_t> tokens;
   for (const auto& [text, number] : vocabulary.items()) {

@@ -42,8 +42,8 @@ void Tokenizer::read_added(Fields& tokenizer) {
     vocabulary_ = std::max<std::int64_t>(vocabulary_, std::int64_t{number} + 1);
     all.push_back({text, (left ? "\\s*" : "") + Pattern::quoted(text) + (right ? "\\s*" : "")});
   }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Added& a, const Added& b) { return a.text.size() > b.text.size(); });
+  std::ranges::stable_sort(
+      all, [](const Added& a, const Added& b) { return a.text.size() > b.text.size(); });
   std::string expression;
   for (const Added& token : all) expression += (expression.empty() ? "" : "|") + token.expression;
   if (!all.empty()) added_pattern_.emplace(expression, tokenizer.where() + ": /added_tokens");

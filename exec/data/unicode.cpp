@@ -20,8 +20,8 @@ void each_character(std::string_view text, Visit visit) {
     utf8proc_int32_t character = 0;
     const auto length = utf8proc_iterate(bytes_of(text), std::ssize(text), &character);
     if (length <= 0) throw std::logic_error("text is not UTF-8");
-    visit(character, text.substr(0, static_cast<std::size_t>(length)));
-    text.remove_prefix(static_cast<std::size_t>(length));
+    visit(character, text.substr(0, length));
+    text.remove_prefix(length);
   }
 }
 
@@ -53,7 +53,7 @@ std::string lower_case(std::string_view text) {
       return;
     }
     const auto length = utf8proc_encode_char(utf8proc_tolower(character), bytes);
-    lower.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(length));
+    lower.append(reinterpret_cast<const char*>(bytes), length);
   });
   return lower;
 }

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 
 namespace meshwright::exec {
 
@@ -17,10 +17,10 @@ constexpr double unknown_penalty = 10;  // below the lowest score, as in Sentenc
 }  // namespace
 
 Unigram::Unigram(Fields model) {
-  const nlohmann::json& vocabulary = model.raw("vocab");
+  const json& vocabulary = model.raw("vocab");
   if (!vocabulary.is_array() || vocabulary.empty())
     model.fail("vocab", "must be a list of pairs of a token and its score");
-  for (const nlohmann::json& pair : vocabulary) {
+  for (const json& pair : vocabulary) {
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_number())
       model.fail("vocab",
                  fmt::format("element {} is no pair of a token and its score", scores_.size()));

@@ -26,7 +26,7 @@ bool has_ended(pid_t process) {
   std::array<char, 256> line{};
   const ssize_t count = read(file, line.data(), line.size());
   close(file);
-  const std::string_view text(line.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  const std::string_view text(line.data(), std::max<ssize_t>(count, 0));
   const std::size_t name = text.rfind(')');
   return name == std::string_view::npos || text.substr(name, 3) == ") Z";
 }

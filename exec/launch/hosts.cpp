@@ -30,7 +30,7 @@ constexpr auto look_every = std::chrono::milliseconds(500);
 int slots_of(const std::string& text, const std::string& path, int line) {
   const bool digits =
       !text.empty() && text.size() < 6 &&
-      std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+      std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
   if (!digits || std::stoi(text) < 1)
     wrong(path, line, "'" + text + "' is no number of slots; use 1 or more");
   return std::stoi(text);
@@ -101,10 +101,9 @@ bool wait_until(double seconds, const Test& test) {
 }  // namespace
 
 bool is_host_name(const std::string& name) {
-  return !name.empty() && name[0] != '-' &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
-         });
+  return !name.empty() && name[0] != '-' && std::ranges::all_of(name, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+  });
 }
 
 std::vector<RunHost> read_hostfile(const std::string& path) {

@@ -16,7 +16,7 @@ MemoryFile::MemoryFile(std::string_view content)
   while (good && !content.empty()) {
     const ssize_t count = write(descriptor_, content.data(), content.size());
     good = count > 0;
-    if (good) content.remove_prefix(static_cast<std::size_t>(count));
+    if (good) content.remove_prefix(count);
   }
   if (good) return;
   const std::string why = std::strerror(errno);

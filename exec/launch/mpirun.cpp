@@ -86,8 +86,8 @@ class Child {
  public:
   Child(const std::vector<std::string>& command, const Supervision& supervision)
       : watch_(supervision.hosts),
-        all_here_(std::all_of(supervision.hosts.begin(), supervision.hosts.end(),
-                              [](const std::string& host) { return host.empty(); })),
+        all_here_(std::ranges::all_of(supervision.hosts,
+                                      [](const std::string& host) { return host.empty(); })),
         patience_(supervision.patience_s),
         deadline_(supervision.deadline_s) {
     MESHWRIGHT_CHECK(!command.empty(), "a program to start");

@@ -26,9 +26,8 @@ Words without_pseudo_options(const Words& extra) {
 // Returns whether `extra` sets the parameter, flag or variable `name`. Open MPI rejects a parameter
 // that is given twice.
 bool sets(const Words& extra, const std::string& name) {
-  return std::any_of(extra.begin(), extra.end(), [&](const std::string& word) {
-    return word == name || word.starts_with(name + "=");
-  });
+  return std::ranges::any_of(
+      extra, [&](const std::string& word) { return word == name || word.starts_with(name + "="); });
 }
 
 class RemoteCommand {
@@ -117,10 +116,10 @@ Words local_command(const MpirunOptions& options, const Words& extra) {
 }  // namespace
 
 std::vector<std::string> hosts_of_ranks(const MpirunOptions& options) {
-  if (!options.remote) return std::vector<std::string>(static_cast<std::size_t>(options.ranks));
+  if (!options.remote) return std::vector<std::string>(options.ranks);
   std::vector<std::string> hosts;
   for (const RunHost& host : options.remote->hosts)
-    hosts.insert(hosts.end(), static_cast<std::size_t>(host.slots), host.name);
+    hosts.insert(hosts.end(), host.slots, host.name);
   return hosts;
 }
 

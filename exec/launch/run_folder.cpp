@@ -39,7 +39,7 @@ std::string read_all(int descriptor) {
   std::array<char, 256> piece{};
   for (ssize_t count = 1; count > 0 || (count < 0 && errno == EINTR);) {
     count = read(descriptor, piece.data(), piece.size());
-    if (count > 0) text.append(piece.data(), static_cast<std::size_t>(count));
+    if (count > 0) text.append(piece.data(), count);
   }
   return text;
 }

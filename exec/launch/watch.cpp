@@ -156,7 +156,7 @@ std::string FailureWatch::name_of(const std::vector<int>& ranks) const {
     numbers.push_back(std::to_string(rank));
     if (rank >= static_cast<int>(hosts_.size())) continue;
     const std::string& host = hosts_[rank];
-    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+    if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
   }
   std::string name = (numbers.size() == 1 ? "rank " : "ranks ") + list_of(numbers, "and");
   if (count_hosts(hosts_) > 1)

@@ -111,7 +111,7 @@ void GrowingFile::add(std::string_view record) {
       errno = why;
       fail(path_, "cannot be written");
     }
-    record.remove_prefix(static_cast<std::size_t>(count));
+    record.remove_prefix(count);
   }
 }
 

@@ -27,7 +27,7 @@ Events::Events(const Program& program, const WaitResolver& resolve, Streams* str
   recorded_.resize(events);
 }
 
-void Events::begin_step() { std::fill(recorded_.begin(), recorded_.end(), 0); }
+void Events::begin_step() { std::ranges::fill(recorded_, 0); }
 
 int Events::event_of(const RunId& run) const {
   if (run.task < 0) return -1;

@@ -26,10 +26,7 @@ std::int32_t** channel(SequenceInputs& into, int number) {
 
 Inputs::Inputs(const Program& program, const Arena& memory, const InputShare& share,
                std::int64_t sequence_length)
-    : program_(program),
-      memory_(memory),
-      share_(share),
-      sequence_(static_cast<std::size_t>(sequence_length)) {
+    : program_(program), memory_(memory), share_(share), sequence_(sequence_length) {
   if (memory.backend().shares_memory_with_host()) return;
   std::int64_t bytes = 0;
   for (std::size_t task = 0; task < program.tasks.size(); ++task) {

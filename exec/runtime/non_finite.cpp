@@ -113,9 +113,8 @@ void NonFiniteSearch::after(const Instruction& instruction, const Task& task) {
   // A value that came from other ranks became non-finite there.
   if (instruction.kind != InstructionKind::compute) return;
   if (first_.found && (first_.begins_here || !read_finite_)) return;
-  const bool good =
-      std::all_of(instruction.outputs.begin(), instruction.outputs.end(),
-                  [&](const Operand& out) { return finite(instruction, out, task.slot); });
+  const bool good = std::ranges::all_of(
+      instruction.outputs, [&](const Operand& out) { return finite(instruction, out, task.slot); });
   if (good) return;
   first_.found = true;
   first_.begins_here = read_finite_;
@@ -147,9 +146,8 @@ NonFiniteSearch::Finding NonFiniteSearch::first_of_all(Communicator& everybody) 
   if (own.phase == 1) own.virtual_stage = -own.virtual_stage;  // backward: the last stage begins
   std::vector<Finding> all(everybody.size());
   everybody.all_gather(&own, all.data(), sizeof own);
-  return *std::min_element(all.begin(), all.end(), [](const Finding& a, const Finding& b) {
-    return order_of(a) < order_of(b);
-  });
+  return *std::ranges::min_element(
+      all, [](const Finding& a, const Finding& b) { return order_of(a) < order_of(b); });
 }
 
 }  // namespace meshwright::exec

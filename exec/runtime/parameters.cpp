@@ -43,7 +43,7 @@ Parameters::Parameters(const std::vector<Program>& stages, const Mesh& mesh,
       const StageParameter& found = stages[stage].parameters[i];
       if (!found.copy_of_tied) by_name_.push_back({static_cast<int>(stage), static_cast<int>(i)});
     }
-  std::sort(by_name_.begin(), by_name_.end(), [&](const Entry& a, const Entry& b) {
+  std::ranges::sort(by_name_, [&](const Entry& a, const Entry& b) {
     return member(a).parameter.name < member(b).parameter.name;
   });
 }
@@ -137,7 +137,7 @@ std::vector<int> Parameters::holders(const Entry& entry, PartOfCut part) const {
 
 void Parameters::send_part(const Entry& entry, PartOfCut part) const {
   const std::vector<int> ranks = holders(entry, part);
-  if (std::find(ranks.begin(), ranks.end(), everybody_.rank()) == ranks.end()) return;
+  if (std::ranges::find(ranks, everybody_.rank()) == ranks.end()) return;
   const HeldWeights held = memory_.weights(member(entry));
   if (held.count == 0) return;
   StateView<const float> values(memory_.backend(), held.data, held.count);

@@ -255,7 +255,7 @@ Evaluation Runtime::evaluate(std::int64_t position, Loader& loader) {
     HostView<float> view(rank_.backend, memory().buffer<float>(program().largest_buffer),
                          std::ssize(largest));
     if (puts_back)
-      std::copy(largest.begin(), largest.end(), view.data());
+      std::ranges::copy(largest, view.data());
     else
       std::copy_n(view.data(), largest.size(), largest.begin());
   };

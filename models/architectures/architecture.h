@@ -5,9 +5,7 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "models/architectures/config_file.h"
 #include "models/architectures/model.h"

@@ -6,7 +6,6 @@
 #include "models/architectures/graph_builder.h"
 #include "models/architectures/onnx/imported_graph.h"
 #include "models/core/hash.h"
-#include "models/core/index.h"
 
 namespace meshwright::architectures {
 
@@ -63,7 +62,7 @@ int GraphBuilder::parameter_of(const Matrix& matrix, const std::string& name, Sh
                                Initial initial, Cut cut) {
   const int tensor = parameter(matrix.path + name, shape, initial, std::move(cut));
   if (matrix.part) {
-    Parameter& made = graph_.parameters[at(graph_.tensor(tensor).parameter)];
+    Parameter& made = graph_.parameters[graph_.tensor(tensor).parameter];
     made.part = matrix.part;
     made.part->whole += name;
   }

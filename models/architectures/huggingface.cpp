@@ -1,8 +1,6 @@
 // Reads and writes a config.json of Hugging Face by the rows of its architecture (config_file.h).
 // Most keys of a file are about generating text or about its origin, and are ignored. A key is
 // rejected if its value would need a model that cannot be built.
-#include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/config_keys.h"
 #include "models/architectures/huggingface_config.h"
@@ -14,8 +12,6 @@
 namespace meshwright::architectures {
 
 namespace {
-
-using nlohmann::json;
 
 struct ModelType {
   std::string name;
@@ -69,7 +65,7 @@ ModelType model_type_of(Fields& fields) {
     if (word == row.model_type)
       fields.fail("model_type", "'" + word + "' needs " + std::string(row.what) +
                                     ", which meshwright lacks; known: " + list_of(known, "and"));
-  return types[static_cast<std::size_t>(choose(fields, "model_type", "model_type", word, known))];
+  return types[choose(fields, "model_type", "model_type", word, known)];
 }
 
 // Returns `text_config`, the part for texts of a model that also reads images.

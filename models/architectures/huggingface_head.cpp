@@ -1,7 +1,6 @@
 #include "models/architectures/huggingface_head.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "models/architectures/architecture.h"

@@ -1,13 +1,11 @@
 #include "models/architectures/huggingface_rotary.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/architecture.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures {
-
-using nlohmann::json;
 
 namespace {
 

@@ -1,7 +1,5 @@
 #include "models/architectures/model.h"
 
-#include <nlohmann/json.hpp>
-
 #include "models/architectures/architecture.h"
 #include "models/architectures/captured/captured_model.h"
 #include "models/core/error.h"
@@ -70,7 +68,7 @@ Model model_of_family(Fields& fields) {
                     "; or name a known model instead of an object (`meshwright list models`)");
   const int index =
       choose(fields, "family", "family", fields.required<std::string>("family"), known);
-  const FamilyName& row = families_of_json[static_cast<std::size_t>(index)];
+  const FamilyName& row = families_of_json[index];
   Model model = model_of(row.architecture);
   model.name = row.name;
   return model;

@@ -1,12 +1,12 @@
 #include "models/architectures/model_description.h"
 
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "models/architectures/architecture.h"
 #include "models/architectures/captured/captured_model.h"
 #include "models/architectures/onnx/imported_graph.h"
 #include "models/core/hash.h"
+#include "models/core/json.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/program_fields.h"
 #include "models/program/program_words.h"
@@ -14,8 +14,6 @@
 namespace meshwright::architectures {
 
 namespace {
-
-using nlohmann::json;
 
 template <class Value>
 struct ModelField {

@@ -11,7 +11,6 @@
 #include "models/compiler/passes/dataflow/recomputed_groups.h"
 #include "models/compiler/passes/dataflow/rematerialize_rows.h"
 #include "models/compiler/passes/graph/fuse_loss.h"
-#include "models/core/index.h"
 
 namespace meshwright::compiler {
 
@@ -112,14 +111,14 @@ class Choice {
   // Returns by how many bytes the logits of a loss block are too large for the memory of the stage
   // that makes the loss. A negative result is the number of bytes by which a block may grow.
   double missing_logits(const Compiled& compiled, const LossBlocks& blocks) const {
-    const Program& program = compiled.stages[at(stage_of(compiled, blocks))];
+    const Program& program = compiled.stages[stage_of(compiled, blocks)];
     return (target_.peak_bytes(program) - target_.memory_bytes) *
            static_cast<double>(blocks.row_bytes) / static_cast<double>(blocks.memory_bytes_of_row);
   }
 
   static int stage_of(const Compiled& compiled, const LossBlocks& blocks) {
-    const Node& node = compiled.graph.nodes[at(blocks.node)];
-    const int part = compiled.plan.stage_of_unit[at(compiled.graph.unit_of(node))];
+    const Node& node = compiled.graph.nodes[blocks.node];
+    const int part = compiled.plan.stage_of_unit[compiled.graph.unit_of(node)];
     return compiled.plan.parallelism.stage_layout().stage_of(part);
   }
 

@@ -11,15 +11,13 @@
 #include <limits>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "models/core/data_files.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/core/open_file.h"
 
 namespace meshwright::core {
-
-using nlohmann::json;
 
 namespace {
 
@@ -201,7 +199,7 @@ std::string read_to_end(int descriptor, const std::string& path) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw InputError(path + ": cannot be read: " + std::strerror(errno));
     if (count == 0) return content;
-    content.append(block.data(), static_cast<std::size_t>(count));
+    content.append(block.data(), count);
     if (content.size() > max_file_bytes)
       throw InputError(path + ": more than " + std::to_string(max_file_bytes >> 20) +
                        " MiB are too many for a text file");
@@ -351,7 +349,7 @@ Fields read_json_file(const std::string& path) { return {parse_json(read_file(pa
 
 int choose(const Fields& fields, std::string_view key, std::string_view what,
            const std::string& value, const std::vector<std::string>& known) {
-  const auto found = std::find(known.begin(), known.end(), value);
+  const auto found = std::ranges::find(known, value);
   if (found != known.end()) return static_cast<int>(found - known.begin());
   fields.fail(key,
               "unknown " + std::string(what) + " '" + value + "'; known: " + list_of(known, "and"));

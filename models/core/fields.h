@@ -6,7 +6,6 @@
 //   gpu.done();   // "p4d.json: /gpu/cuont: unknown key; did you mean 'count'?"
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>

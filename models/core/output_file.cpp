@@ -256,7 +256,7 @@ void OutputFile::write(std::string_view bytes) {
       continue;
     }
     if (count < 0) fail(errno);
-    bytes.remove_prefix(static_cast<std::size_t>(count));
+    bytes.remove_prefix(count);
   }
 }
 
@@ -265,7 +265,7 @@ void OutputFile::rewrite_begin(std::string_view bytes) {
     const ssize_t count = pwrite(descriptor_, bytes.data(), bytes.size(), offset);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail(errno);
-    bytes.remove_prefix(static_cast<std::size_t>(count));
+    bytes.remove_prefix(count);
     offset += count;
   }
 }

@@ -40,8 +40,7 @@ std::string shell_word(std::string_view text) {
   if (text.find('\0') != std::string_view::npos)
     throw InputError("'" + std::string(text) +
                      "' contains a null byte, which no word of a shell can hold; leave it out");
-  if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain_in_shell))
-    return std::string(text);
+  if (!text.empty() && std::ranges::all_of(text, is_plain_in_shell)) return std::string(text);
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 
 namespace meshwright::job {
 
@@ -137,7 +137,7 @@ void warn_instance(const Fields& fields, const Launchers& on, const ChosenCluste
   const Pairs xla = {"g4dn.8xlarge", "g4dn.12xlarge", "g5.48xlarge", "p3dn.24xlarge",
                      "p4d.24xlarge"};
   const auto lacks = [&](const Pairs& known) {
-    return std::find(known.begin(), known.end(), cluster.machine) == known.end();
+    return std::ranges::find(known, cluster.machine) == known.end();
   };
   if (cluster.facts.is_cpu) return;
   if (on.model_parallel && on.mpi && lacks(version_1))
@@ -216,7 +216,7 @@ bool read_enabled(Fields& fields, Job& job) {
     warn(job, fields, "enabled", "missing, which means false");
     return false;
   }
-  const nlohmann::json& value = fields.raw("enabled");
+  const json& value = fields.raw("enabled");
   if (value.is_boolean()) return value.get<bool>();
   warn(job, fields, "enabled",
        fmt::format("{} is not identical to true, which means false", value.dump()));
@@ -226,8 +226,8 @@ bool read_enabled(Fields& fields, Job& job) {
 void warn_unknown(const Fields& fields, const std::vector<std::string>& known,
                   const std::vector<std::string>& other, int version, Job& job) {
   for (const std::string& key : fields.keys()) {
-    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    if (std::find(other.begin(), other.end(), key) != other.end()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    if (std::ranges::find(other, key) != other.end()) {
       warn(job, fields, key,
            fmt::format("a key of version {}, without effect in version {}", 3 - version, version));
       continue;

@@ -3,7 +3,6 @@
 // plan.
 #include <fmt/format.h>
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
 #include "models/job/distribution_v1.h"

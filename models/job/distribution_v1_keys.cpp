@@ -1,7 +1,5 @@
 #include <fmt/format.h>
-#include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
 #include "models/job/distribution_v1.h"

@@ -2,7 +2,6 @@
 // manner of FSDP, and tensor, context and expert parallelism under torchrun, without pipelines.
 #include <fmt/format.h>
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
 #include "models/job/distribution.h"

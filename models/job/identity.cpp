@@ -4,17 +4,16 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/model_description.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/job/keys.h"
 
 namespace meshwright::job {
 
 namespace {
 
-using nlohmann::json;
 using enum ChangeRule;
 
 // Values of the model may change by word if people do change them between two phases of a training:

@@ -4,21 +4,19 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "models/compiler/partition/partition.h"
 #include "models/compiler/passes/pass.h"
 #include "models/compiler/plan/context_rules.h"
 #include "models/core/divisors.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/core/quote.h"
 #include "models/core/utf8.h"
 #include "models/job/distribution.h"
 #include "models/job/sections.h"
 
 namespace meshwright::job {
-
-using nlohmann::json;
 
 namespace {
 

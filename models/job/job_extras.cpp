@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "models/core/enum_words.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
@@ -61,7 +61,7 @@ void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job&
   // The rule only applies to the instance that a job is written for. The same job may be simulated
   // or trained on this computer.
   if (cluster.hosts > 0 && cluster.machine != "local" &&
-      std::find(classes.begin(), classes.end(), machine_class) == classes.end())
+      std::ranges::find(classes, machine_class) == classes.end())
     job_fields.fail("compiler_config",
                     fmt::format("SageMaker Training Compiler does not know '{}', only {}; use "
                                 "\"training\": {{\"compiler\": \"full\"}}",
@@ -93,9 +93,9 @@ void read_framework(Fields& fields, Job& job) {
   job.objective.framework = framework_of(name);
 }
 
-nlohmann::json framework_json(const Objective& objective) {
+json framework_json(const Objective& objective) {
   const std::string_view name = name_of(objective.framework);
-  return name.empty() ? nlohmann::json(nullptr) : nlohmann::json(name);
+  return name.empty() ? json(nullptr) : json(name);
 }
 
 }  // namespace
@@ -173,8 +173,7 @@ void check_weights(const Fields& fields, const DataFiles& data) {
         "weights",
         fmt::format("{} of {} is too little: of {} sequences none would be of {}; leave the "
                     "file out, or give it more",
-                    *least, sum, mixture_stretch,
-                    data.files[static_cast<std::size_t>(least - data.weights.begin())]));
+                    *least, sum, mixture_stretch, data.files[least - data.weights.begin()]));
 }
 
 // Checks `document_end`, the token that ends each document in files of tokens. In files of pairs,

@@ -1,6 +1,4 @@
 // Reads the section `failures`: how often hosts fail, and how a run recovers.
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "models/job/keys.h"
 #include "models/job/sections.h"

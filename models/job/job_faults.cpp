@@ -1,14 +1,12 @@
 // Reads `faults`: slow ranks and degraded links, which a simulation assumes.
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "models/core/enum_words.h"
+#include "models/core/json.h"
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
 namespace meshwright::job {
-
-using nlohmann::json;
 
 namespace {
 

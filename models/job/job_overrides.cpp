@@ -1,13 +1,11 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
 namespace meshwright::job {
-
-using nlohmann::json;
 
 namespace {
 
@@ -60,8 +58,8 @@ class Walk {
     if (!node.is_array())
       throw InputError(place_ + "there is nothing below " + node.dump() + " called '" + part +
                        "'; set the key above it");
-    const bool number = part.size() < 9 && std::all_of(part.begin(), part.end(),
-                                                       [](char c) { return c >= '0' && c <= '9'; });
+    const bool number =
+        part.size() < 9 && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
     if (!number || std::stoul(part) >= node.size())
       throw InputError(place_ + "'" + part + "' is no index of a list of " +
                        std::to_string(node.size()) + "; count from 0");

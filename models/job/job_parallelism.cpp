@@ -1,15 +1,13 @@
 // Defines the rows of the section `parallelism`, and reads those of its keys that need code of
 // their own.
-#include <nlohmann/json.hpp>
 
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
 namespace meshwright::job {
-
-using nlohmann::json;
 
 namespace {
 

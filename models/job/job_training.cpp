@@ -2,15 +2,13 @@
 // row of that table cannot describe, such as `recompute`, `lora` and `loss_scale`.
 #include <fmt/format.h>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/job/keys.h"
 #include "models/job/sections.h"
 
 namespace meshwright::job {
-
-using nlohmann::json;
 
 namespace {
 

@@ -75,8 +75,8 @@ constexpr std::array<std::string_view, 2> foreign_variables = {"SMP_", "SMDDP_"}
 constexpr std::array<std::string_view, 2> fabric_variables = {"FI_", "RDMAV_"};
 
 bool begins_with_one(std::string_view name, std::span<const std::string_view> prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+  return std::ranges::any_of(prefixes,
+                             [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 std::vector<std::string> split(const std::string& text) {
@@ -91,8 +91,8 @@ std::vector<std::string> split(const std::string& text) {
 }
 
 const Option& known_option(const Fields& fields, std::string_view key, const std::string& word) {
-  const auto* option = std::find_if(options.begin(), options.end(),
-                                    [&](const Option& row) { return row.name == word; });
+  const auto* option =
+      std::ranges::find_if(options, [&](const Option& row) { return row.name == word; });
   if (option == options.end()) {
     const std::string near = nearest(word, names_in(options));
     fields.fail(key,
@@ -116,9 +116,9 @@ void check_parameter(const Fields& fields, std::string_view key, const std::stri
 void check_variable(const Fields& fields, std::string_view key, const std::string& word,
                     const ChosenCluster& cluster, Job& job) {
   const std::string name = word.substr(0, word.find('='));
-  const bool good = !name.empty() && !(name[0] >= '0' && name[0] <= '9') &&
-                    std::all_of(name.begin(), name.end(),
-                                [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+  const bool good =
+      !name.empty() && !(name[0] >= '0' && name[0] <= '9') &&
+      std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_'; });
   if (!good)
     fields.fail(key, fmt::format("'-x {}' names no variable; use -x NAME or -x NAME=VALUE", word));
   if (name.size() < word.size() && !job_may_set_variable(name))

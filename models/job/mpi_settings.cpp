@@ -63,20 +63,20 @@ constexpr std::array<std::string_view, 14> naming = {
     "PROGRAM", "TOOL", "SCRIPT", "DUMP", "LOAD", "TIMELINE", "AUTOTUNE_LOG"};
 
 bool contains(std::span<const std::string_view> list, std::string_view name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
+  return std::ranges::find(list, name) != list.end();
 }
 
 bool in_family(std::span<const std::string_view> families, std::string_view name) {
-  return std::any_of(families.begin(), families.end(),
-                     [&](std::string_view family) { return name.starts_with(family); });
+  return std::ranges::any_of(families,
+                             [&](std::string_view family) { return name.starts_with(family); });
 }
 
 bool names_something(std::string_view name) {
   std::string upper(name);
-  std::transform(upper.begin(), upper.end(), upper.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return std::any_of(naming.begin(), naming.end(),
-                     [&](std::string_view part) { return upper.find(part) != std::string::npos; });
+  std::ranges::transform(upper, upper.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return std::ranges::any_of(
+      naming, [&](std::string_view part) { return upper.find(part) != std::string::npos; });
 }
 
 }  // namespace

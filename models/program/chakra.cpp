@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
+#include "models/core/json.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/step_work.h"
 
@@ -105,7 +104,7 @@ class ChakraWriter {
       : rank_(rank),
         mesh_(stages.front().settings->mesh()),
         own_(mesh_.coordinates(rank)),
-        program_(stages[at(own_.pipeline)]),
+        program_(stages[own_.pipeline]),
         resolve_(program_),
         channels_(channels_of(stages)) {}
 
@@ -145,9 +144,8 @@ class ChakraWriter {
     const Ids before = last_of_streams();
     for (Ids& last : last_) last.clear();
     for (const auto& [run, entry] : step) {
-      const Task& task = program_.tasks[at(run.task)];
-      const Instruction& instruction =
-          program_.bodies[at(task.body)].instructions[at(run.instruction)];
+      const Task& task = program_.tasks[run.task];
+      const Instruction& instruction = program_.bodies[task.body].instructions[run.instruction];
       Ids& last = last_[static_cast<std::size_t>(instruction.stream)];
       std::set<std::uint64_t> after(last.begin(), last.end());
       for (const Wait& wait : instruction.waits)
@@ -250,7 +248,7 @@ class ChakraWriter {
   // order.
   std::vector<chakra::Node> shift(const Instruction& instruction) {
     const std::vector<int> group = mesh_.group(instruction.group, rank_);
-    const std::size_t index = at(mesh_.index_in(instruction.group, rank_)), size = group.size();
+    const std::size_t index = mesh_.index_in(instruction.group, rank_), size = group.size();
     const std::int64_t tag = 2 * shifts_++ % (std::int64_t{1} << 31);
     chakra::Node send = named(instruction), receive = send;
     to_message(true, rank_, group[(index + 1) % size], bytes_of(instruction.inputs), tag, send);
@@ -276,7 +274,7 @@ class ChakraWriter {
   // Returns the node that lists the process groups. Its value is a Python list of one string as
   // Python prints it, because Chakra's converter writes PyTorch's groups in this way.
   chakra::Node process_groups() const {
-    nlohmann::json list = nlohmann::json::array();
+    json list = json::array();
     for (const auto& [number, ranks] : groups_)
       list.push_back({{"pg_name", std::to_string(number)}, {"ranks", ranks}});
     chakra::Node node;

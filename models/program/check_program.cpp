@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <string>
 
-#include "models/core/index.h"
 #include "models/program/check_program.h"
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
@@ -134,7 +133,7 @@ class StageCheck {
   void check_body(std::size_t index) const {
     const Body& body = program_.bodies[index];
     const Place place = place_ / "bodies" / index;
-    (place / "chunk").names(body.chunk, at(program_.layout.chunks), "chunk", -1);
+    (place / "chunk").names(body.chunk, program_.layout.chunks, "chunk", -1);
     for (std::size_t i = 0; i < body.instructions.size(); ++i) {
       const Place own = place / "instructions" / i;
       const Instruction& instruction = body.instructions[i];
@@ -144,7 +143,7 @@ class StageCheck {
         has_.check_operand(instruction.outputs[k], own / "outputs" / k);
       (own / "module").names(instruction.module, program_.modules->size(), "module", -1);
       (own / "bucket").names(instruction.bucket, program_.buckets.size(), "bucket", -1);
-      if (instruction.peer >= 0) (own / "peer").names(instruction.peer, at(stages_), "stage");
+      if (instruction.peer >= 0) (own / "peer").names(instruction.peer, stages_, "stage");
       check_attributes(instruction.attributes, own / "attributes");
       check_kind(instruction, body, own);
       check_overwrites(instruction, own / "overwrites");
@@ -199,7 +198,7 @@ class StageCheck {
   // Checks that an instruction names a piece of its bucket if the bucket is updated in pieces,
   // because its states wait in host memory, and no piece otherwise.
   void check_stepped(const Instruction& instruction, const Place& place) const {
-    const std::size_t pieces = program_.buckets[at(instruction.bucket)].pieces.size();
+    const std::size_t pieces = program_.buckets[instruction.bucket].pieces.size();
     (place / "piece").names(instruction.piece, pieces, "piece of the bucket", pieces > 0 ? 0 : -1);
   }
 
@@ -219,25 +218,26 @@ class StageCheck {
     const Place own = place / "attributes" / "fusion";
     if (fusion == nullptr) own.fail("missing; a fused operation has its steps");
     const std::size_t operands = fusion->operands.size();
-    const auto needs = [&](std::string_view which, int number, std::size_t found) {
+    const auto needs = [&](std::string_view which, int number, std::int64_t found) {
       (place / which)
-          .demand(number >= 0 && found >= at(number),
+          .demand(number >= 0 && found >= number,
                   std::to_string(found) + " where the fusion has " + std::to_string(number));
     };
     needs("inputs", fusion->inputs, instruction.inputs.size());
     needs("outputs", fusion->outputs, instruction.outputs.size());
-    needs("outputs", fusion->accumulated, instruction.outputs.size() - at(fusion->outputs));
+    needs("outputs", fusion->accumulated, std::ssize(instruction.outputs) - fusion->outputs);
     (own / "cut").demand(fusion->cut.size() == operands, "one flag for each operand is needed");
     (own / "operands")
-        .demand(operands >= at(fusion->inputs) + at(fusion->outputs) + at(fusion->accumulated),
-                "there are fewer than inputs, outputs and accumulated");
+        .demand(
+            std::ssize(fusion->operands) >= fusion->inputs + fusion->outputs + fusion->accumulated,
+            "there are fewer than inputs, outputs and accumulated");
     (own / "block_rows").demand(fusion->block_rows > 0, "a block has at least one row");
     for (std::size_t i = 0; i < fusion->steps.size(); ++i) {
       const FusedStep& step = fusion->steps[i];
       const Place here = own / "steps" / i;
       check_attributes(step.attributes, here / "attributes");
-      check_count(step.op, "inputs", info(step.op).takes, at(step.inputs.size()), here);
-      check_count(step.op, "outputs", info(step.op).makes, at(step.outputs.size()), here);
+      check_count(step.op, "inputs", info(step.op).takes, step.inputs.size(), here);
+      check_count(step.op, "outputs", info(step.op).makes, step.outputs.size(), here);
       for (const TensorIds* ids : {&step.inputs, &step.outputs})
         for (const int id : *ids)
           (here / (ids == &step.inputs ? "inputs" : "outputs")).names(id, operands, "operand");
@@ -295,8 +295,8 @@ class StageCheck {
   void check_message(const Instruction& instruction, const Body& body, const Place& place) const {
     const bool sends = instruction.kind == InstructionKind::send;
     operands(instruction, sends ? 1 : 0, sends ? 0 : 1, place);
-    (place / "peer").names(instruction.peer, at(stages_), "stage");
-    (place / "peer_chunk").names(instruction.peer_chunk, at(program_.layout.chunks), "chunk");
+    (place / "peer").names(instruction.peer, stages_, "stage");
+    (place / "peer_chunk").names(instruction.peer_chunk, program_.layout.chunks, "chunk");
     (place / "channel").in_range(instruction.channel, 0, 1 << 16);
     place.demand(body.chunk >= 0, "messages are sent and received in bodies of a chunk");
     const Stream own = stream_of_message(program_.layout, instruction, body.chunk);
@@ -351,16 +351,16 @@ class StageCheck {
   // only 0 is legal.
   static void check_copy(int copy, int chunk, const std::vector<SlotRegion>& regions,
                          const Place& place) {
-    const bool has = chunk >= 0 && at(chunk) < regions.size();
-    place.in_range(copy, 0, std::max(0, (has ? regions[at(chunk)].slots : 0) - 1));
+    const bool has = chunk >= 0 && chunk < std::ssize(regions);
+    place.in_range(copy, 0, std::max(0, (has ? regions[chunk].slots : 0) - 1));
   }
 
   void check_task(const Task& task, const Place& place) const {
     (place / "body").names(task.body, program_.bodies.size(), "body");
-    const Body& body = program_.bodies[at(task.body)];
+    const Body& body = program_.bodies[task.body];
     (place / "chunk").demand(task.chunk == body.chunk, "is not that of its body");
     (place / "micro_batch_index")
-        .names(task.micro_batch_index, at(program_.micro_batches), "micro-batch", -1);
+        .names(task.micro_batch_index, program_.micro_batches, "micro-batch", -1);
     check_copy(task.slot, task.chunk, memory_.slots, place / "slot");
     check_copy(task.window, task.chunk, memory_.windows, place / "window");
     for (const Instruction& instruction : body.instructions) {
@@ -373,7 +373,7 @@ class StageCheck {
   // Checks that the task's slot or window exists for a buffer, in slots, windows or host slots,
   // that its body uses. Other buffers have one copy and always pass.
   void check_reach(const Operand& operand, const Task& task, const Place& place) const {
-    const Buffer& buffer = memory_.buffers[at(operand.buffer)];
+    const Buffer& buffer = memory_.buffers[operand.buffer];
     const auto& regions = buffer.region == Region::slot     ? memory_.slots
                           : buffer.region == Region::window ? memory_.windows
                                                             : memory_.host;
@@ -381,10 +381,10 @@ class StageCheck {
                            (buffer.region == Region::host && buffer.chunk >= 0);
     if (!in_copies) return;
     const int copy = buffer.region == Region::window ? task.window : task.slot;
-    place.demand(copy < regions[at(buffer.chunk)].slots,
+    place.demand(copy < regions[buffer.chunk].slots,
                  "its body uses buffer " + std::to_string(operand.buffer) + " in copy " +
                      std::to_string(copy) + ", of which there are " +
-                     std::to_string(regions[at(buffer.chunk)].slots));
+                     std::to_string(regions[buffer.chunk].slots));
   }
 
   const Program& program_;
@@ -404,9 +404,9 @@ void check_programs(const std::vector<Program>& stages, const std::string& where
   check_settings(*stages.front().settings, top / "settings");
   const int count = static_cast<int>(stages.size());
   for (int stage = 0; stage < count; ++stage) {
-    const Place place = top / "stages" / at(stage);
-    (place / "stage").demand(stages[at(stage)].stage == stage, "stages are given in order, from 0");
-    StageCheck(stages[at(stage)], count, place).run();
+    const Place place = top / "stages" / stage;
+    (place / "stage").demand(stages[stage].stage == stage, "stages are given in order, from 0");
+    StageCheck(stages[stage], count, place).run();
   }
   if (const std::string broken = broken_rule(stages); !broken.empty())
     (top / "stages").fail(broken);

@@ -1,7 +1,6 @@
 // Checks what a stage in a file holds: its memory, buckets and parameters.
 #include <algorithm>
 
-#include "models/core/index.h"
 #include "models/program/check_program.h"
 #include "models/program/factors.h"
 
@@ -17,8 +16,8 @@ void StageMemoryCheck::run() const {
 }
 
 void StageMemoryCheck::check_rank(const Owner& rank, const Place& place) const {
-  (place / "rdp").names(rank.rdp, at(settings_.degrees.rdp()), "data-parallel index", -1);
-  (place / "tensor").names(rank.tensor, at(settings_.degrees.tensor), "tensor index", -1);
+  (place / "rdp").names(rank.rdp, settings_.degrees.rdp(), "data-parallel index", -1);
+  (place / "tensor").names(rank.tensor, settings_.degrees.tensor, "tensor index", -1);
 }
 
 void StageMemoryCheck::check_copies(const std::vector<SlotRegion>& regions,
@@ -56,10 +55,10 @@ void StageMemoryCheck::check_owned(const Place& place) const {
   (place / "owned_offset").in_range(memory_.owned_offset, 0, memory_.arena_bytes);
   if (memory_.owned_bytes.empty()) return;
   const Place owned = place / "owned_bytes";
-  owned.demand(memory_.owned_bytes.size() == at(settings_.degrees.rdp()),
+  owned.demand(std::ssize(memory_.owned_bytes) == settings_.degrees.rdp(),
                "a list for each data-parallel index is needed");
   for (const auto& of_tensor : memory_.owned_bytes) {
-    owned.demand(of_tensor.size() == at(settings_.degrees.tensor),
+    owned.demand(std::ssize(of_tensor) == settings_.degrees.tensor,
                  "a number for each tensor index is needed");
     for (const std::int64_t bytes : of_tensor)
       owned.in_range(bytes, 0, memory_.arena_bytes - memory_.owned_offset);
@@ -86,7 +85,7 @@ void StageMemoryCheck::check_buffer(const Buffer& buffer, const Place& place) co
 
 void StageMemoryCheck::check_operand(const Operand& operand, const Place& place) const {
   (place / "buffer").names(operand.buffer, memory_.buffers.size(), "buffer");
-  const Buffer& buffer = memory_.buffers[at(operand.buffer)];
+  const Buffer& buffer = memory_.buffers[operand.buffer];
   const std::int64_t parts =
       operand.part_of == GroupKind::none ? 1 : mesh_.size_of(operand.part_of);
   (place / "offset").in_range(operand.offset, 0, buffer.bytes);
@@ -198,10 +197,10 @@ void StageMemoryCheck::check_buckets() const {
 
 void StageMemoryCheck::check_parameter(const StageParameter& member, const Place& place) const {
   (place / "bucket").names(member.bucket, program_.buckets.size(), "bucket");
-  (place / "chunk").names(member.chunk, at(program_.layout.chunks), "chunk");
+  (place / "chunk").names(member.chunk, program_.layout.chunks, "chunk");
   const Parameter& parameter = member.parameter;
   const std::int64_t elements = parameter.shape.elements();
-  const std::int64_t room = program_.buckets[at(member.bucket)].elements;
+  const std::int64_t room = program_.buckets[member.bucket].elements;
   (place / "offset").in_range(member.offset, 0, room);
   (place / "first_count").in_range(member.first_count, -1, most_bytes / 8);
   (place / "parameter" / "shape")
@@ -214,7 +213,7 @@ void StageMemoryCheck::check_cut(const Parameter& parameter, const Place& place)
   (place / "global_shape").demand(global.rank >= 1, "missing; it is required (a list of sizes)");
   const int parts = parameter.is_cut ? settings_.degrees.tensor : 1;
   if (parameter.is_cut) {
-    (place / "cut" / "dim").names(parameter.cut.dim, at(padded.rank), "dimension");
+    (place / "cut" / "dim").names(parameter.cut.dim, padded.rank, "dimension");
     std::int64_t sum = 0;
     for (const std::int64_t segment : parameter.cut.segments) {
       (place / "cut" / "segments").in_range(segment, 1, padded[parameter.cut.dim]);
@@ -241,7 +240,7 @@ void StageMemoryCheck::check_scalar(int buffer, std::int64_t bytes, std::string_
                                     int least) const {
   (place_ / key).names(buffer, memory_.buffers.size(), "buffer", least);
   if (buffer < 0) return;
-  const Buffer& found = memory_.buffers[at(buffer)];
+  const Buffer& found = memory_.buffers[buffer];
   (place_ / key)
       .demand(
           found.bytes >= bytes && found.region == Region::persistent,
@@ -256,7 +255,7 @@ void StageMemoryCheck::check_factors() const {
     const StageParameter& member = program_.parameters[i];
     const Place place = place_ / "parameters" / i / "first_factor";
     place.in_range(member.first_factor, -1, most_bytes / 8);
-    const bool factored = program_.buckets[at(member.bucket)].factored;
+    const bool factored = program_.buckets[member.bucket].factored;
     place.demand(factored == (member.first_factor >= 0), "is said of what has factors");
     if (!factored) continue;
     const Shape shape = factored_shape(member.parameter);
@@ -303,7 +302,7 @@ void StageMemoryCheck::check_counted_routers() const {
   place.in_range(program_.counted_routers, 0, most_bytes / 8);
   if (program_.counted_routers == 0) return;
   const std::int64_t of_each = std::int64_t{8} * program_.counted_routers;
-  const std::int64_t bytes = memory_.buffers[at(program_.choice_counts_buffer)].bytes;
+  const std::int64_t bytes = memory_.buffers[program_.choice_counts_buffer].bytes;
   place.demand(bytes > 0 && bytes % (of_each * settings_.degrees.expert) == 0,
                "choice_counts_buffer needs as many counts for each, and for each rank of an expert "
                "group");

@@ -20,7 +20,7 @@ std::string describe(const Program& program, const Task& task, const Instruction
   if (instruction.peer >= 0)
     text += " with virtual stage " + std::to_string(peer_virtual_stage(program, instruction));
   if (instruction.module >= 0 && program.modules)
-    text += " in " + (*program.modules)[static_cast<std::size_t>(instruction.module)];
+    text += " in " + (*program.modules)[instruction.module];
   if (task.micro_batch_index < 0) return text + ", around the micro-batches";
   return text + ", " + std::string(phases[static_cast<std::size_t>(instruction.phase)]) +
          ", micro-batch " + std::to_string(task.micro_batch_index);

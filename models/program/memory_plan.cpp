@@ -23,7 +23,7 @@ const SlotRegion& copies_of(const MemoryPlan& plan, const Buffer& buffer) {
   const auto& regions = buffer.region == Region::window ? plan.windows
                         : buffer.region == Region::host ? plan.host
                                                         : plan.slots;
-  return regions[static_cast<std::size_t>(buffer.chunk)];
+  return regions[buffer.chunk];
 }
 
 std::int64_t limit_of(const MemoryPlan& plan, const Buffer& buffer) {
@@ -73,7 +73,7 @@ bool lie_before_tasks(const std::vector<SlotRegion>& regions, const MemoryPlan& 
 }  // namespace
 
 std::int64_t MemoryPlan::address(int buffer, int slot, int window) const {
-  const Buffer& found = buffers[static_cast<std::size_t>(buffer)];
+  const Buffer& found = buffers[buffer];
   switch (found.region) {
     case Region::persistent:
       return found.offset;
@@ -94,13 +94,12 @@ std::int64_t MemoryPlan::address(int buffer, int slot, int window) const {
 
 std::int64_t MemoryPlan::arena_bytes_of(int rdp, int tensor) const {
   if (owned_bytes.empty()) return arena_bytes;
-  return owned_offset +
-         owned_bytes[static_cast<std::size_t>(rdp)][static_cast<std::size_t>(tensor)];
+  return owned_offset + owned_bytes[rdp][tensor];
 }
 
 int MemoryPlan::pool_of(int chunk) const {
   if (static_cast<std::size_t>(chunk) >= slots.size()) return chunk;
-  const SlotRegion& own = slots[static_cast<std::size_t>(chunk)];
+  const SlotRegion& own = slots[chunk];
   if (own.stride * own.slots == 0) return chunk;
   return static_cast<int>(std::ranges::find(slots, own) - slots.begin());
 }
@@ -144,8 +143,8 @@ std::int64_t place(const std::vector<Buffer*>& buffers, Gap wanted) {
 
 // Tries both kinds of gap and keeps the smaller result, because neither is always better.
 std::int64_t pack(std::vector<Buffer*>& buffers) {
-  std::stable_sort(buffers.begin(), buffers.end(),
-                   [](const Buffer* a, const Buffer* b) { return a->first < b->first; });
+  std::ranges::stable_sort(buffers,
+                           [](const Buffer* a, const Buffer* b) { return a->first < b->first; });
   const std::int64_t lowest = place(buffers, Gap::lowest);
   const std::int64_t tightest = place(buffers, Gap::tightest);
   return tightest < lowest ? tightest : place(buffers, Gap::lowest);

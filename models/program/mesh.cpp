@@ -127,7 +127,7 @@ const std::vector<std::string>& placements() {
 
 Mesh::Mesh(Degrees degrees, std::string_view placement) : degrees_(degrees) {
   const auto& known = placements();
-  if (std::find(known.begin(), known.end(), placement) == known.end())
+  if (std::ranges::find(known, placement) == known.end())
     throw InputError(broken("/parallelism/placement", "unknown placement '{}'; known: {}",
                             placement, list_of(known, "and")));
   for (const int degree : {degrees.pipeline, degrees.tensor, degrees.data, degrees.context,
@@ -170,7 +170,7 @@ std::vector<int> Mesh::group(GroupKind kind, int rank) const {
       for (int k = 0; k < r.count; ++k)
         members.push_back(
             this->rank({p.first + i * p.step, t.first + j * t.step, r.first + k * r.step}));
-  std::sort(members.begin(), members.end());
+  std::ranges::sort(members);
   return members;
 }
 
@@ -185,12 +185,12 @@ int Mesh::size_of(GroupKind kind) const { return static_cast<int>(group(kind, 0)
 
 std::vector<std::vector<int>> Mesh::groups(GroupKind kind) const {
   std::vector<std::vector<int>> all;
-  std::vector<bool> seen(static_cast<std::size_t>(ranks()), false);
+  std::vector<bool> seen(ranks(), false);
   for (int rank = 0; rank < ranks(); ++rank) {
-    if (seen[static_cast<std::size_t>(rank)]) continue;
+    if (seen[rank]) continue;
     std::vector<int> members = group(kind, rank);
     if (members.empty()) continue;
-    for (const int member : members) seen[static_cast<std::size_t>(member)] = true;
+    for (const int member : members) seen[member] = true;
     all.push_back(std::move(members));
   }
   return all;

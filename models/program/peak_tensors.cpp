@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "models/core/index.h"
 #include "models/program/slots_in_use.h"
 
 namespace meshwright::program {
@@ -53,17 +52,17 @@ std::vector<int> slots_when_fullest(const Program& program, const std::vector<Bu
   std::vector<std::int64_t> slot_bytes;  // of one micro-batch, by chunk
   std::map<int, std::vector<int>> pools;
   for (int chunk = 0; chunk < static_cast<int>(slots.size()); ++chunk) {
-    slot_bytes.push_back(bytes_of(of_slot[at(chunk)]));
+    slot_bytes.push_back(bytes_of(of_slot[chunk]));
     pools[program.memory.pool_of(chunk)].push_back(chunk);
   }
   for (const auto& [pool, chunks] : pools) {
     const auto held = [&](const std::vector<int>& time) {
       std::int64_t bytes = 0;
-      for (const int chunk : chunks) bytes += time[at(chunk)] * slot_bytes[at(chunk)];
+      for (const int chunk : chunks) bytes += time[chunk] * slot_bytes[chunk];
       return bytes;
     };
     const std::vector<int>& fullest = *std::ranges::max_element(times, {}, held);
-    for (const int chunk : chunks) slots[at(chunk)] = fullest[at(chunk)];
+    for (const int chunk : chunks) slots[chunk] = fullest[chunk];
   }
   return slots;
 }
@@ -88,8 +87,7 @@ std::vector<int> makers(const Program& program) {
   for (const Body& body : program.bodies)
     for (const Instruction& instruction : body.instructions)
       for (const Operand& output : instruction.outputs)
-        if (int& module = module_of[static_cast<std::size_t>(output.buffer)]; module < 0)
-          module = instruction.module;
+        if (int& module = module_of[output.buffer]; module < 0) module = instruction.module;
   return module_of;
 }
 
@@ -112,13 +110,13 @@ std::vector<PeakTensor> peak_tensors(const Program& program) {
         if (each.owner.includes(program.fullest)) held.emplace_back(&each, 1);
         break;
       case Region::window:
-        held.emplace_back(&each, memory.windows[static_cast<std::size_t>(each.chunk)].slots);
+        held.emplace_back(&each, memory.windows[each.chunk].slots);
         break;
       case Region::slot:
-        of_slot[static_cast<std::size_t>(each.chunk)].push_back(&each);
+        of_slot[each.chunk].push_back(&each);
         break;
       case Region::task:
-        if (each.body >= 0) of_body[static_cast<std::size_t>(each.body)].push_back(&each);
+        if (each.body >= 0) of_body[each.body].push_back(&each);
         break;
       case Region::host:
         break;
@@ -135,10 +133,10 @@ std::vector<PeakTensor> peak_tensors(const Program& program) {
   std::map<std::pair<std::string, MemoryClass>, PeakTensor> by_name;
   for (const auto& [each, copies] : held) {
     if (each->bytes == 0 || copies == 0) continue;
-    const int module = module_of[static_cast<std::size_t>(each - memory.buffers.data())];
+    const int module = module_of[each - memory.buffers.data()];
     std::string name = each->name;
     if (module >= 0 && !is_state(each->cls))
-      name = without_numbers((*program.modules)[static_cast<std::size_t>(module)]) + " " + name;
+      name = without_numbers((*program.modules)[module]) + " " + name;
     PeakTensor& all = by_name[{name, each->cls}];
     all.name = name;
     all.cls = each->cls;

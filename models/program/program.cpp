@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/describe.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/timeline.h"
@@ -14,7 +13,7 @@ namespace {
 
 int last_compute_of(const Body& body) {
   for (int i = static_cast<int>(body.instructions.size()) - 1; i >= 0; --i) {
-    const Instruction& instruction = body.instructions[at(i)];
+    const Instruction& instruction = body.instructions[i];
     if (instruction.stream == Stream::compute && instruction.when == When::always) return i;
   }
   return -1;
@@ -41,7 +40,7 @@ bool concerns(const Program& program, const Instruction& instruction, const Owne
                      instruction.group == GroupKind::embedding ||
                      instruction.group == GroupKind::pipeline;
   if (instruction.bucket < 0 || !alone) return true;
-  return program.buckets[at(instruction.bucket)].owner.includes(rank);
+  return program.buckets[instruction.bucket].owner.includes(rank);
 }
 
 std::int64_t scratch_memory(const Program& program,
@@ -71,12 +70,12 @@ class LatestByCopy {
   explicit LatestByCopy(std::size_t bodies) : of_body_(bodies) {}
   void append_to(std::vector<int>& found, int copy) const {
     for (const std::vector<int>& tasks : of_body_)
-      found.push_back(at(copy) < tasks.size() ? tasks[at(copy)] : -1);
+      found.push_back(copy < std::ssize(tasks) ? tasks[copy] : -1);
   }
   void note(int body, int copy, int task) {
-    std::vector<int>& tasks = of_body_[at(body)];
-    if (tasks.size() <= at(copy)) tasks.resize(at(copy) + 1, -1);
-    tasks[at(copy)] = task;
+    std::vector<int>& tasks = of_body_[body];
+    if (std::ssize(tasks) <= copy) tasks.resize(copy + 1, -1);
+    tasks[copy] = task;
   }
 
  private:
@@ -90,11 +89,11 @@ WaitResolver::WaitResolver(const Program& program) : program_(&program) {
   std::vector<int> latest(bodies, -1);
   LatestByCopy with_slot(bodies), with_window(bodies);
   for (int task = 0; task < static_cast<int>(program.tasks.size()); ++task) {
-    const Task& now = program.tasks[at(task)];
+    const Task& now = program.tasks[task];
     latest_.insert(latest_.end(), latest.begin(), latest.end());
     with_slot.append_to(latest_with_slot_, now.slot);
     with_window.append_to(latest_with_window_, now.window);
-    latest[at(now.body)] = task;
+    latest[now.body] = task;
     with_slot.note(now.body, now.slot, task);
     with_window.note(now.body, now.window, task);
   }
@@ -103,26 +102,26 @@ WaitResolver::WaitResolver(const Program& program) : program_(&program) {
 
 RunId WaitResolver::operator()(int task, const Wait& wait) const {
   if (wait.relation == Wait::Relation::same_task) {
-    const Task& now = program_->tasks[at(task)];
-    const Instruction& target = program_->bodies[at(now.body)].instructions[at(wait.instruction)];
+    const Task& now = program_->tasks[task];
+    const Instruction& target = program_->bodies[now.body].instructions[wait.instruction];
     return runs(target, now) ? RunId{task, wait.instruction} : RunId{};
   }
   if (wait.relation == Wait::Relation::previous_task) {
     for (int before = task - 1; before >= 0; --before)
-      if (const int last = last_compute_[at(program_->tasks[at(before)].body)]; last >= 0)
+      if (const int last = last_compute_[program_->tasks[before].body]; last >= 0)
         return {before, last};
     return {};
   }
-  const std::size_t index = at(task) * program_->bodies.size() + at(wait.body);
+  const std::size_t index = task * program_->bodies.size() + wait.body;
   const auto& tasks = wait.relation == Wait::Relation::latest             ? latest_
                       : wait.relation == Wait::Relation::latest_with_slot ? latest_with_slot_
                                                                           : latest_with_window_;
   const int found = tasks[index];
   if (found < 0) return {};
-  const int instruction = wait.instruction < 0 ? last_compute_[at(wait.body)] : wait.instruction;
+  const int instruction = wait.instruction < 0 ? last_compute_[wait.body] : wait.instruction;
   if (instruction < 0) return {};
-  const Instruction& target = program_->bodies[at(wait.body)].instructions[at(instruction)];
-  if (!runs(target, program_->tasks[at(found)])) return {};
+  const Instruction& target = program_->bodies[wait.body].instructions[instruction];
+  if (!runs(target, program_->tasks[found])) return {};
   return {found, instruction};
 }
 

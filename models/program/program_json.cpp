@@ -1,14 +1,11 @@
 // Writes Programs as JSON.
 #include "models/program/program_json.h"
 
-#include <nlohmann/json.hpp>
-
+#include "models/core/json.h"
 #include "models/program/program_fields.h"
 #include "models/program/program_words.h"
 
 namespace meshwright::program {
-
-using nlohmann::json;
 
 namespace {
 

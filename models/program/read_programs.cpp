@@ -1,16 +1,14 @@
 // Reads Programs from JSON: read_programs() of program_json.h.
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/program/program_fields.h"
 #include "models/program/program_json.h"
 #include "models/program/program_words.h"
 
 namespace meshwright::program {
-
-using nlohmann::json;
 
 namespace {
 
@@ -40,7 +38,7 @@ void add_size(const Fields& fields, std::string_view key, std::int64_t size, Sha
     fields.fail(key, "more than " + std::to_string(shape.rank) + " sizes");
   if (size < 0 || static_cast<double>(shape.elements()) * static_cast<double>(size) > most_elements)
     fields.fail(key, std::to_string(size) + " is no size of a tensor of at most 1e15 elements");
-  shape.dims[static_cast<std::size_t>(shape.rank++)] = size;
+  shape.dims[shape.rank++] = size;
 }
 
 void read(Fields& fields, std::string_view key, Shape& target) {
@@ -81,7 +79,7 @@ void read(Fields& fields, std::string_view key, TensorIds& target) {
 void read(Fields& fields, std::string_view key, std::array<std::int64_t, 3>& target) {
   const auto list = fields.required<std::vector<std::int64_t>>(key);
   if (list.size() != target.size()) fields.fail(key, "three numbers are needed");
-  std::copy(list.begin(), list.end(), target.begin());
+  std::ranges::copy(list, target.begin());
 }
 void read(Fields& fields, std::string_view key,
           std::array<std::int64_t, memory_class_count>& target) {

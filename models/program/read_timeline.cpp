@@ -2,19 +2,16 @@
 #include <cmath>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
+#include "models/core/json.h"
 #include "models/core/open_file.h"
 #include "models/program/timeline.h"
 
 namespace meshwright::program {
 
 namespace {
-
-using nlohmann::json;
 
 // Converts microseconds to picoseconds. They are rounded to nanoseconds, since the trace has three
 // decimal places.
@@ -65,11 +62,11 @@ class Reader {
 
   void check(const TimelineEntry& entry, const std::string& name) const {
     if (entry.rank >= 0) {
-      const Program& program = stages_[at(stage_of_rank_[at(entry.rank)])];
-      if (entry.task >= 0 && at(entry.task) < program.tasks.size()) {
-        const Body& body = program.bodies[at(program.tasks[at(entry.task)].body)];
-        if (entry.instruction >= 0 && at(entry.instruction) < body.instructions.size() &&
-            instruction_name(body.instructions[at(entry.instruction)], program) == name)
+      const Program& program = stages_[stage_of_rank_[entry.rank]];
+      if (entry.task >= 0 && entry.task < std::ssize(program.tasks)) {
+        const Body& body = program.bodies[program.tasks[entry.task].body];
+        if (entry.instruction >= 0 && entry.instruction < std::ssize(body.instructions) &&
+            instruction_name(body.instructions[entry.instruction], program) == name)
           return;
       }
     }

@@ -3,8 +3,6 @@
 #include <map>
 #include <utility>
 
-#include "models/core/index.h"
-
 namespace meshwright::program {
 
 namespace {
@@ -17,20 +15,20 @@ class Uses {
       : program_(program), last_kind_(program.memory.slots.size(), Body::Kind::backward) {
     for (const Task& task : program.tasks)
       if (has_slots(task) && kind_of(task) == Body::Kind::weights)
-        last_kind_[at(task.chunk)] = Body::Kind::weights;
+        last_kind_[task.chunk] = Body::Kind::weights;
   }
   bool has_slots(const Task& task) const {
-    return task.chunk >= 0 && at(task.chunk) < last_kind_.size();
+    return task.chunk >= 0 && task.chunk < std::ssize(last_kind_);
   }
   bool comes(const Task& task) const {
     return has_slots(task) && kind_of(task) == Body::Kind::forward;
   }
   bool goes(const Task& task) const {
-    return has_slots(task) && kind_of(task) == last_kind_[at(task.chunk)];
+    return has_slots(task) && kind_of(task) == last_kind_[task.chunk];
   }
 
  private:
-  Body::Kind kind_of(const Task& task) const { return program_.bodies[at(task.body)].kind; }
+  Body::Kind kind_of(const Task& task) const { return program_.bodies[task.body].kind; }
 
   const Program& program_;
   std::vector<Body::Kind> last_kind_;  // by chunk
@@ -53,10 +51,10 @@ std::vector<std::vector<int>> slots_in_use(const Program& program) {
   std::vector<int> now(program.memory.slots.size(), 0);
   for (const Task& task : program.tasks) {
     if (uses.comes(task)) {
-      ++now[at(task.chunk)];
+      ++now[task.chunk];
       times.push_back(now);
     }
-    if (uses.goes(task)) --now[at(task.chunk)];
+    if (uses.goes(task)) --now[task.chunk];
   }
   return times;
 }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "models/core/index.h"
-
 namespace meshwright::program {
 
 namespace {
@@ -51,9 +49,9 @@ void append_orthogonal(std::vector<Kernel>& kernels, std::int64_t rows, std::int
 
 void append_step_kernels(const Program& program, const Instruction& step,
                          std::vector<Kernel>& kernels) {
-  const Bucket& bucket = program.buckets[at(step.bucket)];
+  const Bucket& bucket = program.buckets[step.bucket];
   const std::int64_t elements =
-      step.piece < 0 ? bucket.shard_elements : bucket.pieces[at(step.piece)].count;
+      step.piece < 0 ? bucket.shard_elements : bucket.pieces[step.piece].count;
   const StepSettings& training = program.settings->training;
   const bool is_adafactor = training.optimizer == OptimizerKind::adafactor;
   OptimizerWork work{elements,
@@ -69,7 +67,7 @@ void append_step_kernels(const Program& program, const Instruction& step,
   if (bucket.matrices) {
     const bool gathered = bucket.updates.buffer != bucket.update.buffer;
     for (const int index : bucket.parameters) {
-      const Parameter& parameter = program.parameters[at(index)].parameter;
+      const Parameter& parameter = program.parameters[index].parameter;
       const Shape& shape = gathered ? parameter.padded_shape : parameter.shape;
       const std::int64_t matrices = shape.elements() / (shape[-2] * shape[-1]);
       for (std::int64_t i = 0; i < matrices; ++i) append_orthogonal(kernels, shape[-2], shape[-1]);

@@ -1,5 +1,5 @@
 #include "models/program/timeline.h"
-#include "models/core/index.h"
+#include "models/core/json.h"
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
 
@@ -8,7 +8,6 @@
 #include <array>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 namespace meshwright::program {
@@ -24,7 +23,7 @@ constexpr std::array<std::string_view, 14> kind_names = {
     "all_gather", "reduce_scatter", "all_to_all", "broadcast",     "reduce",
     "ring_shift", "copy_out",       "copy_in",    "optimizer_step"};
 
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+std::string quoted(const std::string& text) { return json(text).dump(); }
 
 std::string_view phase_name(Phase phase) {
   return phase == Phase::forward ? "forward" : phase == Phase::recompute ? "recompute" : "backward";
@@ -58,7 +57,7 @@ std::string instruction_name(const Instruction& instruction, const Program& prog
     name += (instruction.kind == InstructionKind::send ? " to " : " from ") +
             std::to_string(peer_virtual_stage(program, instruction));
   if (instruction.module >= 0 && program.modules)
-    name += " " + (*program.modules)[at(instruction.module)];
+    name += " " + (*program.modules)[instruction.module];
   return name;
 }
 
@@ -156,21 +155,20 @@ void append_ranks(const Timeline& timeline, const std::vector<Program>& stages,
   for (const TimelineEntry& entry : timeline.entries) ranks.insert(entry.rank);
   for (int rank : ranks) {
     text += text.ends_with('[') ? "\n" : ",\n";
-    append_process(first_process + rank, rank, stage_of_rank[at(rank)], what, text);
-    const bool turns = stages[at(stage_of_rank[at(rank)])].layout.goes_back(1);
+    append_process(first_process + rank, rank, stage_of_rank[rank], what, text);
+    const bool turns = stages[stage_of_rank[rank]].layout.goes_back(1);
     for (int stream = 0; stream < stream_count; ++stream)
       if (turns || !is_back(static_cast<Stream>(stream)))
-        append_thread(first_process + rank, stream, stream_names[at(stream)], text);
+        append_thread(first_process + rank, stream, stream_names[stream], text);
   }
   for (const TimelineEntry& entry : timeline.entries) {
     // Instructions that take no time are left out, because Perfetto would draw them in a row below
     // what begins at the same time.
     if (nanoseconds(entry.begin) == nanoseconds(entry.end)) continue;
     const int process = first_process + entry.rank;
-    const Program& program = stages[at(stage_of_rank[at(entry.rank)])];
-    const Task& task = program.tasks[at(entry.task)];
-    const Instruction& instruction =
-        program.bodies[at(task.body)].instructions[at(entry.instruction)];
+    const Program& program = stages[stage_of_rank[entry.rank]];
+    const Task& task = program.tasks[entry.task];
+    const Instruction& instruction = program.bodies[task.body].instructions[entry.instruction];
     fmt::format_to(out,
                    ",\n{{\"ph\":\"X\",\"name\":{},\"cat\":\"{}\",\"pid\":{},\"tid\":{},{},"
                    "\"args\":{{\"micro_batch_index\":{},\"task\":{},\"instruction\":{}}}}}",

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/slots_in_use.h"
 #include "models/program/walk.h"
 
@@ -25,12 +24,12 @@ std::string wrong_waits(const Program& program) {
     for (std::size_t i = 0; i < instructions.size(); ++i)
       for (const Wait& wait : instructions[i].waits) {
         if (wait.relation == Wait::Relation::same_task) {
-          if (wait.instruction < 0 || at(wait.instruction) >= i)
+          if (wait.instruction < 0 || wait.instruction >= static_cast<int>(i))
             return place(program, b, i) + " waits for a later one of its task";
         } else if (wait.relation != Wait::Relation::previous_task) {
-          if (wait.body < 0 || at(wait.body) >= program.bodies.size())
+          if (wait.body < 0 || wait.body >= std::ssize(program.bodies))
             return place(program, b, i) + " waits for a body that is not there";
-          const std::size_t size = program.bodies[at(wait.body)].instructions.size();
+          const std::size_t size = program.bodies[wait.body].instructions.size();
           if (wait.instruction >= static_cast<int>(size))
             return place(program, b, i) + " waits for an instruction that is not there";
         }
@@ -40,10 +39,10 @@ std::string wrong_waits(const Program& program) {
 }
 
 bool lies_in_buffer(const Operand& operand, const Program& program, const Mesh& mesh) {
-  if (operand.buffer < 0 || at(operand.buffer) >= program.memory.buffers.size()) return false;
+  if (operand.buffer < 0 || operand.buffer >= std::ssize(program.memory.buffers)) return false;
   const int parts = operand.part_of == GroupKind::none ? 1 : mesh.size_of(operand.part_of);
   return operand.offset >= 0 && operand.offset + parts * operand.type.bytes() <=
-                                    program.memory.buffers[at(operand.buffer)].bytes;
+                                    program.memory.buffers[operand.buffer].bytes;
 }
 
 std::string wrong_operands(const Program& program) {
@@ -74,18 +73,18 @@ Deeds deeds_of(const Script& script, std::size_t rendezvous_list) {
   Deeds deeds(rendezvous_list);
   const Program& program = script.program();
   for (const Task& task : program.tasks) {
-    const auto& instructions = program.bodies[at(task.body)].instructions;
+    const auto& instructions = program.bodies[task.body].instructions;
     for (int lane = 0; lane < script.lanes(); ++lane)
       for (int s = script.first_step(task.body, lane); s < script.end_step(task.body, lane); ++s) {
-        const Script::Step& step = script.steps()[at(s)];
-        const Instruction& instruction = instructions[at(step.instruction)];
+        const Script::Step& step = script.steps()[s];
+        const Instruction& instruction = instructions[step.instruction];
         if (step.rendezvous < 0 || !runs(instruction, task)) continue;
         const auto bytes = [](const std::vector<Operand>& operands) {
           return operands.empty() ? std::int64_t{0} : operands[0].type.bytes();
         };
-        deeds[at(step.rendezvous)].push_back({instruction.kind, task.micro_batch_index,
-                                              bytes(instruction.inputs), bytes(instruction.outputs),
-                                              instruction.maximum, instruction.root});
+        deeds[step.rendezvous].push_back({instruction.kind, task.micro_batch_index,
+                                          bytes(instruction.inputs), bytes(instruction.outputs),
+                                          instruction.maximum, instruction.root});
       }
   }
   return deeds;
@@ -112,8 +111,8 @@ std::string wrong_rendezvous(const std::vector<Script>& scripts,
   for (std::size_t l = 0; l < rendezvous_list.size(); ++l) {
     const Rendezvous& rendezvous = rendezvous_list[l];
     if (rendezvous.is_message()) {
-      std::vector<Deed> sent = deeds[at(rendezvous.sender)][l];
-      std::vector<Deed> received = deeds[at(rendezvous.receiver)][l];
+      std::vector<Deed> sent = deeds[rendezvous.sender][l];
+      std::vector<Deed> received = deeds[rendezvous.receiver][l];
       if (rendezvous.sender == rendezvous.receiver) {  // both sides in one list
         std::erase_if(sent, [](const Deed& deed) { return deed.kind == InstructionKind::recv; });
         std::erase_if(received,
@@ -126,7 +125,7 @@ std::string wrong_rendezvous(const std::vector<Script>& scripts,
     } else if (spans_stages(rendezvous.group)) {
       const int step = rendezvous.group == GroupKind::embedding ? std::max(1, stages - 1) : 1;
       for (int stage = step; stage < stages; stage += step)
-        if (deeds[at(stage)][l] != deeds[0][l])
+        if (deeds[stage][l] != deeds[0][l])
           return "collectives over " + std::string(name_of(rendezvous.group)) +
                  " do not come in one order on all stages";
     }
@@ -138,11 +137,11 @@ std::string wrong_rendezvous(const std::vector<Script>& scripts,
 struct Ledger {
   std::vector<std::vector<bool>> ran;
   explicit Ledger(const Participants& participants) {
-    for (const Script* script : participants.scripts) ran.emplace_back(at(script->runs()), false);
+    for (const Script* script : participants.scripts) ran.emplace_back(script->runs(), false);
   }
-  bool done(int rank, int run) const { return ran[at(rank)][at(run)]; }
+  bool done(int rank, int run) const { return ran[rank][run]; }
   void reached(const Arrival&, int, std::span<const int>) {}
-  void alone(const Arrival& arrival) { ran[at(arrival.rank)][at(arrival.run)] = true; }
+  void alone(const Arrival& arrival) { ran[arrival.rank][arrival.run] = true; }
   int next_end() { return -1; }  // runs end as soon as they begin, so none is in flight
   void together(std::span<const Arrival> arrivals) {
     for (const Arrival& arrival : arrivals) alone(arrival);

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "models/core/error.h"
-#include "models/core/index.h"
-
 namespace meshwright::program {
 
 namespace {
@@ -64,7 +61,7 @@ bool rendezvous_of(const Program& program, const Body& body, const Instruction& 
 // and backward messages of one channel between two virtual stages have different ones, because
 // their directions differ.
 int index_of(const Rendezvous& rendezvous, std::vector<Rendezvous>& rendezvous_list) {
-  const auto found = std::find(rendezvous_list.begin(), rendezvous_list.end(), rendezvous);
+  const auto found = std::ranges::find(rendezvous_list, rendezvous);
   if (found != rendezvous_list.end()) return static_cast<int>(found - rendezvous_list.begin());
   rendezvous_list.push_back(rendezvous);
   return static_cast<int>(rendezvous_list.size()) - 1;
@@ -76,7 +73,7 @@ std::vector<std::vector<bool>> users_of(const std::vector<Script>& scripts,
   std::vector<std::vector<bool>> uses(scripts.size(), std::vector<bool>(rendezvous_list, false));
   for (std::size_t s = 0; s < scripts.size(); ++s)
     for (const Script::Step& step : scripts[s].steps())
-      if (step.rendezvous >= 0) uses[s][at(step.rendezvous)] = true;
+      if (step.rendezvous >= 0) uses[s][step.rendezvous] = true;
   return uses;
 }
 
@@ -116,7 +113,7 @@ Script::Script(const Program& program, LaneOrder order, std::vector<Rendezvous>&
         for (const Wait& wait : instruction.waits) {
           waits_.push_back(wait);
           is_plain_.push_back(wait.relation == Wait::Relation::same_task &&
-                              body.instructions[at(wait.instruction)].when == When::always);
+                              body.instructions[wait.instruction].when == When::always);
         }
         step.end_wait = static_cast<int>(waits_.size());
         steps_.push_back(step);
@@ -126,13 +123,13 @@ Script::Script(const Program& program, LaneOrder order, std::vector<Rendezvous>&
   run_base_.push_back(0);
   for (const Task& task : program.tasks)
     run_base_.push_back(run_base_.back() +
-                        static_cast<int>(program.bodies[at(task.body)].instructions.size()));
+                        static_cast<int>(program.bodies[task.body].instructions.size()));
 }
 
 RunId Script::run_id(int run) const {
   const auto after = std::upper_bound(run_base_.begin(), run_base_.end(), run);
   const int task = static_cast<int>(after - run_base_.begin()) - 1;
-  return {task, run - run_base_[at(task)]};
+  return {task, run - run_base_[task]};
 }
 
 Participants participants_of_stages(const std::vector<Script>& scripts,
@@ -172,25 +169,24 @@ Participants participants_of_classes(const std::vector<Script>& scripts,
                                      const std::vector<Rendezvous>& rendezvous_list,
                                      const Mesh& mesh, const std::vector<int>& of_rank) {
   Participants participants;
-  participants.scripts.resize(at(*std::max_element(of_rank.begin(), of_rank.end())) + 1);
+  participants.scripts.resize(*std::ranges::max_element(of_rank) + 1);
   for (int rank = 0; rank < mesh.ranks(); ++rank)
-    participants.scripts[at(of_rank[at(rank)])] = &scripts[at(mesh.coordinates(rank).pipeline)];
+    participants.scripts[of_rank[rank]] = &scripts[mesh.coordinates(rank).pipeline];
   participants.communicator.assign(participants.scripts.size(),
                                    std::vector<int>(rendezvous_list.size(), -1));
   std::vector<int> classes;
   for (std::size_t rendezvous = 0; rendezvous < rendezvous_list.size(); ++rendezvous)
     for (const std::vector<int>& ranks : meetings_at(rendezvous_list[rendezvous], mesh)) {
       classes.clear();
-      for (const int rank : ranks) classes.push_back(of_rank[at(rank)]);
-      std::sort(classes.begin(), classes.end());
+      for (const int rank : ranks) classes.push_back(of_rank[rank]);
+      std::ranges::sort(classes);
       classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
       const bool message = rendezvous_list[rendezvous].is_message();  // of a stage to itself, too
       if ((classes.size() < 2 && !message) ||
-          participants.communicator[at(classes[0])][rendezvous] >= 0)
+          participants.communicator[classes[0]][rendezvous] >= 0)
         continue;
       for (const int each : classes)
-        participants.communicator[at(each)][rendezvous] =
-            static_cast<int>(participants.sizes.size());
+        participants.communicator[each][rendezvous] = static_cast<int>(participants.sizes.size());
       participants.sizes.push_back(message ? 2 : static_cast<int>(classes.size()));
     }
   return participants;

@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "models/core/index.h"
 #include "models/program/program.h"
 
 namespace meshwright::program {
@@ -55,22 +55,16 @@ class Script {
   int tasks() const { return static_cast<int>(program_->tasks.size()); }
   int lanes() const { return lanes_; }
   int runs() const { return run_base_.back(); }
-  int run(int task, int instruction) const {
-    return run_base_[static_cast<std::size_t>(task)] + instruction;
-  }
+  int run(int task, int instruction) const { return run_base_[task] + instruction; }
   RunId run_id(int run) const;
-  int body_of(int task) const { return program_->tasks[static_cast<std::size_t>(task)].body; }
-  int first_step(int body, int lane) const {
-    return first_step_[static_cast<std::size_t>(body * lanes_ + lane)];
-  }
-  int end_step(int body, int lane) const {
-    return first_step_[static_cast<std::size_t>(body * lanes_ + lane + 1)];
-  }
+  int body_of(int task) const { return program_->tasks[task].body; }
+  int first_step(int body, int lane) const { return first_step_[body * lanes_ + lane]; }
+  int end_step(int body, int lane) const { return first_step_[body * lanes_ + lane + 1]; }
   const std::vector<Step>& steps() const { return steps_; }
   // Returns the run that a step's wait names in this task, or -1 if there is nothing to wait for.
   int waited_run(int task, int wait) const {
-    const Wait& named = waits_[static_cast<std::size_t>(wait)];
-    if (is_plain_[static_cast<std::size_t>(wait)] != 0) return run(task, named.instruction);
+    const Wait& named = waits_[wait];
+    if (is_plain_[wait] != 0) return run(task, named.instruction);
     const RunId id = resolve_(task, named);
     return id.task < 0 ? -1 : run(id.task, id.instruction);
   }
@@ -128,7 +122,7 @@ class Walk {
       ranks_[p].counts.assign(participants.communicator[p].size(), {});
       const Script& script = *participants.scripts[p];
       for (int lane = 0; lane < script.lanes(); ++lane)
-        enter_task(ranks_[p].lanes[at(lane)], script, lane, 0);
+        enter_task(ranks_[p].lanes[lane], script, lane, 0);
     }
     meetings_.resize(participants.sizes.size());
   }
@@ -168,8 +162,8 @@ class Walk {
   void begin_what_can() {
     for (std::size_t next = 0; next < queue_.size(); ++next) {
       const int rank = queue_[next];
-      ranks_[at(rank)].queued = false;
-      const int lanes = participants_.scripts[at(rank)]->lanes();
+      ranks_[rank].queued = false;
+      const int lanes = participants_.scripts[rank]->lanes();
       for (bool ended = true; ended;) {
         ended = false;
         for (int lane = 0; lane < lanes; ++lane) ended = advance(rank, lane) || ended;
@@ -179,8 +173,8 @@ class Walk {
   }
 
   void wake(int rank) {
-    if (ranks_[at(rank)].queued) return;
-    ranks_[at(rank)].queued = true;
+    if (ranks_[rank].queued) return;
+    ranks_[rank].queued = true;
     queue_.push_back(rank);
   }
 
@@ -198,17 +192,17 @@ class Walk {
   // Runs the lane as far as it can go. Returns whether a run was over as soon as it began, because
   // other lanes may have waited for it.
   bool advance(int rank, int number) {
-    Lane& lane = ranks_[at(rank)].lanes[at(number)];
+    Lane& lane = ranks_[rank].lanes[number];
     if (lane.waits_for >= 0 && !visitor_.done(rank, lane.waits_for)) return false;
     lane.waits_for = -1;
-    const Script& script = *participants_.scripts[at(rank)];
+    const Script& script = *participants_.scripts[rank];
     bool ended = false;
     while (lane.task < script.tasks() && !lane.meeting) {
       if (lane.step == lane.end) {
         enter_task(lane, script, number, lane.task + 1);
         continue;
       }
-      const Script::Step& step = script.steps()[at(lane.step)];
+      const Script::Step& step = script.steps()[lane.step];
       if (step.when == When::always || runs_now(script, lane.task, step)) {
         if (!try_run({rank, number, script.run(lane.task, step.instruction), lane.step}, lane))
           return ended;
@@ -220,7 +214,7 @@ class Walk {
   }
 
   static bool runs_now(const Script& script, int task, const Script::Step& step) {
-    return runs(step.when, script.program().tasks[at(task)]);
+    return runs(step.when, script.program().tasks[task]);
   }
 
   bool must_wait_for(int rank, int run, Lane& lane) {
@@ -234,8 +228,8 @@ class Walk {
   // as begun; the lane goes on when they have met.
   bool try_run(const Arrival& arrival, Lane& lane) {
     if (lane.last_run >= 0 && must_wait_for(arrival.rank, lane.last_run, lane)) return false;
-    const Script& script = *participants_.scripts[at(arrival.rank)];
-    const Script::Step& step = script.steps()[at(arrival.step)];
+    const Script& script = *participants_.scripts[arrival.rank];
+    const Script::Step& step = script.steps()[arrival.step];
     waited_.clear();
     for (int wait = step.first_wait; wait < step.end_wait; ++wait) {
       const int run = script.waited_run(lane.task, wait);
@@ -246,31 +240,30 @@ class Walk {
     visitor_.reached(arrival, lane.last_run, waited_);
     lane.last_run = arrival.run;
     const int communicator =
-        step.rendezvous < 0 ? -1
-                            : participants_.communicator[at(arrival.rank)][at(step.rendezvous)];
+        step.rendezvous < 0 ? -1 : participants_.communicator[arrival.rank][step.rendezvous];
     if (communicator < 0)
       visitor_.alone(arrival);
     else
       meet(arrival, lane, communicator,
-           ranks_[at(arrival.rank)].counts[at(step.rendezvous)][step.receives ? 1 : 0]++);
+           ranks_[arrival.rank].counts[step.rendezvous][step.receives ? 1 : 0]++);
     return true;
   }
 
   void meet(const Arrival& arrival, Lane& lane, int communicator, int sequence) {
-    Meetings& meetings = meetings_[at(communicator)];
-    const std::size_t size = at(participants_.sizes[at(communicator)]);
-    if (meetings.arrived.size() <= at(sequence)) {
-      meetings.arrived.resize(at(sequence) + 1, 0);
-      meetings.arrivals.resize((at(sequence) + 1) * size);
+    Meetings& meetings = meetings_[communicator];
+    const std::size_t size = participants_.sizes[communicator];
+    if (std::ssize(meetings.arrived) <= sequence) {
+      meetings.arrived.resize(sequence + 1, 0);
+      meetings.arrivals.resize((sequence + 1) * size);
     }
-    int& arrived = meetings.arrived[at(sequence)];
-    Arrival* first = meetings.arrivals.data() + at(sequence) * size;
+    int& arrived = meetings.arrived[sequence];
+    Arrival* first = meetings.arrivals.data() + sequence * size;
     first[arrived++] = arrival;
     lane.meeting = true;
-    if (at(arrived) < size) return;
+    if (std::cmp_less(arrived, size)) return;
     visitor_.together(std::span<const Arrival>(first, size));
     for (const Arrival* each = first; each != first + size; ++each) {
-      ranks_[at(each->rank)].lanes[at(each->lane)].meeting = false;
+      ranks_[each->rank].lanes[each->lane].meeting = false;
       if (each->rank != arrival.rank) wake(each->rank);
     }
   }
@@ -279,10 +272,10 @@ class Walk {
     for (std::size_t p = 0; p < ranks_.size(); ++p) {
       const Script& script = *participants_.scripts[p];
       for (int number = 0; number < script.lanes(); ++number) {
-        const Lane& lane = ranks_[p].lanes[at(number)];
+        const Lane& lane = ranks_[p].lanes[number];
         if (lane.task >= script.tasks() && !lane.meeting) continue;
         const RunId id = lane.meeting ? script.run_id(lane.last_run)
-                                      : RunId{lane.task, script.steps()[at(lane.step)].instruction};
+                                      : RunId{lane.task, script.steps()[lane.step].instruction};
         return "stage " + std::to_string(script.program().stage) + " task " +
                std::to_string(id.task) + " body " + std::to_string(script.body_of(id.task)) +
                " instruction " + std::to_string(id.instruction) +

@@ -4,7 +4,6 @@
 #include <array>
 #include <limits>
 
-#include "models/core/index.h"
 #include "models/program/mesh.h"
 #include "sim/replay/link_uses.h"
 
@@ -47,7 +46,7 @@ void find_link(GroupLoad& load, const std::vector<int>& group, const Topology& t
 std::vector<GroupLoad> group_loads(const Compiled& compiled, const Prediction& prediction,
                                    const StepParts& parts, const Timeline& timeline,
                                    const Topology& topology) {
-  const Program& program = compiled.stages[at(parts.stage)];
+  const Program& program = compiled.stages[parts.stage];
   const Mesh mesh = program.settings->mesh();
   std::array<GroupLoad, group_kind_count> loads{};
   int rank = -1;
@@ -55,7 +54,7 @@ std::vector<GroupLoad> group_loads(const Compiled& compiled, const Prediction& p
     if (rank < 0 && mesh.coordinates(entry.rank).pipeline == parts.stage) rank = entry.rank;
     if (entry.rank != rank) continue;
     const Instruction& instruction =
-        program.bodies[at(program.tasks[at(entry.task)].body)].instructions[at(entry.instruction)];
+        program.bodies[program.tasks[entry.task].body].instructions[entry.instruction];
     const auto group = group_of(instruction);
     if (!group || *group == GroupKind::none) continue;
     GroupLoad& load = loads[static_cast<std::size_t>(*group)];
@@ -68,7 +67,7 @@ std::vector<GroupLoad> group_loads(const Compiled& compiled, const Prediction& p
     GroupLoad& load = loads[kind];
     if (load.needed == 0) continue;
     load.group = static_cast<GroupKind>(kind);
-    load.exposed = prediction.stages[at(parts.stage)].exposed_by[kind];
+    load.exposed = prediction.stages[parts.stage].exposed_by[kind];
     find_link(load, mesh.group(load.group, rank), topology);
     result.push_back(load);
   }

@@ -1,7 +1,5 @@
 #include "sim/advise/sensitivity.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "models/compiler/compile.h"

@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/mesh.h"
 #include "sim/predict/predict.h"
 
@@ -60,9 +59,9 @@ Sending sending_of(const Tenant& tenant, const Cluster& cluster) {
   for (const TimelineEntry& entry : timeline.entries) {
     const int stage = mesh.coordinates(entry.rank).pipeline;
     if (rank_of_stage.try_emplace(stage, entry.rank).first->second != entry.rank) continue;
-    const Program& program = tenant.compiled.stages[at(stage)];
+    const Program& program = tenant.compiled.stages[stage];
     const Instruction& instruction =
-        program.bodies[at(program.tasks[at(entry.task)].body)].instructions[at(entry.instruction)];
+        program.bodies[program.tasks[entry.task].body].instructions[entry.instruction];
     if (!communicates(instruction)) continue;
     const bool message = instruction.kind == InstructionKind::send;
     seconds[{instruction.kind, instruction.group, message ? stage : -1,

@@ -1,10 +1,7 @@
 #include "sim/collectives/fabric.h"
 
 #include <algorithm>
-#include <set>
 #include <vector>
-
-#include "models/core/error.h"
 
 namespace meshwright::sim {
 

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "sim/collectives/nvlink_rings.h"
 
 namespace meshwright::sim {
@@ -27,17 +26,16 @@ std::vector<int> counts_per_host(const Cluster& cluster, const std::vector<int>&
 void find_lanes(const Topology& topology, PlacedGroup& group) {
   const Cluster& cluster = topology.cluster();
   const int places = group.grid.per_host;
-  std::vector<int> natural(at(places));
+  std::vector<int> natural(places);
   std::iota(natural.begin(), natural.end(), 0);
   group.lanes = {natural};
   group.line = natural;
   if (cluster.machine.nvlink.kind != NvlinkKind::matrix || places < 2 || !group.rectangle) return;
-  LinkMatrix links(at(places), std::vector<int>(at(places)));
+  LinkMatrix links(places, std::vector<int>(places));
   const int first = cluster.host_of(group.ranks[0]) * cluster.processes_per_host;
   for (int a = 0; a < places; ++a)
     for (int b = 0; b < places; ++b)
-      links[at(a)][at(b)] =
-          topology.direct_nvlinks(group.ranks[at(a)] - first, group.ranks[at(b)] - first);
+      links[a][b] = topology.direct_nvlinks(group.ranks[a] - first, group.ranks[b] - first);
   if (auto rings = nvlink_rings(links); !rings.empty()) group.lanes = std::move(rings);
   if (auto line = nvlink_line(links); !line.empty()) group.line = std::move(line);
 }
@@ -50,7 +48,7 @@ std::vector<std::vector<int>> cut_near_cards(const PlacedGroup& group,
   std::size_t shortest = 0;
   for (std::vector<int> ring : group.lanes)
     for (std::size_t cut = 0; cut < ring.size(); ++cut) {
-      const std::size_t ends = way[at(ring.front())] + way[at(ring.back())];
+      const std::size_t ends = way[ring.front()] + way[ring.back()];
       if (passages.empty() || ends < shortest) passages.clear(), shortest = ends;
       if (ends == shortest) passages.push_back(ring);
       std::rotate(ring.begin(), ring.begin() + 1, ring.end());
@@ -74,7 +72,7 @@ void find_passages(const Topology& topology, PlacedGroup& group) {
   std::vector<std::size_t> way;  // of each place to a card and, on the next host, from it
   std::set<int> leaving;         // links to the network
   for (int place = 0; place < places; ++place) {
-    const auto route = topology.route(group.ranks[at(place)], group.ranks[at(places + place)]);
+    const auto route = topology.route(group.ranks[place], group.ranks[places + place]);
     way.push_back(route.size());
     for (const int link : route)
       if (topology.link(link).kind == LinkKind::nic && topology.host_of_link(link) == host)
@@ -90,19 +88,18 @@ PlacedGroup place_group(const Topology& topology, const std::vector<int>& ranks)
   const Cluster& cluster = topology.cluster();
   PlacedGroup group;
   group.ranks = ranks;
-  std::sort(group.ranks.begin(), group.ranks.end());
+  std::ranges::sort(group.ranks);
   for (const int rank : group.ranks)
     MESHWRIGHT_CHECK(rank >= 0 && rank < cluster.ranks(),
                      "a group names a rank outside the cluster");
   const std::vector<int> counts = counts_per_host(cluster, group.ranks);
   group.hosts = static_cast<int>(counts.size());
-  group.rectangle =
-      std::all_of(counts.begin(), counts.end(), [&](int c) { return c == counts[0]; });
+  group.rectangle = std::ranges::all_of(counts, [&](int c) { return c == counts[0]; });
   group.grid = group.rectangle ? Grid{group.hosts, counts[0]}
                                : Grid{1, static_cast<int>(group.ranks.size())};
   group.shape = counts;
   for (int place = 0; place < counts[0]; ++place)
-    group.shape.push_back(group.ranks[at(place)] % cluster.processes_per_host);
+    group.shape.push_back(group.ranks[place] % cluster.processes_per_host);
   find_lanes(topology, group);
   find_passages(topology, group);
   return group;

@@ -1,6 +1,5 @@
 #include "sim/collectives/halving.h"
 
-#include <algorithm>
 #include <bit>
 
 #include "sim/collectives/two_levels.h"

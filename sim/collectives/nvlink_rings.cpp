@@ -1,5 +1,4 @@
 #include "sim/collectives/nvlink_rings.h"
-#include "models/core/index.h"
 
 #include <algorithm>
 
@@ -22,8 +21,8 @@ void extend(const LinkMatrix& links, Ring& line, std::vector<Ring>& lines, bool 
     return;
   }
   for (int next = 0; next < static_cast<int>(links.size()); ++next) {
-    if (links[at(line.back())][at(next)] == 0) continue;
-    if (std::find(line.begin(), line.end(), next) != line.end()) continue;
+    if (links[line.back()][next] == 0) continue;
+    if (std::ranges::find(line, next) != line.end()) continue;
     line.push_back(next);
     extend(links, line, lines, first_only);
     line.pop_back();
@@ -35,15 +34,14 @@ std::vector<Ring> closed_rings(const LinkMatrix& links) {
   std::vector<Ring> lines;
   Ring line = {0};
   extend(links, line, lines, false);
-  std::erase_if(lines, [&](const Ring& ring) {
-    return links[at(ring.back())][0] == 0 || ring[1] > ring.back();
-  });
+  std::erase_if(
+      lines, [&](const Ring& ring) { return links[ring.back()][0] == 0 || ring[1] > ring.back(); });
   return lines;
 }
 
 void add_links(LinkMatrix& links, const Ring& ring, int amount) {
   for (std::size_t i = 0; i < ring.size(); ++i) {
-    const std::size_t a = at(ring[i]), b = at(ring[(i + 1) % ring.size()]);
+    const std::size_t a = ring[i], b = ring[(i + 1) % ring.size()];
     links[a][b] += amount;
     links[b][a] += amount;
   }
@@ -51,7 +49,7 @@ void add_links(LinkMatrix& links, const Ring& ring, int amount) {
 
 bool fits(const LinkMatrix& links, const Ring& ring) {
   for (std::size_t i = 0; i < ring.size(); ++i)
-    if (links[at(ring[i])][at(ring[(i + 1) % ring.size()])] == 0) return false;
+    if (links[ring[i]][ring[(i + 1) % ring.size()]] == 0) return false;
   return true;
 }
 
@@ -73,7 +71,7 @@ void pack(const std::vector<Ring>& rings, std::size_t next, std::size_t bound, L
 }  // namespace
 
 std::vector<Ring> nvlink_rings(const LinkMatrix& links) {
-  if (links.size() == 2) return std::vector<Ring>(at(links[0][1]), Ring{0, 1});
+  if (links.size() == 2) return std::vector<Ring>(links[0][1], Ring{0, 1});
   if (links.size() < 2 || links.size() > most_gpus) return {};
   int fewest = 64;  // a ring takes two links of every GPU
   for (const auto& row : links) {
@@ -83,7 +81,7 @@ std::vector<Ring> nvlink_rings(const LinkMatrix& links) {
   }
   LinkMatrix left = links;
   std::vector<Ring> taken, best;
-  pack(closed_rings(links), 0, at(fewest / 2), left, taken, best);
+  pack(closed_rings(links), 0, fewest / 2, left, taken, best);
   std::vector<Ring> both;
   for (const Ring& ring : best) {
     both.push_back(ring);

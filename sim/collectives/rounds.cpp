@@ -1,7 +1,4 @@
 #include "sim/collectives/rounds.h"
-#include "models/core/index.h"
-
-#include <utility>
 
 namespace meshwright::sim {
 
@@ -17,12 +14,12 @@ int shifted(const Round& round, int first, int repetition) {
 bool idle(const Rounds& rounds, int first) { return first < 0 || first >= rounds.chunks; }
 
 std::vector<std::int64_t> chunks_moved(const Rounds& rounds, int Transfer::*end) {
-  std::vector<std::int64_t> moved(at(rounds.ranks));
+  std::vector<std::int64_t> moved(rounds.ranks);
   for (const Round& round : rounds.rounds)
     for (const Transfer& transfer : round.transfers)
       for (int i = 0; i < round.repeat; ++i)
         if (!idle(rounds, shifted(round, transfer.first, i)))
-          moved[at(transfer.*end)] += transfer.count;
+          moved[transfer.*end] += transfer.count;
   return moved;
 }
 
@@ -37,8 +34,8 @@ Buffers interpret(const Rounds& rounds, Buffers buffers) {
         if (idle(rounds, first)) continue;
         const int into = transfer.into < 0 ? first : transfer.into;
         for (int c = 0; c < transfer.count; ++c) {
-          const std::int64_t sent = before[at(transfer.from)][at(first + c * transfer.stride)];
-          std::int64_t& target = buffers[at(transfer.to)][at(into + c * transfer.stride)];
+          const std::int64_t sent = before[transfer.from][first + c * transfer.stride];
+          std::int64_t& target = buffers[transfer.to][into + c * transfer.stride];
           target = transfer.combine == Combine::Reduce ? target + sent : sent;
         }
       }

@@ -141,8 +141,8 @@ std::vector<PlacedGroup> neighbours(const Cluster& cluster, const std::vector<Pl
     if (i == asked || other.grid.hosts != group.grid.hosts ||
         other.grid.per_host != group.grid.per_host)
       continue;
-    if (std::any_of(other.ranks.begin(), other.ranks.end(), [&](int rank) {
-          return std::find(hosts.begin(), hosts.end(), cluster.host_of(rank)) != hosts.end();
+    if (std::ranges::any_of(other.ranks, [&](int rank) {
+          return std::ranges::find(hosts, cluster.host_of(rank)) != hosts.end();
         }))
       beside.push_back(other);
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "models/core/index.h"
 #include "sim/network/flows.h"
 
 namespace meshwright::sim {
@@ -20,7 +19,7 @@ constexpr double most_pipeline_chunks = 16;
 // host are in the order of `lane`.
 int rank_at(const PlacedGroup& group, const std::vector<int>& lane, int place) {
   const int per_host = group.grid.per_host;
-  return group.ranks[at(place / per_host * per_host + lane[at(place % per_host)])];
+  return group.ranks[place / per_host * per_host + lane[place % per_host]];
 }
 
 int direct_links(const Topology& topology, int from, int to) {

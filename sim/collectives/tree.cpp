@@ -1,5 +1,4 @@
 #include "sim/collectives/tree.h"
-#include "models/core/index.h"
 
 #include <algorithm>
 #include <bit>
@@ -23,14 +22,14 @@ int parent_of(int position, int count) {
 // hosts are reversed or, if their number is odd, shifted, so that the leaves of the first tree have
 // children.
 std::vector<int> host_parents(int hosts, bool second) {
-  std::vector<int> host_at(at(hosts) + 1, -1);
+  std::vector<int> host_at(hosts + 1, -1);
   for (int host = 0; host < hosts; ++host) {
     const int shifted = host == 0 ? hosts : host;
-    host_at[at(!second ? host + 1 : hosts % 2 == 0 ? hosts - host : shifted)] = host;
+    host_at[!second ? host + 1 : hosts % 2 == 0 ? hosts - host : shifted] = host;
   }
-  std::vector<int> parents(at(hosts));
+  std::vector<int> parents(hosts);
   for (int position = 1; position <= hosts; ++position)
-    parents[at(host_at[at(position)])] = host_at[at(parent_of(position, hosts))];  // of 0: -1
+    parents[host_at[position]] = host_at[parent_of(position, hosts)];  // of 0: -1
   return parents;
 }
 
@@ -41,18 +40,18 @@ std::vector<int> host_parents(int hosts, bool second) {
 template <typename First>
 int sum_up_and_down(Round& round, const std::vector<int>& parents, int step, const First& first) {
   const int ranks = static_cast<int>(parents.size());
-  std::vector<int> below(at(ranks)), above(at(ranks));  // ranks on the longest way down, the way up
+  std::vector<int> below(ranks), above(ranks);  // ranks on the longest way down, the way up
   for (int rank = 0; rank < ranks; ++rank)
-    for (int up = parents[at(rank)]; up >= 0; up = parents[at(up)])
-      below[at(up)] = std::max(below[at(up)], ++above[at(rank)]);
-  const int top = *std::max_element(below.begin(), below.end());
+    for (int up = parents[rank]; up >= 0; up = parents[up])
+      below[up] = std::max(below[up], ++above[rank]);
+  const int top = *std::ranges::max_element(below);
   for (int rank = 0; rank < ranks; ++rank) {
-    const int parent = parents[at(rank)];
+    const int parent = parents[rank];
     if (parent < 0) continue;
     round.transfers.push_back(
-        {rank, parent, first(rank) - step * below[at(rank)], 1, 1, Combine::Reduce});
+        {rank, parent, first(rank) - step * below[rank], 1, 1, Combine::Reduce});
     round.transfers.push_back(
-        {parent, rank, first(rank) - step * (top + above[at(rank)] - 1), 1, 1, Combine::Copy});
+        {parent, rank, first(rank) - step * (top + above[rank] - 1), 1, 1, Combine::Copy});
   }
   return 2 * top;
 }
@@ -64,10 +63,10 @@ Rounds tree_all_reduce(Grid grid, int chunks) {
   Round round{{}, 0, 2, 0, 0, 2 * (k - 1)};
   for (const bool second : {false, true}) {
     const std::vector<int> hosts = host_parents(grid.hosts, second);
-    std::vector<int> parents(at(grid.ranks()));
+    std::vector<int> parents(grid.ranks());
     for (int rank = 0; rank < grid.ranks(); ++rank) {
       const int host = rank / k;
-      parents[at(rank)] = rank % k > 0 ? rank - 1 : hosts[at(host)] < 0 ? -1 : hosts[at(host)] * k;
+      parents[rank] = rank % k > 0 ? rank - 1 : hosts[host] < 0 ? -1 : hosts[host] * k;
     }
     const int steps = sum_up_and_down(round, parents, 2, [&](int) { return second ? 1 : 0; });
     round.latency_steps = std::max(round.latency_steps, steps);
@@ -81,9 +80,9 @@ Round trees_of_places(Grid grid, int chunks) {
   Round round{{}, 0, 2 * k, 0, 0};
   for (const bool second : {false, true}) {
     const std::vector<int> hosts = host_parents(grid.hosts, second);
-    std::vector<int> parents(at(grid.ranks()));
+    std::vector<int> parents(grid.ranks());
     for (int rank = 0; rank < grid.ranks(); ++rank)
-      parents[at(rank)] = hosts[at(rank / k)] < 0 ? -1 : hosts[at(rank / k)] * k + rank % k;
+      parents[rank] = hosts[rank / k] < 0 ? -1 : hosts[rank / k] * k + rank % k;
     const int steps = sum_up_and_down(round, parents, 2 * k,
                                       [&](int rank) { return rank % k + (second ? k : 0); });
     round.latency_steps = std::max(round.latency_steps, steps);
@@ -105,7 +104,7 @@ Rounds tree_broadcast(int ranks) {
 
 Rounds tree_reduce(int ranks) {
   Rounds rounds = tree_broadcast(ranks);
-  std::reverse(rounds.rounds.begin(), rounds.rounds.end());
+  std::ranges::reverse(rounds.rounds);
   for (Round& round : rounds.rounds)
     for (Transfer& transfer : round.transfers) {
       std::swap(transfer.from, transfer.to);

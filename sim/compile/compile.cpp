@@ -18,9 +18,9 @@ double kept_bytes(const Graph& graph) {
       if (graph.tensor(id).alias_of >= 0) id = graph.tensor(id).alias_of;
       const Tensor& tensor = graph.tensor(id);
       if (tensor.role != Role::activation || tensor.producer < 0) continue;
-      const Node& maker = graph.nodes[static_cast<std::size_t>(tensor.producer)];
-      if (maker.phase != Phase::forward || counted[static_cast<std::size_t>(id)]) continue;
-      counted[static_cast<std::size_t>(id)] = true;
+      const Node& maker = graph.nodes[tensor.producer];
+      if (maker.phase != Phase::forward || counted[id]) continue;
+      counted[id] = true;
       bytes += static_cast<double>(tensor.type.bytes());
     }
   }
@@ -30,8 +30,7 @@ double kept_bytes(const Graph& graph) {
 KernelWork work_of_step(const Program& program, const CostModel& cost) {
   KernelWork sum;
   for (const Task& task : program.tasks)
-    for (const Instruction& instruction :
-         program.bodies[static_cast<std::size_t>(task.body)].instructions)
+    for (const Instruction& instruction : program.bodies[task.body].instructions)
       if (runs(instruction, task)) sum += cost.work(instruction, program);
   return sum;
 }

@@ -2,7 +2,6 @@
 // pass by pass.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 #include <vector>
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "models/core/error.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/target.h"
 

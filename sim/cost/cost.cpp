@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/widen.h"
 #include "models/program/step_work.h"
@@ -319,7 +318,7 @@ std::vector<double> CostModel::unit_costs(const Graph& graph) const {
     copy_types(graph, node.outputs, outputs);
     kernels.clear();
     append({node.op, node.attributes, inputs, outputs}, kernels);
-    costs[at(graph.unit_of(node))] +=
+    costs[graph.unit_of(node)] +=
         std::max(device_time(kernels, traffic_factor(node.op)), launch_time(kernels)).value;
   }
   if (only_forward)
@@ -337,22 +336,22 @@ std::vector<double> CostModel::unit_memory(const Graph& graph) const {
   for (const Node& node : graph.nodes)
     for (int id : node.inputs) {
       const Tensor& tensor = graph.tensor(id);
-      if (counted[at(id)]) continue;
+      if (counted[id]) continue;
       const double size = static_cast<double>(tensor.type.bytes());
       if (is_weight(tensor)) {
         const double elements = static_cast<double>(tensor.type.shape.elements());
-        const bool trains = graph.parameters[at(tensor.parameter)].trainable;
-        bytes[at(graph.unit_of(node))] += size + (trains ? states * elements : 0);
-        counted[at(id)] = true;
+        const bool trains = graph.parameters[tensor.parameter].trainable;
+        bytes[graph.unit_of(node)] += size + (trains ? states * elements : 0);
+        counted[id] = true;
       } else if (tensor.role == Role::of_step) {
-        bytes[at(graph.unit_of(node))] += size;
-        counted[at(id)] = true;
+        bytes[graph.unit_of(node)] += size;
+        counted[id] = true;
       } else if (tensor.role == Role::activation && tensor.producer >= 0) {
-        const Node& maker = graph.nodes[at(tensor.producer)];
+        const Node& maker = graph.nodes[tensor.producer];
         const bool kept = maker.phase == Phase::forward && node.phase != Phase::forward;
         if (!kept && !only_forward) continue;
-        bytes[at(graph.unit_of(maker))] += size;
-        counted[at(id)] = true;
+        bytes[graph.unit_of(maker)] += size;
+        counted[id] = true;
       }
     }
   return bytes;

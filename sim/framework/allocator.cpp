@@ -28,7 +28,7 @@ int CountingAllocator::allocate(std::int64_t bytes) {
   return static_cast<int>(sizes_.size()) - 1;
 }
 
-void CountingAllocator::release(int block) { live_ -= sizes_[static_cast<std::size_t>(block)]; }
+void CountingAllocator::release(int block) { live_ -= sizes_[block]; }
 
 int CachingAllocator::allocate(std::int64_t bytes) {
   bytes = std::max(granule, round_up(bytes, granule));

@@ -50,7 +50,7 @@ class CachingAllocator final : public Allocator {
   // The free blocks (bytes and number), sorted by size, then by age.
   using Pool = std::set<std::pair<std::int64_t, int>>;
 
-  Block& at(int block) { return blocks_[static_cast<std::size_t>(block)]; }
+  Block& at(int block) { return blocks_[block]; }
   Pool& pool(const Block& block) { return block.small ? small_ : large_; }
   int add_segment(std::int64_t bytes, bool small);
   void give_back(Pool& pool);

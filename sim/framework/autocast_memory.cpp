@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 #include "sim/framework/allocator.h"
 
@@ -80,18 +79,18 @@ class AutocastTraining {
     state_gradient_.resize(tensors, -1);
     weights_.clear(), copied_.clear(), held_.clear();
     for (const Node& node : graph_.nodes)
-      for (int id : node.inputs) ++readers_[at(id)];
+      for (int id : node.inputs) ++readers_[id];
   }
 
   bool is_activation(int id) const {
     return graph_.tensor(id).role == Role::activation && graph_.tensor(id).producer >= 0;
   }
-  std::int64_t bytes(int id) const { return elements(graph_.tensor(id).type) * size_[at(id)]; }
+  std::int64_t bytes(int id) const { return elements(graph_.tensor(id).type) * size_[id]; }
   std::int64_t bytes_of_state(int parameter) const {
     return elements(graph_.tensor(parameter).type) * single;
   }
   std::int64_t rows(int id) const { return graph_.tensor(id).type.shape[0]; }
-  bool is_half(int id) const { return size_[at(id)] == half; }
+  bool is_half(int id) const { return size_[id] == half; }
 
   std::vector<int> allocate(const Sizes& sizes) {
     std::vector<int> blocks;
@@ -103,7 +102,7 @@ class AutocastTraining {
   }
 
   void drop_reader(int id) {
-    if (is_activation(id) && --readers_[at(id)] == 0) memory_.release(block_[at(id)]);
+    if (is_activation(id) && --readers_[id] == 0) memory_.release(block_[id]);
   }
 
   // Allocates one fp16 copy of a parameter for all matmuls, when the first one needs it. The copy
@@ -122,7 +121,7 @@ class AutocastTraining {
     const int x = node.inputs[0];
     const std::int64_t n = elements(graph_.tensor(x).type);
     const Attributes& a = node.attributes;
-    const std::int64_t same = size_[at(x)];
+    const std::int64_t same = size_[x];
     Footprint f;
     switch (node.op) {
       case Op::embedding:
@@ -170,7 +169,7 @@ class AutocastTraining {
         f.kept_inputs = {node.outputs[0]};
         return f;
       case Op::add:
-        f.output_size = std::max(same, size_[at(node.inputs[1])]);
+        f.output_size = std::max(same, size_[node.inputs[1]]);
         return f;
       case Op::dropout:
         f.output_size = same;
@@ -251,10 +250,10 @@ class AutocastTraining {
     if (node.op == Op::linear) copy_weight(node.inputs[1]);
     const std::vector<int> scratch = allocate(f.forward_scratch);
     kept_.push_back(allocate(f.kept));
-    size_[at(y)] = f.output_size;
-    block_[at(y)] = memory_.allocate(bytes(y));
-    ++readers_[at(y)];  // while it is made
-    for (int id : f.kept_inputs) ++readers_[at(id)];
+    size_[y] = f.output_size;
+    block_[y] = memory_.allocate(bytes(y));
+    ++readers_[y];  // while it is made
+    for (int id : f.kept_inputs) ++readers_[id];
     release(scratch);
     if (node.op == Op::cross_entropy && !compiled_) hold(node.inputs[0]);
     if (node.op == Op::attention && node.attributes.causal && !compiled_)
@@ -266,7 +265,7 @@ class AutocastTraining {
   // Keeps a tensor that the model returns until the loss is computed: logits, and the keys and
   // values of a language model (`use_cache`).
   void hold(int id) {
-    ++readers_[at(id)];
+    ++readers_[id];
     held_.push_back(id);
   }
   void leave_model() {
@@ -280,18 +279,17 @@ class AutocastTraining {
       const int gradient = memory_.allocate(bytes(id));
       // If a tensor has a gradient already, the next one is computed in its own block before it is
       // added.
-      if (gradient_[at(id)] >= 0)
+      if (gradient_[id] >= 0)
         scratch.push_back(gradient);
       else
-        gradient_[at(id)] = gradient;
+        gradient_[id] = gradient;
     }
     for (const int block : allocate(f.backward_scratch)) scratch.push_back(block);
     for (int id : node.inputs)
-      if (graph_.tensor(id).role == Role::parameter && state_gradient_[at(id)] < 0)
-        state_gradient_[at(id)] = memory_.allocate(bytes_of_state(id));
+      if (graph_.tensor(id).role == Role::parameter && state_gradient_[id] < 0)
+        state_gradient_[id] = memory_.allocate(bytes_of_state(id));
     release(scratch);
-    if (const int gradient = gradient_[at(node.outputs[0])]; gradient >= 0)
-      memory_.release(gradient);
+    if (const int gradient = gradient_[node.outputs[0]]; gradient >= 0) memory_.release(gradient);
     release(kept);
     for (int id : f.kept_inputs) drop_reader(id);
     if (node.op == Op::linear) drop_weight(node.inputs[1]);
@@ -330,14 +328,14 @@ Graph with_source_length(Graph forward, int tokens) {
   std::vector<bool> of_source(forward.tensors.size(), false);
   const std::int64_t sequences = forward.micro_batch;
   const auto lengthen = [&](int id) {
-    std::int64_t& rows = forward.tensors[at(id)].type.shape[0];
-    of_source[at(id)] = rows == sequences * forward.sequence_length;
-    if (of_source[at(id)]) rows = sequences * tokens;
+    std::int64_t& rows = forward.tensors[id].type.shape[0];
+    of_source[id] = rows == sequences * forward.sequence_length;
+    if (of_source[id]) rows = sequences * tokens;
   };
   lengthen(forward.tokens);
   // The rows of an output are those of the first input, which for attention holds the queries.
   for (const Node& node : forward.nodes)
-    if (of_source[at(node.inputs[0])])
+    if (of_source[node.inputs[0]])
       for (int id : node.outputs) lengthen(id);
   return forward;
 }

@@ -3,7 +3,6 @@
 // attention.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 
 #include "hwprofiles/machine.h"

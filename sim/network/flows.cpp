@@ -4,8 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "models/core/index.h"
-
 namespace meshwright::sim {
 
 namespace {
@@ -14,24 +12,24 @@ namespace {
 class Loads {
  public:
   explicit Loads(const Topology& topology)
-      : topology_(topology), place_of_host_(at(topology.cluster().hosts), -1) {}
+      : topology_(topology), place_of_host_(topology.cluster().hosts, -1) {}
 
   void add(int link, double bytes) {
     const int links = topology_.links_per_host();
-    int& place = place_of_host_[at(topology_.host_of_link(link))];
+    int& place = place_of_host_[topology_.host_of_link(link)];
     if (place < 0) {
       place = static_cast<int>(hosts_.size());
       hosts_.push_back(topology_.host_of_link(link));
-      bytes_.resize(bytes_.size() + at(links), 0.0);
+      bytes_.resize(bytes_.size() + links, 0.0);
     }
-    bytes_[at(place * links + topology_.local_link(link))] += bytes;
+    bytes_[place * links + topology_.local_link(link)] += bytes;
   }
 
   double slowest_s() const {
     double seconds = 0;
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
       if (bytes_[i] == 0) continue;
-      const auto links = at(topology_.links_per_host());
+      const std::size_t links = topology_.links_per_host();
       const int link = hosts_[i / links] * topology_.links_per_host() + static_cast<int>(i % links);
       seconds = std::max(seconds, bytes_[i] / topology_.link(link).bandwidth_bytes_per_s);
     }
@@ -57,7 +55,7 @@ Seconds Flows::slowest() const {
   // Sorts the flows, so that the sums do not depend on the order in which flows were added, to the
   // last digit.
   std::vector<Flow> flows = flows_;
-  std::stable_sort(flows.begin(), flows.end(), [](const Flow& a, const Flow& b) {
+  std::ranges::stable_sort(flows, [](const Flow& a, const Flow& b) {
     return std::pair(a.from, a.to) < std::pair(b.from, b.to);
   });
   Loads loads(topology_);

@@ -37,7 +37,6 @@
 
 #include "models/compiler/schedule/schedule.h"
 #include "models/compiler/schedule/slot_pools.h"
-#include "models/core/index.h"
 #include "sim/planner/network_times.h"
 #include "sim/planner/per_parameter.h"
 #include "sim/planner/pipeline_bound.h"
@@ -232,7 +231,7 @@ class BoundMaker {
   bool some_cut_ends_within(const Candidate& candidate, double seconds);
   bool works_by_units(const Candidate& candidate) const;
   bool has_kinds() const { return measured_->profiles.size() > 1; }
-  std::size_t kind_of(int block) const { return measured_->blocks.of_block[at(block)]; }
+  std::size_t kind_of(int block) const { return measured_->blocks.of_block[block]; }
   // Returns the times of block `block`, with recomputation if `repeats`. `unit` is the unit of the
   // profile that stands for it.
   const UnitTimes& block_of(const Work& work, std::size_t unit, int block, bool repeats) const;

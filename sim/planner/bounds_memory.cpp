@@ -319,7 +319,7 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
       likely_task = std::max(likely_task, own_task);
       if (has_blocks) task = std::max(task, own_task);
     }
-    const auto& time = times[static_cast<std::size_t>(stage)];
+    const auto& time = times[stage];
     bytes += unit_buffer_bytes(candidate, blocks).of(work(candidate).block_parameters);
     // Sharing of slots takes long to compute, so it is only done if the slots without sharing
     // exceed the largest sum so far.

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "models/compiler/schedule/schedule.h"
-#include "models/core/index.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/mixed_recompute.h"
 
@@ -61,7 +60,7 @@ const std::vector<PartTimes>& BoundMaker::part_times(const Candidate& candidate,
     for (const auto& [units, passes] : of_units)
       if (std::less_equal<>()(units->data(), unit) &&
           std::less<>()(unit, units->data() + units->size()))
-        seconds = pass_time(candidate, (*passes)[static_cast<std::size_t>(unit - units->data())]);
+        seconds = pass_time(candidate, (*passes)[unit - units->data()]);
     return seconds;
   };
   for (std::size_t part = 0; part + 1 < begins.size(); ++part) {

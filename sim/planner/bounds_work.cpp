@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "models/compiler/schedule/schedule.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/mixed_recompute.h"
@@ -163,7 +162,7 @@ double BoundMaker::beside_compute(const Candidate& candidate,
   for (const UnitProfile::Step& step : steps) {
     const bool counts = recomputes || step.phase != Phase::recompute;
     if (step.computes) {
-      if (step.waits_for >= 0) compute = std::max(compute, ends[at(step.waits_for)]);
+      if (step.waits_for >= 0) compute = std::max(compute, ends[step.waits_for]);
       if (counts) compute += step.compute_s;
       ends.push_back(compute);
       continue;

@@ -157,8 +157,8 @@ bool ClusterSearch::is_turned_away(const Entry& entry) {
 
 // Returns how many trials may still be made.
 std::size_t ClusterSearch::left_of(int budget) const {
-  return static_cast<std::size_t>(std::max<std::int64_t>(
-      0, std::min(budget - simulated_, builds_per_simulation * budget - built_)));
+  return std::max<std::int64_t>(
+      0, std::min(budget - simulated_, builds_per_simulation * budget - built_));
 }
 
 // Returns the sort key of an entry: plans that likely fit come first, then those that take least

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "models/compiler/schedule/schedule.h"
-#include "models/core/index.h"
 
 namespace meshwright::sim {
 
@@ -15,8 +14,8 @@ class Pipeline {
  public:
   explicit Pipeline(const PipelineTimes& times)
       : times_(times),
-        batches_(at(times.micro_batches)),
-        stages_(at(times.layout.stages)),
+        batches_(times.micro_batches),
+        stages_(times.layout.stages),
         inputs_(times.parts->size() * batches_, unknown),
         gradients_(times.parts->size() * batches_, unknown) {
     std::fill_n(inputs_.begin(), batches_, 0.0);
@@ -30,7 +29,7 @@ class Pipeline {
     }
     double gradients = 0, after = 0;
     for (int stage = 0; stage < times_.layout.stages; ++stage) {
-      const Stage& own = stages_[at(stage)];
+      const Stage& own = stages_[stage];
       gradients = std::max(
           gradients, std::max({own.compute, own.tensor, own.reductions}) + held(stage).finish);
       after = std::max(after, held(stage).after_norm());
@@ -49,17 +48,15 @@ class Pipeline {
     HeldParameters parameters;
     for (int chunk = 0; chunk < times_.layout.chunks; ++chunk)
       parameters =
-          parameters + (*times_.parts)[at(times_.layout.virtual_stage(stage, chunk))].parameters;
+          parameters + (*times_.parts)[times_.layout.virtual_stage(stage, chunk)].parameters;
     return times_.per_parameter->of(parameters);
   }
 
-  std::size_t place(int part, int micro_batch) const {
-    return at(part) * batches_ + at(micro_batch);
-  }
+  std::size_t place(int part, int micro_batch) const { return part * batches_ + micro_batch; }
 
   bool run_next(int stage) {
-    Stage& own = stages_[at(stage)];
-    const StageOrder& order = (*times_.orders)[at(stage)];
+    Stage& own = stages_[stage];
+    const StageOrder& order = (*times_.orders)[stage];
     if (own.next == order.size()) return false;
     const ScheduledTask& task = order[own.next];
     const int part = times_.layout.virtual_stage(stage, task.chunk);
@@ -68,7 +65,7 @@ class Pipeline {
     } else if (task.kind == TaskKind::backward) {
       if (!backward(own, part, task.micro_batch_index)) return false;
     } else {
-      own.compute += (*times_.parts)[at(part)].weights;
+      own.compute += (*times_.parts)[part].weights;
     }
     ++own.next;
     return true;
@@ -90,7 +87,7 @@ class Pipeline {
   bool forward(Stage& own, int part, int micro_batch) {
     const double input = inputs_[place(part, micro_batch)];
     if (input == unknown) return false;
-    const PartTimes& times = (*times_.parts)[at(part)];
+    const PartTimes& times = (*times_.parts)[part];
     const double end =
         end_of(own, times.forward, input, 0, times.until_collective_forward, times.forward_last);
     if (part + 1 == times_.layout.virtual_stages())
@@ -103,7 +100,7 @@ class Pipeline {
   bool backward(Stage& own, int part, int micro_batch) {
     const double gradient = gradients_[place(part, micro_batch)];
     if (gradient == unknown) return false;
-    const PartTimes& times = (*times_.parts)[at(part)];
+    const PartTimes& times = (*times_.parts)[part];
     const double lasts = times.backward - times.weights;
     const double end = end_of(own, lasts, gradient, times.before_gradient,
                               times.until_collective_backward, times.backward_last);
@@ -121,8 +118,8 @@ class Pipeline {
     const int stage = layout.stage_of(part), to = layout.stage_of(to_part);
     double& sends = layout.goes_back(layout.chunk_of(part)) ? own.sends_back : own.sends;
     if (to == stage) return ready;
-    const double seconds = to == stage + 1   ? times_.onwards[at(stage)]
-                           : to == stage - 1 ? times_.back[at(to)]
+    const double seconds = to == stage + 1   ? times_.onwards[stage]
+                           : to == stage - 1 ? times_.back[to]
                                              : 0;
     sends = std::max(sends, ready) + seconds;
     return sends;

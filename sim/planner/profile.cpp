@@ -80,7 +80,7 @@ void count_parameters(const Graph& graph, bool shares_experts, std::vector<UnitP
       if (counted[index]) continue;
       counted[index] = true;
       const Parameter& parameter = graph.parameters[index];
-      UnitProfile& unit = units[static_cast<std::size_t>(graph.unit_of(node))];
+      UnitProfile& unit = units[graph.unit_of(node)];
       unit.parameters += parameter.shape.elements();
       if (shares_experts && parameter.of_experts)
         unit.expert_parameters += parameter.shape.elements();
@@ -101,24 +101,24 @@ class StepLists {
     add(unit, instruction, step);
   }
   void add_collective(int unit, int instruction) {
-    const Instruction& what = body_.instructions[at(instruction)];
+    const Instruction& what = body_.instructions[instruction];
     UnitProfile::Step step;
     step.collective = collective_of(what);
     add(unit, instruction, step);
-    place_[at(instruction)] = {unit, static_cast<int>(steps_of(unit).size()) - 1};
+    place_[instruction] = {unit, static_cast<int>(steps_of(unit).size()) - 1};
   }
 
  private:
   std::vector<UnitProfile::Step>& steps_of(int unit) {
-    UnitProfile& own = units_[at(unit)];
+    UnitProfile& own = units_[unit];
     return body_.kind == Body::Kind::forward ? own.forward_steps : own.backward_steps;
   }
 
   void add(int unit, int instruction, UnitProfile::Step step) {
-    step.phase = body_.instructions[at(instruction)].phase;
-    for (const Wait& wait : body_.instructions[at(instruction)].waits) {
+    step.phase = body_.instructions[instruction].phase;
+    for (const Wait& wait : body_.instructions[instruction].waits) {
       if (wait.relation != Wait::Relation::same_task) continue;
-      const auto [of_unit, place] = place_[at(wait.instruction)];
+      const auto [of_unit, place] = place_[wait.instruction];
       if (of_unit == unit) step.waits_for = std::max(step.waits_for, place);
     }
     steps_of(unit).push_back(step);
@@ -137,10 +137,10 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
     if (body.kind != Body::Kind::forward && body.kind != Body::Kind::backward) continue;
     StepLists steps(body, units);
     for (int i = 0; i < static_cast<int>(body.instructions.size()); ++i) {
-      const Instruction& instruction = body.instructions[at(i)];
+      const Instruction& instruction = body.instructions[i];
       if (instruction.when != When::always || instruction.module < 0) continue;
-      const Module& module = small.graph.modules[static_cast<std::size_t>(instruction.module)];
-      UnitProfile& unit = units[static_cast<std::size_t>(module.unit)];
+      const Module& module = small.graph.modules[instruction.module];
+      UnitProfile& unit = units[module.unit];
       UnitProfile::Pass& pass = pass_of(unit, instruction.phase);
       if (instruction.kind == InstructionKind::compute) {
         const double seconds = cost.time(instruction, small.program()).value * slowest;
@@ -207,7 +207,7 @@ BlockKinds kinds_of_blocks(const Model& model, const Training& training) {
     const BlockKind kind{training.is_in_bf16(block, model.layers),
                          model.experts > 0 && !model.has_experts(block)};
     const auto known = std::ranges::find(found.kinds, kind);
-    found.of_block.push_back(static_cast<std::size_t>(known - found.kinds.begin()));
+    found.of_block.push_back(known - found.kinds.begin());
     if (known == found.kinds.end()) found.kinds.push_back(kind);
   }
   return found;
@@ -367,7 +367,7 @@ std::vector<UnitProfile::Pass> Profiles::measure_deferred(const Plan& plan) cons
       if (body.kind != Body::Kind::weights) continue;
       for (const Instruction& instruction : body.instructions) {
         if (instruction.when != When::always || instruction.module < 0) continue;
-        UnitProfile::Pass& pass = units[at(small.graph.modules[at(instruction.module)].unit)];
+        UnitProfile::Pass& pass = units[small.graph.modules[instruction.module].unit];
         if (instruction.kind == InstructionKind::compute)
           pass.compute_s += cost.time(instruction, program).value * slowest;
         else if (compute_waits_for(instruction.stream) && is_collective(instruction.kind))
@@ -435,7 +435,7 @@ std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
     if (!graph.units[unit].is_block || ++block != first + 2 * period) continue;
     // The blocks between the first period and the last repeat the costs of the period before.
     for (int more = model.layers; more < model_.layers; ++more)
-      costs.push_back(costs[costs.size() - at(period)]);
+      costs.push_back(costs[costs.size() - period]);
   }
   return costs;
 }
@@ -459,7 +459,7 @@ StageProfile Profiles::measure_stages(const Plan& plan) const {
   profile.last = bytes_of(small.stages[2]);
   const SmallModel more = lower_small(alike_, plan, blocks_of_stages + 1, blocks_of_stages);
   profile.middle_block_kept = bytes_of(more.stages[1]).kept - profile.middle.kept;
-  while (!small.graph.units[at(profile.units_before)].is_block) ++profile.units_before;
+  while (!small.graph.units[profile.units_before].is_block) ++profile.units_before;
   return profile;
 }
 

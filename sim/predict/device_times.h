@@ -2,7 +2,6 @@
 // time.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "models/core/units.h"

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/walk.h"
 #include "sim/predict/device_times.h"
 
@@ -124,7 +123,7 @@ KernelParts predicted_kernel_parts(const Program& program, const Timeline& timel
   for (const TimelineEntry& entry : timeline.entries) {
     if (entry.rank != rank) continue;
     const Instruction& instruction =
-        program.bodies[at(program.tasks[at(entry.task)].body)].instructions[at(entry.instruction)];
+        program.bodies[program.tasks[entry.task].body].instructions[entry.instruction];
     stretch.add(kinds.of(entry), entry.begin, entry.end, waits_in_nccl(instruction));
   }
   KernelParts result = parts_of(std::move(stretch), 1);

@@ -197,10 +197,10 @@ std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const 
 
 std::int64_t host_memory_bytes(const std::vector<Program>& stages, const Cluster& cluster) {
   const Mesh mesh = stages.front().settings->mesh();
-  std::vector<std::int64_t> of_host(static_cast<std::size_t>(cluster.hosts), 0);
+  std::vector<std::int64_t> of_host(cluster.hosts, 0);
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
     const auto stage = static_cast<std::size_t>(mesh.coordinates(rank).pipeline);
-    of_host.at(static_cast<std::size_t>(cluster.host_of(rank))) += stages[stage].memory.host_bytes;
+    of_host.at(cluster.host_of(rank)) += stages[stage].memory.host_bytes;
   }
   return *std::ranges::max_element(of_host);
 }

@@ -7,17 +7,15 @@
 #include <fstream>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/core/open_file.h"
 
 namespace meshwright::sim {
 
 namespace {
-
-using nlohmann::json;
 
 // Return whether the category of an event (`cat`) means work of the device, a launch by the host,
 // or any event of this profiler. Categories with capitals are from PyTorch 1.8.

@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/mesh.h"
 #include "sim/predict/device_work.h"
 
@@ -41,8 +40,8 @@ WorkTimes works_of_stage(const Program& program, const Mesh& mesh, const Timelin
   WorkTimes times{};
   for (const TimelineEntry& entry : timeline.entries) {
     if (mesh.coordinates(entry.rank).pipeline != program.stage) continue;
-    const Body& body = program.bodies[at(program.tasks[at(entry.task)].body)];
-    if (body.instructions[at(entry.instruction)].stream == Stream::compute)
+    const Body& body = program.bodies[program.tasks[entry.task].body];
+    if (body.instructions[entry.instruction].stream == Stream::compute)
       times[static_cast<std::size_t>(works.of(entry))] += entry.end - entry.begin;
   }
   return times;
@@ -78,7 +77,7 @@ StepParts step_parts(const Compiled& compiled, const Prediction& prediction,
   StepParts result;
   result.stage = static_cast<int>(longest - prediction.stages.begin());
   result.step_time = prediction.step_time;
-  const Program& program = compiled.stages[at(result.stage)];
+  const Program& program = compiled.stages[result.stage];
   WorkTimes computed = works_of_stage(program, program.settings->mesh(), timeline);
   scale_to(longest->compute_busy, computed);
   SimTime left = result.step_time;
@@ -90,7 +89,7 @@ StepParts step_parts(const Compiled& compiled, const Prediction& prediction,
     add(name_of(static_cast<DeviceWork>(work)), computed[work]);
   add("kernel launches", longest->launch);
   for (std::size_t group = 0; group < longest->exposed_by.size(); ++group)
-    add(exposed_causes[group], longest->exposed_by[group]);
+    add(exposed_causes[static_cast<std::size_t>(group)], longest->exposed_by[group]);
   add("bubble", longest->bubble);
   add("idle", left);
   return result;

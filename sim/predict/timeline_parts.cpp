@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "models/core/index.h"
 #include "sim/predict/device_times.h"
 #include "sim/predict/device_work.h"
 
@@ -28,7 +27,7 @@ StepParts timeline_parts(const Program& program, const Timeline& timeline, int r
   for (const TimelineEntry& entry : timeline.entries) {
     if (entry.rank != rank) continue;
     const Instruction& instruction =
-        program.bodies[at(program.tasks[at(entry.task)].body)].instructions[at(entry.instruction)];
+        program.bodies[program.tasks[entry.task].body].instructions[entry.instruction];
     if (instruction.stream == Stream::compute)
       computed.push_back({entry.begin, entry.end, static_cast<std::size_t>(works.of(entry))});
     else

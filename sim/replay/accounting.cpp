@@ -1,5 +1,4 @@
 #include "sim/replay/accounting.h"
-#include "models/core/index.h"
 
 #include <algorithm>
 #include <limits>
@@ -19,7 +18,7 @@ class Accountant {
     for (int task = 0; task < script_.tasks(); ++task) {
       const int body = script_.body_of(task);
       for (int i = script_.first_step(body, 0); i < script_.end_step(body, 0); ++i)
-        add(script_.run(task, script_.steps()[at(i)].instruction), task, i);
+        add(script_.run(task, script_.steps()[i].instruction), task, i);
     }
     add_tail();
     result_.bubble = result_.span - busy_inside_ - exposed_inside_ - launch_inside_;
@@ -30,12 +29,12 @@ class Accountant {
   SimTime inside(SimTime begin, SimTime end) const {
     return std::max<SimTime>(0, std::min(end, window_.end) - std::max(begin, window_.begin));
   }
-  SimTime end_of(int run) const { return run < 0 ? 0 : times_.end[at(run)]; }
+  SimTime end_of(int run) const { return run < 0 ? 0 : times_.end[run]; }
 
   const Instruction& instruction_of(int run) const {
     const RunId id = script_.run_id(run);
-    const Body& body = script_.program().bodies[at(script_.body_of(id.task))];
-    return body.instructions[at(id.instruction)];
+    const Body& body = script_.program().bodies[script_.body_of(id.task)];
+    return body.instructions[id.instruction];
   }
 
   bool is_compute(int run) const { return instruction_of(run).stream == Stream::compute; }
@@ -57,29 +56,29 @@ class Accountant {
   // in which that communication was in flight is exposed. Before it began, whatever delayed it on
   // this rank is attributed in the same way. The rest is time in which a peer had not arrived yet.
   void blame(int run, SimTime free) {
-    while (run >= 0 && times_.end[at(run)] > free) {
+    while (run >= 0 && times_.end[run] > free) {
       if (!is_compute(run))
-        expose(instruction_of(run), std::max(free, times_.begin[at(run)]), times_.end[at(run)]);
-      run = times_.previous[at(run)];
+        expose(instruction_of(run), std::max(free, times_.begin[run]), times_.end[run]);
+      run = times_.previous[run];
     }
   }
 
   void add(int run, int task, int step) {
-    const SimTime begin = times_.begin[at(run)], end = times_.end[at(run)];
+    const SimTime begin = times_.begin[run], end = times_.end[run];
     if (end < 0) return;  // not in this task
-    const SimTime ready = std::max(free_, end_of(times_.previous[at(run)]));
-    if (ready > free_) blame(times_.previous[at(run)], free_);
-    const Body& body = script_.program().bodies[at(script_.body_of(task))];
-    const int instruction = script_.steps()[at(step)].instruction;
-    if (body.instructions[at(instruction)].stream == Stream::compute) {
-      if (script_.steps()[at(step)].rendezvous < 0) {
+    const SimTime ready = std::max(free_, end_of(times_.previous[run]));
+    if (ready > free_) blame(times_.previous[run], free_);
+    const Body& body = script_.program().bodies[script_.body_of(task)];
+    const int instruction = script_.steps()[step].instruction;
+    if (body.instructions[instruction].stream == Stream::compute) {
+      if (script_.steps()[step].rendezvous < 0) {
         result_.launch += begin - ready;
         launch_inside_ += inside(ready, begin);
       }
       result_.compute_busy += end - begin;
       busy_inside_ += inside(begin, end);
     } else {
-      expose(body.instructions[at(instruction)], begin,
+      expose(body.instructions[instruction], begin,
              end);  // inline order: communication on the lane of compute
     }
     free_ = end;
@@ -90,12 +89,12 @@ class Accountant {
   // because only its receiver waits for it.
   void add_tail() {
     const int task = script_.tasks() - 1;
-    const auto& instructions = script_.program().bodies[at(script_.body_of(task))].instructions;
+    const auto& instructions = script_.program().bodies[script_.body_of(task)].instructions;
     int last = -1;
     for (std::size_t i = 0; i < instructions.size(); ++i) {
       const int run = script_.run(task, static_cast<int>(i));
       if (is_of_messages(instructions[i].stream)) continue;
-      if (times_.end[at(run)] > end_of(last)) last = run;
+      if (times_.end[run] > end_of(last)) last = run;
     }
     blame(last, free_);
   }
@@ -113,14 +112,14 @@ Window pipeline_window(const Script& script, const RankTimes& times) {
   Window window{std::numeric_limits<SimTime>::max(), 0};
   for (int task = 0; task < script.tasks(); ++task) {
     const int body = script.body_of(task);
-    const Body::Kind kind = script.program().bodies[at(body)].kind;
+    const Body::Kind kind = script.program().bodies[body].kind;
     const bool is_backward = kind == Body::Kind::backward || kind == Body::Kind::weights;
     if (kind != Body::Kind::forward && !is_backward) continue;
     for (int i = script.first_step(body, 0); i < script.end_step(body, 0); ++i) {
-      const int run = script.run(task, script.steps()[at(i)].instruction);
-      if (times.end[at(run)] < 0) continue;
-      if (kind == Body::Kind::forward) window.begin = std::min(window.begin, times.begin[at(run)]);
-      if (is_backward) window.end = std::max(window.end, times.end[at(run)]);
+      const int run = script.run(task, script.steps()[i].instruction);
+      if (times.end[run] < 0) continue;
+      if (kind == Body::Kind::forward) window.begin = std::min(window.begin, times.begin[run]);
+      if (is_backward) window.end = std::max(window.end, times.end[run]);
     }
   }
   window.begin = std::min(window.begin, window.end);

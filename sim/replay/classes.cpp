@@ -5,7 +5,6 @@
 #include <set>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 
 namespace meshwright::sim {
 
@@ -58,20 +57,20 @@ std::vector<RankClass> ranks_alone(const std::vector<Rendezvous>& rendezvous_lis
   std::vector<LinkState> of_host;
   for (int host = 0; host < cluster.hosts; ++host)
     of_host.push_back(links_of_host(cluster.faults, host));
-  std::vector<RankClass> ranks(at(mesh.ranks()));
+  std::vector<RankClass> ranks(mesh.ranks());
   for (int rank = 0; rank < mesh.ranks(); ++rank)
-    ranks[at(rank)] = {rank,
-                       mesh.coordinates(rank).pipeline,
-                       1,
-                       slowness_of(cluster.faults, cluster, rank),
-                       of_host[at(cluster.host_of(rank))],
-                       std::vector<LinkState>(rendezvous_list.size(), sound)};
+    ranks[rank] = {rank,
+                   mesh.coordinates(rank).pipeline,
+                   1,
+                   slowness_of(cluster.faults, cluster, rank),
+                   of_host[cluster.host_of(rank)],
+                   std::vector<LinkState>(rendezvous_list.size(), sound)};
   if (cluster.faults.degraded_links.empty()) return ranks;
   for (std::size_t rendezvous = 0; rendezvous < rendezvous_list.size(); ++rendezvous)
     for (const std::vector<int>& meeting : meetings_at(rendezvous_list[rendezvous], mesh)) {
       LinkState worst = sound;
-      for (const int rank : meeting) worst = worse(worst, ranks[at(rank)].links);
-      for (const int rank : meeting) ranks[at(rank)].meeting[rendezvous] = worst;
+      for (const int rank : meeting) worst = worse(worst, ranks[rank].links);
+      for (const int rank : meeting) ranks[rank].meeting[rendezvous] = worst;
     }
   return ranks;
 }
@@ -99,9 +98,7 @@ std::vector<int> numbered(const std::vector<Key>& keys) {
   return numbers;
 }
 
-int count_of(const std::vector<int>& numbers) {
-  return *std::max_element(numbers.begin(), numbers.end()) + 1;
-}
+int count_of(const std::vector<int>& numbers) { return *std::ranges::max_element(numbers) + 1; }
 
 // Splits classes until the members of each class meet the same classes everywhere (colour
 // refinement).
@@ -114,8 +111,8 @@ std::vector<int> refined(std::vector<int> of_rank, const std::vector<Rendezvous>
       for (const int number : of_rank) keys.push_back({number, {}});
       for (const std::vector<int>& meeting : meetings_at(rendezvous, mesh)) {
         std::set<int> met;
-        for (const int rank : meeting) met.insert(of_rank[at(rank)]);
-        for (const int rank : meeting) keys[at(rank)].second = met;
+        for (const int rank : meeting) met.insert(of_rank[rank]);
+        for (const int rank : meeting) keys[rank].second = met;
       }
       of_rank = numbered(keys);
     }
@@ -147,7 +144,7 @@ RankClasses classes_of(const std::vector<Rendezvous>& rendezvous_list, const Mes
   }
   RankClasses result{{}, of_rank};
   for (const RankClass& rank : alone) {
-    const std::size_t number = at(of_rank[at(rank.rank)]);
+    const std::size_t number = of_rank[rank.rank];
     if (number == result.classes.size())
       result.classes.push_back(rank);
     else
@@ -177,12 +174,11 @@ StepTimes ClassDurations::of_steps(const RankClass& which, const Script& script,
     const auto& instructions = script.program().bodies[body].instructions;
     const int b = static_cast<int>(body);
     for (int i = script.first_step(b, 0); i < script.end_step(b, lanes - 1); ++i) {
-      const Script::Step& step = script.steps()[at(i)];
+      const Script::Step& step = script.steps()[i];
       if (step.rendezvous >= 0)
-        times.lasts[at(i)] =
-            priced(which.meeting[at(step.rendezvous)], script, rendezvous_list).lasts[at(i)];
-      else if (instructions[at(step.instruction)].stream == Stream::compute)
-        times.lasts[at(i)] = slowed(times.lasts[at(i)], which.slowness);
+        times.lasts[i] = priced(which.meeting[step.rendezvous], script, rendezvous_list).lasts[i];
+      else if (instructions[step.instruction].stream == Stream::compute)
+        times.lasts[i] = slowed(times.lasts[i], which.slowness);
     }
   }
   return times;

@@ -7,9 +7,7 @@
 
 #include <array>
 #include <map>
-#include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "hwprofiles/topology.h"

@@ -12,7 +12,6 @@
 #include <span>
 #include <vector>
 
-#include "models/core/index.h"
 #include "models/core/units.h"
 #include "models/program/walk.h"
 #include "sim/replay/durations.h"
@@ -42,32 +41,31 @@ class Clock {
     }
   }
 
-  bool done(int rank, int run) const { return times(rank).end[at(run)] >= 0; }
+  bool done(int rank, int run) const { return times(rank).end[run] >= 0; }
 
   // Records that a rank is ready for a run. Until alone() or together() starts the run, its `begin`
   // is the time at which the rank was ready.
   void reached(const Arrival& arrival, int previous_of_lane, std::span<const int> waited) {
-    RankTimes& own = ranks_[at(arrival.rank)];
+    RankTimes& own = ranks_[arrival.rank];
     wait_for_messages(arrival, waited);
     int latest = previous_of_lane;
-    SimTime ready = latest < 0 ? 0 : own.end[at(latest)];
+    SimTime ready = latest < 0 ? 0 : own.end[latest];
     for (int run : waited)
-      if (own.end[at(run)] > ready) ready = own.end[at(run)], latest = run;
-    own.begin[at(arrival.run)] = ready;
-    own.previous[at(arrival.run)] = latest;
+      if (own.end[run] > ready) ready = own.end[run], latest = run;
+    own.begin[arrival.run] = ready;
+    own.previous[arrival.run] = latest;
   }
 
   void alone(const Arrival& arrival) {
-    const SimTime ready = ranks_[at(arrival.rank)].begin[at(arrival.run)];
+    const SimTime ready = ranks_[arrival.rank].begin[arrival.run];
     fly({&arrival, 1}, std::max(ready, launched(arrival)));
   }
 
   void together(std::span<const Arrival> arrivals) {
     SimTime begin = 0;
     for (const Arrival& arrival : arrivals) {
-      begin = std::max(begin, times(arrival.rank).begin[at(arrival.run)]);
-      is_message_[at(arrival.rank)][at(arrival.run)] =
-          step_times_[at(arrival.rank)]->message[at(arrival.step)];
+      begin = std::max(begin, times(arrival.rank).begin[arrival.run]);
+      is_message_[arrival.rank][arrival.run] = step_times_[arrival.rank]->message[arrival.step];
     }
     fly(arrivals, begin);
   }
@@ -84,31 +82,31 @@ class Clock {
     return woken_ < ended_.size() ? ended_[woken_++] : -1;
   }
 
-  const RankTimes& times(int rank) const { return ranks_[at(rank)]; }
+  const RankTimes& times(int rank) const { return ranks_[rank]; }
 
  private:
   // Delays the host until the messages that the run waits for have arrived, because frameworks that
   // launch kernels one by one wait for a message before they launch what needs it.
   void wait_for_messages(const Arrival& arrival, std::span<const int> waited) {
-    const StepTimes& times = *step_times_[at(arrival.rank)];
-    if (!times.host_waits || times.kernels[at(arrival.step)] == 0) return;
-    const std::vector<char>& is_message = is_message_[at(arrival.rank)];
-    SimTime& host = launched_[at(arrival.rank)];
+    const StepTimes& times = *step_times_[arrival.rank];
+    if (!times.host_waits || times.kernels[arrival.step] == 0) return;
+    const std::vector<char>& is_message = is_message_[arrival.rank];
+    SimTime& host = launched_[arrival.rank];
     for (int run : waited)
-      if (is_message[at(run)]) host = std::max(host, ranks_[at(arrival.rank)].end[at(run)]);
+      if (is_message[run]) host = std::max(host, ranks_[arrival.rank].end[run]);
   }
 
   // Returns the earliest begin of the run at which the host has launched each of its kernels by the
   // time of that kernel's turn, and advances the host's time by these launches. Returns 0 for a run
   // without launches.
   SimTime launched(const Arrival& arrival) {
-    const StepTimes& times = *step_times_[at(arrival.rank)];
-    const int kernels = times.kernels[at(arrival.step)];
+    const StepTimes& times = *step_times_[arrival.rank];
+    const int kernels = times.kernels[arrival.step];
     if (kernels == 0) return 0;
-    SimTime& host = launched_[at(arrival.rank)];
-    const SimTime first = host + times.launch[at(arrival.step)] / kernels;
-    host += times.launch[at(arrival.step)];
-    const SimTime lasts = times.lasts[at(arrival.step)];
+    SimTime& host = launched_[arrival.rank];
+    const SimTime first = host + times.launch[arrival.step] / kernels;
+    host += times.launch[arrival.step];
+    const SimTime lasts = times.lasts[arrival.step];
     return std::max(first, host - (lasts - lasts / kernels));
   }
 
@@ -116,11 +114,11 @@ class Clock {
     SimTime lasts = 0;
     members_.clear();
     for (const Arrival& arrival : arrivals) {
-      const StepTimes& times = *step_times_[at(arrival.rank)];
-      ranks_[at(arrival.rank)].begin[at(arrival.run)] = begin;
-      lasts = std::max(lasts, times.lasts[at(arrival.step)]);
-      members_.push_back({arrival.rank, arrival.run, &times.loads[at(arrival.step)],
-                          times.kernels[at(arrival.step)] > 0});
+      const StepTimes& times = *step_times_[arrival.rank];
+      ranks_[arrival.rank].begin[arrival.run] = begin;
+      lasts = std::max(lasts, times.lasts[arrival.step]);
+      members_.push_back(
+          {arrival.rank, arrival.run, &times.loads[arrival.step], times.kernels[arrival.step] > 0});
     }
     if (begin + lasts > flights_.now())
       flights_.add(members_, begin, lasts);
@@ -128,7 +126,7 @@ class Clock {
       for (const Arrival& arrival : arrivals) end(arrival.rank, arrival.run);
   }
 
-  void end(int rank, int run) { ranks_[at(rank)].end[at(run)] = flights_.now(); }
+  void end(int rank, int run) { ranks_[rank].end[run] = flights_.now(); }
 
   std::vector<const StepTimes*> step_times_;  // of each rank
   std::vector<RankTimes> ranks_;

@@ -109,17 +109,16 @@ StepTimes Durations::of_steps(const Script& script,
     const auto& instructions = script.program().bodies[body].instructions;
     const int b = static_cast<int>(body);
     for (int i = script.first_step(b, 0); i < script.end_step(b, lanes - 1); ++i) {
-      const Script::Step& step = script.steps()[at(i)];
-      const Instruction& instruction = instructions[at(step.instruction)];
-      times.lasts.push_back(
-          of(instruction, script,
-             step.rendezvous < 0 ? nullptr : &rendezvous_list[at(step.rendezvous)]));
+      const Script::Step& step = script.steps()[i];
+      const Instruction& instruction = instructions[step.instruction];
+      times.lasts.push_back(of(instruction, script,
+                               step.rendezvous < 0 ? nullptr : &rendezvous_list[step.rendezvous]));
       const bool launches = step.rendezvous < 0 && instruction.stream == Stream::compute;
       times.launch.push_back(
           launches ? checked_sim_time(cost_.launch_time(instruction, script.program())) : 0);
       times.kernels.push_back(launches ? cost_.launches(instruction, script.program()) : 0);
       times.message.push_back(step.rendezvous >= 0 &&
-                              rendezvous_list[at(step.rendezvous)].is_message());
+                              rendezvous_list[step.rendezvous].is_message());
       times.loads.push_back(
           ports_.of(instruction, script.program().stage, to_seconds(times.lasts.back())));
     }

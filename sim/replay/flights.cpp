@@ -82,7 +82,7 @@ double Flights::rate_of(const Member& member) {
 void Flights::settle() {
   for (const int id : changed_)
     for (const Place& place : rank(id).under_way) {
-      Member& member = flight(place.flight).members[static_cast<std::size_t>(place.member)];
+      Member& member = flight(place.flight).members[place.member];
       member.rate = rate_of(member);
     }
   for (const int id : changed_) {

@@ -72,8 +72,8 @@ class Flights {
     bool changed = false;
   };
 
-  Flight& flight(int id) { return flights_[static_cast<std::size_t>(id)]; }
-  RankState& rank(int id) { return ranks_[static_cast<std::size_t>(id)]; }
+  Flight& flight(int id) { return flights_[id]; }
+  RankState& rank(int id) { return ranks_[id]; }
   void use_ports(const Member& member, int sign);
   double rate_of(const Member& member);
   std::span<const Member> take_out(int id);

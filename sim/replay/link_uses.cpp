@@ -80,9 +80,9 @@ std::vector<LinkUse> link_uses(const Timeline& timeline, const std::vector<Progr
   Finder finder(mesh, topology);
   std::vector<LinkUse> uses;
   for (const TimelineEntry& entry : timeline.entries) {
-    const Program& program = stages[at(mesh.coordinates(entry.rank).pipeline)];
+    const Program& program = stages[mesh.coordinates(entry.rank).pipeline];
     const Instruction& instruction =
-        program.bodies[at(program.tasks[at(entry.task)].body)].instructions[at(entry.instruction)];
+        program.bodies[program.tasks[entry.task].body].instructions[entry.instruction];
     const Lanes* lanes = &none;
     int members = 1;
     switch (instruction.kind) {

@@ -1,5 +1,4 @@
 #include "sim/replay/memory_over_time.h"
-#include "models/core/index.h"
 
 #include <algorithm>
 #include <limits>
@@ -34,12 +33,12 @@ class Memory {
     tasks_.resize(program.tasks.size());
     computed_.resize(program.tasks.size());
     for (std::size_t task = 0; task < runs_.size(); ++task)
-      runs_[task].resize(program.bodies[at(program.tasks[task].body)].instructions.size());
+      runs_[task].resize(program.bodies[program.tasks[task].body].instructions.size());
     for (const TimelineEntry& entry : entries) {
-      runs_[at(entry.task)][at(entry.instruction)] = {entry.begin, entry.end};
-      tasks_[at(entry.task)].add({entry.begin, entry.end});
+      runs_[entry.task][entry.instruction] = {entry.begin, entry.end};
+      tasks_[entry.task].add({entry.begin, entry.end});
       if (instruction_of(entry).stream == Stream::compute)
-        computed_[at(entry.task)] = std::max(computed_[at(entry.task)], entry.end);
+        computed_[entry.task] = std::max(computed_[entry.task], entry.end);
     }
   }
 
@@ -59,8 +58,7 @@ class Memory {
 
  private:
   const Instruction& instruction_of(const TimelineEntry& entry) const {
-    return program_.bodies[at(program_.tasks[at(entry.task)].body)]
-        .instructions[at(entry.instruction)];
+    return program_.bodies[program_.tasks[entry.task].body].instructions[entry.instruction];
   }
 
   void find_micro_batches() {
@@ -69,7 +67,7 @@ class Memory {
       if (task.chunk < 0 || tasks_[t].empty()) continue;
       MicroBatch& of = micro_batches_[{task.chunk, task.micro_batch_index}];
       const int index = static_cast<int>(t);
-      switch (program_.bodies[at(task.body)].kind) {
+      switch (program_.bodies[task.body].kind) {
         case Body::Kind::forward:
           of.forward = index;
           break;
@@ -94,8 +92,8 @@ class Memory {
     std::map<std::pair<int, int>, std::map<SimTime, MicroBatch*>> users;  // by pool and slot
     for (auto& [key, of] : micro_batches_)
       if (of.forward >= 0)
-        users[{program_.memory.pool_of(key.first), program_.tasks[at(of.forward)].slot}]
-             [tasks_[at(of.forward)].begin] = &of;
+        users[{program_.memory.pool_of(key.first), program_.tasks[of.forward].slot}]
+             [tasks_[of.forward].begin] = &of;
     for (auto& [slot, in_turn] : users)
       for (auto now = in_turn.begin(); now != in_turn.end(); ++now)
         if (const auto next = std::next(now); next != in_turn.end())
@@ -130,10 +128,10 @@ class Memory {
   }
 
   void in_window(const Buffer& buffer, const MicroBatch& of) {
-    const SimTime begin = tasks_[at(of.forward)].begin, end = tasks_[at(of.last())].end;
-    if (!program_.tasks[at(of.forward)].offloaded) return live(buffer, {begin, end});
-    live(buffer, {begin, tasks_[at(of.forward)].end});
-    live(buffer, {tasks_[at(of.load >= 0 ? of.load : of.backward)].begin, end});
+    const SimTime begin = tasks_[of.forward].begin, end = tasks_[of.last()].end;
+    if (!program_.tasks[of.forward].offloaded) return live(buffer, {begin, end});
+    live(buffer, {begin, tasks_[of.forward].end});
+    live(buffer, {tasks_[of.load >= 0 ? of.load : of.backward].begin, end});
   }
 
   // Returns the span in which a buffer is live from instruction `first` to instruction `last` of a
@@ -141,19 +139,19 @@ class Memory {
   // empty.
   Span between(std::size_t task, int first, int last) const {
     const auto& runs = runs_[task];
-    while (first <= last && !runs[at(first)]) ++first;
-    while (last >= first && !runs[at(last)]) --last;
-    return first <= last ? Span{runs[at(first)]->begin, runs[at(last)]->end} : Span{};
+    while (first <= last && !runs[first]) ++first;
+    while (last >= first && !runs[last]) --last;
+    return first <= last ? Span{runs[first]->begin, runs[last]->end} : Span{};
   }
 
   // Return when an instruction began and ended. An instruction that did not run in this task has no
   // times, so those of the task are returned.
   SimTime begin_of(std::size_t task, int instruction) const {
-    const auto& run = runs_[task][at(instruction)];
+    const auto& run = runs_[task][instruction];
     return run ? run->begin : tasks_[task].begin;
   }
   SimTime end_of(std::size_t task, int instruction) const {
-    const auto& run = runs_[task][at(instruction)];
+    const auto& run = runs_[task][instruction];
     return run ? run->end : tasks_[task].end;
   }
 
@@ -164,13 +162,12 @@ class Memory {
     return (slot_time - 1) >> 24 == 0 ? of.backward : of.weights;
   }
   SimTime slot_begin(const MicroBatch& of, int first) const {
-    return first == 0 ? tasks_[at(of.forward)].begin
-                      : begin_of(at(task_of(of, first)), place_of(first));
+    return first == 0 ? tasks_[of.forward].begin : begin_of(task_of(of, first), place_of(first));
   }
   SimTime slot_end(const MicroBatch& of, int last) const {
-    const SimTime end = last == slot_always ? computed_[at(of.last())]
-                        : last == 0         ? tasks_[at(of.forward)].end
-                                            : end_of(at(task_of(of, last)), place_of(last));
+    const SimTime end = last == slot_always ? computed_[of.last()]
+                        : last == 0         ? tasks_[of.forward].end
+                                            : end_of(task_of(of, last), place_of(last));
     return std::min(end, of.handed_on);
   }
 

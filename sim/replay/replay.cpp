@@ -5,7 +5,6 @@
 #include <string>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/walk.h"
 #include "sim/replay/accounting.h"
 #include "sim/replay/classes.h"
@@ -20,10 +19,10 @@ namespace {
 void collect(const Script& script, const RankTimes& times, const RankClass& part, bool timeline,
              ReplayResult& result) {
   for (int task = 0; task < script.tasks(); ++task) {
-    const auto& instructions = script.program().bodies[at(script.body_of(task))].instructions;
+    const auto& instructions = script.program().bodies[script.body_of(task)].instructions;
     for (std::size_t i = 0; i < instructions.size(); ++i) {
       const int run = script.run(task, static_cast<int>(i));
-      const SimTime end = times.end[at(run)];
+      const SimTime end = times.end[run];
       if (end < 0) continue;
       ++result.instructions;
       result.step_time = std::max(result.step_time, end);
@@ -33,7 +32,7 @@ void collect(const Script& script, const RankTimes& times, const RankClass& part
         result.bytes_received += instructions[i].outputs[0].type.bytes() * part.ranks;
       if (timeline)
         result.timeline.entries.push_back(
-            {part.rank, task, static_cast<int>(i), times.begin[at(run)], end});
+            {part.rank, task, static_cast<int>(i), times.begin[run], end});
     }
   }
 }
@@ -82,14 +81,13 @@ std::vector<StageTimes> stage_times(const std::vector<Script>& scripts, const Cl
   Window window{std::numeric_limits<SimTime>::max(), 0};
   int ranks = 0;
   for (std::size_t c = 0; c < classes.size(); ++c) {
-    const Window own =
-        pipeline_window(scripts[at(classes[c].stage)], clock.times(static_cast<int>(c)));
+    const Window own = pipeline_window(scripts[classes[c].stage], clock.times(static_cast<int>(c)));
     window = {std::min(window.begin, own.begin), std::max(window.end, own.end)};
     ranks += classes[c].ranks;
   }
   std::vector<MeanTimes> means(scripts.size(), MeanTimes(ranks / static_cast<int>(scripts.size())));
   for (std::size_t c = 0; c < classes.size(); ++c) {
-    const std::size_t stage = at(classes[c].stage);
+    const std::size_t stage = classes[c].stage;
     means[stage].add(account(scripts[stage], clock.times(static_cast<int>(c)), window),
                      classes[c].ranks);
   }
@@ -118,7 +116,7 @@ ReplayResult replay(const std::vector<Program>& stages, const Topology& topology
   ClassDurations durations(settings, mesh, topology);
   std::vector<StepTimes> of_class;
   for (const RankClass& each : ranks.classes)
-    of_class.push_back(durations.of_steps(each, scripts[at(each.stage)], rendezvous_list));
+    of_class.push_back(durations.of_steps(each, scripts[each.stage], rendezvous_list));
   std::vector<const StepTimes*> step_times;
   for (const StepTimes& times : of_class) step_times.push_back(&times);
 
@@ -128,7 +126,7 @@ ReplayResult replay(const std::vector<Program>& stages, const Topology& topology
 
   ReplayResult result;
   for (std::size_t p = 0; p < ranks.classes.size(); ++p)
-    collect(scripts[at(ranks.classes[p].stage)], clock.times(static_cast<int>(p)), ranks.classes[p],
+    collect(scripts[ranks.classes[p].stage], clock.times(static_cast<int>(p)), ranks.classes[p],
             options.timeline, result);
   result.stages = stage_times(scripts, clock, ranks.classes);
   return result;

@@ -1,6 +1,5 @@
 #include "sim/replay/stand_ins.h"
 
-#include "models/core/index.h"
 #include "models/program/walk.h"
 #include "sim/replay/classes.h"
 
@@ -13,7 +12,7 @@ std::vector<int> stand_ins(const std::vector<Program>& stages, const Cluster& cl
   const RankClasses ranks = classes_of(rendezvous_list, mesh, cluster, true);
   std::vector<int> result;
   for (int rank = 0; rank < mesh.ranks(); ++rank)
-    result.push_back(ranks.classes[at(ranks.of_rank[at(rank)])].rank);
+    result.push_back(ranks.classes[ranks.of_rank[rank]].rank);
   return result;
 }
 

@@ -91,13 +91,12 @@ struct Work {
 // losses.
 class Hosts {
  public:
-  Hosts(int spares, double replacement_s)
-      : arrivals_(static_cast<std::size_t>(spares), 0.0), replacement_s_(replacement_s) {}
+  Hosts(int spares, double replacement_s) : arrivals_(spares, 0.0), replacement_s_(replacement_s) {}
 
   // Returns when a host arrives to replace one that is requested at `asked`.
   double arrival(double asked) {
     if (arrivals_.empty()) return asked + replacement_s_;
-    double& first = *std::min_element(arrivals_.begin(), arrivals_.end());
+    double& first = *std::ranges::min_element(arrivals_);
     const double there = std::max(asked, first);
     first = asked + replacement_s_;
     return there;

@@ -25,7 +25,7 @@ double quantile(const std::vector<double>& sorted, double share) {
 Spread spread_of(std::vector<double> values) {
   Spread spread;
   for (const double value : values) spread.mean += value / static_cast<double>(values.size());
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   spread.p10 = quantile(values, 0.1);
   spread.p50 = quantile(values, 0.5);
   spread.p90 = quantile(values, 0.9);
@@ -37,12 +37,12 @@ Spread spread_of(std::vector<double> values) {
 std::vector<PlayedRun> play_all(const RunModel& model, const RiskOptions& options, int runs,
                                 const PlayedRun& first) {
   constexpr int of_piece = 50;
-  std::vector<PlayedRun> played(static_cast<std::size_t>(runs), first);
+  std::vector<PlayedRun> played(runs, first);
   const auto pieces = static_cast<std::size_t>((runs + of_piece - 1) / of_piece);
   in_parallel(pieces, options.threads, [&](std::size_t piece, std::size_t) {
     const int begin = static_cast<int>(piece) * of_piece;
     for (int run = std::max(begin, 1); run < std::min(begin + of_piece, runs); ++run)
-      played[static_cast<std::size_t>(run)] = play_run(model, options.seed, run);
+      played[run] = play_run(model, options.seed, run);
   });
   return played;
 }

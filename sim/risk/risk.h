@@ -14,7 +14,6 @@
 // the remaining hosts. All hosts and spares are paid from the first step to the last.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>

@@ -1,9 +1,9 @@
 #include "sim/validate/case.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/core/fields.h"
+#include "models/core/json.h"
 #include "sim/planner/clusters.h"
 
 namespace meshwright::sim {
@@ -15,8 +15,8 @@ namespace {
 // Returns the job of a row. A source that does not say which fused kernel computed attention ran
 // what its framework chooses on that GPU. A job that leaves the key out means the same, so an
 // assumed fused kernel is removed.
-nlohmann::json stated(const StepRow& row) {
-  nlohmann::json job = parse_json(row.job, row.id);
+json stated(const StepRow& row) {
+  json job = parse_json(row.job, row.id);
   const bool is_assumed = std::ranges::count(row.assumed, "training.attention") > 0;
   const auto key = "/training/attention"_json_pointer;
   if (is_assumed && job.contains(key) && job.at(key) != "unfused")
@@ -29,14 +29,14 @@ nlohmann::json stated(const StepRow& row) {
 // Reads the name from the JSON if it is there. The rules about jobs would reject a machine without
 // a known profile, but it may be the machine whose profile the caller has.
 std::string machine_of(const StepRow& row) {
-  const nlohmann::json job = parse_json(row.job, row.id);
+  const json job = parse_json(row.job, row.id);
   const auto key = "/cluster/machine"_json_pointer;
   if (job.contains(key) && job.at(key).is_string()) return job.at(key).get<std::string>();
   return machines_of(read_job(job, row.id, ".", machine_facts).cluster).front();
 }
 
 StepCase case_of(const StepRow& row, const Machine& machine) {
-  const nlohmann::json value = stated(row);
+  const json value = stated(row);
   StepCase result;
   result.job = read_job(value, row.id, ".", [&](const std::string&) { return facts_of(machine); });
   result.cluster = make_cluster(result.job.cluster, machine, counts_of(result.job.cluster).front());
@@ -77,7 +77,7 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
     t.rematerialize_rows = true;
   t.clears_gradients = true;  // as these frameworks do before each step
   result.key = value.at("model").dump() + to_json(result.plan).dump();
-  nlohmann::json per_gpu = to_json(result.plan);
+  json per_gpu = to_json(result.plan);
   per_gpu.at("training").erase("global_batch");
   for (const char* key : {"data", "shard"}) per_gpu.at("parallelism").erase(key);
   result.per_gpu = value.at("model").dump() + result.cluster.machine.name + per_gpu.dump();

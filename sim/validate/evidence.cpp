@@ -1,9 +1,9 @@
 #include "sim/validate/evidence.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::sim {
 
@@ -40,8 +40,8 @@ CollectiveKind read_kind(Fields& fields) {
       {"broadcast", CollectiveKind::broadcast}};
   std::vector<std::string> names;
   for (const auto& [name, kind] : kinds) names.push_back(name);
-  return kinds[static_cast<std::size_t>(choose(fields, "collective", "collective",
-                                               fields.required<std::string>("collective"), names))]
+  return kinds[choose(fields, "collective", "collective",
+                      fields.required<std::string>("collective"), names)]
       .second;
 }
 

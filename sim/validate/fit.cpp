@@ -10,7 +10,6 @@
 #include "hwprofiles/cores.h"
 #include "hwprofiles/stacks.h"
 #include "models/compiler/compile.h"
-#include "models/core/index.h"
 #include "sim/collectives/select.h"
 #include "sim/planner/clusters.h"
 #include "sim/planner/in_parallel.h"
@@ -81,7 +80,7 @@ class Problem {
       free_.push_back(is_free(constant, options));
     for (const Evidence& each : evidence) {
       const auto& left = options.leave_out;
-      if (std::find(left.begin(), left.end(), each.source) != left.end()) continue;
+      if (std::ranges::find(left, each.source) != left.end()) continue;
       add(each);
     }
     for (Row& row : rows_)
@@ -110,14 +109,14 @@ class Problem {
   Cluster changed(const Row& row, const Eigen::VectorXd& x) const {
     Cluster cluster = row.cluster;
     for (int c = 0; c < x.size(); ++c)
-      if (free_[at(c)] && concerns(tunable_constants()[at(c)], cluster.machine))
-        tunable_constants()[at(c)].place(cluster.machine) = value(c, x);
+      if (free_[c] && concerns(tunable_constants()[c], cluster.machine))
+        tunable_constants()[c].place(cluster.machine) = value(c, x);
     cluster.machine = with_stack(std::move(cluster.machine), row.stack);
     return cluster;
   }
 
-  bool may_change(int c) const { return free_[at(c)]; }
-  double start(int c) const { return starts_[at(c)]; }
+  bool may_change(int c) const { return free_[c]; }
+  double start(int c) const { return starts_[c]; }
   double value(int c, const Eigen::VectorXd& x) const { return start(c) * std::exp(x[c]); }
 
   Eigen::VectorXd errors(const Eigen::VectorXd& x) const {
@@ -238,10 +237,10 @@ double cost(const Problem& problem, const Eigen::VectorXd& x, const Eigen::Vecto
   for (Eigen::Index i = 0; i < errors.size(); ++i) {
     const double size = std::abs(errors[i]);
     const double loss = size < small ? size * size / (2 * small) : size - small / 2;
-    sum += problem.rows()[static_cast<std::size_t>(i)].weight * loss;
+    sum += problem.rows()[i].weight * loss;
   }
   for (Eigen::Index c = 0; c < x.size(); ++c) {
-    const double deviation = x[c] / tunable_constants()[static_cast<std::size_t>(c)].spread;
+    const double deviation = x[c] / tunable_constants()[c].spread;
     sum += prior_weight * deviation * deviation / 2;
   }
   return sum;
@@ -251,7 +250,7 @@ double cost(const Problem& problem, const Eigen::VectorXd& x, const Eigen::Vecto
 // profile may have such values.
 void keep_inside(const Problem& problem, Eigen::VectorXd& x) {
   for (int c = 0; c < x.size(); ++c) {
-    const TunableConstant& constant = tunable_constants()[at(c)];
+    const TunableConstant& constant = tunable_constants()[c];
     const double start = problem.start(c);
     if (start <= 0) continue;
     x[c] = std::clamp(x[c], std::min(0., std::log(constant.low / start)),
@@ -264,8 +263,7 @@ void keep_inside(const Problem& problem, Eigen::VectorXd& x) {
 Eigen::VectorXd weights_of(const Problem& problem, const Eigen::VectorXd& errors) {
   Eigen::VectorXd weights(errors.size());
   for (Eigen::Index i = 0; i < errors.size(); ++i)
-    weights[i] =
-        problem.rows()[static_cast<std::size_t>(i)].weight / std::max(std::abs(errors[i]), 0.03);
+    weights[i] = problem.rows()[i].weight / std::max(std::abs(errors[i]), 0.03);
   return weights;
 }
 
@@ -273,7 +271,7 @@ Eigen::VectorXd weights_of(const Problem& problem, const Eigen::VectorXd& errors
 Eigen::MatrixXd information(const Eigen::MatrixXd& jacobian, const Eigen::VectorXd& weights) {
   Eigen::MatrixXd sum = jacobian.transpose() * weights.asDiagonal() * jacobian;
   for (Eigen::Index c = 0; c < sum.cols(); ++c) {
-    const double spread = tunable_constants()[static_cast<std::size_t>(c)].spread;
+    const double spread = tunable_constants()[c].spread;
     sum(c, c) += prior_weight / (spread * spread);
   }
   return sum;
@@ -312,7 +310,7 @@ Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options)
       Eigen::MatrixXd normal = known;
       Eigen::VectorXd right = -jacobian.transpose() * weights.asDiagonal() * errors;
       for (Eigen::Index c = 0; c < size; ++c) {
-        const double spread = tunable_constants()[static_cast<std::size_t>(c)].spread;
+        const double spread = tunable_constants()[c].spread;
         right[c] -= prior_weight / (spread * spread) * x[c];
         normal(c, c) *= 1 + damping;
         normal(c, c) += 1e-9;
@@ -339,20 +337,19 @@ Fit fit_constants(std::span<const Evidence> evidence, const FitOptions& options)
       prior_weight * information(jacobian, weights_of(problem, errors)).inverse();
   Eigen::VectorXd variances(size);
   for (int c = 0; c < size; ++c)
-    variances[c] = tunable_constants()[at(c)].spread * tunable_constants()[at(c)].spread;
+    variances[c] = tunable_constants()[c].spread * tunable_constants()[c].spread;
   fit.spread_before = spread_of(jacobian, variances.asDiagonal());
   fit.spread_after = spread_of(jacobian, after);
   for (int c = 0; c < size; ++c) {
-    FittedConstant constant{.name = std::string(tunable_constants()[at(c)].name),
-                            .kinds = tunable_constants()[at(c)].kinds,
+    FittedConstant constant{.name = std::string(tunable_constants()[c].name),
+                            .kinds = tunable_constants()[c].kinds,
                             .before = problem.start(c),
                             .after = problem.value(c, x),
                             .held = !problem.may_change(c),
-                            .spread_before = tunable_constants()[at(c)].spread,
+                            .spread_before = tunable_constants()[c].spread,
                             .spread_after = std::sqrt(after(c, c))};
     for (const Row& row : problem.rows())
-      constant.rows +=
-          static_cast<double>(std::count(row.constants.begin(), row.constants.end(), c));
+      constant.rows += static_cast<double>(std::ranges::count(row.constants, c));
     fit.constants.push_back(std::move(constant));
   }
   return fit;

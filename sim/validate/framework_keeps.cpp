@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "models/core/index.h"
-
 namespace meshwright::sim {
 
 namespace {
@@ -81,7 +79,7 @@ std::int64_t peak_with_framework(const std::string& title, const Compiled& compi
   const bool oneflow = is_of("OneFlow"), alpa = is_of("Alpa"), megatron = is_of("Megatron");
   std::int64_t peak = 0;
   for (const StageMemory& memory : prediction.memory) {
-    const Program& program = compiled.stages[at(memory.stage)];
+    const Program& program = compiled.stages[memory.stage];
     std::int64_t kept = 0;
     if (oneflow) kept = buffers_of_oneflow(program);
     if (alpa) kept = reduced_by_alpa(program, memory);

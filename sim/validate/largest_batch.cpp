@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/job/job.h"
 #include "sim/compile/largest_batch.h"
 #include "sim/framework/framework_memory.h"
@@ -14,8 +14,6 @@
 namespace meshwright::sim {
 
 namespace {
-
-using nlohmann::json;
 
 // Returns the dropout that config.json gives for the models that can be predicted.
 double dropout_of(const std::string& model) {

@@ -190,7 +190,7 @@ class Scorer {
 
 // Places each value in the middle of its weight. Between two values the quantile is linear.
 double quantile(Weighted values, double share) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   double all = -(values.front().second + values.back().second) / 2;
   for (const auto& [value, weight] : values) all += weight;
   double before = 0;

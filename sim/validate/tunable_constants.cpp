@@ -225,7 +225,7 @@ const std::vector<TunableConstant>& tunable_constants() {
 
 bool concerns(const TunableConstant& constant, const Machine& machine) {
   if (constant.kinds.empty()) return true;
-  return std::any_of(constant.kinds.begin(), constant.kinds.end(), [&](const std::string& kind) {
+  return std::ranges::any_of(constant.kinds, [&](const std::string& kind) {
     return machine.gpu.name.starts_with(kind) || machine.name.starts_with(kind);
   });
 }

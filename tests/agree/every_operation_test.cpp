@@ -34,6 +34,10 @@ const Reason reasons[] = {
       Op::adafactor_norms, Op::update_choice_biases}},
     {{cpu_kernel, op_case}, "what it is made of has one", {Op::fused}},
     {{gradient}, "pixels have none", {Op::image_patches}},
+    {{gradient},
+     "they belong to the backward pass, as all whose name says so",
+     {Op::context_scatter, Op::context_unpack, Op::norm_parts_sums, Op::row_dots,
+      Op::weigh_transposed, Op::fused}},
     {{gradient}, "norm_parts' is of both", {Op::norm_stats}},
     {{gradient},
      "ring_attention makes them after backward, from attention and attention_grad",
@@ -66,7 +70,7 @@ const Reason reasons[] = {
 };
 
 bool has_reason(const OpInfo& row, Part part) {
-  if (part == gradient && row.is_gradient) return true;
+  if (part == gradient && row.name.find("_grad") != std::string_view::npos) return true;
   // Communicators do those, and their tests are of several ranks.
   if (row.communication && (part == cpu_kernel || part == cuda_kernel || part == op_case))
     return true;

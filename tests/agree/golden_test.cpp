@@ -9,7 +9,6 @@
 #include "models/architectures/onnx/read_onnx.h"
 #include "models/compiler/passes/graph/add_adapters.h"
 #include "models/compiler/passes/pass.h"
-#include "models/core/index.h"
 #include "tests/catch.h"
 #include "tests/golden/published_golden.h"
 
@@ -24,20 +23,20 @@ class GraphRunner {
     for (const Tensor& tensor : graph.tensors) {
       // 4 bytes per element: all types here are f32 or i32. Gradients begin at zero, all else is
       // poison.
-      memory_.emplace_back(at(tensor.type.shape.elements()),
+      memory_.emplace_back(tensor.type.shape.elements(),
                            tensor.role == Role::parameter_gradient ? 0.0F : std::nanf(""));
     }
   }
 
   void set(int tensor, const std::vector<std::int32_t>& values) {
-    REQUIRE(values.size() == memory_[at(tensor)].size());
-    std::memcpy(memory_[at(tensor)].data(), values.data(), values.size() * 4);
+    REQUIRE(values.size() == memory_[tensor].size());
+    std::memcpy(memory_[tensor].data(), values.data(), values.size() * 4);
   }
   // Padded rows of a vocabulary are zero.
   void set(int tensor, const std::vector<float>& values) {
-    REQUIRE(values.size() <= memory_[at(tensor)].size());
-    std::fill(memory_[at(tensor)].begin(), memory_[at(tensor)].end(), 0.0F);
-    std::copy(values.begin(), values.end(), memory_[at(tensor)].begin());
+    REQUIRE(values.size() <= memory_[tensor].size());
+    std::fill(memory_[tensor].begin(), memory_[tensor].end(), 0.0F);
+    std::copy(values.begin(), values.end(), memory_[tensor].begin());
   }
 
   void run() {
@@ -47,14 +46,14 @@ class GraphRunner {
       std::vector<void*> outputs;
       for (int id : node.inputs) {
         input_types.push_back(graph_.tensor(id).type);
-        inputs.push_back(memory_[at(id)].data());
+        inputs.push_back(memory_[id].data());
       }
       for (int id : node.outputs) {
         output_types.push_back(graph_.tensor(id).type);
-        outputs.push_back(memory_[at(id)].data());
+        outputs.push_back(memory_[id].data());
       }
       const OpCall call{node.op, node.attributes, input_types, output_types};
-      std::vector<double> scratch(at(backend_.workspace_bytes(call) / 8 + 1));
+      std::vector<double> scratch(backend_.workspace_bytes(call) / 8 + 1);
       OpContext context;
       context.workspace = scratch.data();
       backend_.run(call, {inputs, outputs}, context);
@@ -62,7 +61,7 @@ class GraphRunner {
     }
   }
 
-  const std::vector<float>& value(int tensor) const { return memory_[at(tensor)]; }
+  const std::vector<float>& value(int tensor) const { return memory_[tensor]; }
 
  private:
   const Graph& graph_;
@@ -118,7 +117,7 @@ int logits_of(const Graph& graph) {
 }
 
 void check_logits(const std::vector<float>& got, std::size_t width, const GoldenTensor& golden) {
-  const std::size_t columns = at(golden.shape.back());
+  const std::size_t columns = golden.shape.back();
   std::vector<float> unpadded;
   for (std::size_t row = 0; row < golden.values.size() / columns; ++row)
     for (std::size_t column = 0; column < columns; ++column)
@@ -170,8 +169,7 @@ void check_logits_of(const Golden& golden, const Graph& graph) {
   GraphRunner runner(graph, *backend);
   run_golden(runner, graph, golden);
   const int logits = logits_of(graph);
-  check_logits(runner.value(logits), at(graph.tensor(logits).type.shape[1]),
-               golden.tensor("logits"));
+  check_logits(runner.value(logits), graph.tensor(logits).type.shape[1], golden.tensor("logits"));
 }
 
 // Checks the logits of multi-token prediction in the forward graph.
@@ -181,8 +179,8 @@ void check_logits_ahead(const Golden& golden, const Graph& graph) {
   run_golden(runner, graph, golden);
   std::size_t depth = 0;
   for (const TokenAhead& each : graph.ahead) {
-    const int logits = graph.nodes[at(graph.tensor(each.loss).producer)].inputs[0];
-    check_logits(runner.value(logits), at(graph.tensor(logits).type.shape[1]),
+    const int logits = graph.nodes[graph.tensor(each.loss).producer].inputs[0];
+    check_logits(runner.value(logits), graph.tensor(logits).type.shape[1],
                  golden.tensor("ahead_logits/" + std::to_string(++depth)));
   }
 }

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 #include "tests/agree/random_graph.h"
 #include "tests/exec/op_runner.h"
@@ -33,21 +32,21 @@ class Memory {
     begin_ = tensors_;
   }
 
-  void* address(int id) { return tensors_[at(root_[at(id)])].storage.data(); }
+  void* address(int id) { return tensors_[root_[id]].storage.data(); }
   void poison(int id) {
-    std::vector<double>& storage = tensors_[at(id)].storage;
+    std::vector<double>& storage = tensors_[id].storage;
     std::memset(static_cast<void*>(storage.data()), 0xFF, storage.size() * sizeof(double));
   }
   // Fills the outputs of a node with NaN before it runs, except for memory that it reads too.
   void poison_outputs(const Node& node) {
     for (const int id : node.outputs) {
       const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(),
-                                     [&](int input) { return root_[at(input)] == root_[at(id)]; });
-      if (graph_.tensor(id).role == Role::activation && !reads) poison(root_[at(id)]);
+                                     [&](int input) { return root_[input] == root_[id]; });
+      if (graph_.tensor(id).role == Role::activation && !reads) poison(root_[id]);
     }
   }
   std::vector<float> values(int id) const {
-    OpTensor tensor = tensors_[at(root_[at(id)])];
+    OpTensor tensor = tensors_[root_[id]];
     tensor.type = graph_.tensor(id).type;
     std::vector<float> numbers;
     for (std::int64_t i = 0; i < tensor.elements(); ++i)
@@ -79,14 +78,14 @@ class Memory {
   }
   void fill_integers(int id, int end, std::size_t purpose) {
     Draw draw = draw_of(purpose);
-    OpTensor& made = tensors_[at(id)];
+    OpTensor& made = tensors_[id];
     for (std::int64_t i = 0; i < made.elements(); ++i) made.set(i, draw.below(end));
   }
 
   // Divides every sequence into documents of about four tokens.
   void fill_documents() {
     Draw draw = draw_of(2);  // there are no positions
-    OpTensor& made = tensors_[at(graph_.documents)];
+    OpTensor& made = tensors_[graph_.documents];
     double begin = 0;
     for (std::int64_t i = 0; i < made.elements(); ++i) {
       const std::int64_t place = i % graph_.sequence_length;
@@ -107,13 +106,13 @@ class Memory {
   }
   void fill_reals(int id, double middle, double spread, std::size_t purpose) {
     Draw draw = draw_of(purpose);
-    OpTensor& made = tensors_[at(id)];
+    OpTensor& made = tensors_[id];
     for (std::int64_t i = 0; i < made.elements(); ++i)
       made.set(i, middle + spread * draw.between(-2000, 2000) / 2000.0);
   }
   void move_last_bits(int id, std::size_t index) {
     Draw draw = draw_of(100 * static_cast<std::size_t>(neighbour_ + 1) + index);
-    OpTensor& made = tensors_[at(id)];
+    OpTensor& made = tensors_[id];
     const double last_bit = graph_.precision == Precision::fp16   ? 0x1p-11
                             : graph_.precision == Precision::bf16 ? 0x1p-8
                                                                   : 0x1p-24;
@@ -164,7 +163,7 @@ double closest_choice(const std::vector<float>& logits, const Attributes& a) {
     if (!std::all_of(row, row + width, [](float x) { return std::isfinite(x); })) continue;
     std::sort(sorted.rbegin(), sorted.rend());
     const double largest = std::max(std::fabs(sorted.front()), std::fabs(sorted.back()));
-    const double gap = sorted[at(a.experts_per_token - 1)] - sorted[at(a.experts_per_token)];
+    const double gap = sorted[a.experts_per_token - 1] - sorted[a.experts_per_token];
     closest = std::min(closest, gap / std::max(largest, 1e-30));
   }
   return closest;

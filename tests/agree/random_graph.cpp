@@ -6,7 +6,6 @@
 #include <map>
 #include <stdexcept>
 
-#include "models/core/index.h"
 #include "models/program/graph/experts.h"
 #include "models/program/graph/op_table.h"
 

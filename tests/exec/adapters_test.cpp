@@ -8,7 +8,6 @@
 #include "exec/checkpoint/folder.h"
 #include "exec/checkpoint/resume.h"
 #include "models/compiler/passes/graph/add_adapters.h"
-#include "models/core/index.h"
 #include "tests/catch.h"
 #include "tests/exec/saving_run.h"
 #include "tests/message_of.h"
@@ -203,9 +202,8 @@ TEST_CASE("merged weights are W + alpha / rank B A, whichever way they are store
       double moved = 0;
       for (std::int64_t o = 0; o < out; ++o)
         for (std::int64_t i = 0; i < in; ++i) {
-          const std::size_t at_w = at(each.weight_in_out ? i * out + o : o * in + i);
-          const double change =
-              double(b[at(2 * o)]) * a[at(i)] + double(b[at(2 * o + 1)]) * a[at(in + i)];
+          const std::size_t at_w = each.weight_in_out ? i * out + o : o * in + i;
+          const double change = double(b[2 * o]) * a[i] + double(b[2 * o + 1]) * a[in + i];
           REQUIRE(made[at_w] == Approx(w[at_w] + 3 * change).margin(1e-7));
           moved = std::max(moved, std::abs(change));
         }

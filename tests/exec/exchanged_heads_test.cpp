@@ -43,7 +43,7 @@ class ContextGroup {
         const std::int64_t place =
             sequence * of_rank * degree_ + context_position(degree_, rank, of_rank, row % of_rank);
         for (std::int64_t c = 0; c < width; ++c)
-          parts[at(rank)].set(row * width + c, whole.get(place * width + c));
+          parts[rank].set(row * width + c, whole.get(place * width + c));
       }
     return parts;
   }
@@ -64,7 +64,6 @@ class ContextGroup {
   }
 
  private:
-  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
   Attributes plain() const {
     Attributes a = moving_;
     a.segments = {};
@@ -78,7 +77,7 @@ class ContextGroup {
     for (int to = 0; to < degree_; ++to)
       for (int from = 0; from < degree_; ++from)
         for (std::int64_t i = 0; i < elements; ++i)
-          result[at(to)].set(from * elements + i, parts[at(from)].get(to * elements + i));
+          result[to].set(from * elements + i, parts[from].get(to * elements + i));
     return result;
   }
 

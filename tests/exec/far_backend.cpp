@@ -5,7 +5,6 @@
 
 #include "exec/backends/cpu/cpu_backend.h"
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_call.h"
 #include "models/program/program.h"
 
@@ -90,28 +89,28 @@ std::unique_ptr<Updater> FarBackend::make_updater(const StepSettings& training) 
 void FarBackend::issue(std::function<void()> work, bool talks, std::function<bool()> ready) {
   Item item{std::move(work), std::move(ready)};
   if (talks) item.talk = talks_issued_++;
-  streams_[at(stream_)].push_back(std::move(item));
+  streams_[stream_].push_back(std::move(item));
 }
 
 void FarBackend::record(int event) {
-  if (at(event) >= events_.size()) events_.resize(at(event) + 1);
+  if (event >= std::ssize(events_)) events_.resize(event + 1);
   Item item{[] {}, {}};
   item.event = event;
-  item.serial = ++events_[at(event)].recorded;
-  streams_[at(stream_)].push_back(std::move(item));
+  item.serial = ++events_[event].recorded;
+  streams_[stream_].push_back(std::move(item));
 }
 
 void FarBackend::await(int event) {
   Item item;
   item.event = event;
-  item.serial = events_.at(at(event)).recorded;
-  streams_[at(stream_)].push_back(std::move(item));
+  item.serial = events_.at(event).recorded;
+  streams_[stream_].push_back(std::move(item));
 }
 
 bool FarBackend::can_begin(const Item& item) const {
   if (item.talk > talks_begun_) return false;
   if (item.ready) return item.ready();
-  return item.work || events_[at(item.event)].happened >= item.serial;
+  return item.work || events_[item.event].happened >= item.serial;
 }
 
 void FarBackend::begin_first_of(std::deque<Item>& stream) {
@@ -119,7 +118,7 @@ void FarBackend::begin_first_of(std::deque<Item>& stream) {
   stream.pop_front();
   if (item.talk >= 0) ++talks_begun_;
   if (item.work) item.work();
-  if (item.event >= 0 && item.work) events_[at(item.event)].happened = item.serial;
+  if (item.event >= 0 && item.work) events_[item.event].happened = item.serial;
 }
 
 void FarBackend::wait() {

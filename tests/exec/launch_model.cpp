@@ -6,7 +6,6 @@
 #include "exec/backends/cuda/cuda_backend.h"
 #include "exec/backends/cuda/fused/epilogue.h"
 #include "exec/optimizer/bucket_state.h"
-#include "models/core/index.h"
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_call.h"
 #include "models/program/graph/op_table.h"
@@ -36,7 +35,7 @@ double bytes_of_steps(const Fusion& fusion, std::uint32_t overwrites) {
   std::map<int, double> bytes;  // each once, but for what lies in memory between steps
   double between = 0;
   const auto touch = [&](int id) {
-    const TensorType& type = fusion.operands[at(id)];
+    const TensorType& type = fusion.operands[id];
     const auto size = static_cast<double>(type.bytes());
     if (fusion.is_internal(id)) {
       if (in_memory) between += size;
@@ -89,7 +88,7 @@ class Player {
     emulated::Listing listing;
     updater_ = backend_->make_updater(program_.settings->training);
     for (const Task& task : program_.tasks)
-      for (const Instruction& instruction : program_.bodies[at(task.body)].instructions)
+      for (const Instruction& instruction : program_.bodies[task.body].instructions)
         if (runs(instruction, task)) play(listing, instruction, task);
     std::vector<KernelRow> rows;
     for (auto& [name, row] : rows_) rows.push_back(std::move(row));
@@ -130,10 +129,10 @@ class Player {
   }
 
   void step(emulated::Listing& listing, const Instruction& instruction) {
-    const Bucket& bucket = program_.buckets[at(instruction.bucket)];
+    const Bucket& bucket = program_.buckets[instruction.bucket];
     std::vector<OptimizerSegment> segments;
     for (int index : bucket.parameters) {
-      const StageParameter& each = program_.parameters[at(index)];
+      const StageParameter& each = program_.parameters[index];
       segments.push_back({each.offset, each.parameter.shape.elements(), each.parameter.decay});
     }
     updater_->step(instruction.bucket, segments, state_of(bucket, address));

@@ -8,7 +8,6 @@
 
 #include <map>
 
-#include "models/core/index.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 
@@ -21,7 +20,7 @@ std::vector<TimelineEntry> in_turn(const Program& program) {
   std::vector<TimelineEntry> entries;
   SimTime now = 0;
   for (std::size_t task = 0; task < program.tasks.size(); ++task) {
-    const auto& instructions = program.bodies[at(program.tasks[task].body)].instructions;
+    const auto& instructions = program.bodies[program.tasks[task].body].instructions;
     for (std::size_t i = 0; i < instructions.size(); ++i) {
       if (!runs(instructions[i], program.tasks[task])) continue;
       entries.push_back({0, static_cast<int>(task), static_cast<int>(i), now, now + 3 * 1'000'000});
@@ -92,7 +91,7 @@ void check_node(const ChakraProtoMsg::Node& node, const Instruction& instruction
       return check_message(node, false, peer, rank, bytes_of_all(instruction.outputs));
     case InstructionKind::ring_shift: {
       const std::vector<int> group = mesh.group(instruction.group, rank);
-      const std::size_t index = at(mesh.index_in(instruction.group, rank));
+      const std::size_t index = mesh.index_in(instruction.group, rank);
       return check_message(node, true, rank, group[(index + 1) % group.size()],
                            bytes_of_all(instruction.inputs));
     }
@@ -127,15 +126,15 @@ TEST_CASE("an execution trace has every instruction after those that it waits fo
     const std::vector<Program> stages = lower_small(model, small_plan(model, degrees));
     const Mesh mesh = stages.front().settings->mesh();
     for (int rank = 0; rank < mesh.ranks(); ++rank) {
-      const Program& program = stages[at(mesh.coordinates(rank).pipeline)];
+      const Program& program = stages[mesh.coordinates(rank).pipeline];
       const std::vector<TimelineEntry> entries = in_turn(program);
       const auto nodes = nodes_of(to_chakra(entries, rank, stages));
       std::map<RunId, std::uint64_t> last_node;
       const WaitResolver resolve(program);
       std::size_t next = 1;
       for (const TimelineEntry& entry : entries) {
-        const Instruction& instruction = program.bodies[at(program.tasks[at(entry.task)].body)]
-                                             .instructions[at(entry.instruction)];
+        const Instruction& instruction =
+            program.bodies[program.tasks[entry.task].body].instructions[entry.instruction];
         REQUIRE(next < nodes.size());
         const ChakraProtoMsg::Node& node = nodes[next];
         CHECK(node.id() == next);

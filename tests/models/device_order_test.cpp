@@ -7,7 +7,6 @@
 #include <tuple>
 #include <vector>
 
-#include "models/core/index.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 
@@ -26,7 +25,7 @@ using Messages = std::map<std::tuple<int, int, bool>, std::vector<Sent>>;
 
 void add_messages(const Program& program, Messages& sent, Messages& received) {
   for (const Task& task : program.tasks)
-    for (const Instruction& instruction : program.bodies[at(task.body)].instructions) {
+    for (const Instruction& instruction : program.bodies[task.body].instructions) {
       const bool sends = instruction.kind == InstructionKind::send;
       if ((!sends && instruction.kind != InstructionKind::recv) || !runs(instruction, task))
         continue;
@@ -55,7 +54,7 @@ class LiveGradients {
   // Returns whether every body reads only what is live.
   bool hold(const Body& body) {
     for (auto& [buffer, bytes] : live_)
-      bytes.assign(static_cast<std::size_t>(program_.memory.buffers[at(buffer)].bytes), false);
+      bytes.assign(static_cast<std::size_t>(program_.memory.buffers[buffer].bytes), false);
     for (const Instruction& instruction : body.instructions) {
       if (instruction.op == Op::zero && instruction.kind == InstructionKind::compute) {
         set(instruction.outputs[0], true);

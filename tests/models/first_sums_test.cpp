@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "models/core/index.h"
 #include "models/program/graph/op_call.h"
 #include "models/program/graph/op_table.h"
 #include "tests/catch.h"
@@ -23,13 +22,13 @@ class OfThisStep {
   explicit OfThisStep(const Program& program) : program_(program) {
     for (const Bucket& bucket : program.buckets)
       known_[bucket.gradients.buffer].assign(
-          at(static_cast<int>(program.memory.buffers[at(bucket.gradients.buffer)].bytes)), false);
+          static_cast<int>(program.memory.buffers[bucket.gradients.buffer].bytes), false);
   }
 
   // The first instruction that adds to what an earlier step has left, or reads it; null: none.
   const Instruction* stale() {
     for (const Task& task : program_.tasks)
-      for (const Instruction& instruction : program_.bodies[at(task.body)].instructions)
+      for (const Instruction& instruction : program_.bodies[task.body].instructions)
         if (runs(instruction, task) && !run(instruction, task)) return &instruction;
     return nullptr;
   }
@@ -73,7 +72,7 @@ std::int64_t gradient_bytes(const Program& program) {
 }
 
 bool is_overwritten(const Program& program, const StageParameter& parameter) {
-  const Operand& gradients = program.buckets[at(parameter.bucket)].gradients;
+  const Operand& gradients = program.buckets[parameter.bucket].gradients;
   const std::int64_t begin = gradients.offset + parameter.offset * bytes_of(gradients.type.dtype);
   for (const Body& body : program.bodies)
     for (const Instruction& instruction : body.instructions)
@@ -187,7 +186,7 @@ TEST_CASE("the first micro-batch overwrites, later ones add", "[models][lower]")
   const Program program = lower_small(model, small_plan(model, {.micro_batches = 4})).front();
   int first = 0, later = 0;
   for (const Task& task : program.tasks)
-    for (const Instruction& instruction : program.bodies[at(task.body)].instructions) {
+    for (const Instruction& instruction : program.bodies[task.body].instructions) {
       if (instruction.overwrites == 0) continue;
       (overwrites_in(instruction, task) != 0 ? first : later) += 1;
     }

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "models/architectures/model.h"
-#include "models/core/index.h"
 #include "models/program/graph/graph.h"
 #include "tests/catch.h"
 #include "tests/golden/published_golden.h"
@@ -42,21 +41,21 @@ class Interpreter {
   void run() {
     for (const Node& node : graph_.nodes) step(node);
   }
-  const Matrix& value(int tensor) const { return values_[at(tensor)]; }
+  const Matrix& value(int tensor) const { return values_[tensor]; }
 
  private:
   void load(int tensor, const GoldenTensor& golden) {
     const Shape& shape = graph_.tensor(tensor).type.shape;
-    const std::size_t width = shape.rank > 1 ? at(shape[-1]) : 1;
-    values_[at(tensor)] = {golden.values.size() / width, width,
-                           Values(golden.values.begin(), golden.values.end())};
+    const std::size_t width = shape.rank > 1 ? static_cast<std::size_t>(shape[-1]) : 1;
+    values_[tensor] = {golden.values.size() / width, width,
+                       Values(golden.values.begin(), golden.values.end())};
   }
-  const Matrix& in(const Node& node, int i) const { return values_[at(node.inputs[i])]; }
+  const Matrix& in(const Node& node, int i) const { return values_[node.inputs[i]]; }
 
   void step(const Node& node) {
     const Attributes& a = node.attributes;
     const Matrix& x = in(node, 0);
-    Matrix& y = values_[at(node.outputs[0])];
+    Matrix& y = values_[node.outputs[0]];
     switch (node.op) {
       case Op::embedding:
         y = rows_of(in(node, 1), x.values);
@@ -127,7 +126,7 @@ class Interpreter {
         const Matrix& bias = in(node, 1);
         for (std::size_t r = 0; r < y.rows; ++r)
           for (std::size_t c = 0; c < y.width; ++c)
-            y.at(r, c) += bias.at(r / (y.rows / at(a.experts)) % bias.rows, c);
+            y.at(r, c) += bias.at(r / (y.rows / a.experts) % bias.rows, c);
         break;
       }
       case Op::gate_rows:
@@ -164,18 +163,17 @@ class Interpreter {
         y = patches(x, a);
         break;
       case Op::prepend_row:
-        y = matrix(x.rows + at(a.micro_batch), x.width);
+        y = matrix(x.rows + a.micro_batch, x.width);
         for (std::size_t r = 0; r < y.rows; ++r)
           for (std::size_t c = 0; c < y.width; ++c)
-            y.at(r, c) = r % at(a.sequence_length) == 0
-                             ? in(node, 1).values[c]
-                             : x.at(r - 1 - r / at(a.sequence_length), c);
+            y.at(r, c) = r % a.sequence_length == 0 ? in(node, 1).values[c]
+                                                    : x.at(r - 1 - r / a.sequence_length, c);
         break;
       case Op::select_positions: {
         Values rows = in(node, 1).values;
-        const std::size_t per_sequence = rows.size() / at(a.micro_batch);
+        const std::size_t per_sequence = rows.size() / a.micro_batch;
         for (std::size_t i = 0; i < rows.size(); ++i)
-          rows[i] += static_cast<double>(i / per_sequence * at(a.sequence_length));
+          rows[i] += static_cast<double>(i / per_sequence * a.sequence_length);
         y = rows_of(x, rows);
         break;
       }
@@ -192,14 +190,14 @@ class Interpreter {
 
   static std::size_t row_of_table(const Node& node, std::size_t row) {
     const Attributes& a = node.attributes;
-    return node.op == Op::add_row ? 0 : row % at(a.sequence_length) + at(a.position_offset);
+    return node.op == Op::add_row ? 0 : row % a.sequence_length + a.position_offset;
   }
 
   static Matrix patches(const Matrix& pixels, const Attributes& a) {
-    const std::size_t size = at(a.patch_size), count = at(a.sequence_length) - 1;
+    const std::size_t size = a.patch_size, count = a.sequence_length - 1;
     const auto across = static_cast<std::size_t>(std::lround(std::sqrt(count)));
     const std::size_t side = across * size;
-    Matrix y = matrix(pixels.rows * count, at(a.channels) * size * size);
+    Matrix y = matrix(pixels.rows * count, a.channels * size * size);
     for (std::size_t r = 0; r < y.rows; ++r)
       for (std::size_t c = 0; c < y.width; ++c) {
         const std::size_t channel = c / (size * size), patch = r % count;
@@ -223,7 +221,8 @@ class Interpreter {
     const Matrix whole = y;
     const bool has_weight = node.inputs.size() > 1;
     if (node.op == Op::head_norm) {
-      y.width = has_weight ? in(node, 1).values.size() : at(node.attributes.head_dim);
+      y.width = has_weight ? in(node, 1).values.size()
+                           : static_cast<std::size_t>(node.attributes.head_dim);
       y.rows = y.values.size() / y.width;
     }
     const double more = node.attributes.one_plus_weight ? 1 : 0;
@@ -259,16 +258,16 @@ class Interpreter {
 
   // A group counts as the sum of its two best experts, or as its best.
   static void leave_other_groups(Values& ranks, const Attributes& a) {
-    const std::size_t size = ranks.size() / at(a.expert_groups);
+    const std::size_t size = ranks.size() / a.expert_groups;
     std::vector<std::pair<double, std::size_t>> groups;
-    for (std::size_t g = 0; g < at(a.expert_groups); ++g) {
+    for (std::size_t g = 0; std::cmp_less(g, a.expert_groups); ++g) {
       const auto first = ranks.begin() + std::ptrdiff_t(g * size);
       Values of_group(first, first + std::ptrdiff_t(size));
       std::sort(of_group.rbegin(), of_group.rend());
       groups.emplace_back(of_group[0] + (a.groups_by_two && size > 1 ? of_group[1] : 0), g);
     }
     std::sort(groups.rbegin(), groups.rend());
-    for (std::size_t i = at(a.groups_per_token); i < groups.size(); ++i)
+    for (std::size_t i = a.groups_per_token; i < groups.size(); ++i)
       for (std::size_t e = 0; e < size; ++e) ranks[groups[i].second * size + e] = -1e9;
   }
 
@@ -276,10 +275,10 @@ class Interpreter {
   void route(const Node& node) {
     const Attributes& a = node.attributes;
     const Matrix& logits = in(node, 0);
-    const std::size_t s = at(a.sequence_length), batch = at(a.micro_batch);
-    Matrix& weights = values_[at(node.outputs[0])] = matrix(logits.rows, at(a.experts_per_token));
-    Matrix& slots = values_[at(node.outputs[1])] = matrix(logits.rows, at(a.experts_per_token));
-    Matrix& balance = values_[at(node.outputs[2])] = matrix(batch, 1);
+    const std::size_t s = a.sequence_length, batch = a.micro_batch;
+    Matrix& weights = values_[node.outputs[0]] = matrix(logits.rows, a.experts_per_token);
+    Matrix& slots = values_[node.outputs[1]] = matrix(logits.rows, a.experts_per_token);
+    Matrix& balance = values_[node.outputs[2]] = matrix(batch, 1);
     for (std::size_t b = 0; b < batch; ++b) {
       Values tokens(logits.width), mean(logits.width);
       for (std::size_t r = b * s; r < (b + 1) * s; ++r) {
@@ -296,7 +295,7 @@ class Interpreter {
         for (std::size_t j = 0; j < slots.width; ++j) {
           const std::size_t e =
               std::size_t(std::max_element(ranks.begin(), ranks.end()) - ranks.begin());
-          const double first = double((e * batch + b) * at(a.expert_capacity));
+          const double first = double((e * batch + b) * a.expert_capacity);
           slots.at(r, j) = tokens[e] < a.expert_capacity ? first + tokens[e] : -1 - double(e);
           tokens[e] += 1;
           weights.at(r, j) = p[e];
@@ -312,7 +311,7 @@ class Interpreter {
   }
 
   static Matrix dispatch(const Matrix& x, const Matrix& slots, const Attributes& a) {
-    Matrix y = matrix(at(a.experts) * at(a.micro_batch) * at(a.expert_capacity), x.width);
+    Matrix y = matrix(a.experts * a.micro_batch * a.expert_capacity, x.width);
     for (std::size_t r = 0; r < x.rows; ++r)
       for (std::size_t j = 0; j < slots.width; ++j)
         for (std::size_t c = 0; c < x.width && slots.at(r, j) >= 0; ++c)
@@ -323,7 +322,7 @@ class Interpreter {
   // The rows of w are the outputs of all experts.
   Matrix expert_linear(const Node& node) const {
     const Matrix &x = in(node, 0), &w = in(node, 1);
-    const std::size_t experts = at(node.attributes.experts), width = w.rows / experts;
+    const std::size_t experts = node.attributes.experts, width = w.rows / experts;
     Matrix y = matrix(x.rows, width);
     for (std::size_t r = 0; r < y.rows; ++r)
       for (std::size_t o = 0; o < width; ++o)
@@ -371,8 +370,8 @@ class Interpreter {
 
   // Turns pairs of one head, which starts at column `first`, by position * base^(-2i/rotary_dim).
   static void turn(Matrix& x, std::size_t row, std::size_t first, const Attributes& a) {
-    const std::size_t half = at(a.rotary_dim) / 2;
-    const auto position = static_cast<double>(row % at(a.sequence_length));
+    const std::size_t half = a.rotary_dim / 2;
+    const auto position = static_cast<double>(row % a.sequence_length);
     for (std::size_t i = 0; i < half; ++i) {
       const double frequency = std::pow(
           a.rotary_base, -2.0 * static_cast<double>(i) / static_cast<double>(a.rotary_dim));
@@ -388,7 +387,7 @@ class Interpreter {
   // The first so many places keep theirs.
   static Matrix tempered(Matrix x, const Attributes& a) {
     for (std::size_t r = 0; r < x.rows; ++r) {
-      const std::size_t steps = (r % at(a.sequence_length) + 1) / at(a.temperature_floor);
+      const std::size_t steps = (r % a.sequence_length + 1) / a.temperature_floor;
       for (std::size_t c = 0; c < x.width; ++c)
         x.at(r, c) *= 1 + a.temperature * std::log(1 + static_cast<double>(steps));
     }
@@ -396,12 +395,12 @@ class Interpreter {
   }
 
   static Matrix rope(Matrix x, const Attributes& a) {
-    const std::size_t width = at(a.head_dim);
+    const std::size_t width = a.head_dim;
     for (std::size_t r = 0; r < x.rows; ++r)
       for (std::size_t slot = 0; slot < x.width / width; ++slot) {
         const bool is_value = a.packing == Packing::per_head ? slot % 3 == 2
                               : a.packing == Packing::concatenated
-                                  ? slot >= at(a.heads + a.kv_heads)
+                                  ? std::cmp_greater_equal(slot, a.heads + a.kv_heads)
                                   : false;
         if (!is_value) turn(x, r, slot * width, a);
       }
@@ -409,28 +408,26 @@ class Interpreter {
   }
 
   static Matrix concat_heads(const Matrix& x, const Matrix& turned, const Attributes& a) {
-    const std::size_t width = at(a.head_dim), of_turned = at(a.rotary_dim);
+    const std::size_t width = a.head_dim, of_turned = a.rotary_dim;
     const std::size_t other = width - of_turned;
-    Matrix y = matrix(x.rows, at(a.heads) * width);
+    Matrix y = matrix(x.rows, a.heads * width);
     for (std::size_t r = 0; r < y.rows; ++r)
-      for (std::size_t h = 0; h < at(a.heads); ++h)
+      for (std::size_t h = 0; std::cmp_less(h, a.heads); ++h)
         for (std::size_t c = 0; c < width; ++c)
-          y.at(r, h * width + c) = c < other
-                                       ? x.at(r, h * other + c)
-                                       : turned.at(r, h % at(a.kv_heads) * of_turned + c - other);
+          y.at(r, h * width + c) = c < other ? x.at(r, h * other + c)
+                                             : turned.at(r, h % a.kv_heads * of_turned + c - other);
     return y;
   }
 
   // Queries (0), keys (1) or values (2) of a row and a head of that kind.
   const double* vector_of(const Node& node, int kind, std::size_t row, std::size_t head) const {
     const Attributes& a = node.attributes;
-    const std::size_t width = at(a.head_dim);
+    const std::size_t width = a.head_dim;
     if (a.packing == Packing::separate)
-      return &in(node, kind).values[at(0)] + row * in(node, kind).width +
-             head * (kind == 2 ? at(value_dim_of(a)) : width);
-    const std::size_t before[] = {0, at(a.heads), at(a.heads + a.kv_heads)};
-    const std::size_t slot =
-        a.packing == Packing::per_head ? 3 * head + at(kind) : before[at(kind)] + head;
+      return &in(node, kind).values[0] + row * in(node, kind).width +
+             head * (kind == 2 ? static_cast<std::size_t>(value_dim_of(a)) : width);
+    const std::size_t before[] = {0, std::size_t(a.heads), std::size_t(a.heads + a.kv_heads)};
+    const std::size_t slot = a.packing == Packing::per_head ? 3 * head + kind : before[kind] + head;
     return in(node, 0).values.data() + row * in(node, 0).width + slot * width;
   }
 
@@ -447,7 +444,7 @@ class Interpreter {
   // Raffel et al.: of the buckets for one direction half hold a distance each, the others reach up
   // to `longest` in equal ratios.
   static std::size_t relative_bucket(const Attributes& a, std::size_t query, std::size_t key) {
-    const std::size_t both = at(a.relative_buckets), n = a.causal ? both : both / 2;
+    const std::size_t both = a.relative_buckets, n = a.causal ? both : both / 2;
     const bool later = key > query;
     if (later && a.causal) return 0;
     const std::size_t away = later ? key - query : query - key, exact = n / 2;
@@ -462,16 +459,18 @@ class Interpreter {
 
   Matrix attention(const Node& node) const {
     const Attributes& a = node.attributes;
-    const std::size_t width = at(a.head_dim), heads = at(a.heads), s = at(a.sequence_length);
-    const std::size_t out = at(value_dim_of(a));
+    const std::size_t width = a.head_dim, heads = a.heads, s = a.sequence_length;
+    const std::size_t out = value_dim_of(a);
     Matrix y = matrix(in(node, 0).rows, heads * out);
     for (std::size_t r = 0; r < y.rows; ++r)
       for (std::size_t h = 0; h < heads; ++h) {
-        const std::size_t kv = h / (heads / at(a.kv_heads)), begin = r - r % s;
+        const std::size_t kv = h / (heads / a.kv_heads), begin = r - r % s;
         const std::size_t last = a.causal ? r : begin + s - 1;
         std::size_t first =
-            a.window > 0 ? std::max(begin, r + 1 - std::min(r + 1, at(a.window))) : begin;
-        if (a.chunk > 0) first = r - (r - begin) % at(a.chunk);
+            a.window > 0
+                ? std::max(begin, r + 1 - std::min(r + 1, static_cast<std::size_t>(a.window)))
+                : begin;
+        if (a.chunk > 0) first = r - (r - begin) % a.chunk;
         double sum = a.sinks ? std::exp(in(node, 3).values[h]) : 0;
         for (std::size_t k = first; k <= last; ++k) {
           if (a.documents && value(graph_.documents).values[k] != value(graph_.documents).values[r])
@@ -483,7 +482,7 @@ class Interpreter {
           if (a.scaled_scores) score *= a.score_factor / std::sqrt(static_cast<double>(divisor));
           if (a.score_cap > 0) score = a.score_cap * std::tanh(score / a.score_cap);
           if (a.relative_buckets > 0) score += in(node, 3).at(relative_bucket(a, r, k), h);
-          if (a.alibi) score -= alibi_slope(h, at(a.alibi_heads)) * static_cast<double>(r - k);
+          if (a.alibi) score -= alibi_slope(h, a.alibi_heads) * static_cast<double>(r - k);
           const double weight = std::exp(score);
           sum += weight;
           for (std::size_t i = 0; i < out; ++i)
@@ -512,7 +511,7 @@ class Interpreter {
 
   // The start and the end of an answer: a softmax over a sequence's positions each.
   static Matrix span_loss(const Matrix& logits, const Matrix& targets, const Attributes& a) {
-    const std::size_t s = at(a.sequence_length);
+    const std::size_t s = a.sequence_length;
     Matrix scores = matrix(targets.rows * 2, s);
     for (std::size_t r = 0; r < scores.rows; ++r)
       for (std::size_t c = 0; c < s; ++c) scores.at(r, c) = logits.at(r / 2 * s + c, r % 2);

@@ -38,16 +38,6 @@ const std::string activations = "gelu relu squared_relu swiglu ",
 
 }  // namespace
 
-TEST_CASE("an operation belongs to the backward pass by its name, or as listed here", "[ops]") {
-  Names gradients = words(
-      "context_scatter context_unpack norm_parts_sums row_dots weigh_transposed fused "
-      "sum_of_squares update_loss_scale update_largest lamb_norms muon_momentum adafactor_sums "
-      "adafactor_norms update_choice_biases");
-  for (const OpInfo& row : op_table())
-    if (row.name.find("_grad") != std::string_view::npos) gradients.emplace(row.name);
-  CHECK(those_that([](const OpInfo& row) { return row.is_gradient; }) == gradients);
-}
-
 TEST_CASE("properties that passes ask for belong to the listed operations", "[ops]") {
   CHECK(those_that([](const OpInfo& row) { return row.of_scores; }) ==
         words("tanh tanh_grad attention attention_grad scale scores add_alibi mask_scores softmax "

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "models/core/index.h"
 #include "models/program/program_json.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
@@ -163,7 +162,7 @@ TEST_CASE("a step's scalars have buffers that are as large as they need", "[mode
                                     std::to_string(each.bytes) + " bytes";
         // Its buffer has just these bytes, and one fewer is too few: where an instruction uses it,
         // that is said first.
-        CHECK(program.memory.buffers[at(each.buffer)].bytes == each.bytes);
+        CHECK(program.memory.buffers[each.buffer].bytes == each.bytes);
         CHECK(refusal_with(value, bytes, each.bytes) == "");
         const std::string error = refusal_with(value, bytes, each.bytes - 1);
         CHECK(error == message);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "models/compiler/passes/pass.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/quantized.h"
 #include "tests/catch.h"
@@ -79,7 +78,7 @@ TEST_CASE("in fp8 the linear layers of blocks multiply 8 bits, what is outside d
   int of_blocks = 0, others = 0;
   for (const Node& node : graph.nodes) {
     if (!is_product(node.op)) continue;
-    const bool in_block = graph.units[at(graph.unit_of(node))].is_block;
+    const bool in_block = graph.units[graph.unit_of(node)].is_block;
     CHECK(is_8_bit(first_type(graph, node)) == in_block);
     // Gradients reach further, and are less precise.
     if (in_block && node.op == Op::linear_grad_input) CHECK(first_type(graph, node) == Dtype::e5m2);
@@ -109,7 +108,7 @@ namespace {
 std::vector<bool> blocks_in_8_bits(const Graph& graph) {
   std::vector<bool> found;
   for (int u = 0; u < static_cast<int>(graph.units.size()); ++u)
-    if (graph.units[at(u)].is_block)
+    if (graph.units[u].is_block)
       found.push_back(std::ranges::any_of(graph.nodes, [&](const Node& node) {
         return is_product(node.op) && graph.unit_of(node) == u && is_8_bit(first_type(graph, node));
       }));
@@ -134,7 +133,7 @@ TEST_CASE("the first and the last blocks stay in bf16 where the plan says so", "
   // The numbers of layers apply to the encoder and to the decoder separately.
   const Model two = small_model("seq2seq");
   const Each all = blocks(two, 0, 0), some = blocks(two, 1, 1);
-  REQUIRE(all.size() == 2 * at(two.layers));
+  REQUIRE(std::ssize(all) == 2 * two.layers);
   for (std::size_t block = 0; block < all.size(); ++block) {
     const int of_stack = static_cast<int>(block) % two.layers;
     CHECK(some[block] == (of_stack > 0 && of_stack < two.layers - 1));
@@ -320,9 +319,9 @@ TEST_CASE("with fp8_gathers shards are rounded once a step, and their bits are g
   for (const Tensor& tensor : graph.tensors)
     if (tensor.role == Role::gathered_bits) of_linear_layers += tensor.type.shape.elements();
   for (const int body : {1, 2}) {
-    CHECK(gathered(program.bodies[at(body)], true) == of_linear_layers);
-    CHECK(gathered(program.bodies[at(body)], false) ==
-          gathered(before.bodies[at(body)], false) - of_linear_layers);
+    CHECK(gathered(program.bodies[body], true) == of_linear_layers);
+    CHECK(gathered(program.bodies[body], false) ==
+          gathered(before.bodies[body], false) - of_linear_layers);
   }
   const auto buffers = [](const Program& of, std::string_view name) {
     std::int64_t bytes = 0;

@@ -1,5 +1,4 @@
 #include "tests/models/races.h"
-#include "models/core/index.h"
 
 #include <algorithm>
 
@@ -18,9 +17,9 @@ class Accesses {
   Accesses(const Program& program, const Mesh& mesh, int rank)
       : program_(program), mesh_(mesh), rank_(rank) {
     for (int task = 0; task < static_cast<int>(program.tasks.size()); ++task) {
-      const Body& body = program.bodies[at(program.tasks[at(task)].body)];
+      const Body& body = program.bodies[program.tasks[task].body];
       for (int i = 0; i < static_cast<int>(body.instructions.size()); ++i)
-        add({task, i}, body.instructions[at(i)]);
+        add({task, i}, body.instructions[i]);
     }
   }
   std::vector<Access> found;  // in the Program's order
@@ -28,13 +27,13 @@ class Accesses {
  private:
   void add(RunId run, const Instruction& instruction) {
     const Coordinates own = mesh_.coordinates(rank_);
-    if (!runs(instruction, program_.tasks[at(run.task)]) ||
+    if (!runs(instruction, program_.tasks[run.task]) ||
         !concerns(program_, instruction, {own.rdp, own.tensor}))
       return;
     for (const Operand& operand : instruction.inputs) add(run, operand, false);
     for (const Operand& operand : instruction.outputs) add(run, operand, true);
     if (instruction.kind != InstructionKind::optimizer_step || instruction.piece >= 0) return;
-    const Bucket& bucket = program_.buckets[at(instruction.bucket)];
+    const Bucket& bucket = program_.buckets[instruction.bucket];
     add(run, bucket.own_gradients, false);
     for (const Operand& state :
          {bucket.own_weights, bucket.master, bucket.first_moment, bucket.second_moment})
@@ -43,13 +42,13 @@ class Accesses {
 
   void add(RunId run, const Operand& operand, bool write) {
     if (operand.buffer < 0) return;
-    const Task& task = program_.tasks[at(run.task)];
+    const Task& task = program_.tasks[run.task];
     const std::int64_t bytes = operand.type.bytes();
     const std::int64_t part =
         operand.part_of == GroupKind::none ? 0 : mesh_.index_in(operand.part_of, rank_) * bytes;
     const std::int64_t begin =
         program_.memory.address(operand.buffer, task.slot, task.window) + operand.offset + part;
-    const bool host = program_.memory.buffers[at(operand.buffer)].region == Region::host;
+    const bool host = program_.memory.buffers[operand.buffer].region == Region::host;
     found.push_back({run, write, host, begin, begin + bytes});
   }
 
@@ -59,7 +58,7 @@ class Accesses {
 };
 
 std::string name_of(const Program& program, RunId run) {
-  const Task& task = program.tasks[at(run.task)];
+  const Task& task = program.tasks[run.task];
   return "task " + std::to_string(run.task) + " (body " + std::to_string(task.body) +
          ", micro-batch " + std::to_string(task.micro_batch_index) + ") instruction " +
          std::to_string(run.instruction);
@@ -72,11 +71,11 @@ RunOrder::RunOrder(const Program& program) {
   std::array<int, stream_count> count{};
   std::array<std::array<int, stream_count>, stream_count> latest{};
   for (int task = 0; task < static_cast<int>(program.tasks.size()); ++task) {
-    const Body& body = program.bodies[at(program.tasks[at(task)].body)];
+    const Body& body = program.bodies[program.tasks[task].body];
     std::vector<Run>& of_task = runs_.emplace_back(body.instructions.size());
     for (std::size_t i = 0; i < body.instructions.size(); ++i) {
       const Instruction& instruction = body.instructions[i];
-      if (!meshwright::program::runs(instruction, program.tasks[at(task)])) continue;
+      if (!meshwright::program::runs(instruction, program.tasks[task])) continue;
       const auto stream = static_cast<std::size_t>(instruction.stream);
       std::array<int, stream_count> after = latest[stream];
       for (const Wait& wait : instruction.waits) {
@@ -85,7 +84,7 @@ RunOrder::RunOrder(const Program& program) {
         const Run& other = run_of(id);
         for (std::size_t s = 0; s < stream_count; ++s)
           after[s] = std::max(after[s], other.after[s]);
-        int& of_its_stream = after[at(other.stream)];
+        int& of_its_stream = after[other.stream];
         of_its_stream = std::max(of_its_stream, other.number);
       }
       const int number = ++count[stream];
@@ -96,13 +95,11 @@ RunOrder::RunOrder(const Program& program) {
   }
 }
 
-const RunOrder::Run& RunOrder::run_of(RunId id) const {
-  return runs_[at(id.task)][at(id.instruction)];
-}
+const RunOrder::Run& RunOrder::run_of(RunId id) const { return runs_[id.task][id.instruction]; }
 
 bool RunOrder::before(RunId earlier, RunId later) const {
   const Run &a = run_of(earlier), &b = run_of(later);
-  return a.stream == b.stream || b.after[at(a.stream)] >= a.number;
+  return a.stream == b.stream || b.after[a.stream] >= a.number;
 }
 
 std::string race_in(const Program& program, const Mesh& mesh, int rank) {

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "models/compiler/lower/owners.h"
-#include "models/core/index.h"
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 
@@ -50,7 +49,7 @@ TEST_CASE("small parameters stay whole under ZeRO 3", "[models][lower]") {
   plan.parallelism.persistence_threshold = 33;
   const Program some = lowered(model, plan);
   for (const StageParameter& member : some.parameters) {
-    const Bucket& bucket = some.buckets[at(member.bucket)];
+    const Bucket& bucket = some.buckets[member.bucket];
     const bool whole = bucket.weights.type.shape.elements() == bucket.elements;
     CHECK(whole == (member.parameter.shape.elements() < 33));
     CHECK(bucket.sharded);  // the optimizer's states always are
@@ -105,7 +104,7 @@ TEST_CASE("without prefetch a unit is gathered when the one before has been used
       waiting +=
           std::any_of(instruction.waits.begin(), instruction.waits.end(), [&](const Wait& wait) {
             return wait.relation == Wait::Relation::same_task &&
-                   forward.instructions[at(wait.instruction)].kind == InstructionKind::compute;
+                   forward.instructions[wait.instruction].kind == InstructionKind::compute;
           });
     }
     // Shared and first unit at once; each other one after its predecessor. With room for all, none
@@ -123,7 +122,7 @@ TEST_CASE("buckets cut the reductions inside a unit", "[models][lower]") {
   CHECK(count(cut, InstructionKind::reduce_scatter) > count(one, InstructionKind::reduce_scatter));
   for (const Bucket& bucket : cut.buckets) {
     // All members but the last one are smaller than the limit together.
-    const StageParameter& last = cut.parameters[at(bucket.parameters.back())];
+    const StageParameter& last = cut.parameters[bucket.parameters.back()];
     CHECK(last.offset < 4 * 1024);
   }
   // A reduction begins as soon as its gradients are there, before the unit ends.
@@ -167,7 +166,7 @@ TEST_CASE("whole parameters are shared out evenly", "[models][lower]") {
   // Items that all tensor ranks hold identically have rdp * tensor owners.
   const std::vector<Owner> alike =
       share_out({{1, false}, {1, false}, {1, false}, {1, false}}, 2, 2);
-  for (int i = 0; i < 4; ++i) CHECK(alike[at(i)] == Owner{i / 2, i % 2});
+  for (int i = 0; i < 4; ++i) CHECK(alike[i] == Owner{i / 2, i % 2});
 }
 
 TEST_CASE("with owners every optimizer state lies on one rank", "[models][lower]") {
@@ -187,7 +186,7 @@ TEST_CASE("with owners every optimizer state lies on one rank", "[models][lower]
         CHECK_FALSE(bucket.sharded);
         total += bucket.elements / (bucket.owner.tensor < 0 ? 1 : degrees.tensor);
         for (int member : bucket.parameters)
-          largest = std::max(largest, program.parameters[at(member)].parameter.shape.elements());
+          largest = std::max(largest, program.parameters[member].parameter.shape.elements());
       }
       // Two moments in fp32; alignment adds less than a kilobyte for each bucket.
       const std::int64_t slack = 2048 * std::ssize(program.buckets);
@@ -195,7 +194,7 @@ TEST_CASE("with owners every optimizer state lies on one rank", "[models][lower]
       CHECK(owned <= 8 * (total / degrees.data + 2 * largest) + slack);
       CHECK(owned >= 8 * total / degrees.data);
       CHECK(bytes_of(program, MemoryClass::parameters) <=
-            bytes_of(flat[at(program.stage)], MemoryClass::parameters));
+            bytes_of(flat[program.stage], MemoryClass::parameters));
     }
   }
 }

@@ -4,7 +4,6 @@
 #include <set>
 #include <vector>
 
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/step_work.h"
 #include "tests/catch.h"
@@ -61,7 +60,7 @@ Buffers first_of(const std::vector<Operand>& operands, std::size_t count) {
 }
 
 std::int64_t bytes_of_buffer(const Program& program, int buffer) {
-  return program.memory.buffers[at(buffer)].bytes;
+  return program.memory.buffers[buffer].bytes;
 }
 
 void check_begin(const Program& program) {
@@ -98,7 +97,7 @@ void check_measures(const Program& program, const Body& end, bool scales) {
                                                    : Op::adafactor_norms;
   for (const Instruction& each : computed(end, op)) {
     REQUIRE(each.bucket >= 0);
-    const Bucket& bucket = program.buckets[at(each.bucket)];
+    const Bucket& bucket = program.buckets[each.bucket];
     CHECK(each.inputs[0].buffer == bucket.own_gradients.buffer);
     const Buffers inputs = buffers_of(each.inputs);
     CHECK(std::ranges::count(inputs, program.norm_buffer) == 1);
@@ -153,7 +152,7 @@ void check_end(const Program& program, const Training& training) {
   int gathered = 0;
   for (const Instruction& each : end.instructions) {
     if (each.kind != InstructionKind::all_gather || each.bucket < 0) continue;
-    const Bucket& bucket = program.buckets[at(each.bucket)];
+    const Bucket& bucket = program.buckets[each.bucket];
     if (each.outputs[0].buffer != bucket.weights.buffer) continue;
     ++gathered;
     CHECK(each.inputs[0] == bucket.own_weights);
@@ -167,11 +166,11 @@ void check_end(const Program& program, const Training& training) {
 void check_scratch_of_muon(const Program& program) {
   for (const Instruction& each : body_of(program, Body::Kind::step_end).instructions) {
     if (each.kind != InstructionKind::optimizer_step) continue;
-    const Bucket& bucket = program.buckets[at(each.bucket)];
+    const Bucket& bucket = program.buckets[each.bucket];
     if (!bucket.matrices) continue;
     std::int64_t most = 0;
     for (const int index : bucket.parameters) {
-      const Parameter& p = program.parameters[at(index)].parameter;
+      const Parameter& p = program.parameters[index].parameter;
       const std::int64_t rows = p.padded_shape[-2], columns = p.padded_shape[-1];
       most =
           std::max(most, 2 * (rows * columns + std::min(rows, columns) * std::min(rows, columns)));
@@ -219,7 +218,7 @@ TEST_CASE("a step of each optimizer moves the bytes of its states", "[models][lo
       INFO(describe(plan));
       for (const Instruction& step : body_of(program, Body::Kind::step_end).instructions) {
         if (step.kind != InstructionKind::optimizer_step) continue;
-        const Bucket& bucket = program.buckets[at(step.bucket)];
+        const Bucket& bucket = program.buckets[step.bucket];
         std::vector<Kernel> kernels;
         append_step_kernels(program, step, kernels);
         const double g = static_cast<double>(bytes_of(bucket.gradients.type.dtype));
@@ -244,7 +243,7 @@ TEST_CASE("muon makes each matrix orthogonal in fifteen products", "[models][low
   int matrices = 0;
   for (const Instruction& step : body_of(program, Body::Kind::step_end).instructions) {
     if (step.kind != InstructionKind::optimizer_step) continue;
-    const Bucket& bucket = program.buckets[at(step.bucket)];
+    const Bucket& bucket = program.buckets[step.bucket];
     if (!bucket.matrices) continue;
     std::vector<Kernel> kernels;
     append_step_kernels(program, step, kernels);
@@ -257,7 +256,7 @@ TEST_CASE("muon makes each matrix orthogonal in fifteen products", "[models][low
       CHECK(each.flops == 2.0 * static_cast<double>(each.m * each.n * each.k));
     }
     for (const int index : bucket.parameters) {
-      const Shape& shape = program.parameters[at(index)].parameter.shape;
+      const Shape& shape = program.parameters[index].parameter.shape;
       const double m = static_cast<double>(std::min(shape[0], shape[1]));
       const double n = static_cast<double>(std::max(shape[0], shape[1]));
       wanted_flops += 5 * 2 * (m * m * n + m * m * m + m * m * n);
@@ -289,7 +288,7 @@ TEST_CASE("routers' biases are moved in the weights and masters of their buckets
         computed(body_of(program, Body::Kind::step_end), Op::update_choice_biases);
     CHECK(!updates.empty());
     for (const Instruction& each : updates) {
-      const Bucket& bucket = program.buckets[at(each.bucket)];
+      const Bucket& bucket = program.buckets[each.bucket];
       Buffers inputs{program.choice_counts_buffer, program.norm_buffer};
       if (precision == Precision::fp16) inputs.push_back(program.loss_scale_state_buffer);
       CHECK(buffers_of(each.inputs) == inputs);

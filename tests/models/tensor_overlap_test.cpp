@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "models/core/index.h"
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
 #include "tests/catch.h"
@@ -33,7 +32,7 @@ bool is_tensor_collective(const Instruction& instruction) {
 }
 
 std::string name(const Program& program, const Instruction& instruction) {
-  const std::string path = (*program.modules)[at(instruction.module)];
+  const std::string path = (*program.modules)[instruction.module];
   return path.substr(path.rfind('.') + 1);
 }
 
@@ -46,14 +45,14 @@ struct Beside {
 std::vector<Beside> besides(const Body& body) {
   std::vector<Beside> found;
   for (int i = 0; i < static_cast<int>(body.instructions.size()); ++i) {
-    if (!is_tensor_collective(body.instructions[at(i)])) continue;
-    found.push_back({body.instructions[at(i)], {}});
+    if (!is_tensor_collective(body.instructions[i])) continue;
+    found.push_back({body.instructions[i], {}});
     for (int later = i + 1; later < static_cast<int>(body.instructions.size()); ++later) {
-      const Instruction& next = body.instructions[at(later)];
+      const Instruction& next = body.instructions[later];
       if (next.stream != Stream::compute) continue;
       if (std::ranges::any_of(next.waits, [&](const Wait& wait) {
             return wait.relation == Wait::Relation::same_task && wait.instruction >= i &&
-                   is_tensor_collective(body.instructions[at(wait.instruction)]);
+                   is_tensor_collective(body.instructions[wait.instruction]);
           }))
         break;
       found.back().computed.push_back(next);

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "models/core/index.h"
 #include "sim/replay/stand_ins.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"
@@ -54,7 +53,7 @@ int small_number(const chakra::Node& node, const std::string& name) {
 }
 
 const Instruction& instruction_of(const TimelineEntry& entry, const Program& program) {
-  return program.bodies[at(program.tasks[at(entry.task)].body)].instructions[at(entry.instruction)];
+  return program.bodies[program.tasks[entry.task].body].instructions[entry.instruction];
 }
 
 bool is_collective(InstructionKind kind) {
@@ -202,12 +201,12 @@ void check_step(const Compiled& compiled, const Cluster& cluster) {
   predict(compiled, cluster, {.timeline = &timeline});
   const Mesh mesh = compiled.stages.front().settings->mesh();
   const std::vector<int> stands = stand_ins(compiled.stages, cluster);
-  REQUIRE(stands.size() == at(mesh.ranks()));
+  REQUIRE(std::ssize(stands) == mesh.ranks());
   Crossing crossing;
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
     INFO("rank " << rank);
-    const Program& program = compiled.stages[at(mesh.coordinates(rank).pipeline)];
-    const std::vector<TimelineEntry> entries = entries_of(timeline, stands[at(rank)]);
+    const Program& program = compiled.stages[mesh.coordinates(rank).pipeline];
+    const std::vector<TimelineEntry> entries = entries_of(timeline, stands[rank]);
     REQUIRE(!entries.empty());
     const ChakraFile file = file_of(to_chakra(entries, rank, compiled.stages));
     CHECK(file.metadata.version() == "0.0.4");

@@ -4,7 +4,6 @@
 
 #include <fstream>
 
-#include "models/core/index.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
 #include "tests/sim/parts.h"
@@ -200,7 +199,7 @@ TEST_CASE("a predicted step adds up by kinds of kernels", "[explain]") {
     const Prediction prediction = predict(compiled, cluster, {.timeline = &timeline});
     const StepParts account = step_parts(compiled, prediction, timeline);
     const Mesh mesh = compiled.stages.front().settings->mesh();
-    const Program& program = compiled.stages[at(account.stage)];
+    const Program& program = compiled.stages[account.stage];
     const KernelParts parts = predicted_kernel_parts(
         program, timeline, mesh.rank({account.stage, 0, 0}), prediction.step_time);
     CHECK(sum_of(parts.parts) == parts.parts.step_time);

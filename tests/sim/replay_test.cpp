@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "models/compiler/schedule/schedule.h"
-#include "models/core/index.h"
 #include "tests/catch.h"
 #include "tests/sim/equal_stages.h"
 #include "tests/sim/plans.h"
@@ -29,8 +28,8 @@ Rehearsal rehearse(const Plan& plan, const Cluster& cluster) {
 }
 
 const Instruction& instruction_of(const Program& program, const TimelineEntry& entry) {
-  const Task& task = program.tasks[at(entry.task)];
-  return program.bodies[at(task.body)].instructions[at(entry.instruction)];
+  const Task& task = program.tasks[entry.task];
+  return program.bodies[task.body].instructions[entry.instruction];
 }
 
 // Every entry of a rank's stream in order of begin ends before the next begins.
@@ -38,7 +37,7 @@ void check_streams(const ReplayResult& result, const Rehearsal& rehearsal) {
   std::map<std::pair<int, int>, std::vector<std::pair<SimTime, SimTime>>> streams;
   for (const TimelineEntry& entry : result.timeline.entries) {
     const int stage = rehearsal.mesh.coordinates(entry.rank).pipeline;
-    const Instruction& instruction = instruction_of(rehearsal.compiled.stages[at(stage)], entry);
+    const Instruction& instruction = instruction_of(rehearsal.compiled.stages[stage], entry);
     streams[{entry.rank, static_cast<int>(instruction.stream)}].emplace_back(entry.begin,
                                                                              entry.end);
   }
@@ -60,7 +59,7 @@ std::int64_t runs_in(const Rehearsal& rehearsal) {
   std::int64_t count = 0;
   for (const Program& program : rehearsal.compiled.stages)
     for (const Task& task : program.tasks)
-      for (const Instruction& instruction : program.bodies[at(task.body)].instructions)
+      for (const Instruction& instruction : program.bodies[task.body].instructions)
         count += runs(instruction, task) ? 1 : 0;
   return count;
 }
@@ -153,7 +152,7 @@ TEST_CASE("ranks without streams do one thing at a time", "[replay]") {
     std::map<int, std::vector<std::pair<SimTime, SimTime>>> work;  // all but sends and receives
     for (const TimelineEntry& entry : folded.timeline.entries) {
       const int stage = rehearsal.mesh.coordinates(entry.rank).pipeline;
-      const Stream stream = instruction_of(rehearsal.compiled.stages[at(stage)], entry).stream;
+      const Stream stream = instruction_of(rehearsal.compiled.stages[stage], entry).stream;
       if (is_of_messages(stream)) continue;
       work[entry.rank].emplace_back(entry.begin, entry.end);
     }
@@ -185,7 +184,7 @@ TEST_CASE("equal stages with free communication idle as the formulas say", "[rep
         for (int stage = 0; stage < p; ++stage)
           stages.push_back(equal_stage(stage, p, m, schedule, turns ? 2 : 1));
         const ReplayResult result = replay(stages, Topology(cluster));
-        REQUIRE(result.stages.size() == at(p));
+        REQUIRE(std::ssize(result.stages) == p);
         // Three equal pieces of work for each micro-batch. 1f1b idles p - 1 times all three,
         // zero_bubble p - 1 times forward + backward - weights, that is one, the others p - 1 times
         // that of one of their two chunks.

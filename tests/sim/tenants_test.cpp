@@ -4,7 +4,6 @@
 #include <array>
 
 #include "hwprofiles/load.h"
-#include "models/core/index.h"
 #include "sim/advise/shared_fabric.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"
@@ -71,7 +70,7 @@ Sent sent_by(const Tenant& tenant, double spine_share = 1) {
         } else if (instruction.kind == InstructionKind::all_reduce) {
           const Groups groups = mesh.groups(instruction.group);
           if (!is_on_both_hosts(groups[0])) continue;
-          sent.reductions[at(program.stage)] +=
+          sent.reductions[program.stage] +=
               collective_time(topology, CollectiveKind::all_reduce, bytes, groups).value;
         }
       }
@@ -122,7 +121,7 @@ TEST_CASE("where the way is full, each is slowed down while the other sends", "[
     const Sent together = sent_by(a, step.spine_share);
     // Stages reduce at once, and those of both tables after both.
     const auto more = [&](int stage) {
-      return together.reductions[at(stage)] - alone.reductions[at(stage)];
+      return together.reductions[stage] - alone.reductions[stage];
     };
     CHECK(step.together_s - step.alone_s >= std::max(more(0), more(1)) * (1 - 1e-3));
     CHECK(step.together_s - step.alone_s <= (more(0) + more(1)) * (1 + 1e-3));

@@ -1,8 +1,8 @@
 // `advise JOB`: plans the job on one GPU, one host and several hosts of each machine, and says what
 // each rung brings, where to stop and why.
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "models/core/json.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/print.h"

@@ -2,13 +2,12 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "tools/commands/commands.h"
 #include "tools/measure/gpu_ranks.h"
 #include "tools/measure/measure.h"
@@ -22,8 +21,6 @@
 namespace meshwright::tools {
 
 namespace {
-
-using nlohmann::json;
 
 void say_cpu(const Machine& machine) {
   const double from_caches = machine.gpu.memory_bandwidth_bytes_per_s;

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "models/core/json.h"
 #include "models/program/program_json.h"
 #include "sim/compile/compile.h"
 #include "tools/commands/asking.h"

@@ -2,7 +2,6 @@
 // and from the files that Hugging Face's transformers loads and saves.
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
@@ -15,6 +14,7 @@
 #include "models/architectures/huggingface_config.h"
 #include "models/compiler/passes/graph/add_adapters.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/core/output_file.h"
 #include "models/job/identity.h"
 #include "tools/commands/asking.h"
@@ -22,7 +22,6 @@
 #include "tools/print.h"
 #include "tools/report/print_json.h"
 #include "tools/session/checkpoints.h"
-#include "tools/session/machines.h"
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
 
@@ -162,14 +161,14 @@ void export_adapter(const Checkpoint& from, const std::map<std::string, Shape>& 
       written, file, {});
 }
 
-nlohmann::json config_of(const Job& job) {
-  nlohmann::json config = huggingface_config(job.model);
+json config_of(const Job& job) {
+  json config = huggingface_config(job.model);
   if (const int layers = job.plan.training.mtp_layers; layers > 0)
     config["num_nextn_predict_layers"] = layers;
   return config;
 }
 
-void print(const Options& options, const nlohmann::json& value, const std::string& line) {
+void print(const Options& options, const json& value, const std::string& line) {
   if (options.json)
     print_json(value);
   else
@@ -239,7 +238,7 @@ bool is_adapter(const std::string& source) { return fs::exists(source + adapter_
 // outlive it.
 std::function<std::vector<float>()> initial_values(const Parameter& parameter, std::uint64_t seed) {
   return [&parameter, seed] {
-    std::vector<float> values(static_cast<std::size_t>(parameter.global_shape.elements()));
+    std::vector<float> values(parameter.global_shape.elements());
     fill_initial(parameter, {seed}, 0, parameter.global_shape.elements(), values.data());
     return values;
   };

@@ -6,10 +6,10 @@
 #include <array>
 #include <cstdlib>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/explained.h"
@@ -23,8 +23,6 @@
 namespace meshwright::tools {
 
 namespace {
-
-using nlohmann::json;
 
 Explained explained(const std::string& name, const JobRequest& request, const MachineLoader& load,
                     const Watch& watch) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/mesh.h"
 #include "sim/predict/timeline_parts.h"
 #include "sim/replay/stand_ins.h"
@@ -26,7 +25,7 @@ void compare_timelines(const std::string& path, const Timeline& timeline, Explai
   const int stage = step_parts(compiled, predicted.prediction, timeline).stage;
   const auto rank =
       static_cast<int>(std::ranges::find(stage_of_rank, stage) - stage_of_rank.begin());
-  const Program& program = compiled.stages[at(stage)];
+  const Program& program = compiled.stages[stage];
   predicted.parts = timeline_parts(program, timeline, rank);
   measured.parts = timeline_parts(program, trace, rank);
   if (measured.parts.step_time == 0)
@@ -66,8 +65,8 @@ void compare_kernels(const std::string& path, const ProfilerTrace& trace, const 
   const Mesh mesh = compiled.stages.front().settings->mesh();
   const int rank = rank_of_profile(trace, path, mesh);
   const int stage = mesh.coordinates(rank).pipeline;
-  const int stand_in = stand_ins(compiled.stages, predicted.chosen.cluster)[at(rank)];
-  predicted.kernels = predicted_kernel_parts(compiled.stages[at(stage)], timeline, stand_in,
+  const int stand_in = stand_ins(compiled.stages, predicted.chosen.cluster)[rank];
+  predicted.kernels = predicted_kernel_parts(compiled.stages[stage], timeline, stand_in,
                                              predicted.prediction.step_time);
   measured.kernels = profiled_kernel_parts(trace, path);
   if (measured.kernels->parts.step_time == 0)

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "models/job/job.h"
 #include "sim/predict/kernel_parts.h"

@@ -4,26 +4,23 @@
 
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "sim/validate/fit_runs.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/print.h"
 #include "tools/report/print_json.h"
 #include "tools/report/progress.h"
-#include "tools/session/machines.h"
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
 
 namespace meshwright::tools {
 
 namespace {
-
-using nlohmann::json;
 
 constexpr double worth_saying = 0.01;  // least relative change of a constant that is shown
 constexpr double learned = 0.8;        // share of the spread before the fit

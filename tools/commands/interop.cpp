@@ -1,15 +1,13 @@
 // `import JOB-OUT --from FILE...` and `export JOB --for FRAMEWORK --to FOLDER`: turn settings of
 // another framework into a job file, and a plan into settings of another framework.
-#include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "sim/planner/clusters.h"
 #include "sim/planner/objective.h"
 #include "tools/commands/asking.h"
@@ -29,7 +27,6 @@ namespace meshwright::tools {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 using Fate = ReadSetting::Fate;
 
 // Returns whether `from` names weights instead of settings: one folder, or one file with an ending
@@ -72,7 +69,7 @@ std::string keys_text(const ReadSetting& setting, const json& job) {
   std::set<std::string> said;
   for (const std::string& key : setting.keys) {
     std::string pointer = "/" + key;
-    std::replace(pointer.begin(), pointer.end(), '.', '/');
+    std::ranges::replace(pointer, '.', '/');
     const json value = job.value(json::json_pointer(pointer), json());
     if (!said.insert(key).second) continue;
     text += (text.empty() ? "" : ", ") + key;
@@ -106,8 +103,8 @@ void print_settings(const Imported& imported) {
 }
 
 std::int64_t count_of(const Imported& imported, Fate fate) {
-  return std::count_if(imported.settings.begin(), imported.settings.end(),
-                       [fate](const ReadSetting& each) { return each.fate == fate; });
+  return std::ranges::count_if(imported.settings,
+                               [fate](const ReadSetting& each) { return each.fate == fate; });
 }
 
 int run_import(const Options& options) {

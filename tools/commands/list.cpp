@@ -3,7 +3,6 @@
 // everything.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -32,8 +31,8 @@ using Names = std::vector<std::string>;
 
 Names stacks() { return names_in(software_stacks()); }
 
-nlohmann::json stacks_json() {
-  nlohmann::json all = nlohmann::json::array();
+json stacks_json() {
+  json all = json::array();
   for (const SoftwareStack& stack : software_stacks())
     all.push_back({{"name", stack.name},
                    {"title", stack.title},
@@ -91,8 +90,8 @@ std::vector<std::string> names_listed(const std::string& what) {
 
 namespace {
 
-nlohmann::json json_of(const Listing& listing) {
-  return listing.names == stacks ? stacks_json() : nlohmann::json(listing.names());
+json json_of(const Listing& listing) {
+  return listing.names == stacks ? stacks_json() : json(listing.names());
 }
 
 // Returns every key that the framework has a setting for, what it cannot express, and its settings
@@ -137,7 +136,7 @@ std::string machine_text(const std::string& name) {
 }
 
 std::string all_listings_json() {
-  nlohmann::json all;
+  json all;
   for (const Listing& listing : listings) all[listing.what] = json_of(listing);
   return json_text(all, true);
 }

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "exec/launch/stop.h"
+#include "models/core/json.h"
 #include "sim/planner/objective.h"
 #include "sim/planner/search.h"
 #include "sim/predict/goodput.h"
@@ -26,8 +25,6 @@
 namespace meshwright::tools {
 
 namespace {
-
-using nlohmann::json;
 
 json plan_json(const Job& job, const RankedPlan& ranked, int today) {
   const Prediction& p = ranked.prediction;

@@ -1,11 +1,11 @@
 // `scale JOB`: predicts throughput, efficiency and cost on more and more GPUs.
 #include "sim/planner/scale.h"
+#include "models/core/json.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
@@ -18,8 +18,6 @@
 namespace meshwright::tools {
 
 namespace {
-
-using nlohmann::json;
 
 json point_json(const ScalePoint& point) {
   const Prediction& p = point.plan.prediction;

@@ -1,7 +1,5 @@
 // `schema WHAT`: prints the JSON Schema of the job file, of a machine's profile, or of what a
 // command prints with --json.
-#include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "hwprofiles/schema.h"
 #include "models/core/error.h"

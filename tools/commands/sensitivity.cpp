@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "models/core/json.h"
 #include "sim/advise/sensitivity.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
@@ -18,8 +18,6 @@
 namespace meshwright::tools {
 
 namespace {
-
-using nlohmann::json;
 
 constexpr std::string_view names[] = {"usd", "tokens", "time_s"};
 

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 #include "sim/advise/shared_fabric.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
@@ -20,8 +20,6 @@
 namespace meshwright::tools {
 
 namespace {
-
-using nlohmann::json;
 
 struct JobHere {
   std::string file;

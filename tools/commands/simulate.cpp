@@ -2,11 +2,9 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/program/program_json.h"
 #include "sim/planner/objective.h"
 #include "sim/replay/link_uses.h"
@@ -56,10 +54,10 @@ std::optional<WholeJob> steps_in_a_row(const Job& job, const Chosen& chosen,
                    prediction.step_time_s);
 }
 
-nlohmann::json whole_run_json(const Job& job, const Chosen& chosen, const Prediction& prediction) {
+json whole_run_json(const Job& job, const Chosen& chosen, const Prediction& prediction) {
   const auto whole = steps_in_a_row(job, chosen, prediction);
   if (!whole) return nullptr;
-  nlohmann::json value = {{"tokens", whole->tokens}, {"time_s", whole->time_s}};
+  json value = {{"tokens", whole->tokens}, {"time_s", whole->time_s}};
   value.update(bill_json(whole->bill));
   return value;
 }
@@ -109,7 +107,7 @@ Simulated simulated(const Options& options, const Watch& watch) {
 std::string json_of(const Options& options, const Simulated& all) {
   const auto& [job, chosen, prediction, stages, run] = all;
   const int steps = options.steps.value_or(1);
-  nlohmann::json value = prediction_json(prediction);
+  json value = prediction_json(prediction);
   value["stages"] = breakdown_json(stages);
   for (std::size_t i = 0; i < chosen.compiled.stages.size(); ++i)
     value["memory"][i]["peak_tensors"] = peak_tensors_json(chosen.compiled.stages[i]);
@@ -120,7 +118,7 @@ std::string json_of(const Options& options, const Simulated& all) {
   value["total_time_s"] = steps * prediction.step_time_s;
   value["price"] = price_json(prediction.price, options.today);
   value["whole_run"] = whole_run_json(job, chosen, prediction);
-  value["risk"] = run ? risk_json(run->model, run->risk, run->spare) : nlohmann::json(nullptr);
+  value["risk"] = run ? risk_json(run->model, run->risk, run->spare) : json(nullptr);
   value["parallelism"] = to_json(chosen.compiled.plan.parallelism);
   value["training"] = to_json(chosen.compiled.plan.training);
   return json_text(value, true);

@@ -4,13 +4,13 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "exec/data/containers.h"
 #include "exec/data/token_writer.h"
 #include "exec/data/tokenizer.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 #include "models/core/open_file.h"
 #include "tools/commands/commands.h"
 #include "tools/report/print_json.h"
@@ -57,7 +57,7 @@ void add_lines(const std::string& path, Documents& documents) {
   for (std::int64_t number = 1; std::getline(file, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string place = path + ":" + std::to_string(number);
-    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+    const json object = json::parse(line, nullptr, false);
     if (!object.is_object())
       throw InputError(place + ": is no JSON object; a line is one, with the text as `" +
                        documents.text_key + "`");

@@ -203,12 +203,12 @@ void share(Communicator& all, Decision& decision) {
                                       static_cast<std::int64_t>(decision.settled.size())};
   all.broadcast(head.data(), sizeof head, 0);
   decision.exit_code = static_cast<int>(head[0]);
-  decision.settled.resize(static_cast<std::size_t>(head[1]));
+  decision.settled.resize(head[1]);
   if (decision.exit_code == done) all.broadcast(decision.settled.data(), head[1], 0);
 }
 
 Decision common_decision(const Options& options, World& world) {
-  std::vector<int> everybody(static_cast<std::size_t>(world.size()));
+  std::vector<int> everybody(world.size());
   std::iota(everybody.begin(), everybody.end(), 0);
   const auto all = world.group(GroupKind::world, everybody);
   Decision decision;

@@ -4,11 +4,10 @@
 
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "sim/validate/score.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
@@ -20,8 +19,6 @@
 namespace meshwright::tools {
 
 namespace {
-
-using nlohmann::json;
 
 json summary_json(const ErrorSummary& summary) {
   json value = {{"source", summary.source},   {"rows", summary.rows},

@@ -1,10 +1,10 @@
 #include "tools/interop/expressible.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/compiler/frameworks/following.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/job/keys.h"
 
 namespace meshwright::interop {
@@ -24,7 +24,7 @@ std::string text_of(Plan plan, std::string_view key) {
 
 std::string place_in_job(std::string_view key) {
   std::string pointer = "/" + std::string(key);
-  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  std::ranges::replace(pointer, '.', '/');
   return pointer;
 }
 
@@ -35,7 +35,7 @@ std::string differences(const Plan& from, const Plan& to) {
   std::vector<std::string> found;
   const auto compare = [&](const char* section, const Keys& left, const Keys& right) {
     for (std::size_t i = 0; i < left.size(); ++i) {
-      const nlohmann::json value = value_of(right[i]);
+      const json value = value_of(right[i]);
       if (value_of(left[i]) != value)
         found.push_back(std::string(section) + "." + std::string(left[i].name) + " " +
                         (value.is_null() ? "left out" : value.dump()));

@@ -5,12 +5,9 @@
 
 #include "models/core/error.h"
 #include "models/job/sections.h"
-#include "tools/interop/formats/formats.h"
 #include "tools/interop/recognize.h"
 
 namespace meshwright::interop {
-
-using nlohmann::json;
 
 namespace {
 
@@ -32,7 +29,7 @@ void apply_rules(const Rules& rules, Settings& from, JobDraft& to, std::vector<R
     std::vector<const Setting*> mine;
     from.on_read([&](const Setting& setting) {
       if (mine.empty()) to.comes_from(setting.place + ": " + from.spelled(setting.name));
-      if (std::find(mine.begin(), mine.end(), &setting) == mine.end()) mine.push_back(&setting);
+      if (std::ranges::find(mine, &setting) == mine.end()) mine.push_back(&setting);
     });
     to.comes_from({});
     to.take_news();
@@ -40,9 +37,8 @@ void apply_rules(const Rules& rules, Settings& from, JobDraft& to, std::vector<R
     from.on_read({});
     const std::vector<std::string> keys = to.take_news();
     for (const Setting* setting : mine) {
-      const auto known = std::find_if(read.begin(), read.end(), [&](const ReadSetting& each) {
-        return each.name == from.spelled(setting->name);
-      });
+      const auto known = std::ranges::find_if(
+          read, [&](const ReadSetting& each) { return each.name == from.spelled(setting->name); });
       if (known == read.end())
         read.push_back({from.spelled(setting->name),
                         setting->value.dump(),
@@ -132,7 +128,7 @@ std::string in_words_of_settings(const Violation& violation, const std::string& 
       origin = draft.origin_of_pointer("/parallelism/" + std::string(key));
   if (!origin.empty()) return origin + ": " + problem + " (" + pointer + " of the job)";
   std::string key = pointer.substr(1);
-  std::replace(key.begin(), key.end(), '/', '.');
+  std::ranges::replace(key, '/', '.');
   if (problem.starts_with("missing") || problem.find("is missing") != std::string::npos)
     return file + ": no setting says " + key + "; give it with --set " + key + "=VALUE";
   return text_of(violation);

@@ -2,11 +2,11 @@
 // silently.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "models/core/json.h"
 #include "models/job/job.h"
 #include "tools/interop/target.h"
 
@@ -30,7 +30,7 @@ struct ImportOptions {
 
 struct Imported {
   Framework framework;
-  nlohmann::json job;  // accepted by read_job()
+  json job;  // accepted by read_job()
   std::vector<ReadSetting> settings;
   std::vector<std::string> remarks;  // what the job file cannot say, a line each
 };
@@ -49,7 +49,7 @@ struct ReadFiles {
   std::string first_file;  // for messages about what is missing
   Framework framework = Framework::none;
   Settings settings;
-  std::optional<nlohmann::json> model_config;  // of a Hugging Face config.json among them
+  std::optional<json> model_config;  // of a Hugging Face config.json among them
 };
 ReadFiles read_settings(const std::vector<std::string>& files, std::optional<Framework> format);
 

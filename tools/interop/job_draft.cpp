@@ -8,8 +8,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 std::vector<std::string> parts_of(std::string_view key) {
@@ -31,7 +29,7 @@ void JobDraft::set(std::string_view key, json value) {
     node = &(*node)[part];
   }
   *node = std::move(value);
-  if (std::find(news_.begin(), news_.end(), key) == news_.end()) news_.emplace_back(key);
+  if (std::ranges::find(news_, key) == news_.end()) news_.emplace_back(key);
   if (!origin_.empty()) origins_.insert_or_assign(std::string(key), origin_);
 }
 
@@ -88,7 +86,7 @@ void JobDraft::override_with(const std::vector<std::string>& overrides) {
 std::string JobDraft::origin_of_pointer(std::string pointer) const {
   while (!pointer.empty()) {
     std::string key = pointer.substr(1);
-    std::replace(key.begin(), key.end(), '/', '.');
+    std::ranges::replace(key, '/', '.');
     if (const auto found = origins_.find(key); found != origins_.end()) return found->second;
     pointer.resize(pointer.rfind('/'));
   }

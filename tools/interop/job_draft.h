@@ -3,20 +3,21 @@
 
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "models/core/json.h"
 
 namespace meshwright::interop {
 
 class JobDraft {
  public:
   // Sets a key: "parallelism.tensor", "model". A key that is set twice keeps its last value.
-  void set(std::string_view key, nlohmann::json value);
+  void set(std::string_view key, json value);
   bool has(std::string_view key) const;
-  nlohmann::json value(std::string_view key) const;  // null: not set
+  json value(std::string_view key) const;  // null: not set
   // Return a key's value for rules that depend on it. If --set gives it a value of another type,
   // they return `fallback`, and the reader of jobs rejects the job in the end.
   double number(std::string_view key, double fallback) const;
@@ -26,14 +27,14 @@ class JobDraft {
   std::int64_t count(std::string_view key, std::int64_t fallback = 1) const;
   // Returns the number of layers in the model's config.json, or 0 if it is unknown.
   std::int64_t model_layers() const;
-  const nlohmann::json& job() const { return job_; }
+  const json& job() const { return job_; }
   // Applies arguments KEY=VALUE of --set. The keys that they set have no origin.
   void override_with(const std::vector<std::string>& overrides);
 
   // Returns the number of ranks of the whole job if its cluster is known by now, otherwise nothing.
   // A framework's rules of launch settings come first, so that later rules know the ranks.
   std::optional<int> ranks() const { return ranks_ ? ranks_(job_) : std::nullopt; }
-  void count_ranks_by(std::function<std::optional<int>(const nlohmann::json& job)> ranks) {
+  void count_ranks_by(std::function<std::optional<int>(const json& job)> ranks) {
     ranks_ = std::move(ranks);
   }
   // Adds a line for the user about what the job does not take over as it is: a setting that a job
@@ -51,9 +52,9 @@ class JobDraft {
   std::string origin_of_pointer(std::string pointer) const;
 
  private:
-  const nlohmann::json* find(std::string_view key) const;  // null: not set
-  nlohmann::json job_ = nlohmann::json::object();
-  std::function<std::optional<int>(const nlohmann::json&)> ranks_;
+  const json* find(std::string_view key) const;  // null: not set
+  json job_ = json::object();
+  std::function<std::optional<int>(const json&)> ranks_;
   std::vector<std::string> remarks_;
   std::vector<std::string> news_;
   std::string origin_;

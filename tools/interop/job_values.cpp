@@ -7,8 +7,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 json all_of(const Keys& keys) {
@@ -31,7 +29,7 @@ JobValues::JobValues(const Job& from, Plan chosen, std::string on, int count, in
 
 const json& JobValues::operator[](std::string_view key) const {
   std::string pointer = "/" + std::string(key);
-  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  std::ranges::replace(pointer, '.', '/');
   const json::json_pointer at(pointer);
   MESHWRIGHT_CHECK(values_.contains(at), "a rule names a key of the job file");
   return values_.at(at);

@@ -2,10 +2,10 @@
 // value, which may be a default.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
+#include "models/core/json.h"
 #include "models/job/job.h"
 
 namespace meshwright::interop {
@@ -14,7 +14,7 @@ struct JobValues {
   // `plan` is as the framework runs it (as_run_by), with the stage_of_unit of the compiled plan.
   JobValues(const Job& job, Plan plan, std::string machine, int hosts, int gpus_per_host);
 
-  const nlohmann::json& operator[](std::string_view key) const;  // "parallelism.tensor"
+  const json& operator[](std::string_view key) const;  // "parallelism.tensor"
   int ranks() const { return hosts * gpus_per_host; }
 
   const Job& job;
@@ -24,7 +24,7 @@ struct JobValues {
   int hosts = 1, gpus_per_host = 1;  // ranks of a host
 
  private:
-  nlohmann::json values_;
+  json values_;
 };
 
 }  // namespace meshwright::interop

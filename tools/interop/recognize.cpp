@@ -10,8 +10,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // A name of a setting that only one framework has. A name that ends with `.` stands for all
@@ -55,8 +53,8 @@ constexpr Sign signs[] = {
 
 bool has(const Settings& settings, std::string_view sign) {
   if (!sign.ends_with('.')) return settings.has(sign);
-  return std::any_of(settings.all().begin(), settings.all().end(),
-                     [&](const Setting& each) { return each.name.starts_with(sign); });
+  return std::ranges::any_of(settings.all(),
+                             [&](const Setting& each) { return each.name.starts_with(sign); });
 }
 
 std::string ending_of(const std::string& file) {
@@ -78,7 +76,7 @@ Settings read_one(const std::string& file, const std::string& text) {
 // Returns whether a setting is still missing, or is "auto", which in DeepSpeed's files leaves it to
 // another file.
 bool is_open(const Settings& settings, const std::string& name) {
-  return std::none_of(settings.all().begin(), settings.all().end(), [&](const Setting& each) {
+  return std::ranges::none_of(settings.all(), [&](const Setting& each) {
     return same_name(each.name, name) && each.value != "auto";
   });
 }

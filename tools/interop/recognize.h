@@ -1,7 +1,6 @@
 // Recognizes the framework whose settings a file holds.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "models/compiler/frameworks/framework.h"

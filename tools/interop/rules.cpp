@@ -7,8 +7,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Returns a rule for one key and one setting. `get` returns the setting's value as one of the key,
@@ -81,9 +79,7 @@ Rule words_rule(std::string key, std::string setting,
         for (const auto& [ours, theirs] : words) known.push_back(theirs);
         const std::optional<std::string> word = from.word(name, known);
         if (!word) return json(nullptr);
-        return json(words[static_cast<std::size_t>(std::find(known.begin(), known.end(), *word) -
-                                                   known.begin())]
-                        .first);
+        return json(words[std::ranges::find(known, *word) - known.begin()].first);
       },
       [words](const json& value) {
         for (const auto& [ours, theirs] : words)

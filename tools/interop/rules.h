@@ -3,13 +3,12 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "models/core/json.h"
 #include "tools/interop/job_draft.h"
 #include "tools/interop/job_values.h"
 #include "tools/interop/settings.h"
@@ -32,8 +31,8 @@ using Rules = std::vector<Rule>;
 // the framework takes if the setting is absent. If it is not null, imports then write it into the
 // job. Null means that the job file has the same default. Exports always write the setting, so that
 // no default matters.
-Rule whole_rule(std::string key, std::string setting, nlohmann::json missing = nullptr);
-Rule number_rule(std::string key, std::string setting, nlohmann::json missing = nullptr);
+Rule whole_rule(std::string key, std::string setting, json missing = nullptr);
+Rule number_rule(std::string key, std::string setting, json missing = nullptr);
 // Returns the rule for a truth value. An export writes true only, as a flag of a command line,
 // unless `write_false` is set, for settings that have a value.
 Rule flag_rule(std::string key, std::string setting, bool write_false = false);
@@ -43,8 +42,7 @@ Rule off_rule(std::string key, std::string setting);
 // Returns the rule for a key whose words (first of each pair) the framework spells differently
 // (second). `missing` is as in whole_rule(), a word of the job file.
 Rule words_rule(std::string key, std::string setting,
-                std::vector<std::pair<std::string, std::string>> words,
-                nlohmann::json missing = nullptr);
+                std::vector<std::pair<std::string, std::string>> words, json missing = nullptr);
 // Returns the rule for a setting that is `factor` times the key: a bucket in elements of 4 bytes
 // has a factor of 1 / 4 to a key in bytes.
 Rule scaled_rule(std::string key, std::string setting, double factor);

@@ -9,8 +9,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 std::optional<double> number_in(const std::string& text) {
@@ -32,8 +30,8 @@ std::optional<double> number_of(const json& value) {
 }
 
 std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
 
@@ -50,8 +48,7 @@ void Settings::add(std::string name, json value, std::string place) {
 }
 
 bool Settings::has(std::string_view name) const {
-  return std::any_of(all_.begin(), all_.end(),
-                     [&](const Setting& each) { return same_name(each.name, name); });
+  return std::ranges::any_of(all_, [&](const Setting& each) { return same_name(each.name, name); });
 }
 
 const Setting* Settings::read(std::string_view name) {
@@ -129,7 +126,7 @@ std::optional<std::string> Settings::word(std::string_view name) {
 std::optional<std::string> Settings::word(std::string_view name,
                                           const std::vector<std::string>& known) {
   const std::optional<std::string> value = word(name);
-  if (value && std::find(known.begin(), known.end(), *value) == known.end())
+  if (value && std::ranges::find(known, *value) == known.end())
     fail(name, "unknown word '" + *value + "'; known: " + list_of(known, "and"));
   return value;
 }

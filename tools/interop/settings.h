@@ -6,18 +6,19 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "models/core/json.h"
+
 namespace meshwright::interop {
 
 struct Setting {
-  std::string name;      // "micro-batch-size"; where files nest, dotted: "zero_optimization.stage"
-  nlohmann::json value;  // a command line's are strings, a flag alone is true; lists stay lists
-  std::string place;     // "run.sh:12", for messages
+  std::string name;   // "micro-batch-size"; where files nest, dotted: "zero_optimization.stage"
+  json value;         // a command line's are strings, a flag alone is true; lists stay lists
+  std::string place;  // "run.sh:12", for messages
   bool is_read = false;
 };
 
@@ -32,7 +33,7 @@ class Settings {
 
   // Adds a setting. It replaces an earlier one of the same name, because on a command line the last
   // one counts.
-  void add(std::string name, nlohmann::json value, std::string place = {});
+  void add(std::string name, json value, std::string place = {});
   bool has(std::string_view name) const;  // without reading it
   const std::vector<Setting>& all() const { return all_; }
 

@@ -15,8 +15,6 @@
 
 namespace meshwright::tools::mcp {
 
-using nlohmann::json;
-
 namespace {
 
 // Returns a line about the progress of a search (tools/report/search_watch.cpp) as text for people.

@@ -5,10 +5,9 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 
+#include "models/core/json.h"
 #include "tools/serve/answer.h"
 #include "tools/serve/places.h"
 
@@ -28,9 +27,9 @@ class Calls {
   // Starts the call of request `id`, and later sends its result. If there is a progress token, the
   // command's progress and warnings are sent as notifications. If too many calls wait already, an
   // error is sent at once.
-  void start(const nlohmann::json& id, Question question, const nlohmann::json& progress_token);
-  bool runs(const nlohmann::json& id);
-  void cancel(const nlohmann::json& id);  // sends no result
+  void start(const json& id, Question question, const json& progress_token);
+  bool runs(const json& id);
+  void cancel(const json& id);  // sends no result
 
  private:
   struct Call;

@@ -7,8 +7,6 @@ namespace meshwright::tools::mcp {
 
 namespace {
 
-using nlohmann::json;
-
 // Returns a message as a line of ASCII. Characters such as line ends in strings are escaped, so the
 // message contains no end of a line.
 std::string line_of(const json& value) {

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+
+#include "models/core/json.h"
 
 namespace meshwright::tools::mcp {
 
@@ -22,15 +23,15 @@ enum class Code : int {
 // An error that is sent instead of a result. `id` is that of the request, or null if it is unknown.
 class Refusal : public std::runtime_error {
  public:
-  Refusal(Code code, const std::string& message, nlohmann::json id = nullptr)
+  Refusal(Code code, const std::string& message, json id = nullptr)
       : std::runtime_error(message), code_(code), id_(std::move(id)) {}
 
   Code code() const { return code_; }
-  const nlohmann::json& id() const { return id_; }
+  const json& id() const { return id_; }
 
  private:
   Code code_;
-  nlohmann::json id_;  // of the request, where it is known
+  json id_;  // of the request, where it is known
 };
 
 struct Message {
@@ -40,17 +41,17 @@ struct Message {
     response  // ignored: this server sends no requests
   };
   Kind kind = Kind::request;
-  nlohmann::json id;  // a string or a whole number
+  json id;  // a string or a whole number
   std::string method;
-  nlohmann::json params = nlohmann::json::object();
+  json params = json::object();
 };
 
 // Throws Refusal if the line is not such a message.
 Message read_message(const std::string& line);
 
 // Return a message as a line, without its end.
-std::string result_line(const nlohmann::json& id, const nlohmann::json& result);
-std::string error_line(const nlohmann::json& id, Code code, const std::string& message);
-std::string notification_line(const std::string& method, const nlohmann::json& params);
+std::string result_line(const json& id, const json& result);
+std::string error_line(const json& id, Code code, const std::string& message);
+std::string notification_line(const std::string& method, const json& params);
 
 }  // namespace meshwright::tools::mcp

@@ -10,7 +10,6 @@
 #include <csignal>
 #include <cstdio>
 #include <mutex>
-#include <optional>
 
 #include "exec/launch/exit_codes.h"
 #include "hwprofiles/cores.h"
@@ -24,8 +23,6 @@
 namespace meshwright::tools::mcp {
 
 namespace {
-
-using nlohmann::json;
 
 constexpr const char* instructions =
     "Meshwright plans the training of large models on GPU clusters and predicts time, memory and "
@@ -138,7 +135,7 @@ class Lines {
     const ssize_t got = read(STDIN_FILENO, some.data(), some.size());
     if (got < 0) return errno == EINTR || errno == EAGAIN;
     for (ssize_t i = 0; i < got; ++i) {
-      const char c = some[static_cast<std::size_t>(i)];
+      const char c = some[i];
       if (c != '\n') {
         if (line_.size() < most_line_bytes)
           line_ += c;

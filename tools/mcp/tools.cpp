@@ -1,7 +1,6 @@
 #include "tools/mcp/tools.h"
 
 #include <algorithm>
-#include <string_view>
 #include <vector>
 
 #include "models/core/error.h"
@@ -12,8 +11,6 @@
 namespace meshwright::tools::mcp {
 
 namespace {
-
-using nlohmann::json;
 
 struct Argument {
   enum class Kind : std::uint8_t { job, count, word };

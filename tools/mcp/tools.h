@@ -2,22 +2,22 @@
 // output.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "models/core/json.h"
 #include "tools/serve/answer.h"
 
 namespace meshwright::tools::mcp {
 
-nlohmann::json tool_list();  // the result of tools/list
+json tool_list();  // the result of tools/list
 
 // Returns the question that a call of a tool asks. Throws Refusal if the called
 // name is unknown or the arguments do not match its schema. Throws InputError if the job is
 // rejected.
-Question question_of(const std::string& tool, const nlohmann::json& arguments);
+Question question_of(const std::string& tool, const json& arguments);
 
 // Returns the result of tools/call. A response that is an error is a result too, so that the model
 // reads it.
-nlohmann::json result_of(const Answer& answer);
+json result_of(const Answer& answer);
 
 }  // namespace meshwright::tools::mcp

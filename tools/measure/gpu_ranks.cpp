@@ -1,16 +1,13 @@
 #include "tools/measure/gpu_ranks.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <vector>
 
+#include "models/core/json.h"
 #include "tools/measure/ranks.h"
 #include "tools/session/engine.h"
 
@@ -69,7 +66,7 @@ double slowest(Communicator& host, double seconds) {
 }
 
 std::vector<int> first_ranks(int count) {
-  std::vector<int> ranks(static_cast<std::size_t>(count));
+  std::vector<int> ranks(count);
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
 }
@@ -137,11 +134,11 @@ int run_as_measured_gpu_rank(const Options& options) {
       static_cast<double>(elements) * 4 / std::max(copy(pinned, data), copy(data, pinned));
   backend.deallocate_host(pinned);
   if (host->rank() != 0) return 0;
-  const nlohmann::json result = {{"latency_s", rates.latency_s},
-                                 {"bandwidth_bytes_per_s", rates.bandwidth_bytes_per_s},
-                                 {"pair_bandwidth_bytes_per_s", rates.pair_bandwidth_bytes_per_s},
-                                 {"copy_bandwidth_bytes_per_s", rates.copy_bandwidth_bytes_per_s},
-                                 {"communicator_bytes", rates.communicator_bytes}};
+  const json result = {{"latency_s", rates.latency_s},
+                       {"bandwidth_bytes_per_s", rates.bandwidth_bytes_per_s},
+                       {"pair_bandwidth_bytes_per_s", rates.pair_bandwidth_bytes_per_s},
+                       {"copy_bandwidth_bytes_per_s", rates.copy_bandwidth_bytes_per_s},
+                       {"communicator_bytes", rates.communicator_bytes}};
   std::ofstream(options.rank_result) << result.dump() << "\n";
   return 0;
 }

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "exec/optimizer/updater.h"
-#include "models/compiler/plan/plan.h"
 #include "models/program/graph/op_table.h"
 #include "sim/cost/gemm.h"
 

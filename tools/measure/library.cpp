@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include "exec/launch/run_folder.h"
 #include "hwprofiles/load.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::tools {
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -165,8 +163,7 @@ std::vector<Rate> attention_rates(const AllCores& cores, double budget_s, double
     rates.push_back(cores.rate([&, length = sequence, wide = width](Backend& backend) {
       return attention_rate(backend, length, wide, budget_s, share);
     }));
-  std::sort(rates.begin(), rates.end(),
-            [](const Rate& a, const Rate& b) { return a.size < b.size; });
+  std::ranges::sort(rates, [](const Rate& a, const Rate& b) { return a.size < b.size; });
   return rates;
 }
 

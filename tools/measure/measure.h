@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "hwprofiles/machine.h"
 #include "tools/options.h"

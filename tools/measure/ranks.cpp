@@ -1,12 +1,9 @@
 #include "tools/measure/ranks.h"
 
-#include <unistd.h>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "exec/comm/communicator.h"
@@ -17,6 +14,7 @@
 #include "exec/launch/stop.h"
 #include "hwprofiles/cores.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::tools {
 
@@ -40,8 +38,8 @@ double seconds_of(int runs, Communicator& group, const Collective& collective) {
 
 bool has_mpi() {
   const auto kinds = communicator_kinds();
-  return std::any_of(kinds.begin(), kinds.end(),
-                     [](const CommunicatorKind& kind) { return kind.name == "mpi"; });
+  return std::ranges::any_of(kinds,
+                             [](const CommunicatorKind& kind) { return kind.name == "mpi"; });
 }
 
 }  // namespace
@@ -89,7 +87,7 @@ RankRates measure_ranks(const Options& options, int ranks) {
 // the bandwidth of a rank.
 int run_as_measured_rank(const Options& options) {
   const auto world = make_world("mpi");
-  std::vector<int> everybody(static_cast<std::size_t>(world->size()));
+  std::vector<int> everybody(world->size());
   std::iota(everybody.begin(), everybody.end(), 0);
   const auto group = world->group(GroupKind::world, everybody);
   constexpr std::int64_t elements = std::int64_t{8} << 20;
@@ -107,7 +105,7 @@ int run_as_measured_rank(const Options& options) {
       seconds_of(8, *group, [&] { group->reduce_scatter(data, own, part, Dtype::f32, false); });
   if (group->rank() != 0) return 0;
   const double moved = rounds / group->size() * static_cast<double>(elements) * 4;
-  const nlohmann::json result = {
+  const json result = {
       {"latency_s", small / rounds},
       {"bandwidth_bytes_per_s", moved / std::max(large - small, 1e-9)},
       {"copy_bandwidth_bytes_per_s", moved / std::max(gather + scatter - small, 1e-9)}};

@@ -62,7 +62,7 @@ bool take_text(PyObject* value, std::string& text) {
   char* data = nullptr;
   Py_ssize_t size = 0;
   const bool taken = PyBytes_AsStringAndSize(bytes, &data, &size) == 0;
-  if (taken) text.assign(data, static_cast<std::size_t>(size));
+  if (taken) text.assign(data, size);
   Py_DECREF(bytes);
   return taken;
 }

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "models/core/json.h"
 #include "sim/advise/batch_law.h"
 #include "sim/compile/compile.h"
 #include "sim/compile/largest_batch.h"
@@ -18,8 +18,6 @@
 namespace meshwright::tools {
 
 namespace {
-
-using nlohmann::json;
 
 template <class Value>
 json or_null(const std::optional<Value>& value) {

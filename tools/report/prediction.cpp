@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/compiler/passes/graph/fuse_loss.h"
 #include "models/compiler/passes/split/pad_vocabulary.h"
+#include "models/core/json.h"
 #include "models/program/peak_tensors.h"
 
 namespace meshwright::tools {
-
-using nlohmann::json;
 
 namespace {
 
@@ -195,8 +193,8 @@ Table memory_table(const Prediction& p) {
   std::vector<int> shown;
   for (int cls = 0; cls < memory_class_count; ++cls)
     if (static_cast<MemoryClass>(cls) != MemoryClass::snapshot ||
-        std::any_of(p.memory.begin(), p.memory.end(),
-                    [&](const StageMemory& stage) { return bytes_of_class(stage, cls) > 0; }))
+        std::ranges::any_of(
+            p.memory, [&](const StageMemory& stage) { return bytes_of_class(stage, cls) > 0; }))
       shown.push_back(cls);
   std::vector<std::string> head{"stage"};
   for (int cls : shown) head.emplace_back(name_of(static_cast<MemoryClass>(cls)));

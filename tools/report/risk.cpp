@@ -2,14 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <nlohmann/json.hpp>
-
+#include "models/core/json.h"
 #include "tools/session/text.h"
 
 namespace meshwright::tools {
-
-using nlohmann::json;
 
 namespace {
 

@@ -3,17 +3,15 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
+#include "models/core/json.h"
 #include "tools/report/progress.h"
 
 namespace meshwright::tools {
 
 namespace {
-
-using nlohmann::json;
 
 std::string line_of(const ClusterProgress& p) {
   const json progress = {

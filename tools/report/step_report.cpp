@@ -24,7 +24,7 @@ std::vector<Column> columns_of(const std::vector<StageBreakdown>& stages) {
   const auto add = [&](const std::string& name, const auto& part) {
     Column column{name, {}};
     for (const StageBreakdown& stage : stages) column.of_stage.push_back(part(stage));
-    if (std::any_of(column.of_stage.begin(), column.of_stage.end(), [](double s) { return s > 0; }))
+    if (std::ranges::any_of(column.of_stage, [](double s) { return s > 0; }))
       columns.push_back(std::move(column));
   };
   add("compute", [](const StageBreakdown& stage) { return stage.compute_s; });
@@ -64,10 +64,10 @@ void add_breakdown(HtmlPage& page, const std::vector<StageBreakdown>& stages, do
 // ranks.
 void add_memory(HtmlPage& page, const Compiled& compiled, const Prediction& prediction,
                 const Mesh& mesh, const Timeline& timeline) {
-  const auto fullest = std::max_element(
-      prediction.memory.begin(), prediction.memory.end(),
+  const auto fullest = std::ranges::max_element(
+      prediction.memory,
       [](const StageMemory& a, const StageMemory& b) { return a.peak_bytes < b.peak_bytes; });
-  const Program& program = compiled.stages[static_cast<std::size_t>(fullest->stage)];
+  const Program& program = compiled.stages[fullest->stage];
   std::vector<TimelineEntry> own;
   for (const TimelineEntry& entry : timeline.entries)
     if (mesh.coordinates(entry.rank).pipeline == program.stage &&

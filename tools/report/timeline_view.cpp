@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "models/core/index.h"
+#include "models/core/json.h"
 #include "models/core/quote.h"
 #include "tools/report/assets.h"
 
 namespace meshwright::tools {
-
-using nlohmann::json;
 
 namespace {
 
@@ -105,7 +102,7 @@ std::string timeline_data(const Timeline& timeline, const std::vector<Program>& 
   const std::vector<int> stage_of_rank = stages_of_ranks(stages);
   const bool by_task = timeline.entries.size() > most_spans;
   std::vector<TimelineEntry> entries = timeline.entries;
-  std::sort(entries.begin(), entries.end(), [](const TimelineEntry& a, const TimelineEntry& b) {
+  std::ranges::sort(entries, [](const TimelineEntry& a, const TimelineEntry& b) {
     return std::tie(a.rank, a.begin, a.end) < std::tie(b.rank, b.begin, b.end);
   });
   Words words;
@@ -114,10 +111,10 @@ std::string timeline_data(const Timeline& timeline, const std::vector<Program>& 
   SimTime step = 0;
   for (const TimelineEntry& entry : entries) {
     step = std::max(step, entry.end);
-    const Program& program = stages[at(stage_of_rank[at(entry.rank)])];
-    const Task& task = program.tasks[at(entry.task)];
-    const Body& body = program.bodies[at(task.body)];
-    const Instruction& instruction = body.instructions[at(entry.instruction)];
+    const Program& program = stages[stage_of_rank[entry.rank]];
+    const Task& task = program.tasks[entry.task];
+    const Body& body = program.bodies[task.body];
+    const Instruction& instruction = body.instructions[entry.instruction];
     const std::pair<int, int> lane{entry.rank, static_cast<int>(instruction.stream)};
     json& spans = lanes.emplace(lane, json::array()).first->second;
     const double begin = static_cast<double>(entry.begin) * 1e-6;

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/chakra.h"
 #include "tools/session/write_file.h"
 

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "models/compiler/passes/split/pad_vocabulary.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/program/mesh.h"
 #include "tools/print.h"
 #include "tools/report/html.h"
@@ -53,7 +53,7 @@ Table comparison(const Prediction& prediction, const Plan& plan, const Outcome& 
                error(prediction.step_time_s, seconds)});
   for (std::size_t rank = 0; rank < outcome.memory.size(); ++rank) {
     const int stage = mesh.coordinates(static_cast<int>(rank)).pipeline;
-    const StageMemory& predicted = prediction.memory[static_cast<std::size_t>(stage)];
+    const StageMemory& predicted = prediction.memory[stage];
     const RankMemory& measured = outcome.memory[rank];
     const auto add = [&](const std::string& what, std::int64_t planned, std::int64_t found,
                          const std::string& how_far) {
@@ -183,7 +183,7 @@ void TrainLog::step(std::int64_t step, const StepResult& result, std::optional<d
   if (evaluation) scalars.push_back({"evaluation_loss", *evaluation});
   if (events_) write_or_give_up(events_, [&] { events_->add(step, scalars); });
   if (!lines_) return;
-  nlohmann::json line = {{"step", step}};
+  json line = {{"step", step}};
   for (const Scalar& scalar : scalars) line[std::string(scalar.tag)] = scalar.value;
   if (scales_loss()) {
     line["loss_scale"] = result.loss_scale;
@@ -229,7 +229,7 @@ void TrainLog::write_trace(const Outcome& outcome) const {
   const std::vector<Program>& stages = chosen_.compiled.stages;
   const Mesh mesh = stages.front().settings->mesh();
   if (trace_format(options_) == TraceFormat::chakra) {
-    std::vector<int> themselves(static_cast<std::size_t>(mesh.ranks()));
+    std::vector<int> themselves(mesh.ranks());
     std::iota(themselves.begin(), themselves.end(), 0);
     write_chakra(options_.trace, outcome.timeline, stages, themselves);
     return;
@@ -256,18 +256,17 @@ void TrainLog::end(Outcome& outcome) {
   std::fflush(stdout);
 }
 
-nlohmann::json TrainLog::answer(const Outcome& outcome) const {
+json TrainLog::answer(const Outcome& outcome) const {
   const std::vector<std::int64_t> peaks = peaks_of(outcome.memory);
-  nlohmann::json answer = {
-      {"name", job_.name},
-      {"steps", outcome.steps},
-      {"stopped", outcome.stopped},
-      {"predicted_step_time_s", prediction_.step_time_s},
-      {"measured_step_time_s", median(outcome.seconds.values())},
-      {"predicted_peak_memory_bytes", prediction_.peak_memory_bytes},
-      {"measured_peak_memory_bytes", *std::max_element(peaks.begin(), peaks.end())},
-      {"measured_peak_memory_bytes_per_rank", peaks},
-      {"final_loss", outcome.last.loss}};
+  json answer = {{"name", job_.name},
+                 {"steps", outcome.steps},
+                 {"stopped", outcome.stopped},
+                 {"predicted_step_time_s", prediction_.step_time_s},
+                 {"measured_step_time_s", median(outcome.seconds.values())},
+                 {"predicted_peak_memory_bytes", prediction_.peak_memory_bytes},
+                 {"measured_peak_memory_bytes", *std::ranges::max_element(peaks)},
+                 {"measured_peak_memory_bytes_per_rank", peaks},
+                 {"final_loss", outcome.last.loss}};
   if (outcome.evaluation) answer["evaluation_loss"] = *outcome.evaluation;
   if (outcome.best_step >= 0) {
     answer["best_evaluation_loss"] = outcome.best_loss;

@@ -1,16 +1,14 @@
 #include "tools/serve/answer.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "exec/launch/exit_codes.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "tools/serve/child.h"
 #include "tools/serve/limits.h"
 
@@ -18,7 +16,6 @@ namespace meshwright::tools {
 
 namespace {
 
-using nlohmann::json;
 namespace fs = std::filesystem;
 
 // An empty folder, in which a command runs and may write its file.

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <optional>
 
 #include "exec/launch/memory_file.h"
 #include "models/core/error.h"
@@ -107,7 +106,7 @@ bool take(int from, std::string& text) {
   std::array<char, 65536> some;
   const ssize_t got = read(from, some.data(), some.size());
   if (got < 0) return errno == EINTR || errno == EAGAIN;
-  text.append(some.data(), static_cast<std::size_t>(got));
+  text.append(some.data(), got);
   return got > 0;
 }
 

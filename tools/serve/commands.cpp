@@ -1,10 +1,10 @@
 #include "tools/serve/commands.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 #include "tools/serve/job_files.h"
 
 namespace meshwright::tools {
@@ -51,12 +51,12 @@ namespace {
 // Adds the jobs of the body, as operands in the order of their keys.
 void add_jobs(const ServedCommand& command, const std::string& body, Call& call) {
   const bool is_whole = command.jobs.front().empty();
-  const nlohmann::json value = parse_json(body, is_whole ? "job.json" : "body");
+  const json value = parse_json(body, is_whole ? "job.json" : "body");
   for (const std::string_view key : command.jobs) {
     if (!is_whole && (!value.is_object() || !value.contains(key)))
       throw InputError("body: /" + std::string(key) + ": is missing; it is a job");
     const std::string name = (is_whole ? "job" : std::string(key)) + ".json";
-    const nlohmann::json& job = is_whole ? value : value[key];
+    const json& job = is_whole ? value : value[key];
     check_names_no_file(job, name);
     call.operands.push_back(name);
     call.jobs[name] = is_whole ? body : job.dump();

@@ -37,7 +37,7 @@ ssize_t Connection::receive() {
   const ssize_t got = recv(socket_, held_.data(), held_.size(), 0);
   if (got <= 0) return got;
   next_ = 0;
-  end_ = static_cast<std::size_t>(got);
+  end_ = got;
   return got;
 }
 
@@ -87,7 +87,7 @@ ssize_t Connection::write(const char* from, std::size_t size) {
     const ssize_t sent = send(socket_, from + written, size - written, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (sent < 0) return -1;
-    written += static_cast<std::size_t>(sent);
+    written += sent;
   }
   return static_cast<ssize_t>(size);
 }
@@ -109,7 +109,7 @@ void Connection::finish() {
   for (std::size_t unread = 0; unread < most_unread_bytes && wait(POLLIN, until);) {
     const ssize_t got = recv(socket_, held_.data(), held_.size(), MSG_DONTWAIT);
     if (got <= 0) return;
-    unread += static_cast<std::size_t>(got);
+    unread += got;
   }
 }
 

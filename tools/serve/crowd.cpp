@@ -37,8 +37,7 @@ bool Crowd::Guest::lets_wait() const {
 
 std::size_t Crowd::waiting() {
   const std::lock_guard lock(mutex_);
-  return static_cast<std::size_t>(
-      std::ranges::count_if(guests_, [](const Guest* guest) { return guest->events_ != 0; }));
+  return std::ranges::count_if(guests_, [](const Guest* guest) { return guest->events_ != 0; });
 }
 
 void Crowd::make_room() {

@@ -1,15 +1,12 @@
 #include "tools/serve/job_files.h"
 
-#include <nlohmann/json.hpp>
-
 #include "models/architectures/model.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 
 namespace meshwright::tools {
 
 namespace {
-
-using nlohmann::json;
 
 struct FileKey {
   const char* pointer;

@@ -4,8 +4,6 @@
 
 #include <httplib.h>
 
-#include <memory>
-
 #include "tools/serve/address.h"
 #include "tools/serve/commands.h"
 #include "tools/serve/places.h"

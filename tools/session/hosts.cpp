@@ -83,8 +83,7 @@ std::optional<RemoteHosts> remote_hosts(const TrainRequest& how, const SageMaker
 
 void wait_for_hosts(const RemoteHosts& remote, const std::vector<std::string>& mpi_options,
                     double seconds, const Watch& watch) {
-  if (std::find(mpi_options.begin(), mpi_options.end(), "plm_rsh_agent") != mpi_options.end())
-    return;
+  if (std::ranges::find(mpi_options, "plm_rsh_agent") != mpi_options.end()) return;
   std::vector<std::string> others;
   for (std::size_t i = 1; i < remote.hosts.size(); ++i) others.push_back(remote.hosts[i].name);
   const std::vector<std::string> missing = wait_for_ssh(others, seconds, [&] {

@@ -1,11 +1,11 @@
 #include "tools/session/json_text.h"
 
-#include <nlohmann/json.hpp>
+#include "models/core/json.h"
 
 namespace meshwright::session {
 
-std::string json_text(const nlohmann::json& value, bool ascii) {
-  return value.dump(2, ' ', ascii, nlohmann::json::error_handler_t::replace) + "\n";
+std::string json_text(const json& value, bool ascii) {
+  return value.dump(2, ' ', ascii, json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace meshwright::session

@@ -1,5 +1,4 @@
 #include "tools/session/kind_times.h"
-#include "models/core/index.h"
 
 #include <algorithm>
 #include <map>
@@ -25,13 +24,13 @@ using Times = std::map<std::string, double>;
 Times times_of(const Timeline& timeline, const std::vector<Program>& stages, const Mesh& mesh) {
   std::vector<std::set<int>> ranks(stages.size());
   for (const TimelineEntry& entry : timeline.entries)
-    ranks[at(mesh.coordinates(entry.rank).pipeline)].insert(entry.rank);
+    ranks[mesh.coordinates(entry.rank).pipeline].insert(entry.rank);
   Times times;
   for (const TimelineEntry& entry : timeline.entries) {
-    const std::size_t stage = at(mesh.coordinates(entry.rank).pipeline);
+    const std::size_t stage = mesh.coordinates(entry.rank).pipeline;
     const Program& program = stages[stage];
-    const Body& body = program.bodies[at(program.tasks[at(entry.task)].body)];
-    times[kind_of(body.instructions[at(entry.instruction)], program)] +=
+    const Body& body = program.bodies[program.tasks[entry.task].body];
+    times[kind_of(body.instructions[entry.instruction], program)] +=
         to_seconds(entry.end - entry.begin).value /
         static_cast<double>(ranks[stage].size() * stages.size());
   }
@@ -48,9 +47,8 @@ std::vector<KindTime> kind_times(const Timeline& predicted, const Timeline& meas
     for (const auto& [kind, seconds] : *times) kinds.insert(kind);
   std::vector<KindTime> list;
   for (const std::string& kind : kinds) list.push_back({kind, before[kind], after[kind]});
-  std::stable_sort(list.begin(), list.end(), [](const KindTime& a, const KindTime& b) {
-    return a.measured_s > b.measured_s;
-  });
+  std::ranges::stable_sort(
+      list, [](const KindTime& a, const KindTime& b) { return a.measured_s > b.measured_s; });
   return list;
 }
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "hwprofiles/cores.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "tools/interop/expressible.h"
 #include "tools/session/choose.h"
 #include "tools/session/engine.h"
@@ -71,8 +71,8 @@ namespace {
 
 void check_is_text(const std::string& text) {
   try {
-    static_cast<void>(nlohmann::json(text).dump());
-  } catch (const nlohmann::json::type_error&) {
+    static_cast<void>(json(text).dump());
+  } catch (const json::type_error&) {
     throw InputError("--set: a value is not UTF-8 text");
   }
 }
@@ -123,7 +123,7 @@ void warn_of_crowding(const Job& job, const Watch& watch) {
   const int cores = usable_cores();
   const std::vector<std::string> machines = machines_of(job.cluster);
   if (job.cluster.processes_per_host <= cores ||
-      std::find(machines.begin(), machines.end(), "local") == machines.end())
+      std::ranges::find(machines, "local") == machines.end())
     return;
   watch.warn(fmt::format(
       "{} processes share the {} cores of this computer; a step takes longer than on as many cores",

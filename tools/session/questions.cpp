@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "hwprofiles/prices.h"
 #include "models/compiler/frameworks/framework.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::session {
 
@@ -29,8 +29,8 @@ class Said {
  public:
   explicit Said(const JobRequest& request) : set_(request.set) {
     try {
-      job_ = nlohmann::json::parse(request.text ? *request.text : read_file(request.file), nullptr,
-                                   false, true);
+      job_ =
+          json::parse(request.text ? *request.text : read_file(request.file), nullptr, false, true);
     } catch (const InputError&) {  // said by who reads the job itself
     }
   }
@@ -43,7 +43,7 @@ class Said {
 
  private:
   const std::vector<std::string>& set_;
-  nlohmann::json job_;
+  json job_;
 };
 
 double budget_of(const std::string& text) {
@@ -67,8 +67,7 @@ double seconds_until(const std::string& text, int today) {
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   if (error == std::errc{} && number > 0)
     for (const TimeUnit& unit : time_units)
-      if (unit.name == std::string_view(stop, static_cast<std::size_t>(end - stop)))
-        return number * unit.seconds;
+      if (unit.name == std::string_view(stop, end - stop)) return number * unit.seconds;
   throw InputError(
       "--by: expected a date such as 2027-01-31, or a duration such as 30d, 12h or 2w, found '" +
       text + "'");

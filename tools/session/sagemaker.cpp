@@ -1,17 +1,15 @@
 #include "tools/session/sagemaker.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "exec/launch/hosts.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 
 namespace meshwright::session {
 
 namespace {
-
-using nlohmann::json;
 
 std::vector<std::string> hosts_of(const std::string& text) {
   const json value = parse_json(text, "SM_HOSTS");
@@ -80,7 +78,7 @@ SageMaker read_sagemaker(const SageMakerEnvironment& environment) {
   result.hosts = hosts_of(environment.hosts);
   result.current = environment.current_host;
   if (result.hosts.size() == 1 && result.current.empty()) result.current = result.hosts.front();
-  if (std::find(result.hosts.begin(), result.hosts.end(), result.current) == result.hosts.end())
+  if (std::ranges::find(result.hosts, result.current) == result.hosts.end())
     throw InputError("SM_CURRENT_HOST: '" + result.current + "' is none of SM_HOSTS, " +
                      list_of(result.hosts, "and"));
   result.interface = environment.interface;

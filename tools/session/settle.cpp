@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
+#include "models/core/json.h"
 #include "models/job/identity.h"
 #include "models/program/graph/documents.h"
 #include "models/program/program_json.h"
@@ -221,14 +220,14 @@ Run settle_run(const JobRequest& wanted, const TrainRequest& how,
 std::string settled_text(const Run& run) {
   const Chosen& chosen = run.chosen;
   const std::string folder = std::filesystem::current_path().string();
-  const nlohmann::json text = {
+  const json text = {
       {"file", run.job.file},
       {"folder", folder},
       {"job", settled_job(run.job, chosen.compiled.plan, chosen.machine, chosen.count, folder)},
       {"machine", text_of(chosen.cluster.machine)},
       {"stage_of_unit", chosen.compiled.plan.stage_of_unit},
       {"programs", to_json(chosen.compiled.stages)}};
-  return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return text.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 Run read_settled(const std::string& text) {

@@ -35,9 +35,8 @@ StepList::StepList(const std::string& where, const std::string& text) {
 }
 
 bool StepList::contains(std::int64_t step) const {
-  return std::any_of(ranges_.begin(), ranges_.end(), [&](const auto& range) {
-    return range.first <= step && step <= range.second;
-  });
+  return std::ranges::any_of(
+      ranges_, [&](const auto& range) { return range.first <= step && step <= range.second; });
 }
 
 int StepList::last() const {

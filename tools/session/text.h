@@ -1,7 +1,6 @@
 // Formats numbers and tables for people.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

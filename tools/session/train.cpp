@@ -35,7 +35,7 @@ Deadlines deadlines_of(const TrainRequest& how) {
 namespace {
 
 std::unique_ptr<Communicator> group_of_all(World& world) {
-  std::vector<int> everybody(static_cast<std::size_t>(world.size()));
+  std::vector<int> everybody(world.size());
   std::iota(everybody.begin(), everybody.end(), 0);
   return world.group(GroupKind::world, everybody);
 }
@@ -52,9 +52,9 @@ auto made_by_all(Communicator& all, const Make& make) -> decltype(make()) {
     complaint = error.what();
   }
   const std::int64_t own = complaint.empty() ? 0 : 1;
-  std::vector<std::int64_t> complaints(static_cast<std::size_t>(all.size()));
+  std::vector<std::int64_t> complaints(all.size());
   all.all_gather(&own, complaints.data(), sizeof own);
-  const auto first = std::find(complaints.begin(), complaints.end(), 1);
+  const auto first = std::ranges::find(complaints, 1);
   if (first == complaints.end()) return *std::move(made);
   throw RankRefuses(complaint, first - complaints.begin() == all.rank());
 }
@@ -64,7 +64,7 @@ Timeline timeline_of_all(const Timeline& own, Communicator& all) {
   const auto own_count = static_cast<std::int64_t>(own.entries.size());
   std::vector<std::int64_t> counts(ranks);
   all.all_gather(&own_count, counts.data(), sizeof own_count);
-  const auto most = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()));
+  const auto most = static_cast<std::size_t>(*std::ranges::max_element(counts));
   std::vector<TimelineEntry> padded = own.entries, together(most * ranks);
   padded.resize(most);
   all.all_gather(padded.data(), together.data(),

@@ -27,10 +27,8 @@ void weigh_values(const HeadInput<T>& in, const Tile& t, const T* weights, std::
   multiply(Product<T>{.m = t.rows,
                       .n = value_dim_of(in.a),
                       .k = t.columns,
-                      .a = weights,
-                      .a_row = weights_row,
-                      .b = in.v + t.j0 * in.all.v.row,
-                      .b_row = in.all.v.row,
+                      .a = {weights, weights_row},
+                      .b = {in.v + t.j0 * in.all.v.row, in.all.v.row},
                       .c = out.y + t.i0 * out.row,
                       .c_row = out.row,
                       .beta = beta});

@@ -12,10 +12,9 @@ void zero(const KernelCall& k) {
   constexpr std::int64_t bytes_per_piece = 1 << 20;
   for (std::size_t i = 0; i < k.call.outputs.size(); ++i) {
     std::byte* to = k.out<std::byte>(i);
-    parallel_for(k.pool, k.call.outputs[i].bytes(), bytes_per_piece,
-                 [=](std::int64_t begin, std::int64_t end) {
-                   std::memset(to + begin, 0, static_cast<std::size_t>(end - begin));
-                 });
+    parallel_for(
+        k.pool, k.call.outputs[i].bytes(), bytes_per_piece,
+        [=](std::int64_t begin, std::int64_t end) { std::memset(to + begin, 0, end - begin); });
   }
 }
 

@@ -89,7 +89,7 @@ class CpuBackend : public Backend {
   }
   void deallocate(void* memory) override { std::free(memory); }
   void* allocate_host(std::int64_t bytes) override {
-    void* memory = std::calloc(static_cast<std::size_t>(std::max<std::int64_t>(1, bytes)), 1);
+    void* memory = std::calloc(std::max<std::int64_t>(1, bytes), 1);
     if (memory == nullptr) throw std::bad_alloc();
     return memory;
   }
@@ -100,7 +100,7 @@ class CpuBackend : public Backend {
   void read(void* host, const void* own, std::int64_t bytes) override { copy(host, own, bytes); }
   void write(void* own, const void* host, std::int64_t bytes) override { copy(own, host, bytes); }
   void copy(void* to, const void* from, std::int64_t bytes) override {
-    if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    if (bytes > 0) std::memcpy(to, from, bytes);
   }
 
  private:

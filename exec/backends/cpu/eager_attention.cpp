@@ -63,6 +63,25 @@ struct Matrix {
 // Returns how many query heads share a head of keys and values.
 std::int64_t group_of(const Attributes& a) { return a.heads / a.kv_heads; }
 
+// Multiplies each head's matrix by that of the head of keys or values that it shares, transposed
+// for keys.
+template <typename T>
+void multiply_by_shared_head(const KernelCall& k, bool transpose) {
+  const Matrix<T> of_head(k, 0), shared(k, 1);
+  const std::int64_t group = group_of(k.attributes());
+  const std::int64_t columns = transpose ? shared.rows : shared.columns;
+  T* y = k.out<T>(0);
+  parallel_for(k.pool, k.in_shape(0)[0], 1, [=](std::int64_t head, std::int64_t) {
+    multiply(Product<T>{.m = of_head.rows,
+                        .n = columns,
+                        .k = of_head.columns,
+                        .a = {of_head.of(head), of_head.columns},
+                        .b = {shared.of(head / group), shared.columns, transpose},
+                        .c = y + head * of_head.rows * columns,
+                        .c_row = columns});
+  });
+}
+
 }  // namespace
 
 template <typename T>
@@ -85,39 +104,12 @@ void join_heads(const KernelCall& k) {
 
 template <typename T>
 void scores(const KernelCall& k) {
-  const Matrix<T> q(k, 0), keys(k, 1);
-  const std::int64_t group = group_of(k.attributes());
-  T* y = k.out<T>(0);
-  parallel_for(k.pool, k.in_shape(0)[0], 1, [=](std::int64_t head, std::int64_t) {
-    multiply(Product<T>{.m = q.rows,
-                        .n = keys.rows,
-                        .k = q.columns,
-                        .a = q.of(head),
-                        .a_row = q.columns,
-                        .b = keys.of(head / group),
-                        .b_row = keys.columns,
-                        .transpose_b = true,
-                        .c = y + head * q.rows * keys.rows,
-                        .c_row = keys.rows});
-  });
+  multiply_by_shared_head<T>(k, true);
 }
 
 template <typename T>
 void weigh_values(const KernelCall& k) {
-  const Matrix<T> w(k, 0), values(k, 1);
-  const std::int64_t group = group_of(k.attributes());
-  T* y = k.out<T>(0);
-  parallel_for(k.pool, k.in_shape(0)[0], 1, [=](std::int64_t head, std::int64_t) {
-    multiply(Product<T>{.m = w.rows,
-                        .n = values.columns,
-                        .k = w.columns,
-                        .a = w.of(head),
-                        .a_row = w.columns,
-                        .b = values.of(head / group),
-                        .b_row = values.columns,
-                        .c = y + head * w.rows * values.columns,
-                        .c_row = values.columns});
-  });
+  multiply_by_shared_head<T>(k, false);
 }
 
 template <typename T>
@@ -130,11 +122,8 @@ void weigh_transposed(const KernelCall& k) {
       multiply(Product<T>{.m = w.columns,
                           .n = x.columns,
                           .k = w.rows,
-                          .a = w.of(head),
-                          .a_row = w.columns,
-                          .transpose_a = true,
-                          .b = x.of(head),
-                          .b_row = x.columns,
+                          .a = {w.of(head), w.columns, true},
+                          .b = {x.of(head), x.columns},
                           .c = y + shared * w.columns * x.columns,
                           .c_row = x.columns,
                           .beta = head == shared * group ? T(0) : T(1)});

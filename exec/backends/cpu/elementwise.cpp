@@ -28,12 +28,10 @@ void dropout(const KernelCall& k) {
   const Dropout mask(a);
   const T* x = k.in<T>(0);
   T* y = k.out<T>(0);
-  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t row = first_row + r;
-      mask.apply(x + r * h, y + r * h, h, first_sequence + row / s,
-                 context_position(context_degree, context_rank, s, row % s), first_column);
-    }
+  for_each_row(k, rows, h, [=](std::int64_t r) {
+    const std::int64_t row = first_row + r;
+    mask.apply(x + r * h, y + r * h, h, first_sequence + row / s,
+               context_position(context_degree, context_rank, s, row % s), first_column);
   });
 }
 

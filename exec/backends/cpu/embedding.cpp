@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "exec/backends/cpu/column_sum.h"
+#include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/tables.h"
 #include "models/core/error.h"
 #include "models/program/graph/context.h"
@@ -46,14 +47,12 @@ void embedding(const KernelCall& k) {
   const std::int32_t* tokens = k.in<std::int32_t>(0);
   const T* table = k.in<T>(1);
   T* y = k.out<T>(0);
-  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t row = local_row(k, tokens[r], table_rows);
-      if (row < 0)
-        std::fill_n(y + r * h, h, T(0));
-      else
-        std::copy_n(table + row * h, h, y + r * h);
-    }
+  for_each_row(k, rows, h, [=](std::int64_t r) {
+    const std::int64_t row = local_row(k, tokens[r], table_rows);
+    if (row < 0)
+      std::fill_n(y + r * h, h, T(0));
+    else
+      std::copy_n(table + row * h, h, y + r * h);
   });
 }
 
@@ -81,12 +80,10 @@ void add_position(const KernelCall& k) {
   const T* x = k.in<T>(0);
   const T* table = k.in<T>(1);
   T* y = k.out<T>(0);
-  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* row = table + position_of(k, r) * h;
+  for_each_row(k, rows, h, [=](std::int64_t r) {
+    const T* row = table + position_of(k, r) * h;
 #pragma omp simd
-      for (std::int64_t c = 0; c < h; ++c) y[r * h + c] = x[r * h + c] + row[c];
-    }
+    for (std::int64_t c = 0; c < h; ++c) y[r * h + c] = x[r * h + c] + row[c];
   });
 }
 
@@ -106,16 +103,7 @@ void add_position_grad(const KernelCall& k) {
 
 template <typename T>
 void add_row(const KernelCall& k) {
-  const std::int64_t rows = k.in_shape(0)[0], h = k.in_shape(0)[1];
-  const T* x = k.in<T>(0);
-  const T* row = k.in<T>(1);
-  T* y = k.out<T>(0);
-  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-#pragma omp simd
-      for (std::int64_t c = 0; c < h; ++c) y[r * h + c] = x[r * h + c] + row[c];
-    }
-  });
+  add_to_each_row<T>(k);
 }
 
 // Adds the sum of all rows of dy to the gradient of row 0 of the table, its only used row.

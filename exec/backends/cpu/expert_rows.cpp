@@ -1,4 +1,5 @@
 // Operations on the rows of experts, except their matmuls.
+#include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/math.h"
 #include "exec/backends/cpu/tables.h"
 #include "models/program/graph/experts.h"
@@ -11,12 +12,10 @@ void gate_rows(const KernelCall& k) {
   const T* x = k.in<T>(0);
   const T* gates = k.in<T>(1);
   T* y = k.out<T>(0);
-  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T factor = sigmoid(gates[r]);
+  for_each_row(k, rows, h, [=](std::int64_t r) {
+    const T factor = sigmoid(gates[r]);
 #pragma omp simd
-      for (std::int64_t c = r * h; c < (r + 1) * h; ++c) y[c] = factor * x[c];
-    }
+    for (std::int64_t c = r * h; c < (r + 1) * h; ++c) y[c] = factor * x[c];
   });
 }
 
@@ -28,17 +27,15 @@ void gate_rows_grad(const KernelCall& k) {
   const T* dy = k.in<T>(2);
   T* dx = k.out<T>(0);
   T* dgates = k.out<T>(1);
-  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T factor = sigmoid(gates[r]);
-      T sum = 0;
+  for_each_row(k, rows, h, [=](std::int64_t r) {
+    const T factor = sigmoid(gates[r]);
+    T sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (std::int64_t c = r * h; c < (r + 1) * h; ++c) {
-        sum += x[c] * dy[c];
-        dx[c] = factor * dy[c];
-      }
-      dgates[r] = sum * factor * (T(1) - factor);
+    for (std::int64_t c = r * h; c < (r + 1) * h; ++c) {
+      sum += x[c] * dy[c];
+      dx[c] = factor * dy[c];
     }
+    dgates[r] = sum * factor * (T(1) - factor);
   });
 }
 

@@ -352,8 +352,7 @@ void for_each_counted_group(const KernelCall& k, Kernel one) {
   const ExpertProduct product = expert_product_of(k.call);
   const ExpertRows rows(k.attributes(), k.in<std::int32_t>(2));
   const bool of_experts = k.call.outputs[0].shape.rank == 3;
-  if (!of_experts)
-    std::memset(k.operands.outputs[0], 0, static_cast<std::size_t>(k.call.outputs[0].bytes()));
+  if (!of_experts) std::memset(k.operands.outputs[0], 0, k.call.outputs[0].bytes());
   for (std::int64_t group = 0; group < product.groups; ++group) {
     const std::int64_t begin = rows.begin[group];
     const std::int64_t count = rows.count[group];
@@ -380,8 +379,7 @@ void for_each_counted_group(const KernelCall& k, Kernel one) {
       out[0] = data + TensorType{{begin, output.shape[1]}, output.dtype}.bytes();
       output.shape[0] = count;
     }
-    if (count == 0 && of_experts && overwrites != 0)
-      std::memset(out[0], 0, static_cast<std::size_t>(output.bytes()));
+    if (count == 0 && of_experts && overwrites != 0) std::memset(out[0], 0, output.bytes());
     if (count == 0) continue;
     one({{product.op, k.attributes(), types, {&output, 1}, overwrites},
          {in, out},

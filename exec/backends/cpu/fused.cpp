@@ -7,7 +7,6 @@
 #include "models/core/error.h"
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
-#include "models/program/graph/widen.h"
 
 namespace meshwright::exec::cpu {
 
@@ -159,7 +158,7 @@ void run_short_blocks(const KernelCall& k, std::size_t first_step) {
     alignas(fused_alignment) std::byte memory[fused_block_bytes];
     ThreadPool own(1);
     std::byte* strip = strip_bytes > 0 ? sums + begin / per_piece * strip_bytes : nullptr;
-    if (strip != nullptr) std::memset(strip, 0, static_cast<std::size_t>(strip_bytes));
+    if (strip != nullptr) std::memset(strip, 0, strip_bytes);
     for (std::int64_t block = begin; block < end; ++block) {
       const std::int64_t first = block * fusion.block_rows;
       const std::int64_t rows = std::min(fusion.block_rows, fusion.rows - first);
@@ -187,7 +186,7 @@ void copy_start(const KernelCall& k) {
   constexpr std::int64_t piece = 64 << 10;
   parallel_for(k.pool, fusion.operands[from].bytes(), piece,
                [=](std::int64_t begin, std::int64_t end) {
-                 std::memcpy(target + begin, source + begin, static_cast<std::size_t>(end - begin));
+                 std::memcpy(target + begin, source + begin, end - begin);
                });
 }
 

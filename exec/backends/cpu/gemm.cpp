@@ -11,8 +11,8 @@ namespace {
 template <typename T>
 Product<T> part(Product<T> p, std::int64_t row0, std::int64_t rows, std::int64_t column0,
                 std::int64_t columns) {
-  p.a += p.transpose_a ? row0 : row0 * p.a_row;
-  p.b += p.transpose_b ? column0 * p.b_row : column0;
+  p.a.data += p.a.transposed ? row0 : row0 * p.a.row;
+  p.b.data += p.b.transposed ? column0 * p.b.row : column0;
   p.c += row0 * p.c_row + column0;
   p.m = rows;
   p.n = columns;

@@ -11,18 +11,21 @@ namespace meshwright::exec::cpu {
 
 void use_one_blas_thread();
 
+// A factor of a matrix product. Matrices are row-major, and `row` is the elements from one stored
+// row to the next.
+template <typename T>
+struct Factor {
+  const T* data = nullptr;
+  std::int64_t row = 0;
+  bool transposed = false;
+};
+
 // A matrix product c[m,n] = alpha * op(a) * op(b) + beta * c, where op(a) is [m,k] and op(b) is
-// [k,n]. op() transposes if its flag is set. All matrices are row-major, and a_row, b_row and c_row
-// are the elements from one stored row to the next.
+// [k,n]. op() transposes if the factor says so. Rows of c are c_row elements apart.
 template <typename T>
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
-  const T* a = nullptr;
-  std::int64_t a_row = 0;
-  bool transpose_a = false;
-  const T* b = nullptr;
-  std::int64_t b_row = 0;
-  bool transpose_b = false;
+  Factor<T> a, b;
   T* c = nullptr;
   std::int64_t c_row = 0;
   T alpha = 1;

@@ -25,15 +25,15 @@ void multiply_rows(const Product<T>& p) {
   else if (p.beta != T(1))
     c *= p.beta;
   if (p.k == 0) return;
-  const ConstRows<T> a(p.a, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k,
-                       Eigen::OuterStride<>(p.a_row));
-  const ConstRows<T> b(p.b, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n,
-                       Eigen::OuterStride<>(p.b_row));
-  if (p.transpose_a && p.transpose_b)
+  const ConstRows<T> a(p.a.data, p.a.transposed ? p.k : p.m, p.a.transposed ? p.m : p.k,
+                       Eigen::OuterStride<>(p.a.row));
+  const ConstRows<T> b(p.b.data, p.b.transposed ? p.n : p.k, p.b.transposed ? p.k : p.n,
+                       Eigen::OuterStride<>(p.b.row));
+  if (p.a.transposed && p.b.transposed)
     c.noalias() += p.alpha * a.transpose() * b.transpose();
-  else if (p.transpose_a)
+  else if (p.a.transposed)
     c.noalias() += p.alpha * a.transpose() * b;
-  else if (p.transpose_b)
+  else if (p.b.transposed)
     c.noalias() += p.alpha * a * b.transpose();
   else
     c.noalias() += p.alpha * a * b;

@@ -15,16 +15,16 @@ void use_one_blas_thread() { openblas_set_num_threads(1); }
 
 void multiply(const Product<float>& p) {
   if (p.m == 0 || p.n == 0) return;
-  cblas_sgemm(CblasRowMajor, transposed(p.transpose_a), transposed(p.transpose_b), size_of(p.m),
-              size_of(p.n), size_of(p.k), p.alpha, p.a, size_of(p.a_row), p.b, size_of(p.b_row),
-              p.beta, p.c, size_of(p.c_row));
+  cblas_sgemm(CblasRowMajor, transposed(p.a.transposed), transposed(p.b.transposed), size_of(p.m),
+              size_of(p.n), size_of(p.k), p.alpha, p.a.data, size_of(p.a.row), p.b.data,
+              size_of(p.b.row), p.beta, p.c, size_of(p.c_row));
 }
 
 void multiply(const Product<double>& p) {
   if (p.m == 0 || p.n == 0) return;
-  cblas_dgemm(CblasRowMajor, transposed(p.transpose_a), transposed(p.transpose_b), size_of(p.m),
-              size_of(p.n), size_of(p.k), p.alpha, p.a, size_of(p.a_row), p.b, size_of(p.b_row),
-              p.beta, p.c, size_of(p.c_row));
+  cblas_dgemm(CblasRowMajor, transposed(p.a.transposed), transposed(p.b.transposed), size_of(p.m),
+              size_of(p.n), size_of(p.k), p.alpha, p.a.data, size_of(p.a.row), p.b.data,
+              size_of(p.b.row), p.beta, p.c, size_of(p.c_row));
 }
 
 }  // namespace meshwright::exec::cpu

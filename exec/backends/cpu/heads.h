@@ -145,11 +145,8 @@ struct HeadInput {
     multiply(Product<T>{.m = t.rows,
                         .n = t.columns,
                         .k = a.head_dim,
-                        .a = q + t.i0 * all.q.row,
-                        .a_row = all.q.row,
-                        .b = k + t.j0 * all.k.row,
-                        .b_row = all.k.row,
-                        .transpose_b = true,
+                        .a = {q + t.i0 * all.q.row, all.q.row},
+                        .b = {k + t.j0 * all.k.row, all.k.row, true},
                         .c = scores,
                         .c_row = scores_row,
                         .alpha = scale});

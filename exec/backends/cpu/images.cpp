@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "exec/backends/cpu/column_sum.h"
+#include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/tables.h"
 
 namespace meshwright::exec::cpu {
@@ -23,10 +24,7 @@ void image_patches(const KernelCall& k) {
         for (std::int64_t j = 0; j < size; ++j)
           *to++ = static_cast<T>(from[i * side + j]) / T(127.5) - T(1);
   };
-  parallel_for(k.pool, k.out_shape(0)[0], rows_per_piece(width),
-               [=](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t r = begin; r < end; ++r) row(r);
-               });
+  for_each_row(k, k.out_shape(0)[0], width, [=](std::int64_t r) { row(r); });
 }
 
 template <typename T>

@@ -1,6 +1,7 @@
 // Linear layers and their biases.
 #include "exec/backends/cpu/column_sum.h"
 #include "exec/backends/cpu/gemm.h"
+#include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/tables.h"
 #include "models/program/graph/widen.h"
 
@@ -15,12 +16,8 @@ void multiply_operands(const KernelCall& k) {
               {.m = form.m,
                .n = form.n,
                .k = form.k,
-               .a = k.in<T>(form.a),
-               .a_row = k.in_shape(form.a)[1],
-               .transpose_a = form.transpose_a,
-               .b = k.in<T>(form.b),
-               .b_row = k.in_shape(form.b)[1],
-               .transpose_b = form.transpose_b,
+               .a = {k.in<T>(form.a), k.in_shape(form.a)[1], form.transpose_a},
+               .b = {k.in<T>(form.b), k.in_shape(form.b)[1], form.transpose_b},
                .c = k.out<T>(0),
                .c_row = k.out_shape(0)[1],
                .beta = T(form.adds ? 1 : 0)},
@@ -46,16 +43,7 @@ void linear_grad_weight(const KernelCall& k) {
 
 template <typename T>
 void add_bias(const KernelCall& k) {
-  const std::int64_t rows = k.in_shape(0)[0], n = k.in_shape(0)[1];
-  const T* x = k.in<T>(0);
-  const T* bias = k.in<T>(1);
-  T* y = k.out<T>(0);
-  parallel_for(k.pool, rows, rows_per_piece(n), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-#pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) y[r * n + c] = x[r * n + c] + bias[c];
-    }
-  });
+  add_to_each_row<T>(k);
 }
 
 template <typename T>

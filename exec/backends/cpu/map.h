@@ -39,4 +39,17 @@ void for_each_row(const KernelCall& k, std::int64_t rows, std::int64_t width, co
   });
 }
 
+// Adds the second input, which is one row, to each row of the first.
+template <typename T>
+void add_to_each_row(const KernelCall& k) {
+  const std::int64_t width = k.in_shape(0)[1];
+  const T* x = k.in<T>(0);
+  const T* row = k.in<T>(1);
+  T* y = k.out<T>(0);
+  for_each_row(k, k.in_shape(0)[0], width, [=](std::int64_t r) {
+#pragma omp simd
+    for (std::int64_t c = 0; c < width; ++c) y[r * width + c] = x[r * width + c] + row[c];
+  });
+}
+
 }  // namespace meshwright::exec::cpu

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exec/backends/cpu/column_sum.h"
+#include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/reduce.h"
 #include "exec/backends/cpu/tables.h"
 
@@ -58,7 +59,7 @@ struct NormRows {
     const bool has_weight = k.call.inputs.size() > place;
     width = has_weight ? k.in_shape(place)[0] : k.attributes().head_dim;
     count = k.in_shape(0).elements() / width;
-    if (!has_weight) ones.assign(static_cast<std::size_t>(width), T(1));
+    if (!has_weight) ones.assign(width, T(1));
     weight = has_weight ? k.in<T>(place) : ones.data();
   }
 };
@@ -95,22 +96,20 @@ void layer_norm(const KernelCall& k) {
   const T* bias = k.call.inputs.size() > 2 ? k.in<T>(2) : nullptr;
   T* y = k.out<T>(0);
   T* saved = k.out<T>(1);
-  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* in = x + r * h;
-      T* out = y + r * h;
-      const T mean = sum_of(in, h) / static_cast<T>(h);
-      const T scale = T(1) / std::sqrt(squares_about(in, h, mean) / static_cast<T>(h) + epsilon);
-      saved[2 * r] = mean;
-      saved[2 * r + 1] = scale;
-      if (bias != nullptr) {
+  for_each_row(k, rows, h, [=](std::int64_t r) {
+    const T* in = x + r * h;
+    T* out = y + r * h;
+    const T mean = sum_of(in, h) / static_cast<T>(h);
+    const T scale = T(1) / std::sqrt(squares_about(in, h, mean) / static_cast<T>(h) + epsilon);
+    saved[2 * r] = mean;
+    saved[2 * r + 1] = scale;
+    if (bias != nullptr) {
 #pragma omp simd
-        for (std::int64_t c = 0; c < h; ++c)
-          out[c] = (in[c] - mean) * scale * (offset + weight[c]) + bias[c];
-      } else {
+      for (std::int64_t c = 0; c < h; ++c)
+        out[c] = (in[c] - mean) * scale * (offset + weight[c]) + bias[c];
+    } else {
 #pragma omp simd
-        for (std::int64_t c = 0; c < h; ++c) out[c] = (in[c] - mean) * scale * (offset + weight[c]);
-      }
+      for (std::int64_t c = 0; c < h; ++c) out[c] = (in[c] - mean) * scale * (offset + weight[c]);
     }
   });
 }
@@ -126,18 +125,16 @@ void layer_norm_grad(const KernelCall& k) {
   const T* saved = k.in<T>(2);
   const T* dy = k.in<T>(3);
   T* dx = k.out<T>(0);
-  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* in = x + r * h;
-      const T* d = dy + r * h;
-      T* out = dx + r * h;
-      const T mean = saved[2 * r], scale = saved[2 * r + 1];
-      const Sums<T> sums = gradient_sums(in, weight, offset, d, h, mean);
-      const T mean_g = sums.g / static_cast<T>(h), mean_gz = sums.gx * scale / static_cast<T>(h);
+  for_each_row(k, rows, h, [=](std::int64_t r) {
+    const T* in = x + r * h;
+    const T* d = dy + r * h;
+    T* out = dx + r * h;
+    const T mean = saved[2 * r], scale = saved[2 * r + 1];
+    const Sums<T> sums = gradient_sums(in, weight, offset, d, h, mean);
+    const T mean_g = sums.g / static_cast<T>(h), mean_gz = sums.gx * scale / static_cast<T>(h);
 #pragma omp simd
-      for (std::int64_t c = 0; c < h; ++c)
-        out[c] = scale * (d[c] * (offset + weight[c]) - mean_g - (in[c] - mean) * scale * mean_gz);
-    }
+    for (std::int64_t c = 0; c < h; ++c)
+      out[c] = scale * (d[c] * (offset + weight[c]) - mean_g - (in[c] - mean) * scale * mean_gz);
   });
   if (k.call.outputs.size() > 1)
     add_column_sums<T>(k, rows, h, 1, [=](std::int64_t r, std::int64_t c) {
@@ -158,15 +155,13 @@ void rms_norm(const KernelCall& k) {
   const T offset = offset_of<T>(k.attributes());
   T* y = k.out<T>(0);
   T* saved = k.out<T>(1);
-  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* in = x + r * h;
-      T* out = y + r * h;
-      const T scale = T(1) / std::sqrt(dot(in, in, h) / static_cast<T>(h) + epsilon);
-      saved[r] = scale;
+  for_each_row(k, rows, h, [=](std::int64_t r) {
+    const T* in = x + r * h;
+    T* out = y + r * h;
+    const T scale = T(1) / std::sqrt(dot(in, in, h) / static_cast<T>(h) + epsilon);
+    saved[r] = scale;
 #pragma omp simd
-      for (std::int64_t c = 0; c < h; ++c) out[c] = in[c] * scale * (offset + weight[c]);
-    }
+    for (std::int64_t c = 0; c < h; ++c) out[c] = in[c] * scale * (offset + weight[c]);
   });
 }
 
@@ -183,18 +178,15 @@ void rms_norm_grad(const KernelCall& k) {
   const T* saved = k.in<T>(place.saved);
   const T* dy = k.in<T>(place.dy);
   T* dx = k.out<T>(0);
-  parallel_for(k.pool, rows, rows_per_piece(h), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* in = x + r * h;
-      const T* d = dy + r * h;
-      T* out = dx + r * h;
-      const T scale = saved[r];
-      const T mean_gz =
-          gradient_sums(in, weight, offset, d, h, T(0)).gx * scale / static_cast<T>(h);
+  for_each_row(k, rows, h, [=](std::int64_t r) {
+    const T* in = x + r * h;
+    const T* d = dy + r * h;
+    T* out = dx + r * h;
+    const T scale = saved[r];
+    const T mean_gz = gradient_sums(in, weight, offset, d, h, T(0)).gx * scale / static_cast<T>(h);
 #pragma omp simd
-      for (std::int64_t c = 0; c < h; ++c)
-        out[c] = scale * (d[c] * (offset + weight[c]) - in[c] * scale * mean_gz);
-    }
+    for (std::int64_t c = 0; c < h; ++c)
+      out[c] = scale * (d[c] * (offset + weight[c]) - in[c] * scale * mean_gz);
   });
   if (k.call.outputs.size() > 1)
     add_column_sums<T>(k, rows, h, 1, [=](std::int64_t r, std::int64_t c) {
@@ -218,12 +210,10 @@ void norm_stats(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], w = k.in_shape(0)[1];
   const T* x = k.in<T>(0);
   T* stats = k.out<T>(0);
-  parallel_for(k.pool, rows, rows_per_piece(w), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T mean = sum_of(x + r * w, w) / static_cast<T>(w);
-      stats[r] = mean;
-      stats[rows + r] = squares_about(x + r * w, w, mean);
-    }
+  for_each_row(k, rows, w, [=](std::int64_t r) {
+    const T mean = sum_of(x + r * w, w) / static_cast<T>(w);
+    stats[r] = mean;
+    stats[rows + r] = squares_about(x + r * w, w, mean);
   });
 }
 
@@ -293,13 +283,11 @@ void norm_parts_sums(const KernelCall& k) {
   const T* saved = k.in<T>(2);
   const T* dy = k.in<T>(3);
   T* out = k.out<T>(0);
-  parallel_for(k.pool, rows, rows_per_piece(w), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const auto of_row = saved_of(saved, r, rms);
-      const Sums<T> sums = gradient_sums(x + r * w, weight, offset, dy + r * w, w, of_row.first);
-      out[r] = sums.g;
-      out[rows + r] = sums.gx * of_row.second;
-    }
+  for_each_row(k, rows, w, [=](std::int64_t r) {
+    const auto of_row = saved_of(saved, r, rms);
+    const Sums<T> sums = gradient_sums(x + r * w, weight, offset, dy + r * w, w, of_row.first);
+    out[r] = sums.g;
+    out[rows + r] = sums.gx * of_row.second;
   });
   if (k.call.outputs.size() > 1)
     add_column_sums<T>(k, rows, w, 1, [=](std::int64_t r, std::int64_t c) {
@@ -324,18 +312,16 @@ void norm_parts_grad(const KernelCall& k) {
   const T* dy = k.in<T>(3);
   const T* sums = k.in<T>(4);
   T* dx = k.out<T>(0);
-  parallel_for(k.pool, rows, rows_per_piece(w), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const auto of_row = saved_of(saved, r, rms);
-      const T mean = of_row.first, scale = of_row.second;
-      const T mean_g = rms ? T(0) : sums[r] / width, mean_gz = sums[rows + r] / width;
-      const T* in = x + r * w;
-      const T* d = dy + r * w;
-      T* out = dx + r * w;
+  for_each_row(k, rows, w, [=](std::int64_t r) {
+    const auto of_row = saved_of(saved, r, rms);
+    const T mean = of_row.first, scale = of_row.second;
+    const T mean_g = rms ? T(0) : sums[r] / width, mean_gz = sums[rows + r] / width;
+    const T* in = x + r * w;
+    const T* d = dy + r * w;
+    T* out = dx + r * w;
 #pragma omp simd
-      for (std::int64_t c = 0; c < w; ++c)
-        out[c] = scale * (d[c] * (offset + weight[c]) - mean_g - (in[c] - mean) * scale * mean_gz);
-    }
+    for (std::int64_t c = 0; c < w; ++c)
+      out[c] = scale * (d[c] * (offset + weight[c]) - mean_g - (in[c] - mean) * scale * mean_gz);
   });
 }
 

@@ -36,11 +36,11 @@ void newton_schulz(ThreadPool& pool, std::int64_t m, std::int64_t n, float* x, f
   const float scale = 1 / (static_cast<float>(std::sqrt(squares)) + muon_epsilon);
   for (std::int64_t i = 0; i < m * n; ++i) x[i] *= scale;
   for (int step = 0; step < muon_steps; ++step) {
-    multiply(pool, Product<float>{m, m, n, x, n, false, x, n, true, a, m});
+    multiply(pool, Product<float>{m, m, n, {x, n}, {x, n, true}, a, m});
     std::copy_n(a, m * m, b);
-    multiply(pool, Product<float>{m, m, m, a, m, false, a, m, false, b, m, muon_c, muon_b});
+    multiply(pool, Product<float>{m, m, m, {a, m}, {a, m}, b, m, muon_c, muon_b});
     std::copy_n(x, m * n, next);
-    multiply(pool, Product<float>{m, n, m, b, m, false, x, n, false, next, n, 1, muon_a});
+    multiply(pool, Product<float>{m, n, m, {b, m}, {x, n}, next, n, 1, muon_a});
     std::swap(x, next);
   }
   if (muon_steps % 2 == 1) std::copy_n(x, m * n, next);

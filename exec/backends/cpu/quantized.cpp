@@ -30,7 +30,7 @@ class Rounding {
         block_(scale_block(k.out_shape(first), k.out_shape(first + 1))),
         bits_(k.out<std::uint8_t>(first)),
         scales_(k.out<float>(first + 1)),
-        factors_(static_cast<std::size_t>(strips_ * blocks_across_)) {}
+        factors_(strips_ * blocks_across_) {}
 
   void run() {
     if (k_.call.inputs.size() > 1)

@@ -131,8 +131,7 @@ class Gpu : public CudaBackend {
   }
   void copy(void* to, const void* from, std::int64_t bytes) override {
     if (bytes == 0 || to == from) return;
-    check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream()),
-          "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
   }
 
   void* allocate(std::int64_t bytes) override { return device_memory(bytes).release(); }
@@ -159,9 +158,7 @@ class Gpu : public CudaBackend {
   void move(void* to, const void* from, std::int64_t bytes) {
     if (bytes == 0) return;
     const std::lock_guard<std::mutex> alone(apart_mutex_);
-    check(
-        cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, apart_.get()),
-        "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, apart_.get()), "cudaMemcpyAsync");
     check(cudaStreamSynchronize(apart_.get()), "cudaStreamSynchronize");
   }
 

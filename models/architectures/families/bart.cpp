@@ -1,7 +1,7 @@
 // BART: an encoder and a decoder of equal sizes, with norms after the residual sums.
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/config_keys.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
 
@@ -25,7 +25,7 @@ void read_bart(Fields& fields, Model& model) {
   model.activation_dropout = rate > 0;
 }
 
-void write_bart(const Model& model, nlohmann::json& config) {
+void write_bart(const Model& model, json& config) {
   config["activation_dropout"] = model.activation_dropout ? 0.1 : 0.0;
   config["decoder_layers"] = model.layers;
   config["decoder_attention_heads"] = model.heads;

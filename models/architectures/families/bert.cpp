@@ -1,11 +1,9 @@
 // BERT, RoBERTa and what has RoBERTa's names, DistilBERT and ALBERT.
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/config_keys.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
-
-using nlohmann::json;
 
 namespace {
 

@@ -1,11 +1,10 @@
 #include "models/architectures/families/config_keys.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
-
-using nlohmann::json;
 
 bool flag(Fields& fields, std::string_view key, bool usual) {
   return is_given(fields, key) ? fields.required<bool>(key) : usual;
@@ -70,7 +69,7 @@ void choose_activation(Fields& fields, std::string_view key, std::string_view wh
   std::vector<std::string> known;
   for (const ActivationWord& row : words) known.emplace_back(row.word);
   const int index = choose(fields, key, what, fields.required<std::string>(key), known);
-  model.activation = words[static_cast<std::size_t>(index)].activation;
+  model.activation = words[index].activation;
 }
 
 void read_head_width(Fields& fields, std::string_view key, Model& model) {
@@ -118,7 +117,7 @@ void check_block_kinds(Fields& fields, const Model& model, BlockKind kind_of,
   check_names_each(fields, key, types.size(), model);
   for (int block = 0; block < model.layers; ++block) {
     const std::string built(kind_of(model, block));
-    const std::string& type = types[static_cast<std::size_t>(block)];
+    const std::string& type = types[block];
     if (type != built)
       fields.fail(key, "block " + std::to_string(block) + " is '" + type + "', " +
                            std::string(said_by) + " it '" + built +

@@ -2,15 +2,12 @@
 // matrices. They and GLM-4.5 choose experts by groups, have shared experts, and first blocks
 // without experts.
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/like_llama.h"
+#include "models/core/json.h"
 #include "models/program/graph/experts.h"
 
 namespace meshwright::architectures::families {
-
-using nlohmann::json;
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Falcon has both branches of a block in parallel, with one norm or two.
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/like_llama.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
 
@@ -30,7 +30,7 @@ void read_falcon(Fields& fields, Model& model) {
   model.one_norm = model.parallel_residual && count == 1;
 }
 
-void write_falcon(const Model& model, nlohmann::json& config) {
+void write_falcon(const Model& model, json& config) {
   const bool two_norms = model.architecture == Architecture::falcon_two_norms;
   const bool is_new = two_norms || (model.kv_heads > 1 && model.kv_heads < model.heads);
   config["num_kv_heads"] = model.kv_heads;

@@ -2,13 +2,11 @@
 // 2 on.
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/like_llama.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
-
-using nlohmann::json;
 
 namespace {
 
@@ -24,8 +22,8 @@ void read_gemma2_windows(Fields& fields, Model& model) {
   const std::string_view key = "layer_types";
   const auto types = is_given(fields, key) ? fields.required<std::vector<std::string>>(key)
                                            : std::vector<std::string>{"sliding_attention"};
-  const bool any_window = std::any_of(
-      types.begin(), types.end(), [](const std::string& type) { return type != "full_attention"; });
+  const bool any_window =
+      std::ranges::any_of(types, [](const std::string& type) { return type != "full_attention"; });
   model.local_window = any_window ? number(fields, "sliding_window", 4096, 1) : 0;
 }
 

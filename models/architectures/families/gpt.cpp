@@ -1,11 +1,9 @@
 // GPT-2, and the models of EleutherAI: GPT-Neo, GPT-J and GPT-NeoX.
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/config_keys.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
-
-using nlohmann::json;
 
 namespace {
 

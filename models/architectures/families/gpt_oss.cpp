@@ -1,7 +1,6 @@
 // gpt-oss has attention sinks, windows in every other block, biases in attention and experts, and a
 // clamped gate.
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/like_llama.h"
 

@@ -1,8 +1,8 @@
 // Granite with experts: factors of embeddings, scores, logits and the residual stream.
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/like_llama.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
 
@@ -12,7 +12,7 @@ void read_logit_scale(Fields& fields, Model& model) {
   model.logit_scale = 1 / positive(fields, "logits_scaling", 1);
 }
 
-void write_logit_scale(const Model& model, nlohmann::json& config) {
+void write_logit_scale(const Model& model, json& config) {
   config["logits_scaling"] = 1 / model.logit_scale;
 }
 
@@ -22,7 +22,7 @@ void read_score_factor(Fields& fields, Model& model) {
       positive(fields, "attention_multiplier", 1) * std::sqrt(static_cast<double>(model.head_dim));
 }
 
-void write_score_factor(const Model& model, nlohmann::json& config) {
+void write_score_factor(const Model& model, json& config) {
   config["attention_multiplier"] =
       model.score_factor / std::sqrt(static_cast<double>(model.head_dim));
 }

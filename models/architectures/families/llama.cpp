@@ -1,7 +1,7 @@
 // Llama 2 and 3, and Mistral, whose parameters have the same names.
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/like_llama.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
 
@@ -14,7 +14,7 @@ void read_mistral_window(Fields& fields, Model& model) {
 }
 
 // Writes a model with a window as Mistral, because transformers' Llama has none.
-void write_as_mistral(const Model& model, nlohmann::json& config) {
+void write_as_mistral(const Model& model, json& config) {
   if (model.local_window == 0) return;
   const auto llama = config["architectures"][0].get<std::string>();
   config["model_type"] = "mistral";

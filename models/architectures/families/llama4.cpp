@@ -2,13 +2,11 @@
 // weights multiply the inputs of its experts, and one more expert reads all tokens.
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/like_llama.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
-
-using nlohmann::json;
 
 namespace {
 
@@ -33,7 +31,7 @@ void read_blocks_without_rotary(Fields& fields, Model& model) {
   if (is_given(fields, key)) with = fields.required<std::vector<int>>(key);
   if (!with.empty()) check_names_each(fields, key, with.size(), model);
   for (int block = 0; block < model.layers; ++block)
-    if (with.empty() ? (block + 1) % interval == 0 : with[static_cast<std::size_t>(block)] == 0)
+    if (with.empty() ? (block + 1) % interval == 0 : with[block] == 0)
       model.unrotated_blocks.push_back(block);
 }
 

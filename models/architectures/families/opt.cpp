@@ -1,7 +1,7 @@
 // OPT has learned positions, biases everywhere and an MLP without a gate.
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/like_llama.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
 
@@ -15,7 +15,7 @@ void check_opt_table_width(Fields& fields, Model& model) {
                                            ": tables of another width are not built for OPT");
 }
 
-void write_opt_table_width(const Model& model, nlohmann::json& config) {
+void write_opt_table_width(const Model& model, json& config) {
   config["word_embed_proj_dim"] = model.hidden;
 }
 

@@ -1,12 +1,10 @@
 // Qwen 2 and 3, without and with experts.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/like_llama.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
-
-using nlohmann::json;
 
 namespace {
 

@@ -1,7 +1,7 @@
 // StarCoder (GPT BigCode) and StarCoder 2.
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/like_llama.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
 
@@ -11,7 +11,7 @@ void read_multi_query(Fields& fields, Model& model) {
   if (flag(fields, "multi_query", true)) model.kv_heads = 1;
 }
 
-void write_multi_query(const Model& model, nlohmann::json& config) {
+void write_multi_query(const Model& model, json& config) {
   config["multi_query"] = model.kv_heads == 1;
 }
 

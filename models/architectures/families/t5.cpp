@@ -1,7 +1,7 @@
 // T5: an encoder and a decoder of equal sizes, with tables of relative positions.
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/config_keys.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
 
@@ -31,7 +31,7 @@ void read_t5(Fields& fields, Model& model) {
   model.gated_ffn = model.activation == Activation::gelu_tanh;
 }
 
-void write_t5(const Model& model, nlohmann::json& config) {
+void write_t5(const Model& model, json& config) {
   config["d_kv"] = model.head_dim;
   config["num_decoder_layers"] = model.layers;
   config["relative_attention_num_buckets"] = model.relative_buckets;

@@ -1,8 +1,8 @@
 // ViT reads square images as sequences of patches.
-#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/config_keys.h"
 #include "models/architectures/huggingface_head.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures::families {
 
@@ -17,7 +17,7 @@ void read_vit(Fields& fields, Model& model) {
                     std::to_string(most_classes));
 }
 
-void write_vit(const Model& model, nlohmann::json& config) {
+void write_vit(const Model& model, json& config) {
   config["image_size"] = model.image_size;
   config["patch_size"] = model.patch_size;
   config["num_channels"] = model.channels;

@@ -26,7 +26,7 @@ class BodyBuilder {
   int last_compute() const { return last_compute_; }
   int number() const { return body_; }
   int size() const { return static_cast<int>(body().instructions.size()); }
-  Body& body() const { return program_.bodies[static_cast<std::size_t>(body_)]; }
+  Body& body() const { return program_.bodies[body_]; }
   int chunk() const { return body().chunk; }
   bool is_backward() const {  // of a chunk: the backward or the weights body
     return body().kind == Body::Kind::backward || body().kind == Body::Kind::weights;

@@ -10,7 +10,7 @@ namespace meshwright::compiler {
 namespace {
 
 void note_parameter(Boundaries& found, int parameter, int stage) {
-  std::vector<int>& users = found.users[static_cast<std::size_t>(parameter)];
+  std::vector<int>& users = found.users[parameter];
   const auto place = std::ranges::lower_bound(users, stage);
   if (place == users.end() || *place != stage) users.insert(place, stage);
 }
@@ -66,23 +66,22 @@ void note_use(TensorFlow& flow, Body::Kind user, int stage) {
 }
 
 void note_node(Boundaries& found, const Graph& graph, int index, int stage) {
-  const Node& node = graph.nodes[static_cast<std::size_t>(index)];
-  const Body::Kind body = found.body[static_cast<std::size_t>(index)];
-  found.nodes[static_cast<std::size_t>(stage)].push_back(index);
+  const Node& node = graph.nodes[index];
+  const Body::Kind body = found.body[index];
+  found.nodes[stage].push_back(index);
   for (int id : node.inputs) {
     const Tensor& tensor = graph.tensor(id);
     if (is_weight(tensor)) note_parameter(found, tensor.parameter, stage);
-    if (tensor.role == Role::activation)
-      note_use(found.tensors[static_cast<std::size_t>(id)], body, stage);
+    if (tensor.role == Role::activation) note_use(found.tensors[id], body, stage);
   }
   for (int id : node.outputs) {
     if (graph.tensor(id).role != Role::activation) continue;
-    TensorFlow& flow = found.tensors[static_cast<std::size_t>(id)];
+    TensorFlow& flow = found.tensors[id];
     flow.maker = stage;
     flow.made_in = body;
   }
   if (node.op == Op::tensor_reduce || node.op == Op::tensor_maximum)
-    found.reduced_into[static_cast<std::size_t>(node.inputs[0])] = node.outputs[0];
+    found.reduced_into[node.inputs[0]] = node.outputs[0];
 }
 
 // A tensor that takes over another one's memory is kept where that memory is. The other tensor is
@@ -90,7 +89,7 @@ void note_node(Boundaries& found, const Graph& graph, int index, int stage) {
 void keep_replaced(const Graph& graph, Boundaries& found) {
   for (std::size_t id = 0; id < graph.tensors.size(); ++id) {
     if (graph.tensors[id].alias_of < 0) continue;
-    TensorFlow& below = found.tensors[static_cast<std::size_t>(graph.tensors[id].alias_of)];
+    TensorFlow& below = found.tensors[graph.tensors[id].alias_of];
     const TensorFlow& flow = found.tensors[id];
     below.kept = below.kept || flow.kept || flow.made_in != below.made_in;
   }
@@ -100,9 +99,9 @@ void keep_replaced(const Graph& graph, Boundaries& found) {
 void keep_viewed(const Graph& graph, Boundaries& found) {
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     if (node->op != Op::tensor_copy) continue;
-    const TensorFlow& view = found.tensors[static_cast<std::size_t>(node->outputs[0])];
+    const TensorFlow& view = found.tensors[node->outputs[0]];
     if (!view.kept) continue;
-    TensorFlow& base = found.tensors[static_cast<std::size_t>(node->inputs[0])];
+    TensorFlow& base = found.tensors[node->inputs[0]];
     (base.maker == view.maker ? base.kept : base.kept_by_next) = true;
   }
 }
@@ -117,12 +116,11 @@ Boundaries find_boundaries(const Graph& graph, const Plan& plan) {
         "multi-token prediction is on the stage of the head");
   Boundaries found;
   found.tensors.resize(graph.tensors.size());
-  found.nodes.resize(static_cast<std::size_t>(plan.virtual_stage_count()));
+  found.nodes.resize(plan.virtual_stage_count());
   found.users.resize(graph.parameters.size());
   found.reduced_into.assign(graph.tensors.size(), -1);
   std::vector<int> stages;
-  for (const Node& node : graph.nodes)
-    stages.push_back(plan.stage_of_unit[static_cast<std::size_t>(graph.unit_of(node))]);
+  for (const Node& node : graph.nodes) stages.push_back(plan.stage_of_unit[graph.unit_of(node)]);
   found.body =
       bodies_of_nodes(graph, stages, schedule_info(plan.parallelism.schedule).splits_backwards);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i)
@@ -135,7 +133,7 @@ Boundaries find_boundaries(const Graph& graph, const Plan& plan) {
 std::vector<int> units_in_order(const Graph& graph, const Boundaries& boundaries, int virtual_stage,
                                 Body::Kind body) {
   std::vector<int> units;
-  for (int index : boundaries.nodes[static_cast<std::size_t>(virtual_stage)]) {
+  for (int index : boundaries.nodes[virtual_stage]) {
     const auto node = static_cast<std::size_t>(index);
     if (boundaries.body[node] != body) continue;
     const int unit = graph.unit_of(graph.nodes[node]);

@@ -46,9 +46,8 @@ void place_parts(StageDraft& draft, const BucketPlan& planned, Bucket& bucket) {
 // Returns how many elements of its local shard a rank saves in a snapshot: its part if several
 // ranks have the same shard, or 0 if another stage saves the whole bucket or it is not trained.
 std::int64_t snapshot_slice(const StageDraft& draft, const Bucket& bucket) {
-  const bool saved_elsewhere = std::ranges::all_of(bucket.parameters, [&](int index) {
-    return draft.program.parameters[at(index)].copy_of_tied;
-  });
+  const bool saved_elsewhere = std::ranges::all_of(
+      bucket.parameters, [&](int index) { return draft.program.parameters[index].copy_of_tied; });
   if (saved_elsewhere || bucket.frozen) return 0;
   if (!bucket.owner.everybody()) return bucket.shard_elements;
   const std::int64_t replicas = replicas_of(draft.degrees, bucket);
@@ -90,7 +89,7 @@ void place_factors(StageDraft& draft) {
   Program& program = draft.program;
   std::int64_t all = 0;
   for (StageParameter& member : program.parameters) {
-    if (!draft.buckets[at(member.bucket)].bucket.factored) continue;
+    if (!draft.buckets[member.bucket].bucket.factored) continue;
     member.first_factor = all;
     all += factor_count(factored_shape(member.parameter));
   }
@@ -108,11 +107,11 @@ void place_largest(StageDraft& draft) {
   Program& program = draft.program;
   std::vector<char> is_here(graph.tensors.size(), 0);
   for (int chunk = 0; chunk < draft.chunks(); ++chunk)
-    for (int index : draft.boundaries.nodes[at(draft.virtual_stage(chunk))])
-      for (int id : graph.nodes[at(index)].inputs) is_here[at(id)] = 1;
+    for (int index : draft.boundaries.nodes[draft.virtual_stage(chunk)])
+      for (int id : graph.nodes[index].inputs) is_here[id] = 1;
   std::vector<int> tensors;
   for (const RoundedTensor& each : graph.rounded) {
-    if (!is_here[at(each.largest)]) continue;
+    if (!is_here[each.largest]) continue;
     program.rounded.push_back(each.name);
     tensors.push_back(each.largest);
   }
@@ -125,9 +124,9 @@ void place_largest(StageDraft& draft) {
   program.largest_buffer = add("largest", 2 * count);
   program.history_buffer = add("history", count * Program::history_steps);
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    draft.places.own[at(tensors[i])] = {program.largest_buffer,
-                                        static_cast<std::int64_t>(i) * 2 * bytes_of(Dtype::f32),
-                                        graph.tensor(tensors[i]).type, GroupKind::none};
+    draft.places.own[tensors[i]] = {program.largest_buffer,
+                                    static_cast<std::int64_t>(i) * 2 * bytes_of(Dtype::f32),
+                                    graph.tensor(tensors[i]).type, GroupKind::none};
 }
 
 // Adds the counters of expert choices for the layers of this stage whose router has a bias that is
@@ -142,10 +141,10 @@ void place_choice_counts(StageDraft& draft) {
   for (const Node& node : draft.graph.nodes) {
     if (node.op != Op::route || node.phase != Phase::forward) continue;
     const int member = moves && node.inputs.size() > 1
-                           ? draft.member_of[at(draft.graph.tensor(node.inputs[1]).parameter)]
+                           ? draft.member_of[draft.graph.tensor(node.inputs[1]).parameter]
                            : -1;
     if (!training.measure_expert_load && member < 0) continue;
-    if (member >= 0) program.parameters[at(member)].first_count = all;
+    if (member >= 0) program.parameters[member].first_count = all;
     draft.first_count[node.module] = all;
     all += node.attributes.experts;
     if (training.measure_expert_load) ++program.counted_routers;

@@ -33,22 +33,21 @@ std::vector<Candidate> trained(const Graph& graph, const Plan& plan, const Bound
   std::map<int, Candidate> found;
   const StageLayout layout = plan.parallelism.stage_layout();
   for (int chunk = plan.parallelism.virtual_stages - 1; chunk >= 0; --chunk)
-    for (int index :
-         boundaries.nodes[static_cast<std::size_t>(layout.virtual_stage(stage, chunk))]) {
-      const Node& node = graph.nodes[static_cast<std::size_t>(index)];
+    for (int index : boundaries.nodes[layout.virtual_stage(stage, chunk)]) {
+      const Node& node = graph.nodes[index];
       for (int id : node.outputs)
         if (graph.tensor(id).role == Role::parameter_gradient) {
           const int parameter = graph.tensor(id).parameter;
           const auto earlier = found.find(parameter);
           const bool shared = earlier != found.end() && earlier->second.unit != graph.unit_of(node);
-          const bool late = boundaries.body[static_cast<std::size_t>(index)] == Body::Kind::weights;
+          const bool late = boundaries.body[index] == Body::Kind::weights;
           found[parameter] = {parameter, chunk, late, index,
                               shared ? shared_unit : graph.unit_of(node)};
         }
     }
   std::vector<Candidate> order;
   for (const auto& [parameter, candidate] : found) order.push_back(candidate);
-  std::sort(order.begin(), order.end(), [](const Candidate& a, const Candidate& b) {
+  std::ranges::sort(order, [](const Candidate& a, const Candidate& b) {
     if (a.chunk != b.chunk) return a.chunk > b.chunk;
     return a.late != b.late ? b.late : a.node < b.node;
   });
@@ -62,13 +61,12 @@ std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Bounda
   std::map<int, Candidate> found;
   const StageLayout layout = plan.parallelism.stage_layout();
   for (int chunk = 0; chunk < plan.parallelism.virtual_stages; ++chunk)
-    for (int index :
-         boundaries.nodes[static_cast<std::size_t>(layout.virtual_stage(stage, chunk))]) {
-      const Node& node = graph.nodes[static_cast<std::size_t>(index)];
+    for (int index : boundaries.nodes[layout.virtual_stage(stage, chunk)]) {
+      const Node& node = graph.nodes[index];
       for (int id : node.inputs) {
         if (!is_weight(graph.tensor(id))) continue;
         const int parameter = graph.tensor(id).parameter;
-        if (graph.parameters[static_cast<std::size_t>(parameter)].trainable) continue;
+        if (graph.parameters[parameter].trainable) continue;
         const auto [place, is_new] = found.try_emplace(parameter);
         if (is_new)
           place->second = {parameter, chunk, false, index, graph.unit_of(node)};
@@ -78,7 +76,7 @@ std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Bounda
     }
   std::vector<Candidate> order;
   for (const auto& [parameter, candidate] : found) order.push_back(candidate);
-  std::sort(order.begin(), order.end(), [](const Candidate& a, const Candidate& b) {
+  std::ranges::sort(order, [](const Candidate& a, const Candidate& b) {
     return a.chunk != b.chunk ? a.chunk > b.chunk : a.node > b.node;
   });
   return order;
@@ -87,7 +85,7 @@ std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Bounda
 // Returns which stages have copies of a parameter (BucketClass::tied).
 GroupKind tied_over(const Plan& plan, const Boundaries& boundaries, int parameter) {
   const StageLayout layout = plan.parallelism.stage_layout();
-  const std::vector<int>& users = boundaries.users[static_cast<std::size_t>(parameter)];
+  const std::vector<int>& users = boundaries.users[parameter];
   if (users.empty()) return GroupKind::none;
   const auto is_on = [&](int stage) {
     return [&layout, stage](int user) { return layout.stage_of(user) == stage; };
@@ -107,8 +105,7 @@ std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
   const std::vector<Candidate> used = trained(graph, plan, boundaries, stage);
   std::vector<Candidate> all;
   for (int p = 0; p < static_cast<int>(graph.parameters.size()); ++p)
-    if (graph.parameters[static_cast<std::size_t>(p)].trainable &&
-        tied_over(plan, boundaries, p) == GroupKind::pipeline &&
+    if (graph.parameters[p].trainable && tied_over(plan, boundaries, p) == GroupKind::pipeline &&
         std::ranges::find(used, p, &Candidate::parameter) == used.end())
       all.push_back({p, 0, false, no_node, shared_unit});
   all.insert(all.end(), used.begin(), used.end());
@@ -122,7 +119,7 @@ std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
 int parameter_read(const Graph& graph, int id) {
   const Tensor* tensor = &graph.tensor(id);
   if (tensor->role != Role::parameter && tensor->producer >= 0) {
-    const Node& maker = graph.nodes[static_cast<std::size_t>(tensor->producer)];
+    const Node& maker = graph.nodes[tensor->producer];
     if (maker.op == Op::quantize) tensor = &graph.tensor(maker.inputs[0]);
   }
   return tensor->role == Role::parameter ? tensor->parameter : -1;
@@ -136,10 +133,10 @@ std::vector<char> matrices_of(const Graph& graph, const Plan& plan) {
   const auto note = [&](Op op, int weight) {
     if (op != Op::linear && op != Op::expert_linear) return;
     if (const int parameter = parameter_read(graph, weight); parameter >= 0)
-      is_matrix[static_cast<std::size_t>(parameter)] = 1;
+      is_matrix[parameter] = 1;
   };
   for (const Node& node : graph.nodes) {
-    if (!graph.units[static_cast<std::size_t>(graph.unit_of(node))].holds_layer()) continue;
+    if (!graph.units[graph.unit_of(node)].holds_layer()) continue;
     const Fusion* fusion = node.attributes.fusion.get();
     if (fusion == nullptr && node.inputs.size() > 1) note(node.op, node.inputs[1]);
     if (fusion == nullptr) continue;
@@ -164,8 +161,7 @@ class Filler {
         is_matrix_(matrices_of(graph, plan)),
         is_rounded_(graph.parameters.size(), 0) {
     for (const Tensor& tensor : graph.tensors)
-      if (tensor.role == Role::gathered_bits)
-        is_rounded_[static_cast<std::size_t>(tensor.parameter)] = 1;
+      if (tensor.role == Role::gathered_bits) is_rounded_[tensor.parameter] = 1;
   }
 
   std::vector<BucketPlan> run() {
@@ -187,12 +183,12 @@ class Filler {
 
  private:
   BucketClass class_of(int parameter) const {
-    const Parameter& p = graph_.parameters[static_cast<std::size_t>(parameter)];
+    const Parameter& p = graph_.parameters[parameter];
     return {p.partial_over_tensor && p.trainable, tied_over(plan_, boundaries_, parameter)};
   }
 
   const Parameter& parameter_of(const Candidate& candidate) const {
-    return graph_.parameters[static_cast<std::size_t>(candidate.parameter)];
+    return graph_.parameters[candidate.parameter];
   }
 
   // Reorders tied parameters among themselves, by their groups and then as in the graph. All stages
@@ -285,17 +281,16 @@ class Filler {
     wanted.bucket.owner = owner;
     wanted.bucket.of_experts = of_experts(candidate);
     wanted.bucket.frozen = !parameter.trainable;
-    wanted.bucket.matrices =
-        parameter.trainable && is_matrix_[static_cast<std::size_t>(candidate.parameter)] != 0;
+    wanted.bucket.matrices = parameter.trainable && is_matrix_[candidate.parameter] != 0;
     wanted.bucket.factored = plan_.training.optimizer == OptimizerKind::adafactor &&
                              parameter.trainable && factored_shape(parameter).rank > 0;
-    wanted.is_rounded = is_rounded_[static_cast<std::size_t>(candidate.parameter)] != 0;
+    wanted.is_rounded = is_rounded_[candidate.parameter] != 0;
     wanted.is_cut = parameter.is_cut && !parameter.of_experts;
     const std::size_t index = bucket_for(wanted);
     BucketPlan& into = buckets_[index];
     StageParameter member{parameter, candidate.chunk, static_cast<int>(index), into.bucket.elements,
                           false};
-    const int first_user = boundaries_.users[static_cast<std::size_t>(candidate.parameter)].front();
+    const int first_user = boundaries_.users[candidate.parameter].front();
     member.copy_of_tied =
         cls.is_tied() && plan_.parallelism.stage_layout().stage_of(first_user) != program_.stage;
     into.bucket.parameters.push_back(static_cast<int>(program_.parameters.size()));

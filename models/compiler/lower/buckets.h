@@ -2,7 +2,6 @@
 // and updated together.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "models/compiler/lower/boundaries.h"

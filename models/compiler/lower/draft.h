@@ -12,7 +12,6 @@
 #include "models/compiler/lower/sharded_units.h"
 #include "models/compiler/plan/plan.h"
 #include "models/compiler/schedule/slot_pools.h"
-#include "models/core/index.h"
 #include "models/program/device_facts.h"
 #include "models/program/program.h"
 
@@ -54,7 +53,7 @@ struct StageDraft {
   int chunks() const { return program.layout.chunks; }
   int virtual_stage(int chunk) const { return program.layout.virtual_stage(program.stage, chunk); }
   int chunk_of(int virtual_stage) const { return program.layout.chunk_of(virtual_stage); }
-  Buffer& buffer(int id) { return program.memory.buffers[at(id)]; }
+  Buffer& buffer(int id) { return program.memory.buffers[id]; }
 
   // The numbers of bodies, in this order: the step's begin; for every chunk its forward, backward
   // and, if backwards are split, weights body; the step's end; and, if micro-batches' activations

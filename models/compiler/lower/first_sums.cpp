@@ -5,7 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "models/core/index.h"
 #include "models/program/graph/op_call.h"
 
 namespace meshwright::compiler {
@@ -61,8 +60,8 @@ class FirstSums {
   void run() {
     std::vector<char> seen(program_.bodies.size(), 0);
     for (const Task& task : program_.tasks) {
-      if (std::exchange(seen[at(task.body)], 1) != 0) continue;
-      Body& body = program_.bodies[at(task.body)];
+      if (std::exchange(seen[task.body], 1) != 0) continue;
+      Body& body = program_.bodies[task.body];
       if (body.kind == Body::Kind::step_begin) continue;
       for (Instruction& instruction : body.instructions) visit(instruction);
     }
@@ -105,7 +104,7 @@ class FirstSums {
     if (operand.part_of == GroupKind::none)
       found->second.touched.add(operand.offset, operand.offset + operand.type.bytes());
     else
-      found->second.touched.add(0, program_.memory.buffers[at(operand.buffer)].bytes);
+      found->second.touched.add(0, program_.memory.buffers[operand.buffer].bytes);
   }
 
   void clear_the_rest() {

@@ -19,9 +19,9 @@ namespace meshwright::compiler {
 namespace {
 
 bool reads(const StageDraft& draft, int virtual_stage, int tensor) {
-  return std::ranges::any_of(draft.boundaries.nodes[at(virtual_stage)], [&](int index) {
-    const TensorIds& ids = draft.graph.nodes[at(index)].inputs;
-    return std::find(ids.begin(), ids.end(), tensor) != ids.end();
+  return std::ranges::any_of(draft.boundaries.nodes[virtual_stage], [&](int index) {
+    const TensorIds& ids = draft.graph.nodes[index].inputs;
+    return std::ranges::find(ids, tensor) != ids.end();
   });
 }
 
@@ -70,7 +70,7 @@ void load_inputs(StageDraft& draft, BodyBuilder& body) {
 int write_node(StageDraft& draft, BodyBuilder& body, const Node& node) {
   const int virtual_stage = draft.virtual_stage(body.chunk());
   if (node.op == Op::tensor_copy) {
-    draft.places.own[at(node.outputs[0])] = operand(draft, node.inputs[0], virtual_stage);
+    draft.places.own[node.outputs[0]] = operand(draft, node.inputs[0], virtual_stage);
     return -1;
   }
   Instruction instruction = instruction_of(draft, node, virtual_stage);
@@ -115,16 +115,16 @@ void write_nodes(StageDraft& draft, BodyBuilder& body) {
   const std::vector<int> units = units_in_order(graph, boundaries, virtual_stage, kind);
   TensorChunks chunks(draft, body);
   int position = -1;
-  for (int index : boundaries.nodes[at(virtual_stage)]) {
-    if (boundaries.body[at(index)] != kind) continue;
-    const Node& node = graph.nodes[at(index)];
-    if (position < 0 || units[at(position)] != graph.unit_of(node))
-      enter_unit(draft, body, units, at(++position));
+  for (int index : boundaries.nodes[virtual_stage]) {
+    if (boundaries.body[index] != kind) continue;
+    const Node& node = graph.nodes[index];
+    if (position < 0 || units[position] != graph.unit_of(node))
+      enter_unit(draft, body, units, ++position);
     const std::optional<int> written = chunks.write(index);
     const int emitted = written ? *written : write_node(draft, body, node);
     count_choices(draft, body, node);
     for (int id : node.outputs) {
-      if (graph.tensor(id).role == Role::activation && boundaries.tensors[at(id)].crosses(backward))
+      if (graph.tensor(id).role == Role::activation && boundaries.tensors[id].crosses(backward))
         send(draft, body, id, emitted);
       if (!backward) copy_out_if_offloaded(draft, body, id);
     }
@@ -144,8 +144,8 @@ void sum_losses(StageDraft& draft, BodyBuilder& body) {
     std::int64_t place = 0;
   };
   std::vector<Summed> losses;
-  for (int index : draft.boundaries.nodes[at(virtual_stage)]) {
-    const Node& node = draft.graph.nodes[at(index)];
+  for (int index : draft.boundaries.nodes[virtual_stage]) {
+    const Node& node = draft.graph.nodes[index];
     if (node.op == Op::route && node.phase == Phase::forward && has_balancing_loss(node.attributes))
       losses.push_back({node.outputs[2], program.loss_buffer});
   }
@@ -153,7 +153,7 @@ void sum_losses(StageDraft& draft, BodyBuilder& body) {
   for (std::int64_t place = 0; const TokenAhead& each : draft.graph.ahead)
     losses.push_back({each.loss, program.mtp_loss_buffer, place++});
   for (const auto& [loss, into, place] : losses) {
-    const TensorFlow& flow = draft.boundaries.tensors[at(loss)];
+    const TensorFlow& flow = draft.boundaries.tensors[loss];
     if (flow.maker != virtual_stage || flow.made_in != body.body().kind) continue;
     Instruction sum;
     sum.op = Op::sum_loss;

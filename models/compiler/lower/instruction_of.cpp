@@ -14,8 +14,8 @@ namespace {
 bool takes_loss_scale(const Node& node) {
   if (node.op != Op::fused) return info(node.op).takes_loss_scale;
   const auto& steps = node.attributes.fusion->steps;
-  return std::any_of(steps.begin(), steps.end(),
-                     [](const FusedStep& step) { return info(step.op).takes_loss_scale; });
+  return std::ranges::any_of(steps,
+                             [](const FusedStep& step) { return info(step.op).takes_loss_scale; });
 }
 
 // The instruction kind of each Communication::What, in its order.

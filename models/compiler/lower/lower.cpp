@@ -51,14 +51,14 @@ void fill_buckets(StageDraft& draft) {
   draft.member_of.assign(draft.graph.parameters.size(), -1);
   int member = 0;
   for (const StageParameter& each : draft.program.parameters)
-    draft.member_of[at(draft.graph.tensor(each.parameter.tensor).parameter)] = member++;
+    draft.member_of[draft.graph.tensor(each.parameter.tensor).parameter] = member++;
 }
 
 // Runs the steps of lowering in order.
 Program lower_stage(StageDraft draft) {
   const int chunks = draft.chunks();
   const bool loads = offloads_tasks(draft.plan);
-  draft.program.bodies.resize(at(draft.end_body() + 1 + (loads ? chunks : 0)));
+  draft.program.bodies.resize(draft.end_body() + 1 + (loads ? chunks : 0));
 
   // The bodies of all chunks use the results of these steps, so they come before any body is
   // written.

@@ -31,9 +31,9 @@ struct Regions {
 
 Regions regions_of(StageDraft& draft) {
   Regions regions;
-  regions.slot.resize(at(draft.chunks()));
-  regions.window.resize(at(draft.chunks()));
-  regions.host.resize(at(draft.chunks()));
+  regions.slot.resize(draft.chunks());
+  regions.window.resize(draft.chunks());
+  regions.host.resize(draft.chunks());
   regions.task.resize(draft.program.bodies.size());
   const auto place_of = [&](const Buffer& each) -> Buffers* {
     switch (each.region) {
@@ -42,14 +42,14 @@ Regions regions_of(StageDraft& draft) {
       case Region::owned:
         return &regions.owned;
       case Region::slot:
-        return &regions.slot[at(each.chunk)];
+        return &regions.slot[each.chunk];
       case Region::window:
-        return &regions.window[at(each.chunk)];
+        return &regions.window[each.chunk];
       case Region::host:
-        if (each.chunk >= 0) return &regions.host[at(each.chunk)];
+        if (each.chunk >= 0) return &regions.host[each.chunk];
         return each.cls == MemoryClass::snapshot ? &regions.snapshots : &regions.states;
       case Region::task:
-        return each.body < 0 ? nullptr : &regions.task[at(each.body)];
+        return each.body < 0 ? nullptr : &regions.task[each.body];
     }
     return nullptr;
   };
@@ -63,8 +63,8 @@ Regions regions_of(StageDraft& draft) {
 // tensor group own, then those that one rank owns.
 std::vector<std::vector<std::int64_t>> lay_out_by_owner(const Degrees& degrees,
                                                         const Buffers& buffers) {
-  std::vector<std::vector<std::int64_t>> ends(at(degrees.rdp()),
-                                              std::vector<std::int64_t>(at(degrees.tensor), 0));
+  std::vector<std::vector<std::int64_t>> ends(degrees.rdp(),
+                                              std::vector<std::int64_t>(degrees.tensor, 0));
   const auto rank_of_order = [](const Owner& owner) {
     return owner.everybody() ? 0 : owner.tensor < 0 ? 1 : 2;
   };
@@ -72,10 +72,10 @@ std::vector<std::vector<std::int64_t>> lay_out_by_owner(const Degrees& degrees,
     for (Buffer* each : buffers) {
       const Owner& owner = each->owner;
       if (rank_of_order(owner) != now) continue;
-      each->offset = ends[at(std::max(0, owner.rdp))][at(std::max(0, owner.tensor))];
+      each->offset = ends[std::max(0, owner.rdp)][std::max(0, owner.tensor)];
       for (int rdp = 0; rdp < degrees.rdp(); ++rdp)
         for (int tensor = 0; tensor < degrees.tensor; ++tensor)
-          if (owner.includes({rdp, tensor})) ends[at(rdp)][at(tensor)] += aligned(each->bytes);
+          if (owner.includes({rdp, tensor})) ends[rdp][tensor] += aligned(each->bytes);
     }
   return ends;
 }
@@ -102,8 +102,8 @@ void lay_out_owned(StageDraft& draft, const Buffers& owned) {
   std::int64_t most = 0;
   for (int rdp = 0; rdp < draft.degrees.rdp(); ++rdp)
     for (int tensor = 0; tensor < draft.degrees.tensor; ++tensor)
-      if (bytes[at(rdp)][at(tensor)] > most) {
-        most = bytes[at(rdp)][at(tensor)];
+      if (bytes[rdp][tensor] > most) {
+        most = bytes[rdp][tensor];
         draft.program.fullest = {rdp, tensor};
       }
 }
@@ -119,16 +119,16 @@ std::int64_t lay_out_copies(SlotRegion& region, std::int64_t from, std::int64_t 
 // Lays out the slots of a chunk, and returns where they end. Slots of the first chunk of a pool are
 // as large as any chunk of the pool needs. The other chunks of the pool use the same slots.
 std::int64_t lay_out_slots_of(const StageDraft& draft, std::vector<SlotRegion>& regions,
-                              const std::vector<std::int64_t>& bytes, std::size_t chunk,
+                              const std::vector<std::int64_t>& bytes, int chunk,
                               std::int64_t from) {
-  const auto pool = at(draft.pools.pool_of[chunk]);
+  const int pool = draft.pools.pool_of[chunk];
   if (pool != chunk) {
     regions[chunk] = regions[pool];
     return from;
   }
   std::int64_t largest = 0;
-  for (std::size_t other = chunk; other < bytes.size(); ++other)
-    if (at(draft.pools.pool_of[other]) == pool) largest = std::max(largest, bytes[other]);
+  for (int other = chunk; other < std::ssize(bytes); ++other)
+    if (draft.pools.pool_of[other] == pool) largest = std::max(largest, bytes[other]);
   return lay_out_copies(regions[chunk], from, largest);
 }
 
@@ -177,7 +177,7 @@ void lay_out_memory(StageDraft& draft) {
   std::vector<std::int64_t> host_bytes;
   for (const Buffers& on_host : regions.host) host_bytes.push_back(one_after_another(on_host));
   std::int64_t end = memory.persistent_bytes;
-  for (std::size_t chunk = 0; chunk < at(draft.chunks()); ++chunk) {
+  for (int chunk = 0; chunk < draft.chunks(); ++chunk) {
     end = lay_out_slots_of(draft, memory.slots, draft.slot_bytes, chunk, end);
     end = lay_out_copies(memory.windows[chunk], end, one_after_another(regions.window[chunk]));
     memory.host_bytes = lay_out_slots_of(draft, memory.host, host_bytes, chunk, memory.host_bytes);

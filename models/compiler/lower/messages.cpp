@@ -51,12 +51,12 @@ Operand place_received(StageDraft& draft, const BodyBuilder& body, int tensor) {
   int buffer = -1;
   if (each)
     buffer = each->device;
-  else if (received_in_slot(body, draft.boundaries.tensors[at(tensor)]))
+  else if (received_in_slot(body, draft.boundaries.tensors[tensor]))
     buffer =
         add_buffer(draft, name, MemoryClass::activations, Region::slot, type.bytes(), body.chunk());
   else
     buffer = add_buffer(draft, name, MemoryClass::communication, Region::persistent, type.bytes());
-  return draft.places.received[at(tensor)] = {buffer, 0, type, GroupKind::none};
+  return draft.places.received[tensor] = {buffer, 0, type, GroupKind::none};
 }
 
 void gather_parts(BodyBuilder& body, const Instruction& recv, const Operand& whole) {
@@ -75,9 +75,9 @@ void gather_parts(BodyBuilder& body, const Instruction& recv, const Operand& who
 // is fused.
 int last_computing_body(const StageDraft& draft, int chunk) {
   const Boundaries& boundaries = draft.boundaries;
-  const bool computes = std::ranges::any_of(
-      boundaries.nodes[at(draft.virtual_stage(chunk))],
-      [&](int node) { return boundaries.body[at(node)] == Body::Kind::weights; });
+  const bool computes =
+      std::ranges::any_of(boundaries.nodes[draft.virtual_stage(chunk)],
+                          [&](int node) { return boundaries.body[node] == Body::Kind::weights; });
   return computes ? draft.last_body(chunk) : draft.backward_body(chunk);
 }
 
@@ -89,7 +89,7 @@ void receive_tensor(StageDraft& draft, BodyBuilder& body, int tensor, int from, 
   // The message waits until the last user of an earlier micro-batch has finished with the buffer.
   const int chunk = body.chunk();
   recv.waits.push_back(
-      received_in_slot(body, draft.boundaries.tensors[at(tensor)])
+      received_in_slot(body, draft.boundaries.tensors[tensor])
           ? Wait{Wait::Relation::latest_with_slot, last_computing_body(draft, chunk), -1}
           : Wait{Wait::Relation::latest, draft.backward_body(chunk), -1});
   body.emit(recv);
@@ -101,7 +101,7 @@ void receive_tensor(StageDraft& draft, BodyBuilder& body, int tensor, int from, 
 // sends in the same kind of body.
 int channel_of(const StageDraft& draft, int tensor, bool backward) {
   const std::vector<TensorFlow>& flows = draft.boundaries.tensors;
-  const int maker = flows[at(tensor)].maker;
+  const int maker = flows[tensor].maker;
   return static_cast<int>(std::count_if(
       flows.begin(), flows.begin() + tensor,
       [&](const TensorFlow& flow) { return flow.maker == maker && flow.crosses(backward); }));
@@ -114,7 +114,7 @@ void receive(StageDraft& draft, BodyBuilder& body) {
   const int from = draft.virtual_stage(body.chunk()) + (backward ? 1 : -1);
   int channel = 0;
   for (int tensor = 0; tensor < static_cast<int>(draft.boundaries.tensors.size()); ++tensor) {
-    const TensorFlow& flow = draft.boundaries.tensors[at(tensor)];
+    const TensorFlow& flow = draft.boundaries.tensors[tensor];
     if (flow.maker == from && flow.crosses(backward))
       receive_tensor(draft, body, tensor, from, channel++);
   }
@@ -123,7 +123,7 @@ void receive(StageDraft& draft, BodyBuilder& body) {
 // Sends the tensor. The instruction that makes it waits until the message of an earlier micro-batch
 // has left the buffer.
 void send(StageDraft& draft, BodyBuilder& body, int tensor, int producer) {
-  const Operand whole = draft.places.own[at(tensor)];
+  const Operand whole = draft.places.own[tensor];
   const bool backward = body.is_backward();
   const int chunk = body.chunk();
   const int to = draft.virtual_stage(chunk) + (backward ? -1 : 1);

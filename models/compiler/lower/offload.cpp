@@ -22,8 +22,8 @@ void wait(Instruction& instruction, Wait::Relation relation, int body, int on) {
 int base_of(const Graph& graph, int tensor) {
   for (;;) {
     const int producer = graph.tensor(tensor).producer;
-    if (producer < 0 || graph.nodes[at(producer)].op != Op::tensor_copy) return tensor;
-    tensor = graph.nodes[at(producer)].inputs[0];
+    if (producer < 0 || graph.nodes[producer].op != Op::tensor_copy) return tensor;
+    tensor = graph.nodes[producer].inputs[0];
   }
 }
 
@@ -39,23 +39,23 @@ std::vector<Offloaded> checkpoints_of(const StageDraft& draft, int virtual_stage
   const Graph& graph = draft.graph;
   std::vector<int> last_reader(graph.tensors.size(), -1);
   std::vector<char> checkpointed(graph.tensors.size(), 0);
-  for (int index : draft.boundaries.nodes[at(virtual_stage)]) {
-    const Node& node = graph.nodes[at(index)];
+  for (int index : draft.boundaries.nodes[virtual_stage]) {
+    const Node& node = graph.nodes[index];
     if (node.phase == Phase::forward) continue;
     for (int id : node.inputs) {
       const int base = base_of(graph, id);
-      last_reader[at(base)] = index;
-      if (node.phase == Phase::recompute) checkpointed[at(base)] = 1;
+      last_reader[base] = index;
+      if (node.phase == Phase::recompute) checkpointed[base] = 1;
     }
   }
   std::vector<Offloaded> chosen;
   for (int id = 0; id < static_cast<int>(graph.tensors.size()); ++id) {
-    if (!checkpointed[at(id)] || graph.tensor(id).role != Role::activation ||
-        !held_from_forward(draft.boundaries.tensors[at(id)], virtual_stage))
+    if (!checkpointed[id] || graph.tensor(id).role != Role::activation ||
+        !held_from_forward(draft.boundaries.tensors[id], virtual_stage))
       continue;
     Offloaded& each = chosen.emplace_back();
     each.tensor = id;
-    each.last_reader = last_reader[at(id)];
+    each.last_reader = last_reader[id];
   }
   return chosen;
 }
@@ -77,16 +77,16 @@ std::vector<char> first_blocks(const StageDraft& draft, int virtual_stage) {
   const Graph& graph = draft.graph;
   std::vector<int> blocks;
   for (int unit : units_in_order(graph, draft.boundaries, virtual_stage, Body::Kind::forward))
-    if (graph.units[at(unit)].is_block) blocks.push_back(unit);
+    if (graph.units[unit].is_block) blocks.push_back(unit);
   const int on_device = std::max(layers_in_turn, draft.plan.parallelism.horizon());
   const int count = static_cast<int>(blocks.size()) - on_device + layers_in_turn;
   std::vector<char> chosen(graph.units.size(), 0);
-  for (int i = 0; i < count; ++i) chosen[at(blocks[at(i)])] = 1;
+  for (int i = 0; i < count; ++i) chosen[blocks[i]] = 1;
   return chosen;
 }
 
 int unit_of(const StageDraft& draft, const Offloaded& each) {
-  return draft.graph.unit_of(draft.graph.nodes[at(draft.graph.tensor(each.tensor).producer)]);
+  return draft.graph.unit_of(draft.graph.nodes[draft.graph.tensor(each.tensor).producer]);
 }
 
 // Returns the tensors that these blocks save, in the order in which they are made. Leaves out
@@ -97,26 +97,25 @@ std::vector<Offloaded> kept_by_first_blocks(const StageDraft& draft, int virtual
   const Graph& graph = draft.graph;
   const std::vector<char> wanted = first_blocks(draft, virtual_stage);
   std::vector<int> last_reader(graph.tensors.size(), -1);
-  for (int index : draft.boundaries.nodes[at(virtual_stage)])
-    if (const Node& node = graph.nodes[at(index)]; node.phase != Phase::forward)
-      for (int id : node.inputs) last_reader[at(base_of(graph, id))] = index;
+  for (int index : draft.boundaries.nodes[virtual_stage])
+    if (const Node& node = graph.nodes[index]; node.phase != Phase::forward)
+      for (int id : node.inputs) last_reader[base_of(graph, id)] = index;
   std::vector<char> shared(graph.tensors.size(), 0);  // has memory in common with another
   for (std::size_t id = 0; id < graph.tensors.size(); ++id)
-    if (const int other = graph.tensors[id].alias_of; other >= 0)
-      shared[id] = shared[at(other)] = 1;
+    if (const int other = graph.tensors[id].alias_of; other >= 0) shared[id] = shared[other] = 1;
   std::vector<Offloaded> chosen;
   std::int64_t largest = 0;
   for (int id = 0; id < static_cast<int>(graph.tensors.size()); ++id) {
     const Tensor& tensor = graph.tensor(id);
-    const TensorFlow& flow = draft.boundaries.tensors[at(id)];
-    if (tensor.role != Role::activation || tensor.producer < 0 || shared[at(id)] ||
-        last_reader[at(id)] < 0 || flow.maker != virtual_stage ||
+    const TensorFlow& flow = draft.boundaries.tensors[id];
+    if (tensor.role != Role::activation || tensor.producer < 0 || shared[id] ||
+        last_reader[id] < 0 || flow.maker != virtual_stage ||
         !held_from_forward(flow, virtual_stage))
       continue;
     Offloaded each;
     each.tensor = id;
-    each.last_reader = last_reader[at(id)];
-    if (!wanted[at(unit_of(draft, each))]) continue;
+    each.last_reader = last_reader[id];
+    if (!wanted[unit_of(draft, each)]) continue;
     chosen.push_back(each);
     largest = std::max(largest, tensor.type.bytes());
   }
@@ -132,11 +131,11 @@ std::vector<Offloaded> kept_by_first_blocks(const StageDraft& draft, int virtual
 // takes as many as the block that saves most tensors.
 std::size_t places_in_ring(const StageDraft& draft) {
   if (!offloads_whole_blocks(draft.plan))
-    return std::max<std::size_t>(layers_in_turn, at(draft.plan.parallelism.horizon()));
+    return std::max<std::size_t>(layers_in_turn, draft.plan.parallelism.horizon());
   std::size_t most = 0;
   for (const std::vector<Offloaded>& all : draft.offloads.of_chunk) {
     std::vector<std::size_t> of_unit(draft.graph.units.size(), 0);
-    for (const Offloaded& each : all) most = std::max(most, ++of_unit[at(unit_of(draft, each))]);
+    for (const Offloaded& each : all) most = std::max(most, ++of_unit[unit_of(draft, each)]);
   }
   return layers_in_turn * most;
 }
@@ -153,7 +152,7 @@ int place_in_ring(StageDraft& draft, std::size_t order, std::size_t places, std:
 }
 
 void place_offloaded(StageDraft& draft, int chunk, std::size_t places) {
-  std::vector<Offloaded>& all = draft.offloads.of_chunk[at(chunk)];
+  std::vector<Offloaded>& all = draft.offloads.of_chunk[chunk];
   for (std::size_t order = 0; order < all.size(); ++order) {
     Offloaded& each = all[order];
     const std::int64_t bytes = draft.graph.tensor(each.tensor).type.bytes();
@@ -204,8 +203,8 @@ void wait_until_free(const StageDraft& draft, Instruction& writer, Wait::Relatio
 }
 
 void wait_for_windows(StageDraft& draft, int chunk) {
-  const auto body = [&](int number) -> Body& { return draft.program.bodies[at(number)]; };
-  for (const Offloaded& each : draft.offloads.of_chunk[at(chunk)]) {
+  const auto body = [&](int number) -> Body& { return draft.program.bodies[number]; };
+  for (const Offloaded& each : draft.offloads.of_chunk[chunk]) {
     const auto guard = [&](Instruction& writer) {
       wait_until_free(draft, writer, Wait::Relation::latest_with_window, chunk, each.copy_out);
     };
@@ -221,7 +220,7 @@ void wait_for_windows(StageDraft& draft, int chunk) {
 // -1 if that body uses other buffers only.
 int last_copy_out(const StageDraft& draft, int chunk, int place) {
   int last = -1;
-  for (const Offloaded& each : draft.offloads.of_chunk[at(chunk)])
+  for (const Offloaded& each : draft.offloads.of_chunk[chunk])
     if (each.device == place) last = each.copy_out;
   return last;
 }
@@ -237,7 +236,7 @@ void wait_for_place(StageDraft& draft, int place) {
   };
   for (int chunk = 0; chunk < draft.chunks(); ++chunk)
     for (const int body : {draft.forward_body(chunk), draft.backward_body(chunk)})
-      for_first_users(draft.program.bodies[at(body)], place, true, guard);
+      for_first_users(draft.program.bodies[body], place, true, guard);
 }
 
 }  // namespace
@@ -246,17 +245,17 @@ bool offloads_tasks(const Plan& plan) { return plan.parallelism.offload == Offlo
 bool offloads_layers(const Plan& plan) { return plan.parallelism.offload == Offload::layers; }
 
 void choose_offloaded(StageDraft& draft) {
-  draft.offloads.of_chunk.resize(at(draft.chunks()));
+  draft.offloads.of_chunk.resize(draft.chunks());
   if (!offloads_tasks(draft.plan) && !offloads_layers(draft.plan)) return;
   const auto choose = offloads_whole_blocks(draft.plan) ? kept_by_first_blocks : checkpoints_of;
   for (int chunk = 0; chunk < draft.chunks(); ++chunk)
-    draft.offloads.of_chunk[at(chunk)] = choose(draft, draft.virtual_stage(chunk));
+    draft.offloads.of_chunk[chunk] = choose(draft, draft.virtual_stage(chunk));
   const std::size_t places = places_in_ring(draft);
   for (int chunk = 0; chunk < draft.chunks(); ++chunk) place_offloaded(draft, chunk, places);
 }
 
 const Offloaded* find_offloaded(const StageDraft& draft, int tensor, int chunk) {
-  for (const Offloaded& each : draft.offloads.of_chunk[at(chunk)])
+  for (const Offloaded& each : draft.offloads.of_chunk[chunk])
     if (each.tensor == tensor) return &each;
   return nullptr;
 }
@@ -264,7 +263,7 @@ const Offloaded* find_offloaded(const StageDraft& draft, int tensor, int chunk) 
 // Copies the tensor to the host if it is offloaded, after the instruction that makes or receives
 // it.
 void copy_out_if_offloaded(StageDraft& draft, BodyBuilder& body, int tensor) {
-  for (Offloaded& each : draft.offloads.of_chunk[at(body.chunk())])
+  for (Offloaded& each : draft.offloads.of_chunk[body.chunk()])
     if (each.tensor == tensor) emit_copy(draft, body, each, true);
 }
 
@@ -272,20 +271,20 @@ void copy_out_if_offloaded(StageDraft& draft, BodyBuilder& body, int tensor) {
 // made first, which is about the order in which the backward body reads them.
 void write_load(StageDraft& draft, int chunk) {
   BodyBuilder body(draft.program, draft.load_body(chunk), Body::Kind::load, chunk);
-  std::vector<Offloaded>& all = draft.offloads.of_chunk[at(chunk)];
+  std::vector<Offloaded>& all = draft.offloads.of_chunk[chunk];
   for (auto each = all.rbegin(); each != all.rend(); ++each) emit_copy(draft, body, *each, false);
 }
 
 void load_last_layers(StageDraft& draft, BodyBuilder& body) {
   if (!offloads_layers(draft.plan)) return;
-  std::vector<Offloaded>& all = draft.offloads.of_chunk[at(body.chunk())];
+  std::vector<Offloaded>& all = draft.offloads.of_chunk[body.chunk()];
   const std::size_t count = std::min(all.size(), draft.offloads.ring.size());
   for (std::size_t i = all.size(); i-- > all.size() - count;) emit_copy(draft, body, all[i], false);
 }
 
 void load_layer_after(StageDraft& draft, BodyBuilder& body, int node) {
   if (!offloads_layers(draft.plan)) return;
-  std::vector<Offloaded>& all = draft.offloads.of_chunk[at(body.chunk())];
+  std::vector<Offloaded>& all = draft.offloads.of_chunk[body.chunk()];
   const std::size_t places = draft.offloads.ring.size();
   for (std::size_t i = places; i < all.size(); ++i)
     if (all[i].last_reader == node) emit_copy(draft, body, all[i - places], false);

@@ -58,7 +58,7 @@ std::vector<std::int64_t> cuts_of(const StageDraft& draft, const Bucket& bucket,
     while (cuts.back() + each < all) cuts.push_back(cuts.back() + each);
   } else if (!bucket.sharded) {
     for (const int index : bucket.parameters) {
-      const std::int64_t begin = draft.program.parameters[at(index)].offset;
+      const std::int64_t begin = draft.program.parameters[index].offset;
       if (begin - cuts.back() >= wanted) cuts.push_back(begin);
     }
   }
@@ -115,13 +115,13 @@ StateTurns::StateTurns(const StageDraft& draft, BodyBuilder& body, int rounds)
   for (std::size_t b = 0; b < draft.buckets.size(); ++b)
     for (std::size_t piece = 0; piece < draft.buckets[b].bucket.pieces.size(); ++piece)
       pieces_.emplace_back(static_cast<int>(b), static_cast<int>(piece));
-  turns_ = at(rounds) * pieces_.size();
+  turns_ = rounds * pieces_.size();
   for (std::size_t turn = 0; turn < std::min(state_places, pieces_.size()); ++turn) bring(turn);
 }
 
 int StateTurns::place_of(std::size_t turn) const {
   const auto [bucket, piece] = pieces_[turn % pieces_.size()];
-  return draft_.buckets[at(bucket)].bucket.pieces[at(piece)].first_moment.buffer;
+  return draft_.buckets[bucket].bucket.pieces[piece].first_moment.buffer;
 }
 
 void StateTurns::bring(std::size_t turn) { copy(turn, InstructionKind::copy_in, States::all); }
@@ -142,8 +142,8 @@ void StateTurns::finish() {
 
 void StateTurns::copy(std::size_t turn, InstructionKind kind, States which) {
   const auto [number, index] = pieces_[turn % pieces_.size()];
-  const Bucket& bucket = draft_.buckets[at(number)].bucket;
-  StatePiece piece = bucket.pieces[at(index)];
+  const Bucket& bucket = draft_.buckets[number].bucket;
+  StatePiece piece = bucket.pieces[index];
   const bool out = kind == InstructionKind::copy_out;
   for (const MovedState& each : moved_states(bucket, piece)) {
     const bool of_weights = each.host == &bucket.master || each.host == &bucket.average;

@@ -10,9 +10,8 @@ namespace meshwright::compiler {
 namespace {
 
 Operand parameter_operand(const StageDraft& draft, const Tensor& wanted) {
-  const StageParameter& member =
-      draft.program.parameters[at(draft.member_of[at(wanted.parameter)])];
-  const BucketPlan& planned = draft.buckets[at(member.bucket)];
+  const StageParameter& member = draft.program.parameters[draft.member_of[wanted.parameter]];
+  const BucketPlan& planned = draft.buckets[member.bucket];
   const bool weighs = is_weight(wanted);
   Operand found = weighs ? planned.bucket.weights : planned.bucket.gradients;
   const bool in_unit_buffer = weighs ? planned.zero == 3 : planned.reduced_each;
@@ -28,9 +27,9 @@ Operand parameter_operand(const StageDraft& draft, const Tensor& wanted) {
 
 int add_output_buffer(StageDraft& draft, int tensor, int virtual_stage) {
   const Tensor& made = draft.graph.tensor(tensor);
-  const TensorFlow& flow = draft.boundaries.tensors[at(tensor)];
+  const TensorFlow& flow = draft.boundaries.tensors[tensor];
   const int chunk = draft.chunk_of(virtual_stage);
-  const std::string_view name = info(draft.graph.nodes[at(made.producer)].op).name;
+  const std::string_view name = info(draft.graph.nodes[made.producer].op).name;
   const std::int64_t bytes = made.type.bytes();
   if (made.role == Role::of_step)
     return add_buffer(draft, name, MemoryClass::parameters, Region::persistent, bytes);
@@ -52,11 +51,11 @@ Operand operand(const StageDraft& draft, int tensor, int virtual_stage) {
     case Role::of_step:
     case Role::largest:
     case Role::gathered_scale:
-      return draft.places.own[at(tensor)];
+      return draft.places.own[tensor];
     case Role::activation:
-      return draft.boundaries.tensors[at(tensor)].maker == virtual_stage
-                 ? draft.places.own[at(tensor)]
-                 : draft.places.received[at(tensor)];
+      return draft.boundaries.tensors[tensor].maker == virtual_stage
+                 ? draft.places.own[tensor]
+                 : draft.places.received[tensor];
     case Role::parameter:
     case Role::gathered_bits:
     case Role::parameter_gradient:
@@ -67,13 +66,13 @@ Operand operand(const StageDraft& draft, int tensor, int virtual_stage) {
 
 Operand place_output(StageDraft& draft, int tensor, int virtual_stage) {
   const Tensor& made = draft.graph.tensor(tensor);
-  Operand& place = draft.places.own[at(tensor)];
+  Operand& place = draft.places.own[tensor];
   if (made.alias_of >= 0) {
     place = operand(draft, made.alias_of, virtual_stage);
     place.type = made.type;
     return place;
   }
-  const int becomes = draft.boundaries.reduced_into[at(tensor)];
+  const int becomes = draft.boundaries.reduced_into[tensor];
   if (becomes >= 0)  // the in-place all-reduce that follows decides on the memory
     place = place_output(draft, becomes, virtual_stage);
   else if (place.buffer < 0)  // otherwise the partial sum, from which it is reduced, has placed it

@@ -1,7 +1,5 @@
 #include "models/compiler/lower/owners.h"
 
-#include <algorithm>
-
 namespace meshwright::compiler {
 
 namespace {

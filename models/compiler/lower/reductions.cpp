@@ -11,7 +11,7 @@ namespace {
 // then over the data-parallel ranks. Returns the last instruction written, or -1 if there is
 // nothing to reduce.
 int reduce_bucket(const StageDraft& draft, BodyBuilder& body, int b, When when) {
-  const BucketPlan& planned = draft.buckets[at(b)];
+  const BucketPlan& planned = draft.buckets[b];
   const Bucket& bucket = planned.bucket;
   const bool replicated = replicas_of(draft.degrees, bucket) > 1;
   const int before = body.size();
@@ -44,7 +44,7 @@ int reduce_bucket(const StageDraft& draft, BodyBuilder& body, int b, When when) 
 void reduce_what_is_ready(StageDraft& draft, BodyBuilder& body, int node) {
   const bool overlap = draft.plan.parallelism.overlap_gradients;
   for (int b = 0; b < static_cast<int>(draft.buckets.size()); ++b) {
-    BucketPlan& planned = draft.buckets[at(b)];
+    BucketPlan& planned = draft.buckets[b];
     if (planned.ready_node != node) continue;
     if (planned.reduced_each) {
       if (planned.unit != shared_unit) reduce_unit_bucket(draft, body, b);
@@ -59,7 +59,7 @@ void reduce_what_is_ready(StageDraft& draft, BodyBuilder& body, int node) {
 // are already summed over the shard group, or over all replicas if there are no shards. For these,
 // only the local shards are summed over the tensor group and over the copies of the shards.
 void finish_reduction(const StageDraft& draft, BodyBuilder& body, int b) {
-  const BucketPlan& planned = draft.buckets[at(b)];
+  const BucketPlan& planned = draft.buckets[b];
   if (planned.bucket.frozen) return;
   const auto all_reduce = [&](GroupKind group) {
     emit_collective(draft.plan, body, all_reduce_in(group, planned.bucket.own_gradients, b));

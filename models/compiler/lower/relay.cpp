@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "models/compiler/passes/graph/cleanup.h"
-#include "models/core/index.h"
 
 namespace meshwright::compiler {
 
@@ -19,8 +18,8 @@ class Relay {
         after_(graph.nodes.size()),
         several_chunks_(plan.parallelism.virtual_stages > 1) {
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-      stage_.push_back(plan.stage_of_unit[at(graph.unit_of(graph.nodes[i]))]);
-      for (int id : graph.nodes[i].inputs) readers_[at(id)].push_back(static_cast<int>(i));
+      stage_.push_back(plan.stage_of_unit[graph.unit_of(graph.nodes[i])]);
+      for (int id : graph.nodes[i].inputs) readers_[id].push_back(static_cast<int>(i));
     }
   }
 
@@ -37,7 +36,7 @@ class Relay {
   }
 
  private:
-  const Node& node(int i) const { return old_.nodes[at(i)]; }
+  const Node& node(int i) const { return old_.nodes[i]; }
   bool is_forward(int i) const { return node(i).phase == Phase::forward; }
   Graph& out() {
     if (!out_) out_ = old_;
@@ -48,13 +47,13 @@ class Relay {
   // chunks, also copies a tensor that its own stage keeps for the backward, because chunks may
   // share slots, and nothing is sent from a shared slot.
   void pass_on(int tensor) {
-    const std::vector<int>& readers = readers_[at(tensor)];
+    const std::vector<int>& readers = readers_[tensor];
     const int maker = old_.tensor(tensor).producer;
     if (old_.tensor(tensor).role != Role::activation || maker < 0) return;
     const bool forward = is_forward(maker);
-    const int step = forward ? 1 : -1, from = stage_[at(maker)];
+    const int step = forward ? 1 : -1, from = stage_[maker];
     int farthest = 0;
-    for (int reader : readers) farthest = std::max(farthest, step * (stage_[at(reader)] - from));
+    for (int reader : readers) farthest = std::max(farthest, step * (stage_[reader] - from));
     const bool is_copied = several_chunks_ && forward && farthest > 0 && is_kept(tensor, from);
     if (farthest < 2 && !is_copied) return;
     int here = tensor;  // the tensor as it comes to the stage that is `away` stages off
@@ -62,8 +61,8 @@ class Relay {
     for (int away = 1; away <= farthest; ++away) {
       const int stage = from + step * away;
       for (int reader : readers)
-        if (stage_[at(reader)] == stage)
-          for (int& id : out().nodes[at(reader)].inputs)
+        if (stage_[reader] == stage)
+          for (int& id : out().nodes[reader].inputs)
             if (id == tensor) id = here;
       if (away < farthest) here = copy_on(stage, here, forward);
     }
@@ -71,8 +70,8 @@ class Relay {
 
   // Returns whether the stage reads the tensor, or a view of it, in the backward.
   bool is_kept(int tensor, int stage) const {
-    return std::ranges::any_of(readers_[at(tensor)], [&](int reader) {
-      if (stage_[at(reader)] != stage) return false;
+    return std::ranges::any_of(readers_[tensor], [&](int reader) {
+      if (stage_[reader] != stage) return false;
       return !is_forward(reader) ||
              (node(reader).op == Op::tensor_copy && is_kept(node(reader).outputs[0], stage));
     });
@@ -81,7 +80,7 @@ class Relay {
   // Returns the last node of the stage in the forward or in the backward, or -1 if there is none.
   int last_of(int stage, bool forward) const {
     int last = static_cast<int>(stage_.size()) - 1;
-    while (last >= 0 && (stage_[at(last)] != stage || is_forward(last) != forward)) --last;
+    while (last >= 0 && (stage_[last] != stage || is_forward(last) != forward)) --last;
     return last;
   }
 
@@ -101,7 +100,7 @@ class Relay {
     copy.inputs = {tensor};
     const int passed = out().add_tensor(out().tensor(tensor).type, Role::activation);
     copy.outputs = {passed};
-    after_[at(last)].push_back(copy);
+    after_[last].push_back(copy);
     return passed;
   }
 

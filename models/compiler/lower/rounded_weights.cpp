@@ -57,9 +57,9 @@ void place_rounded_weights(StageDraft& draft) {
   for (std::size_t id = 0; id < draft.graph.tensors.size(); ++id) {
     const Tensor& tensor = draft.graph.tensors[id];
     if (tensor.role != Role::gathered_scale) continue;
-    const int member = draft.member_of[at(tensor.parameter)];
+    const int member = draft.member_of[tensor.parameter];
     if (member < 0) continue;  // on another stage
-    const BucketPlan& planned = draft.buckets[at(draft.program.parameters[at(member)].bucket)];
+    const BucketPlan& planned = draft.buckets[draft.program.parameters[member].bucket];
     const std::vector<int>& parameters = planned.bucket.parameters;
     const auto place_of = std::ranges::find(parameters, member) - parameters.begin();
     Operand& scale = draft.places.own[id];

@@ -27,7 +27,7 @@ std::int64_t unit_elements(const StageDraft& draft, int unit, bool trained = fal
 // buffer of weights that several units share. Each buffer is as large as the largest unit that it
 // ever holds.
 std::int64_t elements_live_with(const StageDraft& draft, int buffers) {
-  std::vector<std::int64_t> largest(at(buffers), 0);
+  std::vector<std::int64_t> largest(buffers, 0);
   for (int chunk = 0; chunk < draft.chunks(); ++chunk)
     for (const Body::Kind body : {Body::Kind::forward, Body::Kind::backward}) {
       std::size_t turn = 0;
@@ -35,7 +35,7 @@ std::int64_t elements_live_with(const StageDraft& draft, int buffers) {
            units_in_order(draft.graph, draft.boundaries, draft.virtual_stage(chunk), body)) {
         const std::int64_t elements = unit_elements(draft, unit);
         if (elements == 0) continue;
-        std::int64_t& held = largest[turn++ % at(buffers_of(body, buffers))];
+        std::int64_t& held = largest[turn++ % buffers_of(body, buffers)];
         held = std::max(held, elements);
       }
     }
@@ -85,7 +85,7 @@ Operand in_unit_buffer(StageDraft& draft, int buffer, std::int64_t offset, const
 }
 
 void gather_bucket(StageDraft& draft, BodyBuilder& body, int b) {
-  const BucketPlan& planned = draft.buckets[at(b)];
+  const BucketPlan& planned = draft.buckets[b];
   const Bucket& bucket = planned.bucket;
   Instruction gather;
   gather.kind = InstructionKind::all_gather;
@@ -108,9 +108,9 @@ void gather_bucket(StageDraft& draft, BodyBuilder& body, int b) {
 void gather_unit(StageDraft& draft, BodyBuilder& body, int unit) {
   std::vector<int> order;
   for (int b = 0; b < static_cast<int>(draft.buckets.size()); ++b)
-    if (draft.buckets[at(b)].unit == unit) order.push_back(b);
+    if (draft.buckets[b].unit == unit) order.push_back(b);
   if (order.empty()) return;
-  if (!body.is_backward()) std::reverse(order.begin(), order.end());
+  if (!body.is_backward()) std::ranges::reverse(order);
   draft.units.weights.take(unit);
   for (int b : order) gather_bucket(draft, body, b);
 }
@@ -158,7 +158,7 @@ Operand unit_gradients(StageDraft& draft, const BucketPlan& planned) {
 // `buffer`, or for all buckets if it is -1.
 void add_reduced(StageDraft& draft, BodyBuilder& body, int buffer) {
   std::erase_if(draft.units.to_add, [&](int b) {
-    const BucketPlan& planned = draft.buckets[at(b)];
+    const BucketPlan& planned = draft.buckets[b];
     const Operand reduced = unit_gradients(draft, planned);
     if (buffer >= 0 && reduced.buffer != buffer) return false;
     Instruction add;
@@ -185,7 +185,7 @@ void zero_unit(StageDraft& draft, BodyBuilder& body, int unit) {
   zero.outputs = {in_unit_buffer(draft, buffers.of(unit), 0,
                                  {Shape{elements}, draft.plan.training.gradient_reduce})};
   const int index = body.emit(std::move(zero));
-  if (first_use) draft.units.first_zeros[at(body.chunk())].push_back(index);
+  if (first_use) draft.units.first_zeros[body.chunk()].push_back(index);
 }
 
 }  // namespace
@@ -197,8 +197,8 @@ int least_gather_buffers(const Parallelism& parallelism) {
 void place_unit_buffers(StageDraft& draft) {
   if (!draft.works_by_units()) return;
   ShardedUnits& units = draft.units;
-  units.first_zeros.resize(at(draft.chunks()));
-  units.last_reduction.assign(at(draft.chunks()), -1);
+  units.first_zeros.resize(draft.chunks());
+  units.last_reduction.assign(draft.chunks(), -1);
   const bool kept = draft.plan.parallelism.keeps_gathered;
   if (draft.zero_stage == 3)
     units.weights = add_unit_buffers(draft, "gathered_weights",
@@ -222,7 +222,7 @@ void enter_unit(StageDraft& draft, BodyBuilder& body, const std::vector<int>& un
 }
 
 void reduce_unit_bucket(StageDraft& draft, BodyBuilder& body, int b) {
-  const BucketPlan& planned = draft.buckets[at(b)];
+  const BucketPlan& planned = draft.buckets[b];
   const Bucket& bucket = planned.bucket;
   Instruction reduce;
   reduce.kind = bucket.sharded ? InstructionKind::reduce_scatter : InstructionKind::all_reduce;
@@ -235,13 +235,13 @@ void reduce_unit_bucket(StageDraft& draft, BodyBuilder& body, int b) {
   reduce.outputs = {bucket.sharded ? bucket.own_gradients : reduce.inputs[0]};
   const int index = body.emit(std::move(reduce));
   if (!bucket.sharded) draft.units.to_add.push_back(b);
-  draft.units.last_reduction[at(body.chunk())] = index;
+  draft.units.last_reduction[body.chunk()] = index;
   if (!draft.plan.parallelism.overlap_gradients) body.join_before_next_compute(index);
 }
 
 void finish_units(StageDraft& draft, BodyBuilder& body) {
   for (int b = 0; b < static_cast<int>(draft.buckets.size()); ++b) {
-    const BucketPlan& planned = draft.buckets[at(b)];
+    const BucketPlan& planned = draft.buckets[b];
     if (planned.unit == shared_unit && planned.reduced_each) reduce_unit_bucket(draft, body, b);
   }
   add_reduced(draft, body, -1);
@@ -250,16 +250,16 @@ void finish_units(StageDraft& draft, BodyBuilder& body) {
 void wait_for_unit_reductions(const StageDraft& draft, Instruction& instruction) {
   const std::vector<int>& last = draft.units.last_reduction;
   for (int chunk = 0; chunk < static_cast<int>(last.size()); ++chunk)
-    if (last[at(chunk)] >= 0)
+    if (last[chunk] >= 0)
       instruction.waits.push_back(
-          {Wait::Relation::latest, draft.backward_body(chunk), last[at(chunk)]});
+          {Wait::Relation::latest, draft.backward_body(chunk), last[chunk]});
 }
 
 void wait_for_earlier_reductions(StageDraft& draft) {
   for (int chunk = 0; chunk < static_cast<int>(draft.units.first_zeros.size()); ++chunk) {
-    Body& backward = draft.program.bodies[at(draft.backward_body(chunk))];
-    for (int zero : draft.units.first_zeros[at(chunk)])
-      wait_for_unit_reductions(draft, backward.instructions[at(zero)]);
+    Body& backward = draft.program.bodies[draft.backward_body(chunk)];
+    for (int zero : draft.units.first_zeros[chunk])
+      wait_for_unit_reductions(draft, backward.instructions[zero]);
   }
 }
 

@@ -15,13 +15,13 @@ namespace {
 
 // Returns for each chunk the other chunks from which it takes over a slot at some time.
 std::vector<std::set<int>> chunks_before(const StageDraft& draft) {
-  std::vector<std::set<int>> before(at(draft.chunks()));
+  std::vector<std::set<int>> before(draft.chunks());
   std::map<std::pair<int, int>, int> latest;  // pool and slot -> chunk
   for (const Task& task : draft.program.tasks) {
     if (task.chunk < 0 || task.body != draft.forward_body(task.chunk)) continue;
-    const std::pair slot{draft.pools.pool_of[at(task.chunk)], task.slot};
+    const std::pair slot{draft.pools.pool_of[task.chunk], task.slot};
     const auto [had, is_first] = latest.try_emplace(slot, task.chunk);
-    if (had->second != task.chunk) before[at(task.chunk)].insert(had->second);
+    if (had->second != task.chunk) before[task.chunk].insert(had->second);
     had->second = task.chunk;
   }
   return before;
@@ -30,7 +30,7 @@ std::vector<std::set<int>> chunks_before(const StageDraft& draft) {
 template <class Visit>
 void for_instructions(StageDraft& draft, int chunk, const Visit& visit) {
   for (int body = draft.forward_body(chunk); body <= draft.last_body(chunk); ++body)
-    for (Instruction& instruction : draft.program.bodies[at(body)].instructions) visit(instruction);
+    for (Instruction& instruction : draft.program.bodies[body].instructions) visit(instruction);
 }
 
 // Makes instructions that fill a slot of `chunk` wait until `before`, the chunk that had the slot,
@@ -63,7 +63,7 @@ void choose_shared_slots(StageDraft& draft) {
 void wait_for_shared_slots(StageDraft& draft) {
   const std::vector<std::set<int>> before = chunks_before(draft);
   for (int chunk = 0; chunk < draft.chunks(); ++chunk)
-    for (const int other : before[at(chunk)]) {
+    for (const int other : before[chunk]) {
       check_sends(draft, other);
       wait_for_last_use(draft, chunk, other);
     }

@@ -11,14 +11,14 @@ namespace {
 // Returns the compute instruction of this body by which instruction i has ended: the first one that
 // waits for it, or i itself if it computes. Returns -1 if there is none.
 int joined_at(const std::vector<Instruction>& body, int i) {
-  const Stream stream = body[at(i)].stream;
+  const Stream stream = body[i].stream;
   if (stream == Stream::compute) return i;
   for (int k = i + 1; k < static_cast<int>(body.size()); ++k) {
-    const Instruction& by = body[at(k)];
+    const Instruction& by = body[k];
     if (by.stream != Stream::compute || by.when != When::always) continue;
     for (const Wait& wait : by.waits)
       if (wait.relation == Wait::Relation::same_task && wait.instruction >= i &&
-          body[at(wait.instruction)].stream == stream)
+          body[wait.instruction].stream == stream)
         return k;
   }
   return -1;
@@ -32,8 +32,8 @@ struct Lifetime {
 // those of task buffers (body_builder.h): a buffer that another stream uses is live until a compute
 // instruction has waited for that stream. A buffer of a message is always live.
 Lifetime use_by(const StageDraft& draft, int chunk, int body, int i) {
-  const std::vector<Instruction>& instructions = draft.program.bodies[at(body)].instructions;
-  const Stream stream = instructions[at(i)].stream;
+  const std::vector<Instruction>& instructions = draft.program.bodies[body].instructions;
+  const Stream stream = instructions[i].stream;
   const bool message = is_of_messages(stream);
   const bool forward = body == draft.forward_body(chunk);
   const int place = body - draft.backward_body(chunk);
@@ -49,17 +49,17 @@ void find_lifetimes(StageDraft& draft, int chunk) {
   const auto touch = [&](const Operand& operand, const Lifetime& use) {
     Buffer& used = draft.buffer(operand.buffer);
     if (used.region != Region::slot || used.chunk != chunk) return;
-    char& known = seen[at(operand.buffer)];
+    char& known = seen[operand.buffer];
     used.first = known ? std::min(used.first, use.first) : use.first;
     used.last = known ? std::max(used.last, use.last) : use.last;
     known = 1;
   };
   for (int body = draft.forward_body(chunk); body <= draft.last_body(chunk); ++body) {
-    const std::vector<Instruction>& instructions = draft.program.bodies[at(body)].instructions;
+    const std::vector<Instruction>& instructions = draft.program.bodies[body].instructions;
     for (int i = 0; i < static_cast<int>(instructions.size()); ++i) {
       const Lifetime use = use_by(draft, chunk, body, i);
-      for (const Operand& operand : instructions[at(i)].inputs) touch(operand, use);
-      for (const Operand& operand : instructions[at(i)].outputs) touch(operand, use);
+      for (const Operand& operand : instructions[i].inputs) touch(operand, use);
+      for (const Operand& operand : instructions[i].outputs) touch(operand, use);
     }
   }
 }

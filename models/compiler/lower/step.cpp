@@ -29,7 +29,7 @@ Operand parameter_norms(const Program& program) {
 }
 
 Operand all_of(const Program& program, int id, Dtype dtype) {
-  const Buffer& buffer = program.memory.buffers[at(id)];
+  const Buffer& buffer = program.memory.buffers[id];
   return {id, 0, {Shape{buffer.bytes / bytes_of(dtype)}, dtype}, GroupKind::none};
 }
 Operand factors(const Program& program) {
@@ -45,7 +45,7 @@ Operand choice_counts(const Program& program) {
 
 // Adds the square of the norm of the gradients that this rank owns to the step's sum.
 void sum_squares(const StageDraft& draft, BodyBuilder& body, int b) {
-  const BucketPlan& planned = draft.buckets[at(b)];
+  const BucketPlan& planned = draft.buckets[b];
   if (planned.bucket.frozen) return;
   Instruction squares;
   squares.op = Op::sum_of_squares;
@@ -148,7 +148,7 @@ Operand piece_of(const Operand& operand, const StatePiece& piece) {
 }
 
 std::vector<Stepped> stepped_of(const StageDraft& draft, int b) {
-  const Bucket& bucket = draft.buckets[at(b)].bucket;
+  const Bucket& bucket = draft.buckets[b].bucket;
   const auto moments_of = [](const auto& states) {
     std::vector<Operand> moments;
     for (const Operand* each : {&states.first_moment, &states.second_moment})
@@ -236,7 +236,7 @@ void measure_parameters(const StageDraft& draft, BodyBuilder& body, StateTurns& 
 std::int64_t scratch_elements(const StageDraft& draft, const Bucket& bucket) {
   std::int64_t largest = 0;
   for (int index : bucket.parameters)
-    largest = std::max(largest, draft.program.parameters[at(index)].parameter.shape.elements());
+    largest = std::max(largest, draft.program.parameters[index].parameter.shape.elements());
   return std::min(largest, bucket.shard_elements) * optimizer_scratch_arrays(draft.plan.training);
 }
 
@@ -250,7 +250,7 @@ Operand in_task(StageDraft& draft, std::string_view name, std::int64_t elements)
 // Computes muon's updates of the local parts of matrices, which the ranks that share the matrices
 // then exchange. Does nothing for other buckets.
 void make_updates(StageDraft& draft, BodyBuilder& body, int b) {
-  BucketPlan& planned = draft.buckets[at(b)];
+  BucketPlan& planned = draft.buckets[b];
   Bucket& bucket = planned.bucket;
   if (!bucket.matrices) return;
   const std::int64_t elements = bucket.elements;
@@ -278,7 +278,7 @@ void make_updates(StageDraft& draft, BodyBuilder& body, int b) {
 std::int64_t muon_scratch_elements(const StageDraft& draft, const BucketPlan& planned) {
   std::int64_t most = 0;
   for (int index : planned.bucket.parameters) {
-    const Parameter& parameter = draft.program.parameters[at(index)].parameter;
+    const Parameter& parameter = draft.program.parameters[index].parameter;
     const Shape& shape = planned.is_cut ? parameter.padded_shape : parameter.shape;
     const std::int64_t rows = shape[-2], columns = shape[-1], side = std::min(rows, columns);
     most = std::max(most, 2 * rows * columns + 2 * side * side);
@@ -288,7 +288,7 @@ std::int64_t muon_scratch_elements(const StageDraft& draft, const BucketPlan& pl
 
 void emit_step(StageDraft& draft, BodyBuilder& body, const Stepped& each) {
   const Program& program = draft.program;
-  const Bucket& bucket = draft.buckets[at(each.bucket)].bucket;
+  const Bucket& bucket = draft.buckets[each.bucket].bucket;
   Instruction step;
   step.kind = InstructionKind::optimizer_step;
   step.bucket = each.bucket;
@@ -305,7 +305,7 @@ void emit_step(StageDraft& draft, BodyBuilder& body, const Stepped& each) {
     step.outputs.push_back(bucket.update);
   }
   const std::int64_t scratch = bucket.matrices
-                                   ? muon_scratch_elements(draft, draft.buckets[at(each.bucket)])
+                                   ? muon_scratch_elements(draft, draft.buckets[each.bucket])
                                    : scratch_elements(draft, bucket);
   if (scratch > 0) step.outputs.push_back(in_task(draft, "optimizer_scratch", scratch));
   body.emit(std::move(step));
@@ -315,9 +315,9 @@ void emit_step(StageDraft& draft, BodyBuilder& body, const Stepped& each) {
 // have no gradient.
 void update_choice_biases(const StageDraft& draft, BodyBuilder& body, int b) {
   const Program& program = draft.program;
-  const Bucket& bucket = draft.buckets[at(b)].bucket;
+  const Bucket& bucket = draft.buckets[b].bucket;
   const bool has_any = std::ranges::any_of(
-      bucket.parameters, [&](int index) { return program.parameters[at(index)].first_count >= 0; });
+      bucket.parameters, [&](int index) { return program.parameters[index].first_count >= 0; });
   if (!has_any) return;
   Instruction update;
   update.op = Op::update_choice_biases;
@@ -339,7 +339,7 @@ void step_bucket(StageDraft& draft, BodyBuilder& body, int b, StateTurns& turns)
 
 // Sends the updated weights of a bucket from its owner to the other ranks that hold them.
 void broadcast_bucket(const StageDraft& draft, BodyBuilder& body, int b) {
-  const Bucket& bucket = draft.buckets[at(b)].bucket;
+  const Bucket& bucket = draft.buckets[b].bucket;
   const Owner& owner = bucket.owner;
   // Whether all tensor ranks hold the same parameters. One of them then sends to all.
   const bool alike = owner.tensor >= 0;
@@ -361,7 +361,7 @@ void broadcast_bucket(const StageDraft& draft, BodyBuilder& body, int b) {
 void step_and_share(StageDraft& draft, BodyBuilder& body, StateTurns& turns) {
   const int buckets = static_cast<int>(draft.buckets.size());
   for (int b = 0; b < buckets; ++b) {
-    const BucketPlan& planned = draft.buckets[at(b)];
+    const BucketPlan& planned = draft.buckets[b];
     const Bucket& bucket = planned.bucket;
     if (bucket.frozen) continue;
     step_bucket(draft, body, b, turns);
@@ -375,7 +375,7 @@ void step_and_share(StageDraft& draft, BodyBuilder& body, StateTurns& turns) {
                        .bucket = b});
   }
   for (int b = 0; b < buckets; ++b)
-    if (!draft.buckets[at(b)].bucket.owner.everybody()) broadcast_bucket(draft, body, b);
+    if (!draft.buckets[b].bucket.owner.everybody()) broadcast_bucket(draft, body, b);
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ Stays stays_of(const StageOrder& order, int horizon) {
   stays.loaded_before.assign(order.size(), -1);
   std::map<std::pair<int, int>, int> known;
   for (int i = 0; i < static_cast<int>(order.size()); ++i) {
-    const ScheduledTask& task = order[at(i)];
+    const ScheduledTask& task = order[i];
     const int next = static_cast<int>(stays.all.size());
     const int index = known.try_emplace({task.chunk, task.micro_batch_index}, next).first->second;
     stays.of_task.push_back(index);
@@ -92,11 +92,11 @@ Stays stays_of(const StageOrder& order, int horizon) {
       stays.all.push_back({task.chunk, task.micro_batch_index, i, 0, -1, 0});
       continue;
     }
-    Stay& stay = stays.all[at(index)];
+    Stay& stay = stays.all[index];
     stay.backward = i;
     if (i - horizon <= stay.forward + 2) continue;
     stay.load = i - horizon;
-    stays.loaded_before[at(stay.load)] = index;
+    stays.loaded_before[stay.load] = index;
   }
   return stays;
 }
@@ -114,19 +114,18 @@ struct Tasks {
   std::vector<Copies> copies;  // per chunk
   std::vector<int> runs;       // per body: number of its tasks so far
 
-  Copies& pool_of(int chunk) { return copies[at(draft.pools.pool_of[at(chunk)])]; }
+  Copies& pool_of(int chunk) { return copies[draft.pools.pool_of[chunk]]; }
 };
 
 Tasks no_tasks(StageDraft& draft) {
   Tasks tasks{draft, {}, std::vector<int>(draft.program.bodies.size(), 0)};
   const SlotPools& pools = draft.pools;
   for (int chunk = 0; chunk < draft.chunks(); ++chunk) {
-    const bool shared = std::ranges::count(pools.pool_of, pools.pool_of[at(chunk)]) > 1;
-    tasks.copies.push_back(
-        {offloads_tasks(draft.plan) && !draft.offloads.of_chunk[at(chunk)].empty(),
-         Slots(pools.slots[at(chunk)], shared),
-         {},
-         0});
+    const bool shared = std::ranges::count(pools.pool_of, pools.pool_of[chunk]) > 1;
+    tasks.copies.push_back({offloads_tasks(draft.plan) && !draft.offloads.of_chunk[chunk].empty(),
+                            Slots(pools.slots[chunk], shared),
+                            {},
+                            0});
   }
   return tasks;
 }
@@ -134,8 +133,8 @@ Tasks no_tasks(StageDraft& draft) {
 void add_task(Tasks& tasks, int body, const Stay& stay, int slot) {
   Program& program = tasks.draft.program;
   Copies& pool = tasks.pool_of(stay.chunk);
-  const int before = tasks.runs[at(body)]++;
-  const bool offloaded = stay.load >= 0 && tasks.copies[at(stay.chunk)].offloads;
+  const int before = tasks.runs[body]++;
+  const bool offloaded = stay.load >= 0 && tasks.copies[stay.chunk].offloads;
   program.tasks.push_back({body, stay.chunk, stay.micro_batch_index, slot, before == 0,
                            before + 1 == program.micro_batches, stay.window, offloaded});
   if (offloaded || offloads_layers(tasks.draft.plan)) pool.host_slots = pool.slots.most();
@@ -144,7 +143,7 @@ void add_task(Tasks& tasks, int body, const Stay& stay, int slot) {
 // Adds the task that loads a micro-batch's activations, before pipeline task `now`, if its chunk
 // offloads them.
 void add_load(Tasks& tasks, Stay& stay, int now) {
-  Copies& copies = tasks.copies[at(stay.chunk)];
+  Copies& copies = tasks.copies[stay.chunk];
   if (!copies.offloads) return;
   stay.window = copies.windows.take(now, stay.backward);
   add_task(tasks, tasks.draft.load_body(stay.chunk), stay,
@@ -152,7 +151,7 @@ void add_load(Tasks& tasks, Stay& stay, int now) {
 }
 
 void add_forward(Tasks& tasks, Stay& stay, int now) {
-  Copies& copies = tasks.copies[at(stay.chunk)];
+  Copies& copies = tasks.copies[stay.chunk];
   if (copies.offloads)
     stay.window = copies.windows.take(now, stay.load >= 0 ? now + 1 : stay.backward);
   add_task(tasks, tasks.draft.forward_body(stay.chunk), stay,
@@ -183,19 +182,19 @@ void write_tasks(StageDraft& draft) {
   Tasks tasks = no_tasks(draft);
   draft.program.tasks.push_back({0, -1, -1, 0, true, true});
   for (int now = 0; now < static_cast<int>(order.size()); ++now) {
-    const int loaded = stays.loaded_before[at(now)];
-    if (loaded >= 0) add_load(tasks, stays.all[at(loaded)], now);
-    Stay& stay = stays.all[at(stays.of_task[at(now)])];
-    if (order[at(now)].kind == TaskKind::forward)
+    const int loaded = stays.loaded_before[now];
+    if (loaded >= 0) add_load(tasks, stays.all[loaded], now);
+    Stay& stay = stays.all[stays.of_task[now]];
+    if (order[now].kind == TaskKind::forward)
       add_forward(tasks, stay, now);
     else
-      add_backward(tasks, stay, order[at(now)].kind);
+      add_backward(tasks, stay, order[now].kind);
   }
   draft.program.tasks.push_back({draft.end_body(), -1, -1, 0, true, true});
   for (int chunk = 0; chunk < draft.chunks(); ++chunk) {
     const Copies& pool = tasks.pool_of(chunk);
-    draft.program.memory.slots.push_back({0, 0, draft.pools.slots[at(chunk)]});
-    draft.program.memory.windows.push_back({0, 0, tasks.copies[at(chunk)].windows.most()});
+    draft.program.memory.slots.push_back({0, 0, draft.pools.slots[chunk]});
+    draft.program.memory.windows.push_back({0, 0, tasks.copies[chunk].windows.most()});
     draft.program.memory.host.push_back({0, 0, pool.host_slots});
   }
 }

@@ -30,7 +30,7 @@ Operand rows_of(Operand operand, int part, int parts) {
 // Returns whether the tensor is used in this body only, in memory that it shares with no other
 // tensor.
 bool passes_inside(const StageDraft& draft, int tensor) {
-  const TensorFlow& flow = draft.boundaries.tensors[at(tensor)];
+  const TensorFlow& flow = draft.boundaries.tensors[tensor];
   const Tensor& made = draft.graph.tensor(tensor);
   return made.role == Role::activation && made.alias_of < 0 && !flow.kept &&
          !flow.crosses_forward && !flow.crosses_backward;
@@ -48,16 +48,16 @@ bool has_rows(const Instruction& product, std::size_t input) {
 // Each matmul has the rows of one chunk.
 std::shared_ptr<const Fusion> product_of_parts(const Instruction& whole, int parts, int chunks) {
   Fusion fusion;
-  fusion.steps.assign(at(parts), {whole.op, whole.attributes, {}, {}});
+  fusion.steps.assign(parts, {whole.op, whole.attributes, {}, {}});
   // Adds an operand to every step. If it has rows, each step gets an operand of its own, otherwise
   // all share one.
   const auto add = [&](TensorType type, bool rows, TensorIds FusedStep::*of_step) {
     const int first = static_cast<int>(fusion.operands.size());
     if (rows) type.shape[0] /= parts * chunks;
-    fusion.operands.insert(fusion.operands.end(), at(rows ? parts : 1), type);
+    fusion.operands.insert(fusion.operands.end(), rows ? parts : 1, type);
     fusion.cut.resize(fusion.operands.size(), rows ? 1 : 0);
     for (int part = 0; part < parts; ++part)
-      (fusion.steps[at(part)].*of_step).push_back(rows ? first + part : first);
+      (fusion.steps[part].*of_step).push_back(rows ? first + part : first);
   };
   for (std::size_t i = 0; i < whole.inputs.size(); ++i)
     add(whole.inputs[i].type, has_rows(whole, i), &FusedStep::inputs);
@@ -78,8 +78,8 @@ TensorChunks::TensorChunks(StageDraft& draft, BodyBuilder& body)
       chunks_(draft.plan.parallelism.tensor_chunks) {
   if (ranks_ == 1 || !draft.plan.parallelism.overlap_tensor || chunks_ == 1) return;
   std::vector<int> nodes;
-  for (int index : draft.boundaries.nodes[at(draft.virtual_stage(body.chunk()))])
-    if (draft.boundaries.body[at(index)] == body.body().kind) nodes.push_back(index);
+  for (int index : draft.boundaries.nodes[draft.virtual_stage(body.chunk())])
+    if (draft.boundaries.body[index] == body.body().kind) nodes.push_back(index);
   for (int index : nodes)
     for (int id : node(index).inputs) readers_[id].push_back(index);
   for (int index : nodes)
@@ -90,7 +90,7 @@ TensorChunks::TensorChunks(StageDraft& draft, BodyBuilder& body)
     if (!group_of_.contains(product)) group_of_[product] = {product};
 }
 
-const Node& TensorChunks::node(int index) const { return draft_.graph.nodes[at(index)]; }
+const Node& TensorChunks::node(int index) const { return draft_.graph.nodes[index]; }
 
 bool TensorChunks::divides(int tensor, bool in_shares) const {
   return draft_.graph.tensor(tensor).type.shape[0] % (in_shares ? ranks_ * chunks_ : chunks_) == 0;

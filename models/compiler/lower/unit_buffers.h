@@ -30,15 +30,15 @@ class UnitBuffers {
     if (unit == shared_unit) return;
     const int slot = static_cast<int>(next_++ % size_);
     std::replace(slot_of_.begin(), slot_of_.end(), slot, -1);
-    slot_of_[static_cast<std::size_t>(unit)] = slot;
+    slot_of_[unit] = slot;
   }
   // Returns the buffer that comes next if a unit has had that buffer since the begin of the body,
   // else -1.
   int reused_next() const { return next_ < size_ ? -1 : in_turn_[next_ % size_]; }
   int of(int unit) const {  // the unit's buffer, or -1
     if (unit == shared_unit) return shared_;
-    const int slot = slot_of_[static_cast<std::size_t>(unit)];
-    return slot < 0 ? -1 : in_turn_[static_cast<std::size_t>(slot)];
+    const int slot = slot_of_[unit];
+    return slot < 0 ? -1 : in_turn_[slot];
   }
 
  private:

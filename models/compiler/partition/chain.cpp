@@ -19,7 +19,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 class ChainCut {
  public:
   ChainCut(std::span<const double> cost, int parts)
-      : items_(cost.size()), parts_(static_cast<std::size_t>(parts)), sum_(items_ + 1) {
+      : items_(cost.size()), parts_(parts), sum_(items_ + 1) {
     for (std::size_t i = 0; i < items_; ++i) {
       MESHWRIGHT_CHECK(std::isfinite(cost[i]) && cost[i] >= 0, "costs are finite and not negative");
       sum_[i + 1] = sum_[i] + cost[i];

@@ -38,8 +38,8 @@ Compressed compress(const WeightedGraph& graph) {
   double edge_sum = 0;
   for (const WeightedGraph::Edge& edge : graph.edges) {
     if (edge.a == edge.b) continue;
-    neighbours.at(static_cast<std::size_t>(edge.a))[edge.b] += edge.weight;
-    neighbours.at(static_cast<std::size_t>(edge.b))[edge.a] += edge.weight;
+    neighbours.at(edge.a)[edge.b] += edge.weight;
+    neighbours.at(edge.b)[edge.a] += edge.weight;
     edge_sum += edge.weight;
   }
   result.start.push_back(0);
@@ -76,7 +76,7 @@ void feed(const WeightedGraph& graph, std::vector<int>& side, int needy, std::pt
   while (std::ranges::count(side, needy) < wanted) {
     std::vector<double> added(side.size(), 0);
     for (const WeightedGraph::Edge& edge : graph.edges) {
-      const auto a = static_cast<std::size_t>(edge.a), b = static_cast<std::size_t>(edge.b);
+      const std::size_t a = edge.a, b = edge.b;
       if (a == b) continue;
       added[a] += side[b] == needy ? -edge.weight : edge.weight;
       added[b] += side[a] == needy ? -edge.weight : edge.weight;
@@ -101,8 +101,8 @@ WeightedGraph half(const WeightedGraph& graph, const std::vector<int>& side, int
     result.node_weight.push_back(graph.node_weight[i]);
   }
   for (const WeightedGraph::Edge& edge : graph.edges) {
-    const int a = number[static_cast<std::size_t>(edge.a)];
-    const int b = number[static_cast<std::size_t>(edge.b)];
+    const int a = number[edge.a];
+    const int b = number[edge.b];
     if (a >= 0 && b >= 0) result.edges.push_back({a, b, edge.weight});
   }
   return result;

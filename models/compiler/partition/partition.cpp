@@ -62,7 +62,7 @@ WeightedGraph graph_of(const Graph& graph, const std::vector<double>& weight) {
     for (int id : node.inputs) {
       const Tensor& tensor = graph.tensor(id);
       if (tensor.role != Role::activation || tensor.producer < 0) continue;
-      const int writer = graph.unit_of(graph.nodes[static_cast<std::size_t>(tensor.producer)]);
+      const int writer = graph.unit_of(graph.nodes[tensor.producer]);
       if (writer != reader && sent.emplace(id, reader).second)
         result.edges.push_back({writer, reader, static_cast<double>(tensor.type.bytes())});
     }
@@ -78,18 +78,18 @@ std::vector<int> along_the_chain(const std::vector<int>& part, int parts) {
     int units = 0;
     double mean() const { return sum / units; }
   };
-  std::vector<Place> places(static_cast<std::size_t>(parts));
+  std::vector<Place> places(parts);
   for (std::size_t u = 0; u < part.size(); ++u) {
-    Place& place = places[static_cast<std::size_t>(part[u])];
+    Place& place = places[part[u]];
     place.sum += static_cast<double>(u);
     ++place.units;
   }
   std::ranges::stable_sort(places, {}, &Place::mean);
   std::vector<int> stages;
   for (int stage = 0; stage < parts; ++stage) {
-    const int units = places[static_cast<std::size_t>(stage)].units;
+    const int units = places[stage].units;
     MESHWRIGHT_CHECK(units > 0, "no partitioner leaves a part empty");
-    stages.insert(stages.end(), static_cast<std::size_t>(units), stage);
+    stages.insert(stages.end(), units, stage);
   }
   return stages;
 }
@@ -131,8 +131,7 @@ Joined joined(const Graph& graph) {
     result.unit.push_back(static_cast<int>(result.graph.units.size()));
     if (!unit.predicts_ahead) result.graph.units.push_back(unit);
   }
-  for (Module& module : result.graph.modules)
-    module.unit = result.unit[static_cast<std::size_t>(module.unit)];
+  for (Module& module : result.graph.modules) module.unit = result.unit[module.unit];
   return result;
 }
 
@@ -145,8 +144,8 @@ std::vector<int> partition_joined(const Graph& graph, const Plan& plan,
   const Joined parts = joined(graph);
   std::vector<double> costs(parts.graph.units.size(), 0), memories = costs;
   for (std::size_t u = 0; u < parts.unit.size(); ++u) {
-    costs[static_cast<std::size_t>(parts.unit[u])] += cost[u];
-    memories[static_cast<std::size_t>(parts.unit[u])] += memory[u];
+    costs[parts.unit[u]] += cost[u];
+    memories[parts.unit[u]] += memory[u];
   }
   Plan of_parts = plan;
   if (plan.parallelism.names_every_unit)  // a saved partition: they follow the head's stage
@@ -154,7 +153,7 @@ std::vector<int> partition_joined(const Graph& graph, const Plan& plan,
       if (unit.predicts_ahead) of_parts.parallelism.manual_stage.erase(unit.path);
   const std::vector<int> stages = partition(parts.graph, of_parts, costs, memories);
   std::vector<int> result;
-  for (int unit : parts.unit) result.push_back(stages[static_cast<std::size_t>(unit)]);
+  for (int unit : parts.unit) result.push_back(stages[unit]);
   return result;
 }
 

@@ -11,7 +11,6 @@
 
 #include "models/compiler/partition/partition.h"
 #include "models/core/error.h"
-#include "models/core/index.h"
 
 namespace meshwright::compiler {
 
@@ -38,17 +37,17 @@ class TreeCut {
       cost_[i] += item.cost;
       leaves_[i] = std::max(leaves_[i], 1);
       if (item.parent < 0) continue;
-      cost_[at(item.parent)] += cost_[i];
-      leaves_[at(item.parent)] += leaves_[i];
+      cost_[item.parent] += cost_[i];
+      leaves_[item.parent] += leaves_[i];
     }
     for (std::size_t i = 0; i < tree.items.size(); ++i)
-      (tree.items[i].parent < 0 ? roots_ : children_[at(tree.items[i].parent)])
+      (tree.items[i].parent < 0 ? roots_ : children_[tree.items[i].parent])
           .push_back(static_cast<int>(i));
   }
 
   int leaves() const {
     int total = 0;
-    for (int root : roots_) total += leaves_[at(root)];
+    for (int root : roots_) total += leaves_[root];
     return total;
   }
 
@@ -77,9 +76,9 @@ class TreeCut {
     if (parts.count == 1) {
       for (int item : list) give(item, parts.first);
     } else if (list.size() == 1) {
-      part_[at(list[0])] = parts.first;
-      burden.first += tree_.items[at(list[0])].cost;
-      cut_list(children_[at(list[0])], parts, burden);
+      part_[list[0]] = parts.first;
+      burden.first += tree_.items[list[0]].cost;
+      cut_list(children_[list[0]], parts, burden);
     } else {
       cut_segments(list, parts, burden);
     }
@@ -96,14 +95,14 @@ class TreeCut {
       List segment;
       for (std::size_t i = 0; i < list.size(); ++i)
         if (deal.segment_of[i] == s) segment.push_back(list[i]);
-      const int seats = deal.seats[at(s)];
+      const int seats = deal.seats[s];
       if (seats == 0) {  // the segment joins the part before it, or the first part
         cut_list(segment, {std::max(next - 1, parts.first), 1}, {});
-        if (next == parts.first) waiting += deal.cost[at(s)];
+        if (next == parts.first) waiting += deal.cost[s];
         continue;
       }
       Burden own{std::exchange(waiting, 0), s == count - 1 ? burden.last : 0};
-      for (int t = s + 1; t < count && deal.seats[at(t)] == 0; ++t) own.last += deal.cost[at(t)];
+      for (int t = s + 1; t < count && deal.seats[t] == 0; ++t) own.last += deal.cost[t];
       cut_list(segment, {next, seats}, own);
       next += seats;
     }
@@ -111,7 +110,7 @@ class TreeCut {
 
   Deal best_deal(const List& list, int parts, Burden burden) const {
     std::vector<double> costs;
-    for (int item : list) costs.push_back(cost_[at(item)]);
+    for (int item : list) costs.push_back(cost_[item]);
     costs.front() += burden.first;
     costs.back() += burden.last;
     Deal best;
@@ -119,11 +118,11 @@ class TreeCut {
       for (int least : {1, 0}) {  // 1: each segment has a part; 0: light segments may have none
         Deal deal;
         deal.segment_of = cut_chain(costs, count);
-        deal.cost.assign(at(count), 0);
-        std::vector<int> limit(at(count), 0);  // a leaf cannot be cut
+        deal.cost.assign(count, 0);
+        std::vector<int> limit(count, 0);  // a leaf cannot be cut
         for (std::size_t i = 0; i < list.size(); ++i) {
-          deal.cost[at(deal.segment_of[i])] += costs[i];
-          limit[at(deal.segment_of[i])] += leaves_[at(list[i])];
+          deal.cost[deal.segment_of[i]] += costs[i];
+          limit[deal.segment_of[i]] += leaves_[list[i]];
         }
         deal.seats = hondt(deal.cost, limit, least, parts);
         deal.promise = promise(deal);
@@ -167,8 +166,8 @@ class TreeCut {
   }
 
   void give(int item, int part) {
-    part_[at(item)] = part;
-    for (int child : children_[at(item)]) give(child, part);
+    part_[item] = part;
+    for (int child : children_[item]) give(child, part);
   }
 
   const ModuleTree& tree_;

@@ -104,7 +104,7 @@ void check_passes_off(const Training& training) {
   const std::vector<std::string> names = optional_names();
   for (std::size_t i = 0; i < training.passes_off.size(); ++i) {
     const std::string& name = training.passes_off[i];
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    if (std::ranges::find(names, name) != names.end()) continue;
     const std::string near = nearest(name, names);
     throw InputError(broken(
         "/training/passes_off/" + std::to_string(i), "'{}' is no pass that can be left out; {}",

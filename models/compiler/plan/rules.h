@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "models/compiler/plan/plan.h"
 #include "models/core/violation.h"

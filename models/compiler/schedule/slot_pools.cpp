@@ -5,8 +5,6 @@
 #include <numeric>
 #include <set>
 
-#include "models/core/index.h"
-
 namespace meshwright::compiler {
 
 namespace {
@@ -23,14 +21,14 @@ TaskKind last_kind(const StageOrder& order) {
 std::set<InFlight> times_before_ends(const StageOrder& order, int chunks) {
   const TaskKind last = last_kind(order);
   std::set<InFlight> times;
-  InFlight now(at(chunks), 0);
+  InFlight now(chunks, 0);
   bool grown = false;
   for (const ScheduledTask& task : order) {
-    if (task.kind == TaskKind::forward) ++now[at(task.chunk)], grown = true;
+    if (task.kind == TaskKind::forward) ++now[task.chunk], grown = true;
     if (task.kind != last) continue;
     if (grown) times.insert(now);
     grown = false;
-    --now[at(task.chunk)];
+    --now[task.chunk];
   }
   if (grown) times.insert(now);
   return times;

@@ -25,13 +25,12 @@ class VeeWriter {
   void backward(int chunk) { add(TaskKind::backward, chunk); }
   void weights(int chunk) { add(TaskKind::weights, chunk); }
   void both(int chunk) { backward(chunk), weights(chunk); }
-  int count(TaskKind kind, int chunk) const { return counts_[at(kind)][at(chunk)]; }
+  int count(TaskKind kind, int chunk) const { return counts_[at(kind)][chunk]; }
 
  private:
   static std::size_t at(TaskKind kind) { return static_cast<std::size_t>(kind); }
-  static std::size_t at(int chunk) { return static_cast<std::size_t>(chunk); }
   void add(TaskKind kind, int chunk) {
-    const int micro_batch = first_ + counts_[at(kind)][at(chunk)]++;
+    const int micro_batch = first_ + counts_[at(kind)][chunk]++;
     if (micro_batch < end_) order_.push_back({kind, chunk, micro_batch});
   }
 

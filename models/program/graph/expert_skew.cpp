@@ -6,8 +6,6 @@
 #include <random>
 #include <utility>
 
-#include "models/core/index.h"
-
 namespace meshwright::program {
 
 namespace {

@@ -48,7 +48,7 @@ std::int64_t dropless_rows(double factor, std::int64_t choices, int parts) {
 }
 
 ExpertRows::ExpertRows(const Attributes& a, const std::int32_t* counts) {
-  const std::size_t experts = static_cast<std::size_t>(a.experts);
+  const std::size_t experts = a.experts;
   const std::size_t of_part = experts / static_cast<std::size_t>(a.expert_parts);
   std::int64_t next = 0;
   for (std::size_t e = 0; e < experts; ++e) {
@@ -63,8 +63,7 @@ int ExpertRows::expert_of(const Attributes& a, std::int32_t slot) const {
   if (slot < 0) return -1 - slot;
   const int of_part = a.experts / a.expert_parts;
   int expert = static_cast<int>(slot / a.expert_rows) * of_part;
-  while (begin[static_cast<std::size_t>(expert)] + count[static_cast<std::size_t>(expert)] <= slot)
-    ++expert;
+  while (begin[expert] + count[expert] <= slot) ++expert;
   return expert;
 }
 
@@ -105,8 +104,7 @@ std::vector<PublishedTensor> published_tensors(const std::string& name, const Sh
   const std::size_t star = name.find('*');
   if (star == std::string::npos) return {{name, shape, 0}};
   Shape one;
-  for (int dim = 1; dim < shape.rank; ++dim)
-    one.dims[static_cast<std::size_t>(one.rank++)] = shape[dim];
+  for (int dim = 1; dim < shape.rank; ++dim) one.dims[one.rank++] = shape[dim];
   std::vector<PublishedTensor> all;
   for (std::int64_t i = 0; i < shape[0]; ++i)
     all.push_back({name.substr(0, star) + std::to_string(i) + name.substr(star + 1), one,

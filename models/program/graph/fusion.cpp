@@ -33,8 +33,8 @@ std::int64_t widened_by_product(const Fusion& fusion) {
 }  // namespace
 
 TensorType Fusion::of_block(int operand, std::int64_t block) const {
-  TensorType type = operands[static_cast<std::size_t>(operand)];
-  if (cut[static_cast<std::size_t>(operand)]) type.shape[0] = block;
+  TensorType type = operands[operand];
+  if (cut[operand]) type.shape[0] = block;
   return type;
 }
 
@@ -48,7 +48,7 @@ std::int64_t Fusion::internal_bytes(std::int64_t block) const {
 std::uint32_t overwrites_of_step(const Fusion& fusion, std::size_t step, std::uint32_t of_fusion) {
   if (of_fusion == 0) return 0;
   const auto adds_to = [](const FusedStep& each, int id) {
-    return std::find(each.outputs.begin(), each.outputs.end(), id) != each.outputs.end();
+    return std::ranges::find(each.outputs, id) != each.outputs.end();
   };
   std::uint32_t bits = 0, bit = 1;
   for (const int id : fusion.steps[step].outputs) {

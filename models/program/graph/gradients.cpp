@@ -14,7 +14,7 @@ Gradients::Gradients(Graph& graph, double scale, Dtype sum_type, bool fuses_accu
   for (const Node& node : graph_.nodes)
     for (int id : node.inputs)
       if ((graph_.tensor(id).role == Role::parameter && trains(id)) || needs(id))
-        for (int output : node.outputs) needs_[static_cast<std::size_t>(output)] = 1;
+        for (int output : node.outputs) needs_[output] = 1;
 }
 
 void Gradients::add_parameter_gradient(Parameter& parameter, Dtype sum_type) {
@@ -35,12 +35,12 @@ void Gradients::differentiate(const Node& node) {
 
 int& Gradients::of(int tensor) {
   if (gradient_.size() < graph_.tensors.size()) gradient_.resize(graph_.tensors.size(), -1);
-  return gradient_[static_cast<std::size_t>(tensor)];
+  return gradient_[tensor];
 }
 
 int Gradients::of_parameter(int tensor) const {
   const int parameter = graph_.tensor(tensor).parameter;
-  return graph_.parameters[static_cast<std::size_t>(parameter)].gradient;
+  return graph_.parameters[parameter].gradient;
 }
 
 int Gradients::make(Op op, const Node& at, TensorIds inputs, TensorIds accumulated) {
@@ -66,8 +66,6 @@ void Gradients::make_and_pass(Op op, const Node& at, TensorIds inputs, TensorIds
   pass_on(at, at.inputs[0], graph_.output(node));
 }
 
-void Gradients::replace(int tensor, int made) {
-  graph_.tensors[static_cast<std::size_t>(made)].alias_of = tensor;
-}
+void Gradients::replace(int tensor, int made) { graph_.tensors[made].alias_of = tensor; }
 
 }  // namespace meshwright::program

@@ -4,7 +4,6 @@
 // class.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "models/program/graph/graph.h"
@@ -30,7 +29,7 @@ class Gradients {
   double scale_of(const Node& loss) const { return scale_ * loss.attributes.factor; }
   bool fuses_accumulation() const { return fuses_accumulation_; }
   // Returns whether a trained parameter influences the tensor, so that its gradient is needed.
-  bool needs(int tensor) const { return needs_[static_cast<std::size_t>(tensor)] != 0; }
+  bool needs(int tensor) const { return needs_[tensor] != 0; }
   // Returns the id of the gradient of a tensor so far, or -1 if it has none yet.
   int& of(int tensor);
   int of_parameter(int tensor) const;  // its gradient; -1: it is not trained

@@ -211,16 +211,14 @@ struct Graph {
   // `accumulated` parameter gradients, to which it adds.
   int add_gradient(Op op, int module, TensorIds inputs, TensorIds accumulated,
                    const Attributes& attributes);
-  int output(int node, int i = 0) const { return nodes[static_cast<std::size_t>(node)].outputs[i]; }
+  int output(int node, int i = 0) const { return nodes[node].outputs[i]; }
   int add_tensor(TensorType type, Role role, int producer = -1);
   int add_parameter(Parameter parameter);  // makes its tensor; returns the tensor
   int add_module(std::string path, int unit);
   int add_unit(std::string path, bool is_block);
 
-  int unit_of(const Node& node) const {
-    return modules[static_cast<std::size_t>(node.module)].unit;
-  }
-  const Tensor& tensor(int id) const { return tensors[static_cast<std::size_t>(id)]; }
+  int unit_of(const Node& node) const { return modules[node.module].unit; }
+  const Tensor& tensor(int id) const { return tensors[id]; }
 };
 
 // Returns whether the node runs once, at the beginning of a step, instead of in each micro-batch.

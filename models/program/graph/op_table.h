@@ -108,7 +108,6 @@ struct OpInfo {
   Count takes = 1;  // number of inputs, including the loss scale
   Count makes = 1;  // number of outputs, including parameter gradients
   SplitRule split = SplitRule::none;
-  bool is_gradient = false;  // belongs to the backward pass
   Communication communication = {};
   // Appends the types of the outputs, given those of the inputs and the attributes. Parameter
   // gradients, which come last, are not among them, because they have their parameter's shape. A

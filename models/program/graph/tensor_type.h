@@ -14,17 +14,13 @@ struct Shape {
   int rank = 0;
   constexpr Shape() = default;
   constexpr Shape(std::initializer_list<std::int64_t> list) {
-    for (std::int64_t dim : list) dims[static_cast<std::size_t>(rank++)] = dim;
+    for (std::int64_t dim : list) dims[rank++] = dim;
   }
-  constexpr std::int64_t operator[](int i) const {
-    return dims[static_cast<std::size_t>(i < 0 ? rank + i : i)];
-  }
-  constexpr std::int64_t& operator[](int i) {
-    return dims[static_cast<std::size_t>(i < 0 ? rank + i : i)];
-  }
+  constexpr std::int64_t operator[](int i) const { return dims[i < 0 ? rank + i : i]; }
+  constexpr std::int64_t& operator[](int i) { return dims[i < 0 ? rank + i : i]; }
   constexpr std::int64_t elements() const {
     std::int64_t product = 1;
-    for (int i = 0; i < rank; ++i) product *= dims[static_cast<std::size_t>(i)];
+    for (int i = 0; i < rank; ++i) product *= dims[i];
     return product;
   }
   constexpr bool operator==(const Shape&) const = default;

@@ -100,8 +100,7 @@ double conversion_bytes(const OpCall& call) {
 
 bool has_16_bit(const OpCall& call) {
   const auto narrow = [](const TensorType& type) { return is_16_bit(type.dtype); };
-  return std::any_of(call.inputs.begin(), call.inputs.end(), narrow) ||
-         std::any_of(call.outputs.begin(), call.outputs.end(), narrow);
+  return std::ranges::any_of(call.inputs, narrow) || std::ranges::any_of(call.outputs, narrow);
 }
 
 bool is_product(Op op) { return info(op).widening.how == How::product; }

@@ -3,8 +3,6 @@
 // parallelism_config.py.
 #pragma once
 
-#include <cstdint>
-
 #include "models/compiler/frameworks/accelerate.h"
 #include "models/compiler/frameworks/pytorch.h"
 #include "tools/interop/huggingface/trainer.h"

@@ -2,20 +2,18 @@
 // keys of the job file.
 #include <algorithm>
 
+#include "models/compiler/frameworks/deepspeed.h"
 #include "models/core/error.h"
 #include "tools/interop/accelerate/accelerate.h"
 #include "tools/interop/amounts.h"
-#include "tools/interop/deepspeed/deepspeed.h"
 
 namespace meshwright::interop {
-
-using nlohmann::json;
 
 namespace {
 
 std::string in_capitals(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   return text;
 }
 

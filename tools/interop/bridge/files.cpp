@@ -6,12 +6,9 @@
 #include "tools/interop/bridge/bridge.h"
 #include "tools/interop/bridge/names.h"
 #include "tools/interop/formats/text.h"
-#include "tools/interop/megatron/megatron.h"
 #include "tools/interop/target.h"
 
 namespace meshwright::interop {
-
-using nlohmann::json;
 
 namespace {
 

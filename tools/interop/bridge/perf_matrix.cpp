@@ -1,7 +1,5 @@
 // Reads the performance matrix of Megatron-Bridge (scripts/performance, 2025): one file that holds,
 // by GPU, number of GPUs and precision, the settings that its launcher puts into the recipe.
-#include <algorithm>
-#include <map>
 #include <set>
 
 #include "models/core/error.h"
@@ -9,8 +7,6 @@
 #include "tools/interop/bridge/bridge.h"
 
 namespace meshwright::interop {
-
-using nlohmann::json;
 
 namespace {
 

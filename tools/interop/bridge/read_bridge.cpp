@@ -7,8 +7,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Returns the last word of a dotted name: "silu" of "torch.nn.functional.silu".
@@ -103,8 +101,7 @@ void say_buckets(Translation& file) {
 // that the file leaves out.
 void say_usual(Translation& file) {
   const auto flag_is_there = [&](std::initializer_list<const char*> names) {
-    return std::any_of(names.begin(), names.end(),
-                       [&](const char* name) { return file.find(name) != nullptr; });
+    return std::ranges::any_of(names, [&](const char* name) { return file.find(name) != nullptr; });
   };
   if (!flag_is_there({"ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer"}))
     file.usual("use-distributed-optimizer", "ddp.use_distributed_optimizer", true);
@@ -174,7 +171,7 @@ void say_precision(Translation& file, const Setting* name) {
   bool of_current_scaling = false;
   if (name != nullptr) {
     std::string text = name->value.is_string() ? name->value.get<std::string>() : "";
-    std::replace(text.begin(), text.end(), '-', '_');
+    std::ranges::replace(text, '-', '_');
     const auto holds = [&](const char* part) { return text.find(part) != std::string::npos; };
     if (!text.ends_with("mixed") || !(text.starts_with("bf16") || text.starts_with("fp16")))
       file.fail(*name, name->value.dump() +
@@ -258,7 +255,7 @@ void say_precision(Translation& file, const Setting* name) {
        {"loss_scale", "initial_loss_scale", "min_loss_scale", "loss_scale_window", "hysteresis"}) {
     if (field(key) == nullptr) continue;
     std::string argument = key;
-    std::replace(argument.begin(), argument.end(), '_', '-');
+    std::ranges::replace(argument, '_', '-');
     const json said = field(key)->value;
     const std::string full = "mixed_precision." + std::string(key);
     file.say(argument, said, {full.c_str()});
@@ -267,9 +264,8 @@ void say_precision(Translation& file, const Setting* name) {
 
 Settings translate_bridge(Settings settings, const JobDraft& given) {
   settings = choose_from_matrix(settings, given);
-  const bool is_nemo =
-      std::any_of(settings.all().begin(), settings.all().end(),
-                  [](const Setting& each) { return each.name.starts_with("trainer."); });
+  const bool is_nemo = std::ranges::any_of(
+      settings.all(), [](const Setting& each) { return each.name.starts_with("trainer."); });
   Translation file(settings, is_nemo ? nemo_names() : bridge_names());
   if (is_nemo) {
     translate_nemo(file);

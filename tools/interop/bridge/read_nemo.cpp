@@ -1,14 +1,10 @@
 // Translates the settings of NeMo's recipes (trainer.*, model.*, model.optim.*) to Megatron-LM's
 // arguments.
-#include <algorithm>
-#include <cmath>
 
 #include "tools/interop/amounts.h"
 #include "tools/interop/bridge/bridge.h"
 
 namespace meshwright::interop {
-
-using nlohmann::json;
 
 namespace {
 

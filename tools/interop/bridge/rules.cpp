@@ -5,8 +5,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // A setting of models that are not built here. An import rejects it unless its value is null or

@@ -1,11 +1,8 @@
-#include <algorithm>
 
 #include "models/core/error.h"
 #include "tools/interop/bridge/bridge.h"
 
 namespace meshwright::interop {
-
-using nlohmann::json;
 
 namespace {
 

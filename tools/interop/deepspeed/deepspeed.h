@@ -2,8 +2,6 @@
 // 0.19.6, deepspeed/runtime/{config,constants,precision_config}.py and runtime/zero/config.py.
 #pragma once
 
-#include <cstdint>
-
 #include "models/compiler/frameworks/deepspeed.h"
 #include "models/compiler/frameworks/pytorch.h"
 #include "models/core/dtype.h"

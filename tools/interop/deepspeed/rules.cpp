@@ -9,8 +9,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Returns whether the setting is present and neither null nor "auto". A setting that is "auto"
@@ -287,8 +285,8 @@ void read_optimizer(Settings& from, JobDraft& to) {
   const bool decoupled = flag(from, "optimizer.params.adam_w_mode").value_or(true);
   if (type) {
     std::string name = *type;
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::ranges::transform(name, name.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     const bool is_adam = name == "adam" || name == "onebitadam" || name == "zerooneadam";
     const bool is_lamb = name == "lamb" || name == "onebitlamb";
     if (!is_adam && !is_lamb && name != "adamw" && name != "sgd")
@@ -309,10 +307,10 @@ void read_optimizer(Settings& from, JobDraft& to) {
   take("training.momentum", "optimizer.params.momentum");
   if (says(from, "optimizer.params.betas")) {
     const json betas = from.read("optimizer.params.betas")->value;
-    const bool is_pair = betas.is_array() && betas.size() == 2 &&
-                         std::all_of(betas.begin(), betas.end(), [](const json& each) {
-                           return each.is_number() || each == "auto";
-                         });
+    const bool is_pair =
+        betas.is_array() && betas.size() == 2 && std::ranges::all_of(betas, [](const json& each) {
+          return each.is_number() || each == "auto";
+        });
     if (!is_pair) from.fail("optimizer.params.betas", betas.dump() + " is no list of two numbers");
     if (betas[0].is_number()) to.set("training.beta1", betas[0]);
     if (betas[1].is_number()) to.set("training.beta2", betas[1]);

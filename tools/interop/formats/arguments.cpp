@@ -12,8 +12,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 using Word = ShellWord;
@@ -300,7 +298,7 @@ class Script {
         while (i < words.size() && !is_option(words[i].text)) values.push_back(words[i++].text);
       }
       if (before.empty() || name.find('.') == std::string::npos)
-        std::replace(name.begin(), name.end(), '_', '-');
+        std::ranges::replace(name, '_', '-');
       json value = true;
       if (values.size() == 1) value = values[0];
       if (values.size() > 1) value = values;
@@ -322,7 +320,7 @@ class Script {
 namespace {
 
 bool is_text(const json& value) {
-  if (value.is_array()) return std::all_of(value.begin(), value.end(), is_text);
+  if (value.is_array()) return std::ranges::all_of(value, is_text);
   const std::string text = value.is_string() ? value.get<std::string>() : std::string();
   return valid_utf8(text) == text.size();
 }

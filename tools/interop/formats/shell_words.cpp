@@ -143,7 +143,7 @@ std::string ShellWords::single_quoted(int line) {
   const std::size_t end = text_.find('\'', at_ + 1);
   if (end == std::string::npos) fail(line, "a quote (') is not closed");
   const std::string inside = text_.substr(at_ + 1, end - at_ - 1);
-  line_ += static_cast<int>(std::count(inside.begin(), inside.end(), '\n'));
+  line_ += static_cast<int>(std::ranges::count(inside, '\n'));
   at_ = end + 1;
   return inside;
 }
@@ -180,7 +180,7 @@ std::string ShellWords::backquoted(int line) {
   const std::size_t end = text_.find('`', at_ + 1);
   if (end == std::string::npos) fail(line, "a quote (`) is not closed");
   const std::string all = text_.substr(at_, end + 1 - at_);
-  line_ += static_cast<int>(std::count(all.begin(), all.end(), '\n'));
+  line_ += static_cast<int>(std::ranges::count(all, '\n'));
   at_ = end + 1;
   return all;
 }

@@ -14,7 +14,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
 using nlohmann::ordered_json;
 
 namespace {
@@ -69,7 +68,7 @@ void emit(YAML::Emitter& to, const ordered_json& value) {
     }
     to << YAML::EndMap;
   } else if (value.is_array()) {
-    if (std::all_of(value.begin(), value.end(), is_number)) to << YAML::Flow;
+    if (std::ranges::all_of(value, is_number)) to << YAML::Flow;
     to << YAML::BeginSeq;
     for (const ordered_json& each : value) emit(to, each);
     to << YAML::EndSeq;
@@ -97,8 +96,8 @@ std::string text_of_value(const ordered_json& value) {
 }
 
 void add_toml(const ordered_json& object, const std::string& table, std::string& text) {
-  const bool has_values = std::any_of(object.begin(), object.end(),
-                                      [](const ordered_json& each) { return !each.is_object(); });
+  const bool has_values =
+      std::ranges::any_of(object, [](const ordered_json& each) { return !each.is_object(); });
   if (has_values && !table.empty()) text += (text.empty() ? "[" : "\n[") + table + "]\n";
   for (const auto& [name, value] : object.items())
     if (!value.is_object()) text += name + " = " + text_of_value(value) + "\n";

@@ -6,8 +6,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Settings that trainer_files() writes. The other ones of the Trainer have no meaning here

@@ -1,12 +1,9 @@
 // Reads the model of a recipe as a config.json of transformers.
-#include <algorithm>
 
 #include "models/core/error.h"
 #include "tools/interop/hyperpod/hyperpod.h"
 
 namespace meshwright::interop {
-
-using nlohmann::json;
 
 namespace {
 

@@ -1,13 +1,10 @@
 // Reads recipes that start NeMo: those of version 2 (`strategy`, `ddp`, `optim.config`) and those
 // of the first launcher (`model.micro_batch_size`). Megatron-Core runs both.
-#include <algorithm>
 
 #include "models/core/error.h"
 #include "tools/interop/hyperpod/hyperpod.h"
 
 namespace meshwright::interop {
-
-using nlohmann::json;
 
 namespace {
 

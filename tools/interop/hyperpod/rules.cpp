@@ -9,8 +9,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Reads the hosts, the ranks per host and the machine. If trainer.devices is "auto" or -1, the

@@ -5,8 +5,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 constexpr std::string_view data = "data and tokenizer; `data` says what train reads here";

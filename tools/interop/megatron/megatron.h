@@ -1,7 +1,6 @@
 // Declares what Megatron-LM, Megatron-Bridge and NeMo have in common.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 

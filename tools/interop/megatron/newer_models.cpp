@@ -9,8 +9,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // A number that a config.json of DeepSeek has under another name, with Megatron-LM's default
@@ -62,7 +60,7 @@ class LayerPattern {
     int value = 0;
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
     wrong_ = wrong_ || error != std::errc() || value < 0;
-    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+    rest_.remove_prefix(end - rest_.data());
     return value;
   }
   std::vector<int> sum() {
@@ -148,7 +146,7 @@ std::vector<int> dense_layers(Settings& from, std::int64_t layers) {
                                      "experts, nor a list of 0 and 1 for {} layers",
                                      setting->value.dump(), layers));
   };
-  std::vector<int> has(static_cast<std::size_t>(layers), 0);
+  std::vector<int> has(layers, 0);
   const json& value = setting->value;
   std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   int every = 0;

@@ -3,19 +3,19 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "models/architectures/model.h"
+#include "models/core/json.h"
 #include "tools/interop/settings.h"
 
 namespace meshwright::interop {
 
 // Turn `model`, a `llama` config.json with its sizes, into one of Qwen3 or DeepSeek. `experts` is
 // the number of experts, 0 for a model without. Throw InputError for blocks that are not built.
-void read_qwen3(Settings& from, std::int64_t experts, nlohmann::json& model);
-void read_latent_attention(Settings& from, std::int64_t experts, nlohmann::json& model);
+void read_qwen3(Settings& from, std::int64_t experts, json& model);
+void read_latent_attention(Settings& from, std::int64_t experts, json& model);
 // Throws InputError for shared experts and for sigmoid scores, which Mixtral does not have: they
 // are built with latent attention only.
 void check_plain_experts(Settings& from);
@@ -25,7 +25,7 @@ void check_plain_experts(Settings& from);
 std::vector<int> dense_layers(Settings& from, std::int64_t layers);
 // Reads the capacity of experts: sets expert_capacity_factor, or expert_dropless if there is no
 // limit.
-void read_places(Settings& from, nlohmann::json& model);
+void read_places(Settings& from, json& model);
 
 // Writes the settings that only these models have. Writes nothing for other models.
 void write_newer_model(const Model& model, Settings& to);

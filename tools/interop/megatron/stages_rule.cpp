@@ -6,8 +6,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Returns the stages of an uneven partition: with given numbers of layers on the first or the last
@@ -27,7 +25,7 @@ std::vector<StageUnits> uneven_stages(Settings& from, std::int64_t layers, std::
                           : "account-for-loss-in-pipeline-split",
               std::to_string(shared) + " layers do not divide evenly over " + std::to_string(open) +
                   " stages");
-  std::vector<StageUnits> stages(static_cast<std::size_t>(parts));
+  std::vector<StageUnits> stages(parts);
   for (StageUnits& stage : stages) stage.layers = static_cast<int>(shared / open);
   stages.front().embedding = stages.back().head = true;
   if (first) stages.front().layers = static_cast<int>(*first);

@@ -7,8 +7,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 constexpr std::string_view parameters_key = "distribution.smdistributed.modelparallel.parameters";

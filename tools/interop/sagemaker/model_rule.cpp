@@ -4,8 +4,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 std::string argument(const char* name) { return std::string("hyperparameters.") + name; }

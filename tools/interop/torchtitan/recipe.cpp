@@ -13,8 +13,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 std::string literal(const json& value) {
@@ -36,7 +34,7 @@ std::string arguments(const Settings& settings, const std::string& section,
   for (const Setting& each : settings.all()) {
     if (!each.name.starts_with(section + ".")) continue;
     const std::string name = each.name.substr(section.size() + 1);
-    if (std::find(left_out.begin(), left_out.end(), name) != left_out.end()) continue;
+    if (std::ranges::find(left_out, name) != left_out.end()) continue;
     if (each.value.is_array() && !each.value.empty() && each.value[0].is_array()) {
       text += "            " + name + "=[\n";
       for (const json& part : each.value) text += "                " + literal(part) + ",\n";

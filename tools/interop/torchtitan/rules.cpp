@@ -12,8 +12,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Sets the model to the sizes of the flavor, unless a config.json or --set has given one.
@@ -366,8 +364,7 @@ void read_compiler(Settings& from, JobDraft& to) {
   const bool on =
       from.flag("compile.enable").value_or(false) || from.flag("training.compile").value_or(false);
   const std::vector<std::string> parts = from.words("compile.components");
-  const bool of_model =
-      parts.empty() || std::find(parts.begin(), parts.end(), "model") != parts.end();
+  const bool of_model = parts.empty() || std::ranges::find(parts, "model") != parts.end();
   const bool in_pieces = from.flag("parallelism.enable_async_tensor_parallel").value_or(false) ||
                          from.flag("compile.enable_async_tensor_parallel").value_or(false);
   const bool compiles = on && of_model;

@@ -10,8 +10,6 @@
 
 namespace meshwright::interop {
 
-using nlohmann::json;
-
 namespace {
 
 // Returns the stages that lists of modules describe, one list for each virtual stage:
@@ -43,9 +41,9 @@ std::vector<StageUnits> usual_parts(Settings& from, std::int64_t parts, std::int
     from.fail("parallelism.pipeline_parallel_degree",
               std::to_string(parts) + " stages are more than " + std::to_string(layers) +
                   " layers, the embedding and the head fill");
-  std::vector<StageUnits> stages(static_cast<std::size_t>(parts));
+  std::vector<StageUnits> stages(parts);
   for (std::int64_t i = 0; i < parts; ++i) {
-    StageUnits& stage = stages[static_cast<std::size_t>(i)];
+    StageUnits& stage = stages[i];
     stage.layers =
         static_cast<int>(each + (i < rest) - (i == 0 ? first : 0) - (i + 1 == parts ? last : 0));
   }
@@ -125,7 +123,7 @@ void write_stages(const JobValues& from, Settings& to) {
   if (p.pipeline == 1) return;
   std::vector<StageUnits> stages = stages_of(from.plan, from.model);
   if (stages.empty()) {
-    stages.resize(static_cast<std::size_t>(from.plan.virtual_stage_count()));
+    stages.resize(from.plan.virtual_stage_count());
     for (StageUnits& stage : stages)
       stage.layers = from.model.layers / from.plan.virtual_stage_count();
     stages.front().embedding = stages.back().head = true;

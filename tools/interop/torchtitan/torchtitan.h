@@ -2,10 +2,7 @@
 // torchtitan 0.2.2, torchtitan/config/job_config.py, and for the recipe those of 0.3.0.
 #pragma once
 
-#include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 
 #include "models/compiler/frameworks/pytorch.h"
 #include "models/compiler/frameworks/torchtitan.h"

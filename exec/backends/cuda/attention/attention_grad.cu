@@ -8,7 +8,6 @@
 #include "exec/backends/cuda/tables.h"
 #include "models/program/graph/context.h"
 #include "models/program/graph/documents.h"
-#include "models/program/graph/widen.h"
 
 namespace meshwright::exec::cuda {
 

@@ -21,7 +21,7 @@ class TrialOperands {
     bool all = true;
     const auto of = [&](std::int64_t bytes) {
       void* memory = nullptr;
-      if (!all || cudaMalloc(&memory, static_cast<std::size_t>(bytes + 1)) != cudaSuccess) {
+      if (!all || cudaMalloc(&memory, bytes + 1) != cudaSuccess) {
         static_cast<void>(cudaGetLastError());
         all = false;
         return memory;

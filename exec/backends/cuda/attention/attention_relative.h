@@ -3,7 +3,6 @@
 #pragma once
 
 #include "exec/backends/cuda/attention/attention_call.h"
-#include "models/program/graph/gpu_scratch.h"
 
 namespace meshwright::exec::cuda {
 

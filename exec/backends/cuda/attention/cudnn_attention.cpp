@@ -130,7 +130,7 @@ class CudnnAttention : public AttentionLibrary {
       throw RunError("cudnnSetStream failed");
     void* workspace = k.context.workspace;
     auto room = static_cast<std::size_t>(plan->workspace_bytes + alignment);
-    std::align(alignment, static_cast<std::size_t>(plan->workspace_bytes), workspace, room);
+    std::align(alignment, plan->workspace_bytes, workspace, room);
     check(plan->graph.execute(handle_, addresses, workspace), "attention");
   }
 

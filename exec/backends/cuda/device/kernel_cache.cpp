@@ -145,7 +145,7 @@ void KernelCache::remove_oldest(const std::string& except) const {
     entries.push_back({used, each.path().string(), static_cast<std::int64_t>(size)});
     bytes += entries.back().bytes;
   }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+  std::ranges::sort(entries, [](const Entry& a, const Entry& b) {
     return std::tie(a.used, a.path) < std::tie(b.used, b.path);
   });
   for (const Entry& entry : entries) {

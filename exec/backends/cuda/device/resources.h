@@ -47,7 +47,7 @@ inline OwnedEvent make_event(unsigned int flags = cudaEventDisableTiming) {
 // Allocates device memory, aligned to 256 bytes and not cleared.
 inline DeviceMemory device_memory(std::int64_t bytes) {
   void* memory = nullptr;
-  check(cudaMalloc(&memory, static_cast<std::size_t>(bytes > 0 ? bytes : 1)), "cudaMalloc");
+  check(cudaMalloc(&memory, bytes > 0 ? bytes : 1), "cudaMalloc");
   return DeviceMemory(memory);
 }
 
@@ -55,12 +55,11 @@ inline DeviceMemory device_memory(std::int64_t bytes) {
 // cudaMemcpy from pageable memory, may return earlier, and streams made here do not wait for the
 // default stream.
 inline void fill_device(void* memory, int byte, std::int64_t bytes) {
-  check(cudaMemset(memory, byte, static_cast<std::size_t>(bytes)), "cudaMemset");
+  check(cudaMemset(memory, byte, bytes), "cudaMemset");
   check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 inline void copy_to_device(void* memory, const void* host, std::int64_t bytes) {
-  check(cudaMemcpy(memory, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice),
-        "cudaMemcpy");
+  check(cudaMemcpy(memory, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
   check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 

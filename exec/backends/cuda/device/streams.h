@@ -16,7 +16,7 @@ class GpuStreams : public Streams {
   cudaStream_t current() const { return streams_[stream_].get(); }
   const std::array<OwnedStream, stream_count>& all() const { return streams_; }
 
-  void use(int stream) override { stream_ = static_cast<std::size_t>(stream); }
+  void use(int stream) override { stream_ = stream; }
   void record(int event) override;
   void await(int event) override;
   void wait_for_stream() override;

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "exec/backends/cuda/products/linear.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_call.h"
 #include "models/program/graph/widen.h"
 
@@ -34,10 +33,8 @@ bool is_needed(const Fusion& fusion, std::size_t i) {
   const int made = fusion.steps[i].outputs[0];
   for (std::size_t j = i + 1; j < fusion.steps.size(); ++j) {
     const FusedStep& step = fusion.steps[j];
-    if (j > i + 1 && std::find(step.inputs.begin(), step.inputs.end(), made) != step.inputs.end())
-      return true;
-    if (std::find(step.outputs.begin(), step.outputs.end(), made) != step.outputs.end())
-      return false;
+    if (j > i + 1 && std::ranges::find(step.inputs, made) != step.inputs.end()) return true;
+    if (std::ranges::find(step.outputs, made) != step.outputs.end()) return false;
   }
   return !fusion.is_internal(made);
 }
@@ -96,7 +93,7 @@ std::vector<Lead> leads_of(const Fusion& fusion) {
     if (!next) break;
     leads.push_back(*std::move(next));
   }
-  std::reverse(leads.begin(), leads.end());
+  std::ranges::reverse(leads);
   // Removes leads whose result is internal: it would not be in memory, and only steps of the same
   // lead can read it.
   std::erase_if(leads, [&](const Lead& lead) { return fusion.is_internal(lead.c); });

@@ -16,8 +16,7 @@ constexpr const char* name_of_kernel = "fused";
 
 void* address_of(const KernelCall& k, const Fusion& fusion, int operand) {
   if (operand < 0) return nullptr;
-  const auto i = static_cast<std::size_t>(operand),
-             inputs = static_cast<std::size_t>(fusion.inputs);
+  const std::size_t i = operand, inputs = fusion.inputs;
   const void* data = i < inputs ? k.operands.inputs[i] : k.operands.outputs[i - inputs];
   return const_cast<void*>(data);
 }
@@ -63,9 +62,8 @@ const Fusions::Loaded& Fusions::load(const FusedKernel& kernel) {
 // left.
 void Fusions::prepare_lead(Prepared& prepared, const Device& device) const {
   const std::vector<Lead> leads = leads_of(*prepared.fusion);
-  const auto found = std::find_if(leads.begin(), leads.end(), [&](const Lead& lead) {
-    return device.products->prepare(lead.form);
-  });
+  const auto found = std::ranges::find_if(
+      leads, [&](const Lead& lead) { return device.products->prepare(lead.form); });
   prepared.lead = found != leads.end() ? *found : leads.back();
   prepared.steps = without_led(prepared.steps, *prepared.lead);
 }
@@ -140,8 +138,7 @@ void Fusions::run_generated(const KernelCall& call, const Fusion& fusion,
   unsigned int overwrites = 0, bit = 1;
   for (int id : kernel.sums) {
     addresses.push_back(address_of(call, fusion, id));
-    if (call.call.overwrites_output(static_cast<std::size_t>(id - fusion.inputs)))
-      overwrites |= bit;
+    if (call.call.overwrites_output(id - fusion.inputs)) overwrites |= bit;
     bit <<= 1U;
   }
   arguments = {&overwrites, &partial};

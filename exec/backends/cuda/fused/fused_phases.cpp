@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/graph/gpu_scratch.h"
 #include "models/program/graph/op_table.h"
 
@@ -164,7 +163,7 @@ class Phases {
   // ---- from steps to statements
 
   Phase& phase(int i) {
-    if (at(i) >= made_.phases.size()) made_.phases.resize(at(i) + 1);
+    if (i >= std::ssize(made_.phases)) made_.phases.resize(i + 1);
     return made_.phases[i];
   }
 
@@ -292,7 +291,7 @@ class Phases {
   void add_dropout(const FusedStep& step, int number) {
     const Attributes& a = step.attributes;
     declare_position(a, number, true);
-    auto key = std::find(made_.keys.begin(), made_.keys.end(), a.dropout_key);
+    auto key = std::ranges::find(made_.keys, a.dropout_key);
     if (key == made_.keys.end()) key = made_.keys.insert(key, a.dropout_key);
     const std::vector<int> x = {argument(step.inputs[0])};
     const int made = last_made(x);

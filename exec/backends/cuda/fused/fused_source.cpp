@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "exec/backends/cuda/fused/fused_phases.h"
-#include "models/core/index.h"
 
 namespace meshwright::exec::cuda {
 
@@ -57,7 +56,7 @@ class Writer {
     std::size_t begin = 0;
     while (begin < text.size()) {
       const std::size_t end = std::min(text.find('\n', begin), text.size());
-      kernel_.source.append(at(2 * depth_), ' ');
+      kernel_.source.append(2 * depth_, ' ');
       kernel_.source.append(text, begin, end - begin) += '\n';
       begin = end + 1;
     }
@@ -129,7 +128,7 @@ class Writer {
 
   bool is_in_registers(const Statement& statement) const {
     const auto kept = [&](int value) { return of_.values[value].home == Home::registers; };
-    if (std::any_of(statement.arguments.begin(), statement.arguments.end(), kept)) return true;
+    if (std::ranges::any_of(statement.arguments, kept)) return true;
     if (statement.kind == Statement::Kind::over_row) return false;
     return statement.kind == Statement::Kind::value
                ? kept(statement.target)
@@ -161,8 +160,8 @@ class Writer {
   }
 
   void write_columns(int number, const std::vector<const Statement*>& statements) {
-    open_columns(std::any_of(statements.begin(), statements.end(),
-                             [&](const Statement* each) { return is_in_registers(*each); }));
+    open_columns(std::ranges::any_of(
+        statements, [&](const Statement* each) { return is_in_registers(*each); }));
     for (int id = 0; id < static_cast<int>(of_.values.size()); ++id)
       if (of_.values[id].is_loaded) write_load(id, number);
     for (const std::string& text : of_.phases[number].before) line(text);
@@ -311,8 +310,7 @@ class Writer {
     close_columns();
   }
   bool reads_ahead() const {
-    return std::any_of(of_.values.begin(), of_.values.end(),
-                       [](const Value& value) { return value.ahead; });
+    return std::ranges::any_of(of_.values, [](const Value& value) { return value.ahead; });
   }
   void declare_ahead(const char* name, const std::string& slots, const char* initial) {
     for (int id = 0; id < static_cast<int>(of_.values.size()); ++id)

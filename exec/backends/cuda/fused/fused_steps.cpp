@@ -98,7 +98,7 @@ class Block {
         offset += aligned(fusion_.of_block(before, rows_.count).bytes());
       return internal_ + offset;
     }
-    const auto i = static_cast<std::size_t>(id), inputs = static_cast<std::size_t>(fusion_.inputs);
+    const std::size_t i = id, inputs = fusion_.inputs;
     const void* data = i < inputs ? k_.operands.inputs[i] : k_.operands.outputs[i - inputs];
     const std::int64_t skipped =
         fusion_.cut[i] ? fusion_.operands[i].bytes() / fusion_.rows * rows_.first : 0;

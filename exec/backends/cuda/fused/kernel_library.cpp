@@ -32,10 +32,9 @@ void allow_shared_bytes(cudaKernel_t kernel, std::int64_t bytes) {
 void launch(cudaKernel_t kernel, std::int64_t blocks, int threads, std::int64_t shared_bytes,
             std::vector<void*>& arguments, cudaStream_t stream) {
   if (blocks == 0) return;
-  check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel),
-                         dim3(static_cast<unsigned int>(blocks)),
-                         dim3(static_cast<unsigned int>(threads)), arguments.data(),
-                         static_cast<std::size_t>(shared_bytes), stream),
+  check(cudaLaunchKernel(
+            reinterpret_cast<const void*>(kernel), dim3(static_cast<unsigned int>(blocks)),
+            dim3(static_cast<unsigned int>(threads)), arguments.data(), shared_bytes, stream),
         "cudaLaunchKernel");
 }
 

@@ -77,7 +77,7 @@ std::vector<std::string> nvrtc_architectures() {
 
 Compiled compile_cuda(const std::string& source, const std::string& architecture) {
   const std::vector<std::string> known = nvrtc_architectures();
-  if (std::find(known.begin(), known.end(), architecture) == known.end())
+  if (std::ranges::find(known, architecture) == known.end())
     throw InputError("CUDA " + nvrtc_version() + " has no architecture '" + architecture +
                      "'; known: " + list_of(known, "and"));
   const Program program(source);

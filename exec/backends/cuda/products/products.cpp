@@ -168,7 +168,7 @@ Dtype second_of(const ProductForm& form) { return form.second.value_or(form.fact
 // much memory left.
 DeviceMemory memory_for_timing(std::int64_t bytes) {
   void* memory = nullptr;
-  if (cudaMalloc(&memory, static_cast<std::size_t>(bytes)) != cudaSuccess) {
+  if (cudaMalloc(&memory, bytes) != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     return nullptr;
   }
@@ -365,8 +365,7 @@ void Products::issue(const ProductForm& form, const Plan& plan, const ProductOpe
   const void* start = operands.start != nullptr ? operands.start : operands.c;
   check(cublasLtMatmul(handle_, plan.description.get(), &one, operands.b, plan.first.get(),
                        operands.a, plan.second.get(), &added, start, plan.result.get(), operands.c,
-                       plan.result.get(), &*plan.algorithm, workspace_,
-                       static_cast<std::size_t>(workspace_bytes_), stream),
+                       plan.result.get(), &*plan.algorithm, workspace_, workspace_bytes_, stream),
         "cublasLtMatmul");
 }
 

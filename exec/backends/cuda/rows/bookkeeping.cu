@@ -36,8 +36,7 @@ __global__ void __launch_bounds__(threads)
 
 void zero(const KernelCall& k) {
   for (std::size_t i = 0; i < k.call.outputs.size(); ++i)
-    check(cudaMemsetAsync(k.out<char>(i), 0, static_cast<std::size_t>(k.call.outputs[i].bytes()),
-                          k.stream),
+    check(cudaMemsetAsync(k.out<char>(i), 0, k.call.outputs[i].bytes(), k.stream),
           "cudaMemsetAsync");
 }
 

@@ -189,8 +189,8 @@ void select_positions_grad(const KernelCall& k) {
 
 void sequence_slice(const KernelCall& k) {
   const std::int64_t bytes = k.call.outputs[0].bytes();
-  check(cudaMemcpyAsync(k.out<char>(0), k.in<char>(0) + k.context.tensor_rank * bytes,
-                        static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, k.stream),
+  check(cudaMemcpyAsync(k.out<char>(0), k.in<char>(0) + k.context.tensor_rank * bytes, bytes,
+                        cudaMemcpyDeviceToDevice, k.stream),
         "cudaMemcpyAsync");
 }
 

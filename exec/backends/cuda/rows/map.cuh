@@ -62,8 +62,8 @@ void map(const KernelCall& k, F f) {
   const std::int64_t count = type.shape.elements();
   with_type(type.dtype, [&]<typename T>(T) {
     MapOperands<F, T> operands;
-    for (int i = 0; i < F::inputs; ++i) operands.in[i] = k.in<T>(static_cast<std::size_t>(i));
-    for (int o = 0; o < F::outputs; ++o) operands.out[o] = k.out<T>(static_cast<std::size_t>(o));
+    for (int i = 0; i < F::inputs; ++i) operands.in[i] = k.in<T>(i);
+    for (int o = 0; o < F::outputs; ++o) operands.out[o] = k.out<T>(o);
     launch(map_kernel<F, T>, {blocks_for(count, map_threads * vector_of<T>)}, {map_threads}, 0,
            k.stream, f, operands, count);
   });

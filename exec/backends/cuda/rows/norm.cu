@@ -235,8 +235,7 @@ struct NormWeight {
     }
     const UnitWeight unit(k.call);
     std::byte* const zeros = k.workspace<std::byte>() + unit.begin;
-    check(cudaMemsetAsync(zeros, 0, static_cast<std::size_t>(unit.bytes), k.stream),
-          "cudaMemsetAsync");
+    check(cudaMemsetAsync(zeros, 0, unit.bytes, k.stream), "cudaMemsetAsync");
     data = reinterpret_cast<const T*>(zeros);
     offset = 1.0f;
   }

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
 namespace meshwright::compiler {
@@ -43,7 +42,7 @@ Roles roles_of(const Graph& graph, std::span<const Node* const> members,
         continue;
       }
       roles.cut[id] = 1;
-      (uses[at(id)] > reads[id] ? roles.outputs : roles.internal).push_back(id);
+      (uses[id] > reads[id] ? roles.outputs : roles.internal).push_back(id);
     }
   }
   return roles;
@@ -139,7 +138,7 @@ bool find_place(Fusion& fusion) {
   for (std::size_t i = std::max<std::size_t>(last, 1); i < fusion.steps.size(); ++i)
     for (int id : fusion.steps[i].outputs)
       if (!fusion.is_internal(id) && !fusion.is_sum(id) &&
-          fusion.operands[at(id)] == fusion.operands[at(made)]) {
+          fusion.operands[id] == fusion.operands[made]) {
         replace_internal(fusion, made, id);
         return true;
       }

@@ -4,7 +4,6 @@
 
 #include "models/compiler/passes/back_end/fuse.h"
 #include "models/compiler/passes/graph/cleanup.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
 namespace meshwright::compiler {
@@ -37,7 +36,7 @@ class Clusters {
         overwrites_(graph.tensors.size(), 0) {
     for (std::size_t id = 0; id < graph.tensors.size(); ++id)
       if (graph.tensors[id].alias_of >= 0)
-        overwrites_[id] = overwrites_[at(graph.tensors[id].alias_of)] = 1;
+        overwrites_[id] = overwrites_[graph.tensors[id].alias_of] = 1;
     readers_.resize(graph.tensors.size());
     for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) add(i);
   }
@@ -50,8 +49,8 @@ class Clusters {
       const int cluster = of_node_[i];
       if (cluster < 0) {
         nodes.push_back(graph_.nodes[i]);
-      } else if (clusters_[at(cluster)].front() == static_cast<int>(i)) {
-        nodes.push_back(node_of(clusters_[at(cluster)]));
+      } else if (clusters_[cluster].front() == static_cast<int>(i)) {
+        nodes.push_back(node_of(clusters_[cluster]));
       }
     }
     return nodes;
@@ -62,16 +61,15 @@ class Clusters {
     const RowRule& rule = info(node.op).rows;
     // Operations on packed documents count rows in documents, so a kernel of their own runs them.
     if (!rule || (rule.product && !leads(node)) || node.attributes.documents) return false;
-    return std::all_of(node.outputs.begin(), node.outputs.end(),
-                       [&](int id) {
-                         const Tensor& tensor = graph_.tensor(id);
-                         const bool wide =
-                             tensor.type.dtype == Dtype::f32 || tensor.type.dtype == Dtype::f64;
-                         return overwrites_[at(id)] == 0 &&
-                                (tensor.role != Role::parameter_gradient || wide);
-                       }) &&
-           std::none_of(node.inputs.begin(), node.inputs.end(),
-                        [&](int id) { return overwrites_[at(id)] != 0; });
+    return std::ranges::all_of(node.outputs,
+                               [&](int id) {
+                                 const Tensor& tensor = graph_.tensor(id);
+                                 const bool wide = tensor.type.dtype == Dtype::f32 ||
+                                                   tensor.type.dtype == Dtype::f64;
+                                 return overwrites_[id] == 0 &&
+                                        (tensor.role != Role::parameter_gradient || wide);
+                               }) &&
+           std::ranges::none_of(node.inputs, [&](int id) { return overwrites_[id] != 0; });
   }
 
   // Returns whether the node is a matmul that can have an epilogue. Matmuls of quantized factors
@@ -82,15 +80,15 @@ class Clusters {
   }
 
   bool is_member(const std::vector<int>& cluster, int node) const {
-    return std::find(cluster.begin(), cluster.end(), node) != cluster.end();
+    return std::ranges::find(cluster, node) != cluster.end();
   }
 
   // Returns whether the node can be part of a matmul's epilogue: it works element by element and
   // reads a tensor that the cluster makes.
   bool is_epilogue(const Node& node, const std::vector<int>& cluster) const {
-    return info(node.op).rows.epilogue &&
-           std::any_of(node.inputs.begin(), node.inputs.end(),
-                       [&](int id) { return is_member(cluster, graph_.tensor(id).producer); });
+    return info(node.op).rows.epilogue && std::ranges::any_of(node.inputs, [&](int id) {
+             return is_member(cluster, graph_.tensor(id).producer);
+           });
   }
 
   std::int64_t rows_of(const Node& node) const {
@@ -98,11 +96,11 @@ class Clusters {
   }
 
   bool can_join(const Node& node, const std::vector<int>& cluster) const {
-    const Node& first = graph_.nodes[at(cluster.front())];
+    const Node& first = graph_.nodes[cluster.front()];
     if (graph_.unit_of(node) != graph_.unit_of(first) || in_forward(node) != in_forward(first) ||
         rows_of(node) != rows_of(first) || (leads(first) && !is_epilogue(node, cluster)))
       return false;
-    const bool made_before = std::all_of(node.inputs.begin(), node.inputs.end(), [&](int id) {
+    const bool made_before = std::ranges::all_of(node.inputs, [&](int id) {
       const int producer = graph_.tensor(id).producer;
       return producer < cluster.front() || is_member(cluster, producer);
     });
@@ -117,32 +115,32 @@ class Clusters {
   std::vector<int> neighbours(const Node& node) const {
     std::vector<int> found;
     const auto note = [&](int other) {
-      const int cluster = other < 0 ? -1 : of_node_[at(other)];
-      if (cluster >= 0 && std::find(found.begin(), found.end(), cluster) == found.end())
+      const int cluster = other < 0 ? -1 : of_node_[other];
+      if (cluster >= 0 && std::ranges::find(found, cluster) == found.end())
         found.push_back(cluster);
     };
     for (int id : node.inputs) note(graph_.tensor(id).producer);
     for (int id : node.inputs)
       if (graph_.tensor(id).role == Role::activation)
-        for (int reader : readers_[at(id)]) note(reader);
+        for (int reader : readers_[id]) note(reader);
     return found;
   }
 
   void add(int index) {
-    const Node& node = graph_.nodes[at(index)];
+    const Node& node = graph_.nodes[index];
     if (can_be_fused(node)) {
       for (int cluster : neighbours(node)) {
-        if (leads(node) || !can_join(node, clusters_[at(cluster)])) continue;
-        clusters_[at(cluster)].push_back(index);
-        of_node_[at(index)] = cluster;
+        if (leads(node) || !can_join(node, clusters_[cluster])) continue;
+        clusters_[cluster].push_back(index);
+        of_node_[index] = cluster;
         break;
       }
-      if (of_node_[at(index)] < 0) {
-        of_node_[at(index)] = static_cast<int>(clusters_.size());
+      if (of_node_[index] < 0) {
+        of_node_[index] = static_cast<int>(clusters_.size());
         clusters_.push_back({index});
       }
     }
-    for (int id : node.inputs) readers_[at(id)].push_back(index);
+    for (int id : node.inputs) readers_[id].push_back(index);
   }
 
   // Returns the fused node of a cluster, or nothing if its blocks would be too large or its
@@ -150,7 +148,7 @@ class Clusters {
   std::optional<Fused> fuse_members(const std::vector<int>& cluster) const {
     std::vector<const Node*> members;
     members.reserve(cluster.size());
-    for (int index : cluster) members.push_back(&graph_.nodes[at(index)]);
+    for (int index : cluster) members.push_back(&graph_.nodes[index]);
     std::optional<Fused> made = fuse(graph_, members, uses_);
     if (!made || (leads(*members.front()) && !lead_with_product(made->fusion))) return std::nullopt;
     made->fusion.block_rows = rows_per_block(made->fusion);
@@ -161,7 +159,7 @@ class Clusters {
   // Returns the node of a cluster. A cluster has grown only while it could be fused, so fusing
   // succeeds.
   Node node_of(const std::vector<int>& cluster) const {
-    if (cluster.size() == 1) return graph_.nodes[at(cluster.front())];
+    if (cluster.size() == 1) return graph_.nodes[cluster.front()];
     Fused made = fuse_members(cluster).value();
     made.node.attributes.fusion = std::make_shared<const Fusion>(std::move(made.fusion));
     return std::move(made.node);

@@ -11,10 +11,8 @@
 #include "models/compiler/passes/dataflow/chain_budget.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 
 namespace meshwright::compiler {
 

@@ -1,5 +1,4 @@
 #include "models/compiler/passes/dataflow/kept_sets.h"
-#include "models/core/index.h"
 
 #include <algorithm>
 #include <set>
@@ -44,8 +43,8 @@ KeptSets::KeptSets(const KeptProblem& problem)
     : problem_(problem), maker_(problem.items.size(), -1), readers_(problem.items.size()) {
   for (std::size_t s = 0; s < problem.steps.size(); ++s) {
     joined_.push_back(static_cast<int>(s));
-    for (int item : problem.steps[s].makes) maker_[at(item)] = static_cast<int>(s);
-    for (int item : problem.steps[s].reads) readers_[at(item)].push_back(static_cast<int>(s));
+    for (int item : problem.steps[s].makes) maker_[item] = static_cast<int>(s);
+    for (int item : problem.steps[s].reads) readers_[item].push_back(static_cast<int>(s));
   }
   join_steps();
   number_options();
@@ -53,7 +52,7 @@ KeptSets::KeptSets(const KeptProblem& problem)
 }
 
 int KeptSets::group_of(int step) const {
-  while (joined_[at(step)] != step) step = joined_[at(step)];
+  while (joined_[step] != step) step = joined_[step];
   return step;
 }
 
@@ -63,30 +62,29 @@ int KeptSets::group_of(int step) const {
 // in order to repeat only m is no better than to keep the results of m.
 void KeptSets::join_steps() {
   const auto seen_outside = [&](int item, int group) {
-    return std::ranges::any_of(readers_[at(item)],
-                               [&](int step) { return group_of(step) != group; });
+    return std::ranges::any_of(readers_[item], [&](int step) { return group_of(step) != group; });
   };
   const auto shown = [&](int group) {
     std::vector<int> items;
     for (int item = 0; item < static_cast<int>(problem_.items.size()); ++item)
-      if (maker_[at(item)] >= 0 && group_of(maker_[at(item)]) == group &&
-          (problem_.items[at(item)].needed || seen_outside(item, group)))
+      if (maker_[item] >= 0 && group_of(maker_[item]) == group &&
+          (problem_.items[item].needed || seen_outside(item, group)))
         items.push_back(item);
     return items;
   };
   const auto join = [&](int n) {
     const std::vector<int> results = shown(n);
-    if (results.size() != 1 || problem_.items[at(results[0])].needed) return false;
+    if (results.size() != 1 || problem_.items[results[0]].needed) return false;
     std::set<int> users;
-    for (int step : readers_[at(results[0])]) users.insert(group_of(step));
+    for (int step : readers_[results[0]]) users.insert(group_of(step));
     users.erase(n);
     if (users.size() != 1) return false;
     const int m = *users.begin();
-    if (problem_.steps[at(n)].always || problem_.steps[at(m)].always) return false;
+    if (problem_.steps[n].always || problem_.steps[m].always) return false;
     std::int64_t bytes = 0;
-    for (int item : shown(m)) bytes += problem_.items[at(item)].bytes;
-    if (bytes > problem_.items[at(results[0])].bytes) return false;
-    joined_[at(n)] = m;
+    for (int item : shown(m)) bytes += problem_.items[item].bytes;
+    if (bytes > problem_.items[results[0]].bytes) return false;
+    joined_[n] = m;
     return true;
   };
   for (bool changed = true; changed;) {
@@ -109,31 +107,30 @@ void KeptSets::number_options() {
   group_cost_.clear();
   for (int group : groups_) {
     const std::uint32_t bit = 1U << options_++;
-    if (problem_.steps[at(group)].always) always_ |= bit;
+    if (problem_.steps[group].always) always_ |= bit;
     double cost = 0;
     for (int s = 0; s < static_cast<int>(problem_.steps.size()); ++s)
       if (group_of(s) == group) {
-        bit_[at(s)] = bit;
-        if (!problem_.steps[at(s)].always) cost += problem_.steps[at(s)].cost;
+        bit_[s] = bit;
+        if (!problem_.steps[s].always) cost += problem_.steps[s].cost;
       }
     group_cost_.push_back(cost);
   }
   for (std::size_t i = 0; i < problem_.items.size(); ++i) {
     Charge charge{problem_.items[i].bytes, 0, 0, 0, problem_.items[i].needed};
-    if (maker_[i] >= 0) charge.maker = bit_[at(maker_[i])];
-    for (int reader : readers_[i]) charge.readers |= bit_[at(reader)];
+    if (maker_[i] >= 0) charge.maker = bit_[maker_[i]];
+    for (int reader : readers_[i]) charge.readers |= bit_[reader];
     charge.readers &= ~charge.maker;
     charges_.push_back(charge);
   }
   for (const KeptProblem::Step& step : problem_.steps) {
     if (step.makes.size() < 2 || step.always || options_ >= most_options) continue;
-    const KeptProblem::Item& first = problem_.items[at(step.makes[0])];
+    const KeptProblem::Item& first = problem_.items[step.makes[0]];
     std::int64_t others = 0;
     for (std::size_t i = 1; i < step.makes.size(); ++i)
-      if (problem_.items[at(step.makes[i])].needed)
-        others += problem_.items[at(step.makes[i])].bytes;
+      if (problem_.items[step.makes[i]].needed) others += problem_.items[step.makes[i]].bytes;
     if (first.needed && others > first.bytes / 16)
-      charges_[at(step.makes[0])].kept_anyway = 1U << options_++;
+      charges_[step.makes[0]].kept_anyway = 1U << options_++;
   }
   made_by_.resize(groups_.size());
   taken_by_.resize(groups_.size());
@@ -149,11 +146,11 @@ void KeptSets::limit_options() {
     double cost = 0, bytes = 1;
     for (int s = 0; s < static_cast<int>(problem_.steps.size()); ++s) {
       if (group_of(s) != group) continue;
-      cost += problem_.steps[at(s)].cost;
-      for (int item : problem_.steps[at(s)].makes)
-        bytes += static_cast<double>(problem_.items[at(item)].bytes);
+      cost += problem_.steps[s].cost;
+      for (int item : problem_.steps[s].makes)
+        bytes += static_cast<double>(problem_.items[item].bytes);
     }
-    return problem_.steps[at(group)].always ? -1 : cost / bytes;
+    return problem_.steps[group].always ? -1 : cost / bytes;
   };
   while (groups_.size() > most_options)
     groups_.erase(std::ranges::max_element(groups_, {}, cost_per_byte));
@@ -177,21 +174,21 @@ void KeptSets::list_sets(int first, int undecided, const KeptSet& set,
   };
   if ((always_ & bit) == 0) {
     KeptSet kept = set;
-    for (const Charge& charge : made_by_[at(group)])
+    for (const Charge& charge : made_by_[group])
       if (is_read(charge)) kept.kept += charge.bytes;
     list_sets(first, group, kept, all);
   }
   KeptSet again = set;
   again.options |= bit;
-  for (const Charge& charge : taken_by_[at(group)])
+  for (const Charge& charge : taken_by_[group])
     if (!is_read(charge)) again.kept += charge.bytes;
   std::uint32_t small = 0;
-  for (const Charge& charge : made_by_[at(group)]) small |= charge.kept_anyway;
+  for (const Charge& charge : made_by_[group]) small |= charge.kept_anyway;
   for (std::uint32_t anyway = small;; anyway = (anyway - 1) & small) {
     KeptSet each = again;
     each.options |= anyway;
     bool useful = (always_ & bit) != 0;
-    for (const Charge& charge : made_by_[at(group)])
+    for (const Charge& charge : made_by_[group])
       if ((charge.kept_anyway & anyway) != 0)
         each.kept += charge.bytes;
       else if (is_read(charge)) {
@@ -204,7 +201,7 @@ void KeptSets::list_sets(int first, int undecided, const KeptSet& set,
 }
 
 bool KeptSets::is_again(int item, std::uint32_t options) const {
-  const Charge& charge = charges_[at(item)];
+  const Charge& charge = charges_[item];
   return (options & charge.maker) != 0 && (options & charge.kept_anyway) == 0;
 }
 
@@ -234,25 +231,25 @@ std::int64_t KeptSets::working_bytes(std::uint32_t options) const {
   std::vector<int> born(items, -1), last(items, -1);
   int time = 0;
   const auto make = [&](const auto& self, int step) -> void {
-    for (int item : problem_.steps[at(step)].reads)
-      if (is_again(item, options) && born[at(item)] < 0) self(self, maker_[at(item)]);
+    for (int item : problem_.steps[step].reads)
+      if (is_again(item, options) && born[item] < 0) self(self, maker_[item]);
     ++time;
-    for (int item : problem_.steps[at(step)].reads)
-      if (is_again(item, options)) last[at(item)] = time;
-    for (int item : problem_.steps[at(step)].makes) born[at(item)] = last[at(item)] = time;
+    for (int item : problem_.steps[step].reads)
+      if (is_again(item, options)) last[item] = time;
+    for (int item : problem_.steps[step].makes) born[item] = last[item] = time;
   };
   for (const std::vector<int>& reads : problem_.backward) {
     for (int item : reads)
-      if (is_again(item, options) && born[at(item)] < 0) make(make, maker_[at(item)]);
+      if (is_again(item, options) && born[item] < 0) make(make, maker_[item]);
     ++time;
     for (int item : reads)
-      if (is_again(item, options)) last[at(item)] = time;
+      if (is_again(item, options)) last[item] = time;
   }
-  std::vector<std::int64_t> change(at(time) + 2, 0);
+  std::vector<std::int64_t> change(time + 2, 0);
   for (std::size_t i = 0; i < items; ++i)
     if (born[i] >= 0) {
-      change[at(born[i])] += problem_.items[i].bytes;
-      change[at(last[i]) + 1] -= problem_.items[i].bytes;
+      change[born[i]] += problem_.items[i].bytes;
+      change[last[i] + 1] -= problem_.items[i].bytes;
     }
   std::int64_t live = 0, most = 0;
   for (std::int64_t each : change) most = std::max(most, live += each);
@@ -292,7 +289,7 @@ void KeptSets::find_frontier() {
       for (const KeptSet& set : sets) {
         if (found.beats(set)) continue;
         const auto slice = std::ranges::upper_bound(ends, set.cost) - ends.begin();
-        slices[static_cast<std::size_t>(slice)].push_back(set);
+        slices[slice].push_back(set);
       }
     }
     std::vector<KeptSet> slice = std::move(slices[i]);

@@ -1,11 +1,9 @@
 #include "models/compiler/passes/dataflow/order_operations.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 
 #include "models/compiler/passes/graph/cleanup.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
 namespace meshwright::compiler {
@@ -21,12 +19,12 @@ struct Segment {
 std::vector<Segment> segments_of(const Graph& graph) {
   std::vector<Segment> segments;
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
-    const Node& node = graph.nodes[at(i)];
+    const Node& node = graph.nodes[i];
     const auto alike = [&](const Node& before) {
       return graph.unit_of(before) == graph.unit_of(node) &&
              (before.phase == Phase::forward) == (node.phase == Phase::forward);
     };
-    if (segments.empty() || !alike(graph.nodes[at(i - 1)])) segments.push_back({i, i});
+    if (segments.empty() || !alike(graph.nodes[i - 1])) segments.push_back({i, i});
     segments.back().end = i + 1;
   }
   return segments;
@@ -40,8 +38,8 @@ class Order {
       : graph_(graph),
         begin_(segment.begin),
         count_(segment.end - segment.begin),
-        followers_(at(count_)),
-        open_(at(count_), 0) {
+        followers_(count_),
+        open_(count_, 0) {
     find_dependencies();
     find_passing(uses);
   }
@@ -53,9 +51,9 @@ class Order {
     std::vector<int> open = open_;
     std::map<int, int> reads = reads_;
     for (int i = 0; i < count_; ++i)
-      if (open[at(i)] == 0) ready.push_back(i);
+      if (open[i] == 0) ready.push_back(i);
     while (!ready.empty()) {
-      const auto next = std::min_element(ready.begin(), ready.end(), [&](int a, int b) {
+      const auto next = std::ranges::min_element(ready, [&](int a, int b) {
         const auto cost = [&](int i) { return change(i, reads); };
         const std::int64_t of_a = cost(a), of_b = cost(b);
         return of_a != of_b ? of_a < of_b : a < b;
@@ -65,8 +63,8 @@ class Order {
       for (int id : node(chosen).inputs)
         if (const auto found = reads.find(id); found != reads.end()) --found->second;
       order.push_back(chosen);
-      for (int follower : followers_[at(chosen)])
-        if (--open[at(follower)] == 0) ready.push_back(follower);
+      for (int follower : followers_[chosen])
+        if (--open[follower] == 0) ready.push_back(follower);
     }
     return order;
   }
@@ -86,12 +84,12 @@ class Order {
   }
 
  private:
-  const Node& node(int i) const { return graph_.nodes[at(begin_ + i)]; }
+  const Node& node(int i) const { return graph_.nodes[begin_ + i]; }
   std::int64_t bytes(int id) const { return graph_.tensor(id).type.bytes(); }
 
   void after(int earlier, int later) {
-    followers_[at(earlier)].push_back(later);
-    ++open_[at(later)];
+    followers_[earlier].push_back(later);
+    ++open_[later];
   }
 
   // Finds which nodes must come before which. Nodes that make a tensor come before its readers.
@@ -138,7 +136,7 @@ class Order {
       for (int id : node(i).outputs) {
         const Tensor& tensor = graph_.tensor(id);
         if (tensor.role == Role::activation && tensor.alias_of < 0 && reads[id] > 0 &&
-            reads[id] == uses[at(id)])
+            reads[id] == uses[id])
           reads_[id] = reads[id];
       }
   }
@@ -153,9 +151,8 @@ class Order {
       const int id = node(i).inputs[k];
       const auto found = reads.find(id);
       if (found == reads.end()) continue;
-      const auto times = std::count(node(i).inputs.begin(), node(i).inputs.end(), id);
-      const bool first =
-          std::find(node(i).inputs.begin(), node(i).inputs.end(), id) == node(i).inputs.begin() + k;
+      const auto times = std::ranges::count(node(i).inputs, id);
+      const bool first = std::ranges::find(node(i).inputs, id) == node(i).inputs.begin() + k;
       if (first && found->second == times) bytes_more -= bytes(id);
     }
     return bytes_more;
@@ -197,7 +194,7 @@ Graph order_operations(Graph graph, const Plan&) {
   if (!any) return graph;
   std::vector<Node> nodes;
   nodes.reserve(places.size());
-  for (int place : places) nodes.push_back(std::move(graph.nodes[at(place)]));
+  for (int place : places) nodes.push_back(std::move(graph.nodes[place]));
   graph.nodes = std::move(nodes);
   return cleaned(std::move(graph));
 }

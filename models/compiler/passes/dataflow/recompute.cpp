@@ -22,10 +22,10 @@ class Recomputation {
   Graph run() {
     out_ = old_;
     out_.nodes.clear();
-    const int groups = 1 + *std::max_element(group_.begin(), group_.end());
+    const int groups = 1 + *std::ranges::max_element(group_);
     forward_of_group_.resize(static_cast<std::size_t>(groups));
     replaced_.assign(old_.tensors.size(), -1);
-    std::vector<char> begun(static_cast<std::size_t>(groups), 0);
+    std::vector<char> begun(groups, 0);
     for (std::size_t i = 0; i < old_.nodes.size(); ++i) {
       const Node& node = old_.nodes[i];
       const auto group = static_cast<std::size_t>(group_[i]);
@@ -54,13 +54,13 @@ class Recomputation {
     std::vector<char> wanted(old_.tensors.size(), 0);
     for (std::size_t i = 0; i < old_.nodes.size(); ++i)
       if (old_.nodes[i].phase == Phase::backward && group_[i] == static_cast<int>(group))
-        for (int id : old_.nodes[i].inputs) wanted[static_cast<std::size_t>(id)] = 1;
+        for (int id : old_.nodes[i].inputs) wanted[id] = 1;
     std::vector<const Node*> kept;
     for (auto it = forward.rbegin(); it != forward.rend(); ++it) {
       bool want = false;
-      for (int id : (*it)->outputs) want = want || wanted[static_cast<std::size_t>(id)];
+      for (int id : (*it)->outputs) want = want || wanted[id];
       if (!want) continue;
-      for (int id : (*it)->inputs) wanted[static_cast<std::size_t>(id)] = 1;
+      for (int id : (*it)->inputs) wanted[id] = 1;
       kept.push_back(*it);
     }
     return {kept.rbegin(), kept.rend()};
@@ -69,12 +69,12 @@ class Recomputation {
   void repeat(const Node& node) {
     TensorIds inputs;
     for (int id : node.inputs) {
-      const int again = replaced_[static_cast<std::size_t>(id)];
+      const int again = replaced_[id];
       inputs.push_back(again >= 0 ? again : id);
     }
     const int index = out_.add(node.op, node.module, inputs, node.attributes, Phase::recompute);
     for (int i = 0; i < node.outputs.size(); ++i)
-      replaced_[static_cast<std::size_t>(node.outputs[i])] = out_.output(index, i);
+      replaced_[node.outputs[i]] = out_.output(index, i);
   }
 
   // Returns whether the tensor was gathered because ranks hold shares of the rows. Then only the
@@ -82,7 +82,7 @@ class Recomputation {
   bool is_gathered(int tensor) const {
     const int producer = old_.tensor(tensor).producer;
     if (producer < 0) return false;
-    const Node& maker = old_.nodes[static_cast<std::size_t>(producer)];
+    const Node& maker = old_.nodes[producer];
     return maker.op == Op::sequence_gather && maker.phase == Phase::forward &&
            // Inputs are small, so they are kept gathered.
            old_.tensor(maker.inputs[0]).role != Role::input;
@@ -90,8 +90,7 @@ class Recomputation {
 
   void gather_again(const Node& node) {
     for (int id : node.inputs)
-      if (is_gathered(id) && replaced_[static_cast<std::size_t>(id)] < 0)
-        repeat(old_.nodes[static_cast<std::size_t>(old_.tensor(id).producer)]);
+      if (is_gathered(id) && replaced_[id] < 0) repeat(old_.nodes[old_.tensor(id).producer]);
   }
 
   // Returns the node with its inputs replaced by recomputed tensors of its group, and by tensors
@@ -101,11 +100,11 @@ class Recomputation {
     for (int i = 0; i < node.inputs.size(); ++i) {
       const int id = node.inputs[i];
       if (id >= static_cast<int>(replaced_.size())) continue;
-      const int again = replaced_[static_cast<std::size_t>(id)];
+      const int again = replaced_[id];
       if (again < 0) continue;
       const int producer = old_.tensor(id).producer;
-      const Node& maker = old_.nodes[static_cast<std::size_t>(producer)];
-      const bool inside = group >= 0 && group_[static_cast<std::size_t>(producer)] == group;
+      const Node& maker = old_.nodes[producer];
+      const bool inside = group >= 0 && group_[producer] == group;
       if (!inside && !is_gathered(id)) continue;
       if (maker.op == Op::attention && selective_ && id == maker.outputs[0]) continue;
       node.inputs[i] = again;

@@ -33,7 +33,7 @@ class Budget {
       : graph_(graph), plan_(plan), flops_per_byte_(device.flops_per_byte) {
     const bool partitioned = plan.stage_of_unit.size() == graph.units.size();
     stage_ = partitioned ? plan.stage_of_unit : std::vector<int>(graph.units.size(), 0);
-    crossing_.resize(at(1 + *std::ranges::max_element(stage_)));
+    crossing_.resize(1 + *std::ranges::max_element(stage_));
     stages_standing_for_one_ = partitioned ? 1 : plan.virtual_stage_count();
     find_readers();
   }
@@ -52,16 +52,14 @@ class Budget {
   }
 
  private:
-  int stage_of(const Node& node) const { return stage_[at(graph_.unit_of(node))]; }
-  const Node& maker_of(int tensor) const {
-    return graph_.nodes[at(graph_.tensor(tensor).producer)];
-  }
+  int stage_of(const Node& node) const { return stage_[graph_.unit_of(node)]; }
+  const Node& maker_of(int tensor) const { return graph_.nodes[graph_.tensor(tensor).producer]; }
 
   // Returns the tensor that stands for the memory of this one. A view shares its tensor's memory. A
   // sum over the tensor group overwrites this rank's part of it, so both share memory too.
   int place_of(int tensor) const {
     const int base = base_of(graph_, tensor);
-    return sum_of_[at(base)] >= 0 ? sum_of_[at(base)] : base;
+    return sum_of_[base] >= 0 ? sum_of_[base] : base;
   }
 
   bool is_made_forward(int place) const {
@@ -75,7 +73,7 @@ class Budget {
   bool is_regathered(const Node& node) const {
     return graph_.held == Held::rows && node.op == Op::sequence_gather &&
            node.phase == Phase::forward && graph_.tensor(node.inputs[0]).role != Role::input &&
-           is_read_backward_[at(place_of(node.outputs[0]))] != 0;
+           is_read_backward_[place_of(node.outputs[0])] != 0;
   }
 
   bool is_loss(int place) const {
@@ -85,9 +83,8 @@ class Budget {
   }
 
   bool is_local(int place) const {
-    return is_made_forward(place) && !is_loss(place) && readers_[at(place)].size() <= 1 &&
-           (readers_[at(place)].empty() ||
-            *readers_[at(place)].begin() == graph_.unit_of(maker_of(place)));
+    return is_made_forward(place) && !is_loss(place) && readers_[place].size() <= 1 &&
+           (readers_[place].empty() || *readers_[place].begin() == graph_.unit_of(maker_of(place)));
   }
 
   void find_readers() {
@@ -96,11 +93,11 @@ class Budget {
     readers_.resize(graph_.tensors.size());
     for (const Node& node : graph_.nodes)
       if (node.op == Op::tensor_reduce && node.phase == Phase::forward)
-        sum_of_[at(node.inputs[0])] = node.outputs[0];
+        sum_of_[node.inputs[0]] = node.outputs[0];
     for (const Node& node : graph_.nodes)
       for (int id : node.inputs) {
-        readers_[at(place_of(id))].insert(graph_.unit_of(node));
-        if (node.phase != Phase::forward) is_read_backward_[at(place_of(id))] = 1;
+        readers_[place_of(id)].insert(graph_.unit_of(node));
+        if (node.phase != Phase::forward) is_read_backward_[place_of(id)] = 1;
       }
   }
 
@@ -116,7 +113,7 @@ class Budget {
         const bool kept = is_made_forward(place) && keeps && !is_local(place);
         const bool received = is_made_forward(place) && stage_of(maker_of(place)) != stage;
         if (kept || received || graph_.tensor(place).role == Role::input)
-          crossing_[at(stage)].insert(place);
+          crossing_[stage].insert(place);
       }
     }
   }
@@ -133,7 +130,7 @@ class Budget {
       }
       return found->second;
     };
-    for (int step : steps_of(unit)) describe_step(graph_.nodes[at(step)], item, result.problem);
+    for (int step : steps_of(unit)) describe_step(graph_.nodes[step], item, result.problem);
     for (const Node& node : graph_.nodes) {
       if (node.phase == Phase::forward || graph_.unit_of(node) != unit) continue;
       std::set<int> reads;
@@ -142,7 +139,7 @@ class Budget {
           if (const auto found = item_of.find(place_of(id));
               found != item_of.end() && is_local(found->first))
             reads.insert(found->second);
-      for (int read : reads) result.problem.items[at(read)].needed = true;
+      for (int read : reads) result.problem.items[read].needed = true;
       if (!reads.empty()) result.problem.backward.emplace_back(reads.begin(), reads.end());
     }
     return result;
@@ -154,15 +151,14 @@ class Budget {
     std::vector<int> steps;
     std::vector<char> wanted = is_read_backward_;
     for (int i = static_cast<int>(graph_.nodes.size()) - 1; i >= 0; --i) {
-      const Node& node = graph_.nodes[at(i)];
+      const Node& node = graph_.nodes[i];
       if (node.phase != Phase::forward || graph_.unit_of(node) != unit ||
           node.op == Op::tensor_copy)
         continue;
-      const bool useful = std::any_of(node.outputs.begin(), node.outputs.end(), [&](int id) {
-        return is_local(place_of(id)) && wanted[at(place_of(id))];
-      });
+      const bool useful = std::ranges::any_of(
+          node.outputs, [&](int id) { return is_local(place_of(id)) && wanted[place_of(id)]; });
       if (!useful) continue;
-      for (int id : node.inputs) wanted[at(place_of(id))] = 1;
+      for (int id : node.inputs) wanted[place_of(id)] = 1;
       steps.push_back(i);
     }
     std::ranges::reverse(steps);
@@ -185,7 +181,7 @@ class Budget {
     step.always = is_regathered(node);
     for (int id : node.inputs) {
       const int place = place_of(id);
-      const bool kept = crossing_[at(stage_of(node))].contains(place);
+      const bool kept = crossing_[stage_of(node)].contains(place);
       if (is_made_forward(place) && !kept) step.reads.push_back(item(place));
     }
     for (int id : node.outputs) step.makes.push_back(item(place_of(id)));
@@ -204,15 +200,15 @@ class Budget {
   BudgetedStage choose(int stage, std::vector<char>& chosen) const {
     BudgetedStage result;
     std::int64_t crossing = 0;
-    for (int place : crossing_[at(stage)]) crossing += slot_bytes(graph_.tensor(place).type);
+    for (int place : crossing_[stage]) crossing += slot_bytes(graph_.tensor(place).type);
     std::vector<int> units;
     std::vector<const std::vector<KeptSet>*> frontiers;
     std::int64_t kept = crossing, working = 0;
     for (int unit = 0; unit < static_cast<int>(stage_.size()); ++unit) {
-      if (stage_[at(unit)] != stage) continue;
+      if (stage_[unit] != stage) continue;
       units.push_back(unit);
-      frontiers.push_back(&solved_[at(unit)]->frontier());
-      const KeptSet unlimited = solved_[at(unit)]->unlimited();
+      frontiers.push_back(&solved_[unit]->frontier());
+      const KeptSet unlimited = solved_[unit]->unlimited();
       kept += unlimited.kept;
       working = std::max(working, unlimited.working);
     }
@@ -227,10 +223,10 @@ class Budget {
       result.kept += set.kept;
       result.working = std::max(result.working, set.working);
       result.cost += set.cost;
-      const std::vector<char> again = solved_[at(units[u])]->made_again(set);
-      const std::vector<int>& tensors = units_[at(units[u])].tensor;
+      const std::vector<char> again = solved_[units[u]]->made_again(set);
+      const std::vector<int>& tensors = units_[units[u]].tensor;
       for (std::size_t i = 0; i < again.size(); ++i)
-        if (again[i] && is_local(tensors[i])) chosen[at(tensors[i])] = 1;
+        if (again[i] && is_local(tensors[i])) chosen[tensors[i]] = 1;
     }
     return result;
   }

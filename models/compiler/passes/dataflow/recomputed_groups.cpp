@@ -1,6 +1,5 @@
 #include "models/compiler/passes/dataflow/recomputed_groups.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -82,8 +81,7 @@ std::size_t named_by(std::string_view pattern, std::string_view path) {
 [[noreturn]] void refuse(const Graph& graph, std::size_t index, const std::string& pattern) {
   std::vector<std::string> paths;
   for (const Module& module : graph.modules)
-    if (graph.units[static_cast<std::size_t>(module.unit)].holds_layer())
-      paths.push_back(module.path);
+    if (graph.units[module.unit].holds_layer()) paths.push_back(module.path);
   const std::string near = nearest(pattern, paths);
   throw InputError(broken(
       "/training/recompute_modules/" + std::to_string(index), "'{}' names no module of a block; {}",
@@ -100,7 +98,7 @@ std::vector<int> groups_of_modules(const Graph& graph, const std::vector<std::st
   std::map<std::pair<int, std::string_view>, int> found;
   for (std::size_t m = 0; m < groups.size(); ++m) {
     const Module& module = graph.modules[m];
-    if (!graph.units[static_cast<std::size_t>(module.unit)].holds_layer()) continue;
+    if (!graph.units[module.unit].holds_layer()) continue;
     std::size_t shortest = 0;
     for (std::size_t p = 0; p < patterns.size(); ++p) {
       const std::size_t length = named_by(patterns[p], module.path);
@@ -135,7 +133,7 @@ std::vector<int> recomputed_groups(const Graph& graph, const Plan& plan) {
   for (const Node& node : graph.nodes) {
     const int index = by_module ? node.module : graph.unit_of(node);
     const bool repeated = training.recompute != Recompute::selective || is_selected(node);
-    of_node.push_back(repeated ? groups[static_cast<std::size_t>(index)] : -1);
+    of_node.push_back(repeated ? groups[index] : -1);
   }
   return of_node;
 }

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "models/compiler/passes/graph/cleanup.h"
-#include "models/core/index.h"
-#include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
 
 namespace meshwright::compiler {
@@ -16,20 +14,20 @@ class RowRepetition {
   explicit RowRepetition(const Graph& graph)
       : old_(graph), first_user_(graph.tensors.size(), -1), again_(graph.nodes.size()) {
     for (int i = static_cast<int>(graph.nodes.size()) - 1; i >= 0; --i)
-      if (graph.nodes[at(i)].phase != Phase::forward)
-        for (int id : graph.nodes[at(i)].inputs) first_user_[at(id)] = i;
+      if (graph.nodes[i].phase != Phase::forward)
+        for (int id : graph.nodes[i].inputs) first_user_[id] = i;
     // Per tensor: it is saved whatever this pass decides.
     std::vector<char> stays(graph.tensors.size(), 0);
     for (std::size_t id = 0; id < graph.tensors.size(); ++id)
       stays[id] = first_user_[id] >= 0 || graph.tensors[id].role != Role::activation;
     for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
-      const Node& node = graph.nodes[at(i)];
+      const Node& node = graph.nodes[i];
       const int first = first_user(node);
       if (first < 0 || !is_cheap(node, stays)) continue;
       // Only readers in the same unit count, because the next unit may be on another stage.
-      if (graph.unit_of(graph.nodes[at(first)]) != graph.unit_of(node)) continue;
-      for (int id : node.outputs) stays[at(id)] = 0;
-      again_[at(first)].push_back(i);
+      if (graph.unit_of(graph.nodes[first]) != graph.unit_of(node)) continue;
+      for (int id : node.outputs) stays[id] = 0;
+      again_[first].push_back(i);
     }
   }
 
@@ -40,15 +38,15 @@ class RowRepetition {
     for (std::size_t id = 0; id < replaced.size(); ++id) replaced[id] = static_cast<int>(id);
     for (std::size_t i = 0; i < old_.nodes.size(); ++i) {
       for (int index : again_[i]) {
-        const Node& node = old_.nodes[at(index)];
+        const Node& node = old_.nodes[index];
         const int made =
             out.add(node.op, node.module, node.inputs, node.attributes, Phase::recompute);
         for (int k = 0; k < node.outputs.size(); ++k)
-          replaced[at(node.outputs[k])] = out.output(made, k);
+          replaced[node.outputs[k]] = out.output(made, k);
       }
       Node node = old_.nodes[i];
       if (node.phase != Phase::forward)
-        for (int& id : node.inputs) id = replaced[at(id)];
+        for (int& id : node.inputs) id = replaced[id];
       out.nodes.push_back(node);
     }
     return cleaned(std::move(out));
@@ -58,7 +56,7 @@ class RowRepetition {
   int first_user(const Node& node) const {
     int first = -1;
     for (int id : node.outputs) {
-      const int user = first_user_[at(id)];
+      const int user = first_user_[id];
       if (user >= 0 && (first < 0 || user < first)) first = user;
     }
     return first;
@@ -67,8 +65,7 @@ class RowRepetition {
   bool is_cheap(const Node& node, const std::vector<char>& stays) const {
     const RowRule& rule = info(node.op).rows;
     if (node.phase != Phase::forward || !rule || rule.product) return false;
-    return std::all_of(node.inputs.begin(), node.inputs.end(),
-                       [&](int id) { return stays[at(id)] != 0; });
+    return std::ranges::all_of(node.inputs, [&](int id) { return stays[id] != 0; });
   }
 
   const Graph& old_;

@@ -1,10 +1,8 @@
 #include "models/compiler/passes/dataflow/rematerialize_tensors.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 
 namespace meshwright::compiler {
 
@@ -21,8 +19,8 @@ class TensorRepetition {
     for (const Node& node : graph.nodes) {
       if (node.phase != Phase::forward) continue;
       if (node.op == Op::tensor_copy)
-        chosen_[at(node.outputs[0])] = chosen_[at(base_of(graph, node.outputs[0]))];
-      if (node.op == Op::tensor_reduce) chosen_[at(node.inputs[0])] = chosen_[at(node.outputs[0])];
+        chosen_[node.outputs[0]] = chosen_[base_of(graph, node.outputs[0])];
+      if (node.op == Op::tensor_reduce) chosen_[node.inputs[0]] = chosen_[node.outputs[0]];
     }
   }
 
@@ -32,7 +30,7 @@ class TensorRepetition {
     for (const Node& node : old_.nodes) {
       if (node.phase != Phase::forward)
         for (int id : node.inputs)
-          if (chosen_[at(id)]) make(id);
+          if (chosen_[id]) make(id);
       append(node);
     }
     return std::move(out_);
@@ -41,31 +39,30 @@ class TensorRepetition {
  private:
   void append(Node node) {
     for (int id : node.outputs) {
-      Tensor& made = out_.tensors[at(id)];
+      Tensor& made = out_.tensors[id];
       if (is_made(made)) made.producer = static_cast<int>(out_.nodes.size());
-      if (made.alias_of >= 0 && again_[at(made.alias_of)] >= 0)
-        made.alias_of = again_[at(made.alias_of)];
+      if (made.alias_of >= 0 && again_[made.alias_of] >= 0) made.alias_of = again_[made.alias_of];
     }
     if (node.phase != Phase::forward)
       for (int& id : node.inputs)
-        if (again_[at(id)] >= 0) id = again_[at(id)];
+        if (again_[id] >= 0) id = again_[id];
     out_.nodes.push_back(std::move(node));
   }
 
   void make(int tensor) {
     const int producer = old_.tensor(tensor).producer;
-    MESHWRIGHT_CHECK(producer >= 0 && old_.nodes[at(producer)].phase == Phase::forward,
+    MESHWRIGHT_CHECK(producer >= 0 && old_.nodes[producer].phase == Phase::forward,
                      "only what the forward phase makes is made again");
-    if (std::exchange(repeated_[at(producer)], char{1})) return;
-    const Node& maker = old_.nodes[at(producer)];
+    if (std::exchange(repeated_[producer], char{1})) return;
+    const Node& maker = old_.nodes[producer];
     TensorIds inputs;
     for (int id : maker.inputs) {
-      if (chosen_[at(id)]) make(id);
-      inputs.push_back(chosen_[at(id)] ? again_[at(id)] : id);
+      if (chosen_[id]) make(id);
+      inputs.push_back(chosen_[id] ? again_[id] : id);
     }
     const int node = out_.add(maker.op, maker.module, inputs, maker.attributes, Phase::recompute);
     for (int i = 0; i < maker.outputs.size(); ++i)
-      if (chosen_[at(maker.outputs[i])]) again_[at(maker.outputs[i])] = out_.output(node, i);
+      if (chosen_[maker.outputs[i]]) again_[maker.outputs[i]] = out_.output(node, i);
   }
 
   const Graph& old_;
@@ -85,7 +82,7 @@ int base_of(const Graph& graph, int tensor) {
       continue;
     }
     if (each.producer < 0) return tensor;
-    const Node& maker = graph.nodes[at(each.producer)];
+    const Node& maker = graph.nodes[each.producer];
     if (maker.op != Op::tensor_copy) return tensor;
     tensor = maker.inputs[0];
   }

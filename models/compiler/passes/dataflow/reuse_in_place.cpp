@@ -1,10 +1,7 @@
 #include "models/compiler/passes/dataflow/reuse_in_place.h"
 
-#include <algorithm>
-
 #include "models/compiler/passes/graph/cleanup.h"
 #include "models/compiler/schedule/schedule.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
 namespace meshwright::compiler {
@@ -19,25 +16,25 @@ class InPlace {
         last_reader_(graph.tensors.size(), -1),
         taken_(graph.tensors.size(), 0) {
     for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
-      const Node& node = graph.nodes[at(i)];
-      for (int id : node.inputs) last_reader_[at(id)] = i;
+      const Node& node = graph.nodes[i];
+      for (int id : node.inputs) last_reader_[id] = i;
       if (!info(node.op).communication) continue;
       // A collective goes on while the nodes after it run, so its tensors keep their memory.
-      for (int id : node.inputs) taken_[at(id)] = 1;
-      for (int id : node.outputs) taken_[at(id)] = 1;
+      for (int id : node.inputs) taken_[id] = 1;
+      for (int id : node.outputs) taken_[id] = 1;
     }
     for (std::size_t id = 0; id < graph.tensors.size(); ++id)
-      if (graph.tensors[id].alias_of >= 0) taken_[id] = taken_[at(graph.tensors[id].alias_of)] = 1;
+      if (graph.tensors[id].alias_of >= 0) taken_[id] = taken_[graph.tensors[id].alias_of] = 1;
   }
 
   void run() {
     for (int i = 0; i < static_cast<int>(graph_.nodes.size()); ++i) {
-      const Node& node = graph_.nodes[at(i)];
+      const Node& node = graph_.nodes[i];
       if (!info(node.op).in_place) continue;
       for (int id : node.inputs) {
         if (!can_be_replaced(i, id, node.outputs[0])) continue;
-        graph_.tensors[at(node.outputs[0])].alias_of = id;
-        taken_[at(id)] = taken_[at(node.outputs[0])] = 1;
+        graph_.tensors[node.outputs[0]].alias_of = id;
+        taken_[id] = taken_[node.outputs[0]] = 1;
         break;
       }
     }
@@ -49,18 +46,18 @@ class InPlace {
   // after the forward's end.
   bool can_be_replaced(int reader, int input, int output) const {
     const Tensor &in = graph_.tensor(input), &out = graph_.tensor(output);
-    if (in.role != Role::activation || in.producer < 0 || !(in.type == out.type) ||
-        taken_[at(input)] || taken_[at(output)] || last_reader_[at(input)] != reader ||
-        is_loss(graph_, input) || last_reader_[at(output)] < 0)
+    if (in.role != Role::activation || in.producer < 0 || !(in.type == out.type) || taken_[input] ||
+        taken_[output] || last_reader_[input] != reader || is_loss(graph_, input) ||
+        last_reader_[output] < 0)
       return false;
     // With split backwards, gradients of weights run later than other backward nodes and read the
     // same tensors, so these may not be overwritten.
-    if (splits_ && graph_.nodes[at(reader)].phase != Phase::forward) return false;
-    return alike(in.producer, reader) && alike(reader, last_reader_[at(output)]);
+    if (splits_ && graph_.nodes[reader].phase != Phase::forward) return false;
+    return alike(in.producer, reader) && alike(reader, last_reader_[output]);
   }
 
   bool alike(int a, int b) const {
-    const Node &one = graph_.nodes[at(a)], &other = graph_.nodes[at(b)];
+    const Node &one = graph_.nodes[a], &other = graph_.nodes[b];
     return graph_.unit_of(one) == graph_.unit_of(other) &&
            (one.phase == Phase::forward) == (other.phase == Phase::forward);
   }

@@ -12,7 +12,6 @@
 #include "models/compiler/passes/rewriting.h"
 #include "models/core/error.h"
 #include "models/core/hash.h"
-#include "models/core/index.h"
 
 namespace meshwright::compiler {
 
@@ -45,7 +44,7 @@ class Adapting {
 
  private:
   const Parameter& weight_of(const Node& node) const {
-    return old_.parameters[at(old_.tensor(node.inputs[1]).parameter)];
+    return old_.parameters[old_.tensor(node.inputs[1]).parameter];
   }
 
   static std::string module_of(const Parameter& weight) {
@@ -72,14 +71,14 @@ class Adapting {
       for (const Node& node : old_.nodes)
         for (int id : node.inputs)
           if (old_.unit_of(node) == old_.unit_of(loss) && old_.tensor(id).parameter >= 0)
-            out_.parameters[at(old_.tensor(id).parameter)].trainable = true;
+            out_.parameters[old_.tensor(id).parameter].trainable = true;
     }
   }
 
   bool is_target(const Node& node) {
     const Parameter& weight = weight_of(node);
     if (!weight.name.ends_with(weight_suffix)) return false;
-    const bool in_block = old_.units[at(old_.unit_of(node))].is_block;
+    const bool in_block = old_.units[old_.unit_of(node)].is_block;
     const std::string module = module_of(weight);
     bool found = false;
     for (std::size_t i = 0; i < lora_.target_modules.size(); ++i) {
@@ -115,7 +114,7 @@ class Adapting {
   std::vector<std::string> last_names() const {
     std::vector<std::string> names;
     for (const Node& node : old_.nodes) {
-      if (node.op != Op::linear || !old_.units[at(old_.unit_of(node))].is_block) continue;
+      if (node.op != Op::linear || !old_.units[old_.unit_of(node)].is_block) continue;
       const std::string module = module_of(weight_of(node));
       const std::string name = module.substr(module.rfind('.') + 1);
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
@@ -192,7 +191,7 @@ class Adapting {
       low = apply(Op::scale, node, {low}, scaled);
     }
     const int change = apply(Op::linear, node, {low, adapter.second}, plain);
-    becomes_[at(node.outputs[0])] = apply(Op::add, node, {node.outputs[0], change}, plain);
+    becomes_[node.outputs[0]] = apply(Op::add, node, {node.outputs[0], change}, plain);
   }
 
   const Graph& old_;

@@ -1,5 +1,4 @@
 #include "models/compiler/passes/graph/cleanup.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
 #include <algorithm>
@@ -22,10 +21,10 @@ Graph cleaned(Graph graph) {
   for (std::size_t id = 0; id < graph.tensors.size(); ++id)
     named[id] = graph.tensors[id].role != Role::activation;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (int id : graph.nodes[i].inputs) named[at(id)] = 1;
+    for (int id : graph.nodes[i].inputs) named[id] = 1;
     for (int id : graph.nodes[i].outputs) {
-      named[at(id)] = 1;
-      if (is_made(graph.tensors[at(id)])) graph.tensors[at(id)].producer = static_cast<int>(i);
+      named[id] = 1;
+      if (is_made(graph.tensors[id])) graph.tensors[id].producer = static_cast<int>(i);
     }
   }
   std::vector<int> number(graph.tensors.size(), -1);
@@ -35,7 +34,7 @@ Graph cleaned(Graph graph) {
     number[id] = static_cast<int>(kept.size());
     kept.push_back(graph.tensors[id]);
   }
-  const auto renumber = [&](int& id) { id = id < 0 ? id : number[at(id)]; };
+  const auto renumber = [&](int& id) { id = id < 0 ? id : number[id]; };
   for (Tensor& tensor : kept) renumber(tensor.alias_of);
   for (Node& node : graph.nodes) {
     for (int& id : node.inputs) renumber(id);
@@ -73,26 +72,26 @@ bool is_loss(const Graph& graph, int tensor) {
   if (tensor == graph.loss || std::ranges::any_of(graph.ahead, is_ahead)) return true;
   const int producer = graph.tensor(tensor).producer;
   if (producer < 0) return false;
-  const Node& maker = graph.nodes[at(producer)];
+  const Node& maker = graph.nodes[producer];
   return makes_balancing_loss(maker) && tensor == maker.outputs[2];
 }
 
 std::vector<int> count_uses(const Graph& graph) {
   std::vector<int> uses(graph.tensors.size(), 0);
   for (const Node& node : graph.nodes) {
-    for (int id : node.inputs) ++uses[at(id)];
-    if (makes_balancing_loss(node)) ++uses[at(node.outputs[2])];
+    for (int id : node.inputs) ++uses[id];
+    if (makes_balancing_loss(node)) ++uses[node.outputs[2]];
   }
-  if (graph.loss >= 0) ++uses[at(graph.loss)];
-  for (const TokenAhead& each : graph.ahead) ++uses[at(each.loss)];
+  if (graph.loss >= 0) ++uses[graph.loss];
+  for (const TokenAhead& each : graph.ahead) ++uses[each.loss];
   for (const Tensor& tensor : graph.tensors)
-    if (tensor.alias_of >= 0) ++uses[at(tensor.alias_of)];
+    if (tensor.alias_of >= 0) ++uses[tensor.alias_of];
   return uses;
 }
 
 Graph without_reuse(Graph graph) {
   for (Tensor& tensor : graph.tensors)
-    if (tensor.alias_of >= 0 && !info(graph.nodes[at(tensor.producer)].op).takes_loss_scale)
+    if (tensor.alias_of >= 0 && !info(graph.nodes[tensor.producer].op).takes_loss_scale)
       tensor.alias_of = -1;
   return graph;
 }
@@ -102,15 +101,15 @@ Graph remove_dead_code(Graph graph, const Plan&) {
   std::vector<char> is_dead(graph.nodes.size(), 0);
   for (std::size_t i = graph.nodes.size(); i-- > 0;) {
     const Node* node = &graph.nodes[i];
-    const bool needed = std::any_of(node->outputs.begin(), node->outputs.end(), [&](int id) {
-      return uses[at(id)] > 0 || graph.tensor(id).role == Role::parameter_gradient;
+    const bool needed = std::ranges::any_of(node->outputs, [&](int id) {
+      return uses[id] > 0 || graph.tensor(id).role == Role::parameter_gradient;
     });
     if (needed) continue;
     is_dead[i] = 1;
-    for (int id : node->inputs) --uses[at(id)];
+    for (int id : node->inputs) --uses[id];
     for (int id : node->outputs) {
       const int alias = graph.tensor(id).alias_of;
-      if (alias >= 0) --uses[at(alias)];
+      if (alias >= 0) --uses[alias];
     }
   }
   return without(is_dead, std::move(graph));

@@ -39,14 +39,14 @@ std::vector<int> members(const Graph& graph, int product) {
   std::vector<int> found{product}, wide{graph.output(product)};  // nodes; tensors of logits
   int gradients = 0, losses = 0;
   for (int i = product + 1; i < static_cast<int>(graph.nodes.size()); ++i) {
-    const Node& node = graph.nodes[at(i)];
+    const Node& node = graph.nodes[i];
     if (std::find_first_of(node.inputs.begin(), node.inputs.end(), wide.begin(), wide.end()) ==
         node.inputs.end())
       continue;
     const bool known = is_of_cap(node.op) || node.op == Op::cross_entropy ||
                        node.op == Op::cross_entropy_grad || node.op == Op::linear_grad_input ||
                        node.op == Op::linear_grad_weight || node.op == Op::bias_grad;
-    if (!known || graph.unit_of(node) != graph.unit_of(graph.nodes[at(product)])) return {};
+    if (!known || graph.unit_of(node) != graph.unit_of(graph.nodes[product])) return {};
     if (node.op == Op::cross_entropy) ++losses;
     if (node.op == Op::cross_entropy_grad) ++gradients;
     if (is_of_cap(node.op) || node.op == Op::cross_entropy_grad) wide.push_back(node.outputs[0]);
@@ -63,14 +63,13 @@ void share_places(Fusion& fusion) {
     if (!is_of_cap(step.op) && step.op != Op::cross_entropy_grad) continue;
     const int made = step.outputs[0];
     const auto free = [&](int id) {
-      return fusion.is_internal(id) && fusion.operands[at(id)] == fusion.operands[at(made)] &&
+      return fusion.is_internal(id) && fusion.operands[id] == fusion.operands[made] &&
              std::none_of(fusion.steps.begin() + static_cast<std::ptrdiff_t>(i) + 1,
                           fusion.steps.end(), [&](const FusedStep& later) {
-                            return std::find(later.inputs.begin(), later.inputs.end(), id) !=
-                                   later.inputs.end();
+                            return std::ranges::find(later.inputs, id) != later.inputs.end();
                           });
     };
-    const auto place = std::find_if(step.inputs.begin(), step.inputs.end(), free);
+    const auto place = std::ranges::find_if(step.inputs, free);
     if (place != step.inputs.end()) replace_internal(fusion, made, *place);
   }
 }
@@ -100,9 +99,9 @@ void add_memory(Graph& graph, Fused& made) {
 
 LossBlocks loss_blocks(const Graph& graph) {
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
-    const Fusion* fusion = graph.nodes[at(i)].attributes.fusion.get();
+    const Fusion* fusion = graph.nodes[i].attributes.fusion.get();
     if (fusion == nullptr || fusion->loop != Fusion::Loop::long_blocks) continue;
-    const TensorType& logits = fusion->operands[at(fusion->steps.front().outputs[0])];
+    const TensorType& logits = fusion->operands[fusion->steps.front().outputs[0]];
     return {i, fusion->rows, fusion->block_rows, logits.bytes() / logits.shape[0],
             fusion->internal_bytes(fusion->block_rows) / fusion->block_rows};
   }
@@ -112,33 +111,33 @@ LossBlocks loss_blocks(const Graph& graph) {
 Graph fuse_loss(Graph graph, const Plan& plan) {
   const std::int64_t given = plan.training.loss_block_bytes;
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
-    const Node& product = graph.nodes[at(i)];
+    const Node& product = graph.nodes[i];
     if (product.op != Op::linear || product.phase != Phase::forward) continue;
     const std::vector<int> chosen = members(graph, i);
     if (chosen.empty()) continue;
     std::vector<const Node*> nodes;
-    for (int index : chosen) nodes.push_back(&graph.nodes[at(index)]);
+    for (int index : chosen) nodes.push_back(&graph.nodes[index]);
     std::vector<int> uses = count_uses(graph);
     const int logits = graph.output(i);
     int gradient = -1;
     for (const Node* node : nodes)
       if (node->op == Op::cross_entropy_grad) gradient = node->outputs[0];
     const int aliased = graph.tensor(gradient).alias_of;  // the logits that the loss reads
-    if (aliased >= 0) --uses[at(aliased)];
+    if (aliased >= 0) --uses[aliased];
     std::optional<Fused> made = fuse(graph, nodes, uses);
     if (!made) continue;
     const auto operand = [&](int step, int output) {
-      return made->fusion.steps[at(step)].outputs[output];
+      return made->fusion.steps[step].outputs[output];
     };
     const auto grad_step = static_cast<int>(
-        std::find_if(nodes.begin(), nodes.end(),
-                     [](const Node* node) { return node->op == Op::cross_entropy_grad; }) -
+        std::ranges::find_if(nodes,
+                             [](const Node* node) { return node->op == Op::cross_entropy_grad; }) -
         nodes.begin());
-    const int place = chosen[at(grad_step)];
+    const int place = chosen[grad_step];
     // If ranks hold shares of the rows, recomputation gathers the input of the head again, which is
     // too late for this node.
-    if (std::any_of(made->node.inputs.begin(), made->node.inputs.end(),
-                    [&](int id) { return graph.tensor(id).producer >= place; }))
+    if (std::ranges::any_of(made->node.inputs,
+                            [&](int id) { return graph.tensor(id).producer >= place; }))
       continue;
     const int inside = operand(0, 0), gradient_inside = operand(grad_step, 0);
     if (!made->fusion.is_internal(inside) || !made->fusion.is_internal(gradient_inside)) continue;
@@ -150,14 +149,13 @@ Graph fuse_loss(Graph graph, const Plan& plan) {
                        type.bytes() / rows, type.shape.elements() / rows);
     made->fusion.loop = Fusion::Loop::long_blocks;
     made->node.phase = Phase::backward;
-    graph.tensors[at(gradient)].alias_of = -1;
+    graph.tensors[gradient].alias_of = -1;
     add_memory(graph, *made);
     made->node.attributes.fusion = std::make_shared<const Fusion>(std::move(made->fusion));
     std::vector<Node> kept;
     for (int index = 0; index < static_cast<int>(graph.nodes.size()); ++index) {
       if (index == place) kept.push_back(made->node);
-      if (std::find(chosen.begin(), chosen.end(), index) == chosen.end())
-        kept.push_back(graph.nodes[at(index)]);
+      if (std::ranges::find(chosen, index) == chosen.end()) kept.push_back(graph.nodes[index]);
     }
     graph.nodes = std::move(kept);
     // Again, for the losses of tokens further ahead.

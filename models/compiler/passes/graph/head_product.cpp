@@ -1,15 +1,14 @@
 #include "models/compiler/passes/graph/head_product.h"
 
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
 namespace meshwright::compiler {
 
 int head_product(const Graph& graph, int logits) {
   int node = graph.tensor(logits).producer;
-  while (node >= 0 && graph.nodes[at(node)].inputs.size() == 1 &&
-         info(graph.nodes[at(node)].op).split == SplitRule::elements)
-    node = graph.tensor(graph.nodes[at(node)].inputs[0]).producer;
+  while (node >= 0 && graph.nodes[node].inputs.size() == 1 &&
+         info(graph.nodes[node].op).split == SplitRule::elements)
+    node = graph.tensor(graph.nodes[node].inputs[0]).producer;
   return node;
 }
 

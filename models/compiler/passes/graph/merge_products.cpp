@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include "models/compiler/passes/back_end/fuse.h"
 #include "models/compiler/passes/graph/cleanup.h"
-#include "models/core/index.h"
 
 namespace meshwright::compiler {
 
@@ -28,12 +26,11 @@ std::vector<Group> groups_of_one_input(const Graph& graph, Op op, bool at_first)
   constexpr std::size_t most = 3;
   std::map<std::pair<int, int>, std::vector<Group>> of_input;  // by input and unit
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
-    const Node& node = graph.nodes[at(i)];
+    const Node& node = graph.nodes[i];
     if (node.op != op || is_quantized(graph.tensor(node.inputs[0]).type.dtype)) continue;
     auto& alike = of_input[{node.inputs[0], graph.unit_of(node)}];
-    const auto found = std::find_if(alike.begin(), alike.end(), [&](const Group& group) {
-      return group.members.size() < most &&
-             same_product(graph.nodes[at(group.members.front())], node);
+    const auto found = std::ranges::find_if(alike, [&](const Group& group) {
+      return group.members.size() < most && same_product(graph.nodes[group.members.front()], node);
     });
     if (found == alike.end()) {
       alike.push_back({{i}, i});
@@ -56,7 +53,7 @@ std::vector<Group> groups_of_one_sum(const Graph& graph) {
   const std::vector<int> uses = count_uses(graph);
   std::map<int, Group> making;  // by the tensor that the members make together
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
-    const Node& node = graph.nodes[at(i)];
+    const Node& node = graph.nodes[i];
     if (node.op == Op::linear_grad_input &&
         !is_quantized(graph.tensor(node.inputs[0]).type.dtype)) {
       making[node.outputs[0]] = {{i}, i};
@@ -65,10 +62,10 @@ std::vector<Group> groups_of_one_sum(const Graph& graph) {
     if (node.op != Op::add || node.inputs[0] == node.inputs[1]) continue;
     const auto a = making.find(node.inputs[0]), b = making.find(node.inputs[1]);
     if (a == making.end() || b == making.end()) continue;
-    const Node& first = graph.nodes[at(a->second.members.front())];
-    const Node& second = graph.nodes[at(b->second.members.front())];
+    const Node& first = graph.nodes[a->second.members.front()];
+    const Node& second = graph.nodes[b->second.members.front()];
     const auto products = (a->second.members.size() + b->second.members.size() + 2) / 2;
-    if (uses[at(node.inputs[0])] != 1 || uses[at(node.inputs[1])] != 1 || products > most ||
+    if (uses[node.inputs[0]] != 1 || uses[node.inputs[1]] != 1 || products > most ||
         !same_product(first, second) || graph.unit_of(first) != graph.unit_of(node) ||
         graph.unit_of(second) != graph.unit_of(node))
       continue;
@@ -98,8 +95,8 @@ void sum_in_products(Fusion& fusion) {
     products.push_back(step);
   }
   fusion.steps = std::move(products);
-  fusion.operands.resize(at(fusion.first_internal()));
-  fusion.cut.resize(at(fusion.first_internal()));
+  fusion.operands.resize(fusion.first_internal());
+  fusion.cut.resize(fusion.first_internal());
 }
 
 Graph merged(Graph graph, const std::vector<Group>& groups) {
@@ -108,18 +105,18 @@ Graph merged(Graph graph, const std::vector<Group>& groups) {
   std::vector<char> gone(graph.nodes.size(), 0);
   for (const Group& group : groups) {
     std::vector<const Node*> members;
-    for (int index : group.members) members.push_back(&graph.nodes[at(index)]);
+    for (int index : group.members) members.push_back(&graph.nodes[index]);
     std::optional<Fused> fused = fuse(graph, members, uses);
     if (!fused) continue;
     Fusion& fusion = fused->fusion;
     if (fusion.steps.front().op == Op::linear_grad_input && fusion.outputs == 1)
       sum_in_products(fusion);
     // A result is left that no node reads.
-    if (at(fusion.first_internal()) < fusion.operands.size()) continue;
+    if (fusion.first_internal() < std::ssize(fusion.operands)) continue;
     fusion.loop = Fusion::Loop::products;
     fusion.block_rows = fusion.rows;
     fused->node.attributes.fusion = std::make_shared<const Fusion>(std::move(fusion));
-    for (int index : group.members) gone[at(index)] = 1;
+    for (int index : group.members) gone[index] = 1;
     made[group.place] = std::move(fused->node);
   }
   std::vector<Node> nodes;
@@ -127,7 +124,7 @@ Graph merged(Graph graph, const std::vector<Group>& groups) {
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
     if (const auto node = made.find(i); node != made.end())
       nodes.push_back(std::move(node->second));
-    if (!gone[at(i)]) nodes.push_back(std::move(graph.nodes[at(i)]));
+    if (!gone[i]) nodes.push_back(std::move(graph.nodes[i]));
   }
   graph.nodes = std::move(nodes);
   return cleaned(std::move(graph));

@@ -10,7 +10,6 @@
 #include "models/compiler/passes/rewriting.h"
 #include "models/compiler/plan/sharding.h"
 #include "models/core/hash.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/quantized.h"
 
@@ -117,15 +116,15 @@ class Quantizer {
         chosen_(graph.tensors.size(), 0),
         gathered_(graph.tensors.size()) {
     for (const Node& node : graph.nodes)
-      for (int id : node.inputs) readers_[at(id)].push_back(&node);
+      for (int id : node.inputs) readers_[id].push_back(&node);
     for (const Node& node : graph.nodes)
       if (is_linear(node.op) && (node.op == Op::linear || plan.training.fp8_experts) &&
           can_be_rounded(node))
-        chosen_[at(node.inputs[1])] = 1;
+        chosen_[node.inputs[1]] = 1;
     if (!plan.training.fp8_gathers) return;
     for (const Parameter& parameter : graph.parameters)
       if (zero_stage_of(plan, parameter) == 3 && is_read_rounded_alone(parameter.tensor))
-        gathered_[at(parameter.tensor)] = gathered(parameter);
+        gathered_[parameter.tensor] = gathered(parameter);
   }
 
   Graph run() {
@@ -149,10 +148,10 @@ class Quantizer {
       const Matrices each = matrices_of(of_node, shape(tensor));
       return each.rows % multiple == 0 && each.columns % multiple == 0;
     };
-    const auto& readers = readers_[at(node.outputs[0])];
-    const bool routes = std::any_of(readers.begin(), readers.end(),
-                                    [](const Node* reader) { return reader->op == Op::route; });
-    return old_.units[at(old_.unit_of(node))].holds_layer() && !routes && divides(node.inputs[0]) &&
+    const auto& readers = readers_[node.outputs[0]];
+    const bool routes =
+        std::ranges::any_of(readers, [](const Node* reader) { return reader->op == Op::route; });
+    return old_.units[old_.unit_of(node)].holds_layer() && !routes && divides(node.inputs[0]) &&
            divides(node.inputs[1]);
   }
 
@@ -169,25 +168,25 @@ class Quantizer {
   // Returns the weight of a linear layer or of its gradients.
   int weight_of(const Node& node) const {
     if (!is_weight_gradient(node.op)) return node.inputs[1];
-    return old_.parameters[at(old_.tensor(node.outputs[0]).parameter)].tensor;
+    return old_.parameters[old_.tensor(node.outputs[0]).parameter].tensor;
   }
   bool is_chosen(const Node& node) const {
     const bool multiplies =
         is_linear(node.op) || is_input_gradient(node.op) || is_weight_gradient(node.op);
-    return multiplies && in_bf16_[at(old_.unit_of(node))] == 0 && chosen_[at(weight_of(node))] != 0;
+    return multiplies && in_bf16_[old_.unit_of(node)] == 0 && chosen_[weight_of(node)] != 0;
   }
 
   // Returns whether the node gathers rows, of which every rank has a share, and only chosen matmuls
   // read them, so that rounded rows can be gathered. This is never so with scales for blocks.
   bool gathers_8_bits(const Node& node) const {
     if (node.op != Op::sequence_gather || recipe_.has_blocks()) return false;
-    const auto& readers = readers_[at(node.outputs[0])];
-    return !readers.empty() && std::all_of(readers.begin(), readers.end(),
-                                           [&](const Node* reader) { return is_chosen(*reader); });
+    const auto& readers = readers_[node.outputs[0]];
+    return !readers.empty() &&
+           std::ranges::all_of(readers, [&](const Node* reader) { return is_chosen(*reader); });
   }
 
   bool is_read_rounded_alone(int weight) const {
-    const auto& readers = readers_[at(weight)];
+    const auto& readers = readers_[weight];
     return !readers.empty() && std::ranges::all_of(readers, [&](const Node* reader) {
       return is_chosen(*reader) && weight_of(*reader) == weight;
     });
@@ -198,7 +197,7 @@ class Quantizer {
   Rounded gathered(const Parameter& parameter) {
     const auto add_of = [&](const TensorType& type, Role role) {
       const int id = out_.add_tensor(type, role);
-      out_.tensors[at(id)].parameter = old_.tensor(parameter.tensor).parameter;
+      out_.tensors[id].parameter = old_.tensor(parameter.tensor).parameter;
       return id;
     };
     Rounded made;
@@ -217,12 +216,12 @@ class Quantizer {
   bool joins_maker(int tensor) const {
     if (fuses_ && old_.tensor(tensor).role == Role::parameter) return !weights_stay_;
     const int producer = old_.tensor(tensor).producer;
-    return fuses_ && producer >= 0 && info(old_.nodes[at(producer)].op).makes_8_bits;
+    return fuses_ && producer >= 0 && info(old_.nodes[producer].op).makes_8_bits;
   }
 
   int add(Op op, const Node& at_node, TensorIds inputs, const Attributes& attributes, Role role) {
     const int node = out_.add(op, at_node.module, inputs, attributes, at_node.phase);
-    for (int id : out_.nodes[at(node)].outputs) out_.tensors[at(id)].role = role;
+    for (int id : out_.nodes[node].outputs) out_.tensors[id].role = role;
     return node;
   }
 
@@ -256,7 +255,7 @@ class Quantizer {
       constexpr const char* names[] = {" input", ".weight", " gradient"};
       found->second = out_.add_tensor({Shape{2}, Dtype::f32}, Role::largest);
       out_.rounded.push_back(
-          {old_.modules[at(read_by.module)].path + names[static_cast<std::size_t>(what)],
+          {old_.modules[read_by.module].path + names[static_cast<std::size_t>(what)],
            found->second});
     }
     return found->second;
@@ -280,7 +279,7 @@ class Quantizer {
     attributes.hadamard_key = hadamard_key_of(what);
     if (recipe_.has_4_bits() && what == What::gradient) {
       attributes.rounding_key =
-          (hash_of(old_.modules[at(at_node.module)].path + " gradient") ^ seed_ * odd) | 1U;
+          (hash_of(old_.modules[at_node.module].path + " gradient") ^ seed_ * odd) | 1U;
       attributes.sequence_length = static_cast<int>(own_length_);
     }
     TensorIds inputs{tensor};
@@ -299,9 +298,8 @@ class Quantizer {
   bool is_rounded_again(const Node& at_node, int tensor) const {
     const int producer = old_.tensor(tensor).producer;
     return at_node.phase != Phase::forward && producer >= 0 &&
-           old_.nodes[at(producer)].op == Op::sequence_gather &&
-           old_.nodes[at(producer)].phase == Phase::forward &&
-           !gathers_8_bits(old_.nodes[at(producer)]);
+           old_.nodes[producer].op == Op::sequence_gather &&
+           old_.nodes[producer].phase == Phase::forward && !gathers_8_bits(old_.nodes[producer]);
   }
 
   // Returns the rounded gradient or activation. The node that rounds it comes before its first
@@ -319,7 +317,7 @@ class Quantizer {
 
   const Rounded& rounded_weight(const Node& at_node) {
     const int weight = at_node.inputs[1];
-    if (gathered_[at(weight)].bits >= 0) return gathered_[at(weight)];
+    if (gathered_[weight].bits >= 0) return gathered_[weight];
     const bool forward = weights_stay_ || at_node.phase == Phase::forward;
     const auto [found, is_new] =
         weights_.try_emplace({weight, old_.unit_of(at_node), forward ? 1 : 0});
@@ -342,7 +340,7 @@ class Quantizer {
   void gather(const Node& node) {
     const bool forward = node.phase == Phase::forward;
     const What what = forward ? What::activation : What::gradient;
-    const Node& read_by = *readers_[at(node.outputs[0])].front();
+    const Node& read_by = *readers_[node.outputs[0]].front();
     Largest largest = largest_of_all(node, node.inputs[0], what, read_by, Role::activation);
     if (recipe_.asks_largest())
       largest.whole = out_.output(
@@ -363,7 +361,7 @@ class Quantizer {
   // Rounds the weights of all matmuls that read the same rows before the first of them, because
   // these may be written together, in chunks (models/compiler/lower/tensor_chunks.h).
   void round_weights_of(const Node& node) {
-    for (const Node* reader : readers_[at(node.inputs[0])])
+    for (const Node* reader : readers_[node.inputs[0]])
       if (reader->op == node.op && reader->phase == node.phase && is_chosen(*reader) &&
           old_.unit_of(*reader) == old_.unit_of(node))
         rounded_weight(*reader);

@@ -1,9 +1,6 @@
 #include "models/compiler/passes/graph/simplify.h"
 
-#include <iterator>
-
 #include "models/compiler/passes/graph/cleanup.h"
-#include "models/core/index.h"
 
 namespace meshwright::compiler {
 
@@ -49,7 +46,7 @@ int same_as(const Graph& graph, const Node& node) {
   if (does_nothing(graph, node)) return node.inputs[0];
   const int producer = node.inputs.empty() ? -1 : graph.tensor(node.inputs[0]).producer;
   if (producer < 0) return -1;
-  const Node& before = graph.nodes[at(producer)];
+  const Node& before = graph.nodes[producer];
   if (before.phase != node.phase || graph.unit_of(before) != graph.unit_of(node)) return -1;
   if (before.op == Op::relu && node.op == Op::relu) return node.inputs[0];
   if (node.attributes.temperature != 0) return -1;  // each of both multiplies by the factor
@@ -68,14 +65,14 @@ Graph simplify(Graph graph, const Plan& plan) {
   bool any = false;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     Node& node = graph.nodes[i];
-    for (int& id : node.inputs) id = becomes[at(id)];
+    for (int& id : node.inputs) id = becomes[id];
     if (node.outputs.size() != 1) continue;
     const int out = node.outputs[0], same = same_as(graph, node);
     const bool made_here = graph.tensor(out).role == Role::activation;
     if (same < 0 || !made_here || is_loss(graph, out) ||
         !(graph.tensor(same).type == graph.tensor(out).type))
       continue;
-    becomes[at(out)] = same;
+    becomes[out] = same;
     left_out[i] = 1;
     any = true;
   }
@@ -86,7 +83,7 @@ Graph simplify(Graph graph, const Plan& plan) {
     if (!left_out[i]) kept.push_back(graph.nodes[i]);
   graph.nodes = std::move(kept);
   for (Tensor& tensor : graph.tensors)
-    if (tensor.alias_of >= 0) tensor.alias_of = becomes[at(tensor.alias_of)];
+    if (tensor.alias_of >= 0) tensor.alias_of = becomes[tensor.alias_of];
   return remove_dead_code(cleaned(std::move(graph)), plan);
 }
 

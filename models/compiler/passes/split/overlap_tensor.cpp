@@ -4,7 +4,6 @@
 #include <ranges>
 
 #include "models/compiler/passes/graph/cleanup.h"
-#include "models/core/index.h"
 #include "models/program/graph/fusion.h"
 #include "models/program/graph/op_table.h"
 
@@ -30,7 +29,7 @@ class Reordering {
         for_weights_alone_(graph.tensors.size(), 1) {
     for (const Node& node : std::views::reverse(graph.nodes))
       if (!for_weights(node))
-        for (int id : node.inputs) for_weights_alone_[at(id)] = 0;
+        for (int id : node.inputs) for_weights_alone_[id] = 0;
   }
 
   std::vector<Node> run() {
@@ -43,7 +42,7 @@ class Reordering {
   }
 
  private:
-  const Node& node(int i) const { return graph_.nodes[at(i)]; }
+  const Node& node(int i) const { return graph_.nodes[i]; }
 
   // Returns whether two nodes may change places: both are of one unit, and either both forward or
   // both of later phases.
@@ -68,7 +67,7 @@ class Reordering {
   // such nodes read.
   bool for_weights(const Node& node) const {
     return only_parameter_gradients(node) ||
-           (node.op == Op::transpose && for_weights_alone_[at(node.outputs[0])]);
+           (node.op == Op::transpose && for_weights_alone_[node.outputs[0]]);
   }
 
   bool is_on_the_way(const Node& node) const {
@@ -85,7 +84,7 @@ class Reordering {
   Part part_of(const Node& node) const {
     if (node.phase == Phase::forward) return Part::path;
     if (goes_beside(node.op))
-      return for_weights_alone_[at(node.outputs[0])] ? Part::gather : Part::collective;
+      return for_weights_alone_[node.outputs[0]] ? Part::gather : Part::collective;
     if (for_weights(node)) return Part::weights;
     return is_on_the_way(node) ? Part::on_the_way : Part::path;
   }
@@ -196,10 +195,10 @@ class BesideExchanges {
   }
 
   static bool any_of(const TensorIds& ids, const std::vector<char>& marked) {
-    return std::ranges::any_of(ids, [&](int id) { return marked[at(id)] != 0; });
+    return std::ranges::any_of(ids, [&](int id) { return marked[id] != 0; });
   }
   static void mark(const TensorIds& ids, std::vector<char>& marked) {
-    for (int id : ids) marked[at(id)] = 1;
+    for (int id : ids) marked[id] = 1;
   }
 
   const Graph& graph_;

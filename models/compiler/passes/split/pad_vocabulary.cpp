@@ -10,8 +10,8 @@ namespace meshwright::compiler {
 namespace {
 
 void pad(Graph& graph, int tensor, std::int64_t from, std::int64_t to) {
-  Tensor& weight = graph.tensors[static_cast<std::size_t>(tensor)];
-  Parameter& parameter = graph.parameters[static_cast<std::size_t>(weight.parameter)];
+  Tensor& weight = graph.tensors[tensor];
+  Parameter& parameter = graph.parameters[weight.parameter];
   if (parameter.padded_shape[0] != from) return;  // a tied weight that is padded already
   parameter.padded_shape[0] = to;
   parameter.shape = parameter.padded_shape;
@@ -34,7 +34,7 @@ Graph pad_vocabulary(Graph graph, const Plan& plan) {
     if (!is_over_vocabulary(node)) continue;
     const int product = head_product(graph, node.inputs[0]);
     MESHWRIGHT_CHECK(product >= 0, "logits are made by a node");
-    const Node& head = graph.nodes[static_cast<std::size_t>(product)];
+    const Node& head = graph.nodes[product];
     MESHWRIGHT_CHECK(head.op == Op::linear && !head.attributes.weight_in_out,
                      "logits come from a product with W[vocabulary, hidden]");
     for (int i = 1; i < head.inputs.size(); ++i) pad(graph, head.inputs[i], from, to);

@@ -39,7 +39,7 @@ class ExpertSplitter {
   void cut(Parameter& parameter) {
     parameter.shape[0] /= degree_;
     parameter.is_cut_by_experts = true;
-    out_.tensors[static_cast<std::size_t>(parameter.tensor)].type.shape = parameter.shape;
+    out_.tensors[parameter.tensor].type.shape = parameter.shape;
   }
   // Sets how many rows the ranks of an expert group exchange in a dropless layer, where the number
   // has a bound, and the expected imbalance of their loads.
@@ -65,7 +65,7 @@ class ExpertSplitter {
   int exchange(const Node& at, int tensor) {
     return out_.output(out_.add(Op::expert_exchange, at.module, {tensor}, at.attributes));
   }
-  int& exchanged(int tensor) { return exchanged_[static_cast<std::size_t>(tensor)]; }
+  int& exchanged(int tensor) { return exchanged_[tensor]; }
 
   const Graph& whole_;
   Graph out_;

@@ -2,7 +2,6 @@
 
 #include "models/compiler/passes/graph/head_product.h"
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
 namespace meshwright::compiler {
@@ -32,14 +31,12 @@ class Cutter {
     for (const Node& user : whole_.nodes)
       if (is_over_vocabulary(user)) {
         const int product = head_product(whole_, user.inputs[0]);
-        if (product >= 0 && whole_.nodes[at(product)].outputs[0] == node.outputs[0]) return true;
+        if (product >= 0 && whole_.nodes[product].outputs[0] == node.outputs[0]) return true;
       }
     return false;
   }
 
-  Cut& cut_of(int tensor) {
-    return cuts_[static_cast<std::size_t>(whole_.tensor(tensor).parameter)];
-  }
+  Cut& cut_of(int tensor) { return cuts_[whole_.tensor(tensor).parameter]; }
 
   void cut_along(int tensor, int dim) {
     cut_of(tensor) = {dim, {whole_.tensor(tensor).type.shape[dim]}};
@@ -49,8 +46,7 @@ class Cutter {
   // ranks. A bias stays whole if the ranks cannot share the outputs.
   void cut_product(const Node& node) {
     const int out_axis = node.attributes.weight_in_out ? 1 : 0;
-    const Cut& usual =
-        whole_.parameters[static_cast<std::size_t>(whole_.tensor(node.inputs[1]).parameter)].cut;
+    const Cut& usual = whole_.parameters[whole_.tensor(node.inputs[1]).parameter].cut;
     const std::int64_t width = whole_.tensor(node.inputs[1]).type.shape[out_axis];
     if (node.inputs.size() > 2) {
       if (!shares_columns(whole_, node, degree_))

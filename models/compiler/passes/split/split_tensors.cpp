@@ -4,7 +4,6 @@
 
 #include "models/compiler/passes/split/split_hidden.h"
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/program/graph/op_table.h"
 
 namespace meshwright::compiler {
@@ -40,7 +39,7 @@ class BlockSplitter : public Splitter {
   // between ranks, because each continues with its own columns, and are therefore summed.
   int whole_rows(const Node& at, int tensor, bool same_gradient) {
     if (layout(tensor) == Held::whole && same_gradient) return local(tensor);
-    Gathered& found = gathered_[static_cast<std::size_t>(tensor)];
+    Gathered& found = gathered_[tensor];
     if (found.unit != whole_.unit_of(at)) found = {whole_.unit_of(at)};
     int& cached = found.by_same_gradient[same_gradient ? 1 : 0];
     if (cached >= 0) return cached;
@@ -149,7 +148,7 @@ class BlockSplitter : public Splitter {
     Attributes attributes = node.attributes;
     attributes.heads /= degree_;
     const int shared = node.inputs[1];
-    const int turned = whole_.nodes[at(whole_.tensor(shared).producer)].op == Op::rope
+    const int turned = whole_.nodes[whole_.tensor(shared).producer].op == Op::rope
                            ? local(shared)
                            : whole_rows(node, shared, false);
     add_like(node, {local(node.inputs[0]), turned}, attributes, Held::columns);
@@ -225,7 +224,7 @@ class BlockSplitter : public Splitter {
 
   bool is_weighed(int tensor) const {
     const int producer = whole_.tensor(tensor).producer;
-    return producer >= 0 && whole_.nodes[at(producer)].op == Op::scale_rows;
+    return producer >= 0 && whole_.nodes[producer].op == Op::scale_rows;
   }
 
   // A cache for one tensor: what whole_rows() returned in the unit `unit`, by its argument

@@ -66,8 +66,8 @@ void Splitter::copy_everything_but_nodes(Held held) {
 }
 
 int Splitter::add_cut(int parameter_index) {
-  Parameter parameter = whole_.parameters[static_cast<std::size_t>(parameter_index)];
-  parameter.cut = cuts_[static_cast<std::size_t>(parameter_index)];
+  Parameter parameter = whole_.parameters[parameter_index];
+  parameter.cut = cuts_[parameter_index];
   if (parameter.cut.dim >= 0) {
     for (std::int64_t segment : parameter.cut.segments)
       MESHWRIGHT_CHECK(segment % degree_ == 0, "verify(plan) lets only degrees pass that divide");
@@ -79,8 +79,8 @@ int Splitter::add_cut(int parameter_index) {
 }
 
 void Splitter::set(int tensor, int id, Held layout) {
-  id_[static_cast<std::size_t>(tensor)] = id;
-  layout_[static_cast<std::size_t>(tensor)] = layout;
+  id_[tensor] = id;
+  layout_[tensor] = layout;
 }
 
 int Splitter::apply(Op op, const Node& at, TensorIds inputs) {
@@ -104,7 +104,7 @@ void Splitter::add_like(const Node& node, TensorIds inputs, const Attributes& at
 
 int Splitter::whole_input(const Node& at, int tensor) {
   if (!own_batch_ || tensor == whole_.documents) return local(tensor);
-  int& cached = whole_input_[static_cast<std::size_t>(tensor)];
+  int& cached = whole_input_[tensor];
   if (cached < 0) cached = communicate(Op::sequence_gather, at, local(tensor));
   return cached;
 }
@@ -141,8 +141,7 @@ void Splitter::split_heads(const Node& node) {
 void Splitter::note_partial(const Node& node) {
   for (int i = 1; i < node.inputs.size(); ++i) {
     const int parameter = out_.tensor(local(node.inputs[i])).parameter;
-    if (parameter >= 0)
-      out_.parameters[static_cast<std::size_t>(parameter)].partial_over_tensor = true;
+    if (parameter >= 0) out_.parameters[parameter].partial_over_tensor = true;
   }
 }
 
@@ -170,7 +169,7 @@ void Splitter::sum_of_products(const Node& node, int x) {
   if (in_columns) {
     Node at = node;
     if (usual.dim == out_axis && usual.segments.size() > 1)
-      std::copy(usual.segments.begin(), usual.segments.end(), at.attributes.segments.begin());
+      std::ranges::copy(usual.segments, at.attributes.segments.begin());
     result = apply(Op::columns_to_parts, at, {result});
     result = communicate(Op::sequence_scatter, node, result);
   } else {

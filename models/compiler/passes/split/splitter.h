@@ -2,7 +2,6 @@
 // by node, next to the whole graph, and knows for each activation which part of it a rank holds.
 #pragma once
 
-#include <array>
 #include <vector>
 
 #include "models/program/graph/graph.h"
@@ -33,13 +32,11 @@ class Splitter {
   virtual void split(const Node& node) = 0;
 
   const Parameter& parameter_of(int tensor) const {
-    return whole_.parameters[static_cast<std::size_t>(whole_.tensor(tensor).parameter)];
+    return whole_.parameters[whole_.tensor(tensor).parameter];
   }
-  const Cut& cut_of(int tensor) const {
-    return cuts_[static_cast<std::size_t>(whole_.tensor(tensor).parameter)];
-  }
-  Held layout(int tensor) const { return layout_[static_cast<std::size_t>(tensor)]; }
-  int local(int tensor) const { return id_[static_cast<std::size_t>(tensor)]; }
+  const Cut& cut_of(int tensor) const { return cuts_[whole_.tensor(tensor).parameter]; }
+  Held layout(int tensor) const { return layout_[tensor]; }
+  int local(int tensor) const { return id_[tensor]; }
   void set(int tensor, int id, Held layout);
 
   // Adds a node with the attributes of `at`, and returns its first output.

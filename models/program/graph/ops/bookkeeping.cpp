@@ -13,7 +13,7 @@ namespace {
 double outside_traffic(const Fusion& fusion) {
   double traffic = 0;
   for (int id = 0; id < fusion.first_internal(); ++id)
-    traffic += bytes(fusion.operands[static_cast<std::size_t>(id)]) * (fusion.is_sum(id) ? 2 : 1);
+    traffic += bytes(fusion.operands[id]) * (fusion.is_sum(id) ? 2 : 1);
   return traffic;
 }
 
@@ -33,8 +33,7 @@ double epilogue_traffic(const Fusion& fusion, double of_product) {
   double traffic = std::max(0.0, outside_traffic(fusion) - of_product);
   for (std::size_t i = 1; i < fusion.steps.size(); ++i)
     if (std::ranges::any_of(fusion.steps[i].outputs, [&](int id) { return fusion.is_sum(id); }))
-      for (int id : fusion.steps[i].inputs)
-        traffic += bytes(fusion.operands[static_cast<std::size_t>(id)]);
+      for (int id : fusion.steps[i].inputs) traffic += bytes(fusion.operands[id]);
   return traffic;
 }
 
@@ -62,8 +61,7 @@ void infer_fused(const Attributes& a, In in, Out& out) {
   require(static_cast<int>(in.size()) == fusion.inputs, "a fusion has its inputs");
   for (std::size_t i = 0; i < in.size(); ++i)
     require(in[i] == fusion.operands[i], "a fusion's inputs have their types");
-  for (int i = 0; i < fusion.outputs; ++i)
-    out.push_back(fusion.operands[static_cast<std::size_t>(fusion.inputs + i)]);
+  for (int i = 0; i < fusion.outputs; ++i) out.push_back(fusion.operands[fusion.inputs + i]);
 }
 
 // Appends the kernels of a fusion. Short blocks are one kernel that reads the inputs and writes the
@@ -111,7 +109,6 @@ constexpr OpInfo rows[] = {
      .name = "fused",
      .takes = {1, Count::any},
      .makes = {0, Count::any},
-     .is_gradient = true,
      .infer = infer_fused,
      .work = work_fused},
     {.op = Op::zero,
@@ -124,14 +121,12 @@ constexpr OpInfo rows[] = {
     {.op = Op::sum_loss, .name = "sum_loss", .infer = nothing, .work = work_elementwise},
     {.op = Op::sum_of_squares,
      .name = "sum_of_squares",
-     .is_gradient = true,
      .infer = nothing,
      .work = work_elementwise,
      .widening = by_rows(0b1, 0)},
     {.op = Op::update_loss_scale,
      .name = "update_loss_scale",
      .makes = 2,
-     .is_gradient = true,
      .infer = nothing,
      .work = work_elementwise,
      .widening = by_optimizer},
@@ -139,7 +134,6 @@ constexpr OpInfo rows[] = {
      .name = "update_largest",
      .takes = 2,
      .makes = 2,
-     .is_gradient = true,
      .infer = nothing,
      .work = work_update_largest,
      .widening = moves},
@@ -147,7 +141,6 @@ constexpr OpInfo rows[] = {
      .name = "lamb_norms",
      .takes = {4, 6},
      .makes = {2, 3},
-     .is_gradient = true,
      .infer = nothing,
      .work = work_elementwise,
      .widening = by_optimizer},
@@ -155,14 +148,12 @@ constexpr OpInfo rows[] = {
      .name = "muon_momentum",
      .takes = {3, 4},
      .makes = 2,
-     .is_gradient = true,
      .infer = nothing,
      .work = work_elementwise,
      .widening = by_optimizer},
     {.op = Op::adafactor_sums,
      .name = "adafactor_sums",
      .takes = {2, 3},
-     .is_gradient = true,
      .infer = nothing,
      .work = work_adafactor_sums,
      .widening = by_optimizer},
@@ -170,7 +161,6 @@ constexpr OpInfo rows[] = {
      .name = "adafactor_norms",
      .takes = {4, 7},
      .makes = {2, 3},
-     .is_gradient = true,
      .infer = nothing,
      .work = work_elementwise,
      .widening = by_optimizer},
@@ -178,7 +168,6 @@ constexpr OpInfo rows[] = {
      .name = "update_choice_biases",
      .takes = {2, 3},
      .makes = 2,
-     .is_gradient = true,
      .infer = nothing,
      .work = work_update_choice_biases,
      .widening = by_optimizer},

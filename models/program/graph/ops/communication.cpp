@@ -142,7 +142,6 @@ constexpr OpInfo rows[] = {
      .makes_input_gradient = true},
     {.op = Op::context_scatter,
      .name = "context_scatter",
-     .is_gradient = true,
      .communication = {Over::context, What::scatter},
      .infer = infer_context_scatter,
      .work = work_nothing},

@@ -34,7 +34,6 @@ constexpr OpInfo rows[] = {
      .in_place = true},
     {.op = Op::dropout_grad,
      .name = "dropout_grad",
-     .is_gradient = true,
      .infer = same_as_first,
      .work = work_dropout_grad,
      .rows = {.inputs = 0b1, .counts_positions = true},
