@@ -1,12 +1,15 @@
 // Reads and writes a config.json of Hugging Face by the rows of its architecture (config_file.h).
 // Most keys of a file are about generating text or about its origin, and are ignored. A key is
 // rejected if its value would need a model that cannot be built.
+#include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "models/architectures/families/config_keys.h"
 #include "models/architectures/huggingface_config.h"
 #include "models/architectures/huggingface_head.h"
 #include "models/architectures/huggingface_rotary.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/core/names_in.h"
 
 namespace meshwright::architectures {

@@ -63,9 +63,9 @@ void run_products(const Program& program, const Arena& memory) {
       const auto size = [](std::int64_t n) { return static_cast<blasint>(n); };
       cblas_sgemm(CblasRowMajor, p.transpose_a ? CblasTrans : CblasNoTrans,
                   p.transpose_b ? CblasTrans : CblasNoTrans, size(p.m), size(p.n), size(p.k), 1,
-                  instruction.inputs[p.a], size(inputs[p.a].shape[1]), instruction.inputs[p.b],
-                  size(inputs[p.b].shape[1]), p.adds ? 1.F : 0.F, instruction.outputs[0],
-                  size(outputs[0].shape[1]));
+                  at(instruction.inputs[p.a]), size(inputs[p.a].shape[1]),
+                  at(instruction.inputs[p.b]), size(inputs[p.b].shape[1]), p.adds ? 1.F : 0.F,
+                  at(instruction.outputs[0]), size(outputs[0].shape[1]));
     }
 }
 

@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "models/architectures/model.h"
@@ -41,35 +40,6 @@ struct Limit {
   // near the given one would satisfy the limit.
   void (*mend)(Plan& plan, const Model& model);
 };
-
-// Returns the value of a key, which is a member of Parallelism or of Training.
-template <auto key>
-auto& value_of(auto& plan) {
-  if constexpr (requires { plan.parallelism.*key; })
-    return plan.parallelism.*key;
-  else
-    return plan.training.*key;
-}
-
-constexpr bool is_no_exception(const Plan&) { return false; }
-// Returns the limit of a key that must have one value, except in plans that are exceptions.
-template <auto key, auto value, auto is_exception = is_no_exception>
-constexpr Limit only(std::string_view name, std::string_view why) {
-  return {name, why,
-          [](const Plan& plan, const Model&) {
-            return is_exception(plan) || value_of<key>(plan) == value;
-          },
-          [](Plan& plan, const Model&) { value_of<key>(plan) = value; }};
-}
-// Returns the limit of a key that must be unset: no value, or an empty list.
-template <auto key>
-constexpr Limit unset(std::string_view name, std::string_view why) {
-  return {name, why,
-          [](const Plan& plan, const Model&) {
-            return value_of<key>(plan) == std::remove_cvref_t<decltype(value_of<key>(plan))>();
-          },
-          [](Plan& plan, const Model&) { value_of<key>(plan) = {}; }};
-}
 
 std::span<const Limit> limits_of(Framework framework);
 

@@ -5,6 +5,8 @@
 
 namespace meshwright::compiler {
 
+using nlohmann::json;
+
 namespace {
 
 struct Flavor {
@@ -22,8 +24,8 @@ constexpr int positions = 131072;
 
 std::string in_lower_case(std::string_view text) {
   std::string result(text);
-  std::ranges::transform(result, result.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return result;
 }
 
