@@ -163,7 +163,8 @@ def compiled():
 # How a step is written -> None if it is captured, else what the message says.
 STEPS = {
     "plain": None, "recomputed": None, "recomputed_as_before": None, "cast": None, "without_gradient": None,
-    "hard_batch": None, "printed": None, "number": None, "step": None, "module": None, "in_parallel": None, "compiled": None,
+    "hard_batch": None, "printed": None, "number": None, "step": None, "module": None,
+    "in_parallel": None, "compiled": None,
     "in_ddp": None, "in_fsdp": None, "in_horovod": None,
     "branch": "if z.sum() > 0:): a branch or a size in Python depends on the values of a tensor",
     "rounded": "float(x.mean().item())): the value of a tensor is read in Python",

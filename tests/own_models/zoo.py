@@ -71,10 +71,12 @@ def _():
                    eos_token_id=2)
 
 
-for _name, _config, _more in (("llama", "Llama", {}), ("mistral", "Mistral", {"sliding_window": 16}), ("qwen2", "Qwen2", {}),
+for _name, _config, _more in (("llama", "Llama", {}), ("mistral", "Mistral", {"sliding_window": 16}),
+                              ("qwen2", "Qwen2", {}),
                               ("gemma", "Gemma", {"head_dim": 16}), ("phi3", "Phi3", {}),
                               ("mixtral", "Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2})):
-    model(_name)(lambda config=_config, more=_more: decoder(config + "Config", config + "ForCausalLM", **LIKE_LLAMA, **more))
+    model(_name)(lambda config=_config, more=_more: decoder(config + "Config", config + "ForCausalLM", **LIKE_LLAMA,
+                                                            **more))
 
 
 @model("mamba")
@@ -319,7 +321,8 @@ class GraphAttention(nn.Module):
         start, end = edges[0], edges[1]
         y = self.enter(x).view(nodes, self.heads, self.width)
         scores = F.leaky_relu((y * self.ends[0]).sum(-1)[start] + (y * self.ends[1]).sum(-1)[end], 0.2)
-        highest = torch.full((nodes, self.heads), -1e9).scatter_reduce(0, end[:, None].expand_as(scores), scores, "amax")
+        lowest = torch.full((nodes, self.heads), -1e9)
+        highest = lowest.scatter_reduce(0, end[:, None].expand_as(scores), scores, "amax")
         shares = (scores - highest[end]).exp()
         total = torch.zeros(nodes, self.heads).index_add(0, end, shares)
         shares = shares / (total[end] + 1e-9)
@@ -465,7 +468,8 @@ class OddBlock(nn.Module):
         super().__init__()
         small = lambda *shape: nn.Parameter(0.05 * torch.randn(*shape))
         self.size = width // heads
-        self.q, self.kv, self.o = small(width, heads, self.size), small(width, 2, self.size), small(heads, self.size, width)
+        self.q, self.kv = small(width, heads, self.size), small(width, 2, self.size)
+        self.o = small(heads, self.size, width)
         self.norms = nn.ModuleList(LengthNorm(width) for _ in range(2))
         self.up, self.down = nn.Linear(width, 4 * width, bias=False), nn.Linear(2 * width, width, bias=False)
         self.gate = nn.Parameter(torch.zeros(1))
@@ -775,7 +779,8 @@ class TimeMix(nn.Module):
 
 @model("rwkv_like", first=False)
 def _():
-    blocks = [Block(TimeMix(64, 4), nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)), 64) for _ in range(2)]
+    feed = lambda: nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64))
+    blocks = [Block(TimeMix(64, 4), feed(), 64) for _ in range(2)]
     net, example, loss = of_words(Words(blocks))
     return net, {name: each[:, :12] for name, each in example.items()}, loss
 

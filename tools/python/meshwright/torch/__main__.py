@@ -67,7 +67,8 @@ def _what(target: str, expressions: Optional[List[str]]) -> Tuple[Any, Any, Any]
     example = _written_example(expressions, module) if expressions else getattr(module, "example", None)
     if isinstance(found, torch.nn.Module):
         if example is None:
-            raise CaptureError("{}: an `example` beside the module is missing; write one, or use --example".format(target))
+            raise CaptureError("{}: an `example` beside the module is missing; write one, or use --example".format(
+                target))
         return found, example() if callable(example) else example, getattr(module, "loss", None)
     if not callable(found):
         raise CaptureError("{}: is neither an nn.Module nor a function".format(target))

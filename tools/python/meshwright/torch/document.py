@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import platform
 import sys
-from typing import Any, Dict, Hashable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Hashable, List, Optional, Tuple
 
 import torch
 
 from .account import Account, Work
 from .exporting import Program
-from .kernels import Kernel, is_random
-from .replay import Trace, values_in
+from .kernels import Kernel
+from .replay import values_in
 from .segments import Division
 
 __all__ = ["VERSION", "Pairs", "check", "dtype_name", "segments_and_kinds", "tensors", "value_at", "versions"]
@@ -134,8 +134,7 @@ def segments_and_kinds(program: Program, account: Account, other: Optional[Accou
     cost = _cost_of_calls(account, len(program.calls))
     for number, (first, end) in enumerate(division.bounds):
         calls = program.calls[first:end]
-        random = any(is_random(call.target) for call in calls)
-        random = random or any(event.random for events in account.events[number] for event in events)
+        random = any(event.random for events in account.events[number] for event in events)
         decided = next((str(call.target).rsplit(".", 1)[0] for call in calls if call.decides), None)
         key = (account.signature(number), other.signature(number) if other else None, random, decided)
         if key not in known:

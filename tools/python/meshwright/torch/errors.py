@@ -28,7 +28,7 @@ _CAUSES: Tuple[Tuple[str, str], ...] = (
      "the value of a tensor is read in Python (item(), tolist(), float()); keep it a tensor"),
     (r"line of code:.*(dist\.|distributed|all_reduce|all_gather|broadcast\(|hvd\.)",
      "the step communicates itself; take torch.distributed out of it, meshwright adds what a plan needs"),
-    (r"Could not guard on data-dependent|Could not extract specialized integer|GuardOnDataDependent|data-dependent expression",
+    (r"Could not guard on data-dependent|Could not extract specialized integer|GuardOnDataDependent",
      "a branch or a size in Python depends on the values of a tensor, and a captured graph has one path; "
      "use torch.where, a mask, or a fixed size there"),
     (r"_ctc_loss", "PyTorch cannot trace ctc_loss without data; capture with another loss of the frames in its place"),
@@ -43,13 +43,15 @@ _CAUSES: Tuple[Tuple[str, str], ...] = (
     (r"DTensor|distributed\.tensor",
      "parameters are already sharded (fully_shard, DTensor); capture the module before it is sharded"),
     (r"no fake impl|Unsupported operator|not implemented for .*Meta|fake tensor .* kernel",
-     "an operation does not say the shape of its result; give it a fake implementation by torch.library.register_fake"),
+     "an operation does not say the shape of its result; give it a fake implementation by "
+     "torch.library.register_fake"),
     (r"custom_op|torch\.ops\.\w+ has no",
      "an operation of your own is not registered with torch.library"),
     (r"shape '?\[|size mismatch|must match the size|shapes cannot be multiplied|mat1 and mat2",
      "shapes do not fit; check that the example is one that the module accepts"),
     (r"missing \d+ required|unexpected keyword|takes \d+ positional",
-     "the example does not fit the arguments; its keys are the names of the arguments, or it is a tuple in their order"),
+     "the example does not fit the arguments; its keys are the names of the arguments, or it is a tuple in their "
+     "order"),
     (r"out of memory", "there is not enough memory; build the module and the example on the meta device"),
 )
 

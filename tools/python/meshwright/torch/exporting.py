@@ -484,7 +484,8 @@ def flat_program(program: Any, step: Step) -> Program:
                 else:
                     environment[node] = Ref(new_value())
                     calls.append(Call(node.target, tuple(args), dict(kwargs), environment[node].value, path,
-                                      node.meta.get("stack_trace") or "", context, bool(node.meta.get("unbacked_bindings")), node.meta.get("val")))
+                                      node.meta.get("stack_trace") or "", context,
+                                      bool(node.meta.get("unbacked_bindings")), node.meta.get("val")))
             else:
                 raise CaptureError("the exported graph has a node of kind {}, which is not known".format(node.op))
         return result

@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 
@@ -126,9 +126,15 @@ def written_by(func: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> List[t
     return list(tensors_in(found))
 
 
-def is_random(func: Any) -> bool:
-    """Whether an operation draws random numbers."""
-    return torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
+def is_random(func: Any, args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None) -> bool:
+    """Whether an operation draws random numbers. Attention and recurrent layers do so if they drop something."""
+    if torch.Tag.nondeterministic_seeded not in getattr(func, "tags", ()):
+        return False
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.name in ("dropout_p", "dropout"):
+            share = (kwargs or {}).get(argument.name, args[place] if place < len(args) else None)
+            return share != 0.0 if share is not None else argument.default_value != 0.0
+    return True
 
 
 # ---------------------------------------------------------------------------------------------

@@ -77,7 +77,8 @@ class Recorder(TorchDispatchMode):
         reads = [(self.storage(each), kernels.bytes_of(each)) for each in kernels.tensors_in((args, kwargs))]
         writes += [(self.storage(each), kernels.bytes_of(each)) for each in kernels.written_by(func, args, kwargs)]
         self.events.append(Event(self.phase, self.call, ran, tuple(dict.fromkeys(reads)),
-                                 tuple(dict.fromkeys(writes)), kernels.can_fuse(func), kernels.is_random(func)))
+                                 tuple(dict.fromkeys(writes)), kernels.can_fuse(func),
+                                 kernels.is_random(func, args, kwargs)))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -15,9 +15,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from . import kernels
 from .errors import CaptureError, explained
-from .exporting import Call, Program, Ref, Source
+from .exporting import Call, Program, Ref
 from .on_gpu import Autocast, on_gpu, stand_ins
-from .recording import BACKWARD, FORWARD, Recorder
+from .recording import BACKWARD, Recorder
 
 __all__ = ["Decided", "Given", "Trace", "decide", "replay", "values_in"]
 

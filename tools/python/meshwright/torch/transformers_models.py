@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -23,16 +22,16 @@ class Task(NamedTuple):
 
 # In the order in which a model type without "architectures" is looked for.
 _TASKS = (
-    Task("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "text"),
     Task("MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES", "sound to text"),
     Task("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", "text to text"),
     Task("MODEL_FOR_MASKED_LM_MAPPING_NAMES", "text"),
-    Task("MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES", "image"),
+    Task("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "text"),
     Task("MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES", "image and text"),
+    Task("MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES", "image"),
     Task("MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES", "pixels"),
     Task("MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES", "video"),
-    Task("MODEL_FOR_CTC_MAPPING_NAMES", "sound to letters"),
     Task("MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES", "sound"),
+    Task("MODEL_FOR_CTC_MAPPING_NAMES", "sound to letters"),
     Task("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", "text"),
     Task("MODEL_FOR_MASKED_IMAGE_MODELING_MAPPING_NAMES", "hidden image"),
     Task("MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES", "label"),
@@ -88,6 +87,8 @@ def model_of(path: str, batch: int, sequence_length: Optional[int], precision: s
     name, kind = _class_of(config, path)
     if hasattr(config, "use_cache"):
         config.use_cache = False
+    if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = getattr(config, "pad_token_id", None) or 0
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     try:
         with torch.device("meta"):
@@ -96,7 +97,8 @@ def model_of(path: str, batch: int, sequence_length: Optional[int], precision: s
                 options["attn_implementation"] = attention
             model = getattr(transformers, name)._from_config(config, **options)
     except Exception as error:
-        raise CaptureError("{}: {} cannot be built: {}".format(path, name, " ".join(str(error).split())[:200])) from error
+        text = " ".join(str(error).split())[:200]
+        raise CaptureError("{}: {} cannot be built: {}".format(path, name, text)) from error
     model.train()
     return model, example_of(model, config, kind, batch, sequence_length, dtype)
 
