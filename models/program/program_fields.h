@@ -233,7 +233,8 @@ struct FieldsOf<Kernel> {
       std::tuple(Field{"kind", &K::kind}, Field{"m", &K::m}, Field{"n", &K::n}, Field{"k", &K::k},
                  Field{"batch", &K::batch}, Field{"flops", &K::flops}, Field{"bytes", &K::bytes},
                  Field{"gelus", &K::gelus}, Field{"joins_neighbour", &K::joins_neighbour},
-                 Field{"backward", &K::backward}, Field{"quantized", &K::quantized});
+                 Field{"backward", &K::backward}, Field{"quantized", &K::quantized},
+                 Field{"precision", &K::precision});
 };
 
 template <>

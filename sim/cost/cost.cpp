@@ -178,18 +178,21 @@ Seconds CostModel::time(const Kernel& kernel, double traffic_factor) const {
   const Seconds latency{
       kernel.joins_neighbour ? 0 : gpu_.kernel_latency_s * gpu_.kernels.launches[level_]};
   double arithmetic = 0;
+  const auto usual = [&](Precision precision) {
+    return kernel.precision ? executed_precision(gpu_, *kernel.precision) : precision;
+  };
   switch (kernel.kind) {
     case Kernel::Kind::memory:
       arithmetic = kernel.gelus * gelu_s_;
       break;
     case Kernel::Kind::gemm:
     case Kernel::Kind::batched_gemm: {
-      const Precision precision = kernel.quantized ? products_ : attention_;
+      const Precision precision = usual(kernel.quantized ? products_ : attention_);
       arithmetic = kernel.flops / (gpu_.peak(precision).value * product_share(kernel, precision));
       break;
     }
     case Kernel::Kind::attention: {
-      arithmetic = kernel.flops / (gpu_.peak(attention_).value * attention_share(kernel));
+      arithmetic = kernel.flops / (gpu_.peak(usual(attention_)).value * attention_share(kernel));
       break;
     }
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ struct CapturedTensor {
 struct CapturedKernel {
   Kernel::Kind kind = Kernel::Kind::memory;
   Scaled m, n, k, batch, flops, bytes;
+  std::optional<Precision> precision;  // of a product or attention, where it is not the model's
   bool causal = false;  // attention with a causal mask, of whose FLOPs a kernel skips half
 };
 

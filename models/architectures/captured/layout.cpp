@@ -109,6 +109,7 @@ class CapturedLayout {
       kernel.batch = std::max<std::int64_t>(1, whole(each.batch, samples_));
       kernel.flops = each.flops.of(samples_) * (each.causal ? 0.5 : 1);
       kernel.bytes = each.bytes.of(samples_);
+      kernel.precision = each.precision;
       kernel.backward = backward && each.kind == Kernel::Kind::attention;
       kernels.push_back(kernel);
     }

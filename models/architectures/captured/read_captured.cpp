@@ -192,6 +192,13 @@ class CapturedReader {
         fields, "kind", "kind of kernel", fields.optional<std::string>("kind", "memory"), kinds));
     if (fields.has("op")) fields.required<std::string>("op");
     kernel.causal = fields.optional<bool>("causal", false);
+    if (fields.has("dtype")) {
+      const auto type = fields.required<std::string>("dtype");
+      size_of(fields, "dtype", type);
+      kernel.precision = type == "bfloat16"  ? Precision::bf16
+                         : type == "float16" ? Precision::fp16
+                                             : Precision::fp32;
+    }
     kernel.m = scaled(fields, "m");
     kernel.n = scaled(fields, "n");
     kernel.k = scaled(fields, "k");

@@ -27,6 +27,8 @@ struct Kernel {
   bool joins_neighbour = false;  // only traffic of a neighbouring kernel: no launch
   bool backward = false;         // it is the backward pass of fused attention
   bool quantized = false;        // a product whose factors are quantized
+  // It is set for captured products and attention in another precision than the model (autocast).
+  std::optional<Precision> precision = {};
   constexpr bool operator==(const Kernel&) const = default;
 };
 

@@ -254,11 +254,15 @@ def _sources(step: Step, program: Program, trace: Trace, axes: Dict[str, int], f
     return index, {"inputs": inputs, "parameters": parameters, "buffers": buffers}
 
 
+_VIEWS_OF_IDS = ("aten.view.", "aten.reshape.", "aten.to.", "aten._to_copy.", "aten.contiguous.")
+
+
 def _tokens_per_sample(program: Program, step: Step, axes: Dict[str, int]) -> Optional[int]:
     """The second axis of the first input of two axes whose integers are looked up in a table."""
     looked_up = set()
-    for call in program.calls:
-        if str(call.target).startswith("aten.embedding."):
+    for call in reversed(program.calls):   # GPT-2 looks up a view of its input
+        views = call.result in looked_up and str(call.target).startswith(_VIEWS_OF_IDS)
+        if views or str(call.target).startswith("aten.embedding."):
             looked_up.update(each.value for each in call.args if hasattr(each, "value"))
     values = {each.name: each.value for each in program.sources if each.kind == "input"}
     for name, tensor in zip(step.example.names, step.example.tensors):
