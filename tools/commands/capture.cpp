@@ -20,8 +20,9 @@ constexpr const char* script = R"(import sys
 try:
     from meshwright.torch.__main__ import main
 except ImportError as error:
-    sys.exit(print("error: capture: {} ({}); pip install meshwright torch, or name another Python "
-                   "in MESHWRIGHT_PYTHON".format(error, sys.executable), file=sys.stderr) or 2)
+    print("error: capture: {}; this Python is {}, MESHWRIGHT_PYTHON names another".format(
+        error, sys.executable), file=sys.stderr)
+    sys.exit(2)
 sys.exit(main(sys.argv[1:])))";
 
 // Returns the folder of the Python package in the source tree in which this program was built, or

@@ -6,10 +6,15 @@
 The command line is `python3 -m meshwright.torch capture --help`.
 """
 
+import logging
+
 try:
     import torch as _torch
 except ImportError as _error:
     raise ImportError("meshwright.torch needs PyTorch, which is not installed here: pip install torch") from _error
+
+# PyTorch warns of Triton, which a computer without a GPU needs not have.
+logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
 
 from .capturing import CapturedModel, capture
 from .errors import CaptureError
