@@ -79,7 +79,8 @@ struct Reader {
 };
 
 void read_key(Fields& fields, const Key& key, Job& job) {
-  const std::string section = fields.pointer().substr(1);
+  const std::string& pointer = fields.pointer();  // "" at the top of a file of its own
+  const std::string section = pointer.empty() ? "" : pointer.substr(1);
   if (!fields.has(key.name) && key.how != How::required) {
     if (key.how == How::auto_if_missing) job.autos.insert(section + "." + std::string(key.name));
     return;

@@ -239,7 +239,8 @@ Dtype narrowest_gradients(const Job& job, const Plan& base) {
 Plan base_plan(const Job& job, const MachineFacts& machine) {
   Job alone = job;  // one rank and sequence: nothing but the machine's defaults is decided
   alone.plan.parallelism = Parallelism{};
-  alone.plan.training.global_batch = alone.plan.training.micro_batch = 1;
+  const int least = std::max(1, job.model.sizes().micro_batch);  // some have one micro-batch only
+  alone.plan.training.global_batch = alone.plan.training.micro_batch = least;
   const Plan settled = settle(alone, 1, machine);
   Plan base = job.plan;
   base.training.precision = settled.training.precision;

@@ -6,6 +6,7 @@
 #include "models/compiler/passes/pass.h"
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
+#include "models/program/crossing.h"
 #include "models/program/graph/segment.h"
 #include "models/program/program_json.h"
 #include "tests/catch.h"
@@ -187,6 +188,20 @@ TEST_CASE("parameters that any stages share are summed over them", "[captured][l
     });
     CHECK(has_table);
   }
+}
+
+TEST_CASE("what crosses a cut of a captured model is named, and what stages pass on",
+          "[captured]") {
+  const Model model = read_captured_json(captured_json(4, true));
+  const std::vector<Crossing> found = crossings(lower_small(model, captured_plan(4, 1, 0)));
+  REQUIRE(found.size() == 3);
+  const std::int64_t activation = 2 * 4 * 8 * 64;
+  for (const Crossing& each : found) {
+    CHECK(each.next_stage == each.stage + 1);
+    CHECK(each.bytes() == 2 * activation);  // the last block reads what the table makes
+    CHECK(each.tensors.size() == 2);
+  }
+  CHECK(found[1].tensors[0].name.starts_with("h."));
 }
 
 TEST_CASE("Programs of a captured model are read as they were written", "[captured]") {

@@ -782,7 +782,7 @@ def _():
     feed = lambda: nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64))
     blocks = [Block(TimeMix(64, 4), feed(), 64) for _ in range(2)]
     net, example, loss = of_words(Words(blocks))
-    return net, {name: each[:, :12] for name, each in example.items()}, loss
+    return net, {name: each[:, :12].contiguous() for name, each in example.items()}, loss
 
 
 class DoubleConvolution(nn.Sequential):

@@ -31,6 +31,15 @@ TEST_CASE("the bounds are below what is simulated of a captured model", "[captur
     planned.check_bounds(planned.candidates[i]);
 }
 
+TEST_CASE("a captured model of one micro-batch is planned with it", "[captured][planner]") {
+  const TestFolder folder;
+  json model = captured_json(3);
+  model["fixed_micro_batch"] = "a graph has no samples";
+  const SearchResult found = search(read(job_of(folder, model, 1)), few);
+  REQUIRE_FALSE(found.plans.empty());
+  for (const RankedPlan& each : found.plans) CHECK(each.plan.training.micro_batch == 2);
+}
+
 TEST_CASE("the best plan of a captured model is the best of all", "[captured][planner]") {
   const TestFolder folder;
   const json value = job_of(folder, captured_json(3, false, 2048), 1);

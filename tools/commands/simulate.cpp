@@ -109,6 +109,7 @@ std::string json_of(const Options& options, const Simulated& all) {
   const int steps = options.steps.value_or(1);
   json value = prediction_json(prediction);
   value["stages"] = breakdown_json(stages);
+  value["cuts"] = cuts_json(chosen.compiled.stages);
   for (std::size_t i = 0; i < chosen.compiled.stages.size(); ++i)
     value["memory"][i]["peak_tensors"] = peak_tensors_json(chosen.compiled.stages[i]);
   value["name"] = job.name;

@@ -7,6 +7,7 @@
 #include "models/compiler/passes/graph/fuse_loss.h"
 #include "models/compiler/passes/split/pad_vocabulary.h"
 #include "models/core/json.h"
+#include "models/program/crossing.h"
 #include "models/program/peak_tensors.h"
 
 namespace meshwright::tools {
@@ -154,6 +155,39 @@ json peak_tensors_json(const Program& program) {
   return rows;
 }
 
+json cuts_json(const std::vector<Program>& stages) {
+  json cuts = json::array();
+  for (const Crossing& each : crossings(stages)) {
+    json tensors = json::array();
+    for (const CrossingTensor& tensor : each.tensors)
+      tensors.push_back({{"made_by", tensor.name}, {"bytes", tensor.bytes}});
+    cuts.push_back({{"from_stage", each.stage},
+                    {"from_chunk", each.chunk},
+                    {"to_stage", each.next_stage},
+                    {"to_chunk", each.next_chunk},
+                    {"bytes", each.bytes()},
+                    {"tensors", tensors}});
+  }
+  return cuts;
+}
+
+namespace {
+
+// Returns a line for each cut of a captured model, whose cuts may fall anywhere in a block.
+std::string cuts_text(const std::vector<Program>& stages) {
+  std::string text;
+  for (const Crossing& each : crossings(stages)) {
+    std::string names;
+    for (const CrossingTensor& tensor : each.tensors)
+      names += (names.empty() ? "" : ", ") + tensor.name;
+    text += fmt::format("cut      {} to {}: {} of a micro-batch: {}\n", each.stage, each.next_stage,
+                        show_bytes(static_cast<double>(each.bytes())), names);
+  }
+  return text;
+}
+
+}  // namespace
+
 json breakdown_json(const std::vector<StageBreakdown>& stages) {
   json rows = json::array();
   for (std::size_t s = 0; s < stages.size(); ++s) {
@@ -246,6 +280,7 @@ std::string prediction_text(const Model& model, const Compiled& compiled, const 
     text += fmt::format("host     offloaded {} of {}\n",
                         show_bytes(static_cast<double>(p.host_memory_bytes)),
                         show_bytes(p.host_memory_limit_bytes));
+  if (model.captured) text += cuts_text(compiled.stages);
   if (p.price)
     text += fmt::format("cost     ${:.2f}/h   ${:.4f} per million tokens   ({}{})\n",
                         *p.usd_per_hour, *p.usd_per_million_tokens, describe(*p.price),
