@@ -122,7 +122,8 @@ TEST_CASE("a batch that cannot be halved has no answer there", "[advise]") {
   json value = job_json("step_time");
   value["training"]["micro_batch"] = 4;
   value["training"]["global_batch"] = 64;  // 16 ranks of 4: no less
-  const Swing& batch = swing(of(value), "global batch");
+  const Sensitivity all = of(value);
+  const Swing& batch = swing(all, "global batch");
   CHECK(!batch.low.answer);
   CHECK(batch.high.answer);
 }
