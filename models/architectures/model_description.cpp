@@ -130,7 +130,7 @@ std::map<std::string, std::string> description_of(const Model& model) {
         ((description[each.name] = written(model.*each.member).dump()), ...);
       },
       model_fields);
-  description.erase("name");                           // for people
+  description.erase("name");  // for people
   const auto describe = [&](std::string_view name, bool value) {
     description[std::string(name)] = json(value).dump();
   };
