@@ -17,7 +17,8 @@ Options options_from_environment();
 int run_command_line(const std::vector<std::string>& arguments);
 
 // Runs the command of a call and returns what it prints on standard output with --json. Throws what
-// the command throws, and InputError if there is no such command or option.
+// the command throws. Throws InputError if there is no such command or option, or if the command
+// has no `answer`.
 std::string answer_of(const Call& call, const Watch& watch);
 
 }  // namespace meshwright::tools

@@ -66,7 +66,7 @@ struct Options : JobRequest, TrainRequest {
 enum class TraceFormat : std::uint8_t { chrome, chakra };
 const std::vector<std::string>& trace_format_names();
 
-// A command of the program. Each has its own file in tools/commands/.
+// A command of the program. Its code and its row are in a file of tools/commands/.
 struct Command {
   const char* name;
   const char* operand;  // as the help shows it; "" for none

@@ -142,8 +142,8 @@ class MpiWorld : public World {
     return base;
   }
 
-  // Returns the shared-memory side of a group, or none if a member is on another host or memory is
-  // not shared. The members agree on a slot that none of them has used.
+  // Returns the shared-memory side of a group, or none if a member is on another host, if memory is
+  // not shared, or if no slot is left. The members agree on a slot that none of them has used.
   std::optional<SharedGroup> shared_group(MPI_Comm comm, std::span<const int> ranks) {
     MESHWRIGHT_MPI(MPI_Allreduce(MPI_IN_PLACE, &next_slot_, 1, MPI_INT, MPI_MAX, comm));
     const SharedPlace place{0, next_slot_ * static_cast<std::int64_t>(sizeof(SharedSlot))};

@@ -74,7 +74,7 @@ void lion_rule(const Factors& c, const Elements& e) {
 }
 
 // Returns what lamb subtracts from a weight, before it is multiplied by the learning rate and the
-// trust.
+// trust ratio.
 float lamb_update(const Factors& c, const Elements& e, std::int64_t i) {
   return e.first[i] * c.inverse_correction /
              (std::sqrt(e.second[i]) * c.inverse_root_2 + c.epsilon) +

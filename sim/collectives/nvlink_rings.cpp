@@ -53,8 +53,9 @@ bool fits(const LinkMatrix& links, const Ring& ring) {
   return true;
 }
 
-// Finds the largest set of rings that the links in `left` allow, from `next` on, and stops at
-// `bound` rings. A ring may be taken several times while its links last.
+// Extends `taken` by rings[next] and later ones, in every way that the links in `left` allow, and
+// keeps the largest set in `best`. Stops when `best` has `bound` rings. A ring may be taken several
+// times while its links last.
 void pack(const std::vector<Ring>& rings, std::size_t next, std::size_t bound, LinkMatrix& left,
           std::vector<Ring>& taken, std::vector<Ring>& best) {
   if (taken.size() > best.size()) best = taken;

@@ -1,5 +1,5 @@
-// Declares all commands. Each command has a file with its code and a row that describes how it is
-// called.
+// Declares all commands. A file of this folder has a command's code, and a row that describes how
+// it is called. interop.cpp and convert.cpp have two commands each.
 #pragma once
 
 #include "exec/launch/exit_codes.h"

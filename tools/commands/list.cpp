@@ -44,7 +44,7 @@ json stacks_json() {
   return all;
 }
 
-// Prints every generation of software, and what it means for the kernels of GPUs.
+// Returns a text on every generation of software, and on what it means for the kernels of GPUs.
 std::string stacks_text() {
   std::string text;
   for (const SoftwareStack& stack : software_stacks()) {

@@ -6,8 +6,7 @@
 namespace meshwright::program {
 
 enum class AttentionKernel : std::uint8_t {
-  unfused,  // the score matrix is in memory; saved = probabilities [b*heads, s, s] in the storage
-            // type
+  unfused,  // scores are in memory; saved = probabilities [b*heads, s, s] in the storage type
   flash,    // saved = log-sum-exp [b*heads, s] f32
   flash2,   // as flash, second generation (faster)
   flash3,   // as flash, for the asynchronous tensor cores of Hopper

@@ -155,8 +155,7 @@ enum class Op : std::uint8_t {
   layer_norm_grad,         // x, weight, saved, dy -> dx, (+)weight, (+)bias
   rms_norm_grad,           // x, weight, saved, dy -> dx, (+)weight
   head_norm_grad,          // x, saved, dy, (weight) -> dx, (+)weight
-  linear_grad_input,       // dy, W -> dx; 8 or 4 bits: dy, W, their scales
-                           // (4: and their amax)
+  linear_grad_input,       // dy, W -> dx; 8 or 4 bits: dy, W, their scales, (4: their amax)
   linear_grad_weight,      // x, dy -> (+)W; 8 or 4 bits: as above, or with
                            // `factors_transposed` [in,rows], [out,rows], their scales
   bias_grad,               // dy -> (+)bias

@@ -46,8 +46,7 @@ struct LaunchFile {
   bool is_program = false;
 };
 
-// Returns the known launchers: slurm (an sbatch script), torchrun (a script for each host), mpirun,
-// kubernetes (Kubeflow's TrainJob and PyTorchJob).
+// Returns the names of the known launchers, in the order of the table in launch.cpp.
 const std::vector<std::string>& launcher_names();
 // Returns the files with which `launcher` starts the run. Empty if the launch has no words, because
 // a service starts the run. Throws InputError, which names the known launchers, if `launcher` is

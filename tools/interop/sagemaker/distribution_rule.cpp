@@ -39,7 +39,8 @@ void set_library(JobDraft& to, const json& parameters) {
   to.set(parameters_key, parameters);
 }
 
-// Reads the parameters as the SDK sends them: {"hybrid_shard_degree": 8, ...} as text.
+// Reads the parameters as the SDK sends them, {"hybrid_shard_degree": 8, ...} as text, or as an
+// object.
 void read_sent_parameters(Settings& from, JobDraft& to) {
   for (const char* name :
        {"hyperparameters.mp_parameters", "mp_parameters", "hyper_parameters.mp_parameters",

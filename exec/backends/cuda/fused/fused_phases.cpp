@@ -48,8 +48,9 @@ Layout layout_of(std::int64_t width, std::int64_t rows, std::int64_t element_byt
     layout.vector *= 2;
   const bool warps = width <= (sums ? longest_adding_row_of_warp : longest_row_of_fused_warp);
   if (!warps) {
-    // A thread has fewer columns if the kernel also keeps sums over the rows, values of the row,
-    // and values of the next row. Fewer registers a thread leave room for more warps.
+    // In rows of at most longest_row_of_fused_warp elements, a thread has fewer columns if the
+    // kernel also keeps sums over the rows, besides values of the row and of the next row. Fewer
+    // registers a thread leave room for more warps.
     const int columns =
         sums && width <= longest_row_of_fused_warp ? columns_of_adding_thread : columns_of_thread;
     const std::int64_t wanted = (width + columns - 1) / columns;

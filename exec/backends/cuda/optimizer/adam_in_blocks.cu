@@ -148,8 +148,8 @@ __device__ void step_block(const A& a, const Block& block, std::int64_t begin, s
 }
 
 // Updates the elements of a bucket whose segments begin where blocks do. Chunks consist of whole
-// blocks. If all of a block is 0, its elements relative to the largest one are 0 / 0 = NaN, which
-// is above no limit.
+// blocks. In a block that is all 0, each element divided by the largest one is 0 / 0 = NaN. A NaN
+// is above no limit, so it gets code 0.
 template <typename Rule, typename A>
 __global__ void __launch_bounds__(threads)
     step_in_blocks_kernel(const UpdateScalars* scalars, DeviceSegments segments, A arrays) {

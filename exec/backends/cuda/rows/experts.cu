@@ -323,8 +323,9 @@ __global__ void begin_kernel(const int* counts, int* counts_with_room, int* begi
   }
 }
 
-// For dropless routing: gives the rows of an expert to its choices, in the order of tokens. Each
-// block has one expert.
+// For dropless routing: gives each choice of an expert one of the expert's rows, in the order of
+// tokens. If no row is left, the choice gets the slot -1 - expert, and `overflow` of its sequence
+// becomes 1. Each block has one expert.
 __global__ void __launch_bounds__(place_threads)
     place_in_rows_kernel(const int* __restrict__ choices, const int* __restrict__ counts,
                          const int* __restrict__ begins, int* __restrict__ slots,
