@@ -13,6 +13,9 @@ const Instruction& instruction_of(const Program& program, int task, int index) {
   return program.bodies[body].instructions[index];
 }
 
+// Returns whether the user's own script has the input: PyTorch reads it from there.
+bool is_of_script(const Instruction& load) { return load.channel >= first_captured_channel; }
+
 std::int32_t** channel(SequenceInputs& into, int number) {
   std::int32_t** const plain[first_channel_ahead] = {&into.tokens, &into.targets, &into.positions,
                                                      &into.decoder, &into.documents};
@@ -33,6 +36,7 @@ Inputs::Inputs(const Program& program, const Arena& memory, const InputShare& sh
     const auto& body = program.bodies[program.tasks[task].body];
     for (std::size_t i = 0; i < body.instructions.size(); ++i) {
       if (body.instructions[i].kind != InstructionKind::load_input) continue;
+      if (is_of_script(body.instructions[i])) continue;
       place_[{static_cast<int>(task), static_cast<int>(i)}] = bytes;
       bytes += body.instructions[i].outputs[0].type.bytes();
     }
@@ -53,6 +57,7 @@ void Inputs::read_ahead(int task, int instruction, std::int64_t first_sequence, 
 
 void Inputs::load(int task, int instruction, std::int64_t first_sequence, Loader& loader) {
   const Instruction& load = instruction_of(program_, task, instruction);
+  if (is_of_script(load)) return;
   void* to = memory_.address(load.outputs[0], program_.tasks[task].slot);
   if (ahead_ == nullptr)
     read(load, first_sequence, loader, static_cast<std::int32_t*>(to));

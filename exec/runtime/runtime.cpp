@@ -40,7 +40,7 @@ StepResult Runtime::step(std::int64_t step, std::int64_t position, Loader& loade
   position_ = position;
   const LossScaleState before = loss_scale();
   const std::int64_t update = step - before.skipped;
-  const double learning_rate = learning_rate_at(rank_.training, update);
+  const double learning_rate = learning_rate_.value_or(learning_rate_at(rank_.training, update));
   step_ = step;
   times_.timeline.entries.clear();
   rank_.use(Stream::compute);

@@ -93,6 +93,9 @@ class Runtime {
   // Sets the histories of this rank's stage. A tensor without a history has seen nothing yet.
   // Throws InputError for a value that cannot be a largest element.
   void set_histories(const Histories& histories);
+  // Replaces the job's schedule of learning rates from the next step on, by what a script's own
+  // schedule says.
+  void set_learning_rate(double rate) { learning_rate_ = rate; }
   // Recomputes the 16-bit working copies from the fp32 masters and shares them among ranks. All
   // ranks call it together, after masters have been written.
   void refresh_working_copies();
@@ -150,6 +153,7 @@ class Runtime {
   Loader* loader_ = nullptr;
   NonFiniteSearch* search_ = nullptr;  // not null: a step is replayed
   bool evaluates_ = false;
+  std::optional<double> learning_rate_;  // in place of the job's
 };
 
 }  // namespace meshwright::exec

@@ -241,12 +241,12 @@ template <>
 struct FieldsOf<Segment> {
   using S = Segment;
   static constexpr auto list = std::tuple(
-      Field{"name", &S::name}, Field{"parameters", &S::parameters}, Field{"makes", &S::makes},
-      Field{"saves", &S::saves}, Field{"outputs", &S::outputs}, Field{"gradients", &S::gradients},
-      Field{"kept", &S::kept}, Field{"differentiated", &S::differentiated},
-      Field{"differentiable", &S::differentiable}, Field{"forward", &S::forward},
-      Field{"backward", &S::backward}, Field{"forward_flops", &S::forward_flops},
-      Field{"backward_flops", &S::backward_flops});
+      Field{"name", &S::name}, Field{"number", &S::number}, Field{"parameters", &S::parameters},
+      Field{"makes", &S::makes}, Field{"saves", &S::saves}, Field{"outputs", &S::outputs},
+      Field{"gradients", &S::gradients}, Field{"kept", &S::kept},
+      Field{"differentiated", &S::differentiated}, Field{"differentiable", &S::differentiable},
+      Field{"forward", &S::forward}, Field{"backward", &S::backward},
+      Field{"forward_flops", &S::forward_flops}, Field{"backward_flops", &S::backward_flops});
 };
 
 template <>

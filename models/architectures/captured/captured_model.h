@@ -42,13 +42,15 @@ struct CapturedParameter {
   Shape shape;  // at most four dimensions; the last one stands for all further ones
   bool trainable = true;
   bool counted = true;  // false for a buffer
+  std::optional<bool> decays;  // whether weight decay applies; unset: to matrices only
 };
 
 // A tensor that one segment makes and others read.
 struct CapturedTensor {
   Scaled bytes;
   bool has_gradient = false;
-  int maker = -1;  // its segment
+  std::optional<Dtype> dtype;  // of its numbers, or of their parts if they are complex
+  int maker = -1;              // its segment
 };
 
 struct CapturedKernel {
@@ -112,6 +114,10 @@ bool is_captured(Fields& fields);
 // than a twentieth of the model's work is divided where least is handed on, for a pipeline can be
 // balanced no better than its units allow.
 std::vector<CapturedUnit> units_of(const CapturedModel& model);
+
+// Returns the model without what PyTorch's own allocator holds while it runs: what segments keep
+// for their backward, and their workspaces. Programs that run have memory for the rest.
+CapturedModel without_kept_by_torch(CapturedModel model);
 
 // Returns the forward graph of one micro-batch, as build_graph() does, which calls it if
 // model.captured is set.

@@ -46,7 +46,7 @@ class CapturedLayout {
     for (const CapturedUnit& unit : from_.units) {
       unit_ = graph_.add_unit(unit.path, unit.is_block);
       modules_.clear();
-      for (int i = unit.begin; i < unit.end; ++i) add(from_.segments[static_cast<std::size_t>(i)]);
+      for (int i = unit.begin; i < unit.end; ++i) add(i);
     }
     const int maker = graph_.tensor(made(from_.loss)).producer;
     graph_.loss = graph_.output(graph_.add(Op::segment_loss,
@@ -72,8 +72,9 @@ class CapturedLayout {
     const double bytes = tensor(index).bytes.of(samples_);
     if (index == from_.loss) return {Shape{1}, dtype_};
     if (!tensor(index).has_gradient) return memory(bytes);
-    const double size = static_cast<double>(bytes_of(dtype_));
-    return {Shape{static_cast<std::int64_t>(std::ceil(bytes / size))}, dtype_};
+    const Dtype dtype = tensor(index).dtype.value_or(dtype_);
+    const double size = static_cast<double>(bytes_of(dtype));
+    return {Shape{static_cast<std::int64_t>(std::ceil(bytes / size))}, dtype};
   }
 
   int module(const std::string& path) {
@@ -94,7 +95,7 @@ class CapturedLayout {
     p.dtype = dtype_;
     p.trainable = from.trainable;
     p.counted = from.counted;
-    p.decay = from.shape.rank >= 2;
+    p.decay = from.decays.value_or(from.shape.rank >= 2);
     return tensor = graph_.add_parameter(std::move(p));
   }
 
@@ -122,12 +123,14 @@ class CapturedLayout {
     return flops;
   }
 
-  void add(const CapturedSegment& from) {
+  void add(int number) {
+    const CapturedSegment& from = from_.segments[static_cast<std::size_t>(number)];
     const SegmentKind& kind = from_.kinds[static_cast<std::size_t>(from.kind)];
     const CapturedWork& work =
         training_.compiler == CompilerLevel::none ? kind.eager : kind.compiled;
     Segment segment;
     segment.name = from.module.empty() ? "segment" : from.module;
+    segment.number = number;
     segment.parameters = static_cast<int>(from.parameters.size());
     segment.makes = static_cast<int>(from.makes.size());
     TensorIds inputs;
@@ -185,6 +188,13 @@ class CapturedLayout {
 };
 
 }  // namespace
+
+CapturedModel without_kept_by_torch(CapturedModel model) {
+  for (SegmentKind& kind : model.kinds)
+    for (CapturedWork* work : {&kind.eager, &kind.compiled})
+      work->saved = work->forward_workspace = work->backward_workspace = {};
+  return model;
+}
 
 Graph lay_out_captured(const Model& model, const Training& training) {
   return CapturedLayout(model, training).lay_out();

@@ -108,6 +108,22 @@ class CapturedReader {
     fields.fail(key, "'" + word + "' is no type of PyTorch that is known here");
   }
 
+  // Returns the type in which gradients of a tensor are added, or none where it has no gradients.
+  static std::optional<Dtype> dtype_of(Fields& fields) {
+    struct Type {
+      std::string_view word;
+      Dtype dtype;
+    };
+    constexpr Type types[] = {{"float64", Dtype::f64},   {"float32", Dtype::f32},
+                              {"bfloat16", Dtype::bf16}, {"float16", Dtype::f16},
+                              {"complex64", Dtype::f32}, {"complex128", Dtype::f64}};
+    const auto word = fields.required<std::string>("dtype");
+    for (const Type& each : types)
+      if (each.word == word) return each.dtype;
+    size_of(fields, "dtype", word);
+    return std::nullopt;
+  }
+
   // Returns the elements of a list of sizes.
   static std::int64_t elements_of(Fields& fields, const std::vector<std::int64_t>& sizes) {
     double product = 1;
@@ -155,6 +171,7 @@ class CapturedReader {
   void read_parameter(Fields& fields) {
     CapturedParameter parameter = parameter_of(fields);
     parameter.trainable = fields.optional<bool>("trainable", true);
+    if (fields.has("decays")) parameter.decays = fields.required<bool>("decays");
     if (fields.has("tied")) fields.required<std::vector<std::string>>("tied");
     fields.done();
     to_.parameters.push_back(std::move(parameter));
@@ -179,7 +196,8 @@ class CapturedReader {
     CapturedTensor tensor;
     tensor.bytes = scaled(fields, "bytes");
     tensor.has_gradient = fields.optional<bool>("gradient", false);
-    for (const std::string_view key : {"shape", "dtype", "batch_axis"})
+    if (fields.has("dtype")) tensor.dtype = dtype_of(fields);
+    for (const std::string_view key : {"shape", "batch_axis"})
       if (fields.has(key)) fields.raw(key);
     fields.done();
     to_.tensors.push_back(tensor);

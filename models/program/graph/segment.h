@@ -18,6 +18,7 @@ namespace meshwright::program {
 // then the sums of the gradients of its parameters.
 struct Segment {
   std::string name;  // of its module and its kind, in dumps and timelines
+  int number = 0;    // index in the captured model's list of segments
   int parameters = 0;
   int makes = 0;
   bool saves = false;

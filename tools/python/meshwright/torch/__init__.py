@@ -3,7 +3,7 @@
     from meshwright.torch import capture
     capture(model, {"input_ids": ids, "labels": ids}).save("own.model.json")
 
-The command line is `python3 -m meshwright.torch capture --help`.
+The command line is `python3 -m meshwright.torch capture --help`. `distributed.py` runs the script by a plan.
 """
 
 import logging
@@ -17,6 +17,11 @@ except ImportError as _error:
 logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
 
 from .capturing import CapturedModel, capture
+from .distributed import (
+    DistributedModel, DistributedOptimizer, barrier, dp_rank, dp_size, init, local_rank, pp_rank, pp_size, rank, resume,
+    save, seed_of, shard, shutdown, size, state_dict, step, tp_rank, tp_size)
 from .errors import CaptureError
 
-__all__ = ["CaptureError", "CapturedModel", "capture"]
+__all__ = ["CaptureError", "CapturedModel", "DistributedModel", "DistributedOptimizer", "barrier", "capture", "dp_rank",
+           "dp_size", "init", "local_rank", "pp_rank", "pp_size", "rank", "resume", "save", "seed_of", "shard", "shutdown",
+           "size", "state_dict", "step", "tp_rank", "tp_size"]

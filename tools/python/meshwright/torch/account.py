@@ -80,7 +80,7 @@ class Account:
                         crossing.add(maker)
         found: Dict[int, Tuple[int, Tuple[int, ...], Any]] = {}
         for place in sorted(crossing):
-            for storage, shape, dtype, size in trace.shapes[place]:
+            for storage, shape, dtype, size, _ in trace.shapes[place]:
                 if storage in self.crossing:
                     before = found.get(storage, (0, shape, dtype))
                     largest = (shape, dtype) if before[0] <= size else before[1:]

@@ -41,10 +41,30 @@ class _Exported(NamedTuple):
 class CapturedModel:
     """A model that was captured: `document` is what `save` writes as own.model.json."""
 
-    def __init__(self, document: Dict[str, Any], exported: "_Exported", trace: Trace, division: Division) -> None:
+    def __init__(self, document: Dict[str, Any], exported: "_Exported", trace: Trace, division: Division,
+                 indices: Dict[str, Dict[int, int]], generators: List[int]) -> None:
         self.document = document
         self.program, self.trace, self.division = exported.program, trace, division
+        self.indices, self.generators = indices, generators
         self._exported = exported
+
+    @property
+    def step(self) -> Step:
+        """The user's module or function, as it was captured."""
+        return self._exported.step
+
+    def trace_at(self, samples: int) -> Trace:
+        """A trace with another number of samples, where the model allows it."""
+        known = self._exported
+        values = {each.name: each.value for each in known.program.sources if each.kind == "input"}
+        axes = {values[each]: axis for each, axis in known.axes.items() if each in values}
+        return replay(known.program, known.given, axes, None if known.samples == samples else samples, known.decided,
+                      known.device)
+
+    @property
+    def axes(self) -> Dict[str, int]:
+        """The axis of the samples, by name of the input."""
+        return self._exported.axes
 
     def on(self, device: str) -> "CapturedModel":
         """The same model with the kernels of another kind of device ("cuda", "cpu"); it is not exported again."""
@@ -195,8 +215,9 @@ def _captured(exported: _Exported) -> CapturedModel:
     written["loss"] = index[trace.loss]
     written["segments"], written["kinds"] = documents.segments_and_kinds(
         program, account, other, pair, index, sources, _PRECISIONS[precision])
+    generators = documents.hand_on_generators(written)
     documents.check(written)
-    return CapturedModel(written, exported, trace, division)
+    return CapturedModel(written, exported, trace, division, sources, generators)
 
 
 def _precision(program: Program, given: Dict[int, Given]) -> str:

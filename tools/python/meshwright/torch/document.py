@@ -18,7 +18,7 @@ from .kernels import Kernel
 from .replay import values_in
 from .segments import Division
 
-__all__ = ["VERSION", "Pairs", "check", "dtype_name", "segments_and_kinds", "tensors", "value_at", "versions"]
+__all__ = ["VERSION", "Pairs", "check", "dtype_name", "hand_on_generators", "segments_and_kinds", "tensors", "value_at", "versions"]
 
 VERSION = 1
 
@@ -163,6 +163,26 @@ def segments_and_kinds(program: Program, account: Account, other: Optional[Accou
             "buffers": sorted(sources["buffer"][value] for value in needed if value in sources["buffer"]),
             "saves": saves})
     return segments, kinds
+
+
+_GENERATOR_BYTES = 5056   # of PyTorch's CPU generator; the state of a GPU's is smaller
+
+
+def hand_on_generators(written: Dict[str, Any]) -> List[int]:
+    """Lets each segment that draws random numbers hand the generator's state on to the next one that does.
+
+    So a pipeline draws the numbers of one process. Returns the tensors of these states.
+    """
+    added: List[int] = []
+    for segment in written["segments"]:
+        if not written["kinds"][segment["kind"]].get("random"):
+            continue
+        if added:
+            segment["reads"].append(added[-1])
+        added.append(len(written["tensors"]))
+        written["tensors"].append({"shape": [_GENERATOR_BYTES], "dtype": "uint8", "bytes": _GENERATOR_BYTES})
+        segment["makes"].append(added[-1])
+    return added
 
 
 def _dependencies(program: Program, division: Division) -> List[set]:

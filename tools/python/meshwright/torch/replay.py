@@ -271,7 +271,8 @@ class Trace(NamedTuple):
     sources: Dict[int, int]                  # storage of a source -> its value
     uses: List[Tuple[int, ...]]              # storages that a call takes, by call
     makes: List[Tuple[int, ...]]             # storages that its result lies in
-    shapes: List[Tuple[Tuple[int, Tuple[int, ...], torch.dtype, int], ...]]   # (storage, shape, type, bytes) of it
+    # (storage, shape, type, bytes, strides) of it
+    shapes: List[Tuple[Tuple[int, Tuple[int, ...], torch.dtype, int, Tuple[int, ...]], ...]]
     writes: Dict[int, List[int]]             # calls that write a storage
     saved: Dict[int, Set[int]]               # storage -> calls whose gradients read it
     kept: Set[int]                           # storages that are alive after the forward pass
@@ -376,7 +377,7 @@ def _replayed(program: Program, given: Dict[int, Given], axes: Dict[int, int], s
             numbers = [recorder.storage(each) for each in found]
             uses.append(tuple(dict.fromkeys(recorder.storage(each) for each in taken)))
             makes.append(tuple(dict.fromkeys(numbers)))
-            shapes.append(tuple((number, tuple(each.shape), each.dtype, kernels.bytes_of(each))
+            shapes.append(tuple((number, tuple(each.shape), each.dtype, kernels.bytes_of(each), each.stride())
                                 for number, each in zip(numbers, found)))
             with_gradient.update(number for number, each in zip(numbers, found) if each.requires_grad)
             if hasattr(call.target, "_schema") and call.target._schema.is_mutable:

@@ -95,7 +95,7 @@ def divide(program: Program, trace: Trace) -> Division:
         for storage in trace.uses[place]:
             if place not in again:
                 last[storage] = place
-        for storage, _, _, _ in trace.shapes[place]:
+        for storage, _, _, _, _ in trace.shapes[place]:
             if storage not in trace.sources:
                 made.setdefault(storage, place)
                 last[storage] = max(last.get(storage, 0), place if place not in again else 0)

@@ -1,0 +1,522 @@
+"""Runs a user's own training script by a plan: see docs/own-model.md.
+
+    import meshwright.torch as mw
+    mw.init()
+    model = mw.DistributedModel(net, loss)
+    optimizer = mw.DistributedOptimizer(torch.optim.AdamW(net.parameters(), lr=3e-4))
+    for batch in mw.shard(loader):
+        loss = model.step(batch)
+
+The model is captured and divided at the first step. From then on each rank's process runs its part of the
+plan: meshwright's Runtime orders, exchanges, updates and saves, and PyTorch computes the segments.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import traceback
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+
+import torch
+
+from .batches import Shard, micro_batches_of, samples_of
+from .capturing import CapturedModel, capture
+from .exporting import Example
+from .optimizers import settings_of
+from .segment_runner import Memory, SegmentRunner, seed_of
+from .tables import Tables
+
+__all__ = ["DistributedModel", "DistributedOptimizer", "barrier", "dp_rank", "dp_size", "init", "local_rank", "pp_rank",
+           "pp_size", "rank", "resume", "save", "seed_of", "shard", "shutdown", "size", "state_dict", "step", "tp_rank",
+           "tp_size"]
+
+Job = Mapping[str, Any]
+_STORAGE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class _World:
+    """This process among all ranks. There is one."""
+
+    def __init__(self, runtime: Any, rank: int, size: int, job: Dict[str, Any]) -> None:
+        self.runtime, self.rank, self.size, self.job = runtime, rank, size, job
+        self.model: Optional["DistributedModel"] = None
+        self.optimizer: Optional["DistributedOptimizer"] = None
+
+
+_world: Optional[_World] = None
+
+
+def _here() -> _World:
+    if _world is None:
+        raise RuntimeError("meshwright.torch: call init() first")
+    return _world
+
+
+def _runtime_module() -> Any:
+    try:
+        from .. import _runtime
+    except ImportError as error:
+        raise ImportError(
+            "meshwright.torch: training needs the module meshwright._runtime ({}). The wheel of PyPI plans and captures "
+            "only, for the module is built against this computer's MPI: build meshwright from source "
+            "(tools/setup && cmake --preset release && cmake --build --preset release) and put build/release/python "
+            "first on PYTHONPATH".format(error)) from error
+    return _runtime
+
+
+def _read_job(job: Union[None, str, "os.PathLike[str]", Job]) -> Dict[str, Any]:
+    if job is None:
+        job = os.environ.get("MESHWRIGHT_JOB")
+    if job is None:
+        return {}
+    if isinstance(job, Mapping):
+        return dict(job)
+    with open(job, encoding="utf-8") as file:
+        return dict(json.load(file))
+
+
+def _ends_all(kind: Any, value: Any, trace: Any) -> None:
+    """Other ranks wait for this one, so an exception that nobody catches ends the run on all of them."""
+    sys.stdout.flush()
+    print("rank {} failed:".format(_here().rank), file=sys.stderr)
+    traceback.print_exception(kind, value, trace)
+    sys.stderr.flush()
+    if not issubclass(kind, KeyboardInterrupt) or _here().size > 1:
+        _here().runtime.abandon(1)
+
+
+def init(job: Union[None, str, "os.PathLike[str]", Job] = None) -> None:
+    """Meets the other ranks. Call it once, before anything else of this module.
+
+    `job` is a job file's path or content: `parallelism`, `training`, ... as `meshwright plan` reads them. Its
+    `model` and `cluster` may be left out. By default it is what `meshwright launch` hands over, and without a
+    launcher all ranks are replicas. Ranks are the processes of mpirun; without mpirun there is one.
+    """
+    global _world
+    if _world is not None:
+        if job is not None:
+            _world.job = _read_job(job)
+        return
+    runtime = _runtime_module()
+    rank, size = runtime.init()
+    _world = _World(runtime, rank, size, _read_job(job))
+    if size > 1:
+        sys.excepthook = _ends_all
+    atexit.register(shutdown)
+
+
+def shutdown() -> None:
+    """Waits for checkpoints in flight and leaves the other ranks. Runs at exit by itself."""
+    global _world
+    if _world is None:
+        return
+    runtime, _world = _world.runtime, None
+    if not runtime.finish_saving():
+        print("meshwright.torch: the last checkpoint could not be saved", file=sys.stderr)
+    runtime.stop()
+    runtime.close()
+
+
+def rank() -> int:
+    """This process's number among all."""
+    return _here().rank
+
+
+def size() -> int:
+    """The number of processes."""
+    return _here().size
+
+
+def local_rank() -> int:
+    """This process's number among those of its host."""
+    return int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
+
+
+def _info(key: str, what: str) -> int:
+    model = _here().model
+    if model is None or model.info is None:
+        raise RuntimeError("{} is known once the plan is: after the first step".format(what))
+    return int(model.info[key])
+
+
+def _data_degree() -> int:
+    """The data degree, also before the model is captured where the job says it or leaves nothing else open."""
+    world = _here()
+    if world.model is not None and world.model.info is not None:
+        return int(world.model.info["data"])
+    given = world.job.get("parallelism", {})
+    if isinstance(given, Mapping):
+        pipeline = given.get("pipeline", 1)
+        data = given.get("data", "auto")
+        if isinstance(data, int):
+            return data
+        if isinstance(pipeline, int) and world.size % pipeline == 0:
+            return world.size // pipeline
+    raise RuntimeError("the data degree is the planner's choice, which is made at the first step; give parallelism.data, "
+                       "or start the script with `meshwright launch`, which plans before it starts")
+
+
+def dp_size() -> int:
+    """The number of replicas."""
+    return _data_degree()
+
+
+def dp_rank() -> int:
+    """The replica that this rank belongs to."""
+    world = _here()
+    if world.model is not None and world.model.info is not None:
+        return int(world.model.info["replica"])
+    return _place(world)[1]
+
+
+def pp_size() -> int:
+    """The number of pipeline stages."""
+    return _here().size // _data_degree()
+
+
+def pp_rank() -> int:
+    """This rank's pipeline stage."""
+    world = _here()
+    if world.model is not None and world.model.info is not None:
+        return int(world.model.info["stage"])
+    return _place(world)[0]
+
+
+def _place(world: _World) -> Tuple[int, int]:
+    """(stage, replica) of this rank by the job's placement, before the plan is settled."""
+    data = _data_degree()
+    parallelism = world.job.get("parallelism", {})
+    placement = parallelism.get("placement", "PDT") if isinstance(parallelism, Mapping) else "PDT"
+    order = {"cluster": "DPT", "spread": "TPD"}.get(placement, placement)
+    if order.index("P") < order.index("D"):   # replicas of a stage are neighbours
+        return world.rank // data, world.rank % data
+    stages = world.size // data
+    return world.rank % stages, world.rank // stages
+
+
+def tp_size() -> int:
+    """The tensor degree: 1, because operations of a captured model are not divided."""
+    return 1
+
+
+def tp_rank() -> int:
+    """This rank's place in its tensor group: 0."""
+    return 0
+
+
+def barrier() -> None:
+    """Returns when all ranks have called it."""
+    _here().runtime.gathered(0)
+
+
+def shard(loader: Iterable[Any], start: int = 0) -> Shard:
+    """This replica's part of each batch of a loader that yields global batches, from batch `start` on."""
+    return Shard(loader, dp_rank(), dp_size(), start)
+
+
+class DistributedOptimizer:
+    """Stands for an optimizer of PyTorch, whose settings a step uses.
+
+    The update is the end of `DistributedModel.step`, so `step` and `zero_grad` do nothing. Learning rates are
+    read before each step: a scheduler of PyTorch on this object or on the optimizer works as usual.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, gradient_clip: float = 0.0) -> None:
+        self.settings, decaying = settings_of(optimizer)
+        if gradient_clip:
+            self.settings["gradient_clip"] = float(gradient_clip)
+        self.decaying = {id(each) for each in decaying}
+        self.optimizer = optimizer
+        _here().optimizer = self
+
+    @property
+    def param_groups(self) -> List[Dict[str, Any]]:
+        return self.optimizer.param_groups
+
+    @property
+    def learning_rate(self) -> float:
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def step(self, closure: None = None) -> None:
+        """Does nothing: DistributedModel.step has updated the parameters."""
+        if closure is not None:
+            raise ValueError("DistributedOptimizer.step: optimizers with a closure need several passes over a batch, "
+                             "which a plan does not have")
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Does nothing: each step begins with cleared gradients."""
+
+
+class DistributedModel:
+    """A module, or a function of a batch that closes over modules, which `step` trains on all ranks.
+
+    `loss` is a function of (output, batch), where the module's output has no loss of its own. `partition` says
+    by hand how many units each stage has (`parallelism.partition` of a job).
+    """
+
+    def __init__(self, module_or_step: Any, loss: Optional[Callable[..., Any]] = None,
+                 batch_axes: Optional[Dict[str, Optional[int]]] = None) -> None:
+        self.module, self._loss, self._axes = module_or_step, loss, batch_axes
+        self.info: Optional[Dict[str, Any]] = None
+        self._steps = 0
+        self._resume: Optional[str] = None
+        _here().model = self
+
+    # -- the first step
+
+    def _start(self, batch: Any) -> None:
+        world = _here()
+        captured = self._captured(batch)
+        self.captured = captured
+        self._names = captured.step.example.names
+        self._parameters, self._of_name = _parameters_of(captured)
+        self._buffers = _buffers_of(captured)
+        job = self._job(captured, batch)
+        self._mark_decaying(captured)
+        path = _on_every_host(captured)
+        job["model"] = path
+        settled = world.runtime.settle(json.dumps(job), "the script's job", _local_profile())
+        precision = captured.document["precision"]
+        threads = max(1, torch.get_num_threads())
+        self._runner: Optional[SegmentRunner] = None
+        self.info = json.loads(world.runtime.start(settled, threads, self._run_segment))
+        if local_rank() == 0:
+            shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+        tables = Tables(captured.document, captured.program, captured.trace, captured.division,
+                        captured.trace_at(self.info["micro_batch"]), captured.indices, captured.generators)
+        self._runner = SegmentRunner(tables, self.info, Memory(world.runtime.memory, self.info["on_gpu"]),
+                                     self._parameters, self._buffers, _STORAGE[precision])
+        self._runner.gradient_type = _STORAGE[precision]
+        self._hand_over()
+        if self._resume is not None:
+            self._load(self._resume)
+
+    def _captured(self, batch: Any) -> CapturedModel:
+        example = batch
+        if isinstance(batch, list) and batch and not isinstance(batch[0], torch.Tensor):
+            example = batch[0]
+        return capture(self.module, example, loss=self._loss, batch_axes=self._axes,
+                       device="cuda" if torch.cuda.is_available() else "cpu")
+
+    def _job(self, captured: CapturedModel, batch: Any) -> Dict[str, Any]:
+        world = _here()
+        job = json.loads(json.dumps(world.job))
+        training = job.setdefault("training", {})
+        optimizer = world.optimizer
+        if optimizer is None:
+            raise RuntimeError("DistributedModel.step: make a DistributedOptimizer first")
+        for key, value in optimizer.settings.items():
+            training.setdefault(key, value)
+        parallelism = job.setdefault("parallelism", {})
+        if isinstance(parallelism, dict):
+            parallelism.setdefault("data", "auto")
+        samples, micro = self._sizes(captured, batch, job)
+        training.setdefault("global_batch", samples * _data_degree_of(job, world))
+        if micro is not None:
+            training.setdefault("micro_batch", micro)
+        training.setdefault("seed", int(torch.initial_seed() % (1 << 31)))
+        training["seed"] = same_everywhere(training["seed"])
+        job.setdefault("cluster", {"machine": "local", "processes_per_host": world.size})
+        return job
+
+    def _sizes(self, captured: CapturedModel, batch: Any, job: Dict[str, Any]) -> Tuple[int, Optional[int]]:
+        """(samples of this replica's batch, samples of a micro-batch if the batch comes as micro-batches)."""
+        if isinstance(batch, list) and batch and not isinstance(batch[0], torch.Tensor):
+            size = samples_of(batch[0], captured.axes, self._names)
+            return size * len(batch), size
+        return samples_of(batch, captured.axes, self._names), None
+
+    def _mark_decaying(self, captured: CapturedModel) -> None:
+        optimizer = _here().optimizer
+        assert optimizer is not None
+        for entry, parameter in zip(captured.document["parameters"], self._parameters):
+            entry["decays"] = id(parameter) in optimizer.decaying
+
+    def _hand_over(self) -> None:
+        """The module's values become the run's, and its tensors become views of the run's memory."""
+        world, info = _here(), self.info
+        assert info is not None
+        for entry, parameter in zip(self.captured.document["parameters"], self._parameters):
+            values = parameter.detach().to("cpu", torch.float32).contiguous()
+            world.runtime.broadcast(values.data_ptr(), values.numel() * 4, 0)
+            world.runtime.set_parameter(entry["name"], values.data_ptr(), values.numel())
+        world.runtime.refresh()
+        for buffer in self._buffers:
+            values = buffer.detach().cpu().contiguous()
+            if values.numel():
+                world.runtime.broadcast(values.data_ptr(), values.numel() * values.element_size(), 0)
+                buffer.data.copy_(values)
+        memory = Memory(world.runtime.memory, info["on_gpu"])
+        addresses = {each["name"]: each["address"] for each in info["parameters"]}
+        storage = _STORAGE[self.captured.document["precision"]]
+        for entry, parameter in zip(self.captured.document["parameters"], self._parameters):
+            address = addresses.get(entry["name"], 0)
+            if address and parameter.dtype == storage:
+                parameter.data = memory.tensor(address, parameter.shape, storage)
+
+    # -- a step
+
+    def _run_segment(self, *call: Any) -> None:
+        assert self._runner is not None
+        self._runner(*call)
+
+    def step(self, batch: Any) -> torch.Tensor:
+        """Trains on this replica's part of a global batch; returns the mean loss of the whole global batch.
+
+        `batch` is what was captured, with as many samples as the plan gives a replica, or a list of
+        micro-batches. Every rank calls it. Raises ArithmeticError, with the place, if loss or gradients are not
+        finite.
+        """
+        world = _here()
+        if self.info is None:
+            self._start(batch)
+        info, runner = self.info, self._runner
+        assert info is not None and runner is not None and world.optimizer is not None
+        parts = micro_batches_of(batch, info["micro_batches"], info["micro_batch"], self.captured.axes, self._names)
+        replica = info["global_batch"] // info["data"]
+        first = self._steps * info["global_batch"] + info["replica"] * replica
+        runner.begin(first, [self._inputs_of(part) for part in parts])
+        loss, self.grad_norm, self.seconds, self.skipped = world.runtime.step(world.optimizer.learning_rate)
+        self._steps += 1
+        return torch.tensor(loss, dtype=torch.float64)
+
+    def _inputs_of(self, part: Any) -> Dict[int, torch.Tensor]:
+        names = dict(zip(self.captured.step.example.names, tensors_of(part)))
+        return {value.value: names[value.name] for value in self.captured.program.sources if value.kind == "input"}
+
+    # -- state
+
+    def state_dict(self) -> Dict[str, torch.Tensor]:
+        """Whole parameters and buffers by the module's own names, on rank 0; {} elsewhere. Every rank calls it."""
+        world = _here()
+        entries = {each["name"]: (each, parameter)
+                   for each, parameter in zip(self.captured.document["parameters"], self._parameters)}
+        found: Dict[str, torch.Tensor] = {}
+
+        def take(name: str, address: int, count: int) -> None:
+            if name not in entries:
+                return
+            entry, parameter = entries[name]
+            values = torch.frombuffer(world.runtime.memory(address, count * 4), dtype=torch.float32).clone()
+            tensor = values.view(parameter.shape).to(parameter.dtype)
+            for each in [name] + entry.get("tied", []):
+                found[each] = tensor
+
+        world.runtime.gather(take)
+        return found
+
+    def close(self) -> None:
+        """Ends the run, so that another may start in this process. Every rank calls it."""
+        world = _here()
+        for parameter in self._parameters:
+            parameter.data = parameter.detach().clone()
+        world.runtime.stop()
+        world.model = world.optimizer = None
+
+    def _load(self, folder: str) -> None:
+        self._steps = _here().runtime.resume(folder)
+
+
+def _parameters_of(captured: CapturedModel) -> Tuple[List[torch.Tensor], Dict[str, torch.Tensor]]:
+    """The user's parameters in the order of the document."""
+    seen: Dict[int, None] = {}
+    found, names = [], {}
+    for name, parameter in captured.step.named_parameters(remove_duplicate=False):
+        names[captured.step.own_name(name)] = parameter
+        if id(parameter) not in seen:
+            seen[id(parameter)] = None
+            found.append(parameter)
+    return found, names
+
+
+def _buffers_of(captured: CapturedModel) -> List[torch.Tensor]:
+    return [buffer for _, buffer in captured.step.named_buffers()]
+
+
+def _local_profile() -> str:
+    data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return os.environ.get("MESHWRIGHT_PROFILE") or os.path.join(data, "meshwright", "local.json")
+
+
+def same_everywhere(number: int) -> int:
+    """Rank 0's number. Every rank calls it."""
+    return int(_here().runtime.gathered(number)[0])
+
+
+def common_folder() -> str:
+    """A new folder of this host, whose path is the same on all ranks. Every rank calls it."""
+    return _common_text(tempfile.mkdtemp(prefix="meshwright-") if _here().rank == 0 else "")
+
+
+def _common_text(text: str) -> str:
+    words = torch.zeros(4096, dtype=torch.uint8)
+    encoded = text.encode()
+    words[:len(encoded)] = torch.tensor(list(encoded), dtype=torch.uint8)
+    _here().runtime.broadcast(words.data_ptr(), words.numel(), 0)
+    return bytes(words.tolist()).rstrip(b"\0").decode()
+
+
+def tensors_of(batch: Any) -> List[torch.Tensor]:
+    """The tensors of a batch, in the order of the captured inputs."""
+    return Example(batch, ()).tensors
+
+
+def _data_degree_of(job: Mapping[str, Any], world: _World) -> int:
+    parallelism = job.get("parallelism", {})
+    data = parallelism.get("data", "auto") if isinstance(parallelism, Mapping) else "auto"
+    if isinstance(data, int):
+        return data
+    pipeline = parallelism.get("pipeline", 1) if isinstance(parallelism, Mapping) else 1
+    return world.size // pipeline if isinstance(pipeline, int) else 1
+
+
+def _on_every_host(captured: CapturedModel) -> str:
+    """Writes the captured model to a path that is the same on all ranks, on each host."""
+    folder = common_folder()
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "own.model.json")
+    if local_rank() == 0:
+        captured.save(path)
+    _here().runtime.gathered(0)
+    return path
+
+
+def save(folder: str, model: DistributedModel, optimizer: Optional[DistributedOptimizer] = None,
+         step: Optional[int] = None, keep: int = 2) -> None:
+    """Begins to save the run's state in `folder`, while training goes on. The newest `keep` remain."""
+    _here().runtime.save(os.fspath(folder), keep)
+
+
+def resume(folder: str, model: DistributedModel, optimizer: Optional[DistributedOptimizer] = None) -> int:
+    """Goes on from the newest checkpoint in `folder`, saved under whatever degrees. Returns its step, or 0."""
+    if model.info is None:
+        model._resume = os.fspath(folder)
+        return _saved_step(folder)
+    model._load(os.fspath(folder))
+    return model._steps
+
+
+def _saved_step(folder: str) -> int:
+    newest = 0
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            digits = name.rsplit("-", 1)[-1]
+            if digits.isdigit() and os.path.exists(os.path.join(folder, name, "manifest.json")):
+                newest = max(newest, int(digits))
+    return newest
+
+
+def state_dict(model: DistributedModel) -> Dict[str, torch.Tensor]:
+    """Whole parameters by the module's own names, on rank 0. Every rank calls it."""
+    return model.state_dict()
+
+
+def step(function: Callable[..., Any]) -> DistributedModel:
+    """A decorator: a function of a batch that returns the loss becomes a DistributedModel."""
+    return DistributedModel(function)

@@ -1,0 +1,401 @@
+// Defines the Python module meshwright._runtime: the Runtime in the process of the user's own
+// training script (tools/session/script_run.h), for meshwright.torch. It is built with the user's
+// MPI, and with NCCL where a CUDA toolkit is. A process has one world and one run at a time.
+// Addresses are integers in Python; `memory` makes a buffer of one.
+//
+// It uses only the limited C API, so that one module serves Python 3.8 and all later versions.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "exec/runtime/non_finite.h"
+#include "models/architectures/captured/captured_model.h"
+#include "models/core/error.h"
+#include "models/program/graph/segment.h"
+#include "tools/session/machines.h"
+#include "tools/session/script_run.h"
+#include "tools/session/train.h"
+
+// The program's allocator gives free memory back by this call. A module uses its process's
+// allocator, which has nothing of the kind.
+extern "C" void mi_collect(bool /*force*/) {}
+
+namespace {
+
+using namespace meshwright::session;
+using meshwright::core::InputError;
+using nlohmann::json;
+
+// Thrown where a Python function has failed; the interpreter holds what it raised.
+struct RaisedInPython : std::exception {};
+
+std::unique_ptr<World> world;
+std::unique_ptr<Communicator> everybody;
+std::unique_ptr<ScriptRun> run;
+PyObject* run_segment = nullptr;        // the function that computes segments
+PyThreadState* without_lock = nullptr;  // while a call runs without the interpreter's lock
+
+// Calls `work` without the interpreter's lock. Returns false, with an exception set, if it throws.
+template <typename Work>
+bool unlocked(const Work& work) {
+  PyObject* kind = nullptr;
+  std::string message;
+  without_lock = PyEval_SaveThread();
+  try {
+    work();
+  } catch (const RaisedInPython&) {
+    kind = Py_None;
+  } catch (const InputError& error) {
+    kind = PyExc_ValueError;
+    message = error.what();
+  } catch (const NoPlanFits& error) {
+    kind = PyExc_ValueError;
+    message = error.what();
+  } catch (const NonFinite& error) {
+    kind = PyExc_ArithmeticError;
+    message = error.what();
+  } catch (const std::exception& error) {
+    kind = PyExc_RuntimeError;
+    message = error.what();
+  }
+  PyEval_RestoreThread(without_lock);
+  without_lock = nullptr;
+  if (kind != nullptr && kind != Py_None) PyErr_SetString(kind, message.c_str());
+  return kind == nullptr;
+}
+
+PyObject* none_if(bool good) {
+  if (!good) return nullptr;
+  Py_RETURN_NONE;
+}
+
+bool has(const void* what, const char* name) {
+  if (what == nullptr) PyErr_Format(PyExc_RuntimeError, "%s was not called", name);
+  return what != nullptr;
+}
+
+PyObject* addresses_of(std::size_t count, const auto& at) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
+  for (std::size_t i = 0; tuple != nullptr && i < count; ++i)
+    PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i),
+                    PyLong_FromVoidPtr(const_cast<void*>(static_cast<const void*>(at[i]))));
+  return tuple;
+}
+
+const char* word_of(Op op) {
+  return op == Op::segment        ? "segment"
+         : op == Op::segment_grad ? "segment_grad"
+         : op == Op::segment_loss ? "loss"
+         : op == Op::add          ? "add"
+                                  : "loss_grad";
+}
+
+// Calls run_segment(operation, number, first_sequence, inputs, outputs, overwrites, factor). Of an
+// addition, `number` is the bytes of an operand, and `factor` the index of its type.
+void call_python(const OpCall& call, const OpOperands& operands, const OpContext& context) {
+  long long number = 0;
+  double factor = call.attributes.scale;
+  if (call.attributes.segment != nullptr) number = call.attributes.segment->number;
+  if (call.op == Op::add) {
+    number = call.outputs[0].bytes();
+    factor = static_cast<double>(call.outputs[0].dtype);
+  }
+  if (call.op == Op::segment_loss || call.op == Op::segment_loss_grad)
+    number = call.attributes.micro_batch;
+  PyEval_RestoreThread(without_lock);
+  PyObject* inputs = addresses_of(operands.inputs.size(), operands.inputs);
+  PyObject* outputs = addresses_of(operands.outputs.size(), operands.outputs);
+  PyObject* result =
+      PyObject_CallFunction(run_segment, "sLLNNkd", word_of(call.op), number,
+                            static_cast<long long>(context.first_sequence), inputs, outputs,
+                            static_cast<unsigned long>(call.overwrites), factor);
+  const bool good = result != nullptr;
+  Py_XDECREF(result);
+  without_lock = PyEval_SaveThread();
+  if (!good) throw RaisedInPython();
+}
+
+Watch python_watch() {
+  Watch watch;
+  if (world->rank() != 0) return watch;
+  watch.warn = [](const std::string& text) { std::fprintf(stderr, "warning: %s\n", text.c_str()); };
+  watch.note = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
+  return watch;
+}
+
+// init() -> (rank, ranks). Begins MPI if mpirun has started this process.
+PyObject* init(PyObject* /*self*/, PyObject* /*none*/) {
+  const bool good = world != nullptr || unlocked([] {
+                      const bool under_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+                      world = make_world(under_mpirun ? "mpi" : "self");
+                      std::vector<int> all(static_cast<std::size_t>(world->size()));
+                      for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+                      everybody = world->group(GroupKind::world, all);
+                    });
+  return good ? Py_BuildValue("(ii)", world->rank(), world->size()) : nullptr;
+}
+
+// settle(job, name, profile, steps) -> the settled run. Every rank calls it; rank 0 decides.
+PyObject* settle(PyObject* /*self*/, PyObject* arguments) {
+  const char *job = nullptr, *name = nullptr, *profile = nullptr;
+  if (PyArg_ParseTuple(arguments, "sss", &job, &name, &profile) == 0 || !has(world.get(), "init"))
+    return nullptr;
+  JobRequest request;
+  request.text = job;
+  request.file = name;
+  request.local_profile = profile;
+  request.measure_here = unmeasured_computer;
+  std::string text;
+  const bool good = unlocked([&] {
+    Watch watch = python_watch();
+    watch.note = [](const std::string&) {};
+    text = made_by_rank_0(*everybody,
+                          [&] { return settle_script(request, {}, world->size(), watch); });
+  });
+  return good ? PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()))
+              : nullptr;
+}
+
+// Returns the units that are recomputed as a whole, as ranges of segments.
+json units_of(const ScriptRun& started) {
+  json all = json::array();
+  for (const CapturedUnit& unit : started.settled().job.model.captured->units)
+    all.push_back({unit.begin, unit.end});
+  return all;
+}
+
+json parameters_here(const Runtime& runtime) {
+  json all = json::array();
+  for (const StageParameter& each : runtime.program().parameters) {
+    const HeldCopy copy = runtime.memory().working_copy(each);
+    const bool whole =
+        copy.data != nullptr && copy.count == each.parameter.shape.elements() && copy.begin == 0;
+    all.push_back({{"name", each.parameter.name},
+                   {"chunk", each.chunk},
+                   {"trainable", each.parameter.trainable},
+                   {"address", whole ? reinterpret_cast<std::uintptr_t>(copy.data) : 0}});
+  }
+  return all;
+}
+
+// Returns where each segment runs, as [stage, chunk], and whether it is recomputed.
+json segments_of(const std::vector<Program>& stages) {
+  json all = json::array();
+  for (const Program& stage : stages)
+    for (const Body& body : stage.bodies)
+      for (const Instruction& each : body.instructions)
+        if (each.op == Op::segment && each.kind == InstructionKind::compute)
+          all.push_back({{"number", each.attributes.segment->number},
+                         {"stage", stage.stage},
+                         {"chunk", body.chunk},
+                         {"recomputed", body.kind != Body::Kind::forward}});
+  return all;
+}
+
+std::string described(ScriptRun& started) {
+  const Runtime& runtime = started.runtime();
+  const Plan& plan = started.settled().chosen.compiled.plan;
+  const Parallelism& p = plan.parallelism;
+  const Training& t = plan.training;
+  const json text = {{"pipeline", p.pipeline},
+                     {"data", p.data},
+                     {"zero_stage", p.zero_stage},
+                     {"virtual_stages", p.virtual_stages},
+                     {"stage", runtime.coordinates().pipeline},
+                     {"replica", runtime.coordinates().rdp},
+                     {"micro_batch", t.micro_batch},
+                     {"micro_batches", runtime.program().micro_batches},
+                     {"global_batch", t.global_batch},
+                     {"seed", t.seed},
+                     {"on_gpu", !runtime.memory().backend().shares_memory_with_host()},
+                     {"units", units_of(started)},
+                     {"parameters", parameters_here(runtime)},
+                     {"segments", segments_of(started.settled().chosen.compiled.stages)},
+                     {"arena_bytes", runtime.arena_bytes()},
+                     {"predicted_seconds", started.prediction().step_time_s},
+                     {"predicted_peak_bytes", started.prediction().peak_memory_bytes}};
+  return text.dump();
+}
+
+// start(settled, threads, function) -> what this rank runs, as JSON. Every rank calls it.
+PyObject* start(PyObject* /*self*/, PyObject* arguments) {
+  const char* settled = nullptr;
+  Py_ssize_t length = 0;
+  int threads = 0;
+  PyObject* function = nullptr;
+  if (PyArg_ParseTuple(arguments, "s#iO", &settled, &length, &threads, &function) == 0 ||
+      !has(world.get(), "init"))
+    return nullptr;
+  Py_INCREF(function);
+  Py_XDECREF(run_segment);
+  run_segment = function;
+  std::string text;
+  const bool good = unlocked([&] {
+    run.reset();
+    run = std::make_unique<ScriptRun>(std::string(settled, static_cast<std::size_t>(length)),
+                                      *world, threads, call_python, python_watch());
+    text = described(*run);
+  });
+  return good ? PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()))
+              : nullptr;
+}
+
+// step(learning_rate) -> (loss, norm of the gradient, seconds, whether the update was skipped).
+PyObject* step(PyObject* /*self*/, PyObject* arguments) {
+  double rate = 0;
+  if (PyArg_ParseTuple(arguments, "d", &rate) == 0 || !has(run.get(), "start")) return nullptr;
+  StepResult result;
+  if (!unlocked([&] { result = run->step(rate); })) return nullptr;
+  return Py_BuildValue("(dddO)", result.loss, result.grad_norm, result.seconds,
+                       result.was_skipped ? Py_True : Py_False);
+}
+
+// set(name, address, elements): sets this rank's part of an unsplit parameter from fp32 values.
+PyObject* set_parameter(PyObject* /*self*/, PyObject* arguments) {
+  const char* name = nullptr;
+  unsigned long long address = 0, count = 0;
+  if (PyArg_ParseTuple(arguments, "sKK", &name, &address, &count) == 0 || !has(run.get(), "start"))
+    return nullptr;
+  return none_if(unlocked([&] {
+    run->runtime().parameters().set(name, {reinterpret_cast<const float*>(address), count});
+  }));
+}
+
+PyObject* refresh(PyObject* /*self*/, PyObject* /*none*/) {
+  return has(run.get(), "start")
+             ? none_if(unlocked([] { run->runtime().refresh_working_copies(); }))
+             : nullptr;
+}
+
+// gather(function): calls function(name, address, elements) on rank 0 for each whole parameter, in
+// fp32. Every rank calls it.
+PyObject* gather(PyObject* /*self*/, PyObject* function) {
+  if (!has(run.get(), "start")) return nullptr;
+  return none_if(unlocked([&] {
+    run->runtime().parameters().gather(
+        [&](const Parameter& parameter, std::span<const float> values) {
+          PyEval_RestoreThread(without_lock);
+          PyObject* result = PyObject_CallFunction(
+              function, "sKK", parameter.name.c_str(),
+              static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(values.data())),
+              static_cast<unsigned long long>(values.size()));
+          const bool good = result != nullptr;
+          Py_XDECREF(result);
+          without_lock = PyEval_SaveThread();
+          if (!good) throw RaisedInPython();
+        });
+  }));
+}
+
+PyObject* save(PyObject* /*self*/, PyObject* arguments) {
+  const char* folder = nullptr;
+  int keep = 0;
+  if (PyArg_ParseTuple(arguments, "si", &folder, &keep) == 0 || !has(run.get(), "start"))
+    return nullptr;
+  return none_if(unlocked([&] { run->save(folder, keep); }));
+}
+
+PyObject* finish_saving(PyObject* /*self*/, PyObject* /*none*/) {
+  bool complete = true;
+  if (run != nullptr && !unlocked([&] { complete = run->finish_saving(); })) return nullptr;
+  return PyBool_FromLong(complete ? 1 : 0);
+}
+
+PyObject* resume(PyObject* /*self*/, PyObject* arguments) {
+  const char* folder = nullptr;
+  if (PyArg_ParseTuple(arguments, "s", &folder) == 0 || !has(run.get(), "start")) return nullptr;
+  std::int64_t steps = 0;
+  if (!unlocked([&] { steps = run->resume(folder); })) return nullptr;
+  return PyLong_FromLongLong(steps);
+}
+
+// broadcast(address, bytes, root): of host memory, among all ranks.
+PyObject* broadcast(PyObject* /*self*/, PyObject* arguments) {
+  unsigned long long address = 0, bytes = 0;
+  int root = 0;
+  if (PyArg_ParseTuple(arguments, "KKi", &address, &bytes, &root) == 0 || !has(world.get(), "init"))
+    return nullptr;
+  return none_if(unlocked([&] {
+    everybody->broadcast(reinterpret_cast<void*>(address), static_cast<std::int64_t>(bytes), root);
+  }));
+}
+
+// gathered(number) -> the numbers of all ranks. Every rank calls it.
+PyObject* gathered(PyObject* /*self*/, PyObject* arguments) {
+  long long own = 0;
+  if (PyArg_ParseTuple(arguments, "L", &own) == 0 || !has(world.get(), "init")) return nullptr;
+  std::vector<std::int64_t> all(static_cast<std::size_t>(world->size()));
+  const std::int64_t number = own;
+  if (!unlocked([&] { everybody->all_gather(&number, all.data(), sizeof number); })) return nullptr;
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(all.size()));
+  for (std::size_t i = 0; list != nullptr && i < all.size(); ++i)
+    PyList_SetItem(list, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(all[i]));
+  return list;
+}
+
+// stop(): ends the run; another may start. close() ends MPI too. Every rank calls them.
+PyObject* stop(PyObject* /*self*/, PyObject* /*none*/) {
+  const bool good = unlocked([] {
+    if (run) run->finish_saving();
+    run.reset();
+  });
+  return none_if(good);
+}
+
+PyObject* close_world(PyObject* /*self*/, PyObject* /*none*/) {
+  return none_if(unlocked([] {
+    run.reset();
+    everybody.reset();
+    world.reset();
+  }));
+}
+
+// abandon(code): ends this process at once, after an error; the launcher ends the other ranks.
+PyObject* abandon(PyObject* /*self*/, PyObject* arguments) {
+  int code = 0;
+  if (PyArg_ParseTuple(arguments, "i", &code) == 0) return nullptr;
+  if (world != nullptr) world->abandon(code);
+  std::_Exit(code);
+}
+
+// memory(address, bytes) -> a writable buffer of host memory that the run holds.
+PyObject* memory(PyObject* /*self*/, PyObject* arguments) {
+  unsigned long long address = 0;
+  Py_ssize_t bytes = 0;
+  if (PyArg_ParseTuple(arguments, "Kn", &address, &bytes) == 0) return nullptr;
+  constexpr int writable = 0x200;  // PyBUF_WRITE, which the limited API has from 3.11 on
+  return PyMemoryView_FromMemory(reinterpret_cast<char*>(address), bytes, writable);
+}
+
+PyMethodDef methods[] = {
+    {"init", init, METH_NOARGS, "Meets the other ranks; returns (rank, ranks)."},
+    {"settle", settle, METH_VARARGS, "Chooses the plan of a job; returns the settled run."},
+    {"start", start, METH_VARARGS, "Starts the settled run on this rank."},
+    {"step", step, METH_VARARGS, "Trains a step."},
+    {"set_parameter", set_parameter, METH_VARARGS, "Sets a parameter."},
+    {"refresh", refresh, METH_NOARGS, "Recomputes working copies after parameters were set."},
+    {"gather", gather, METH_O, "Gives whole parameters to a function, on rank 0."},
+    {"save", save, METH_VARARGS, "Begins to save a checkpoint."},
+    {"finish_saving", finish_saving, METH_NOARGS,
+     "Waits for saves; returns whether all succeeded."},
+    {"resume", resume, METH_VARARGS, "Loads the newest checkpoint; returns its step."},
+    {"broadcast", broadcast, METH_VARARGS, "Broadcasts host memory."},
+    {"gathered", gathered, METH_VARARGS, "Gathers a number of each rank."},
+    {"stop", stop, METH_NOARGS, "Ends the run."},
+    {"close", close_world, METH_NOARGS, "Leaves the other ranks."},
+    {"abandon", abandon, METH_VARARGS, "Ends this process after an error."},
+    {"memory", memory, METH_VARARGS, "A buffer of memory at an address."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_runtime", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__runtime() { return PyModule_Create(&definition); }

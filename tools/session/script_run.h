@@ -1,0 +1,86 @@
+// A run that the user's own training script drives (tools/python/meshwright/torch). Each rank is a
+// Python process: PyTorch computes the segments of the captured model, and the Runtime does the
+// rest, in the order of the Program.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "exec/backends/segment_backend.h"
+#include "exec/checkpoint/folder.h"
+#include "exec/engine/engine.h"
+#include "exec/runtime/runtime.h"
+#include "tools/session/checkpoints.h"
+#include "tools/session/requests.h"
+#include "tools/session/settle.h"
+#include "tools/session/watch.h"
+
+namespace meshwright::session {
+
+// Returns the profile that a given plan is settled with where this computer was never measured.
+// Only whether the plan fits depends on it.
+Machine unmeasured_computer();
+
+// Chooses the plan of a job of a captured model for `ranks` processes (0: as many as the plan has),
+// and returns the settled run, whose Programs leave to PyTorch the memory that its allocator holds.
+// Throws InputError for a job of another model, and for a plan of another number of ranks;
+// NoPlanFits if no plan fits.
+std::string settle_script(const JobRequest& wanted, const TrainRequest& how, int ranks,
+                          const Watch& watch);
+
+// Returns on all ranks what `make` returns on rank 0. If it throws there, throws its message as an
+// InputError on all ranks. Every rank calls it.
+std::string made_by_rank_0(Communicator& all, const std::function<std::string()>& make);
+
+class ScriptRun {
+ public:
+  // Every rank calls it with the same settled run. `world` must outlive the object.
+  ScriptRun(const std::string& settled, World& world, int threads, const RunSegment& run,
+            const Watch& watch);
+  ~ScriptRun();
+  ScriptRun(const ScriptRun&) = delete;
+  ScriptRun& operator=(const ScriptRun&) = delete;
+
+  const Run& settled() const { return run_; }
+  Runtime& runtime() { return *runtime_; }
+  Communicator& all() { return *all_; }
+  // The predicted step of the plan, where the Programs' memory includes PyTorch's.
+  const Prediction& prediction() const { return prediction_; }
+
+  // Trains step number steps_done() + 1. PyTorch's side computes its segments meanwhile.
+  StepResult step(double learning_rate);
+  std::int64_t steps_done() const { return steps_done_; }
+
+  // Begins to save the state after the latest step in `folder`, and keeps the newest `keep`
+  // checkpoints. Writing goes on while the run does. Every rank calls it.
+  void save(const std::string& folder, int keep);
+  // Waits for saves in flight. Returns whether all of them succeeded. Every rank calls it.
+  bool finish_saving();
+  // Loads the newest valid checkpoint of `folder`, under whatever degrees it was saved. Returns the
+  // number of steps that it has seen, 0 if there is none. Every rank calls it.
+  std::int64_t resume(const std::string& folder);
+
+ private:
+  struct Folder;
+  Folder& folder(const std::string& name, int keep, bool resumes);
+
+  Run run_;
+  World& world_;
+  Watch watch_;
+  TrainRequest how_;
+  Prediction prediction_;
+  std::unique_ptr<Communicator> all_;
+  Engine engine_;
+  std::unique_ptr<Backend> backend_;
+  Loader loader_;
+  std::unique_ptr<Runtime> runtime_;
+  std::map<std::string, std::unique_ptr<Folder>> folders_;
+  std::int64_t steps_done_ = 0, first_step_ = 0;
+  double loss_ = 0;
+};
+
+}  // namespace meshwright::session
