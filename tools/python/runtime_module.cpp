@@ -179,6 +179,9 @@ json parameters_here(const Runtime& runtime) {
     all.push_back({{"name", each.parameter.name},
                    {"chunk", each.chunk},
                    {"trainable", each.parameter.trainable},
+                   {"gradient_type", static_cast<int>(runtime.program()
+                                                          .buckets[static_cast<std::size_t>(each.bucket)]
+                                                          .gradients.type.dtype)},
                    {"address", whole ? reinterpret_cast<std::uintptr_t>(copy.data) : 0}});
   }
   return all;

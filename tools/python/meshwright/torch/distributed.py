@@ -25,18 +25,21 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 import torch
 
+from .beside import load_beside, read_weights, save_beside, saved_step, write_weights
 from .batches import Shard, micro_batches_of, samples_of
 from .capturing import CapturedModel, capture
 from .exporting import Example
+from .materializing import Materialized, delay_param_initialization
 from .optimizers import settings_of
-from .segment_runner import Memory, SegmentRunner, seed_of
+from .segment_runner import Memory, ParameterSpec, SegmentRunner, seed_of
 from .tables import Tables
 
-__all__ = ["DistributedModel", "DistributedOptimizer", "barrier", "dp_rank", "dp_size", "init", "local_rank", "pp_rank",
+__all__ = ["DistributedModel", "DistributedOptimizer", "barrier", "delay_param_initialization", "dp_rank", "dp_size", "export", "init", "load_weights", "local_rank", "pp_rank",
            "pp_size", "rank", "resume", "save", "seed_of", "shard", "shutdown", "size", "state_dict", "step", "tp_rank",
            "tp_size"]
 
 Job = Mapping[str, Any]
+_MOST_RANKS = 1 << 24
 _STORAGE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -266,6 +269,7 @@ class DistributedModel:
         self.info: Optional[Dict[str, Any]] = None
         self._steps = 0
         self._resume: Optional[str] = None
+        self.extra: Any = None
         _here().model = self
 
     # -- the first step
@@ -275,7 +279,8 @@ class DistributedModel:
         captured = self._captured(batch)
         self.captured = captured
         self._names = captured.step.example.names
-        self._parameters, self._of_name = _parameters_of(captured)
+        self._parameters = _parameters_of(captured)
+        self._shapes = {each["name"]: torch.Size(each["shape"]) for each in captured.document["parameters"]}
         self._buffers = _buffers_of(captured)
         job = self._job(captured, batch)
         self._mark_decaying(captured)
@@ -290,10 +295,11 @@ class DistributedModel:
             shutil.rmtree(os.path.dirname(path), ignore_errors=True)
         tables = Tables(captured.document, captured.program, captured.trace, captured.division,
                         captured.trace_at(self.info["micro_batch"]), captured.indices, captured.generators)
-        self._runner = SegmentRunner(tables, self.info, Memory(world.runtime.memory, self.info["on_gpu"]),
-                                     self._parameters, self._buffers, _STORAGE[precision])
-        self._runner.gradient_type = _STORAGE[precision]
+        specs = [ParameterSpec(torch.Size(each["shape"]), getattr(torch, each["dtype"]), each["trainable"])
+                 for each in captured.document["parameters"]]
         self._hand_over()
+        self._runner = SegmentRunner(tables, self.info, Memory(world.runtime.memory, self.info["on_gpu"]), specs,
+                                     self._buffers, _STORAGE[precision])
         if self._resume is not None:
             self._load(self._resume)
 
@@ -301,7 +307,8 @@ class DistributedModel:
         example = batch
         if isinstance(batch, list) and batch and not isinstance(batch[0], torch.Tensor):
             example = batch[0]
-        return capture(self.module, example, loss=self._loss, batch_axes=self._axes,
+        wanted = _here().job.get("training", {}).get("precision")
+        return capture(self.module, example, loss=self._loss, batch_axes=self._axes, precision=wanted,
                        device="cuda" if torch.cuda.is_available() else "cpu")
 
     def _job(self, captured: CapturedModel, batch: Any) -> Dict[str, Any]:
@@ -342,23 +349,44 @@ class DistributedModel:
         """The module's values become the run's, and its tensors become views of the run's memory."""
         world, info = _here(), self.info
         assert info is not None
+        materialized = Materialized(self.captured.step.parts)
         for entry, parameter in zip(self.captured.document["parameters"], self._parameters):
-            values = parameter.detach().to("cpu", torch.float32).contiguous()
+            if world.rank == 0:
+                values = materialized.values(parameter).to("cpu", torch.float32).contiguous()
+            else:
+                values = torch.empty(self._shapes[entry["name"]], dtype=torch.float32)
             world.runtime.broadcast(values.data_ptr(), values.numel() * 4, 0)
             world.runtime.set_parameter(entry["name"], values.data_ptr(), values.numel())
         world.runtime.refresh()
-        for buffer in self._buffers:
-            values = buffer.detach().cpu().contiguous()
-            if values.numel():
-                world.runtime.broadcast(values.data_ptr(), values.numel() * values.element_size(), 0)
-                buffer.data.copy_(values)
+        for number, buffer in enumerate(self._buffers):
+            if buffer.is_meta:
+                buffer = self._buffers[number] = torch.empty_like(buffer, device="cpu")
+            if world.rank == 0:
+                buffer.copy_(materialized.values(buffer, number))
+            self._broadcast(buffer, 0)
+        self._show_parameters()
+
+    def _broadcast(self, tensor: torch.Tensor, root: int) -> None:
+        values = tensor.detach().cpu().contiguous()
+        if values.numel():
+            _here().runtime.broadcast(values.data_ptr(), values.numel() * values.element_size(), root)
+            tensor.data.copy_(values)
+
+    def _show_parameters(self) -> None:
+        """The module's parameters become views of the run's, or empty where this rank does not hold all of one."""
+        world, info = _here(), self.info
+        assert info is not None
         memory = Memory(world.runtime.memory, info["on_gpu"])
         addresses = {each["name"]: each["address"] for each in info["parameters"]}
         storage = _STORAGE[self.captured.document["precision"]]
         for entry, parameter in zip(self.captured.document["parameters"], self._parameters):
             address = addresses.get(entry["name"], 0)
+            if parameter.is_meta:
+                continue
             if address and parameter.dtype == storage:
-                parameter.data = memory.tensor(address, parameter.shape, storage)
+                parameter.data = memory.tensor(address, self._shapes[entry["name"]], storage)
+            else:
+                parameter.data = torch.empty(0, dtype=parameter.dtype)
 
     # -- a step
 
@@ -387,7 +415,11 @@ class DistributedModel:
         return torch.tensor(loss, dtype=torch.float64)
 
     def _inputs_of(self, part: Any) -> Dict[int, torch.Tensor]:
-        names = dict(zip(self.captured.step.example.names, tensors_of(part)))
+        tensors = tensors_of(part)
+        if _here().job.get("training", {}).get("precision"):
+            kind = _STORAGE[self.captured.document["precision"]]
+            tensors = [each.to(kind) if each.is_floating_point() else each for each in tensors]
+        names = dict(zip(self._names, tensors))
         return {value.value: names[value.name] for value in self.captured.program.sources if value.kind == "input"}
 
     # -- state
@@ -404,35 +436,56 @@ class DistributedModel:
                 return
             entry, parameter = entries[name]
             values = torch.frombuffer(world.runtime.memory(address, count * 4), dtype=torch.float32).clone()
-            tensor = values.view(parameter.shape).to(parameter.dtype)
+            tensor = values.view(self._shapes[name]).to(parameter.dtype)
             for each in [name] + entry.get("tied", []):
                 found[each] = tensor
 
         world.runtime.gather(take)
+        self._share_buffers()
+        if world.rank == 0:
+            for entry, buffer in zip(self.captured.document["buffers"], self._buffers):
+                found[entry["name"]] = buffer.detach().cpu().clone()
         return found
+
+    def _share_buffers(self) -> None:
+        """Buffers that the forward writes become those of the first replica, on all ranks, as under DDP."""
+        info, document = self.info, self.captured.document
+        assert info is not None
+        rank_of = {place: number for number, place in enumerate(
+            _here().runtime.gathered(info["stage"] * _MOST_RANKS + info["replica"]))}
+        stage_of = {each["number"]: each["stage"] for each in info["segments"]}
+        for number, entry in enumerate(document["buffers"]):
+            users = [place for place, segment in enumerate(document["segments"]) if number in segment["buffers"]]
+            if entry.get("written") and users:
+                self._broadcast(self._buffers[number], rank_of[stage_of[users[0]] * _MOST_RANKS])
 
     def close(self) -> None:
         """Ends the run, so that another may start in this process. Every rank calls it."""
         world = _here()
         for parameter in self._parameters:
-            parameter.data = parameter.detach().clone()
+            if not parameter.is_meta:
+                parameter.data = parameter.detach().clone()
         world.runtime.stop()
         world.model = world.optimizer = None
 
+    def written_buffers(self) -> Dict[str, torch.Tensor]:
+        """Buffers that the forward writes, by name."""
+        return {entry["name"]: buffer for entry, buffer in zip(self.captured.document["buffers"], self._buffers)
+                if entry.get("written")}
+
     def _load(self, folder: str) -> None:
         self._steps = _here().runtime.resume(folder)
+        if self._steps == 0:
+            return
+        buffers, self.extra = load_beside(folder, self._steps)
+        for name, buffer in self.written_buffers().items():
+            if name in buffers:
+                buffer.data.copy_(buffers[name])
 
 
-def _parameters_of(captured: CapturedModel) -> Tuple[List[torch.Tensor], Dict[str, torch.Tensor]]:
+def _parameters_of(captured: CapturedModel) -> List[torch.Tensor]:
     """The user's parameters in the order of the document."""
-    seen: Dict[int, None] = {}
-    found, names = [], {}
-    for name, parameter in captured.step.named_parameters(remove_duplicate=False):
-        names[captured.step.own_name(name)] = parameter
-        if id(parameter) not in seen:
-            seen[id(parameter)] = None
-            found.append(parameter)
-    return found, names
+    return list(captured.step.parameters())
 
 
 def _buffers_of(captured: CapturedModel) -> List[torch.Tensor]:
@@ -487,29 +540,49 @@ def _on_every_host(captured: CapturedModel) -> str:
     return path
 
 
-def save(folder: str, model: DistributedModel, optimizer: Optional[DistributedOptimizer] = None,
-         step: Optional[int] = None, keep: int = 2) -> None:
-    """Begins to save the run's state in `folder`, while training goes on. The newest `keep` remain."""
-    _here().runtime.save(os.fspath(folder), keep)
+def save(folder: "os.PathLike[str] | str", model: DistributedModel, extra: Any = None, keep: int = 2) -> None:
+    """Begins to save the run's state in `folder`, while training goes on. The newest `keep` remain.
+
+    Parameters and optimizer states are saved by all ranks, and are loaded under other degrees too. Buffers that
+    the forward writes and `extra` (what `torch.save` takes, such as a scheduler's or sampler's state, the same on
+    all ranks) are saved beside them. Every rank calls it.
+    """
+    world = _here()
+    if model.info is None:
+        raise RuntimeError("save: there is nothing to save before the first step")
+    model._share_buffers()
+    if world.rank == 0:
+        save_beside(os.fspath(folder), model._steps, model.written_buffers(), extra)
+    world.runtime.save(os.fspath(folder), keep)
 
 
-def resume(folder: str, model: DistributedModel, optimizer: Optional[DistributedOptimizer] = None) -> int:
-    """Goes on from the newest checkpoint in `folder`, saved under whatever degrees. Returns its step, or 0."""
+def resume(folder: "os.PathLike[str] | str", model: DistributedModel) -> int:
+    """Goes on from the newest checkpoint in `folder`, saved under whatever degrees. Returns its step, or 0.
+
+    What was saved as `extra` is `model.extra` then. Called before the first step, the state is loaded there.
+    """
     if model.info is None:
         model._resume = os.fspath(folder)
-        return _saved_step(folder)
+        return saved_step(os.fspath(folder))
     model._load(os.fspath(folder))
     return model._steps
 
 
-def _saved_step(folder: str) -> int:
-    newest = 0
-    with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
-            digits = name.rsplit("-", 1)[-1]
-            if digits.isdigit() and os.path.exists(os.path.join(folder, name, "manifest.json")):
-                newest = max(newest, int(digits))
-    return newest
+def export(path: "os.PathLike[str] | str", model: DistributedModel) -> None:
+    """Writes the weights so that others read them. Every rank calls it; rank 0 writes.
+
+    A path that ends with .safetensors becomes a file of that format, another one a folder of
+    torch.distributed.checkpoint. Both have the module's own names.
+    """
+    weights = model.state_dict()
+    if _here().rank == 0:
+        write_weights(os.fspath(path), weights)
+    barrier()
+
+
+def load_weights(path: "os.PathLike[str] | str", module: torch.nn.Module) -> None:
+    """Loads what `export` wrote, or a .safetensors file of another tool, into a module before its first step."""
+    module.load_state_dict(read_weights(os.fspath(path), module))
 
 
 def state_dict(model: DistributedModel) -> Dict[str, torch.Tensor]:

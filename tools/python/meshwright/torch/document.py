@@ -15,7 +15,7 @@ import torch
 from .account import Account, Work
 from .exporting import Program
 from .kernels import Kernel
-from .replay import values_in
+from .replay import Trace, values_in
 from .segments import Division
 
 __all__ = ["VERSION", "Pairs", "check", "dtype_name", "hand_on_generators", "segments_and_kinds", "tensors", "value_at", "versions"]
@@ -127,7 +127,7 @@ def segments_and_kinds(program: Program, account: Account, other: Optional[Accou
     `sources` gives the index of each source by its value, for "input", "parameter" and "buffer".
     """
     division, trace = account.division, account.trace
-    depends = _dependencies(program, division)
+    depends = _dependencies(program, division, trace)
     kinds: List[Dict[str, Any]] = []
     known: Dict[Hashable, int] = {}
     segments = []
@@ -185,8 +185,11 @@ def hand_on_generators(written: Dict[str, Any]) -> List[int]:
     return added
 
 
-def _dependencies(program: Program, division: Division) -> List[set]:
-    """By call: the sources that it needs, also through values that are made again for it."""
+def _dependencies(program: Program, division: Division, trace: Trace) -> List[set]:
+    """By call: the sources that it needs, also through values that are made again for it.
+
+    Views of sources are made again wherever they are used.
+    """
     given = {source.value for source in program.sources}
     through: Dict[int, set] = {}     # of values that are made again
     found = []
@@ -197,7 +200,7 @@ def _dependencies(program: Program, division: Division) -> List[set]:
                 needed.add(value)
             else:
                 needed |= through.get(value, set())
-        if place in division.again:
+        if place in division.again or (trace.makes[place] and all(each in trace.sources for each in trace.makes[place])):
             through[call.result] = needed
         found.append(needed)
     return found

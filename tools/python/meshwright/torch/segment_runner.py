@@ -15,7 +15,7 @@ import torch
 from .exporting import Call, Context, Program, Ref
 from .tables import Handed, SegmentTable, Tables
 
-__all__ = ["Memory", "SegmentRunner"]
+__all__ = ["Memory", "ParameterSpec", "SegmentRunner", "seed_of"]
 
 _TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)   # of Dtype, in its order
 
@@ -54,6 +54,14 @@ class _OnGpu:
         self.__cuda_array_interface__ = {"shape": (count,), "typestr": "|u1", "data": (address, False), "version": 3}
 
 
+class ParameterSpec(NamedTuple):
+    """A parameter as it was captured."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    requires_grad: bool
+
+
 class _Graph(NamedTuple):
     """What the forward of a segment leaves for its backward."""
 
@@ -75,9 +83,9 @@ class _MicroBatch:
 
 
 class SegmentRunner:
-    """`info` says which segments run on this rank, `sources` gives the tensors of parameters and buffers."""
+    """`info` says which segments run on this rank, `storage` in which type the Runtime holds parameters."""
 
-    def __init__(self, tables: Tables, info: Dict[str, Any], memory: Memory, parameters: List[torch.Tensor],
+    def __init__(self, tables: Tables, info: Dict[str, Any], memory: Memory, parameters: List[ParameterSpec],
                  buffers: List[torch.Tensor], storage: torch.dtype) -> None:
         self.tables, self.memory = tables, memory
         self.program: Program = tables.program
@@ -90,7 +98,8 @@ class SegmentRunner:
         self._micro: Dict[int, _MicroBatch] = {}
         self._views: Dict[Tuple[int, int], torch.Tensor] = {}
         self._gathers = info["zero_stage"] == 3
-        self._reduced = self._places(info)
+        self._gradient_types = _gradient_types(info, tables)
+        self._places(info)
         self._saved_of: Dict[int, int] = {}               # address of a gathered parameter -> its index
         self._operations = {"segment": self._forward, "segment_grad": self._backward, "loss": self._loss,
                             "loss_grad": self._loss_grad, "add": self._add}
@@ -436,7 +445,7 @@ class SegmentRunner:
         key = (-1 - index, address)
         total = self._views.get(key)
         if total is None:
-            total = self._views[key] = self.memory.tensor(address, parameter.shape, self.gradient_type)
+            total = self._views[key] = self.memory.tensor(address, parameter.shape, self._gradient_types[index])
         if gradient is None:
             if overwrites:
                 total.zero_()
@@ -467,7 +476,11 @@ class SegmentRunner:
         first, second, total = (self.memory.bytes(address, count).view(dtype) for address in inputs + outputs)
         torch.add(first, second, out=total)
 
-    gradient_type = torch.float32
+
+def _gradient_types(info: Dict[str, Any], tables: Tables) -> Dict[int, torch.dtype]:
+    """By index of a parameter: the type in which its gradients are summed."""
+    types = {each["name"]: _TYPES[each["gradient_type"]] for each in info["parameters"] if each["trainable"]}
+    return {index: types[name] for index, name in enumerate(tables.parameter_names) if name in types}
 
 
 def seed_of(seed: int, micro_batch: int) -> int:

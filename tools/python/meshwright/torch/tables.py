@@ -73,6 +73,9 @@ def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
+_TAKE_A_SHAPE = ("aten::expand_as", "aten::reshape_as", "aten::view_as")   # of their second tensor
+
+
 class Tables:
     """The tables of all segments. `sizes` is a trace at the run's micro-batch."""
 
@@ -80,12 +83,14 @@ class Tables:
                  indices: Dict[str, Dict[int, int]], rng: Sequence[int]) -> None:
         self.program, self.division = program, division
         self.loss = document["loss"]
+        self.parameter_names = [each["name"] for each in document["parameters"]]
         self.differentiated = [bool(each.get("gradient")) for each in document["tensors"]]
         self.rng = set(rng)                                        # captured tensors that are generator states
         self.indices = indices                                     # "input", "parameter", "buffer": by value
         self.maker = {call.result: place for place, call in enumerate(program.calls)}
         self.given = {source.value: source for source in program.sources}
         self._writers = self._writers_again()
+        self._sizes = sizes
         storages = {storage: number for number, storage in enumerate(division.crossing)}
         self._views: Dict[int, List[int]] = {}                     # value -> places of the views that make it again
         self._tensor_of: Dict[int, int] = {}                       # value that crosses -> captured tensor
@@ -93,6 +98,9 @@ class Tables:
         by_tensor: Dict[int, List[int]] = {}
         for value in crossing:
             storage = trace.shapes[self.maker[value]][0][0]
+            if storage in trace.sources:      # A view of a parameter or an input: its readers make it for themselves.
+                self._views[value] = self._path(value, trace.sources[storage], storage, trace)
+                continue
             self._tensor_of[value] = storages[storage]
             by_tensor.setdefault(storages[storage], []).append(value)
         self.tensors: Dict[int, Handed] = {}
@@ -142,8 +150,24 @@ class Tables:
                 raise CaptureError("a view of a tensor that crosses a cut depends on other tensors: {}".format(
                     self.program.calls[place].target))
             needed.add(place)
-            left += list(values_in((self.program.calls[place].args, self.program.calls[place].kwargs)))
+            left += list(values_in(self._viewed(place)))
         return sorted(needed)
+
+    def _viewed(self, place: int) -> Tuple[Any, ...]:
+        """The arguments of a view, but for a tensor of which it only takes the shape."""
+        call = self.program.calls[place]
+        name = getattr(getattr(call.target, "_schema", None), "name", "")
+        if name in _TAKE_A_SHAPE and len(call.args) > 1:
+            return call.args[:1]
+        return call.args + tuple(call.kwargs.values())
+
+    def _view_call(self, place: int) -> Call:
+        """A view as its readers make it: a tensor of which it only takes the shape is a stand-in."""
+        call = self.program.calls[place]
+        if len(self._viewed(place)) == len(call.args) + len(call.kwargs):
+            return call
+        shape = self._sizes.shapes[self.maker[call.args[1].value]][0][1]
+        return call._replace(args=(call.args[0], torch.zeros(()).expand(shape)) + call.args[2:])
 
     def _with_gradients(self, document: Dict[str, Any]) -> Set[int]:
         """Captured tensors to which a gradient flows back in a step."""
@@ -187,7 +211,7 @@ class Tables:
                 if value not in self._tensor_of:
                     needed.add(value)
         for place in views:
-            for value in values_in((self.program.calls[place].args, self.program.calls[place].kwargs)):
+            for value in values_in(self._viewed(place)):
                 if value in self.maker and self.maker[value] in self.division.again:
                     needed.add(value)
         places = sorted(views) + own
@@ -196,22 +220,22 @@ class Tables:
         kept += len(set(entry["saves"]) & set(entry["makes"]))
         return SegmentTable(
             number, bool(document["kinds"][entry["kind"]].get("random")), entry["inputs"], entry["reads"],
-            entry["makes"], entry["parameters"], entry["buffers"], kept, self._steps(places, handed),
+            entry["makes"], entry["parameters"], entry["buffers"], kept, self._steps(places, set(views), handed),
             self._again(needed), any(each in gradients for each in entry["makes"]))
 
-    def _steps(self, places: List[int], handed: Set[int]) -> List[Step]:
+    def _steps(self, places: List[int], views: Set[int], handed: Set[int]) -> List[Step]:
         last: Dict[int, int] = {}
-        for at, place in enumerate(places):
-            call = self.program.calls[place]
+        calls = [self._view_call(place) if place in views else self.program.calls[place] for place in places]
+        for at, call in enumerate(calls):
             last[call.result] = at
             for value in values_in((call.args, call.kwargs)):
                 if value not in self.given and value in self.maker and self.maker[value] not in self.division.again:
                     last[value] = at
-        unused: List[List[int]] = [[] for _ in places]
+        unused: List[List[int]] = [[] for _ in calls]
         for value, at in last.items():
             if value not in handed:
                 unused[at].append(value)
-        return [Step(self.program.calls[place], tuple(unused[at])) for at, place in enumerate(places)]
+        return [Step(call, tuple(unused[at])) for at, call in enumerate(calls)]
 
     def _again(self, values: Set[int]) -> List[int]:
         """Places of the calls that make these values, in order."""
