@@ -50,7 +50,7 @@ def examples(name, steps):
 
 
 def optimizer_of(parameters):
-    return torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.01)
+    return torch.optim.AdamW(parameters, lr=1e-3, eps=1e-6, weight_decay=0.01)
 
 
 class Alone:

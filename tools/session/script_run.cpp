@@ -72,6 +72,14 @@ void leave_memory_to_torch(Run& run) {
                 run.job.file);
 }
 
+// Predicts the step with the memory that PyTorch's allocator holds.
+Prediction predict_whole(const Run& run) {
+  Chosen whole = run.chosen;
+  const Plan& plan = whole.compiled.plan;
+  whole.compiled = compile(run.job.model, plan, target_of(whole.cluster, plan.training));
+  return predict_chosen(run.job, whole);
+}
+
 }  // namespace
 
 Machine unmeasured_computer() {
@@ -139,8 +147,8 @@ ScriptRun::ScriptRun(const std::string& settled, World& world, int threads, cons
       loader_(no_data(run_.job)) {
   const Deadlines deadlines = deadlines_of(how_);
   const Chosen& chosen = run_.chosen;
-  prediction_ = predict_chosen(run_.job, chosen);
   const Training& training = chosen.compiled.plan.training;
+  prediction_ = predict_whole(run_);
   engine_ = make_engine(chosen.cluster, {training.precision, training.deterministic, threads},
                         world, deadlines.long_s);
   backend_ = make_segment_backend(*engine_.backend, run);

@@ -100,7 +100,7 @@ struct CapturedModel {
   std::vector<CapturedSegment> segments;
   std::vector<CapturedUnit> units;
   int loss = -1;     // a tensor
-  std::string hash;  // of the file's text
+  std::string hash;  // of its weights' names and shapes
 };
 
 // Returns the model of an `own.model.json`. Throws InputError, which names the file and the place.

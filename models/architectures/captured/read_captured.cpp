@@ -322,6 +322,20 @@ class CapturedReader {
   std::size_t parameters_ = 0;  // without buffers
 };
 
+// Returns the names and shapes of the trained and frozen weights. Checkpoints fit models in which
+// they are equal, whatever PyTorch captured them, and with however many samples.
+std::string text_of_weights(const CapturedModel& model) {
+  std::string text;
+  for (const CapturedParameter& each : model.parameters) {
+    if (!each.counted) continue;
+    text += each.name + (each.trainable ? " " : " frozen ");
+    for (int i = 0; i < each.shape.rank; ++i)
+      text += std::to_string(each.shape.dims[static_cast<std::size_t>(i)]) + ",";
+    text += "\n";
+  }
+  return text;
+}
+
 // Fills in the sizes that rules about plans look at.
 void describe(Model& model, const CapturedModel& captured) {
   model.hidden = model.heads = model.kv_heads = model.ffn = model.head_dim = 1;
@@ -338,8 +352,8 @@ bool is_captured(Fields& fields) { return fields.has("captured"); }
 Model read_captured(const std::string& path) {
   auto captured = std::make_shared<CapturedModel>();
   captured->file = path;
-  captured->hash = std::to_string(hash_of(read_file(path)));
   CapturedReader(read_json_file(path), *captured).read();
+  captured->hash = std::to_string(hash_of(text_of_weights(*captured)));
   captured->units = units_of(*captured);
   Model model;
   model.name = std::filesystem::path(path).stem().stem().string();

@@ -24,6 +24,7 @@ import traceback
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 import torch
+import torch.utils._pytree as pytree
 
 from .beside import load_beside, read_weights, save_beside, saved_step, write_weights
 from .batches import Shard, micro_batches_of, samples_of
@@ -281,7 +282,9 @@ class DistributedModel:
         self._names = captured.step.example.names
         self._parameters = _parameters_of(captured)
         self._shapes = {each["name"]: torch.Size(each["shape"]) for each in captured.document["parameters"]}
-        self._buffers = _buffers_of(captured)
+        self._buffers = [buffer if buffer.dtype == getattr(torch, entry["dtype"]) else
+                         buffer.detach().to(getattr(torch, entry["dtype"]))
+                         for buffer, entry in zip(_buffers_of(captured), captured.document["buffers"])]
         job = self._job(captured, batch)
         self._mark_decaying(captured)
         path = _on_every_host(captured)
@@ -307,6 +310,8 @@ class DistributedModel:
         example = batch
         if isinstance(batch, list) and batch and not isinstance(batch[0], torch.Tensor):
             example = batch[0]
+        if _is_hollow(self.module):
+            example = pytree.tree_map(lambda each: each.to("meta") if isinstance(each, torch.Tensor) else each, example)
         wanted = _here().job.get("training", {}).get("precision")
         return capture(self.module, example, loss=self._loss, batch_axes=self._axes, precision=wanted,
                        device="cuda" if torch.cuda.is_available() else "cpu")
@@ -379,13 +384,15 @@ class DistributedModel:
         memory = Memory(world.runtime.memory, info["on_gpu"])
         addresses = {each["name"]: each["address"] for each in info["parameters"]}
         storage = _STORAGE[self.captured.document["precision"]]
+        lists = [segment["parameters"] for segment in self.captured.document["segments"]]
+        used = {self.captured.document["parameters"][index]["name"] for each in lists for index in each}
         for entry, parameter in zip(self.captured.document["parameters"], self._parameters):
             address = addresses.get(entry["name"], 0)
             if parameter.is_meta:
                 continue
             if address and parameter.dtype == storage:
                 parameter.data = memory.tensor(address, self._shapes[entry["name"]], storage)
-            else:
+            elif entry["name"] in used:
                 parameter.data = torch.empty(0, dtype=parameter.dtype)
 
     # -- a step
@@ -443,6 +450,9 @@ class DistributedModel:
         world.runtime.gather(take)
         self._share_buffers()
         if world.rank == 0:
+            for name, (_, parameter) in entries.items():
+                if name not in found:   # the step does not use it
+                    found[name] = parameter.detach().cpu().clone()
             for entry, buffer in zip(self.captured.document["buffers"], self._buffers):
                 found[entry["name"]] = buffer.detach().cpu().clone()
         return found
@@ -481,6 +491,10 @@ class DistributedModel:
         for name, buffer in self.written_buffers().items():
             if name in buffers:
                 buffer.data.copy_(buffers[name])
+
+
+def _is_hollow(module: Any) -> bool:
+    return isinstance(module, torch.nn.Module) and any(each.is_meta for each in module.parameters())
 
 
 def _parameters_of(captured: CapturedModel) -> List[torch.Tensor]:

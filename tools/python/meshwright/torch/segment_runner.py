@@ -8,7 +8,7 @@ stage's segments hand to each other stay PyTorch's, and are never copied.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -201,6 +201,8 @@ class SegmentRunner:
                 self._release(micro, tensor)
             else:
                 values = self._at(handed, reads[tensor])
+                if tensor not in segment.saves:   # the Runtime may use its memory again before the backward
+                    values = [value.clone() for value in values]
             needs = handed.has_gradient and records
             found[tensor] = [each.detach().requires_grad_(needs and each.is_floating_point() or needs and
                                                           each.is_complex()) for each in values]
@@ -379,7 +381,7 @@ class SegmentRunner:
         if pairs and wanted:
             found = torch.autograd.grad([value for value, _ in pairs], wanted, [gradient for _, gradient in pairs],
                                         allow_unused=True)
-        self._send_back(segment, micro, graph, found, outputs)
+        self._send_back(segment, micro, graph, found, outputs, set(inputs[segment.kept:]))
         trained = [index for index in segment.parameters if self.parameters[index].requires_grad]
         first = len(outputs) - len(trained)
         gradients = dict(zip((index for index, _ in graph.parameters), found[len(graph.taken):]))
@@ -419,7 +421,7 @@ class SegmentRunner:
                                              if self.tables.segments[reader].has_backward]) == 1
 
     def _send_back(self, segment: SegmentTable, micro: _MicroBatch, graph: _Graph,
-                   found: Sequence[Optional[torch.Tensor]], outputs: Tuple[int, ...]) -> None:
+                   found: Sequence[Optional[torch.Tensor]], outputs: Tuple[int, ...], arrived: Set[int]) -> None:
         of_tensor: Dict[int, Dict[int, Optional[torch.Tensor]]] = {}
         for (tensor, at, _), gradient in zip(graph.taken, found):
             of_tensor.setdefault(tensor, {})[at] = gradient
@@ -431,7 +433,10 @@ class SegmentRunner:
             place += 1
             handed, gradients = self.tables.tensors[tensor], of_tensor.get(tensor, {})
             if self._stays(tensor):
-                micro.gradients[tensor] = [gradients.get(at) for at in range(len(handed.values))]
+                # The gradient of a sum is the one that arrived, whose memory the Runtime will use again.
+                micro.gradients[tensor] = [
+                    each.clone() if each is not None and each.untyped_storage().data_ptr() in arrived else each
+                    for each in (gradients.get(at) for at in range(len(handed.values)))]
                 continue
             for at, view in enumerate(self._at(handed, address)):
                 gradient = gradients.get(at)

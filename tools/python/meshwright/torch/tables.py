@@ -55,6 +55,7 @@ class SegmentTable(NamedTuple):
     inputs: List[int]
     reads: List[int]           # captured tensors
     makes: List[int]
+    saves: List[int]           # of these, what the Runtime keeps for the backward
     parameters: List[int]
     buffers: List[int]
     kept: int                  # operands of the forward that the backward gets as well
@@ -208,7 +209,7 @@ class Tables:
                     continue
                 if value in self._views:
                     views.update(dict.fromkeys(self._views[value]))
-                if value not in self._tensor_of:
+                elif self.maker[value] in self.division.again:
                     needed.add(value)
         for place in views:
             for value in values_in(self._viewed(place)):
@@ -220,7 +221,7 @@ class Tables:
         kept += len(set(entry["saves"]) & set(entry["makes"]))
         return SegmentTable(
             number, bool(document["kinds"][entry["kind"]].get("random")), entry["inputs"], entry["reads"],
-            entry["makes"], entry["parameters"], entry["buffers"], kept, self._steps(places, set(views), handed),
+            entry["makes"], entry["saves"], entry["parameters"], entry["buffers"], kept, self._steps(places, set(views), handed),
             self._again(needed), any(each in gradients for each in entry["makes"]))
 
     def _steps(self, places: List[int], views: Set[int], handed: Set[int]) -> List[Step]:

@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""What a script may ask of meshwright.torch, on two ranks: python tests/own_models/features.py"""
+
+import os
+import subprocess
+import sys
+import warnings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+warnings.simplefilter("ignore")
+
+import torch
+from torch import nn
+
+import meshwright.torch as mw
+
+torch.set_num_threads(1)
+BATCH, MICRO = 16, 4
+
+
+class Net(nn.Module):
+    """Batch norm writes buffers, the embedding is frozen, one layer is not used."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(10, 16)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(16, 16, bias=False), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1))
+                                    for _ in range(4))
+        self.head = nn.Linear(16, 1)
+        self.spare = nn.Linear(3, 3)
+        self.table.weight.requires_grad_(False)
+
+    def forward(self, x):
+        h = self.table(x).mean(1)
+        for block in self.blocks:
+            h = h + block(h)
+        return self.head(h).squeeze(1)
+
+
+def loss_of(output, batch):
+    return nn.functional.mse_loss(output, batch["y"])
+
+
+def net(seed=0):
+    torch.manual_seed(seed)
+    return Net()
+
+
+def batches(count):
+    generator = torch.Generator().manual_seed(7)
+    return [{"x": torch.randint(0, 10, (BATCH, 5), generator=generator),
+             "y": torch.randn(BATCH, generator=generator)} for _ in range(count)]
+
+
+def started(parallelism, module=None, optimizer=torch.optim.AdamW, clip=0.0, **training):
+    mw.init({"training": {"seed": 3, "micro_batch": MICRO, **training}, "parallelism": parallelism})
+    module = module if module is not None else net()
+    model = mw.DistributedModel(module, loss_of)
+    of_torch = optimizer([each for each in module.parameters() if each.requires_grad], lr=1e-2)
+    return module, model, mw.DistributedOptimizer(of_torch, gradient_clip=clip), of_torch
+
+
+def trained(model, count, first=0):
+    return [model.step(batch).item() for batch in mw.shard(batches(count), first)]
+
+
+def check(what, holds):
+    """All ranks go on to the end, so that none waits for one that has stopped."""
+    global wrong
+    if not holds:
+        wrong += 1
+        print("WRONG: {} (rank {})".format(what, mw.rank()), flush=True)
+
+
+wrong = 0
+PIPELINE, DATA = {"pipeline": 2, "data": 1}, {"pipeline": 1, "data": 2}
+
+
+def refused(what, words, call):
+    try:
+        call()
+    except (ValueError, RuntimeError) as error:
+        check("{}: {}".format(what, error), words in str(error))
+        return
+    check("{} is refused".format(what), False)
+
+
+def alone(count, clip=0.0, optimizer=torch.optim.AdamW, schedule=None, replicas=1):
+    """The same by eager PyTorch; buffers are those of replica 0, as under DDP."""
+    module = net()
+    own = optimizer([each for each in module.parameters() if each.requires_grad], lr=1e-2)
+    scheduler = schedule(own) if schedule else None
+    losses, seen = [], None
+    for number, batch in enumerate(batches(count)):
+        own.zero_grad()
+        total = 0.0
+        for place in range(BATCH // MICRO):
+            if seen is not None and place == 0:
+                for buffer, value in zip(module.buffers(), seen):
+                    buffer.copy_(value)
+            micro = {name: value[MICRO * place:MICRO * (place + 1)] for name, value in batch.items()}
+            torch.manual_seed(mw.seed_of(3, number * BATCH // MICRO + place))
+            loss = loss_of(module(micro["x"]), micro) / (BATCH // MICRO)
+            loss.backward()
+            total += loss.item()
+            if place == BATCH // MICRO // replicas - 1:
+                seen = [buffer.clone() for buffer in module.buffers()]
+        if clip:
+            torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
+        own.step()
+        if scheduler:
+            scheduler.step()
+        losses.append(total)
+    for buffer, value in zip(module.buffers(), seen):
+        buffer.copy_(value)
+    return losses, module.state_dict()
+
+
+def near(a, b, tolerance=2e-5):
+    return all(abs(x - y) <= tolerance * max(abs(x), 1e-6) for x, y in zip(a, b)) and len(a) == len(b)
+
+
+def same_state(model, state, what):
+    found = model.state_dict()
+    if mw.rank() != 0:
+        return
+    check(what + ": names", set(found) == set(state))
+    for name, value in state.items():
+        check("{}: {}".format(what, name), torch.allclose(value.float(), found[name].float(), rtol=1e-4, atol=1e-6))
+
+
+def test_equal():
+    for layout, replicas in ((PIPELINE, 1), (DATA, 2)):
+        for optimizer, clip in ((torch.optim.AdamW, 0.0), (torch.optim.SGD, 0.5), (torch.optim.Adam, 0.0)):
+            _, model, _, _ = started(layout, optimizer=optimizer, clip=clip)
+            losses = trained(model, 4)
+            expected, state = alone(4, clip, optimizer, replicas=replicas)
+            what = "{} {}".format(layout, optimizer.__name__)
+            check("{}: {} {}".format(what, losses, expected), near(losses, expected))
+            same_state(model, state, what)
+            model.close()
+
+
+def test_schedule():
+    def schedule(optimizer):
+        return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4)
+
+    _, model, _, of_torch = started(PIPELINE)
+    scheduler = schedule(of_torch)
+    losses = []
+    for batch in mw.shard(batches(4)):
+        losses.append(model.step(batch).item())
+        scheduler.step()
+    check("a scheduler of PyTorch", near(losses, alone(4, schedule=schedule)[0]))
+    model.close()
+
+
+def test_resume():
+    folder = mw.distributed.common_folder()
+    expected = alone(6, replicas=1)[0]
+    _, model, _, _ = started(PIPELINE)
+    losses = trained(model, 3)
+    mw.save(folder, model, extra={"epoch": 5})
+    model.close()
+    _, model, _, _ = started(PIPELINE)
+    start = mw.resume(folder, model)
+    losses += trained(model, 6, start)
+    check("resume: the step", start == 3)
+    check("resume: what the script saved", model.extra == {"epoch": 5})
+    check("resume: {} {}".format(losses, expected), near(losses, expected))
+    same_state(model, alone(6, replicas=1)[1], "resume")
+    model.close()
+    _, model, _, _ = started(DATA)
+    mw.resume(folder, model)
+    check("resume under other degrees", near(trained(model, 4, 3), expected[3:4]))
+    model.close()
+
+
+def test_formats():
+    module, model, _, _ = started(PIPELINE)
+    trained(model, 2)
+    folder = mw.distributed.common_folder()
+    for name in ("weights.safetensors", "weights"):
+        path = os.path.join(folder, name)
+        mw.export(path, model)
+        again = net(1)
+        mw.load_weights(path, again)
+        same_state(model, again.state_dict(), name)
+    model.close()
+
+
+def test_precisions():
+    for precision in ("bf16", "fp16"):
+        for layout in (PIPELINE, DATA):
+            _, model, _, _ = started(layout, precision=precision)
+            losses = trained(model, 4)
+            expected = alone(4, replicas=layout["data"])[0]
+            check("{} {}: {} {}".format(precision, layout, losses, expected), near(losses, expected, 0.1))
+            model.close()
+
+
+def test_delayed():
+    found = []
+    for layout in (PIPELINE, DATA):
+        torch.manual_seed(11)
+        with mw.delay_param_initialization():
+            module = Net()
+        check("delayed: no memory yet", all(each.is_meta for each in module.parameters()))
+        _, model, _, _ = started(layout, module)
+        found.append(trained(model, 2)[:1])
+        model.close()
+    check("delayed: {}".format(found), near(found[0], found[1]) and all(0 < each < 100 for each in found[0]))
+
+
+def test_refusals():
+    refused("an optimizer that is not known", "none of", lambda: mw.DistributedOptimizer(
+        torch.optim.LBFGS(net().parameters())))
+    refused("amsgrad", "amsgrad", lambda: mw.DistributedOptimizer(
+        torch.optim.AdamW(net().parameters(), amsgrad=True)))
+    _, model, _, _ = started(PIPELINE)
+    trained(model, 1)
+    refused("another batch", "samples", lambda: model.step({"x": torch.zeros(3, 5, dtype=torch.long),
+                                                            "y": torch.zeros(3)}))
+    model.close()
+    _, model, _, _ = started({"pipeline": 2, "data": 1, "tensor": 2})
+    refused("tensor parallelism", "tensor", lambda: trained(model, 1))
+    mw.init({})
+
+
+def main():
+    if "OMPI_COMM_WORLD_SIZE" not in os.environ:
+        environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        sys.exit(subprocess.run(["mpirun", "--oversubscribe", "-n", "2", sys.executable, os.path.abspath(__file__)] +
+                                sys.argv[1:], env=environment).returncode)
+    mw.init({})
+    for name, test in sorted(globals().items()):
+        if name.startswith("test_") and (len(sys.argv) < 2 or name in sys.argv[1:]):
+            test()
+            if mw.rank() == 0:
+                print("{}: {} wrong so far".format(name, wrong), flush=True)
+    failed = any(mw.distributed._here().runtime.gathered(wrong))
+    mw.shutdown()
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
