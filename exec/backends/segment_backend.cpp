@@ -8,7 +8,7 @@ namespace {
 
 bool is_of_segments(Op op) {
   return op == Op::segment || op == Op::segment_grad || op == Op::segment_loss ||
-         op == Op::segment_loss_grad || op == Op::add;
+         op == Op::segment_loss_grad || op == Op::add || op == Op::scale;
 }
 
 class SegmentBackend : public Backend {

@@ -9,8 +9,9 @@
 
 namespace meshwright::exec {
 
-// Computes an operation of a segment, of its gradient or of its loss, or adds gradients (Op::add),
-// with the meaning that segment.h and op.h give it. Called on the thread that runs the step.
+// Computes an operation of a segment, of its gradient or of its loss, adds gradients (Op::add), or
+// copies what a stage passes on (Op::scale by 1), with the meaning that segment.h and op.h give it.
+// Called on the thread that runs the step.
 using RunSegment =
     std::function<void(const OpCall& call, const OpOperands& operands, const OpContext& context)>;
 

@@ -190,9 +190,9 @@ def test_formats():
 
 
 def test_precisions():
-    for precision in ("bf16", "fp16"):
+    for precision, more in (("bf16", {}), ("fp16", {"loss_scale": {"static": 256}})):
         for layout in (PIPELINE, DATA):
-            _, model, _, _ = started(layout, precision=precision)
+            _, model, _, _ = started(layout, precision=precision, **more)
             losses = trained(model, 4)
             expected = alone(4, replicas=layout["data"])[0]
             check("{} {}: {} {}".format(precision, layout, losses, expected), near(losses, expected, 0.1))

@@ -93,16 +93,17 @@ const char* word_of(Op op) {
          : op == Op::segment_grad ? "segment_grad"
          : op == Op::segment_loss ? "loss"
          : op == Op::add          ? "add"
+         : op == Op::scale        ? "pass_on"
                                   : "loss_grad";
 }
 
 // Calls run_segment(operation, number, first_sequence, inputs, outputs, overwrites, factor). Of an
-// addition, `number` is the bytes of an operand, and `factor` the index of its type.
+// addition or a copy, `number` is the bytes of an operand, and `factor` the index of its type.
 void call_python(const OpCall& call, const OpOperands& operands, const OpContext& context) {
   long long number = 0;
   double factor = call.attributes.scale;
   if (call.attributes.segment != nullptr) number = call.attributes.segment->number;
-  if (call.op == Op::add) {
+  if (call.op == Op::add || call.op == Op::scale) {
     number = call.outputs[0].bytes();
     factor = static_cast<double>(call.outputs[0].dtype);
   }
@@ -176,13 +177,14 @@ json parameters_here(const Runtime& runtime) {
     const HeldCopy copy = runtime.memory().working_copy(each);
     const bool whole =
         copy.data != nullptr && copy.count == each.parameter.shape.elements() && copy.begin == 0;
-    all.push_back({{"name", each.parameter.name},
-                   {"chunk", each.chunk},
-                   {"trainable", each.parameter.trainable},
-                   {"gradient_type", static_cast<int>(runtime.program()
-                                                          .buckets[static_cast<std::size_t>(each.bucket)]
-                                                          .gradients.type.dtype)},
-                   {"address", whole ? reinterpret_cast<std::uintptr_t>(copy.data) : 0}});
+    all.push_back(
+        {{"name", each.parameter.name},
+         {"chunk", each.chunk},
+         {"trainable", each.parameter.trainable},
+         {"gradient_type", static_cast<int>(runtime.program()
+                                                .buckets[static_cast<std::size_t>(each.bucket)]
+                                                .gradients.type.dtype)},
+         {"address", whole ? reinterpret_cast<std::uintptr_t>(copy.data) : 0}});
   }
   return all;
 }

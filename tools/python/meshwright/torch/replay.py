@@ -73,6 +73,16 @@ def _does_nothing(call: Call) -> bool:
     return getattr(getattr(call.target, "_schema", None), "name", "").split("::")[-1] in _NOTHING
 
 
+def _written(target: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> List[torch.Tensor]:
+    """Tensors that a call writes in place. Norms in training write running statistics, which their schema hides."""
+    if target._schema.is_mutable:
+        return list(kernels.written_by(target, args, kwargs))
+    if target._schema.name in ("aten::batch_norm", "aten::instance_norm"):   # (x, weight, bias, mean, variance, training)
+        given = list(args) + [None] * 6
+        return [each for each in given[3:5] if isinstance(each, torch.Tensor) and given[5]]
+    return []
+
+
 def _is_whole_slice(target: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> bool:
     """Whether a slice takes all. Python's indexing then does nothing, but an exported graph has a call."""
     if target is not torch.ops.aten.slice.Tensor or kwargs:
@@ -380,8 +390,8 @@ def _replayed(program: Program, given: Dict[int, Given], axes: Dict[int, int], s
             shapes.append(tuple((number, tuple(each.shape), each.dtype, kernels.bytes_of(each), each.stride())
                                 for number, each in zip(numbers, found)))
             with_gradient.update(number for number, each in zip(numbers, found) if each.requires_grad)
-            if hasattr(call.target, "_schema") and call.target._schema.is_mutable:
-                for each in kernels.written_by(call.target, args, kwargs):
+            if hasattr(call.target, "_schema"):
+                for each in _written(call.target, args, kwargs):
                     writes.setdefault(recorder.storage(each), []).append(place)
             del args, kwargs, taken, out, found
             for value in dropped[place]:

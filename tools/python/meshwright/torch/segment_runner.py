@@ -102,7 +102,7 @@ class SegmentRunner:
         self._places(info)
         self._saved_of: Dict[int, int] = {}               # address of a gathered parameter -> its index
         self._operations = {"segment": self._forward, "segment_grad": self._backward, "loss": self._loss,
-                            "loss_grad": self._loss_grad, "add": self._add}
+                            "loss_grad": self._loss_grad, "add": self._add, "pass_on": self._pass_on}
 
     def _places(self, info: Dict[str, Any]) -> None:
         stage_of: Dict[int, Tuple[int, int]] = {}
@@ -480,6 +480,11 @@ class SegmentRunner:
         dtype = _TYPES[int(factor)]
         first, second, total = (self.memory.bytes(address, count).view(dtype) for address in inputs + outputs)
         torch.add(first, second, out=total)
+
+    def _pass_on(self, count: int, _sequence: int, inputs: Tuple[int, ...], outputs: Tuple[int, ...],
+                 _overwrites: int, _factor: float) -> None:
+        """A stage passes on what only a later one reads. It may be whole numbers, so its bytes are copied."""
+        self.memory.bytes(outputs[0], count).copy_(self.memory.bytes(inputs[0], count))
 
 
 def _gradient_types(info: Dict[str, Any], tables: Tables) -> Dict[int, torch.dtype]:
