@@ -112,7 +112,7 @@ void describe(Rung& rung, const Job& job) {
       compile(job.model, best.plan, target_of(best.cluster, best.plan.training));
   Timeline timeline;
   const Prediction prediction = predict(compiled, best.cluster, {.timeline = &timeline});
-  rung.parts = step_parts(compiled, prediction, timeline);
+  rung.parts = step_parts(compiled, best.cluster, prediction, timeline);
   rung.loads =
       group_loads(compiled, prediction, rung.parts, timeline, build_topology(best.cluster));
   if (has_length(job))

@@ -275,6 +275,16 @@ int CostModel::launches(const Instruction& instruction, const Program& program) 
   return static_cast<int>(launched(kernels));
 }
 
+std::array<Seconds, 4> CostModel::times_by_kind(const Instruction& instruction,
+                                                const Program& program) const {
+  std::vector<Kernel> kernels;
+  append(instruction, program, kernels);
+  std::array<Seconds, 4> times;
+  for (const Kernel& kernel : kernels)
+    times[static_cast<std::size_t>(kernel.kind)] += time(kernel, traffic_factor(instruction));
+  return times;
+}
+
 KernelWork& KernelWork::operator+=(const KernelWork& other) {
   kernels += other.kernels;
   bytes += other.bytes;

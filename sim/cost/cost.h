@@ -3,6 +3,7 @@
 // communication.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "hwprofiles/machine.h"
@@ -36,6 +37,9 @@ class CostModel {
   // launch.
   Seconds launch_time(const Instruction& instruction, const Program& program) const;
   int launches(const Instruction& instruction, const Program& program) const;  // kernels it starts
+  // Returns the device time of all kernels of each kind that the instruction runs, by Kernel::Kind.
+  std::array<Seconds, 4> times_by_kind(const Instruction& instruction,
+                                       const Program& program) const;
   bool host_launches() const;  // kernel by kernel, which takes time
   KernelWork work(const Instruction& instruction, const Program& program) const;
   KernelWork work(const Graph& graph) const;  // of all its nodes

@@ -1,9 +1,12 @@
 // Classifies what the compute stream of a device works on.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <string_view>
 
+#include "sim/cost/cost.h"
 #include "sim/predict/classified.h"
 
 namespace meshwright::sim {
@@ -19,5 +22,21 @@ DeviceWork work_of_kernels(const Instruction& instruction, const StepSettings& t
 // Returns the class of any instruction of a body.
 DeviceWork work_of(const Instruction& instruction, const Body& body, const StepSettings& training);
 using DeviceWorks = Classified<DeviceWork, work_of>;
+
+// Splits the time of a captured model's segments. A segment runs kernels of several classes, so its
+// time is split in proportion to what the kernels of each class are predicted to take.
+class SegmentTimes {
+ public:
+  SegmentTimes(const Program& program, const Cluster& cluster);
+  // Returns picoseconds by DeviceWork that sum to `time`, which the segment took.
+  std::array<SimTime, device_work_count> of(const Instruction& segment, SimTime time);
+
+ private:
+  using Shares = std::array<double, device_work_count>;
+  const Shares& shares_of(const Instruction& segment);
+  const Program& program_;
+  CostModel cost_;
+  std::map<const Instruction*, Shares> shares_;
+};
 
 }  // namespace meshwright::sim

@@ -7,6 +7,7 @@
 #include "models/core/error.h"
 #include "models/program/walk.h"
 #include "sim/predict/device_times.h"
+#include "sim/predict/device_work.h"
 
 namespace meshwright::sim {
 
@@ -17,6 +18,19 @@ struct Stretch {
   SimTime begin = 0, end = 0;
   std::vector<DeviceUse> computed, communicated;
   std::array<SimTime, communication_kind_count> under_way{};
+
+  // Adds the kernels of a segment one kind after the other.
+  void add(const std::array<SimTime, device_work_count>& times, SimTime from) {
+    constexpr std::pair<DeviceWork, KernelKind> kinds[] = {
+        {DeviceWork::products, KernelKind::products},
+        {DeviceWork::attention, KernelKind::attention},
+        {DeviceWork::other, KernelKind::other}};
+    for (const auto& [work, kind] : kinds) {
+      const SimTime time = times[static_cast<std::size_t>(work)];
+      add(kind, from, from + time);
+      from += time;
+    }
+  }
 
   void add(KernelKind kind, SimTime from, SimTime to, bool began_late = false) {
     from = std::max(from, begin), to = std::min(to, end);
@@ -115,16 +129,20 @@ std::vector<NamedKernel> longest(const ProfilerTrace& trace, const DeviceSteps& 
 
 }  // namespace
 
-KernelParts predicted_kernel_parts(const Program& program, const Timeline& timeline, int rank,
-                                   SimTime step_time) {
+KernelParts predicted_kernel_parts(const Program& program, const Cluster& cluster,
+                                   const Timeline& timeline, int rank, SimTime step_time) {
   Stretch stretch;
   stretch.end = step_time;
   KernelKinds kinds(program);
+  SegmentTimes segments(program, cluster);
   for (const TimelineEntry& entry : timeline.entries) {
     if (entry.rank != rank) continue;
     const Instruction& instruction =
         program.bodies[program.tasks[entry.task].body].instructions[entry.instruction];
-    stretch.add(kinds.of(entry), entry.begin, entry.end, waits_in_nccl(instruction));
+    if (instruction.attributes.segment)
+      stretch.add(segments.of(instruction, entry.end - entry.begin), entry.begin);
+    else
+      stretch.add(kinds.of(entry), entry.begin, entry.end, waits_in_nccl(instruction));
   }
   KernelParts result = parts_of(std::move(stretch), 1);
   result.parts.stage = program.stage;

@@ -38,8 +38,8 @@ struct KernelParts {
 // entries in the timeline are those of `rank`. The simulator lets messages and collectives of
 // several stages begin when all ranks are ready, but NCCL begins before and waits in them. The idle
 // time right before them therefore counts as part of them.
-KernelParts predicted_kernel_parts(const Program& program, const Timeline& timeline, int rank,
-                                   SimTime step_time);
+KernelParts predicted_kernel_parts(const Program& program, const Cluster& cluster,
+                                   const Timeline& timeline, int rank, SimTime step_time);
 
 // Returns the mean of the steps that the trace marks. Without any, all that the device did is one
 // step. On the device a step begins when the host has begun it and the device has done what was

@@ -35,14 +35,24 @@ constexpr std::array<std::string_view, group_kind_count> exposed_causes = {
 
 using WorkTimes = std::array<SimTime, device_work_count>;
 
-WorkTimes works_of_stage(const Program& program, const Mesh& mesh, const Timeline& timeline) {
+WorkTimes works_of_stage(const Program& program, const Cluster& cluster, const Timeline& timeline) {
+  const Mesh mesh = program.settings->mesh();
   DeviceWorks works(program);
+  SegmentTimes segments(program, cluster);
   WorkTimes times{};
   for (const TimelineEntry& entry : timeline.entries) {
     if (mesh.coordinates(entry.rank).pipeline != program.stage) continue;
     const Body& body = program.bodies[program.tasks[entry.task].body];
-    if (body.instructions[entry.instruction].stream == Stream::compute)
-      times[static_cast<std::size_t>(works.of(entry))] += entry.end - entry.begin;
+    const Instruction& instruction = body.instructions[entry.instruction];
+    if (instruction.stream != Stream::compute) continue;
+    const DeviceWork work = works.of(entry);
+    const SimTime time = entry.end - entry.begin;
+    if (!instruction.attributes.segment || work == DeviceWork::recomputation) {
+      times[static_cast<std::size_t>(work)] += time;
+      continue;
+    }
+    const WorkTimes split = segments.of(instruction, time);
+    for (std::size_t i = 0; i < times.size(); ++i) times[i] += split[i];
   }
   return times;
 }
@@ -68,7 +78,7 @@ std::string_view exposed_cause(GroupKind group) {
   return exposed_causes[static_cast<std::size_t>(group)];
 }
 
-StepParts step_parts(const Compiled& compiled, const Prediction& prediction,
+StepParts step_parts(const Compiled& compiled, const Cluster& cluster, const Prediction& prediction,
                      const Timeline& timeline) {
   const auto busy = [](const StageTimes& times) {
     return times.compute_busy + times.exposed_communication + times.launch;
@@ -78,7 +88,7 @@ StepParts step_parts(const Compiled& compiled, const Prediction& prediction,
   result.stage = static_cast<int>(longest - prediction.stages.begin());
   result.step_time = prediction.step_time;
   const Program& program = compiled.stages[result.stage];
-  WorkTimes computed = works_of_stage(program, program.settings->mesh(), timeline);
+  WorkTimes computed = works_of_stage(program, cluster, timeline);
   scale_to(longest->compute_busy, computed);
   SimTime left = result.step_time;
   const auto add = [&](std::string_view cause, SimTime time) {

@@ -23,8 +23,8 @@ struct StepParts {
   std::vector<StepPart> parts;
 };
 
-// Returns the parts of a step. `timeline` is that of the prediction.
-StepParts step_parts(const Compiled& compiled, const Prediction& prediction,
+// Returns the parts of a step. `timeline` is that of the prediction on `cluster`.
+StepParts step_parts(const Compiled& compiled, const Cluster& cluster, const Prediction& prediction,
                      const Timeline& timeline);
 
 // Returns a name such as "exposed sharding". `pipeline` stands for messages between stages, `none`

@@ -197,11 +197,11 @@ TEST_CASE("a predicted step adds up by kinds of kernels", "[explain]") {
     const Compiled compiled = compiled_for(small_model(), each.plan, cluster);
     Timeline timeline;
     const Prediction prediction = predict(compiled, cluster, {.timeline = &timeline});
-    const StepParts account = step_parts(compiled, prediction, timeline);
+    const StepParts account = step_parts(compiled, cluster, prediction, timeline);
     const Mesh mesh = compiled.stages.front().settings->mesh();
     const Program& program = compiled.stages[account.stage];
     const KernelParts parts = predicted_kernel_parts(
-        program, timeline, mesh.rank({account.stage, 0, 0}), prediction.step_time);
+        program, cluster, timeline, mesh.rank({account.stage, 0, 0}), prediction.step_time);
     CHECK(sum_of(parts.parts) == parts.parts.step_time);
     CHECK(parts.parts.step_time == prediction.step_time);
     CHECK(parts.parts.stage == account.stage);

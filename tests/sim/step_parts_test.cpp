@@ -38,7 +38,7 @@ std::optional<Drawn> drawn(fuzz::Random& random) {
         predict(rehearsal.compiled, rehearsal.cluster,
                 {.framework = rehearsal.framework, .timeline = &timeline});
     const Parallelism& degrees = rehearsal.compiled.plan.parallelism;
-    return Drawn{step_parts(rehearsal.compiled, prediction, timeline),
+    return Drawn{step_parts(rehearsal.compiled, rehearsal.cluster, prediction, timeline),
                  !rehearsal.cluster.faults.slow_ranks.empty(),
                  recomputes(rehearsal.compiled.stages), degrees.pipeline > 1, degrees.tensor > 1};
   } catch (const InputError&) {

@@ -72,7 +72,7 @@ TEST_CASE("a predicted timeline has the parts of the replay's account", "[explai
       const Compiled compiled = compiled_for(small_model(), each.plan, cluster);
       Timeline timeline;
       const Prediction prediction = predict(compiled, cluster, {.timeline = &timeline});
-      const StepParts account = step_parts(compiled, prediction, timeline);
+      const StepParts account = step_parts(compiled, cluster, prediction, timeline);
       const Program& program = compiled.stages[static_cast<std::size_t>(account.stage)];
       const std::vector<int> stages = stages_of(program.settings->mesh());
       const auto rank = static_cast<int>(std::ranges::find(stages, account.stage) - stages.begin());

@@ -32,7 +32,7 @@ Explained explained(const std::string& name, const JobRequest& request, const Ma
   one.chosen = choose_plan(one.job, load, watch);
   Timeline timeline;
   one.prediction = predict_chosen(one.job, one.chosen, &timeline);
-  one.parts = step_parts(one.chosen.compiled, one.prediction, timeline);
+  one.parts = step_parts(one.chosen.compiled, one.chosen.cluster, one.prediction, timeline);
   one.tokens_per_s = one.prediction.tokens_per_s;
   return one;
 }

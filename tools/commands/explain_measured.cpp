@@ -22,7 +22,8 @@ void compare_timelines(const std::string& path, const Timeline& timeline, Explai
   const Compiled& compiled = predicted.chosen.compiled;
   const std::vector<int> stage_of_rank = stages_of_ranks(compiled.stages);
   const Timeline trace = read_chrome_trace(path, compiled.stages, stage_of_rank);
-  const int stage = step_parts(compiled, predicted.prediction, timeline).stage;
+  const int stage =
+      step_parts(compiled, predicted.chosen.cluster, predicted.prediction, timeline).stage;
   const auto rank =
       static_cast<int>(std::ranges::find(stage_of_rank, stage) - stage_of_rank.begin());
   const Program& program = compiled.stages[stage];
@@ -66,8 +67,8 @@ void compare_kernels(const std::string& path, const ProfilerTrace& trace, const 
   const int rank = rank_of_profile(trace, path, mesh);
   const int stage = mesh.coordinates(rank).pipeline;
   const int stand_in = stand_ins(compiled.stages, predicted.chosen.cluster)[rank];
-  predicted.kernels = predicted_kernel_parts(compiled.stages[stage], timeline, stand_in,
-                                             predicted.prediction.step_time);
+  predicted.kernels = predicted_kernel_parts(compiled.stages[stage], predicted.chosen.cluster,
+                                             timeline, stand_in, predicted.prediction.step_time);
   measured.kernels = profiled_kernel_parts(trace, path);
   if (measured.kernels->parts.step_time == 0)
     throw InputError(path + ": its step takes no time; there is nothing to compare");
