@@ -18,6 +18,7 @@ bool looks_like_a_path(const std::string& ref) {
 }
 
 Model read_any(Fields fields) {
+  if (is_captured(fields)) return read_captured(std::move(fields));
   if (fields.has("model_type")) return read_huggingface(std::move(fields));
   if (fields.has("family")) return read_model(std::move(fields));
   fields.fail("",
@@ -27,13 +28,14 @@ Model read_any(Fields fields) {
 
 Model read_file_named(const fs::path& path) {
   Fields fields = read_json_file(path.string());
-  if (is_captured(fields)) return read_captured(path.string());
+  const bool captured = is_captured(fields);
   Model model = read_any(std::move(fields));
   // A model from a config.json is named after the file's folder, even if the path is only
   // `config.json`.
   const std::string folder =
       fs::absolute(path).lexically_normal().parent_path().filename().string();
   model.name = path.filename() == "config.json" && !folder.empty() ? folder : path.stem().string();
+  if (captured) model.name = path.stem().stem().string();  // of own.model.json
   return model;
 }
 

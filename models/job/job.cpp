@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "models/architectures/captured/captured_model.h"
 #include "models/compiler/partition/partition.h"
 #include "models/compiler/passes/pass.h"
 #include "models/compiler/plan/context_rules.h"
@@ -30,7 +31,9 @@ void read_model_section(Fields& fields, Job& job) {
   if (fields.is_object("model")) {
     Fields model = fields.object("model");
     const bool is_config = model.raw().contains("model_type");  // a config.json's content
-    job.model = is_config ? read_huggingface(std::move(model)) : read_model(std::move(model));
+    job.model = model.raw().contains("captured") ? read_captured(std::move(model))
+                : is_config                      ? read_huggingface(std::move(model))
+                                                 : read_model(std::move(model));
   } else {
     const std::string ref = fields.required<std::string>("model");
     if (!is_zoo_name(ref)) job.model_path = resolve(job, ref);

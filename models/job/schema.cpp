@@ -84,8 +84,8 @@ json job_schema() {
                      {"name", {{"type", "string"}}},
                      {"model",
                       {{"description",
-                        "a name of `list models`, the path of a config.json or of an ONNX file, "
-                        "or the sizes themselves"},
+                        "a name of `list models`, the path of a config.json, an own.model.json or "
+                        "an ONNX file, or the content of such a JSON file"},
                        {"type", {"string", "object"}}}},
                      {"instance_type", {{"type", "string"}}},
                      {"instance_count", json::object()},

@@ -89,6 +89,13 @@ TEST_CASE("faults of a captured file are named with their place", "[captured]") 
       {"/precision", "int8", "/precision: unknown precision 'int8'"},
       {"/micro_batch", 0, "/micro_batch: 0 is out of range"},
       {"/loss", 99, "/loss: no segment makes tensor 99"},
+      {"/loss", "last", "/loss: expected an integer"},
+      {"/loss", 0, "/loss: tensor 0 is larger than one number"},
+      {"/micro_batch", "2", "/micro_batch: expected an integer"},
+      {"/segments", {{"kind", 0}}, "/segments: expected a list of objects"},
+      {"/kinds/1/saved", -1, "/kinds/1/saved: is negative"},
+      {"/kinds/1/forward/0/bytes", "8", "/kinds/1/forward/0/bytes: must be a number"},
+      {"/segments/2/reads", {2}, "/segments/2/reads: no earlier segment makes tensor 2"},
       {"/segments", json::array(), "/segments: is empty"},
       {"/segments/1/kind", 7, "/segments/1/kind: 7 is out of range"},
       {"/segments/1/reads", {5}, "/segments/1/reads: no earlier segment makes tensor 5"},
@@ -109,6 +116,24 @@ TEST_CASE("faults of a captured file are named with their place", "[captured]") 
     INFO(fault.pointer << " " << fault.value);
     CHECK(refusal(content).starts_with(fault.message));
   }
+}
+
+TEST_CASE("a captured file that is cut off, or empty, is refused", "[captured]") {
+  const TestFolder folder;
+  const std::string whole = captured_json(2).dump();
+  for (const std::size_t length : {std::size_t{0}, std::size_t{1}, whole.size() / 2})
+    CHECK_THROWS_AS(load_model(folder.file("own.model.json", whole.substr(0, length)), ""),
+                    InputError);
+}
+
+TEST_CASE("parameters from which no gradient leads to the loss are frozen", "[captured][lower]") {
+  json content = captured_json(4);
+  content["tensors"][2]["gradient"] = false;  // the first block is run without gradients
+  const Model model = read_captured_json(content);
+  int frozen = 0;
+  for (const CapturedParameter& each : model.captured->parameters) frozen += each.trainable ? 0 : 1;
+  CHECK(frozen == 4);  // the table is also the head's
+  CHECK(broken_rule(lower_small(model, captured_plan(4, 1, 0))) == "");
 }
 
 TEST_CASE("a captured graph has the captured work, whatever the micro-batch", "[captured]") {

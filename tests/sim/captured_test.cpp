@@ -1,9 +1,12 @@
 // Tests the planner on captured models, whose units it profiles one by one.
 #include "tests/models/captured.h"
 #include "sim/planner/search.h"
+#include "sim/predict/kernel_parts.h"
 #include "tests/catch.h"
+#include "tests/message_of.h"
 #include "tests/one_in.h"
 #include "tests/sanitized.h"
+#include "tests/sim/parts.h"
 #include "tests/sim/planned.h"
 
 using namespace meshwright::tests;
@@ -29,6 +32,44 @@ TEST_CASE("the bounds are below what is simulated of a captured model", "[captur
   const std::size_t step = sanitized ? 97 : 5 * static_cast<std::size_t>(one_in(3));
   for (std::size_t i = 0; i < planned.candidates.size(); i += step)
     planned.check_bounds(planned.candidates[i]);
+}
+
+TEST_CASE("a job may hold what capture wrote", "[captured][planner]") {
+  const TestFolder folder;
+  const json model = captured_json(3);
+  json value = job_of(folder, model, 1);
+  const SearchResult named = search(read(value), few);
+  value["model"] = model;
+  const SearchResult held = search(read(value), few);
+  REQUIRE_FALSE(named.plans.empty());
+  CHECK(to_json(held.plans.front().plan) == to_json(named.plans.front().plan));
+  value["model"]["loss"] = 99;
+  CHECK(message_of([&] { read(value); }).find("/model/loss: no segment makes") !=
+        std::string::npos);
+}
+
+TEST_CASE("a captured segment counts as all the kinds of kernels that it runs",
+          "[captured][explain]") {
+  const TestFolder folder;
+  const Planned planned(job_of(folder, captured_json(3, false, 1024), 1), "p3.16xlarge", 1);
+  Plan plan = to_plan(planned.candidates.front(), planned.base);
+  for (const CompilerLevel level : {CompilerLevel::none, CompilerLevel::fused}) {
+    plan.training.compiler = level;
+    const Compiled compiled = compiled_for(planned.job.model, plan, planned.cluster);
+    Timeline timeline;
+    const Prediction prediction = predict(compiled, planned.cluster, {.timeline = &timeline});
+    const StepParts parts = step_parts(compiled, planned.cluster, prediction, timeline);
+    CHECK(sum_of(parts) == parts.step_time);
+    CHECK(part(parts, "matrix products") > 0);
+    CHECK(part(parts, "attention") == 0);
+    CHECK(part(parts, "other kernels") > 0);
+    const KernelParts kinds = predicted_kernel_parts(
+        compiled.stages[static_cast<std::size_t>(parts.stage)], planned.cluster, timeline,
+        timeline.entries.front().rank, prediction.step_time);
+    CHECK(sum_of(kinds.parts) == prediction.step_time);
+    if (plan.parallelism.pipeline == 1)
+      CHECK(part(kinds.parts, "matrix products") == part(parts, "matrix products"));
+  }
 }
 
 TEST_CASE("a captured model of one micro-batch is planned with it", "[captured][planner]") {

@@ -68,7 +68,6 @@ struct CapturedWork {
 };
 
 struct SegmentKind {
-  bool random = false;
   CapturedWork eager, compiled;
 };
 
@@ -88,7 +87,7 @@ struct CapturedUnit {
 };
 
 struct CapturedModel {
-  std::string file;
+  std::string name;
   Precision precision = Precision::fp32;
   int micro_batch = 1;            // of the example
   std::string fixed_micro_batch;  // why no other is possible; "" if others are
@@ -103,8 +102,9 @@ struct CapturedModel {
   std::string hash;  // of its weights' names and shapes
 };
 
-// Returns the model of an `own.model.json`. Throws InputError, which names the file and the place.
-Model read_captured(const std::string& path);
+// Returns the model that the content of an `own.model.json` describes. Throws InputError, which
+// names the file and the place.
+Model read_captured(Fields fields);
 
 // Returns whether the JSON object of a model file is a captured model.
 bool is_captured(Fields& fields);

@@ -1,12 +1,11 @@
 // Reads an own.model.json, key by key.
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "models/architectures/captured/captured_model.h"
 #include "models/architectures/model.h"
-#include "models/core/data_files.h"
 #include "models/core/error.h"
 #include "models/core/hash.h"
 
@@ -35,6 +34,7 @@ class CapturedReader {
     for (Fields& each : list("segments")) read_segment(each);
     to_.loss = fields_.required<int>("loss");
     check_loss();
+    freeze_what_is_not_learned();
     fields_.done();
   }
 
@@ -50,8 +50,8 @@ class CapturedReader {
       fields_.fail("captured", "format " + std::to_string(version) +
                                    " is not known, this version reads format 1; capture the model "
                                    "again");
-    for (const std::string_view key : {"name", "source"})
-      if (fields_.has(key)) fields_.required<std::string>(key);
+    to_.name = fields_.optional<std::string>("name", "captured");
+    fields_.optional<std::string>("source", "");
     if (fields_.has("versions")) fields_.raw("versions");
     const std::vector<std::string> precisions = {"fp32", "bf16", "fp16"};
     constexpr Precision known[] = {Precision::fp32, Precision::bf16, Precision::fp16};
@@ -250,7 +250,7 @@ class CapturedReader {
 
   void read_kind(Fields& fields) {
     SegmentKind kind;
-    kind.random = fields.optional<bool>("random", false);
+    fields.optional<bool>("random", false);
     if (fields.has("data_decides")) fields.required<std::string>("data_decides");
     if (fields.has("operations")) fields.raw("operations");
     kind.eager = read_work(fields);
@@ -315,6 +315,26 @@ class CapturedReader {
     const bool is_there = to_.loss >= 0 && to_.loss < static_cast<int>(to_.tensors.size());
     if (!is_there || maker(to_.loss) < 0)
       fields_.fail("loss", "no segment makes tensor " + std::to_string(to_.loss));
+    if (to_.tensors[static_cast<std::size_t>(to_.loss)].bytes.of(to_.micro_batch) > 16)
+      fields_.fail("loss", "tensor " + std::to_string(to_.loss) + " is larger than one number");
+  }
+
+  // A parameter from which no gradient leads to the loss, as that of a network run without
+  // gradients, is not trained.
+  void freeze_what_is_not_learned() {
+    std::vector<bool> wanted(to_.tensors.size()), learned(to_.parameters.size());
+    wanted[static_cast<std::size_t>(to_.loss)] = true;
+    const auto is_wanted = [&](int tensor) { return wanted[static_cast<std::size_t>(tensor)]; };
+    for (const CapturedSegment& segment : to_.segments | std::views::reverse) {
+      if (std::ranges::none_of(segment.makes, is_wanted)) continue;
+      for (const int tensor : segment.reads)
+        if (to_.tensors[static_cast<std::size_t>(tensor)].has_gradient)
+          wanted[static_cast<std::size_t>(tensor)] = true;
+      for (const int parameter : segment.parameters)
+        learned[static_cast<std::size_t>(parameter)] = true;
+    }
+    for (std::size_t i = 0; i < learned.size(); ++i)
+      to_.parameters[i].trainable = to_.parameters[i].trainable && learned[i];
   }
 
   Fields fields_;
@@ -349,14 +369,13 @@ void describe(Model& model, const CapturedModel& captured) {
 
 bool is_captured(Fields& fields) { return fields.has("captured"); }
 
-Model read_captured(const std::string& path) {
+Model read_captured(Fields fields) {
   auto captured = std::make_shared<CapturedModel>();
-  captured->file = path;
-  CapturedReader(read_json_file(path), *captured).read();
+  CapturedReader(std::move(fields), *captured).read();
   captured->hash = std::to_string(hash_of(text_of_weights(*captured)));
   captured->units = units_of(*captured);
   Model model;
-  model.name = std::filesystem::path(path).stem().stem().string();
+  model.name = captured->name;
   describe(model, *captured);
   model.captured = std::move(captured);
   return model;

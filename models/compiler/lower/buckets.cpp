@@ -98,16 +98,20 @@ GroupKind tied_over(const Plan& plan, const Boundaries& boundaries, int paramete
 }
 
 // Returns the parameters of a stage. First come those that this stage holds only because other
-// stages use them; they belong to no node. Then come those that it trains, and then those that are
-// not trained.
+// stages train them; they belong to no node. Then come those that it trains, and then those that
+// are not trained.
 std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
                                   const Boundaries& boundaries, int stage) {
   const std::vector<Candidate> used = trained(graph, plan, boundaries, stage);
+  const bool is_end = stage == 0 || stage == plan.parallelism.pipeline - 1;
   std::vector<Candidate> all;
-  for (int p = 0; p < static_cast<int>(graph.parameters.size()); ++p)
-    if (graph.parameters[p].trainable && tied_over(plan, boundaries, p) == GroupKind::pipeline &&
-        std::ranges::find(used, p, &Candidate::parameter) == used.end())
+  for (int p = 0; p < static_cast<int>(graph.parameters.size()); ++p) {
+    if (!graph.parameters[p].trainable) continue;
+    const GroupKind tied = tied_over(plan, boundaries, p);
+    const bool held = tied == GroupKind::pipeline || (tied == GroupKind::embedding && is_end);
+    if (held && std::ranges::find(used, p, &Candidate::parameter) == used.end())
       all.push_back({p, 0, false, no_node, shared_unit});
+  }
   all.insert(all.end(), used.begin(), used.end());
   const std::vector<Candidate> others = frozen(graph, plan, boundaries, stage);
   all.insert(all.end(), others.begin(), others.end());
