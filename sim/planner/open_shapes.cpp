@@ -31,7 +31,8 @@ bool may_exchange_heads(const OpenKeys& open) {
 // token, into twice as many chunks as ranks.
 std::vector<int> contexts(const OpenKeys& open) {
   const int length = open.base.training.sequence_length;
-  const bool cuts = open.job.model.is_causal() && open.job.model.head == Head::lm &&
+  const bool cuts = !open.sizes.captured && open.job.model.is_causal() &&
+                    open.job.model.head == Head::lm &&
                     (open.sizes.experts == 0 || (open.sizes.dropless && !open.sizes.balances)) &&
                     (!attends_to_whole_sequences(open) || may_exchange_heads(open));
   std::vector<int> found = {1};
@@ -84,7 +85,8 @@ std::string_view known_word(std::string_view word, const std::vector<std::string
 std::vector<Candidate> shapes_of(const OpenKeys& open) {
   const Parallelism& p = open.base.parallelism;
   const std::vector<int> degrees = divisors(open.ranks);
-  const bool is_cut = !open.sizes.latent || p.tensor_layout != TensorLayout::memory;
+  const bool is_cut =
+      !open.sizes.captured && (!open.sizes.latent || p.tensor_layout != TensorLayout::memory);
   const std::vector<int> tensors = is_cut ? degrees : std::vector<int>{1};
   std::vector<Candidate> found;
   for (const int pipeline : open.choices("parallelism.pipeline", p.pipeline, degrees))

@@ -1,5 +1,7 @@
 #include "tools/interop/expressible.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "models/compiler/frameworks/following.h"
@@ -108,10 +110,19 @@ Holds holds(const Job& job, const Limit& limit) {
   return all ? Holds::always : any ? Holds::sometimes : Holds::never;
 }
 
+// Throws InputError if the framework cannot run the job's model under any plan.
+void check_takes_model(const Job& job) {
+  for (const Limit& limit : limits_of(job.objective.framework))
+    if (limit.key == "model" && !limit.holds(job.plan, job.model))
+      throw InputError(
+          fmt::format("{}: /model: {} {}", job.file, name_of(job.objective.framework), limit.why));
+}
+
 }  // namespace
 
 void take_ways_of_framework(Job& job) {
   const Framework framework = job.objective.framework;
+  if (job.model.captured) check_takes_model(job);
   // If the precision is "auto", the machine decides it later. The limits are checked with bf16,
   // which most machines get.
   const Precision precision = job.plan.training.precision;

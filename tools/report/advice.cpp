@@ -218,7 +218,8 @@ std::string rent_text(const Rung& rung) {
   return text + ".\n";
 }
 
-// Returns the command line that plans and runs the rung. It sets the cluster, and with --set the
+// Returns the command line that plans and runs the rung. A captured model is run by its own script,
+// so the command only plans. It sets the cluster, and with --set the
 // keys that the job lacks or fixes to values that do not fit the rung's number of ranks.
 std::string command_text(const Job& job, const std::string& asked, const std::string& profile,
                          const Rung& rung) {
@@ -232,9 +233,8 @@ std::string command_text(const Job& job, const std::string& asked, const std::st
     set += " --set parallelism.data=auto";
   if (!job.has_steps && rung.whole)
     set += fmt::format(" --set training.steps={}", rung.whole->steps(plan.training));
-  return fmt::format(
-      "meshwright plan {} {} --write planned.json && meshwright train planned.json{}", asked, set,
-      profile);
+  const std::string plans = fmt::format("meshwright plan {} {} --write planned.json", asked, set);
+  return job.model.captured ? plans : plans + " && meshwright train planned.json" + profile;
 }
 
 }  // namespace
@@ -287,7 +287,8 @@ std::string advice_text(const Job& job, const Advice& advice) {
     text += "training.steps or objective.tokens would show days and dollars of the whole run.\n";
   else
     text += "Nothing fails in this job: \"failures\": {} shows what failures cost.\n";
-  return text + fmt::format("\nTo run it:\n  {}\n", advice.command);
+  return text +
+         fmt::format("\nTo {} it:\n  {}\n", job.model.captured ? "plan" : "run", advice.command);
 }
 
 }  // namespace meshwright::tools

@@ -177,9 +177,16 @@ namespace {
 std::string cuts_text(const std::vector<Program>& stages) {
   std::string text;
   for (const Crossing& each : crossings(stages)) {
+    std::vector<std::pair<std::string, int>> counts;  // of tensors, by their modules in order
+    for (const CrossingTensor& tensor : each.tensors) {
+      const std::string module = tensor.name.substr(0, tensor.name.rfind(' '));
+      if (counts.empty() || counts.back().first != module) counts.emplace_back(module, 0);
+      ++counts.back().second;
+    }
     std::string names;
-    for (const CrossingTensor& tensor : each.tensors)
-      names += (names.empty() ? "" : ", ") + tensor.name;
+    for (const auto& [module, count] : counts)
+      names +=
+          (names.empty() ? "" : ", ") + (count > 1 ? fmt::format("{} x ", count) : "") + module;
     text += fmt::format("cut      {} to {}: {} of a micro-batch: {}\n", each.stage, each.next_stage,
                         show_bytes(static_cast<double>(each.bytes())), names);
   }

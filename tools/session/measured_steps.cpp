@@ -18,9 +18,9 @@ namespace meshwright::session {
 void check_has_kernels(const Job& job) {
   if (job.model.captured)
     throw NotSupportedYet(
-        fmt::format("{}: /model: it is captured from PyTorch, which computes its segments; running "
-                    "them from here is not supported yet. Plan and simulate it, and train with its "
-                    "own script",
+        fmt::format("{}: /model: it is captured from PyTorch, and running its segments here is not "
+                    "supported yet; plan and simulate it, and train it with its own script, for "
+                    "which `export --for deepspeed` and `--for accelerate` write the plan",
                     job.file));
 }
 

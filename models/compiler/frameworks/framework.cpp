@@ -77,6 +77,15 @@ constexpr Limit of_others = {"training.mtp_layers", "is written without multi-to
                                p.training.mtp_loss_weight.reset();
                              }};
 
+// A limit of the frameworks whose settings describe a model that they build themselves.
+constexpr Limit of_builders = {
+    "model", "builds its models itself (deepspeed and accelerate take a captured one)",
+    [](const Plan&, const Model& m) { return !m.captured; }, nullptr};
+
+bool takes_own_models(Framework framework) {
+  return framework == Framework::deepspeed || framework == Framework::accelerate;
+}
+
 bool is_megatron(Framework framework) {
   return framework == Framework::megatron_lm || framework == Framework::megatron_bridge;
 }
@@ -88,7 +97,9 @@ const std::vector<std::vector<Limit>>& limits() {
     std::vector<std::vector<Limit>> lists(std::size(rows));
     for (std::size_t i = 0; i < std::size(rows); ++i) {
       if (rows[i].limits == nullptr) continue;
-      lists[i].assign(rows[i].limits->limits.begin(), rows[i].limits->limits.end());
+      if (!takes_own_models(rows[i].framework)) lists[i].push_back(of_builders);
+      const std::span<const Limit> own = rows[i].limits->limits;
+      lists[i].insert(lists[i].end(), own.begin(), own.end());
       lists[i].insert(lists[i].end(), std::begin(of_all), std::end(of_all));
       if (!is_megatron(rows[i].framework)) lists[i].push_back(of_others);
     }

@@ -27,7 +27,8 @@ void give_to_replicas(int& degree, Parallelism& p) {
 
 constexpr Limit shared[] = {
     {"model", "trains causal language models of transformers without experts",
-     [](const Plan&, const Model& m) { return is_causal_of_transformers(m); }, nullptr},
+     [](const Plan&, const Model& m) { return m.captured || is_causal_of_transformers(m); },
+     nullptr},
     {"parallelism.pipeline", "has stages in a model's own code only; 1",
      [](const Plan& p, const Model&) { return p.parallelism.pipeline == 1; },
      [](Plan& p, const Model&) {

@@ -58,8 +58,11 @@ constexpr Limit shared[] = {
        p.training.recompute = Recompute::full;
        p.training.recompute_group = 1;
      }},
+    // For a captured model, `fused` is what torch.compile makes of its segments.
     {"training.compiler", "runs PyTorch's kernels one by one (none), or torch.compile (full)",
-     [](const Plan& p, const Model&) { return p.training.compiler != CompilerLevel::fused; },
+     [](const Plan& p, const Model& m) {
+       return m.captured || p.training.compiler != CompilerLevel::fused;
+     },
      [](Plan& p, const Model&) { p.training.compiler = CompilerLevel::full; }},
     {"training.passes_off", "has no such setting",
      [](const Plan& p, const Model&) { return p.training.passes_off.empty(); },

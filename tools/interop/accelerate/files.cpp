@@ -77,6 +77,9 @@ const InteropTarget accelerate_target = {
     accelerate_rules,
     rows,
     files,
-    launch};
+    launch,
+    nullptr,
+    nullptr,
+    trainer_warnings};
 
 }  // namespace meshwright::interop

@@ -334,7 +334,7 @@ Rule recompute_rule() {
             const Training& t = from.plan.training;
             to.add("gradient_checkpointing",
                    t.recompute == Recompute::full && from.plan.parallelism.zero_stage != 3);
-            if (t.compiler == CompilerLevel::full)
+            if (t.compiler != CompilerLevel::none)
               to.add("dynamo_config.dynamo_backend", "INDUCTOR");
           }};
 }

@@ -118,6 +118,9 @@ const InteropTarget deepspeed_target = {Framework::deepspeed,
                                         deepspeed_rules,
                                         rows,
                                         files,
-                                        launch};
+                                        launch,
+                                        nullptr,
+                                        nullptr,
+                                        trainer_warnings};
 
 }  // namespace meshwright::interop

@@ -389,7 +389,7 @@ Rule recompute_rule() {
           },
           [](const JobValues& from, Settings& to) {
             to.add("gradient_checkpointing", from.plan.training.recompute == Recompute::full);
-            to.add("torch_compile", from.plan.training.compiler == CompilerLevel::full);
+            to.add("torch_compile", from.plan.training.compiler != CompilerLevel::none);
           },
           "recomputation is in a model's code: transformers' gradient_checkpointing"};
 }

@@ -121,6 +121,11 @@ void turn_off_dropout(nlohmann::json& config) {
     config["attn_pdrop"] = config["embd_pdrop"] = config["resid_pdrop"] = 0.0;
 }
 
+// Returns whether the setting is an argument of the training script below, not of the Trainer.
+bool is_of_script(std::string_view name) {
+  return name == "block_size" || name == "attn_implementation";
+}
+
 }  // namespace
 
 std::vector<WithoutMeaning> with_those_of_trainer(std::span<const WithoutMeaning> own) {
@@ -133,12 +138,22 @@ std::vector<ExportedFile> trainer_files(const JobValues& job, const Settings& se
   Settings arguments;
   arguments.add("output_dir", "output");
   for (const Setting& each : settings.all())
-    if (is_trainer_setting(each.name)) arguments.add(each.name, each.value);
+    if (is_trainer_setting(each.name) && !(job.model.captured && is_of_script(each.name)))
+      arguments.add(each.name, each.value);
+  std::vector<ExportedFile> files = {{"training_args.json", json_text(arguments)}};
+  if (job.model.captured) return files;
   nlohmann::json config = huggingface_config(job.model);
   turn_off_dropout(config);
-  return {{"training_args.json", json_text(arguments)},
-          {"config.json", config.dump(2) + "\n"},
-          {"train.py", script}};
+  files.push_back({"config.json", config.dump(2) + "\n"});
+  files.push_back({"train.py", script});
+  return files;
+}
+
+std::vector<std::string> trainer_warnings(const JobValues& job) {
+  if (!job.model.captured) return {};
+  return {
+      "train.py is your own script: put it beside these files; it is started with "
+      "training_args.json, the arguments of transformers' Trainer"};
 }
 
 }  // namespace meshwright::interop

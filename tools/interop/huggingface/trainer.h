@@ -42,7 +42,10 @@ std::int64_t replicas_of_draft(const JobDraft& job);
 // Returns a target's own rows, followed by those of the Trainer's arguments.
 std::vector<WithoutMeaning> with_those_of_trainer(std::span<const WithoutMeaning> own);
 
-// Returns training_args.json, config.json and train.py.
+// Returns training_args.json, config.json and train.py. A captured model has a script of its own,
+// so only training_args.json is returned.
 std::vector<ExportedFile> trainer_files(const JobValues& job, const Settings& settings);
+// Returns what is missing beside the files of a captured model's export.
+std::vector<std::string> trainer_warnings(const JobValues& job);
 
 }  // namespace meshwright::interop
