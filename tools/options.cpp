@@ -76,6 +76,9 @@ constexpr FileOption file_options[] = {
      "the profile to use for the machine that it names, or for `local`, instead of the known one"},
     {"prices", &Options::prices,
      "a price list whose rows go before those that are known (docs/prices.md)"},
+    {"models", &Options::models,
+     "a folder; jobs may name its JSON files (own.model.json, config.json) as their model", nullptr,
+     "FOLDER"},
     {"runs", &Options::runs, "measured steps, all on one machine, as in scenarios/evidence"},
     {"measured", &Options::measured,
      "a trace that `train --trace FILE` wrote, whose last step is compared with the predicted one; "

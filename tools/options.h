@@ -28,6 +28,7 @@ struct Options : JobRequest, TrainRequest {
   std::string log_json;                 // train
   std::string output;                   // tokenize: the token file; fit: the profile
   std::string measured;                 // explain: the trace of a trained step
+  std::string models;                   // serve, mcp: folder of models that jobs may name
   std::string runs;                     // fit: the file of measured steps
   std::string tokenizer;                // tokenize: a tokenizer.json
   std::string text_key;                 // tokenize: the key of a document's text in a .jsonl file

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/message_of.h"
+#include "tests/test_folder.h"
 #include "tools/mcp/messages.h"
 #include "tools/mcp/tools.h"
 
@@ -47,6 +49,23 @@ TEST_CASE("mcp: a tool's arguments become the call of its command", "[tools][mcp
   CHECK(call_of("list", {{"what", "machines"}, {"name", "p4d.24xlarge"}}) ==
         Call{"list", {"machines", "p4d.24xlarge"}, {}, {}});
   CHECK(call_of("schema", json::object()) == Call{"schema", {}, {}, {}});
+}
+
+TEST_CASE("mcp: a job may name a model of the folder in --models, and no other file",
+          "[tools][mcp]") {
+  const TestFolder folder;
+  const json model = {{"captured", 1}};
+  folder.file("own.model.json", model.dump());
+  const auto asked = [&](const std::string& name, const std::string& models) {
+    return mcp::question_of("plan", {{"job", {{"model", name}}}}, models).call.jobs.at("job.json");
+  };
+  CHECK(json::parse(asked("own.model.json", folder.path())) == json{{"model", model}});
+  for (const std::string& name :
+       {std::string("other.json"), std::string("../own.model.json"), folder.file("own.model.json")})
+    CHECK(message_of([&] { asked(name, folder.path()); }).find("/model: '" + name) !=
+          std::string::npos);
+  CHECK(message_of([&] { asked("own.model.json", ""); }).find("start the server with --models") !=
+        std::string::npos);
 }
 
 TEST_CASE("mcp: jobs are texts of the call, each under its argument's name", "[tools][mcp]") {

@@ -5,6 +5,7 @@
 
 #include "models/core/error.h"
 #include "tools/commands/commands.h"
+#include "tools/serve/job_files.h"
 
 namespace meshwright::tools {
 
@@ -17,7 +18,8 @@ void add_file(const char* option, const std::string& path, mcp::Serving& serving
 }
 
 int run_mcp(const Options& options) {
-  mcp::Serving serving{options.program, {}, {}};
+  check_models_folder(options.models);
+  mcp::Serving serving{options.program, {}, options.models};
   serving.to_answer = std::chrono::seconds(options.time_limit.value_or(600));
   add_file("profile", options.profile, serving);
   add_file("prices", options.prices, serving);
@@ -30,7 +32,7 @@ const Command mcp_command = {"mcp",
                              "",
                              "",
                              "plan, simulate, advise, ... as tools of language models",
-                             "profile prices time-limit",
+                             "profile prices models time-limit",
                              run_mcp};
 
 }  // namespace meshwright::tools

@@ -6,6 +6,7 @@
 #include "models/core/error.h"
 #include "models/core/open_file.h"
 #include "tools/commands/commands.h"
+#include "tools/serve/job_files.h"
 
 namespace meshwright::tools {
 
@@ -21,7 +22,8 @@ void hand_on(const std::string& option, const std::string& path, Serving& servin
 }
 
 int run_serve(const Options& options) {
-  Serving serving{options.host, options.port, options.program, {}};
+  check_models_folder(options.models);
+  Serving serving{options.host, options.port, options.program, {}, options.models};
   hand_on("profile", options.profile, serving);
   hand_on("prices", options.prices, serving);
   serve(serving);
@@ -35,7 +37,7 @@ const Command serve_command = {
     "",
     "",
     "a page, and a JSON API, of plan, simulate, advise, ...",
-    "host port profile prices",
+    "host port profile prices models",
     run_serve,
     "Serves a page for the browser and a JSON API of plan, simulate, advise, sensitivity and "
     "explain, at http://127.0.0.1:8080/. docs/serve.md describes both."};

@@ -103,7 +103,8 @@ class Session {
     if (!token.is_null() && !token.is_string() && !token.is_number_integer())
       throw Refusal(Code::invalid_params, "progressToken: must be a string or a whole number");
     try {
-      Question question = question_of(name, message.params.value("arguments", json::object()));
+      Question question =
+          question_of(name, message.params.value("arguments", json::object()), serving_.models);
       if (!question.call.jobs.empty())
         question.call.options.insert(serving_.job_options.begin(), serving_.job_options.end());
       question.limit = serving_.to_answer;

@@ -11,7 +11,8 @@ namespace meshwright::tools::mcp {
 struct Serving {
   std::string program;  // path of this program, which runs the calls
   std::map<std::string, std::vector<std::string>> job_options;  // added to every command on a job
-  std::chrono::seconds to_answer{600};                          // longest time of one call
+  std::string models;                   // folder whose model files jobs may name; "": none
+  std::chrono::seconds to_answer{600};  // longest time of one call
 };
 
 constexpr std::size_t most_line_bytes = std::size_t{1} << 20;

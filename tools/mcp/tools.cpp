@@ -29,8 +29,7 @@ struct Tool {
 
 constexpr const char* the_job =
     "the job: model, training, cluster and parallelism, as the tool `schema` describes; it names "
-    "no "
-    "files";
+    "no files, except as its model a JSON file of the folder in --models";
 
 const std::vector<Tool>& all_tools() {
   using enum Argument::Kind;
@@ -143,7 +142,7 @@ json tool_list() {
   return tools;
 }
 
-Question question_of(const std::string& name, const json& arguments) {
+Question question_of(const std::string& name, const json& arguments, const std::string& models) {
   const Tool& tool = tool_named(name);
   check_arguments(tool, arguments);
   if (arguments.contains("name") && !arguments.contains("what"))
@@ -160,9 +159,10 @@ Question question_of(const std::string& name, const json& arguments) {
       call.options[argument.name] = {std::to_string(value.get<std::int64_t>())};
     } else {
       const std::string file = std::string(argument.name) + ".json";
-      check_names_no_file(value, file);
+      const json job = with_model_of(value, models);
+      check_names_no_file(job, file);
       call.operands.push_back(file);
-      call.jobs[file] = value.dump();
+      call.jobs[file] = job.dump();
     }
   }
   return question;

@@ -13,8 +13,9 @@ json tool_list();  // the result of tools/list
 
 // Returns the question that a call of a tool asks. Throws Refusal if the called
 // name is unknown or the arguments do not match its schema. Throws InputError if the job is
-// rejected.
-Question question_of(const std::string& tool, const json& arguments);
+// rejected. `models` is the folder whose model files jobs may name ("": none).
+Question question_of(const std::string& tool, const json& arguments,
+                     const std::string& models = "");
 
 // Returns the result of tools/call. A response that is an error is a result too, so that the model
 // reads it.

@@ -49,27 +49,29 @@ const ServedCommand* served_command(std::string_view path) {
 namespace {
 
 // Adds the jobs of the body, as operands in the order of their keys.
-void add_jobs(const ServedCommand& command, const std::string& body, Call& call) {
+void add_jobs(const ServedCommand& command, const std::string& body, const std::string& models,
+              Call& call) {
   const bool is_whole = command.jobs.front().empty();
   const json value = parse_json(body, is_whole ? "job.json" : "body");
   for (const std::string_view key : command.jobs) {
     if (!is_whole && (!value.is_object() || !value.contains(key)))
       throw InputError("body: /" + std::string(key) + ": is missing; it is a job");
     const std::string name = (is_whole ? "job" : std::string(key)) + ".json";
-    const json& job = is_whole ? value : value[key];
+    const json& given = is_whole ? value : value[key];
+    const json job = with_model_of(given, models);
     check_names_no_file(job, name);
     call.operands.push_back(name);
-    call.jobs[name] = is_whole ? body : job.dump();
+    call.jobs[name] = is_whole && job == given ? body : job.dump();
   }
 }
 
 }  // namespace
 
 Call call_of(const ServedCommand& command, const std::string& body,
-             const std::multimap<std::string, std::string>& query) {
+             const std::multimap<std::string, std::string>& query, const std::string& models) {
   Call call;
   call.command = command.command;
-  add_jobs(command, body, call);
+  add_jobs(command, body, models, call);
   if (!command.file_option.empty()) call.options[std::string(command.file_option)] = {answer_file};
   for (const std::string_view name : command.words)
     if (!query.contains(std::string(name)))

@@ -29,12 +29,13 @@ const ServedCommand* served_command(std::string_view path);
 // The file that a command writes, if the response is a file.
 inline constexpr const char* answer_file = "answer";
 
-// Returns the call of the command. `body` is the request's, and `query` gives values of options.
+// Returns the call of the command. `body` is the request's, `query` gives values of options, and
+// `models` is the folder whose model files jobs may name ("": none).
 // Throws InputError if the body is not JSON, lacks a job, or has a job that names a file, if the
 // query has an unknown option, if a value is not a count or a name, or if a required name is
 // missing.
 Call call_of(const ServedCommand& command, const std::string& body,
-             const std::multimap<std::string, std::string>& query);
+             const std::multimap<std::string, std::string>& query, const std::string& models);
 
 // Returns the call of `list` for "/api/list" and "/api/list/models", or nothing for a path that is
 // not below "/api/list".

@@ -1,7 +1,10 @@
 #include "tools/serve/job_files.h"
 
+#include <filesystem>
+
 #include "models/architectures/model.h"
 #include "models/core/error.h"
+#include "models/core/fields.h"
 #include "models/core/json.h"
 
 namespace meshwright::tools {
@@ -43,13 +46,33 @@ void check_names_no_file(const json& job, const std::string& name) {
   const auto model = job.find("model");
   if (model != job.end() && model->is_string() && is_path(model->get<std::string>()))
     refuse(name, "/model", *model,
-           "give a name that `list models` prints, or the content of the config.json itself");
+           "give a name that `list models` prints, or the content itself of the config.json or "
+           "own.model.json, or start the server with --models FOLDER, whose JSON files it may "
+           "name");
   for (const FileKey& key : file_keys) {
     const json::json_pointer pointer(key.pointer);
     if (!job.contains(pointer) || !job[pointer].is_string()) continue;
     const std::string given = job[pointer];
     if (!key.has_words || given.ends_with(".json")) refuse(name, key.pointer, given, key.instead);
   }
+}
+
+void check_models_folder(const std::string& models) {
+  std::error_code error;
+  if (!models.empty() && !std::filesystem::is_directory(models, error))
+    throw InputError("--models " + models + ": is no folder");
+}
+
+json with_model_of(json job, const std::string& models) {
+  if (models.empty() || !job.is_object() || !job.contains("model") || !job["model"].is_string())
+    return job;
+  const std::string name = job["model"];
+  const bool is_plain = name.ends_with(".json") && name.find('/') == std::string::npos;
+  const std::filesystem::path path = std::filesystem::path(models) / name;
+  std::error_code error;
+  if (is_plain && std::filesystem::is_regular_file(path, error))
+    job["model"] = parse_json(read_file(path.string()), name);
+  return job;
 }
 
 }  // namespace meshwright::tools

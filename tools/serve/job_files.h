@@ -1,7 +1,7 @@
-// Checks that jobs from the network name no files.
+// Checks that jobs from the network name no files, except models that a server offers.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 
 namespace meshwright::tools {
@@ -11,5 +11,13 @@ namespace meshwright::tools {
 // be there, because no command that the server runs opens their files. `name` is the job's in
 // messages.
 void check_names_no_file(const nlohmann::json& job, const std::string& name);
+
+// Throws InputError if `models`, the value of --models, is set and is no folder.
+void check_models_folder(const std::string& models);
+
+// Returns the job with the content of its model's file in place of the file's name, if the name is
+// that of a JSON file of the folder `models`. Otherwise, and if `models` is "", returns the job as
+// it is. Throws InputError if the file is no JSON.
+nlohmann::json with_model_of(nlohmann::json job, const std::string& models);
 
 }  // namespace meshwright::tools

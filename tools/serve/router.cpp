@@ -168,7 +168,8 @@ void Router::answer_list(const Call& call, int client, Response& response) const
 void Router::answer_command(const ServedCommand& command, const Request& request,
                             const std::string& body, Response& response) {
   const bool in_lines = wants_lines(request) && command.file_option.empty();
-  Question question{call_of(command, body, request.params), !command.file_option.empty()};
+  Question question{call_of(command, body, request.params, serving_.models),
+                    !command.file_option.empty()};
   question.call.options.insert(serving_.job_options.begin(), serving_.job_options.end());
   std::shared_ptr<Places::Place> place = places_.take();
   if (!place) {

@@ -12,6 +12,7 @@ struct Serving {
   int port = 8080;      // 0: any free one
   std::string program;  // path of this program, which runs the commands
   std::map<std::string, std::vector<std::string>> job_options;  // added to every command on a job
+  std::string models;  // folder whose model files jobs may name; "": none
 };
 
 // Serves until SIGINT or SIGTERM. Prints its address on standard output once it listens. Throws

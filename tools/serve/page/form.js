@@ -42,7 +42,7 @@ export class Form {
 
   async fill_choices() {
     const {models, machines} = await list();
-    element('model').append(...models.map(name => option(name)), option(pasted, 'another: paste its config.json'));
+    element('model').append(...models.map(name => option(name)), option(pasted, 'another: paste its config.json or own.model.json'));
     element('machines').append(...machines.map(name => this.#machine(name)));
     this.#listen();
   }
