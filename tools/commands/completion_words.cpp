@@ -17,7 +17,6 @@ using Words = std::vector<std::string>;
 // that are not words.
 Words values_of(const Section& section, const Key& key) {
   if (section.name == "cluster" && key.name == "machine") return names_listed("machines");
-  if (section.name == "training" && key.name == "attention") return names_listed("attention");
   Words words = words_of(key);
   if (type_of(key).starts_with("bool")) words = {"true", "false"};
   if (key.may_be_auto()) words.emplace_back("auto");

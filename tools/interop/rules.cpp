@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "models/core/error.h"
-#include "tools/interop/amounts.h"
 
 namespace meshwright::interop {
 
@@ -86,19 +85,6 @@ Rule words_rule(std::string key, std::string setting,
           if (value == ours) return json(theirs);
         MESHWRIGHT_CHECK(false, "a limit of the framework keeps other words away");
         return json(nullptr);
-      });
-}
-
-Rule scaled_rule(std::string key, std::string setting, double factor) {
-  return simple_rule(
-      std::move(key), std::move(setting), nullptr,
-      [factor](Settings& from, const std::string& name) {
-        const std::optional<double> value = from.number(name);
-        return value ? json(amount_of(*value / factor)) : json(nullptr);
-      },
-      [factor](const json& value) {
-        if (value.is_null()) return value;
-        return json(static_cast<std::int64_t>(value.get<double>() * factor));
       });
 }
 

@@ -43,9 +43,6 @@ Rule off_rule(std::string key, std::string setting);
 // (second). `missing` is as in whole_rule(), a word of the job file.
 Rule words_rule(std::string key, std::string setting,
                 std::vector<std::pair<std::string, std::string>> words, json missing = nullptr);
-// Returns the rule for a setting that is `factor` times the key: a bucket in elements of 4 bytes
-// has a factor of 1 / 4 to a key in bytes.
-Rule scaled_rule(std::string key, std::string setting, double factor);
 
 // Settings that change nothing that meshwright plans or predicts. `pattern` is a name, or ends with
 // `*` and stands for all names that begin with it.

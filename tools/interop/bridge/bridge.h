@@ -39,7 +39,6 @@ class Translation {
   // Marks a setting as one that repeats what another setting says, so that an import lists it
   // without a meaning of its own.
   void repeats(std::string_view name);
-  bool has_said(std::string_view argument) const { return to_.has(argument); }
   // Sets `argument` to the default of a recipe, which messages show under `name`, unless it has
   // been set.
   void usual(std::string_view argument, const char* name, nlohmann::json value);
