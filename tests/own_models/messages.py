@@ -16,6 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "tools", "python"))
 warnings.filterwarnings("ignore")
 
+import torch  # noqa: E402
 from meshwright.torch import document  # noqa: E402
 from meshwright.torch.__main__ import main  # noqa: E402
 
@@ -81,6 +82,21 @@ class Model(nn.Module):
     def to_numpy(self, x):
         return self.part(x) + torch.tensor(x.detach().numpy())
 
+    def on_the_gpu(self, x):
+        return self.part(x.cuda())
+
+    def penalized(self, x):
+        x.requires_grad_(True)
+        slope, = torch.autograd.grad(self.part(x).sum(), x, create_graph=True)
+        return self.part(x) + slope
+
+    def looked_up(self, x):
+        return self.part(x) + F.embedding(x[..., 0].long(), self.up.weight, sparse=True)
+
+    def packed(self, x):
+        from torch.nn.utils.rnn import pack_padded_sequence
+        return nn.LSTM(16, 16, batch_first=True)(pack_padded_sequence(x, x[:, 0, 0].long().cpu(), True, False))[0]
+
     def reduced(self, x):
         z = self.part(x)
         torch.distributed.all_reduce(z)
@@ -139,6 +155,22 @@ def in_ddp():
     return DDP(net, device_ids=[dist.get_rank()]), example
 
 
+def as_torchrun_starts_it():
+    import os
+    import torch.distributed as dist
+    dist.init_process_group("nccl")
+    local = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(local)
+    net, example = made(Model, "plain")
+    net = nn.SyncBatchNorm.convert_sync_batchnorm(net).to(local)
+    return nn.parallel.DistributedDataParallel(net, device_ids=[local]), {
+        "x": torch.randn(4, 8, 16, device="cuda"), "y": example["y"].cuda(local, non_blocking=True)}
+
+
+def misread():
+    return int({}["hidden"])
+
+
 def in_fsdp():
     from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
     net, example = made(Model, "plain")
@@ -165,7 +197,10 @@ STEPS = {
     "plain": None, "recomputed": None, "recomputed_as_before": None, "cast": None, "without_gradient": None,
     "hard_batch": None, "printed": None, "number": None, "step": None, "module": None,
     "in_parallel": None, "compiled": None,
-    "in_ddp": None, "in_fsdp": None, "in_horovod": None,
+    "in_ddp": None, "as_torchrun_starts_it": None, "in_fsdp": None, "in_horovod": None,
+    "looked_up": None,
+    "penalized": "the step takes a gradient itself",
+    "packed": "sizes depend on data here",
     "branch": "if z.sum() > 0:): a branch or a size in Python depends on the values of a tensor",
     "rounded": "float(x.mean().item())): the value of a tensor is read in Python",
     "to_numpy": "a tensor leaves PyTorch for NumPy",
@@ -173,6 +208,7 @@ STEPS = {
     "vector": "a tensor of shape (4, 8, 16), which is no loss",
     "frozen": "the loss depends on no trained parameter",
     "broken": "calling broken failed (ValueError: no data here)",
+    "misread": "calling misread failed (KeyError: 'hidden')",
     "missing": "has no such name",
 }
 
@@ -208,6 +244,8 @@ def check(name, wanted, script, output):
 
 def run_all():
     failures = 0
+    if not torch.cuda.is_available():
+        STEPS["on_the_gpu"] = "a tensor is put on a GPU, the others are not"
     with tempfile.TemporaryDirectory() as folder:
         script, output = os.path.join(folder, "script.py"), os.path.join(folder, "own.model.json")
         rows = [name for name in STEPS if "def {}(self".format(name) in SCRIPT]

@@ -31,7 +31,7 @@ def _loaded(path: str) -> Any:
     try:
         specification.loader.exec_module(module)
     except Exception as error:
-        raise explained(error, "running {}".format(path)) from error
+        raise explained(error, "running {}".format(path), in_step=False) from error
     return module
 
 
@@ -75,7 +75,7 @@ def _what(target: str, expressions: Optional[List[str]]) -> Tuple[Any, Any, Any]
     try:
         made = found()
     except Exception as error:
-        raise explained(error, "calling {}".format(name)) from error
+        raise explained(error, "calling {}".format(name), in_step=False) from error
     if isinstance(made, torch.nn.Module) and expressions:
         made = (made, example)
     if not isinstance(made, tuple) or len(made) not in (2, 3):
@@ -107,6 +107,9 @@ def _summary(captured: CapturedModel, path: str) -> str:
         "" if batch == 1 else "s")
     if "fixed_micro_batch" in document:
         text += "\nthe micro-batch is fixed: " + document["fixed_micro_batch"]
+    if captured.is_steep:
+        text += "\nsome sizes grow faster than the samples and are exact for {} only; capture with the micro-batch " \
+                "of your plan".format(batch)
     return text
 
 

@@ -39,11 +39,16 @@ class _Exported(NamedTuple):
 
 
 class CapturedModel:
-    """A model that was captured: `document` is what `save` writes as own.model.json."""
+    """A model that was captured: `document` is what `save` writes as own.model.json.
+
+    `is_steep` says that some numbers of it grow faster than the samples, so they hold at the example's number only.
+    `indices` gives the index of each source in the document, by its value, and `generators` the tensors that are
+    states of the random generator.
+    """
 
     def __init__(self, document: Dict[str, Any], exported: "_Exported", trace: Trace, division: Division,
-                 indices: Dict[str, Dict[int, int]], generators: List[int]) -> None:
-        self.document = document
+                 is_steep: bool, indices: Dict[str, Dict[int, int]], generators: List[int]) -> None:
+        self.document, self.is_steep = document, is_steep
         self.program, self.trace, self.division = exported.program, trace, division
         self.indices, self.generators = indices, generators
         self._exported = exported
@@ -217,7 +222,7 @@ def _captured(exported: _Exported) -> CapturedModel:
         program, account, other, pair, index, sources, _PRECISIONS[precision])
     generators = documents.hand_on_generators(written)
     documents.check(written)
-    return CapturedModel(written, exported, trace, division, sources, generators)
+    return CapturedModel(written, exported, trace, division, pair.is_steep, sources, generators)
 
 
 def _precision(program: Program, given: Dict[int, Given]) -> str:

@@ -50,8 +50,21 @@ class Pairs:
 
     def __init__(self, first: int, second: Optional[int], fixed: bool) -> None:
         self.first, self.second, self.fixed = first, second, fixed
+        self._measured = self._written = 0.0   # sums at the second number of samples
+
+    @property
+    def is_steep(self) -> bool:
+        """Whether the work grows faster than the samples by more than a thousandth."""
+        return self._measured > 1.001 * self._written
 
     def __call__(self, one: float, other: Optional[float] = None) -> Any:
+        made = self._pair(one, other)
+        if self.second is not None and other is not None:
+            self._measured += other
+            self._written += value_at(made, self.second)
+        return made
+
+    def _pair(self, one: float, other: Optional[float]) -> Any:
         if self.second is None or other is None:
             return one if self.fixed or not one else [0, _tidy(one / self.first)]
         if one == other:

@@ -42,6 +42,13 @@ _CAUSES: Tuple[Tuple[str, str], ...] = (
      "the step communicates itself; take torch.distributed out of it, meshwright adds what a plan needs"),
     (r"DTensor|distributed\.tensor",
      "parameters are already sharded (fully_shard, DTensor); capture the module before it is sharded"),
+    (r"pack_padded_sequence|argument 'size' failed to unpack .* FakeTensor",
+     "sizes depend on data here, as those of packed sequences do; capture with padded sequences"),
+    (r"fake tensor in the exported program constant",
+     "the step takes a gradient itself (torch.autograd.grad, a gradient penalty), which cannot be traced; capture "
+     "without that part of the loss"),
+    (r"FakeTensorDeviceMismatch|at least two devices|no NVIDIA driver",
+     "a tensor is put on a GPU, the others are not; put it where an input is (x.device)"),
     (r"no fake impl|Unsupported operator|not implemented for .*Meta|fake tensor .* kernel",
      "an operation does not say the shape of its result; give it a fake implementation by "
      "torch.library.register_fake"),
@@ -91,8 +98,11 @@ def frames_in(text: str) -> list:
     return found
 
 
-def explained(error: BaseException, doing: str) -> CaptureError:
-    """The message for a failure while `doing` something: where in the user's code, why, what to change."""
+def explained(error: BaseException, doing: str, in_step: bool = True) -> CaptureError:
+    """The message for a failure while `doing` something: where in the user's code, why, what to change.
+
+    Unless it is `in_step`, ordinary Python ran, and how the line is written tells nothing.
+    """
     if isinstance(error, CaptureError):
         return error
     text = "{} {}".format(type(error).__name__, error)
@@ -105,7 +115,7 @@ def explained(error: BaseException, doing: str) -> CaptureError:
                   for frame in traceback.extract_tb(chain.__traceback__)] + frames
         chain = chain.__cause__ or chain.__context__
     place = users_line(frames) or users_line(frames_in(text))
-    if place and " (" in place:
+    if in_step and place and " (" in place:
         text = "line of code:{}\n{}".format(place.split(" (", 1)[1], text)
     cause = next((words for pattern, words in _CAUSES if re.search(pattern, text)), None)
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -81,8 +81,20 @@ def _grouped_mm(x: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor) -> to
     return _aten._grouped_mm.default(x, weight, offs=ends.to(torch.int32))
 
 
-# Stand-ins that libraries export, by what they stand for. They hold for every device.
+def _dense(target: Any, place: int) -> Callable[..., Any]:
+    """A look-up whose gradient is a whole table, as plans have it: its argument `sparse` at `place` is false."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("sparse", None)
+        return target(*(False if number == place else value for number, value in enumerate(args)), **kwargs)
+
+    return run
+
+
+# Stand-ins by what they stand for. They hold for every device.
 stand_ins: Dict[str, Callable[..., Any]] = {"transformers.grouped_mm_fallback.default": _grouped_mm}
+stand_ins.update((str(target), _dense(target, place)) for target, place in (
+    (_aten.embedding.default, 4), (_aten.embedding_bag.default, 5), (_aten.embedding_bag.padding_idx, 5),
+    (_aten._embedding_bag.default, 5)))
 
 on_gpu: Dict[Any, Callable[..., Any]] = {
     _aten.dropout.default: _dropout,

@@ -410,7 +410,10 @@ def _replayed(program: Program, given: Dict[int, Given], axes: Dict[int, int], s
 
         recorder.call = len(program.calls) - 1
         recorder.call_of = call_of
-        loss.sum().backward() if loss.dim() else loss.backward()
+        try:
+            loss.sum().backward() if loss.dim() else loss.backward()
+        except Exception as error:
+            raise explained(error, "tracing the backward pass") from error
         recorder.call_of = None
     del environment, loss
     ends = {number for number in range(len(recorder.sizes)) if recorder.is_alive(number)} - given_storages

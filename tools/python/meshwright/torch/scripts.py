@@ -1,20 +1,23 @@
 """Runs a user's file on one process: what it wraps for a parallel library stays as it was.
 
 `alone()` replaces the wrappers of PyTorch (DistributedDataParallel, FullyShardedDataParallel,
-fully_shard, DataParallel) by ones that return the module, and answers for a group of one process. If
-Horovod is not installed, a stand-in for what scripts ask of it is.
+fully_shard, DataParallel) by ones that return the module, and answers for a group of one process, in
+the environment too. If Horovod is not installed, a stand-in for what scripts ask of it is. On a
+computer without a GPU, what a script puts on one stays on the CPU.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 import types
 from typing import Any, Callable, Iterator, List, Tuple
 
 import torch
 import torch.distributed
+from torch.overrides import TorchFunctionMode
 
 __all__ = ["alone"]
 
@@ -49,6 +52,29 @@ _GROUP: Tuple[Tuple[str, Any], ...] = (
     ("get_rank", lambda *_, **__: 0), ("get_world_size", lambda *_, **__: 1), ("is_initialized", lambda: True),
     ("init_device_mesh", _nothing),
 )
+_ENVIRONMENT = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1",
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}   # what torchrun sets
+_CUDA: Tuple[Tuple[str, Any], ...] = (
+    ("set_device", _nothing), ("synchronize", _nothing), ("current_device", lambda: 0))
+
+
+class _WithoutGpu(TorchFunctionMode):
+    """Leaves on the CPU what code puts on a GPU."""
+
+    def __torch_function__(self, func: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.cuda:
+            return args[0]
+        is_move = func is torch.Tensor.to
+        return func(*(self._here(value, is_move and place == 1) for place, value in enumerate(args)),
+                    **{name: self._here(value, name == "device") for name, value in (kwargs or {}).items()})
+
+    @staticmethod
+    def _here(value: Any, is_device: bool) -> Any:
+        if isinstance(value, torch.device):
+            is_gpu = value.type == "cuda"
+        else:
+            is_gpu = isinstance(value, str) and value.startswith("cuda") or is_device and isinstance(value, int)
+        return torch.device("cpu") if is_gpu else value
 
 
 def _horovod() -> List[Tuple[str, types.ModuleType]]:
@@ -78,6 +104,14 @@ def alone() -> Iterator[None]:
                 replace(importlib.import_module(path), name, by)
         for name, by in _GROUP:
             replace(torch.distributed, name, by)
+        for name, value in _ENVIRONMENT.items():
+            if name not in os.environ:
+                os.environ[name] = value
+                stack.callback(os.environ.pop, name, None)
+        if not torch.cuda.is_available():
+            for name, by in _CUDA:
+                replace(torch.cuda, name, by)
+            stack.enter_context(_WithoutGpu())
         try:
             importlib.import_module("horovod.torch")
         except ImportError:
