@@ -55,19 +55,6 @@ const SegmentTimes::Shares& SegmentTimes::shares_of(const Instruction& segment) 
   return found->second;
 }
 
-std::array<SimTime, device_work_count> SegmentTimes::of(const Instruction& segment, SimTime time) {
-  const Shares& shares = shares_of(segment);
-  std::array<SimTime, device_work_count> times{};
-  SimTime left = time;
-  for (const DeviceWork work : {DeviceWork::products, DeviceWork::attention}) {
-    const auto part = static_cast<std::size_t>(work);
-    times[part] = std::min(left, static_cast<SimTime>(static_cast<double>(time) * shares[part]));
-    left -= times[part];
-  }
-  times[static_cast<std::size_t>(DeviceWork::other)] = left;
-  return times;
-}
-
 std::string_view name_of(DeviceWork work) { return names[static_cast<std::size_t>(work)]; }
 
 }  // namespace meshwright::sim

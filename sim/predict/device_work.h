@@ -1,6 +1,7 @@
 // Classifies what the compute stream of a device works on.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -23,13 +24,31 @@ DeviceWork work_of_kernels(const Instruction& instruction, const StepSettings& t
 DeviceWork work_of(const Instruction& instruction, const Body& body, const StepSettings& training);
 using DeviceWorks = Classified<DeviceWork, work_of>;
 
+// Returns whether an instruction of class `work` is a captured segment whose time SegmentTimes
+// splits. All of a recomputed segment is recomputation.
+inline bool is_split(const Instruction& instruction, DeviceWork work) {
+  return instruction.attributes.segment && work != DeviceWork::recomputation;
+}
+
 // Splits the time of a captured model's segments. A segment runs kernels of several classes, so its
 // time is split in proportion to what the kernels of each class are predicted to take.
 class SegmentTimes {
  public:
   SegmentTimes(const Program& program, const Cluster& cluster);
-  // Returns picoseconds by DeviceWork that sum to `time`, which the segment took.
-  std::array<SimTime, device_work_count> of(const Instruction& segment, SimTime time);
+  // Calls use(DeviceWork, SimTime from, SimTime to) for each class of kernels of a segment that ran
+  // from `begin` to `end`. The stretches follow one another.
+  template <class Use>
+  void split(const Instruction& segment, SimTime begin, SimTime end, const Use& use) {
+    const Shares& shares = shares_of(segment);
+    const auto total = static_cast<double>(end - begin);
+    SimTime from = begin;
+    for (const DeviceWork work : {DeviceWork::products, DeviceWork::attention, DeviceWork::other}) {
+      const auto time = static_cast<SimTime>(total * shares[static_cast<std::size_t>(work)]);
+      const SimTime to = work == DeviceWork::other ? end : std::min(end, from + time);
+      if (to > from) use(work, from, to);
+      from = to;
+    }
+  }
 
  private:
   using Shares = std::array<double, device_work_count>;

@@ -19,19 +19,6 @@ struct Stretch {
   std::vector<DeviceUse> computed, communicated;
   std::array<SimTime, communication_kind_count> under_way{};
 
-  // Adds the kernels of a segment one kind after the other.
-  void add(const std::array<SimTime, device_work_count>& times, SimTime from) {
-    constexpr std::pair<DeviceWork, KernelKind> kinds[] = {
-        {DeviceWork::products, KernelKind::products},
-        {DeviceWork::attention, KernelKind::attention},
-        {DeviceWork::other, KernelKind::other}};
-    for (const auto& [work, kind] : kinds) {
-      const SimTime time = times[static_cast<std::size_t>(work)];
-      add(kind, from, from + time);
-      from += time;
-    }
-  }
-
   void add(KernelKind kind, SimTime from, SimTime to, bool began_late = false) {
     from = std::max(from, begin), to = std::min(to, end);
     if (to <= from) return;
@@ -67,6 +54,13 @@ KernelParts parts_of(Stretch stretch, std::int64_t steps) {
   }
   add("launch gaps", times.idle);
   return result;
+}
+
+// Returns the kind of a segment's kernels of a class.
+KernelKind kind_of(DeviceWork work) {
+  return work == DeviceWork::products    ? KernelKind::products
+         : work == DeviceWork::attention ? KernelKind::attention
+                                         : KernelKind::other;
 }
 
 bool waits_in_nccl(const Instruction& instruction) {
@@ -140,7 +134,9 @@ KernelParts predicted_kernel_parts(const Program& program, const Cluster& cluste
     const Instruction& instruction =
         program.bodies[program.tasks[entry.task].body].instructions[entry.instruction];
     if (instruction.attributes.segment)
-      stretch.add(segments.of(instruction, entry.end - entry.begin), entry.begin);
+      segments.split(
+          instruction, entry.begin, entry.end,
+          [&](DeviceWork work, SimTime from, SimTime to) { stretch.add(kind_of(work), from, to); });
     else
       stretch.add(kinds.of(entry), entry.begin, entry.end, waits_in_nccl(instruction));
   }

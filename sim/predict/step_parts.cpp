@@ -45,14 +45,14 @@ WorkTimes works_of_stage(const Program& program, const Cluster& cluster, const T
     const Body& body = program.bodies[program.tasks[entry.task].body];
     const Instruction& instruction = body.instructions[entry.instruction];
     if (instruction.stream != Stream::compute) continue;
+    const auto add = [&](DeviceWork work, SimTime from, SimTime to) {
+      times[static_cast<std::size_t>(work)] += to - from;
+    };
     const DeviceWork work = works.of(entry);
-    const SimTime time = entry.end - entry.begin;
-    if (!instruction.attributes.segment || work == DeviceWork::recomputation) {
-      times[static_cast<std::size_t>(work)] += time;
-      continue;
-    }
-    const WorkTimes split = segments.of(instruction, time);
-    for (std::size_t i = 0; i < times.size(); ++i) times[i] += split[i];
+    if (is_split(instruction, work))
+      segments.split(instruction, entry.begin, entry.end, add);
+    else
+      add(work, entry.begin, entry.end);
   }
   return times;
 }

@@ -20,18 +20,25 @@ std::size_t group_of(const Instruction& instruction) {
 
 }  // namespace
 
-StepParts timeline_parts(const Program& program, const Timeline& timeline, int rank) {
+StepParts timeline_parts(const Program& program, const Cluster& cluster, const Timeline& timeline,
+                         int rank) {
   std::vector<DeviceUse> computed, communicated;
   DeviceWorks works(program);
+  SegmentTimes segments(program, cluster);
+  const auto add = [&](DeviceWork work, SimTime from, SimTime to) {
+    computed.push_back({from, to, static_cast<std::size_t>(work)});
+  };
   SimTime begin = std::numeric_limits<SimTime>::max(), end = 0;
   for (const TimelineEntry& entry : timeline.entries) {
     if (entry.rank != rank) continue;
     const Instruction& instruction =
         program.bodies[program.tasks[entry.task].body].instructions[entry.instruction];
-    if (instruction.stream == Stream::compute)
-      computed.push_back({entry.begin, entry.end, static_cast<std::size_t>(works.of(entry))});
-    else
+    if (instruction.stream != Stream::compute)
       communicated.push_back({entry.begin, entry.end, group_of(instruction)});
+    else if (is_split(instruction, works.of(entry)))
+      segments.split(instruction, entry.begin, entry.end, add);
+    else
+      add(works.of(entry), entry.begin, entry.end);
     begin = std::min(begin, entry.begin), end = std::max(end, entry.end);
   }
   StepParts result;

@@ -10,6 +10,8 @@ namespace meshwright::sim {
 // without compute is attributed to the communication in flight that began first, or to "idle" if
 // there is none. For messages, the part is called "waiting for other stages", because a timeline
 // does not show when the peer was ready. Every program has the same parts in the same order.
-StepParts timeline_parts(const Program& program, const Timeline& timeline, int rank);
+// `cluster` tells how the time of captured segments splits among classes of kernels.
+StepParts timeline_parts(const Program& program, const Cluster& cluster, const Timeline& timeline,
+                         int rank);
 
 }  // namespace meshwright::sim

@@ -49,10 +49,11 @@ std::vector<int> stages_of(const Mesh& mesh) {
 
 TEST_CASE("time without compute is attributed to the communication that began first", "[explain]") {
   const Program program = by_hand();
+  const Cluster cluster = machine_cases().front().cluster();
   Timeline timeline;
   timeline.entries = {{0, 0, 0, 100, 110}, {0, 0, 1, 108, 120}, {0, 0, 2, 125, 130},
                       {0, 0, 3, 118, 122}, {0, 0, 4, 129, 150}, {1, 0, 0, 0, 1000}};
-  const StepParts parts = timeline_parts(program, timeline, 0);
+  const StepParts parts = timeline_parts(program, cluster, timeline, 0);
   CHECK(parts.step_time == 50);
   CHECK(sum_of(parts) == 50);
   CHECK(part(parts, "optimizer") == 15);
@@ -60,8 +61,8 @@ TEST_CASE("time without compute is attributed to the communication that began fi
   CHECK(part(parts, "exposed all-reduce of gradients") == 2);  // 120 to 122
   CHECK(part(parts, "idle") == 3);                             // 122 to 125
   CHECK(part(parts, "waiting for other stages") == 20);        // 130 to 150
-  CHECK(timeline_parts(program, timeline, 1).step_time == 1000);
-  CHECK(timeline_parts(program, timeline, 2).step_time == 0);
+  CHECK(timeline_parts(program, cluster, timeline, 1).step_time == 1000);
+  CHECK(timeline_parts(program, cluster, timeline, 2).step_time == 0);
 }
 
 TEST_CASE("a predicted timeline has the parts of the replay's account", "[explain]") {
@@ -76,7 +77,7 @@ TEST_CASE("a predicted timeline has the parts of the replay's account", "[explai
       const Program& program = compiled.stages[static_cast<std::size_t>(account.stage)];
       const std::vector<int> stages = stages_of(program.settings->mesh());
       const auto rank = static_cast<int>(std::ranges::find(stages, account.stage) - stages.begin());
-      const StepParts parts = timeline_parts(program, timeline, rank);
+      const StepParts parts = timeline_parts(program, cluster, timeline, rank);
       CHECK(sum_of(parts) == parts.step_time);
       CHECK(parts.step_time <= prediction.step_time);
       // Ranks of a stage may differ; kinds of work that some of them do not have, none has.

@@ -20,15 +20,15 @@ namespace {
 void compare_timelines(const std::string& path, const Timeline& timeline, Explained& predicted,
                        Explained& measured) {
   const Compiled& compiled = predicted.chosen.compiled;
+  const Cluster& cluster = predicted.chosen.cluster;
   const std::vector<int> stage_of_rank = stages_of_ranks(compiled.stages);
   const Timeline trace = read_chrome_trace(path, compiled.stages, stage_of_rank);
-  const int stage =
-      step_parts(compiled, predicted.chosen.cluster, predicted.prediction, timeline).stage;
+  const int stage = step_parts(compiled, cluster, predicted.prediction, timeline).stage;
   const auto rank =
       static_cast<int>(std::ranges::find(stage_of_rank, stage) - stage_of_rank.begin());
   const Program& program = compiled.stages[stage];
-  predicted.parts = timeline_parts(program, timeline, rank);
-  measured.parts = timeline_parts(program, trace, rank);
+  predicted.parts = timeline_parts(program, cluster, timeline, rank);
+  measured.parts = timeline_parts(program, cluster, trace, rank);
   if (measured.parts.step_time == 0)
     throw InputError(fmt::format("{}: holds nothing of rank {}", path, rank));
 }
