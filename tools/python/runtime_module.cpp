@@ -97,8 +97,9 @@ const char* word_of(Op op) {
                                   : "loss_grad";
 }
 
-// Calls run_segment(operation, number, first_sequence, inputs, outputs, overwrites, factor). Of an
-// addition or a copy, `number` is the bytes of an operand, and `factor` the index of its type.
+// Calls run_segment(operation, number, first_sequence, inputs, outputs, overwrites, factor,
+// stream). Of an addition or a copy, `number` is the bytes of an operand, and `factor` the index of
+// its type.
 void call_python(const OpCall& call, const OpOperands& operands, const OpContext& context) {
   long long number = 0;
   double factor = call.attributes.scale;
@@ -112,10 +113,11 @@ void call_python(const OpCall& call, const OpOperands& operands, const OpContext
   PyEval_RestoreThread(without_lock);
   PyObject* inputs = addresses_of(operands.inputs.size(), operands.inputs);
   PyObject* outputs = addresses_of(operands.outputs.size(), operands.outputs);
-  PyObject* result =
-      PyObject_CallFunction(run_segment, "sLLNNkd", word_of(call.op), number,
-                            static_cast<long long>(context.first_sequence), inputs, outputs,
-                            static_cast<unsigned long>(call.overwrites), factor);
+  const auto stream = reinterpret_cast<std::uintptr_t>(run ? run->current_stream() : nullptr);
+  PyObject* result = PyObject_CallFunction(run_segment, "sLLNNkdK", word_of(call.op), number,
+                                           static_cast<long long>(context.first_sequence), inputs,
+                                           outputs, static_cast<unsigned long>(call.overwrites),
+                                           factor, static_cast<unsigned long long>(stream));
   const bool good = result != nullptr;
   Py_XDECREF(result);
   without_lock = PyEval_SaveThread();
@@ -203,6 +205,16 @@ json segments_of(const std::vector<Program>& stages) {
   return all;
 }
 
+// Returns the predicted bytes of this rank's stage by class, with those of PyTorch's allocator.
+json memory_of(const ScriptRun& started, int stage) {
+  json classes = json::object();
+  const StageMemory& memory = started.prediction().memory[static_cast<std::size_t>(stage)];
+  for (int i = 0; i < memory_class_count; ++i)
+    classes[std::string(name_of(static_cast<MemoryClass>(i)))] =
+        memory.class_bytes[static_cast<std::size_t>(i)];
+  return classes;
+}
+
 std::string described(ScriptRun& started) {
   const Runtime& runtime = started.runtime();
   const Plan& plan = started.settled().chosen.compiled.plan;
@@ -223,6 +235,7 @@ std::string described(ScriptRun& started) {
                      {"parameters", parameters_here(runtime)},
                      {"segments", segments_of(started.settled().chosen.compiled.stages)},
                      {"arena_bytes", runtime.arena_bytes()},
+                     {"predicted_memory", memory_of(started, runtime.coordinates().pipeline)},
                      {"predicted_seconds", started.prediction().step_time_s},
                      {"predicted_peak_bytes", started.prediction().peak_memory_bytes}};
   return text.dump();
@@ -296,6 +309,14 @@ PyObject* gather(PyObject* /*self*/, PyObject* function) {
           if (!good) throw RaisedInPython();
         });
   }));
+}
+
+// trace(path): writes the timeline of the next step.
+PyObject* trace(PyObject* /*self*/, PyObject* arguments) {
+  const char* path = nullptr;
+  if (PyArg_ParseTuple(arguments, "s", &path) == 0 || !has(run.get(), "start")) return nullptr;
+  run->trace(path);
+  Py_RETURN_NONE;
 }
 
 PyObject* save(PyObject* /*self*/, PyObject* arguments) {
@@ -386,6 +407,7 @@ PyMethodDef methods[] = {
     {"set_parameter", set_parameter, METH_VARARGS, "Sets a parameter."},
     {"refresh", refresh, METH_NOARGS, "Recomputes working copies after parameters were set."},
     {"gather", gather, METH_O, "Gives whole parameters to a function, on rank 0."},
+    {"trace", trace, METH_VARARGS, "Writes the timeline of the next step."},
     {"save", save, METH_VARARGS, "Begins to save a checkpoint."},
     {"finish_saving", finish_saving, METH_NOARGS,
      "Waits for saves; returns whether all succeeded."},

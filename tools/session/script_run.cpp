@@ -6,15 +6,18 @@
 #include <numeric>
 #include <vector>
 
+#include "exec/core/stream_source.h"
 #include "hwprofiles/cores.h"
 #include "hwprofiles/load.h"
 #include "models/architectures/captured/captured_model.h"
 #include "models/core/error.h"
+#include "models/program/timeline.h"
 #include "sim/predict/target.h"
 #include "tools/session/engine.h"
 #include "tools/session/machines.h"
 #include "tools/session/process_memory.h"
 #include "tools/session/train.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright::session {
 
@@ -163,11 +166,30 @@ StepResult ScriptRun::step(double learning_rate) {
   const Deadlines deadlines = deadlines_of(how_);
   world_.set_deadline(steps_done_ <= first_step_ + 1 ? deadlines.long_s : deadlines.usual_s);
   runtime_->set_learning_rate(learning_rate);
+  runtime_->trace(!trace_.empty());
   const std::int64_t position = steps_done_ * run_.chosen.compiled.plan.training.global_batch;
   const StepResult result = runtime_->step(steps_done_ + 1, position, loader_);
   steps_done_ += 1;
   loss_ = result.loss;
+  if (!trace_.empty()) write_trace();
   return result;
+}
+
+void ScriptRun::trace(const std::string& path) { trace_ = path; }
+
+void ScriptRun::write_trace() {
+  const Timeline all = timeline_of_all(runtime_->timeline(), *all_);
+  const std::vector<Program>& stages = run_.chosen.compiled.stages;
+  std::vector<int> stage_of_rank;
+  for (int rank = 0; rank < world_.size(); ++rank)
+    stage_of_rank.push_back(runtime_->mesh().coordinates(rank).pipeline);
+  if (all_->rank() == 0) write_file(trace_, to_chrome_trace(all, stages, stage_of_rank));
+  trace_.clear();
+}
+
+void* ScriptRun::current_stream() const {
+  auto* const source = dynamic_cast<StreamSource*>(engine_.backend.get());
+  return source == nullptr ? nullptr : source->current_stream();
 }
 
 ScriptRun::Folder& ScriptRun::folder(const std::string& name, int keep, bool resumes) {

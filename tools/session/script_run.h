@@ -55,6 +55,13 @@ class ScriptRun {
   StepResult step(double learning_rate);
   std::int64_t steps_done() const { return steps_done_; }
 
+  // Traces the next step, and writes the timeline of all ranks to `path` after it (rank 0), as
+  // `train --trace` does. Every rank calls it.
+  void trace(const std::string& path);
+  // Returns the stream of a GPU, as a pointer, to which what PyTorch computes has to be issued.
+  // Returns null where the backend has no streams.
+  void* current_stream() const;
+
   // Begins to save the state after the latest step in `folder`, and keeps the newest `keep`
   // checkpoints. Writing goes on while the run does. Every rank calls it.
   void save(const std::string& folder, int keep);
@@ -66,6 +73,7 @@ class ScriptRun {
 
  private:
   struct Folder;
+  void write_trace();
   Folder& folder(const std::string& name, int keep, bool resumes);
 
   Run run_;
@@ -81,6 +89,7 @@ class ScriptRun {
   std::map<std::string, std::unique_ptr<Folder>> folders_;
   std::int64_t steps_done_ = 0, first_step_ = 0;
   double loss_ = 0;
+  std::string trace_;  // the file of the next step's timeline; empty: none
 };
 
 }  // namespace meshwright::session

@@ -32,6 +32,24 @@ Deadlines deadlines_of(const TrainRequest& how) {
   return {seconds, seconds};
 }
 
+Timeline timeline_of_all(const Timeline& own, Communicator& all) {
+  const auto ranks = static_cast<std::size_t>(all.size());
+  const auto own_count = static_cast<std::int64_t>(own.entries.size());
+  std::vector<std::int64_t> counts(ranks);
+  all.all_gather(&own_count, counts.data(), sizeof own_count);
+  const auto most = static_cast<std::size_t>(*std::ranges::max_element(counts));
+  std::vector<TimelineEntry> padded = own.entries, together(most * ranks);
+  padded.resize(most);
+  all.all_gather(padded.data(), together.data(),
+                 static_cast<std::int64_t>(most * sizeof(TimelineEntry)));
+  Timeline merged;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const auto begin = together.begin() + static_cast<std::ptrdiff_t>(rank * most);
+    merged.entries.insert(merged.entries.end(), begin, begin + counts[rank]);
+  }
+  return merged;
+}
+
 namespace {
 
 std::unique_ptr<Communicator> group_of_all(World& world) {
@@ -57,24 +75,6 @@ auto made_by_all(Communicator& all, const Make& make) -> decltype(make()) {
   const auto first = std::ranges::find(complaints, 1);
   if (first == complaints.end()) return *std::move(made);
   throw RankRefuses(complaint, first - complaints.begin() == all.rank());
-}
-
-Timeline timeline_of_all(const Timeline& own, Communicator& all) {
-  const auto ranks = static_cast<std::size_t>(all.size());
-  const auto own_count = static_cast<std::int64_t>(own.entries.size());
-  std::vector<std::int64_t> counts(ranks);
-  all.all_gather(&own_count, counts.data(), sizeof own_count);
-  const auto most = static_cast<std::size_t>(*std::ranges::max_element(counts));
-  std::vector<TimelineEntry> padded = own.entries, together(most * ranks);
-  padded.resize(most);
-  all.all_gather(padded.data(), together.data(),
-                 static_cast<std::int64_t>(most * sizeof(TimelineEntry)));
-  Timeline merged;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const auto begin = together.begin() + static_cast<std::ptrdiff_t>(rank * most);
-    merged.entries.insert(merged.entries.end(), begin, begin + counts[rank]);
-  }
-  return merged;
 }
 
 // Keeps the timelines of some steps: those that the request asks for, or else the latest one, and

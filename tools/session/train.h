@@ -80,6 +80,9 @@ class RunObserver {
 // Makes the observer of this rank. `prediction` outlives it.
 using MakeObserver = std::function<std::unique_ptr<RunObserver>(const Prediction& prediction)>;
 
+// Returns the timelines of all ranks in one, on every rank. Every rank calls it.
+Timeline timeline_of_all(const Timeline& own, Communicator& all);
+
 // Thrown on every rank if one of them refuses what it reads: on other hosts, a file or a GPU may
 // differ from that of rank 0. `reports` is true on the first rank that refuses.
 class RankRefuses : public std::runtime_error {

@@ -290,6 +290,7 @@ class DistributedModel:
         path = _on_every_host(captured)
         job["model"] = path
         settled = world.runtime.settle(json.dumps(job), "the script's job", _local_profile())
+        self._settled = json.loads(settled)["job"]
         precision = captured.document["precision"]
         threads = max(1, torch.get_num_threads())
         self._runner: Optional[SegmentRunner] = None
@@ -428,6 +429,24 @@ class DistributedModel:
             tensors = [each.to(kind) if each.is_floating_point() else each for each in tensors]
         names = dict(zip(self._names, tensors))
         return {value.value: names[value.name] for value in self.captured.program.sources if value.kind == "input"}
+
+    def trace(self, path: "os.PathLike[str] | str") -> None:
+        """Writes the timeline of the next step of all ranks to a file, which `explain --measured` reads."""
+        if self.info is None:
+            raise RuntimeError("trace: the plan is made in the first step; ask after it")
+        _here().runtime.trace(os.fspath(path))
+
+    def save_plan(self, folder: "os.PathLike[str] | str") -> None:
+        """Writes own.model.json, and job.json with the plan that runs: what `simulate` and `explain` take."""
+        if self.info is None:
+            raise RuntimeError("save_plan: the plan is made in the first step; ask after it")
+        if _here().rank == 0:
+            os.makedirs(folder, exist_ok=True)
+            self.captured.save(os.path.join(folder, "own.model.json"))
+            job = dict(self._settled, model="own.model.json")
+            with open(os.path.join(folder, "job.json"), "w", encoding="utf-8") as file:
+                json.dump(job, file, indent=2)
+        barrier()
 
     # -- state
 

@@ -144,8 +144,9 @@ class SegmentRunner:
         self._micro.clear()
 
     def __call__(self, operation: str, number: int, sequence: int, inputs: Tuple[int, ...], outputs: Tuple[int, ...],
-                 overwrites: int, factor: float) -> None:
-        self._operations[operation](number, sequence, inputs, outputs, overwrites, factor)
+                 overwrites: int, factor: float, stream: int) -> None:
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream)) if stream else contextlib.nullcontext():
+            self._operations[operation](number, sequence, inputs, outputs, overwrites, factor)
 
     def _of(self, sequence: int) -> _MicroBatch:
         found = self._micro.get(sequence)
