@@ -97,7 +97,8 @@ class CapturedModel:
 
 def capture(module_or_step: Any, example: Any, *, loss: Optional[Callable[..., Any]] = None,
             name: Optional[str] = None, source: str = "", precision: Optional[str] = None,
-            batch_axes: Optional[Dict[str, Optional[int]]] = None, device: str = "cuda") -> CapturedModel:
+            batch_axes: Optional[Dict[str, Optional[int]]] = None, device: str = "cuda",
+            keeps: bool = False) -> CapturedModel:
     """Captures a training step: its segments, types, bytes, FLOPs, kernels and what it keeps.
 
     `module_or_step` is an nn.Module whose forward gives the loss (a scalar, an output with `.loss`, or a
@@ -105,7 +106,8 @@ def capture(module_or_step: Any, example: Any, *, loss: Optional[Callable[..., A
     the example that closes over modules. `example` is a dictionary of arguments or a tuple of them; real,
     fake and meta tensors do. `batch_axes` says which axis of which input the samples lie on, where it is
     not the first of all. `precision` (fp32, bf16, fp16) casts the module while it is captured. `device`
-    is the kind of device whose kernels are meant: "cuda" or "cpu".
+    is the kind of device whose kernels are meant: "cuda" or "cpu". With `keeps`, a function returns a tuple of
+    the loss and of tensors that the script gets back.
 
     Raises CaptureError, whose text names the line of the user's code and what to change.
     """
@@ -113,7 +115,7 @@ def capture(module_or_step: Any, example: Any, *, loss: Optional[Callable[..., A
         raise CaptureError("device is {!r}; known: cuda, cpu".format(device))
     if precision is not None and precision not in _PRECISIONS:
         raise CaptureError("precision is {!r}; known: {}".format(precision, ", ".join(_PRECISIONS)))
-    step = Step(module_or_step, loss, example)
+    step = Step(module_or_step, loss, example, keeps)
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")

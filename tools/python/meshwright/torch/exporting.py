@@ -132,11 +132,13 @@ class Step(torch.nn.Module):
     """What is exported: from the tensors of an example to the loss.
 
     A module alone keeps its own names. The modules that a function closes over have the names of its
-    variables; the only one has none, so that parameters are called as the module calls them.
+    variables; the only one has none, so that parameters are called as the module calls them. With `keeps`, what
+    a function returns after the loss is captured too.
     """
 
-    def __init__(self, target: Any, loss: Optional[Callable[..., Any]], example: Any) -> None:
+    def __init__(self, target: Any, loss: Optional[Callable[..., Any]], example: Any, keeps: bool = False) -> None:
         super().__init__()
+        self.keeps = keeps
         module = target if isinstance(target, torch.nn.Module) else None
         if module is None and not callable(target):
             raise CaptureError("{!r} is neither an nn.Module nor a function".format(target))
@@ -168,7 +170,7 @@ class Step(torch.nn.Module):
         self.shared = list(modules)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("_call", "title", "prefix", "shared"):
+        if name in ("_call", "title", "prefix", "shared", "keeps"):
             object.__setattr__(self, name, value)  # The module is registered once, among the parts.
         else:
             super().__setattr__(name, value)
@@ -181,7 +183,7 @@ class Step(torch.nn.Module):
             return ""
         return name[len("parts."):] if name.startswith("parts.") else name
 
-    def forward(self, tensors: List[torch.Tensor]) -> torch.Tensor:
+    def forward(self, tensors: List[torch.Tensor]) -> Any:
         example = self.example.with_tensors(tensors)
         if isinstance(example, dict):
             given = {name: value for name, value in example.items()}
@@ -195,7 +197,7 @@ class Step(torch.nn.Module):
             output = self._call(*given)
         if self._loss is not None:
             output = self._loss(output, example)
-        return _loss_in(output)
+        return (_loss_in(output), *output[1:]) if self.keeps else _loss_in(output)
 
 
 def _accepted(module: torch.nn.Module, given: Any) -> Any:
@@ -415,6 +417,7 @@ class Program(NamedTuple):
     calls: List[Call]
     loss: int
     values: int
+    outputs: Tuple[Any, ...] = ()   # what the step returns besides the loss: Refs, or constants
 
 
 def _path(node: Any, step: Step, inherited: str) -> str:
@@ -491,7 +494,7 @@ def flat_program(program: Any, step: Step) -> Program:
         return result
 
     outputs = lay_out(program.graph_module, None, Context(), "")
-    loss = outputs[0] if isinstance(outputs, (tuple, list)) else outputs
+    loss, *others = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
     if not isinstance(loss, Ref):
         raise CaptureError("the loss is a constant: it depends on no parameter")
-    return Program(sources, calls, loss.value, count)
+    return Program(sources, calls, loss.value, count, tuple(others) if step.keeps else ())

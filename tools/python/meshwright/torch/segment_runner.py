@@ -95,6 +95,7 @@ class SegmentRunner:
         self.micro_batch, self.micro_batches = info["micro_batch"], info["micro_batches"]
         self.first = 0           # of the sequences of this replica in this step
         self.inputs: List[Dict[int, torch.Tensor]] = []
+        self.returned: List[Dict[int, torch.Tensor]] = []  # by micro-batch: the values that the step returns
         self._micro: Dict[int, _MicroBatch] = {}
         self._views: Dict[Tuple[int, int], torch.Tensor] = {}
         self._gathers = info["zero_stage"] == 3
@@ -141,6 +142,7 @@ class SegmentRunner:
     def begin(self, first: int, inputs: List[Dict[int, torch.Tensor]]) -> None:
         """`first` is the position of this replica's first sequence, `inputs` the inputs of each micro-batch."""
         self.first, self.inputs = first, inputs
+        self.returned = [{} for _ in inputs]
         self._micro.clear()
 
     def __call__(self, operation: str, number: int, sequence: int, inputs: Tuple[int, ...], outputs: Tuple[int, ...],
@@ -183,6 +185,8 @@ class SegmentRunner:
         with self._saving(segment) if records and self._gathers else contextlib.nullcontext():
             with torch.set_grad_enabled(records):
                 self._run(segment, environment)
+        for value in segment.returns:
+            self.returned[(sequence - self.first) // self.micro_batch][value] = environment[value].detach()
         if state is not None:
             self._take_state(segment, micro, outputs, state)
         made = self._hand_on(segment, micro, environment, outputs, records, runs > 1)

@@ -121,6 +121,7 @@ def divide(program: Program, trace: Trace) -> Division:
         elif writes:
             span(forbidden, first, min(max(writes) + 1, end), 1)
         span(crossing, first, end, trace.recorder.sizes[storage])
+    span(forbidden, made[trace.loss] + 1, count, 1)   # What comes after the loss is only returned.
     for storage, value in trace.sources.items():
         if storage in trace.writes:   # A buffer that is written lies in one segment.
             places = [place for place in range(count) if storage in trace.uses[place]]

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Set, Tuple
 import torch
 
 from .errors import CaptureError
-from .exporting import Call, Program
+from .exporting import Call, Program, Ref
 from .replay import Trace, values_in
 from .segments import Division
 
@@ -62,6 +62,7 @@ class SegmentTable(NamedTuple):
     steps: List[Step]
     again: List[int]           # places of calls whose results every stage makes for itself
     has_backward: bool
+    returns: Tuple[int, ...]   # values that it makes and that the step returns
 
 
 def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
@@ -92,6 +93,7 @@ class Tables:
         self.given = {source.value: source for source in program.sources}
         self._writers = self._writers_again()
         self._sizes = sizes
+        self.maker_of_outputs = self._makers_of_outputs()
         storages = {storage: number for number, storage in enumerate(division.crossing)}
         self._views: Dict[int, List[int]] = {}                     # value -> places of the views that make it again
         self._tensor_of: Dict[int, int] = {}                       # value that crosses -> captured tensor
@@ -111,6 +113,17 @@ class Tables:
             sent = self._sent(values, storage, trace)
             self.tensors[number] = self._handed(number, sent, sizes, document, gradients)
         self.segments = [self._segment(number, document, gradients) for number in range(len(division.bounds))]
+
+    def _makers_of_outputs(self) -> Dict[int, int]:
+        """By value that the step returns: its segment, or the last one where every stage can make it."""
+        found = {}
+        for value in (each.value for each in self.program.outputs if isinstance(each, Ref)):
+            place = self.maker.get(value)
+            if place is None and self.given[value].kind in ("parameter", "buffer"):
+                raise CaptureError("the step returns {} itself; return what it computes".format(self.given[value].name))
+            made = place is not None and place not in self.division.again
+            found[value] = self.division.segment_of[place if made else -1]
+        return found
 
     # -- what crosses
 
@@ -215,14 +228,17 @@ class Tables:
             for value in values_in(self._viewed(place)):
                 if value in self.maker and self.maker[value] in self.division.again:
                     needed.add(value)
+        returned = {value for value in self.maker_of_outputs if self.maker_of_outputs[value] == number}
+        needed |= returned - here - set(self.given)
         places = sorted(views) + own
         handed = {each.number for made in entry["makes"] if made not in self.rng for each in self.tensors[made].values}
         kept = len(entry["parameters"]) + len(entry["buffers"]) + len(set(entry["saves"]) & set(entry["reads"]))
         kept += len(set(entry["saves"]) & set(entry["makes"]))
         return SegmentTable(
             number, bool(document["kinds"][entry["kind"]].get("random")), entry["inputs"], entry["reads"],
-            entry["makes"], entry["saves"], entry["parameters"], entry["buffers"], kept, self._steps(places, set(views), handed),
-            self._again(needed), any(each in gradients for each in entry["makes"]))
+            entry["makes"], entry["saves"], entry["parameters"], entry["buffers"], kept,
+            self._steps(places, set(views), handed | returned), self._again(needed),
+            any(each in gradients for each in entry["makes"]), tuple(sorted(returned)))
 
     def _steps(self, places: List[int], views: Set[int], handed: Set[int]) -> List[Step]:
         last: Dict[int, int] = {}
