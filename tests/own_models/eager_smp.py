@@ -23,7 +23,7 @@ from meshwright.torch.segment_runner import seed_of
 
 torch.set_num_threads(1)
 smp = types.ModuleType("meshwright.smp")
-world = types.SimpleNamespace(model=None, optimizer=None, micro_batches=1, number=0, state=None)
+world = types.SimpleNamespace(model=None, optimizer=None, micro_batches=1, number=0, seed=None)
 
 
 class DistributedModel:
@@ -80,6 +80,8 @@ def step(function):
         arguments = Arguments(function, args, kwargs, set(), {})
         trains = world.model.training and torch.is_grad_enabled()
         results = []
+        if trains and world.seed is None:
+            world.seed = int(torch.initial_seed() % (1 << 31))
         for place, tensors in enumerate(arguments.micro_batches(world.micro_batches)):
             if trains:
                 outer = torch.get_rng_state()
@@ -131,7 +133,7 @@ def names():
     found = {"init": init, "step": step, "DistributedModel": DistributedModel, "StepOutput": StepOutput,
              "DistributedOptimizer": DistributedOptimizer, "save_checkpoint": save_checkpoint,
              "resume_from_checkpoint": resume_from_checkpoint, "is_initialized": dist.is_initialized,
-             "model_creation": context, "partition": context, "allgather": lambda each, group: [each],
+             "model_creation": context, "partition": context, "delay_param_initialization": context, "allgather": lambda each, group: [each],
              "get_dp_process_group": lambda: dist.group.WORLD, "save": nothing, "load": nothing}
     for name in ("barrier", "set_partition", "set_activation_checkpointing", "broadcast", "close"):
         found[name] = nothing
@@ -145,7 +147,7 @@ def names():
 
 
 def main():
-    world.micro_batches, world.seed = int(sys.argv[1]), 1
+    world.micro_batches = int(sys.argv[1])
     for name, value in names().items():
         setattr(smp, name, value)
     import meshwright
