@@ -213,7 +213,9 @@ TEST_CASE("a manual cut follows the longest prefix", "[models][partition]") {
   CHECK(error({{"transformer.g.1", 1}}, 2) ==
         "/parallelism/partition/transformer.g.1: names no module that a stage can begin with; did "
         "you mean 'transformer.h.1'?");
-  CHECK(error({{"", 0}, {"transformer.h.1", 1}}, 2) ==
+  CHECK(cut_manually(graph, {{"", 0}, {"transformer.h.1", 1}}, 2, false) ==
+        Stages{0, 0, 1, 1, 1, 1, 1});
+  CHECK(error({{"transformer", 0}, {"transformer.h.1", 1}}, 2) ==
         "/parallelism/partition: 'transformer.h.2' is on stage 0 but runs after 'transformer.h.1' "
         "on stage 1; stages must not fall in order of execution (a rule of meshwright's, not of "
         "SageMaker's library)");

@@ -74,7 +74,8 @@ std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, in
     for (const auto& [path, given] : stage_of)
       if (is_prefix(path, unit.path) && path.size() >= longest) {
         longest = path.size();
-        stage = given;
+        // A default sends nothing back: the head follows the last block that has a stage.
+        stage = path.empty() ? std::max(given, before) : given;
         named = true;
       }
     if (every_unit && !named)

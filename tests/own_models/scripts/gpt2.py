@@ -120,8 +120,6 @@ def main():
     for layer, stage in zip(m.transformer.h.children(), assignments):
         smp.set_partition(layer, stage)
         smp.set_activation_checkpointing(layer)
-    if smp.pp_size() > 1:
-        smp.set_partition(m.transformer.ln_f, smp.pp_size() - 1)
     optimizer = torch.optim.AdamW(groups_by_decay(m), betas=(0.9, 0.95), lr=args.lr, weight_decay=0.01)
     optimizer = smp.DistributedOptimizer(optimizer, static_loss_scale=None, dynamic_loss_scale=True,
                                          dynamic_loss_args={"scale_window": 1000, "min_scale": 1, "delayed_shift": 2})

@@ -15,7 +15,7 @@ def part_of(*tensors):
 
 def mean_of_replicas(loss):
     """The mean of a number over the replicas."""
-    losses = smp.allgather(float(loss), smp.DP_GROUP)
+    losses = smp.allgather(float(torch.as_tensor(loss).detach()), smp.DP_GROUP)
     return sum(losses) / len(losses)
 
 

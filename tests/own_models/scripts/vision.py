@@ -54,6 +54,7 @@ def main():
         generator = torch.Generator().manual_seed(number)
         pictures, labels = part_of(torch.randn(32, 3, 16, 16, generator=generator),
                                    torch.randint(0, 10, (32,), generator=generator))
+        optimizer.zero_grad()
         output = train_step(model, {"pictures": pictures, "labels": labels}, 0.1)
         optimizer.step()
         scheduler.step()
