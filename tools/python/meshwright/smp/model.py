@@ -110,12 +110,17 @@ class DistributedModel:
             parameters["overlapping_allreduce"] = False
         if world.pipeline > 1 and not parameters.get("auto_partition", True) and "partition_file" not in parameters:
             parameters["partition_file"] = self._partition_file()
-        if world.data > 1:
-            parameters["ddp"] = True
-        # An empty dictionary would mean that the library is off.
-        parameters.setdefault("pipeline_parallel_degree", world.pipeline)
+        launcher = "torch_distributed"
+        if world.version == 1:
+            launcher = "mpi"
+            if world.data > 1:
+                parameters["ddp"] = True
+            # An empty dictionary would mean that the library is off.
+            parameters.setdefault("pipeline_parallel_degree", world.pipeline)
+        else:
+            parameters.setdefault("hybrid_shard_degree", 0)
         job["distribution"] = {"smdistributed": {"modelparallel": {"enabled": True, "parameters": parameters}},
-                               "mpi": {"enabled": True}}
+                               launcher: {"enabled": True}}
         del job["parallelism"]
 
     def _partition_file(self) -> str:

@@ -66,8 +66,8 @@ class Group(NamedTuple):
 class World:
     """The degrees of the job, and this rank's groups."""
 
-    def __init__(self, job: Dict[str, Any], parameters: Dict[str, Any]) -> None:
-        self.job, self.parameters = job, parameters
+    def __init__(self, job: Dict[str, Any], parameters: Dict[str, Any], version: int) -> None:
+        self.job, self.parameters, self.version = job, parameters, version
         self.pipeline, self.placement = _degree(job, parameters), _placement(job, parameters)
         size = mw.size()
         if size % self.pipeline:
@@ -185,8 +185,8 @@ def _part() -> None:
         dist.destroy_process_group()
 
 
-def init(config: Optional[Mapping[str, Any]] = None) -> None:
-    """Starts the library; the first call of a script, on all ranks.
+def init(config: Optional[Mapping[str, Any]] = None, version: int = 1) -> None:
+    """Starts the library; the first call of a script, on all ranks. `version` is that of its dictionary.
 
     `config` has the keys of docs/job-file.md, "Version 1 parameters". Those of the launch
     (SM_HP_MP_PARAMETERS, or the job of `meshwright launch`) override it. A job with `parallelism` replaces it.
@@ -198,7 +198,7 @@ def init(config: Optional[Mapping[str, Any]] = None) -> None:
     if "parallelism" in job and parameters and mw.rank() == 0:
         print("smp.init: the job of the launch has `parallelism`, which replaces the script's dictionary")
     _meet()
-    _world = World(job, parameters)
+    _world = World(job, parameters, version)
     world = distributed._here()
     world.job = {**{key: value for key, value in job.items() if key != "distribution"},
                  "parallelism": job.get("parallelism") or {"pipeline": _world.pipeline, "data": _world.data,

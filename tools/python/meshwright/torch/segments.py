@@ -135,7 +135,9 @@ def divide(program: Program, trace: Trace) -> Division:
             if source is None or source in again:
                 continue
             sizes = program.calls[source].sizes
-            if not isinstance(sizes, torch.Tensor):   # Numbers that data decide, and lists of results.
+            is_given = any(made[0] in trace.sources for made in trace.shapes[source])
+            # Numbers that data decide, lists of results, and views of what is given.
+            if not isinstance(sizes, torch.Tensor) or is_given:
                 span(forbidden, source + 1, place + 1, 1)
     for changed in (forbidden, crossing):
         for position in range(1, count + 2):
