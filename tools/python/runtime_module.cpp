@@ -132,11 +132,21 @@ Watch python_watch() {
   return watch;
 }
 
-// init() -> (rank, ranks). Begins MPI if mpirun has started this process.
+// Returns how the run goes on, as `meshwright launch` has set it in the environment.
+TrainRequest how_of_launch() {
+  TrainRequest how;
+  const char* seconds = std::getenv("MESHWRIGHT_DEADLINE");
+  if (seconds != nullptr && std::atoi(seconds) > 0) how.deadline = std::atoi(seconds);
+  return how;
+}
+
+// init() -> (rank, ranks). Begins MPI if mpirun, or srun with PMIx, has started this process.
 PyObject* init(PyObject* /*self*/, PyObject* /*none*/) {
   const bool good = world != nullptr || unlocked([] {
-                      const bool under_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
-                      world = make_world(under_mpirun ? "mpi" : "self");
+                      const bool has_others = std::getenv("PMIX_RANK") != nullptr;
+                      WorldOptions options;
+                      options.deadline_s = deadlines_of(how_of_launch()).long_s;
+                      world = make_world(has_others ? "mpi" : "self", options);
                       std::vector<int> all(static_cast<std::size_t>(world->size()));
                       for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
                       everybody = world->group(GroupKind::world, all);
@@ -256,8 +266,9 @@ PyObject* start(PyObject* /*self*/, PyObject* arguments) {
   std::string text;
   const bool good = unlocked([&] {
     run.reset();
-    run = std::make_unique<ScriptRun>(std::string(settled, static_cast<std::size_t>(length)),
-                                      *world, threads, call_python, python_watch());
+    run =
+        std::make_unique<ScriptRun>(std::string(settled, static_cast<std::size_t>(length)), *world,
+                                    threads, call_python, how_of_launch(), python_watch());
     text = described(*run);
   });
   return good ? PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()))

@@ -142,10 +142,11 @@ struct ScriptRun::Folder {
 };
 
 ScriptRun::ScriptRun(const std::string& settled, World& world, int threads, const RunSegment& run,
-                     const Watch& watch)
+                     const TrainRequest& how, const Watch& watch)
     : run_(read_settled(settled)),
       world_(world),
       watch_(watch),
+      how_(how),
       all_(group_of_all(world)),
       loader_(no_data(run_.job)) {
   const Deadlines deadlines = deadlines_of(how_);

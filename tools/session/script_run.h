@@ -38,9 +38,10 @@ std::string made_by_rank_0(Communicator& all, const std::function<std::string()>
 
 class ScriptRun {
  public:
-  // Every rank calls it with the same settled run. `world` must outlive the object.
+  // Every rank calls it with the same settled run. Of `how`, the deadline counts. `world` must
+  // outlive the object.
   ScriptRun(const std::string& settled, World& world, int threads, const RunSegment& run,
-            const Watch& watch);
+            const TrainRequest& how, const Watch& watch);
   ~ScriptRun();
   ScriptRun(const ScriptRun&) = delete;
   ScriptRun& operator=(const ScriptRun&) = delete;

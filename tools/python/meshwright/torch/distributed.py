@@ -26,6 +26,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 import torch
 import torch.utils._pytree as pytree
 
+from . import handed_over
 from .beside import load_beside, read_weights, save_beside, saved_step, write_weights
 from .batches import Shard, micro_batches_of, samples_of
 from .capturing import CapturedModel, capture
@@ -35,9 +36,9 @@ from .optimizers import settings_of
 from .segment_runner import Memory, ParameterSpec, SegmentRunner, seed_of
 from .tables import Tables
 
-__all__ = ["DistributedModel", "DistributedOptimizer", "barrier", "delay_param_initialization", "dp_rank", "dp_size", "export", "init", "load_weights", "local_rank", "pp_rank",
-           "pp_size", "rank", "resume", "save", "seed_of", "shard", "shutdown", "size", "state_dict", "step", "tp_rank",
-           "tp_size"]
+__all__ = ["DistributedModel", "DistributedOptimizer", "barrier", "delay_param_initialization", "dp_rank", "dp_size",
+           "export", "init", "load_weights", "local_rank", "pp_rank", "pp_size", "rank", "resume", "save", "seed_of",
+           "shard", "shutdown", "size", "state_dict", "step", "stop_requested", "tp_rank", "tp_size"]
 
 Job = Mapping[str, Any]
 _MOST_RANKS = 1 << 24
@@ -51,6 +52,10 @@ class _World:
         self.runtime, self.rank, self.size, self.job = runtime, rank, size, job
         self.model: Optional["DistributedModel"] = None
         self.optimizer: Optional["DistributedOptimizer"] = None
+        self.plan: Optional[handed_over.Plan] = None   # by `meshwright launch`
+        self.divides = False                           # the script asks which replica this is
+        self.saved_in: Optional[Tuple[str, int]] = None
+        self.asks_to_stop = self.stopping = False
 
 
 _world: Optional[_World] = None
@@ -107,10 +112,18 @@ def init(job: Union[None, str, "os.PathLike[str]", Job] = None) -> None:
         if job is not None:
             _world.job = _read_job(job)
         return
-    runtime = _runtime_module()
+    handed_over.check_starter()
+    capturing, launched = handed_over.is_capturing(), handed_over.is_launched()
+    runtime = handed_over.Alone() if capturing else _runtime_module()
     rank, size = runtime.init()
-    _world = _World(runtime, rank, size, _read_job(job))
-    if size > 1:
+    own = _read_job(job)
+    _world = _World(runtime, rank, size, handed_over.merged(_read_job(None), own) if capturing else own)
+    if launched:
+        if rank == 0:
+            handed_over.tell("met")
+        _world.plan = handed_over.plan_of_launch(runtime, size, own)
+        _world.job = _world.plan.job
+    elif size > 1:
         sys.excepthook = _ends_all
     atexit.register(shutdown)
 
@@ -152,6 +165,9 @@ def _info(key: str, what: str) -> int:
 def _data_degree() -> int:
     """The data degree, also before the model is captured where the job says it or leaves nothing else open."""
     world = _here()
+    world.divides = True
+    if handed_over.is_capturing():
+        return 1
     if world.model is not None and world.model.info is not None:
         return int(world.model.info["data"])
     given = world.job.get("parallelism", {})
@@ -285,12 +301,11 @@ class DistributedModel:
         self._buffers = [buffer if buffer.dtype == getattr(torch, entry["dtype"]) else
                          buffer.detach().to(getattr(torch, entry["dtype"]))
                          for buffer, entry in zip(_buffers_of(captured), captured.document["buffers"])]
-        job = self._job(captured, batch)
         self._mark_decaying(captured)
-        path = _on_every_host(captured)
-        job["model"] = path
-        settled = world.runtime.settle(json.dumps(job), "the script's job", _local_profile())
-        self._settled = json.loads(settled)["job"]
+        if handed_over.is_capturing():
+            handed_over.write_captured(captured, self._job(captured, batch))
+        settled, path = self._settled(captured, batch)
+        self._settled_job = json.loads(settled)["job"]
         precision = captured.document["precision"]
         threads = max(1, torch.get_num_threads())
         self._runner: Optional[SegmentRunner] = None
@@ -307,10 +322,27 @@ class DistributedModel:
         if self._resume is not None:
             self._load(self._resume)
 
+    def _settled(self, captured: CapturedModel, batch: Any) -> Tuple[str, str]:
+        """The settled run, and where this host has the captured model that it names."""
+        world = _here()
+        if world.plan is None:
+            job = self._job(captured, batch)
+            job["model"] = path = _on_every_host(captured.document)
+            return world.runtime.settle(json.dumps(job), "the script's job", _local_profile()), path
+        assert world.optimizer is not None
+        handed_over.check_same_model(world.plan, captured.document)
+        handed_over.check_same_training(world.plan, world.optimizer.settings)
+        settled = dict(world.plan.settled, job=world.plan.job)
+        settled["job"]["model"] = path = _on_every_host(world.plan.captured)
+        return json.dumps(settled), path
+
     def _captured(self, batch: Any) -> CapturedModel:
         example = batch
         if isinstance(batch, list) and batch and not isinstance(batch[0], torch.Tensor):
             example = batch[0]
+        plan = _here().plan
+        if plan is not None:
+            example = handed_over.example_like(plan, Example(example, ()))
         if _is_hollow(self.module):
             example = pytree.tree_map(lambda each: each.to("meta") if isinstance(each, torch.Tensor) else each, example)
         wanted = _here().job.get("training", {}).get("precision")
@@ -330,12 +362,15 @@ class DistributedModel:
         if isinstance(parallelism, dict):
             parallelism.setdefault("data", "auto")
         samples, micro = self._sizes(captured, batch, job)
-        training.setdefault("global_batch", samples * _data_degree_of(job, world))
+        if "global_batch" not in training:
+            training["global_batch"] = (handed_over.samples_of_all(job, samples, world.divides)
+                                        if handed_over.is_capturing() else samples * _data_degree_of(job, world))
         if micro is not None:
             training.setdefault("micro_batch", micro)
         training.setdefault("seed", int(torch.initial_seed() % (1 << 31)))
         training["seed"] = same_everywhere(training["seed"])
-        job.setdefault("cluster", {"machine": "local", "processes_per_host": world.size})
+        job.setdefault("cluster", {"machine": "local"} if handed_over.is_capturing() else
+                       {"machine": "local", "processes_per_host": world.size})
         return job
 
     def _sizes(self, captured: CapturedModel, batch: Any, job: Dict[str, Any]) -> Tuple[int, Optional[int]]:
@@ -420,6 +455,8 @@ class DistributedModel:
         runner.begin(first, [self._inputs_of(part) for part in parts])
         loss, self.grad_norm, self.seconds, self.skipped = world.runtime.step(world.optimizer.learning_rate)
         self._steps += 1
+        if world.plan is not None:
+            _stop_if_asked(world)
         return torch.tensor(loss, dtype=torch.float64)
 
     def _inputs_of(self, part: Any) -> Dict[int, torch.Tensor]:
@@ -443,7 +480,7 @@ class DistributedModel:
         if _here().rank == 0:
             os.makedirs(folder, exist_ok=True)
             self.captured.save(os.path.join(folder, "own.model.json"))
-            job = dict(self._settled, model="own.model.json")
+            job = dict(self._settled_job, model="own.model.json")
             with open(os.path.join(folder, "job.json"), "w", encoding="utf-8") as file:
                 json.dump(job, file, indent=2)
         barrier()
@@ -562,13 +599,14 @@ def _data_degree_of(job: Mapping[str, Any], world: _World) -> int:
     return world.size // pipeline if isinstance(pipeline, int) else 1
 
 
-def _on_every_host(captured: CapturedModel) -> str:
-    """Writes the captured model to a path that is the same on all ranks, on each host."""
+def _on_every_host(document: Dict[str, Any]) -> str:
+    """Writes a captured model to a path that is the same on all ranks, on each host."""
     folder = common_folder()
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "own.model.json")
     if local_rank() == 0:
-        captured.save(path)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(document, file)
     _here().runtime.gathered(0)
     return path
 
@@ -587,6 +625,7 @@ def save(folder: "os.PathLike[str] | str", model: DistributedModel, extra: Any =
     if world.rank == 0:
         save_beside(os.fspath(folder), model._steps, model.written_buffers(), extra)
     world.runtime.save(os.fspath(folder), keep)
+    world.saved_in = (os.fspath(folder), keep)
 
 
 def resume(folder: "os.PathLike[str] | str", model: DistributedModel) -> int:
@@ -594,6 +633,8 @@ def resume(folder: "os.PathLike[str] | str", model: DistributedModel) -> int:
 
     What was saved as `extra` is `model.extra` then. Called before the first step, the state is loaded there.
     """
+    if handed_over.is_capturing():
+        return 0   # a run that is complete would have no step left to capture
     if model.info is None:
         model._resume = os.fspath(folder)
         return saved_step(os.fspath(folder))
@@ -626,3 +667,47 @@ def state_dict(model: DistributedModel) -> Dict[str, torch.Tensor]:
 def step(function: Callable[..., Any]) -> DistributedModel:
     """A decorator: a function of a batch that returns the loss becomes a DistributedModel."""
     return DistributedModel(function)
+
+
+# ---------------------------------------------------------------------------------------------
+# Under `meshwright launch`.
+
+
+def stop_requested() -> bool:
+    """Whether `meshwright launch` was asked to stop (Ctrl-C, SIGTERM) during an earlier step; equal on all ranks.
+
+    A script that asks saves and ends by itself. One that never asks is ended after the step, and saved where it
+    has called `save` before.
+    """
+    _here().asks_to_stop = True
+    return _here().stopping
+
+
+def _stop_if_asked(world: _World) -> None:
+    world.stopping = any(world.runtime.gathered(int(handed_over.request_came())))
+    if world.stopping and not world.asks_to_stop:
+        if world.saved_in is not None:
+            world.runtime.save(*world.saved_in)
+        raise handed_over.Stopped(0)
+
+
+def is_stopping() -> bool:
+    """Whether the ranks have agreed to stop."""
+    return _world is not None and _world.stopping
+
+
+def steps_done() -> Optional[int]:
+    """The number of the latest step, or None where no step was trained."""
+    model = _world.model if _world is not None else None
+    return model._steps if model is not None and model.info is not None else None
+
+
+def finish_saving() -> bool:
+    """Waits for checkpoints in flight; returns whether they are complete. Every rank calls it."""
+    return _world is None or bool(_world.runtime.finish_saving())
+
+
+def abandon(code: int) -> None:
+    """Ends this process, and the ranks that wait for it."""
+    if _world is not None:
+        _world.runtime.abandon(code)
