@@ -149,6 +149,7 @@ struct FlagOption {
 
 constexpr FlagOption flag_options[] = {
     {"json", &Options::json, "one JSON object on standard output and nothing else"},
+    {"dry-run", &Options::dry_run, "predict a step as `simulate` does, and start no ranks"},
     {"cpu", &Options::cpu, "measure the processor, not the GPUs"},
     {"quick", &Options::quick, "measure in seconds, and so less of it and less exactly"},
     {"check-collectives", &Options::check_collectives,

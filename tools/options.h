@@ -50,6 +50,7 @@ struct Options : JobRequest, TrainRequest {
   std::optional<int> top;               // plan: plans shown
   std::optional<int> time_limit;        // mcp: seconds that a call may take
   bool prove = false;                   // plan
+  bool dry_run = false;                 // launch: predict, start nothing
   std::optional<double> memory_margin;  // plan, advise, scale: memory that plans leave free
   bool as_rank = false;     // train: this process is one of the ranks (set by the launcher)
   std::string run_name;     // train: how `ps` tells the ranks of one run from others

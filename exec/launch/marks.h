@@ -1,6 +1,7 @@
 // Marks are lines of standard error by which ranks tell the launcher how far they are. They begin
 // with a control character, and the launcher takes them out of what it shows (watch.h). Only ranks
-// that `train` has started itself write them.
+// that `train` or `launch` has started write them. Scripts write theirs in Python
+// (tools/python/meshwright/torch/launched.py).
 #pragma once
 
 #include <string_view>
@@ -8,7 +9,8 @@
 namespace meshwright::exec {
 
 constexpr char mark_begin = '\x1e';  // ASCII's record separator, which no message contains
-constexpr std::string_view mark_started = "started ", mark_met = "met", mark_ended = "ended ";
+constexpr std::string_view mark_started = "started ", mark_met = "met", mark_ended = "ended ",
+                           mark_trace = "trace ";  // N and a line of where rank N failed
 
 // Tells that this rank has been started. Each rank calls it first.
 void tell_started();

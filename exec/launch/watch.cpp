@@ -92,6 +92,10 @@ void FailureWatch::hear_mark(std::string_view mark) {
   if (mark.starts_with(mark_started)) started_.insert(number(mark_started));
   if (mark.starts_with(mark_met)) has_met_ = true;
   if (mark.starts_with(mark_ended)) last_word_ = number(mark_ended);
+  if (mark.starts_with(mark_trace)) {
+    const std::size_t words = mark.find(' ', mark_trace.size());
+    traces_[number(mark_trace)] += words == mark.npos ? "\n" : mark.substr(words + 1);
+  }
 }
 
 std::string FailureWatch::end_line(const std::string& line) {
@@ -147,6 +151,12 @@ void FailureWatch::hear_waiting(const std::string& line, std::size_t from) {
     awaited_.insert(rank);
     waits_.insert({number_after(line, "rank "), rank});
   }
+}
+
+// Returns where the rank failed whose failure was heard first, if it has said that.
+std::string FailureWatch::first_trace() const {
+  const auto found = traces_.find(number_after(failures_, "rank "));
+  return found == traces_.end() ? "" : found->second;
 }
 
 // Returns the ranks' names, with their hosts if there are several.
@@ -258,7 +268,7 @@ Verdict FailureWatch::verdict(int status) {
   // could not start its ranks, end with 1 too.
   if (code == our_fault && !internal_error_) code = run_failed;
   result.exit_code = code <= stopped ? code : run_failed;
-  result.shown += failures_ + silent_ranks();
+  result.shown += failures();
   if (!lost_host_.empty())
     result.shown += "mpirun lost host " + lost_host_ +
                     ": its daemon there has ended, or the network between them is cut; all were "

@@ -7,6 +7,7 @@
 // shown.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -43,7 +44,7 @@ class FailureWatch {
   std::string not_met(double seconds) const;
   // Returns who keeps the others from leaving after the last word, or an empty string if that is
   // not known.
-  std::string failures() const { return failures_ + silent_ranks(); }
+  std::string failures() const { return first_trace() + failures_ + silent_ranks(); }
 
  private:
   void hear_mark(std::string_view mark);
@@ -51,6 +52,7 @@ class FailureWatch {
   bool is_held_back(const std::string& line);
   void hear_failure(const std::string& line);
   void hear_waiting(const std::string& line, std::size_t from);
+  std::string first_trace() const;
   std::string silent_ranks() const;
   std::string silent_network() const;
   std::string name_of(const std::vector<int>& ranks) const;
@@ -66,6 +68,7 @@ class FailureWatch {
   std::vector<std::string> hosts_;       // by rank
   bool could_not_start_ = false;         // on a host
   std::string lost_host_;
+  std::map<int, std::string> traces_;      // where ranks failed, as they say it
   int rank_ = -1, signal_ = 0, code_ = 0;  // of the first rank that failed
   bool internal_error_ = false;            // a rank has said that the fault is ours
   std::set<int> started_;                  // ranks

@@ -15,6 +15,7 @@
 #include "models/core/quote.h"
 #include "models/core/utf8.h"
 #include "models/job/distribution.h"
+#include "models/job/job_overrides.h"
 #include "models/job/sections.h"
 
 namespace meshwright::job {

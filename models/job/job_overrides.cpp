@@ -1,9 +1,12 @@
+#include "models/job/job_overrides.h"
+
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "models/core/error.h"
 #include "models/core/json.h"
 #include "models/job/keys.h"
-#include "models/job/sections.h"
 
 namespace meshwright::job {
 

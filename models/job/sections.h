@@ -20,9 +20,6 @@ struct ChosenCluster {
   int hosts = 0;
 };
 
-// Applies a `--set` text KEY=VALUE: writes the value at a dotted path of the job's JSON.
-void apply_override(nlohmann::json& job, const std::string& text, const std::string& file);
-
 // Replaces "parallelism": "auto" by an object in which every key that may be "auto" is "auto".
 void spell_out_auto(nlohmann::json& job);
 

@@ -5,10 +5,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include "models/core/error.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/python_package.h"
 #include "tools/session/write_file.h"
 
 namespace meshwright::tools {
@@ -24,25 +24,6 @@ except ImportError as error:
         error, sys.executable), file=sys.stderr)
     sys.exit(2)
 sys.exit(main(sys.argv[1:])))";
-
-// Returns the folder of the Python package in the source tree in which this program was built, or
-// "" if there is none: an installed program uses the package that pip installed.
-std::string package_beside(const std::string& program) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path folder = fs::path(program).parent_path() / "../../tools/python";
-  return fs::exists(folder / "meshwright/torch", error) ? fs::canonical(folder, error).string()
-                                                        : "";
-}
-
-void search_package(const std::string& program) {
-  const std::string folder = package_beside(program);
-  if (folder.empty()) return;
-  const char* before = std::getenv("PYTHONPATH");
-  const std::string path =
-      before == nullptr || *before == '\0' ? folder : folder + ":" + std::string(before);
-  setenv("PYTHONPATH", path.c_str(), 1);
-}
 
 int run_capture(const Options& options) {
   if (options.operands.empty())

@@ -9,35 +9,24 @@ namespace meshwright::tools {
 
 inline constexpr const char* job_help = "the job file (JSON)";
 
-extern const Command plan_command, simulate_command, train_command, scale_command, validate_command,
-    calibrate_command, fit_command, compile_command, tokenize_command, import_command,
-    export_command, capture_command, import_weights_command, export_weights_command, list_command,
-    explain_command, advise_command, sensitivity_command, share_command, serve_command, mcp_command,
-    schema_command, completion_command, manual_command;
+extern const Command plan_command, simulate_command, train_command, launch_command, scale_command,
+    validate_command, calibrate_command, fit_command, compile_command, tokenize_command,
+    import_command, export_command, capture_command, import_weights_command, export_weights_command,
+    list_command, explain_command, advise_command, sensitivity_command, share_command,
+    serve_command, mcp_command, schema_command, completion_command, manual_command;
 // All commands, in the order of the help.
-inline constexpr const Command* all_commands[] = {&plan_command,
-                                                  &simulate_command,
-                                                  &train_command,
-                                                  &scale_command,
-                                                  &advise_command,
-                                                  &sensitivity_command,
-                                                  &explain_command,
-                                                  &share_command,
-                                                  &validate_command,
-                                                  &calibrate_command,
-                                                  &fit_command,
-                                                  &compile_command,
-                                                  &import_command,
-                                                  &export_command,
-                                                  &capture_command,
-                                                  &tokenize_command,
-                                                  &import_weights_command,
-                                                  &export_weights_command,
-                                                  &list_command,
-                                                  &serve_command,
-                                                  &mcp_command,
-                                                  &schema_command,
-                                                  &completion_command,
+inline constexpr const Command* all_commands[] = {&plan_command,           &simulate_command,
+                                                  &train_command,          &launch_command,
+                                                  &scale_command,          &advise_command,
+                                                  &sensitivity_command,    &explain_command,
+                                                  &share_command,          &validate_command,
+                                                  &calibrate_command,      &fit_command,
+                                                  &compile_command,        &import_command,
+                                                  &export_command,         &capture_command,
+                                                  &tokenize_command,       &import_weights_command,
+                                                  &export_weights_command, &list_command,
+                                                  &serve_command,          &mcp_command,
+                                                  &schema_command,         &completion_command,
                                                   &manual_command};
 
 struct ExitCodeMeaning {
@@ -64,7 +53,9 @@ inline constexpr Variable variables_read[] = {
      "where meshwright/local.json lies, the profile of machine `local` (~/.local/share)"},
     {"OMP_NUM_THREADS", "threads of each rank"},
     {"MESHWRIGHT_MACHINES", "a folder of machine profiles, in place of those in the program"},
-    {"MESHWRIGHT_PYTHON", "the Python that `capture` starts, in place of python3"},
+    {"MESHWRIGHT_PYTHON",
+     "the Python that `capture` starts, and `launch` for a script named without one, in place of "
+     "python3"},
     {"SOURCE_DATE_EPOCH", "seconds since 1970 taken as the current time, for the age of prices"},
 };
 

@@ -15,16 +15,12 @@
 
 #include "exec/checkpoint/folder.h"
 #include "exec/launch/marks.h"
-#include "exec/launch/memory_file.h"
-#include "exec/launch/mpirun.h"
-#include "exec/launch/restarts.h"
-#include "exec/launch/run_folder.h"
 #include "exec/launch/stop.h"
 #include "exec/runtime/non_finite.h"
 #include "models/core/error.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
-#include "tools/measure/ranks.h"
+#include "tools/commands/ranks.h"
 #include "tools/print.h"
 #include "tools/report/trace_files.h"
 #include "tools/report/train_log.h"
@@ -236,47 +232,27 @@ int run_rank(const Options& options) {
 }
 
 int launch_ranks(const Options& options, const Run& run) {
-  if (std::ranges::find(communicator_kinds(), "mpi", &CommunicatorKind::name) ==
-      communicator_kinds().end())
-    throw InputError(
-        "train: this build of meshwright trains in one process; for several, use the Debian "
-        "package or a build from source with MPI");
   check_named("--trace", options.trace);
   check_named("--report", options.report);
   check_named("--log-json", log_file(options, run.job));
-  const int ranks = run.chosen.cluster.ranks();
-  allow_open_files(ranks);
-  const MemoryFile settled(settled_text(run));
-  MpirunOptions launch = mpirun_options(ranks);
-  launch.extra = run.job.mpi_options;
-  const SageMaker container = read_sagemaker(options.sagemaker);
-  launch.remote = remote_hosts(options, container, run);
-  const Deadlines deadlines = deadlines_of(options);
-  if (launch.remote && !options.sagemaker.hosts.empty())
-    wait_for_hosts(*launch.remote, launch.extra, deadlines.long_s, printed_watch());
-  hold_stop_signals();
-  const RunFolder folder;
-  launch.folder = folder.path();
-  Supervision supervision{settled.path(), hosts_of_ranks(launch)};
-  supervision.deadline_s = deadlines.usual_s;
-  supervision.patience_s = std::min(supervision.patience_s, deadlines.usual_s);
-  // Ranks on this host only may get a network of their own, unless they need the host's:
-  // custom_mpi_options may name an interface that the own network lacks, and GPUs find each other
-  // by their own means.
-  supervision.own_network = !launch.remote && launch.extra.empty() &&
-                            run.chosen.cluster.machine.gpu.kind == DeviceKind::cpu;
   const bool saves = run.job.checkpoint.has_value();
   const bool imported = saves && began_with_imported_weights(run.job.checkpoint->folder);
-  const auto start = [&](int restarts) {
+  StartedRanks ranks;
+  ranks.input = settled_text(run);
+  ranks.deadline_s = deadlines_of(options).usual_s;
+  // CPU ranks on this host only may get a network of their own. GPUs find each other by their own
+  // means.
+  ranks.own_network = run.chosen.cluster.machine.gpu.kind == DeviceKind::cpu;
+  ranks.begin = saves ? "the last checkpoint" : "step 1";
+  ranks.command = [&](int restarts) {
     Options own = options;
     // If the folder of imported weights was removed during the run, the mark keeps the restarted
     // ranks from beginning with random weights.
     if (restarts > 0 && imported) mark_as_imported(run.job.checkpoint->folder);
     own.resume = options.resume || (restarts > 0 && saves);
-    return run_mpirun(mpirun_command(launch, rank_command(own)), supervision);
+    return rank_command(own);
   };
-  return run_with_restarts({options.restarts.value_or(0)}, start,
-                           [&] { return saves ? "the last checkpoint" : "step 1"; });
+  return run_ranks(options, run, ranks);
 }
 
 int run_train(const Options& options) {

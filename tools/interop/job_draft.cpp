@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "models/job/sections.h"
+#include "models/job/job_overrides.h"
 
 namespace meshwright::interop {
 

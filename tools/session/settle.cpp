@@ -92,8 +92,7 @@ void say_evaluated(const Job& job, const Loader& held_out, const Watch& watch) {
 
 void check_can_start(const Job& job, const JobRequest& wanted, const TrainRequest& how) {
   check_has_kernels(job);
-  check_mpi_options(job, how);
-  check_runs_here(job, wanted, how);
+  check_can_run(job, wanted, how);
   check_allowed_changes(how.allow_changed);
   if (!how.allow_changed.empty() && !how.resume)
     throw InputError(
@@ -137,6 +136,11 @@ void warn_of_fused_optimizer(const Run& run, const Watch& watch) {
 }
 
 }  // namespace
+
+void check_can_run(const Job& job, const JobRequest& wanted, const TrainRequest& how) {
+  check_mpi_options(job, how);
+  check_runs_here(job, wanted, how);
+}
 
 LoaderOptions loader_options(const Job& job) {
   const Training& training = job.plan.training;

@@ -24,6 +24,10 @@ struct Run {
 Run settle_run(const JobRequest& wanted, const TrainRequest& how,
                const std::function<void(const Job&)>& check_outputs, const Watch& watch);
 
+// Throws InputError if the job is meant for other computers than this one or the hosts that are
+// named, or if it sets MPI options that it may not set by itself.
+void check_can_run(const Job& job, const JobRequest& wanted, const TrainRequest& how);
+
 LoaderOptions loader_options(const Job& job);
 
 // Read data.evaluation: whether the job has it and, if so, what is read and how many global batches

@@ -1,0 +1,200 @@
+// `launch JOB -- python train.py ARGS`: runs the user's own training script by a plan. The script
+// captures its model (tools/python/meshwright/torch), this command settles the plan, and the ranks
+// are the script again.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "exec/launch/run_folder.h"
+#include "exec/launch/stop.h"
+#include "models/core/error.h"
+#include "models/core/fields.h"
+#include "models/core/json.h"
+#include "models/job/job_overrides.h"
+#include "tools/commands/asking.h"
+#include "tools/commands/commands.h"
+#include "tools/commands/python_package.h"
+#include "tools/commands/ranks.h"
+#include "tools/print.h"
+#include "tools/session/hosts.h"
+#include "tools/session/machines.h"
+#include "tools/session/plan_text.h"
+#include "tools/session/script_run.h"
+#include "tools/session/text.h"
+#include "tools/session/train.h"
+#include "tools/session/write_file.h"
+
+namespace meshwright::tools {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr int not_started = 1;  // exit code of a Python that cannot run the front
+
+// Returns the command of a rank: the script behind the front that tells the launcher what becomes
+// of it. Throws InputError for anything but a Python script, because other launchers would start
+// ranks of their own.
+Words fronted(Words command) {
+  if (!command.empty() && command.front().ends_with(".py")) {
+    const char* python = std::getenv("MESHWRIGHT_PYTHON");
+    command.insert(command.begin(),
+                   python == nullptr || *python == '\0' ? "python3" : std::string(python));
+  }
+  const auto name = command.empty() ? "" : std::filesystem::path(command.front()).filename();
+  auto script = command.empty() ? command.end() : command.begin() + 1;
+  while (script != command.end() && script->starts_with('-') && *script != "-m" && *script != "-c")
+    script += (*script == "-W" || *script == "-X") && command.end() - script > 1 ? 2 : 1;
+  if (!name.string().starts_with("python") || script == command.end() || *script == "-c")
+    throw InputError(
+        fmt::format("launch: `-- python train.py ARGS` is expected after the job, found '{}'; "
+                    "launch starts the ranks itself, without torchrun, accelerate, srun or mpirun",
+                    fmt::join(command, " ")));
+  command.insert(script, {"-m", "meshwright.torch.launched"});
+  return command;
+}
+
+// Runs a command to its end without its standard output, which it will have again as a rank.
+// Returns its exit code.
+int run_quietly(Words command) {
+  std::fflush(nullptr);
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const pid_t child = fork();
+  if (child < 0) throw RunError("launch: no process can be started");
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    const int nothing = open("/dev/null", O_RDWR);
+    dup2(nothing, STDIN_FILENO);
+    dup2(nothing, STDOUT_FILENO);
+    execvp(arguments[0], arguments.data());
+    _exit(not_started);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : run_failed;
+}
+
+// Thrown if the script does not come to its first step. It has said why.
+struct NotCaptured {
+  int exit_code;
+};
+
+// Returns the job with what the script adds: its captured model, and the training that it asks for.
+json captured_job(const json& job, const Words& command, const std::string& folder) {
+  write_file(folder + "/job.json", job.dump());
+  setenv("MESHWRIGHT_JOB", (folder + "/job.json").c_str(), 1);
+  setenv("MESHWRIGHT_CAPTURE", folder.c_str(), 1);
+  const int code = run_quietly(command);
+  unsetenv("MESHWRIGHT_JOB");
+  unsetenv("MESHWRIGHT_CAPTURE");
+  if (code == not_started)
+    throw InputError(
+        fmt::format("launch: {} cannot run the script; meshwright.torch needs Python with PyTorch "
+                    "(docs/own-model.md)",
+                    command.front()));
+  if (code != done) throw NotCaptured{code};
+  return parse_json(read_file(folder + "/captured.json"), "the captured job");
+}
+
+std::vector<std::string> training_keys(const json& job) {
+  std::vector<std::string> keys;
+  if (job.contains("training") && job["training"].is_object())
+    for (const auto& [key, value] : job["training"].items()) keys.push_back(key);
+  return keys;
+}
+
+int predict_only(const Options& options, const std::string& job) {
+  Options own = options;
+  own.operands.resize(1);
+  own.jobs[own.operands.front()] = job;
+  own.command = simulate_command.name;
+  return simulate_command.run(own);
+}
+
+// Returns the names of variables that ranks on other hosts get from this process.
+Words variables_for_hosts() {
+  Words names;
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string text = *each, name = text.substr(0, text.find('='));
+    for (const char* prefix : {"PYTHON", "MESHWRIGHT_", "SM_", "HF_", "OMP_NUM_THREADS"})
+      if (name.starts_with(prefix)) names.push_back(name);
+  }
+  return names;
+}
+
+void prepare_environment(const Options& options, const Run& run) {
+  const int threads = threads_per_rank(options.threads, run.chosen.cluster.processes_per_host);
+  setenv("MESHWRIGHT_LAUNCHED", "1", 1);
+  setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 1);
+  setenv("PYTHONUNBUFFERED", "1", 0);
+  if (options.deadline) setenv("MESHWRIGHT_DEADLINE", std::to_string(*options.deadline).c_str(), 1);
+}
+
+int run_settled(const Options& options, const Words& command, const std::string& settled,
+                const std::vector<std::string>& given) {
+  const Run run = read_settled(settled);
+  const Prediction prediction = predict_chosen(run.job, run.chosen);
+  print_to(stderr, "{}\npredicted: {} a step, {} on the fullest rank\n",
+           plan_text(run.chosen.compiled.plan), show_seconds(prediction.step_time_s),
+           show_bytes(static_cast<double>(prediction.peak_memory_bytes)));
+  prepare_environment(options, run);
+  StartedRanks ranks;
+  ranks.input = json{
+      {"settled", parse_json(settled, "the settled run")},
+      {"captured", parse_json(read_file(run.job.model_path), run.job.model_path)},
+      {"given",
+       given}}.dump();
+  ranks.deadline_s = deadlines_of(options).long_s;
+  ranks.variables = variables_for_hosts();
+  ranks.begin = "where the script resumes";
+  ranks.command = [&](int) { return command; };
+  return run_ranks(options, run, ranks);
+}
+
+int run_launch(const Options& options) try {
+  end_on_stop_signals();
+  if (options.operands.empty()) throw InputError("launch: expected a job file");
+  const Words command = fronted({options.operands.begin() + 1, options.operands.end()});
+  if (options.mpi_ranks)
+    throw InputError("launch: this process is inside mpirun; start launch without it");
+  const SageMaker container = read_sagemaker(options.sagemaker);
+  if (!container.is_first()) return wait_as_other_host(container, printed_watch());
+  search_package(options.program);
+  JobRequest request = job_request(options, options.operands.front());
+  json job = parse_json(read_file(request.file), request.file);
+  for (const std::string& each : options.set) apply_override(job, each, request.file);
+  const std::vector<std::string> given = training_keys(job);
+  const RunFolder folder;
+  if (job.is_object() && !job.contains("model")) job = captured_job(job, command, folder.path());
+  request.text = job.dump();
+  if (options.dry_run) return predict_only(options, *request.text);
+  check_can_run(read_job_of(request, {}), request, options);
+  return run_settled(options, command, settle_script(request, options, 0, shown_watch()), given);
+} catch (const NotCaptured& script) {
+  return script.exit_code;
+}
+
+}  // namespace
+
+const Command launch_command = {
+    "launch",
+    "JOB",
+    "the job file (JSON), whose `model` may be missing; after `--`: python and the script",
+    "run your own training script by a plan",
+    "dry-run json set profile prices hostfile deadline allow-mpi-options restarts",
+    run_launch,
+    "`meshwright launch JOB -- python train.py ARGS` starts the script as every rank. If the job "
+    "has no model, the script is first run alone up to its first step, which captures it. "
+    "docs/launch.md says what a script needs and how it is supervised."};
+
+}  // namespace meshwright::tools
