@@ -54,11 +54,15 @@ def optimizer_of(parameters):
 
 
 class Alone:
-    """The same training in this process, by eager PyTorch."""
+    """The same training in this process, by eager PyTorch. `rounding` changes each parameter by so much first."""
 
-    def __init__(self, name, batches, seed):
+    def __init__(self, name, batches, seed, rounding=0.0):
         net, example, loss = made(name)
         step = Step(net, loss, example)
+        if rounding:
+            torch.manual_seed(5)
+            for each in step.parameters():
+                each.data.mul_(1 + rounding * torch.randn_like(each))
         optimizer = optimizer_of([each for each in step.parameters() if each.requires_grad])
         self.losses = []
         with _as_in_training(step):
@@ -147,12 +151,26 @@ def train(name, layouts, steps):
                 shutil.rmtree(folder, ignore_errors=True)
         if mw.rank() == 0:
             loss, norm = compared(alone, losses, parameters)
-            good = loss <= LOSS and norm <= PARAMETERS
+            good, word, why = loss <= LOSS and norm <= PARAMETERS, "equal", ""
+            if not good:
+                good, own_loss, own_norm = is_chaotic(name, batches, alone, loss, norm)
+                word = "chaotic" if good else "FAILED"
+                why = ", eager after a rounding: {:.1e} and {:.1e}".format(own_loss, own_norm)
             failed += not good
-            print("{:22} {:14} {} loss {:.1e} parameters {:.1e} ({:.1f} s)".format(
-                name, layout, "equal " if good else "FAILED", loss, norm, time.time() - begin), flush=True)
+            print("{:22} {:14} {:7} loss {:.1e} parameters {:.1e} ({:.1f} s){}".format(
+                name, layout, word, loss, norm, time.time() - begin, why), flush=True)
         begin = time.time()
     return mw.distributed.same_everywhere(failed)
+
+
+def is_chaotic(name, batches, alone, loss, norm):
+    """Whether eager PyTorch itself differs as much if its parameters are changed by a rounding first.
+
+    Then there is nothing that a run could be equal to: batch norm over two random pictures, fifty layers deep.
+    """
+    rounded = Alone(name, batches, 1, 1e-7)
+    own_loss, own_norm = compared(alone, rounded.losses, rounded.parameters)
+    return loss <= own_loss and norm <= own_norm, own_loss, own_norm
 
 
 def is_too_small(error):
@@ -196,7 +214,7 @@ def main():
         sys.exit(1 if failed else 0)
     tasks = [(name, layouts) for name in names] if options.draw is None else drawn(names, layouts, options.draw)
     good = [on_ranks(name, chosen, options.steps) for name, chosen in tasks]
-    print("{} of {} models train equal to eager PyTorch under all layouts".format(sum(good), len(good)))
+    print("{} of {} models train as eager PyTorch does under all layouts".format(sum(good), len(good)))
     sys.exit(0 if all(good) else 1)
 
 
