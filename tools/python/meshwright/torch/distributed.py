@@ -433,6 +433,11 @@ class DistributedModel:
 
     # -- a step
 
+    def prepare(self, batch: Any) -> None:
+        """Captures, plans and starts what `step` would at its first call, with a batch like the steps'."""
+        if self.info is None:
+            self._start(batch)
+
     def _run_segment(self, *call: Any) -> None:
         assert self._runner is not None
         self._runner(*call)
@@ -445,8 +450,7 @@ class DistributedModel:
         finite.
         """
         world = _here()
-        if self.info is None:
-            self._start(batch)
+        self.prepare(batch)
         info, runner = self.info, self._runner
         assert info is not None and runner is not None and world.optimizer is not None
         parts = micro_batches_of(batch, info["micro_batches"], info["micro_batch"], self.captured.axes, self._names)
