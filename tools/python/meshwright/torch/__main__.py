@@ -14,7 +14,7 @@ import torch
 from . import CaptureError, capture
 from .capturing import CapturedModel
 from .document import value_at
-from .errors import explained
+from .errors import ON_META, explained
 from .scripts import alone
 
 
@@ -147,6 +147,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _of_transformers(options: argparse.Namespace) -> CapturedModel:
+    from .transformers_models import model_of
+    if options.batch < 1 or (options.sequence_length is not None and options.sequence_length < 1):
+        raise CaptureError("--batch and --sequence-length are at least 1")
+
+    def captured(place: str) -> CapturedModel:
+        model, example = model_of(options.transformers, options.batch, options.sequence_length,
+                                  options.precision or "fp32", options.attention, place)
+        return capture(model, example, name=options.name, device=options.device,
+                       source="transformers " + os.path.basename(options.transformers))
+
+    try:
+        return captured("meta")
+    except CaptureError as error:   # Some models make tensors without naming a device.
+        if ON_META not in str(error):
+            raise
+        return captured("cpu")
+
+
 def main(words: Optional[List[str]] = None) -> int:
     """Runs a command line; returns the exit code."""
     options = _parser().parse_args(words)
@@ -154,13 +173,7 @@ def main(words: Optional[List[str]] = None) -> int:
         if bool(options.target) == bool(options.transformers):
             raise CaptureError("either FILE.py:NAME or --transformers config.json is expected")
         if options.transformers:
-            from .transformers_models import model_of
-            if options.batch < 1 or (options.sequence_length is not None and options.sequence_length < 1):
-                raise CaptureError("--batch and --sequence-length are at least 1")
-            model, example = model_of(options.transformers, options.batch, options.sequence_length,
-                                      options.precision or "fp32", options.attention)
-            captured = capture(model, example, name=options.name, device=options.device,
-                               source="transformers " + os.path.basename(options.transformers))
+            captured = _of_transformers(options)
         else:
             with alone():
                 model, example, loss = _what(options.target, options.example)

@@ -22,6 +22,8 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
 _STANDARD = os.path.abspath(sysconfig.get_paths()["stdlib"])
 _INSTALLED = os.sep + "site-packages" + os.sep
 
+ON_META = "a tensor is made on the CPU, and the model is on the meta device; build the model on the CPU"
+
 # Words of PyTorch's messages, and what they mean to who wrote the model.
 _CAUSES: Tuple[Tuple[str, str], ...] = (
     (r"line of code:.*(\.item\(|\.tolist\(|\b(float|int|bool)\()",
@@ -47,6 +49,7 @@ _CAUSES: Tuple[Tuple[str, str], ...] = (
     (r"fake tensor in the exported program constant",
      "the step takes a gradient itself (torch.autograd.grad, a gradient penalty), which cannot be traced; capture "
      "without that part of the loss"),
+    (r"at least two devices.*\bmeta\b|\(meta\) and .*\(cpu\)|\(cpu\) and .*\(meta\)", ON_META),
     (r"FakeTensorDeviceMismatch|at least two devices|no NVIDIA driver",
      "a tensor is put on a GPU, the others are not; put it where an input is (x.device)"),
     (r"no fake impl|Unsupported operator|not implemented for .*Meta|fake tensor .* kernel",

@@ -1,4 +1,4 @@
-"""Models of the library transformers from a config.json, on the meta device and with their own loss."""
+"""Models of the library transformers from a config.json, without memory and with their own loss."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def _class_of(config: Any, path: str) -> Tuple[str, str]:
                                            for task in _TASKS)))
 
 
-def model_of(path: str, batch: int, sequence_length: Optional[int], precision: str,
-             attention: Optional[str]) -> Tuple[torch.nn.Module, Dict[str, torch.Tensor]]:
-    """(model, example) of a config.json on the meta device: neither takes memory.
+def model_of(path: str, batch: int, sequence_length: Optional[int], precision: str, attention: Optional[str],
+             place: str = "meta") -> Tuple[torch.nn.Module, Dict[str, torch.Tensor]]:
+    """(model, example) of a config.json on the device `place`; on the meta device neither takes memory.
 
     `attention` is transformers' attn_implementation. Raises CaptureError if there is no such model.
     """
@@ -81,17 +81,20 @@ def model_of(path: str, batch: int, sequence_length: Optional[int], precision: s
     try:
         config = transformers.AutoConfig.for_model(**written)
     except (ValueError, TypeError, KeyError) as error:
+        text = str(error).splitlines()[0].split(" Should contain one of")[0]
         raise CaptureError("{}: transformers {} does not take this file: {}".format(
-            path, transformers.__version__, str(error).splitlines()[0])) from error
+            path, transformers.__version__, text)) from error
     del model_type
     name, kind = _class_of(config, path)
-    if hasattr(config, "use_cache"):
-        config.use_cache = False
+    # What Python draws at random would be a branch, or a constant of the graph.
+    for key in ("use_cache", "layerdrop", "encoder_layerdrop", "decoder_layerdrop", "apply_spec_augment"):
+        if hasattr(config, key):
+            setattr(config, key, type(getattr(config, key))(0))
     if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = getattr(config, "pad_token_id", None) or 0
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     try:
-        with torch.device("meta"):
+        with torch.device(place):
             options: Dict[str, Any] = {"dtype": dtype}
             if attention:
                 options["attn_implementation"] = attention
@@ -100,7 +103,8 @@ def model_of(path: str, batch: int, sequence_length: Optional[int], precision: s
         text = " ".join(str(error).split())[:200]
         raise CaptureError("{}: {} cannot be built: {}".format(path, name, text)) from error
     model.train()
-    return model, example_of(model, config, kind, batch, sequence_length, dtype)
+    with torch.device(place):
+        return model, example_of(model, config, kind, batch, sequence_length, dtype)
 
 
 def _first(config: Any, names: Tuple[str, ...], default: Any) -> Any:
@@ -117,19 +121,18 @@ def _first(config: Any, names: Tuple[str, ...], default: Any) -> Any:
 
 def example_of(model: torch.nn.Module, config: Any, kind: str, batch: int, sequence_length: Optional[int],
                dtype: torch.dtype) -> Dict[str, torch.Tensor]:
-    """A batch of the shapes that the model takes, on the meta device."""
-    meta = torch.device("meta")
+    """A batch of the shapes that the model takes."""
     longest = _first(config, ("max_position_embeddings", "n_positions", "max_target_positions", "n_ctx"), 1024)
     longest = longest if isinstance(longest, int) and longest > 0 else 1024
     length = sequence_length or min(longest, 2048)
-    ids = lambda: torch.zeros(batch, length, dtype=torch.int64, device=meta)
-    label = lambda: torch.zeros(batch, dtype=torch.int64, device=meta)
+    ids = lambda: torch.zeros(batch, length, dtype=torch.int64)
+    label = lambda: torch.zeros(batch, dtype=torch.int64)
     accepted = inspect.signature(model.forward).parameters
 
     def image(*more: int) -> torch.Tensor:
         size = _first(config, ("image_size",), 224)
         height, width = size if isinstance(size, (list, tuple)) else (size, size)
-        return torch.zeros(batch, *more, _first(config, ("num_channels",), 3), height, width, dtype=dtype, device=meta)
+        return torch.zeros(batch, *more, _first(config, ("num_channels",), 3), height, width, dtype=dtype)
 
     if kind == "text":
         return {"input_ids": ids(), "labels": ids()}
@@ -147,7 +150,7 @@ def example_of(model: torch.nn.Module, config: Any, kind: str, batch: int, seque
         return {"pixel_values": image()}
     if kind == "pixels":
         pixels = image()
-        return {"pixel_values": pixels, "labels": torch.zeros(batch, *pixels.shape[2:], dtype=torch.int64, device=meta)}
+        return {"pixel_values": pixels, "labels": torch.zeros(batch, *pixels.shape[2:], dtype=torch.int64)}
     if kind == "image and text":
         return {"input_ids": ids(), "pixel_values": image(), "return_loss": True}  # type: ignore[dict-item]
     if kind == "sound to text":
@@ -156,13 +159,13 @@ def example_of(model: torch.nn.Module, config: Any, kind: str, batch: int, seque
         name, shape = ("input_features", (batch, bins, frames))
         if config.model_type == "speech_to_text":
             shape = (batch, frames, bins)
-        return {name: torch.zeros(shape, dtype=dtype, device=meta), "labels": ids()}
+        return {name: torch.zeros(shape, dtype=dtype), "labels": ids()}
     sound_name = "input_features" if "input_features" in accepted else "input_values"
     samples = sequence_length or 16000
     shape = (batch, samples, _first(config, ("feature_projection_input_dim", "num_mel_bins"), 80)) \
         if sound_name == "input_features" else (batch, samples)
-    sound = torch.zeros(shape, dtype=dtype, device=meta)
+    sound = torch.zeros(shape, dtype=dtype)
     if config.model_type == "audio-spectrogram-transformer":
-        sound = torch.zeros(batch, config.max_length, config.num_mel_bins, dtype=dtype, device=meta)
+        sound = torch.zeros(batch, config.max_length, config.num_mel_bins, dtype=dtype)
     return {sound_name: sound, "labels": label() if kind == "sound" else
-            torch.zeros(batch, 32, dtype=torch.int64, device=meta)}
+            torch.zeros(batch, 32, dtype=torch.int64)}
