@@ -10,8 +10,8 @@ import logging
 
 try:
     import torch as _torch
-except ImportError as _error:
-    raise ImportError("meshwright.torch needs PyTorch, which is not installed here: pip install torch") from _error
+except ImportError:
+    raise ImportError("meshwright.torch needs PyTorch, which is not installed here: pip install torch") from None
 
 # PyTorch warns of Triton, which a computer without a GPU needs not have.
 logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
