@@ -54,6 +54,7 @@ class DistributedModel:
         self._run: Optional[Run] = None
         self._step: Optional[Step] = None
         self._plain: Dict[str, Any] = {}
+        self._file: Optional[str] = None   # of the stages of modules, until the plan is made
         self._whole_at = 0           # steps after which all ranks had the whole model
         self.resumes: Optional[str] = None
         world.model = self
@@ -94,6 +95,8 @@ class DistributedModel:
             self._run._resume = self.resumes
         self._run.step(arguments.micro_batches(count))
         if first:
+            if self._file is not None:
+                os.remove(self._file)
             for hook in self._hooks:
                 hook(self, world.optimizer)
         return self._run.returned()
@@ -131,6 +134,7 @@ class DistributedModel:
         file, path = tempfile.mkstemp(suffix=".json", prefix="meshwright-")
         with os.fdopen(file, "w", encoding="utf-8") as written:
             json.dump(stage_of, written)
+        self._file = path
         return path
 
     # -- the whole model on each rank

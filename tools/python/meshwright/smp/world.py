@@ -12,6 +12,7 @@ import enum
 import json
 import os
 import socket
+import sys
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
@@ -176,7 +177,9 @@ def _meet() -> None:
         if mw.rank() != 0:
             store = dist.TCPStore(address[0], int(address[1]), mw.size(), False)
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    hook = sys.excepthook   # torch.distributed's would keep the text of an exception that ends all ranks
     dist.init_process_group(backend, store=store, rank=mw.rank(), world_size=mw.size())
+    sys.excepthook = hook
     atexit.register(_part)
 
 
