@@ -189,7 +189,11 @@ def main():
         bad.append("two steps without optimizer.step() are not refused")
     except Refused:
         optimizer.step()
-    smp.save_checkpoint(folder, "tag", model=net, optimizer=optimizer, user_content={"a": 1})
+    smp.save_checkpoint(folder, "older", model=net, optimizer=optimizer, num_kept_partial_checkpoints=1)
+    smp.save_checkpoint(folder, "tag", model=net, optimizer=optimizer, user_content={"a": 1},
+                        num_kept_partial_checkpoints=1)
+    if sorted(os.listdir(folder)) != ["newest", "tag_partial"]:
+        bad.append("smp.save_checkpoint: keeps " + ", ".join(sorted(os.listdir(folder))))
     smp.save(net.local_state_dict(), os.path.join(folder, "own"), partial=True)
     if not smp.load(os.path.join(folder, "own"), partial=True)["_smp_is_partial"]:
         bad.append("smp.load: gives something else")

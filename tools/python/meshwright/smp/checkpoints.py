@@ -108,10 +108,7 @@ def resume_from_checkpoint(path: str, tag: Optional[str] = None, partial: bool =
         raise Refused("smp.resume_from_checkpoint: a partial checkpoint is loaded whole; for the model without the "
                       "optimizer's states save and resume with partial=False")
     folder = _partial_folder(path, tag)
-    if model.partitioned:
-        mw.resume(folder, model._run)
-    else:
-        model.resumes = folder
+    model.resume(folder)
     return _content(os.path.join(folder, "user_content.pt"))
 
 

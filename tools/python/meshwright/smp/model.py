@@ -166,6 +166,9 @@ class DistributedModel:
                 values = torch.empty(parameter.numel(), dtype=torch.float32)
             runtime.broadcast(values.data_ptr(), values.numel() * 4, 0)
             if not own.get(entry["name"]) or parameter.dtype != run._runner.storage:
+                device = run._runner.device   # others' parameters were left where the script made them
+                if parameter.device.type != device:
+                    parameter.data = torch.empty_like(parameter, device=device)
                 parameter.data.copy_(values.view(parameter.shape))
         for buffer, stage in self._buffers_of_stages():
             buffer.data.copy_(shared([buffer], here().rank_of(stage, 0), here().groups["world"])[0])
@@ -221,6 +224,15 @@ class DistributedModel:
         if self.partitioned:
             assert self._run is not None
             self._run._hand_over()
+
+    def resume(self, folder: str) -> None:
+        """Goes on from a run's checkpoint, now or when the first step makes the plan."""
+        if self.partitioned:
+            assert self._run is not None
+            mw.resume(folder, self._run)
+            self._whole_at = -1
+        else:
+            self.resumes = folder
 
     def cpu(self) -> "DistributedModel":
         """The model: its parameters stay where the run has them."""
