@@ -171,6 +171,42 @@ def model():
     return net
 
 
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(3, 8), nn.Linear(8, 2)
+
+    def forward(self, x, labels):
+        logits = self.two(torch.tanh(self.one(x)))
+        return {"loss": F.mse_loss(logits, labels), "logits": logits}
+
+
+def version_2():
+    """Losses of a script of version 2, and of plain PyTorch."""
+    torch.manual_seed(3)
+    net, plain = Net(), Net()
+    plain.load_state_dict(net.state_dict())
+    batch = {"x": torch.randn(8, 3), "labels": torch.randn(8, 2)}
+    tsm.init({"hybrid_shard_degree": 1})
+    model = tsm.transform(net)
+    losses = []
+    for model, make in ((model, tsm.DistributedOptimizer), (plain, lambda optimizer, **_: optimizer)):
+        optimizer = make(torch.optim.AdamW(model.parameters(), lr=0.05), gradient_clip=0.5)
+        own = []
+        for _ in range(4):
+            loss = model(**batch)["loss"]
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            optimizer.zero_grad()
+            own.append(loss.item())
+        model.eval()
+        with torch.no_grad():
+            own.append(model(**batch)["loss"].item())
+        losses.append(own)
+    return losses
+
+
 def main():
     folder = tempfile.mkdtemp(prefix="smp-")
     smp.init({"microbatches": 4})
@@ -214,6 +250,9 @@ def main():
         except Exception as error:
             bad.append("{}: {}: {}".format(name, type(error).__name__, error))
     smp.close()
+    planned, plain = version_2()
+    if max(abs(a - b) for a, b in zip(planned, plain)) > 1e-5:
+        bad.append("torch.sagemaker: losses {} instead of {}".format(planned, plain))
     bad += checked(tsm, V2, "torch.sagemaker")
     for each in bad:
         print(each)

@@ -32,6 +32,7 @@ class DistributedOptimizer(mw.DistributedOptimizer):
             self.settings["loss_scale"] = (_dynamic(dynamic_loss_args or {})
                                            if dynamic_loss_scale or static_loss_scale is None
                                            else {"static": static_loss_scale})
+        _clip_by_plan()
         self._used: Optional[float] = None   # learning rate of a step whose `step` was not called yet
         world.optimizer = self
 
@@ -104,3 +105,21 @@ def _dynamic(given: Dict[str, Any]) -> Dict[str, Any]:
         raise Refused("smp.DistributedOptimizer: dynamic_loss_args {!r}; known: {}".format(
             unknown[0] if unknown else "consecutive_hysteresis", ", ".join(names)))
     return {names[key]: value for key, value in given.items() if key in names}
+
+
+def _clip_by_plan() -> None:
+    """PyTorch's clip_grad_norm_ would find no gradients of the model, so that it asks the plan instead."""
+    original = torch.nn.utils.clip_grad_norm_
+    if getattr(original, "by_plan", False):
+        return
+
+    def clip_grad_norm_(parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> torch.Tensor:
+        listed = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        world = here()
+        own = {id(each) for each in world.model.parameters()} if world.model is not None else set()
+        if world.optimizer is not None and any(id(each) in own for each in listed):
+            return torch.tensor(world.optimizer.clip_master_grads(max_norm))
+        return original(listed, max_norm, *args, **kwargs)
+
+    clip_grad_norm_.by_plan = True  # type: ignore[attr-defined]
+    torch.nn.utils.clip_grad_norm_ = torch.nn.utils.clip_grad.clip_grad_norm_ = clip_grad_norm_
