@@ -32,12 +32,12 @@ def ran(command, folder):
 
 
 def differences(eager, planned):
-    """(largest relative difference of a number that was printed, of a parameter)."""
+    """(largest relative difference of a number that was printed, relative difference of the parameters' sums in norm)."""
     numbers, norms = 0.0, 0.0
     for key, value in eager.items():
         if key == "norms":
-            scale = max(abs(each) for each in value.values())
-            norms = max(abs(each - planned[key][name]) / max(abs(each), 1e-2 * scale) for name, each in value.items())
+            squares = sum((each - planned[key][name]) ** 2 for name, each in value.items())
+            norms = (squares / sum(each ** 2 for each in value.values())) ** 0.5
         else:
             numbers = max([numbers] + [abs(a - b) / max(abs(a), 1e-3) for a, b in zip(value, planned[key])])
             assert len(value) == len(planned[key]), key
