@@ -3,7 +3,8 @@
 
     python tests/own_models/smp_scripts.py [--draw NUMBER | NAME...]
 
-`--draw` takes two of them, so that in time each has its turn. Losses agree to 2e-5, and parameters to 1e-4, of what one process computes over the same micro-batches.
+`--draw` takes two of them, so that in time each has its turn. Losses agree to 2e-5, and parameters to 1e-4, with what
+one process computes over the same micro-batches.
 """
 
 import json

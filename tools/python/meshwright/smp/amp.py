@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-import torch
-
 __all__ = ["GradScaler"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator
 
 import torch
 from torch.nn.modules.module import register_module_module_registration_hook
