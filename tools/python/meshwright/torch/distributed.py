@@ -53,6 +53,7 @@ class _World:
         self.model: Optional["DistributedModel"] = None
         self.optimizer: Optional["DistributedOptimizer"] = None
         self.plan: Optional[handed_over.Plan] = None   # by `meshwright launch`
+        self.local_rank = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
         self.divides = False                           # the script asks which replica this is
         self.saved_in: Optional[Tuple[str, int]] = None
         self.asks_to_stop = self.stopping = False
@@ -109,7 +110,7 @@ def init(job: Union[None, str, "os.PathLike[str]", Job] = None) -> None:
     """
     global _world
     if _world is not None:
-        if job is not None:
+        if job is not None and _world.plan is None:
             _world.job = _read_job(job)
         return
     handed_over.check_starter()
@@ -152,7 +153,7 @@ def size() -> int:
 
 def local_rank() -> int:
     """This process's number among those of its host."""
-    return int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
+    return _here().local_rank
 
 
 def _info(key: str, what: str) -> int:
@@ -709,6 +710,17 @@ def steps_done() -> Optional[int]:
 def finish_saving() -> bool:
     """Waits for checkpoints in flight; returns whether they are complete. Every rank calls it."""
     return _world is None or bool(_world.runtime.finish_saving())
+
+
+def job() -> Job:
+    """The job, as far as it is known here."""
+    return _here().job
+
+
+def broadcast(values: torch.Tensor) -> None:
+    """Rank 0's values, on all ranks: a contiguous tensor of host memory. Every rank calls it."""
+    if values.numel():
+        _here().runtime.broadcast(values.data_ptr(), values.numel() * values.element_size(), 0)
 
 
 def abandon(code: int) -> None:

@@ -18,7 +18,7 @@ import torch
 
 from .errors import CaptureError
 
-__all__ = ["Alone", "Plan", "Stopped", "check_starter", "is_capturing", "is_launched", "merged", "plan_of_launch",
+__all__ = ["Alone", "Plan", "Stopped", "check_starter", "is_capturing", "is_launched", "merged", "plan_of_launch", "processes_of",
            "request_came", "samples_of_all", "take_input", "tell", "watch_for_stop", "write_captured"]
 
 Job = Dict[str, Any]
@@ -122,7 +122,7 @@ def merged(launched: Mapping[str, Any], own: Mapping[str, Any]) -> Job:
     return job
 
 
-def _processes(job: Mapping[str, Any]) -> Optional[int]:
+def processes_of(job: Mapping[str, Any]) -> Optional[int]:
     """The number of ranks that a job fixes, or None."""
     cluster = job.get("cluster", {})
     count = cluster.get("count", 1)
@@ -150,7 +150,7 @@ def samples_of_all(job: Mapping[str, Any], samples: int, divides: bool) -> int:
     given = isinstance(degrees, Mapping)
     data = degrees.get("data", "auto") if given else "auto"
     pipeline = degrees.get("pipeline", 1) if given else "auto"
-    ranks = _processes(job)
+    ranks = processes_of(job)
     if data == "auto" and isinstance(pipeline, int) and ranks:
         data = ranks // pipeline
     if not isinstance(data, int):
