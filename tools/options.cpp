@@ -204,7 +204,8 @@ constexpr ListOption list_options[] = {
      "the job or its model; repeatable"},
     {"from", &Options::from, "FILE...",
      "the files: settings, and beside them a model's config.json; of weights a folder with "
-     "model.safetensors (or its index), or such a file",
+     "model.safetensors (or its index), or such a file; of launch an estimator as JSON, whose "
+     "script is started",
      true},
     {"launcher", &Options::launchers, "NAME",
      "write what starts it with {}; repeatable (all of them)", false, launcher_names},

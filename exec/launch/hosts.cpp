@@ -54,6 +54,31 @@ RunHost host_of(std::istringstream& words, const std::string& first, const std::
   return host;
 }
 
+// Appends `name`, in which the first brackets stand for numbers: "gpu[1-2,07]-a".
+void add_nodes(const std::string& name, std::vector<std::string>& nodes) {
+  const std::size_t open = name.find('['), close = name.find(']');
+  if (open == std::string::npos && is_host_name(name)) return nodes.push_back(name);
+  const auto fail = [&] {
+    throw InputError("SLURM_JOB_NODELIST: '" + name + "' is no list of hosts");
+  };
+  if (open == std::string::npos || close == std::string::npos || close < open) fail();
+  std::istringstream ranges(name.substr(open + 1, close - open - 1));
+  for (std::string range; std::getline(ranges, range, ',');) {
+    const std::size_t dash = std::min(range.find('-'), range.size());
+    const std::string first = range.substr(0, dash),
+                      last = range.substr(std::min(dash + 1, range.size()));
+    const auto is_number = [](const std::string& text) {
+      return text.size() < 9 && text.find_first_not_of("0123456789") == std::string::npos;
+    };
+    if (first.empty() || !is_number(first) || !is_number(last)) fail();
+    for (int i = std::stoi(first); i <= std::stoi(last.empty() ? first : last); ++i) {
+      const std::string digits = std::to_string(i);
+      const std::string zeros(first.size() - std::min(first.size(), digits.size()), '0');
+      add_nodes(name.substr(0, open) + zeros + digits + name.substr(close + 1), nodes);
+    }
+  }
+}
+
 bool can_connect(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -104,6 +129,23 @@ bool is_host_name(const std::string& name) {
   return !name.empty() && name[0] != '-' && std::ranges::all_of(name, [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
   });
+}
+
+std::vector<std::string> hosts_of_slurm(const std::string& list) {
+  std::vector<std::string> nodes;
+  std::string name;
+  bool inside = false;
+  for (char c : list + ',') {
+    inside = c == '[' || (inside && c != ']');
+    if (c != ',' || inside) {
+      name += c;
+    } else {
+      add_nodes(name, nodes);
+      name.clear();
+    }
+  }
+  if (!name.empty()) add_nodes(name, nodes);  // its brackets are not closed, which is refused
+  return nodes;
 }
 
 std::vector<RunHost> read_hostfile(const std::string& path) {

@@ -17,6 +17,10 @@ struct RunHost {
 // InputError, which names the line.
 std::vector<RunHost> read_hostfile(const std::string& path);
 
+// Returns the hosts of a Slurm node list, such as "gpu[1-2,07],login": gpu1, gpu2, gpu07, login.
+// Throws InputError if the list is none.
+std::vector<std::string> hosts_of_slurm(const std::string& list);
+
 // Returns whether `name` can be in a list of hosts on a command line. Only letters, digits, '.',
 // '_' and, except at the begin, '-' are allowed, because a comma or another sign would change the
 // list.

@@ -182,6 +182,24 @@ TEST_CASE("marks are heard and never shown, in whatever line they come", "[exec]
   CHECK(watch.last_word() == 5);
 }
 
+TEST_CASE("the first rank that fails says where; the others' words are kept back",
+          "[exec][launch]") {
+  FailureWatch watch({"", ""});
+  CHECK(watch.add("\036trace 1 Traceback:\n\036trace 0 Traceback:\n\036trace 1   line 3\n") == "");
+  CHECK(watch.add("rank 1 failed: KeyError: 'x'\n\036trace 0   line 7\nrank 0 failed: y\n") == "");
+  CHECK(watch.verdict(4).shown == "Traceback:\n  line 3\nrank 1 failed: KeyError: 'x'\n");
+}
+
+TEST_CASE("a Slurm node list names hosts one by one", "[exec][launch]") {
+  using Names = std::vector<std::string>;
+  CHECK(hosts_of_slurm("gpu1") == Names{"gpu1"});
+  CHECK(hosts_of_slurm("gpu[08-10,2],login") == Names{"gpu08", "gpu09", "gpu10", "gpu2", "login"});
+  CHECK(hosts_of_slurm("r[1-2]n[3,4]") == Names{"r1n3", "r1n4", "r2n3", "r2n4"});
+  for (const char* wrong :
+       {"", "a b", "gpu[1-2", "gpu]1[", "gpu[x]", "gpu[-2]", "gpu[1-2-3]", "a,,b"})
+    CHECK_THROWS_AS(hosts_of_slurm(wrong), InputError);
+}
+
 namespace {
 // A stand-in for mpirun over two hosts; it says with `kill` that the user asks this process to
 // stop.

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "exec/launch/hosts.h"
 #include "exec/launch/run_folder.h"
 #include "exec/launch/stop.h"
 #include "models/core/error.h"
@@ -20,6 +21,7 @@
 #include "models/job/job_overrides.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/estimator_script.h"
 #include "tools/commands/python_package.h"
 #include "tools/commands/ranks.h"
 #include "tools/print.h"
@@ -141,8 +143,9 @@ void prepare_environment(const Options& options, const Run& run) {
 }
 
 int run_settled(const Options& options, const Words& command, const std::string& settled,
-                const std::vector<std::string>& given) {
-  const Run run = read_settled(settled);
+                const std::vector<std::string>& given, const Words& mpi_options) {
+  Run run = read_settled(settled);
+  run.job.mpi_options = mpi_options;  // which a settled job leaves out
   const Prediction prediction = predict_chosen(run.job, run.chosen);
   print_to(stderr, "{}\npredicted: {} a step, {} on the fullest rank\n",
            plan_text(run.chosen.compiled.plan), show_seconds(prediction.step_time_s),
@@ -161,10 +164,34 @@ int run_settled(const Options& options, const Words& command, const std::string&
   return run_ranks(options, run, ranks);
 }
 
-int run_launch(const Options& options) try {
+// Returns the command after the job, or else the estimator's script.
+Words asked_command(const Options& options) {
+  if (options.from.size() > 1) throw InputError("launch: --from: takes one estimator");
+  if (options.operands.size() > 1) return {options.operands.begin() + 1, options.operands.end()};
+  return estimator_script(options.from.empty() ? "" : options.from.front());
+}
+
+// Returns the options with a hostfile of the hosts of this Slurm job, unless hosts are named in
+// another way or there is only one.
+Options with_hosts_of_slurm(Options options, const std::string& folder) {
+  const char* list = std::getenv("SLURM_JOB_NODELIST");
+  if (list == nullptr || !options.hostfile.empty() || !options.sagemaker.hosts.empty())
+    return options;
+  const std::vector<std::string> hosts = hosts_of_slurm(list);
+  if (hosts.size() < 2) return options;
+  std::string text;
+  for (const std::string& host : hosts) text += host + " slots=99999\n";
+  options.hostfile = folder + "/SLURM_JOB_NODELIST";
+  write_file(options.hostfile, text);
+  return options;
+}
+
+int run_launch(const Options& asked) try {
   end_on_stop_signals();
-  if (options.operands.empty()) throw InputError("launch: expected a job file");
-  const Words command = fronted({options.operands.begin() + 1, options.operands.end()});
+  if (asked.operands.empty()) throw InputError("launch: expected a job file");
+  const Words command = fronted(asked_command(asked));
+  const RunFolder folder;
+  const Options options = with_hosts_of_slurm(asked, folder.path());
   if (options.mpi_ranks)
     throw InputError("launch: this process is inside mpirun; start launch without it");
   const SageMaker container = read_sagemaker(options.sagemaker);
@@ -174,12 +201,13 @@ int run_launch(const Options& options) try {
   json job = parse_json(read_file(request.file), request.file);
   for (const std::string& each : options.set) apply_override(job, each, request.file);
   const std::vector<std::string> given = training_keys(job);
-  const RunFolder folder;
   if (job.is_object() && !job.contains("model")) job = captured_job(job, command, folder.path());
   request.text = job.dump();
   if (options.dry_run) return predict_only(options, *request.text);
-  check_can_run(read_job_of(request, {}), request, options);
-  return run_settled(options, command, settle_script(request, options, 0, shown_watch()), given);
+  const Job read = read_job_of(request, {});
+  check_can_run(read, request, options);
+  return run_settled(options, command, settle_script(request, options, 0, shown_watch()), given,
+                     read.mpi_options);
 } catch (const NotCaptured& script) {
   return script.exit_code;
 }
@@ -191,7 +219,7 @@ const Command launch_command = {
     "JOB",
     "the job file (JSON), whose `model` may be missing; after `--`: python and the script",
     "run your own training script by a plan",
-    "dry-run json set profile prices hostfile deadline allow-mpi-options restarts",
+    "dry-run json set profile prices from hostfile deadline allow-mpi-options restarts",
     run_launch,
     "`meshwright launch JOB -- python train.py ARGS` starts the script as every rank. If the job "
     "has no model, the script is first run alone up to its first step, which captures it. "

@@ -359,7 +359,9 @@ class DistributedModel:
             raise RuntimeError("DistributedModel.step: make a DistributedOptimizer first")
         for key, value in optimizer.settings.items():
             training.setdefault(key, value)
-        parallelism = job.setdefault("parallelism", {})
+        if not handed_over.is_capturing():   # a launch may have a `distribution` of SageMaker's in its place
+            job.setdefault("parallelism", {})
+        parallelism = job.get("parallelism")
         if isinstance(parallelism, dict):
             parallelism.setdefault("data", "auto")
         samples, micro = self._sizes(captured, batch, job)

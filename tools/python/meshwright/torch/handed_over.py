@@ -18,8 +18,9 @@ import torch
 
 from .errors import CaptureError
 
-__all__ = ["Alone", "Plan", "Stopped", "check_starter", "is_capturing", "is_launched", "merged", "plan_of_launch", "processes_of",
-           "request_came", "samples_of_all", "take_input", "tell", "watch_for_stop", "write_captured"]
+__all__ = ["Alone", "Plan", "Stopped", "check_same_model", "check_same_training", "check_starter", "example_like",
+           "is_capturing", "is_launched", "merged", "plan_of_launch", "processes_of", "request_came", "samples_of_all",
+           "take_input", "tell", "watch_for_stop", "write_captured"]
 
 Job = Dict[str, Any]
 
@@ -154,9 +155,9 @@ def samples_of_all(job: Mapping[str, Any], samples: int, divides: bool) -> int:
     if data == "auto" and isinstance(pipeline, int) and ranks:
         data = ranks // pipeline
     if not isinstance(data, int):
-        raise CaptureError("the script gives every replica {} samples, and the plan decides how many replicas there are; "
-                           "give training.global_batch in the job, or divide global batches with shard(loader)".format(
-                               samples))
+        raise CaptureError("the script gives every replica {} samples, and the plan decides how many replicas there "
+                           "are; give training.global_batch in the job, or divide global batches with "
+                           "shard(loader)".format(samples))
     return samples * data
 
 
@@ -209,8 +210,8 @@ def plan_of_launch(runtime: Any, ranks: int, own_job: Mapping[str, Any]) -> Plan
     for key, value in (degrees.items() if isinstance(degrees, Mapping) else ()):
         settled = plan.job["parallelism"].get(key, value)
         if value not in (settled, "auto"):
-            raise CaptureError("the script's own job has parallelism.{} {!r}, the plan of `meshwright launch` {!r}; give "
-                               "it in the job of the launch".format(key, value, settled))
+            raise CaptureError("the script's own job has parallelism.{} {!r}, the plan of `meshwright launch` {!r}; "
+                               "give it in the job of the launch".format(key, value, settled))
     return plan
 
 
@@ -229,7 +230,7 @@ def example_like(plan: Plan, example: Any) -> Any:
 _COMPARED = ("inputs", "parameters", "buffers", "tensors", "segments")
 
 
-def _plain(kind: str, entry: Dict[str, Any]) -> Dict[str, Any]:
+def _plain(entry: Dict[str, Any]) -> Dict[str, Any]:
     """What must be equal of an entry, whatever the number of samples of the example."""
     shown = {key: value for key, value in entry.items() if key not in ("bytes", "kind", "saves")}
     if "batch_axis" in shown:
@@ -249,7 +250,7 @@ def check_same_model(plan: Plan, document: Mapping[str, Any]) -> None:
     for key in _COMPARED:
         here, there = document[key], plan.captured[key]
         for number, (one, other) in enumerate(zip(here, there)):
-            one, other = _plain(key, one), _plain(key, other)
+            one, other = _plain(one), _plain(other)
             for field in sorted(set(one) | set(other)):
                 if one.get(field) != other.get(field):
                     name = other.get("name") or other.get("module") or number

@@ -26,8 +26,8 @@ def _ranks() -> int:
         return mw.size()
     ranks = handed_over.processes_of(mw.job())
     if ranks is None:
-        raise CaptureError("how many processes the Trainer's batch is for is open; give cluster.processes_per_host in the "
-                           "job")
+        raise CaptureError("how many processes the Trainer's batch is for is open; give cluster.processes_per_host in "
+                           "the job")
     return ranks
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib.abc
-import importlib.machinery
 import importlib.util
 import sys
 from types import CodeType
@@ -56,7 +55,8 @@ _LINES = (
     ("init_process_group", "mw.init()"), ("DistributedDataParallel", "model = mw.DistributedModel(net, loss)"),
     ("DDP", "model = mw.DistributedModel(net, loss)"), ("FullyShardedDataParallel", "mw.DistributedModel(net, loss)"),
     ("fully_shard", "mw.DistributedModel(net, loss)"), ("DistributedSampler", "for batch in mw.shard(loader)"),
-    ("backward", "loss = model.step(batch)"), ("clip_grad_norm_", "mw.DistributedOptimizer(optimizer, gradient_clip=...)"))
+    ("backward", "loss = model.step(batch)"),
+    ("clip_grad_norm_", "mw.DistributedOptimizer(optimizer, gradient_clip=...)"))
 
 
 def _called(node: ast.Call) -> str:
