@@ -1,9 +1,12 @@
 #include "exec/comm/self.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "exec/comm/self_communicator.h"
 
@@ -30,17 +33,17 @@ struct HostMemory {
 class SelfWorld : public World {
  public:
   ~SelfWorld() override {
-    for (void* memory : memory_) std::free(memory);
+    for (const auto& [memory, bytes] : memory_) ::munmap(memory, bytes);
   }
   int rank() const override { return 0; }
   int size() const override { return 1; }
   void* allocate(std::int64_t bytes) override {
-    constexpr std::size_t alignment = 4096;
-    const std::size_t whole = (static_cast<std::size_t>(bytes) / alignment + 1) * alignment;
-    void* memory = std::aligned_alloc(alignment, whole);
-    if (memory == nullptr) throw std::bad_alloc();
-    std::memset(memory, 0, whole);
-    memory_.push_back(memory);
+    // The system clears pages when they are first used, so what nobody uses takes no memory.
+    const std::size_t whole = static_cast<std::size_t>(bytes) + 1;
+    void* memory =
+        ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    memory_.emplace_back(memory, whole);
     return memory;
   }
   std::unique_ptr<Communicator> group(GroupKind, std::span<const int>) override {
@@ -50,7 +53,7 @@ class SelfWorld : public World {
   void abandon(int exit_code) override { std::_Exit(exit_code); }
 
  private:
-  std::deque<void*> memory_;
+  std::vector<std::pair<void*, std::size_t>> memory_;  // and its bytes
 };
 
 }  // namespace

@@ -41,7 +41,7 @@ struct CapturedParameter {
   std::string name;
   Shape shape;  // at most four dimensions; the last one stands for all further ones
   bool trainable = true;
-  bool counted = true;  // false for a buffer
+  bool counted = true;         // false for a buffer
   std::optional<bool> decays;  // whether weight decay applies; unset: to matrices only
 };
 

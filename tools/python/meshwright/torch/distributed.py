@@ -245,7 +245,7 @@ class DistributedOptimizer:
     """Stands for an optimizer of PyTorch, whose settings a step uses.
 
     The update is the end of `DistributedModel.step`, so `step` and `zero_grad` do nothing. Learning rates are
-    read before each step: a scheduler of PyTorch on this object or on the optimizer works as usual.
+    read before each step, so a scheduler of PyTorch on that optimizer works as usual.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, gradient_clip: float = 0.0) -> None:
