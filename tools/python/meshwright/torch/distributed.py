@@ -494,6 +494,13 @@ class DistributedModel:
 
     # -- state
 
+    def shape_of(self, name: str) -> torch.Size:
+        """The whole shape of a parameter, by any of its names."""
+        for entry in self.captured.document["parameters"]:
+            if name == entry["name"] or name in entry.get("tied", ()):
+                return torch.Size(entry["shape"])
+        raise KeyError(name)
+
     def state_dict(self) -> Dict[str, torch.Tensor]:
         """Whole parameters and buffers by the module's own names, on rank 0; {} elsewhere. Every rank calls it."""
         world = _here()

@@ -33,6 +33,11 @@ def _same(module: Any = None, *_: Any, **__: Any) -> Any:
     return module
 
 
+def _does_nothing() -> Callable[..., None]:
+    """A new function each time: PyTorch's compiler wants one name for each."""
+    return lambda *_, **__: None
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     return None
 
@@ -48,14 +53,14 @@ _WRAPPERS: Tuple[Tuple[str, str, Any], ...] = (
     ("torch.distributed._composable.fsdp", "fully_shard", _same),
 )
 _GROUP: Tuple[Tuple[str, Any], ...] = (
-    ("init_process_group", _nothing), ("destroy_process_group", _nothing), ("barrier", _nothing),
+    ("init_process_group", _does_nothing()), ("destroy_process_group", _does_nothing()), ("barrier", _does_nothing()),
     ("get_rank", lambda *_, **__: 0), ("get_world_size", lambda *_, **__: 1), ("is_initialized", lambda: True),
-    ("init_device_mesh", _nothing),
+    ("init_device_mesh", _does_nothing()),
 )
 _ENVIRONMENT = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1",
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}   # what torchrun sets
 _CUDA: Tuple[Tuple[str, Any], ...] = (
-    ("set_device", _nothing), ("synchronize", _nothing), ("current_device", lambda: 0))
+    ("set_device", _does_nothing()), ("synchronize", _does_nothing()), ("current_device", lambda: 0))
 
 
 class _WithoutGpu(TorchFunctionMode):

@@ -46,9 +46,10 @@ def _whole_weights(trainer: Any) -> None:
         return
     state = model.state_dict()
     for name, parameter in trainer.model.named_parameters():
-        values = (state[name] if mw.rank() == 0 else torch.empty_like(parameter, device="cpu")).contiguous()
+        values = state[name].contiguous() if mw.rank() == 0 else torch.empty(model.shape_of(name),
+                                                                               dtype=parameter.dtype)
         mw.broadcast(values)
-        parameter.data.copy_(values)
+        parameter.data = values   # It may have been empty, where this rank does not hold all of it.
 
 
 def _loop(original: Callable[..., Any]) -> Callable[..., Any]:
