@@ -260,8 +260,9 @@ struct Program {
   std::vector<Task> tasks;
   MemoryPlan memory;
   Owner fullest{0, 0};  // a rank that owns most; the simulator takes it for all ranks
-  // Buffers in which the runtime finds its scalars, f64 [1] each. All stages have both, also those
-  // without a loss. -1 only before the buffers are planned.
+  // Buffers in which the runtime finds the scalars of a step. All stages have loss_buffer and
+  // norm_buffer, f64 [1] each, also stages without a loss. They are -1 only before the buffers are
+  // planned.
   int loss_buffer = -1;  // sum of losses of this rank's micro-batches; after step_end, of the world
   // The losses of each depth of multi-token prediction, summed in the same way, f64 [depths]. -1 if
   // there are none.

@@ -7,9 +7,10 @@ namespace meshwright::sim {
 
 namespace {
 
-// Returns whether zero_bubble leaves more than a little of the step idle: with equal tasks, p - 1
-// in addition to 3 m. Schedules with several virtual stages that also split backwards could save
-// no more.
+// Returns whether zero_bubble leaves more than 5 % of the step idle. If all tasks take equally
+// long, a stage of p works on m micro-batches for 3 m tasks and idles for p - 1. If it idles for
+// less, schedules with several virtual stages that split backwards too are not worth trying,
+// because they could save no more than that.
 bool zero_bubble_idles(int pipeline, int micro_batches) {
   constexpr double little = 0.05;
   const double idle = pipeline - 1;

@@ -28,7 +28,8 @@ class JobDraft {
   // Returns the number of layers in the model's config.json, or 0 if it is unknown.
   std::int64_t model_layers() const;
   const json& job() const { return job_; }
-  // Applies arguments KEY=VALUE of --set. The keys that they set have no origin.
+  // Applies arguments KEY=VALUE of --set. Each KEY loses its origin. If it is an object, the keys
+  // inside it keep theirs.
   void override_with(const std::vector<std::string>& overrides);
 
   // Returns the number of ranks of the whole job if its cluster is known by now, otherwise nothing.

@@ -48,8 +48,9 @@ constexpr std::int64_t norm_grad_blocks_at_once(std::int64_t threads) {
   return threads <= 192 ? 640 / threads : threads <= 256 ? 3 : 1024 / threads;
 }
 RowChunks chunks_of_norm_grad(const TensorType& x);
-// Largest numbers of columns of rows that warps, not whole blocks, process in the parameter
-// gradients of a fusion. The second limit is for warps that add up columns.
+// The longest rows, in columns, of which a fused kernel gives each to a warp. It gives longer rows
+// to whole thread blocks. The second limit is for kernels that also add up columns over the rows,
+// as parameter gradients do.
 constexpr std::int64_t longest_row_of_fused_warp = 1024, longest_adding_row_of_warp = 256;
 RowChunks strips_of_fusion(std::int64_t rows, std::int64_t columns);
 // Returns how many thread blocks of `threads` threads run at once on a multiprocessor. Each of its

@@ -223,7 +223,7 @@ void read_recompute(Settings& from, JobDraft& to) {
   if (!granularity && from.flag("recompute-activations").value_or(false)) granularity = "selective";
   auto method = from.word("recompute-method", {"uniform", "block"});
   std::optional<std::int64_t> number = from.whole("recompute-num-layers");
-  // Megatron-LM had these names before 2022.
+  // Older names of these settings. Megatron-LM has had the names recompute-* since spring 2022.
   const bool whole_blocks = from.flag("checkpoint-activations").value_or(false);
   const auto old_method = from.word("activations-checkpoint-method", {"uniform", "block"});
   const auto old_number = from.whole("activations-checkpoint-num-layers");

@@ -48,7 +48,8 @@ __device__ float largest_of_warp(float x) {
   return x;
 }
 
-// Both moments of a block, whose groups are distributed over the lanes of a warp.
+// The codes of the first and the second moments of one block, each followed by its scale. The lanes
+// of a warp share a block: each has some groups of four codes.
 struct Block {
   unsigned char *first, *second;
   __device__ float* scale_of(unsigned char* codes) const {
