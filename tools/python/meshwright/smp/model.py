@@ -161,15 +161,14 @@ class DistributedModel:
         runtime.gather(take)
         own = self._addresses()
         for entry, parameter in zip(run.captured.document["parameters"], run._parameters):
+            shape = run.shape_of(entry["name"])
             values = gathered.get(entry["name"])
-            if values is None:
-                values = torch.empty(parameter.numel(), dtype=torch.float32)
+            if values is None:   # another rank's, or one that no step uses
+                used = parameter.numel() == shape.numel()
+                values = parameter.detach().float().cpu().contiguous() if used else torch.empty(shape)
             runtime.broadcast(values.data_ptr(), values.numel() * 4, 0)
             if not own.get(entry["name"]) or parameter.dtype != run._runner.storage:
-                device = run._runner.device   # others' parameters were left where the script made them
-                if parameter.device.type != device:
-                    parameter.data = torch.empty_like(parameter, device=device)
-                parameter.data.copy_(values.view(parameter.shape))
+                parameter.data = values.view(shape).to(run._runner.device, parameter.dtype)
         for buffer, stage in self._buffers_of_stages():
             buffer.data.copy_(shared([buffer], here().rank_of(stage, 0), here().groups["world"])[0])
         self._whole_at = run._steps
