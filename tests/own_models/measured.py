@@ -76,7 +76,9 @@ def measured(name, steps):
     net, example, loss = MODELS[name]()
     net.train()
     eager = copy.deepcopy(net)
-    mw.init({"parallelism": {"pipeline": 1, "data": 1}, "training": {"compiler": "none"}})
+    tensors = list(example.values()) if isinstance(example, dict) else list(example)
+    mw.init({"parallelism": {"pipeline": 1, "data": 1},
+             "training": {"compiler": "none", "micro_batch": len(tensors[0])}})
     model = mw.DistributedModel(net, loss)
     mw.DistributedOptimizer(torch.optim.AdamW(net.parameters(), lr=1e-4))
     model.prepare(example)
