@@ -19,7 +19,7 @@ from .exporting import Call, Program, Ref
 from .on_gpu import Autocast, on_gpu, stand_ins
 from .recording import BACKWARD, Recorder
 
-__all__ = ["Decided", "Given", "Trace", "decide", "replay", "values_in"]
+__all__ = ["Decided", "Given", "Trace", "decide", "filled", "replay", "values_in"]
 
 
 def values_in(value: Any) -> Iterator[int]:
@@ -36,18 +36,18 @@ def values_in(value: Any) -> Iterator[int]:
         yield from values_in([value.start, value.stop, value.step])
 
 
-def _filled(value: Any, environment: Dict[int, Any], device: Optional[torch.device]) -> Any:
+def filled(value: Any, environment: Dict[int, Any], device: Optional[torch.device]) -> Any:
     """Arguments with the values that they refer to; devices are replaced."""
     if isinstance(value, Ref):
         return environment[value.value]
     if isinstance(value, torch.device):
         return value if device is None else device
     if isinstance(value, (list, tuple)):
-        return [_filled(each, environment, device) for each in value]
+        return [filled(each, environment, device) for each in value]
     if isinstance(value, slice):
-        return slice(*(_filled(each, environment, device) for each in (value.start, value.stop, value.step)))
+        return slice(*(filled(each, environment, device) for each in (value.start, value.stop, value.step)))
     if isinstance(value, dict):
-        return {name: _filled(each, environment, device) for name, each in value.items()}
+        return {name: filled(each, environment, device) for name, each in value.items()}
     return value
 
 
@@ -160,7 +160,7 @@ def decide(program: Program, given: Dict[int, torch.Tensor]) -> Dict[int, Decide
     found: Dict[int, Decided] = {}
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         for place, call, unused in zip(sorted(needed), calls, dropped):
-            args, kwargs = _filled(call.args, environment, None), _filled(call.kwargs, environment, None)
+            args, kwargs = filled(call.args, environment, None), filled(call.kwargs, environment, None)
             try:
                 out = call.target(*args, **kwargs)
             except Exception as error:
@@ -360,8 +360,8 @@ def _replayed(program: Program, given: Dict[int, Given], axes: Dict[int, int], s
                 for value in dropped[place]:
                     environment.pop(value, None)
                 continue
-            args = _filled(call.args, environment, place_of_all)
-            kwargs = _filled(call.kwargs, environment, place_of_all)
+            args = filled(call.args, environment, place_of_all)
+            kwargs = filled(call.kwargs, environment, place_of_all)
             taken = [each for each in kernels.tensors_in((args, kwargs))]
             try:
                 with torch.set_grad_enabled(call.context.gradients):

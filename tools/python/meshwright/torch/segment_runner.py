@@ -12,7 +12,8 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import torch
 
-from .exporting import Call, Context, Program, Ref
+from .exporting import Call, Context, Program
+from .replay import filled
 from .tables import Handed, SegmentTable, Tables
 
 __all__ = ["Memory", "ParameterSpec", "SegmentRunner", "seed_of"]
@@ -516,22 +517,6 @@ def _context_of(context: Context, device: str) -> Iterator[None]:
         yield
 
 
-def _filled(value: Any, environment: Dict[int, Any], device: str) -> Any:
-    if isinstance(value, Ref):
-        return environment[value.value]
-    if isinstance(value, (int, float, str, torch.dtype)) or value is None:
-        return value
-    if isinstance(value, torch.device):
-        return torch.device(device)
-    if isinstance(value, (list, tuple)):
-        return [_filled(each, environment, device) for each in value]
-    if isinstance(value, slice):
-        return slice(*(_filled(each, environment, device) for each in (value.start, value.stop, value.step)))
-    if isinstance(value, dict):
-        return {name: _filled(each, environment, device) for name, each in value.items()}
-    return value
-
-
 def _called(call: Call, environment: Dict[int, Any], device: str) -> Any:
-    return call.target(*[_filled(each, environment, device) for each in call.args],
-                       **{name: _filled(each, environment, device) for name, each in call.kwargs.items()})
+    place = torch.device(device)
+    return call.target(*filled(call.args, environment, place), **filled(call.kwargs, environment, place))
