@@ -13,7 +13,7 @@ import json
 import os
 import socket
 import sys
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -248,40 +248,25 @@ def local_size() -> int:
     return int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
 
 
-def _rank_in(name: str) -> Any:
-    def rank_in() -> int:
-        return here().groups[name].rank
-    rank_in.__doc__ = "This rank's place in its {} group.".format(name)
-    return rank_in
+def _asks(read: Callable[[Any], Any], what: str, name: str) -> Callable[[], Any]:
+    """A function of the library that tells something of one of this rank's groups."""
+    def ask() -> Any:
+        return read(here().groups[name])
+    ask.__doc__ = what.format(name)
+    return ask
 
 
-def _size_of(name: str) -> Any:
-    def size_of() -> int:
-        return here().groups[name].size
-    size_of.__doc__ = "The size of this rank's {} group.".format(name)
-    return size_of
-
-
-def _ranks_of(name: str) -> Any:
-    def ranks_of() -> List[int]:
-        return list(here().groups[name].ranks)
-    ranks_of.__doc__ = "The ranks of this rank's {} group.".format(name)
-    return ranks_of
-
-
-def _process_group(name: str) -> Any:
-    def process_group() -> Any:
-        return here().groups[name].of_torch
-    process_group.__doc__ = "This rank's {} group, for torch.distributed.".format(name)
-    return process_group
-
+_OF_GROUPS: Tuple[Tuple[str, Callable[[Any], Any], str], ...] = (
+    ("{}_rank", lambda group: group.rank, "This rank's place in its {} group."),
+    ("{}_size", lambda group: group.size, "The size of this rank's {} group."),
+    ("get_{}_group", lambda group: list(group.ranks), "The ranks of this rank's {} group."),
+    ("get_{}_process_group", lambda group: group.of_torch, "This rank's {} group, for torch.distributed."))
 
 # pp_rank, pp_size, get_pp_group, get_pp_process_group, and the same of the other groups.
 for _name in ("tp", "pp", "rdp", "mp", "dp", "world"):
-    for _word, _make in (("{}_rank", _rank_in), ("{}_size", _size_of), ("get_{}_group", _ranks_of),
-                         ("get_{}_process_group", _process_group)):
+    for _word, _read, _what in _OF_GROUPS:
         if _name != "world" or _word.startswith("get"):
-            globals()[_word.format(_name)] = _make(_name)
+            globals()[_word.format(_name)] = _asks(_read, _what, _name)
             __all__.append(_word.format(_name))
 WORLD, MP_GROUP, DP_GROUP, TP_GROUP, PP_GROUP, RDP_GROUP = CommGroup
 __all__ += [each.name for each in CommGroup]
