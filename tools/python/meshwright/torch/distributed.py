@@ -14,14 +14,13 @@ plan: meshwright's Runtime orders, exchanges, updates and saves, and PyTorch com
 from __future__ import annotations
 
 import atexit
-import contextlib
 import json
 import os
 import shutil
 import sys
 import tempfile
 import traceback
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 import torch
 import torch.utils._pytree as pytree
@@ -156,13 +155,6 @@ def local_rank() -> int:
     return _here().local_rank
 
 
-def _info(key: str, what: str) -> int:
-    model = _here().model
-    if model is None or model.info is None:
-        raise RuntimeError("{} is known once the plan is: after the first step".format(what))
-    return int(model.info[key])
-
-
 def _data_degree() -> int:
     """The data degree, also before the model is captured where the job says it or leaves nothing else open."""
     world = _here()
@@ -277,8 +269,8 @@ class DistributedOptimizer:
 class DistributedModel:
     """A module, or a function of a batch that closes over modules, which `step` trains on all ranks.
 
-    `loss` is a function of (output, batch), where the module's output has no loss of its own. `partition` says
-    by hand how many units each stage has (`parallelism.partition` of a job).
+    `loss` is a function of (output, batch), where the module's output has no loss of its own. `batch_axes` says on
+    which axis of an input the samples lie, where it is not the first.
     """
 
     def __init__(self, module_or_step: Any, loss: Optional[Callable[..., Any]] = None,
@@ -298,7 +290,8 @@ class DistributedModel:
         self.captured = captured
         self._names = captured.step.example.names
         self._parameters = _parameters_of(captured)
-        self._shapes = {each["name"]: torch.Size(each["shape"]) for each in captured.document["parameters"]}
+        self._shapes = {name: torch.Size(each["shape"]) for each in captured.document["parameters"]
+                        for name in [each["name"]] + each.get("tied", [])}
         self._buffers = [buffer if buffer.dtype == getattr(torch, entry["dtype"]) else
                          buffer.detach().to(getattr(torch, entry["dtype"]))
                          for buffer, entry in zip(_buffers_of(captured), captured.document["buffers"])]
@@ -315,7 +308,7 @@ class DistributedModel:
             shutil.rmtree(os.path.dirname(path), ignore_errors=True)
         tables = Tables(captured.document, captured.program, captured.trace, captured.division,
                         captured.trace_at(self.info["micro_batch"]), captured.indices, captured.generators)
-        specs = [ParameterSpec(torch.Size(each["shape"]), getattr(torch, each["dtype"]), each["trainable"])
+        specs = [ParameterSpec(self._shapes[each["name"]], getattr(torch, each["dtype"]), each["trainable"])
                  for each in captured.document["parameters"]]
         self._hand_over()
         self._runner = SegmentRunner(tables, self.info, Memory(world.runtime.memory, self.info["on_gpu"]), specs,
@@ -496,10 +489,7 @@ class DistributedModel:
 
     def shape_of(self, name: str) -> torch.Size:
         """The whole shape of a parameter, by any of its names."""
-        for entry in self.captured.document["parameters"]:
-            if name == entry["name"] or name in entry.get("tied", ()):
-                return torch.Size(entry["shape"])
-        raise KeyError(name)
+        return self._shapes[name]
 
     def state_dict(self) -> Dict[str, torch.Tensor]:
         """Whole parameters and buffers by the module's own names, on rank 0; {} elsewhere. Every rank calls it."""
