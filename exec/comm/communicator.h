@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "models/core/dtype.h"
@@ -113,6 +114,11 @@ class World {
   // stops these.
   [[noreturn]] virtual void abandon(int exit_code) = 0;
 };
+
+// Returns the group of all ranks. Every rank calls it.
+std::unique_ptr<Communicator> group_of_all(World& world);
+// Replaces `text` by that of rank 0, on host memory. Every rank of the group calls it.
+void share_text(Communicator& all, std::string& text);
 
 struct WorldOptions {
   bool shared_memory = true;  // false: always exchange messages (for tests, and as a way out)

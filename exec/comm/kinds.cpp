@@ -1,6 +1,8 @@
 // The table of communicators of this build.
 #include <cmath>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "exec/comm/communicator.h"
 #include "exec/comm/mpi.h"
@@ -33,6 +35,19 @@ std::string waited_text(double seconds, std::span<const int> whom) {
 
 WaitedTooLong::WaitedTooLong(double seconds, std::span<const int> whom)
     : RunError(waited_text(seconds, whom)) {}
+
+std::unique_ptr<Communicator> group_of_all(World& world) {
+  std::vector<int> everybody(world.size());
+  std::iota(everybody.begin(), everybody.end(), 0);
+  return world.group(GroupKind::world, everybody);
+}
+
+void share_text(Communicator& all, std::string& text) {
+  auto bytes = static_cast<std::int64_t>(text.size());
+  all.broadcast(&bytes, sizeof bytes, 0);
+  text.resize(static_cast<std::size_t>(bytes));
+  if (bytes > 0) all.broadcast(text.data(), bytes, 0);
+}
 
 std::span<const CommunicatorKind> communicator_kinds() { return kinds; }
 

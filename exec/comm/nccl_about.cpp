@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <numeric>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -91,11 +90,9 @@ std::string hosts(std::span<const DevicePlace> places) {
 }  // namespace
 
 std::vector<DevicePlace> device_places(World& host, int device) {
-  std::vector<int> everybody(host.size());
-  std::iota(everybody.begin(), everybody.end(), 0);
-  std::vector<DevicePlace> places(everybody.size());
+  std::vector<DevicePlace> places(host.size());
   const DevicePlace own = place_of(device);
-  host.group(GroupKind::world, everybody)->all_gather(&own, places.data(), sizeof own);
+  group_of_all(host)->all_gather(&own, places.data(), sizeof own);
   return places;
 }
 

@@ -233,9 +233,7 @@ TEST_CASE("collectives and messages are right for every size, in shared memory a
 // By messages a sum is taken in rounds of 4 Mi elements; a little more than two of them.
 TEST_CASE("a sum of more elements than one round takes is whole", "[exec][comm]") {
   World& world = test_world();
-  std::vector<int> everybody(static_cast<std::size_t>(world.size()));
-  std::iota(everybody.begin(), everybody.end(), 0);
-  const auto group = world.group(GroupKind::world, everybody);
+  const auto group = group_of_all(world);
   constexpr std::int64_t elements = (std::int64_t{2} << 22) + 5;
   const auto held = [](int rank, std::int64_t i) { return float((i + i / 4099 + 7 * rank) % 61); };
   std::vector<float> data(static_cast<std::size_t>(elements));

@@ -1,7 +1,5 @@
 #include "tests/exec/small_run.h"
 
-#include <numeric>
-
 #include "exec/backends/cpu/cpu_backend.h"
 #include "exec/comm/self.h"
 
@@ -82,12 +80,6 @@ Plan in_few_steps(Plan plan, int steps) {
   plan.training.gradient_clip = 1;
   plan.training.steps = steps;
   return plan;
-}
-
-std::unique_ptr<Communicator> group_of_all(World& world) {
-  std::vector<int> everybody(static_cast<std::size_t>(world.size()));
-  std::iota(everybody.begin(), everybody.end(), 0);
-  return world.group(GroupKind::world, everybody);
 }
 
 }  // namespace meshwright::tests

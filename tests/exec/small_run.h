@@ -62,6 +62,4 @@ Trained train(SmallRun& run);  // the plan's steps, from 1
 // makes whole steps of gradients that are nothing but rounding.
 Plan in_few_steps(Plan plan, int steps);
 
-std::unique_ptr<Communicator> group_of_all(World& world);
-
 }  // namespace meshwright::tests

@@ -4,13 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <iterator>
-#include <numeric>
 #include <thread>
 
 #include "exec/checkpoint/folder.h"
@@ -195,18 +193,12 @@ Decision decide(const Options& options, int ranks) {
 
 // Sends the decision to all ranks as a message, because the hosts need not share a folder.
 void share(Communicator& all, Decision& decision) {
-  std::array<std::int64_t, 2> head = {decision.exit_code,
-                                      static_cast<std::int64_t>(decision.settled.size())};
-  all.broadcast(head.data(), sizeof head, 0);
-  decision.exit_code = static_cast<int>(head[0]);
-  decision.settled.resize(head[1]);
-  if (decision.exit_code == done) all.broadcast(decision.settled.data(), head[1], 0);
+  all.broadcast(&decision.exit_code, sizeof decision.exit_code, 0);
+  share_text(all, decision.settled);
 }
 
 Decision common_decision(const Options& options, World& world) {
-  std::vector<int> everybody(world.size());
-  std::iota(everybody.begin(), everybody.end(), 0);
-  const auto all = world.group(GroupKind::world, everybody);
+  const auto all = group_of_all(world);
   Decision decision;
   if (world.rank() == 0)
     decision = options.as_rank ? read_decision() : decide(options, world.size());

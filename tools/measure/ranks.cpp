@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <numeric>
 
 #include "exec/comm/communicator.h"
 #include "exec/launch/exit_codes.h"
@@ -87,9 +86,7 @@ RankRates measure_ranks(const Options& options, int ranks) {
 // the bandwidth of a rank.
 int run_as_measured_rank(const Options& options) {
   const auto world = make_world("mpi");
-  std::vector<int> everybody(world->size());
-  std::iota(everybody.begin(), everybody.end(), 0);
-  const auto group = world->group(GroupKind::world, everybody);
+  const auto group = group_of_all(*world);
   constexpr std::int64_t elements = std::int64_t{8} << 20;
   const std::int64_t part = elements / group->size();
   auto* data = static_cast<float*>(world->allocate((elements + part) * 4));

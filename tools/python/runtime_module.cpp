@@ -147,9 +147,7 @@ PyObject* init(PyObject* /*self*/, PyObject* /*none*/) {
                       WorldOptions options;
                       options.deadline_s = deadlines_of(how_of_launch()).long_s;
                       world = make_world(has_others ? "mpi" : "self", options);
-                      std::vector<int> all(static_cast<std::size_t>(world->size()));
-                      for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-                      everybody = world->group(GroupKind::world, all);
+                      everybody = group_of_all(*world);
                     });
   return good ? Py_BuildValue("(ii)", world->rank(), world->size()) : nullptr;
 }

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <numeric>
 #include <vector>
 
+#include "exec/checkpoint/resume.h"
 #include "exec/core/stream_source.h"
 #include "hwprofiles/cores.h"
 #include "hwprofiles/load.h"
@@ -49,12 +49,6 @@ void check_ranks(const Run& run, int ranks) {
     throw InputError(fmt::format(
         "{}: the plan has {} ranks, and {} processes were started; start as many as the plan has",
         run.job.file, planned, ranks));
-}
-
-std::unique_ptr<Communicator> group_of_all(World& world) {
-  std::vector<int> everybody(world.size());
-  std::iota(everybody.begin(), everybody.end(), 0);
-  return world.group(GroupKind::world, everybody);
 }
 
 // Returns the options of a loader that nothing reads, because the script has its own.
@@ -107,19 +101,15 @@ std::string settle_script(const JobRequest& wanted, const TrainRequest& how, int
 }
 
 std::string made_by_rank_0(Communicator& all, const std::function<std::string()>& make) {
-  std::string text;
-  std::int64_t failed = 0;
+  std::string text, complaint;
   if (all.rank() == 0) try {
       text = make();
     } catch (const std::exception& error) {
-      text = error.what();
-      failed = 1;
+      complaint = error.what();
     }
-  std::int64_t head[2] = {failed, static_cast<std::int64_t>(text.size())};
-  all.broadcast(head, sizeof head, 0);
-  text.resize(static_cast<std::size_t>(head[1]));
-  if (head[1] > 0) all.broadcast(text.data(), head[1], 0);
-  if (head[0] != 0) throw InputError(text);
+  complaint = first_complaint(complaint, all);
+  if (!complaint.empty()) throw InputError(complaint);
+  share_text(all, text);
   return text;
 }
 

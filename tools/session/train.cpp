@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <optional>
 
 #include "exec/comm/checked.h"
@@ -51,12 +50,6 @@ Timeline timeline_of_all(const Timeline& own, Communicator& all) {
 }
 
 namespace {
-
-std::unique_ptr<Communicator> group_of_all(World& world) {
-  std::vector<int> everybody(world.size());
-  std::iota(everybody.begin(), everybody.end(), 0);
-  return world.group(GroupKind::world, everybody);
-}
 
 // Returns what `make` returns. Throws RankRefuses on all ranks if it throws InputError on one of
 // them.
