@@ -10,7 +10,6 @@
 #include "models/compiler/passes/pass.h"
 #include "models/compiler/schedule/schedule.h"
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "models/core/round_up.h"
 #include "sim/collectives/of_instruction.h"
 #include "sim/planner/mixed_recompute.h"
@@ -224,7 +223,7 @@ StageBytes bytes_of(const Program& program) {
   StageBytes bytes{program.memory.slots.front().stride, 0, 0};
   for (const Buffer& each : program.memory.buffers) {
     if (each.region != Region::task || each.body < 0 ||
-        program.bodies[at(each.body)].kind == Body::Kind::step_end)
+        program.bodies[each.body].kind == Body::Kind::step_end)
       continue;
     bytes.task = std::max(bytes.task, round_up(each.offset + each.bytes, arena_alignment));
     bytes.largest_task = std::max(bytes.largest_task, each.bytes);

@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "models/core/index.h"
 #include "models/program/program.h"
 #include "models/program/timeline.h"
 
@@ -18,11 +17,11 @@ class Classified {
   }
 
   Kind of(const TimelineEntry& entry) {
-    const int index = program_.tasks[at(entry.task)].body;
-    const Body& body = program_.bodies[at(index)];
-    std::optional<Kind>& known = known_[at(index)][at(entry.instruction)];
+    const int index = program_.tasks[entry.task].body;
+    const Body& body = program_.bodies[index];
+    std::optional<Kind>& known = known_[index][entry.instruction];
     if (!known)
-      known = kind_of(body.instructions[at(entry.instruction)], body, program_.settings->training);
+      known = kind_of(body.instructions[entry.instruction], body, program_.settings->training);
     return *known;
   }
 

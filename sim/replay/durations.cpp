@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "sim/collectives/of_instruction.h"
 
 namespace meshwright::sim {

@@ -4,7 +4,6 @@
 #include <set>
 #include <tuple>
 
-#include "models/core/index.h"
 #include "sim/collectives/of_instruction.h"
 
 namespace meshwright::sim {

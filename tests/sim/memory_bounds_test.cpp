@@ -2,7 +2,6 @@
 // and optimizer states take. The planner's memory bound must not exceed what the compiled Programs
 // need, and must be near it.
 #include "models/core/error.h"
-#include "models/core/index.h"
 #include "tests/agree/random_graph.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"
@@ -99,7 +98,7 @@ TEST_CASE("the memory bound is below the compiled plan of any settings, and near
     ++legal;
     for (int i = 0; i < plans_of_job; ++i) {
       const Candidate& candidate =
-          planned->candidates[at(draw.below(static_cast<int>(planned->candidates.size())))];
+          planned->candidates[draw.below(static_cast<int>(planned->candidates.size()))];
       INFO("seed " << seed << " " << value["model"].dump() << " " << planned->name(candidate));
       const double peak = peak_of(*planned, candidate);
       if (peak == 0) continue;

@@ -1,6 +1,8 @@
 // Rows of limits by which a key of the plan has one value only, in the table of each framework.
 #pragma once
 
+#include <type_traits>
+
 #include "models/compiler/frameworks/framework.h"
 
 namespace meshwright::compiler {
@@ -14,11 +16,28 @@ constexpr auto& field_of(auto& plan) {
     return plan.training.*member;
 }
 
-// Returns the limit that `member` is `value`. `key` and `why` are those of Limit.
-template <auto member, auto value>
+constexpr bool is_no_exception(const Plan&) { return false; }
+
+// Returns the limit that `member` is `value`, except in plans that are exceptions. `key` and `why`
+// are those of Limit.
+template <auto member, auto value, auto is_exception = is_no_exception>
 constexpr Limit only(std::string_view key, std::string_view why) {
-  return {key, why, [](const Plan& plan, const Model&) { return field_of<member>(plan) == value; },
+  return {key, why,
+          [](const Plan& plan, const Model&) {
+            return is_exception(plan) || field_of<member>(plan) == value;
+          },
           [](Plan& plan, const Model&) { field_of<member>(plan) = value; }};
+}
+
+// Returns the limit that `member` is unset: no value, or an empty list.
+template <auto member>
+constexpr Limit unset(std::string_view key, std::string_view why) {
+  return {key, why,
+          [](const Plan& plan, const Model&) {
+            return field_of<member>(plan) ==
+                   std::remove_cvref_t<decltype(field_of<member>(plan))>();
+          },
+          [](Plan& plan, const Model&) { field_of<member>(plan) = {}; }};
 }
 
 }  // namespace meshwright::compiler

@@ -1,7 +1,6 @@
 // This file lists which plans Megatron-LM can express, and also frameworks that are built on it.
 #include <algorithm>
 
-#include "models/architectures/architecture.h"
 #include "models/compiler/frameworks/framework.h"
 #include "models/compiler/frameworks/limit_rows.h"
 #include "models/compiler/frameworks/megatron.h"
@@ -90,10 +89,9 @@ constexpr Limit rows[] = {
        p.parallelism.keeps_gathered = false;
        p.parallelism.reduce_gradients = ReduceGradients::last;
      }},
-    {"parallelism.shard",
-     "has copies of sharded states with the distributed optimizer (ZeRO 1) only",
-     [](const Plan& p, const Model&) { return is_dense_first(p) || p.parallelism.shard == 1; },
-     [](Plan& p, const Model&) { p.parallelism.shard = 1; }},
+    only<&Parallelism::shard, 1, is_dense_first>(
+        "parallelism.shard",
+        "has copies of sharded states with the distributed optimizer (ZeRO 1) only"),
     {"parallelism.reduce_gradients",
      "reduces gradients once a step, with Megatron-FSDP in every micro-batch",
      [](const Plan& p, const Model&) {

@@ -49,9 +49,8 @@ constexpr Limit shared[] = {
      [](Plan& p, const Model&) {
        p.training.first_layers_in_bf16 = p.training.last_layers_in_bf16 = 0;
      }},
-    {"training.recompute_modules", "recomputes blocks, not modules of a list",
-     [](const Plan& p, const Model&) { return p.training.recompute_modules.empty(); },
-     [](Plan& p, const Model&) { p.training.recompute_modules.clear(); }},
+    unset<&Training::recompute_modules>("training.recompute_modules",
+                                        "recomputes blocks, not modules of a list"),
     {"training.recompute", "recomputes each block by itself: none, full, selective",
      [](const Plan& p, const Model&) { return is_usual_recompute(p.training); },
      [](Plan& p, const Model&) {

@@ -46,9 +46,8 @@ constexpr Limit version_1_rows[] = {
        return has_no_stages(p) || p.parallelism.shard_whole == (p.parallelism.zero_stage == 1);
      },
      [](Plan& p, const Model&) { p.parallelism.shard_whole = p.parallelism.zero_stage == 1; }},
-    {"parallelism.shard", "shards the optimizer's states over all replicas",
-     [](const Plan& p, const Model&) { return has_no_stages(p) || p.parallelism.shard == 1; },
-     [](Plan& p, const Model&) { p.parallelism.shard = 1; }},
+    only<&Parallelism::shard, 1, has_no_stages>("parallelism.shard",
+                                                "shards the optimizer's states over all replicas"),
     {"parallelism.context", "has no context ranks beside stages",
      [](const Plan& p, const Model&) { return has_no_stages(p) || p.parallelism.context == 1; },
      [](Plan& p, const Model&) {
@@ -56,9 +55,8 @@ constexpr Limit version_1_rows[] = {
        p.parallelism.context = 1;
        p.parallelism.context_exchange = ContextExchange::p2p;
      }},
-    {"parallelism.expert", "has no expert ranks beside stages",
-     [](const Plan& p, const Model&) { return has_no_stages(p) || p.parallelism.expert == 1; },
-     [](Plan& p, const Model&) { p.parallelism.expert = 1; }},
+    only<&Parallelism::expert, 1, has_no_stages>("parallelism.expert",
+                                                 "has no expert ranks beside stages"),
     {"parallelism.placement", "has the orders DPT ('cluster') and TPD ('spread')",
      [](const Plan& p, const Model&) {
        return has_no_stages(p) || p.parallelism.placement == "cluster" ||
@@ -80,11 +78,8 @@ constexpr Limit version_1_rows[] = {
               p.parallelism.tensor_layout != TensorLayout::megatron;
      },
      [](Plan& p, const Model&) { p.parallelism.tensor_layout = TensorLayout::memory; }},
-    {"parallelism.sequence_parallel", "has whole sequences beside stages",
-     [](const Plan& p, const Model&) {
-       return has_no_stages(p) || !p.parallelism.sequence_parallel;
-     },
-     [](Plan& p, const Model&) { p.parallelism.sequence_parallel = false; }},
+    only<&Parallelism::sequence_parallel, false, has_no_stages>(
+        "parallelism.sequence_parallel", "has whole sequences beside stages"),
     {"parallelism.overlap", "has gradients beside compute, tensor communication not",
      [](const Plan& p, const Model&) {
        return has_no_stages(p) ||
@@ -94,36 +89,19 @@ constexpr Limit version_1_rows[] = {
        p.parallelism.overlap_parameters = true;
        p.parallelism.overlap_tensor = false;
      }},
-    {"parallelism.reduce_gradients", "reduces gradients once a step",
-     [](const Plan& p, const Model&) {
-       return has_no_stages(p) || p.parallelism.reduce_gradients == ReduceGradients::usual;
-     },
-     [](Plan& p, const Model&) { p.parallelism.reduce_gradients = ReduceGradients::usual; }},
-    {"parallelism.reduce_bucket_bytes", "has such a setting with sharded data parallelism only",
-     [](const Plan& p, const Model&) {
-       return has_no_stages(p) || p.parallelism.reduce_bucket_bytes == 0;
-     },
-     [](Plan& p, const Model&) { p.parallelism.reduce_bucket_bytes = 0; }},
-    {"parallelism.max_live_parameters", "has such a setting with sharded data parallelism only",
-     [](const Plan& p, const Model&) {
-       return has_no_stages(p) || p.parallelism.max_live_parameters == 0;
-     },
-     [](Plan& p, const Model&) { p.parallelism.max_live_parameters = 0; }},
-    {"parallelism.persistence_threshold", "has such a setting with sharded data parallelism only",
-     [](const Plan& p, const Model&) {
-       return has_no_stages(p) || p.parallelism.persistence_threshold == 0;
-     },
-     [](Plan& p, const Model&) { p.parallelism.persistence_threshold = 0; }},
-    {"parallelism.hierarchical_gather", "has such a setting with sharded data parallelism only",
-     [](const Plan& p, const Model&) {
-       return has_no_stages(p) || p.parallelism.hierarchical_gather;
-     },
-     [](Plan& p, const Model&) { p.parallelism.hierarchical_gather = true; }},
-    {"parallelism.pipeline_scatter_gather", "has no such setting",
-     [](const Plan& p, const Model&) {
-       return has_no_stages(p) || p.parallelism.pipeline_scatter_gather;
-     },
-     [](Plan& p, const Model&) { p.parallelism.pipeline_scatter_gather = true; }},
+    only<&Parallelism::reduce_gradients, ReduceGradients::usual, has_no_stages>(
+        "parallelism.reduce_gradients", "reduces gradients once a step"),
+    only<&Parallelism::reduce_bucket_bytes, 0, has_no_stages>(
+        "parallelism.reduce_bucket_bytes", "has such a setting with sharded data parallelism only"),
+    only<&Parallelism::max_live_parameters, 0, has_no_stages>(
+        "parallelism.max_live_parameters", "has such a setting with sharded data parallelism only"),
+    only<&Parallelism::persistence_threshold, 0, has_no_stages>(
+        "parallelism.persistence_threshold",
+        "has such a setting with sharded data parallelism only"),
+    only<&Parallelism::hierarchical_gather, true, has_no_stages>(
+        "parallelism.hierarchical_gather", "has such a setting with sharded data parallelism only"),
+    only<&Parallelism::pipeline_scatter_gather, true, has_no_stages>(
+        "parallelism.pipeline_scatter_gather", "has no such setting"),
     {"parallelism.offload", "moves the activations of whole tasks",
      [](const Plan& p, const Model&) {
        return has_no_stages(p) || p.parallelism.offload == Offload::none ||
@@ -144,11 +122,8 @@ constexpr Limit version_1_rows[] = {
        return has_no_stages(p) || !p.training.scales_loss() || p.training.loss_scale == LossScale{};
      },
      [](Plan& p, const Model&) { p.training.loss_scale = LossScale{}; }},
-    {"training.gradient_reduce_precision", "reduces gradients in fp32",
-     [](const Plan& p, const Model&) {
-       return has_no_stages(p) || p.training.gradient_reduce == Dtype::f32;
-     },
-     [](Plan& p, const Model&) { p.training.gradient_reduce = Dtype::f32; }},
+    only<&Training::gradient_reduce, Dtype::f32, has_no_stages>(
+        "training.gradient_reduce_precision", "reduces gradients in fp32"),
     {"training.recompute", "recomputes blocks, alone, in groups or a whole stage",
      [](const Plan& p, const Model&) {
        return has_no_stages(p) || p.training.recompute != Recompute::selective;

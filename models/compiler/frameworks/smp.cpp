@@ -23,20 +23,6 @@ bool has_shards_that_divide(const Plan& plan) {
   return p.shard == 1 || (p.data * p.context) % (p.shard * p.expert) == 0;
 }
 
-// MESHWRIGHT_MUST_BE is a row for a key that must be `value` in plans without stages.
-// MESHWRIGHT_ALWAYS is a row for a key that must be `value` in all plans.
-#define MESHWRIGHT_MUST_BE(key, why, place, value)                                                \
-  {                                                                                               \
-    key, why,                                                                                     \
-        [](const Plan& plan, const Model&) { return has_stages(plan) || plan.place == (value); }, \
-        [](Plan& plan, const Model&) { plan.place = (value); }                                    \
-  }
-#define MESHWRIGHT_ALWAYS(key, why, place, value)                                   \
-  {                                                                                 \
-    key, why, [](const Plan& plan, const Model&) { return plan.place == (value); }, \
-        [](Plan& plan, const Model&) { plan.place = (value); }                      \
-  }
-
 constexpr Limit rows[] = {
     {"parallelism.zero_stage", "shards all states as FSDP does (3) or none (0)",
      [](const Plan& p, const Model&) {
@@ -65,8 +51,8 @@ constexpr Limit rows[] = {
        const std::int64_t most = p.training.global_batch / std::max(1, p.parallelism.data);
        p.training.micro_batch = static_cast<int>(std::clamp<std::int64_t>(most, 1, 1'000'000'000));
      }},
-    MESHWRIGHT_MUST_BE("parallelism.sequence_parallel", "leaves that to the script's layers",
-                       parallelism.sequence_parallel, false),
+    only<&Parallelism::sequence_parallel, false, has_stages>("parallelism.sequence_parallel",
+                                                             "leaves that to the script's layers"),
     {"parallelism.placement", "has tensor ranks next to each other (PDT)",
      [](const Plan& p, const Model&) { return has_stages(p) || p.parallelism.placement == "PDT"; },
      [](Plan& p, const Model&) { p.parallelism.placement = "PDT"; }},
@@ -79,14 +65,14 @@ constexpr Limit rows[] = {
        p.parallelism.overlap_gradients = p.parallelism.overlap_parameters = true;
        p.parallelism.overlap_tensor = false;
      }},
-    MESHWRIGHT_MUST_BE("parallelism.tensor_layout", "cuts tensors as `megatron` does",
-                       parallelism.tensor_layout, TensorLayout::megatron),
-    MESHWRIGHT_MUST_BE("parallelism.tensor_batch", "gives all tensor ranks the same sequences",
-                       parallelism.tensor_batch_own, false),
-    MESHWRIGHT_MUST_BE("parallelism.context_exchange", "sends keys and values around the ring",
-                       parallelism.context_exchange, ContextExchange::p2p),
-    MESHWRIGHT_MUST_BE("parallelism.shard_layout", "cuts sharded buffers flat",
-                       parallelism.shard_whole, false),
+    only<&Parallelism::tensor_layout, TensorLayout::megatron, has_stages>(
+        "parallelism.tensor_layout", "cuts tensors as `megatron` does"),
+    only<&Parallelism::tensor_batch_own, false, has_stages>(
+        "parallelism.tensor_batch", "gives all tensor ranks the same sequences"),
+    only<&Parallelism::context_exchange, ContextExchange::p2p, has_stages>(
+        "parallelism.context_exchange", "sends keys and values around the ring"),
+    only<&Parallelism::shard_whole, false, has_stages>("parallelism.shard_layout",
+                                                       "cuts sharded buffers flat"),
     {"parallelism.offload", "moves checkpointed layers only (with recompute `full`)",
      [](const Plan& p, const Model&) {
        return has_stages(p) || p.parallelism.offload == Offload::none ||
@@ -96,14 +82,14 @@ constexpr Limit rows[] = {
        p.parallelism.offload = Offload::none;
        p.parallelism.offload_horizon = 0;
      }},
-    MESHWRIGHT_MUST_BE("parallelism.reduce_bucket_bytes", "reduces unit by unit",
-                       parallelism.reduce_bucket_bytes, 0),
-    MESHWRIGHT_MUST_BE("parallelism.max_live_parameters", "has no such setting",
-                       parallelism.max_live_parameters, 0),
-    MESHWRIGHT_MUST_BE("parallelism.persistence_threshold", "shards all parameters",
-                       parallelism.persistence_threshold, 0),
-    MESHWRIGHT_MUST_BE("parallelism.hierarchical_gather", "leaves that to NCCL",
-                       parallelism.hierarchical_gather, true),
+    only<&Parallelism::reduce_bucket_bytes, 0, has_stages>("parallelism.reduce_bucket_bytes",
+                                                           "reduces unit by unit"),
+    only<&Parallelism::max_live_parameters, 0, has_stages>("parallelism.max_live_parameters",
+                                                           "has no such setting"),
+    only<&Parallelism::persistence_threshold, 0, has_stages>("parallelism.persistence_threshold",
+                                                             "shards all parameters"),
+    only<&Parallelism::hierarchical_gather, true, has_stages>("parallelism.hierarchical_gather",
+                                                              "leaves that to NCCL"),
     {"training.precision", "has bf16, fp32 and fp8",
      [](const Plan& p, const Model&) {
        return has_stages(p) || is_16_bits(p) || p.training.precision == Precision::fp32;
@@ -135,56 +121,45 @@ constexpr Limit rows[] = {
 };
 
 constexpr Limit training_rows[] = {
-    MESHWRIGHT_ALWAYS("parallelism.tensor_chunks", "does not cut products of tensor ranks",
-                      parallelism.tensor_chunks, 1),
-    MESHWRIGHT_ALWAYS("parallelism.overlap", "has nothing beside what experts exchange",
-                      parallelism.overlap_expert, false),
-    MESHWRIGHT_ALWAYS("training.fp8_experts", "multiplies 16 bits in experts", training.fp8_experts,
-                      false),
-    MESHWRIGHT_ALWAYS("training.fp8_gathers", "gathers weights in 16 bits", training.fp8_gathers,
-                      false),
+    only<&Parallelism::tensor_chunks, 1>("parallelism.tensor_chunks",
+                                         "does not cut products of tensor ranks"),
+    only<&Parallelism::overlap_expert, false>("parallelism.overlap",
+                                              "has nothing beside what experts exchange"),
+    only<&Training::fp8_experts, false>("training.fp8_experts", "multiplies 16 bits in experts"),
+    only<&Training::fp8_gathers, false>("training.fp8_gathers", "gathers weights in 16 bits"),
     {"training.first_layers_in_bf16", "multiplies 8 bits in all blocks",
      [](const Plan& p, const Model&) { return !p.training.has_layers_in_bf16(); },
      [](Plan& p, const Model&) {
        p.training.first_layers_in_bf16 = p.training.last_layers_in_bf16 = 0;
      }},
-    {"training.recompute_modules", "recomputes whole blocks",
-     [](const Plan& p, const Model&) { return p.training.recompute_modules.empty(); },
-     [](Plan& p, const Model&) { p.training.recompute_modules.clear(); }},
-    MESHWRIGHT_ALWAYS("training.recompute_fraction", "recomputes all blocks or none",
-                      training.recompute_fraction, 1),
+    unset<&Training::recompute_modules>("training.recompute_modules", "recomputes whole blocks"),
+    only<&Training::recompute_fraction, 1>("training.recompute_fraction",
+                                           "recomputes all blocks or none"),
     {"training.recompute_budget", "has no such setting",
      [](const Plan& p, const Model&) { return !p.training.recompute_budget; },
      [](Plan& p, const Model&) {
        p.training.recompute_budget.reset();
        p.training.recompute = Recompute::full;
      }},
-    MESHWRIGHT_ALWAYS("training.compiler", "has fused kernels for each module", training.compiler,
-                      CompilerLevel::fused),
-    MESHWRIGHT_ALWAYS("training.memory_of", "is predicted with the engine's memory",
-                      training.memory_of, MemoryOf::engine),
-    {"training.passes_off", "has no such setting",
-     [](const Plan& p, const Model&) { return p.training.passes_off.empty(); },
-     [](Plan& p, const Model&) { p.training.passes_off.clear(); }},
-    MESHWRIGHT_ALWAYS("training.optimizer", "has adamw", training.optimizer, OptimizerKind::adamw),
-    MESHWRIGHT_ALWAYS("training.master_weights", "keeps masters in fp32", training.master_weights,
-                      MasterWeights::fp32),
-    MESHWRIGHT_ALWAYS("training.moments_precision", "keeps moments in fp32", training.moments,
-                      Dtype::f32),
-    MESHWRIGHT_ALWAYS("training.epsilon", "takes AdamW's own, 1e-8", training.epsilon, 1e-8),
-    MESHWRIGHT_ALWAYS("training.dropout", "has none in its scripts", training.dropout, 0),
-    MESHWRIGHT_ALWAYS("training.deterministic", "has no such setting", training.deterministic,
-                      false),
+    only<&Training::compiler, CompilerLevel::fused>("training.compiler",
+                                                    "has fused kernels for each module"),
+    only<&Training::memory_of, MemoryOf::engine>("training.memory_of",
+                                                 "is predicted with the engine's memory"),
+    unset<&Training::passes_off>("training.passes_off", "has no such setting"),
+    only<&Training::optimizer, OptimizerKind::adamw>("training.optimizer", "has adamw"),
+    only<&Training::master_weights, MasterWeights::fp32>("training.master_weights",
+                                                         "keeps masters in fp32"),
+    only<&Training::moments, Dtype::f32>("training.moments_precision", "keeps moments in fp32"),
+    only<&Training::epsilon, 1e-8>("training.epsilon", "takes AdamW's own, 1e-8"),
+    only<&Training::dropout, 0>("training.dropout", "has none in its scripts"),
+    only<&Training::deterministic, false>("training.deterministic", "has no such setting"),
     only<&Training::cuda_graph, false>("training.cuda_graph", "starts kernel by kernel"),
-    MESHWRIGHT_ALWAYS("training.fuse_gradient_accumulation",
-                      "sums gradients after each product, as FSDP's parameters need",
-                      training.fuse_gradient_accumulation, false),
-    MESHWRIGHT_ALWAYS("training.cross_entropy_fusion", "has one kernel for the loss",
-                      training.cross_entropy_fusion, true),
+    only<&Training::fuse_gradient_accumulation, false>(
+        "training.fuse_gradient_accumulation",
+        "sums gradients after each product, as FSDP's parameters need"),
+    only<&Training::cross_entropy_fusion, true>("training.cross_entropy_fusion",
+                                                "has one kernel for the loss"),
 };
-
-#undef MESHWRIGHT_MUST_BE
-#undef MESHWRIGHT_ALWAYS
 
 void settle_training(Training& t) {
   if (!t.scales_loss()) t.loss_scale.reset();

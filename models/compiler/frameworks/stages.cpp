@@ -76,10 +76,10 @@ std::vector<StageUnits> stages_of(const Plan& plan, const Model& model) {
     stage_of_unit = partition(graph, plan, alike, alike);
   }
   const ArchitectureInfo& names = info(model.architecture);
-  std::vector<StageUnits> stages(static_cast<std::size_t>(plan.virtual_stage_count()));
+  std::vector<StageUnits> stages(plan.virtual_stage_count());
   bool after_blocks = false;
   for (std::size_t u = 0; u < graph.units.size(); ++u) {
-    StageUnits& stage = stages[static_cast<std::size_t>(stage_of_unit[u])];
+    StageUnits& stage = stages[stage_of_unit[u]];
     const std::string& path = graph.units[u].path;
     if (graph.units[u].predicts_ahead) continue;
     if (is_block(path, names)) {
@@ -99,8 +99,8 @@ std::string layout_text(const std::vector<StageUnits>& stages, int mtp_layers) {
   for (const StageUnits& stage : stages) {
     if (&stage != &stages.front()) text += '|';
     if (stage.embedding) text += 'E';
-    text.append(static_cast<std::size_t>(stage.layers), 't');
-    if (stage.head) text.append(static_cast<std::size_t>(mtp_layers), 'm') += 'L';
+    text.append(stage.layers, 't');
+    if (stage.head) text.append(mtp_layers, 'm') += 'L';
   }
   return text;
 }
@@ -130,7 +130,7 @@ std::map<std::string, int> first_units(const std::vector<StageUnits>& stages,
   std::map<std::string, int> first = {{std::string(names.embeddings.unit), 0}};
   int layer = 0;
   for (int i = 0; i < static_cast<int>(stages.size()); ++i) {
-    const StageUnits& stage = stages[static_cast<std::size_t>(i)];
+    const StageUnits& stage = stages[i];
     if (stage.layers > 0)
       first[std::string(names.block) + "." + std::to_string(layer)] = i;
     else if (stage.head)
@@ -151,7 +151,7 @@ void name_stages(Plan& plan, const Model& model) {
                         p.partitioner == Partitioner::even;
   if (plan.virtual_stage_count() > 1 && !is_found) return;
   const std::vector<StageUnits> stages = stages_of(plan, model);
-  if (std::find(stages.begin(), stages.end(), StageUnits{}) != stages.end()) return;
+  if (std::ranges::find(stages, StageUnits{}) != stages.end()) return;
   plan.stage_of_unit.clear();
   p.manual_stage.clear();
   p.names_every_unit = false;

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "models/architectures/model.h"
 #include "models/compiler/plan/plan.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures {
 struct ArchitectureInfo;
@@ -43,7 +43,7 @@ std::map<std::string, int> first_units(const std::vector<StageUnits>& stages,
 
 // Returns the value of parallelism.partition: "even", or the first unit of each stage by its path.
 // `model_type` is as in a config.json.
-nlohmann::json partition_of(const std::vector<StageUnits>& stages, std::string_view model_type);
+json partition_of(const std::vector<StageUnits>& stages, std::string_view model_type);
 
 // Writes the stages of the plan as a partition that the job file and layouts can hold: even, or a
 // first unit for each stage. Leaves the plan as it is if its stages are not known yet, or if a

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "models/architectures/model.h"
 #include "models/compiler/plan/plan.h"
+#include "models/core/json.h"
 
 namespace meshwright::compiler {
 
@@ -24,6 +24,6 @@ inline bool is_ddp(const Parallelism& p) { return p.zero_stage == 0 && p.data * 
 std::string flavor_of(const Model& model);
 // Returns a config.json of the flavor with this name ("8B"), also as it is in flags ("llama3_8b").
 // Returns null if the name is unknown.
-nlohmann::json config_of_flavor(std::string_view flavor);
+json config_of_flavor(std::string_view flavor);
 
 }  // namespace meshwright::compiler

@@ -5,8 +5,6 @@
 
 namespace meshwright::compiler {
 
-using nlohmann::json;
-
 namespace {
 
 struct Flavor {
@@ -24,8 +22,8 @@ constexpr int positions = 131072;
 
 std::string in_lower_case(std::string_view text) {
   std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(result, result.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return result;
 }
 

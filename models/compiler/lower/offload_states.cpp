@@ -6,7 +6,6 @@
 #include "models/compiler/lower/draft.h"
 #include "models/compiler/lower/memory.h"
 #include "models/compiler/lower/moment_blocks.h"
-#include "models/core/index.h"
 #include "models/core/round_up.h"
 
 namespace meshwright::compiler {

@@ -1,7 +1,6 @@
 // Helpers of passes that change a graph or write it anew, node by node.
 #pragma once
 
-#include "models/core/index.h"
 #include "models/program/graph/graph.h"
 #include "models/program/graph/op_table.h"
 
@@ -11,14 +10,14 @@ namespace meshwright::compiler {
 inline void append_node(Graph& graph, const Node& node) {
   for (const int id : node.outputs)
     if (is_made(graph.tensor(id)))
-      graph.tensors[at(id)].producer = static_cast<int>(graph.nodes.size());
+      graph.tensors[id].producer = static_cast<int>(graph.nodes.size());
   graph.nodes.push_back(node);
 }
 
 // Makes `tensor`, which other nodes know already, output `i` of the latest node.
 inline void make_as(Graph& graph, int i, int tensor) {
   graph.nodes.back().outputs[i] = tensor;
-  graph.tensors[at(tensor)].producer = static_cast<int>(graph.nodes.size()) - 1;
+  graph.tensors[tensor].producer = static_cast<int>(graph.nodes.size()) - 1;
 }
 
 // Infers the types of a node's outputs again, after those of its inputs or its attributes changed.
@@ -27,7 +26,7 @@ inline void infer_again(Graph& graph, const Node& node) {
   for (const int id : node.inputs) inputs.push_back(graph.tensor(id).type);
   info(node.op).infer(node.attributes, inputs, outputs);
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    graph.tensors[at(node.outputs[static_cast<int>(i)])].type = outputs[i];
+    graph.tensors[node.outputs[static_cast<int>(i)]].type = outputs[i];
 }
 
 }  // namespace meshwright::compiler

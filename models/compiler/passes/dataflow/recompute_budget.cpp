@@ -10,7 +10,6 @@
 #include "models/compiler/passes/dataflow/chain_budget.h"
 #include "models/compiler/passes/dataflow/kept_sets.h"
 #include "models/compiler/passes/dataflow/rematerialize_tensors.h"
-#include "models/core/index.h"
 #include "models/core/round_up.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/memory_plan.h"

@@ -34,7 +34,7 @@ class Adapting {
     for (const Node& node : old_.nodes) {
       Node own = node;
       for (int& id : own.inputs)
-        if (becomes_[at(id)] >= 0) id = becomes_[at(id)];
+        if (becomes_[id] >= 0) id = becomes_[id];
       append_node(out_, own);
       if (node.op == Op::linear && is_target(node)) adapt(own);
     }

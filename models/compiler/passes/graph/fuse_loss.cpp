@@ -5,7 +5,6 @@
 
 #include "models/compiler/passes/back_end/fuse.h"
 #include "models/compiler/passes/graph/cleanup.h"
-#include "models/core/index.h"
 #include "models/core/round_up.h"
 
 namespace meshwright::compiler {

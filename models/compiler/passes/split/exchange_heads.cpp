@@ -2,7 +2,6 @@
 
 #include "models/compiler/passes/rewriting.h"
 #include "models/core/error.h"
-#include "models/core/index.h"
 
 namespace meshwright::compiler {
 
@@ -27,7 +26,7 @@ class HeadExchanger {
  private:
   // Makes `tensor` output `i` of the latest node, with the type of this output.
   void become(int i, int tensor) {
-    out_.tensors[at(tensor)].type = out_.tensor(out_.nodes.back().outputs[i]).type;
+    out_.tensors[tensor].type = out_.tensor(out_.nodes.back().outputs[i]).type;
     make_as(out_, i, tensor);
   }
   int add(Op op, const Node& at, int input, const Attributes& attributes) {

@@ -2,7 +2,6 @@
 
 #include "models/compiler/passes/rewriting.h"
 #include "models/core/error.h"
-#include "models/core/index.h"
 
 namespace meshwright::compiler {
 
@@ -29,7 +28,7 @@ Graph split_context(Graph graph, const Plan& plan) {
   for (const TokenAhead& each : graph.ahead)
     inputs.insert(inputs.end(), {each.tokens, each.targets});
   for (int input : inputs)
-    if (input >= 0) graph.tensors[at(input)].type.shape[0] /= degree;
+    if (input >= 0) graph.tensors[input].type.shape[0] /= degree;
   for (Node& node : graph.nodes) {
     node.attributes.context_degree = degree;
     node.attributes.sequence_length = graph.sequence_length;
