@@ -54,6 +54,8 @@ RunHost host_of(std::istringstream& words, const std::string& first, const std::
   return host;
 }
 
+constexpr int most_hosts = 100'000;  // of a range: a longer one is a slip
+
 // Appends `name`, in which the first brackets stand for numbers: "gpu[1-2,07]-a".
 void add_nodes(const std::string& name, std::vector<std::string>& nodes) {
   const std::size_t open = name.find('['), close = name.find(']');
@@ -71,6 +73,7 @@ void add_nodes(const std::string& name, std::vector<std::string>& nodes) {
       return text.size() < 9 && text.find_first_not_of("0123456789") == std::string::npos;
     };
     if (first.empty() || !is_number(first) || !is_number(last)) fail();
+    if (std::stoi(last.empty() ? first : last) - std::stoi(first) > most_hosts) fail();
     for (int i = std::stoi(first); i <= std::stoi(last.empty() ? first : last); ++i) {
       const std::string digits = std::to_string(i);
       const std::string zeros(first.size() - std::min(first.size(), digits.size()), '0');

@@ -160,6 +160,9 @@ def _load(state_dict: Dict[str, Any], *args: Any, checkpoint_id: Any = None, pat
 
 def compute_num_params(model: Any) -> int:
     """The parameters of the whole model."""
+    run = getattr(model, "_run", None)
+    if run is not None and run.info is not None:   # a rank's own parameters are those of its stage
+        return sum(run.shape_of(each["name"]).numel() for each in run.captured.document["parameters"])
     return sum(each.numel() for each in getattr(model, "module", model).parameters())
 
 
