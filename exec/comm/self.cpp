@@ -43,6 +43,7 @@ class SelfWorld : public World {
     void* memory =
         ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
+    ::madvise(memory, whole, MADV_HUGEPAGE);  // a wish: small pages cost products some percent
     memory_.emplace_back(memory, whole);
     return memory;
   }

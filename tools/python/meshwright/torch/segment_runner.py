@@ -11,6 +11,7 @@ import contextlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from .exporting import Call, Context, Program
 from .replay import filled
@@ -64,11 +65,26 @@ class ParameterSpec(NamedTuple):
 
 
 class _Graph(NamedTuple):
-    """What the forward of a segment leaves for its backward."""
+    """What the forward of a segment leaves for its backward.
 
-    made: List[Tuple[int, int, torch.Tensor]]            # (captured tensor, which value, with its graph)
-    taken: List[Tuple[int, int, torch.Tensor]]
+    Edges of the graph, not its tensors: a tensor that no operation saves is freed, as in eager PyTorch.
+    """
+
+    made: List[Tuple[int, int, GradientEdge]]            # (captured tensor, which value, where its gradient enters)
+    taken: List[Tuple[int, int, GradientEdge]]           # and where the gradient of a value that was read leaves
     parameters: List[Tuple[int, torch.Tensor]]
+
+
+class _Entering(torch.autograd.Function):
+    """A tensor of another segment enters a segment's graph. A leaf would keep its tensor until the backward."""
+
+    @staticmethod
+    def forward(_context: Any, _differentiable: torch.Tensor, values: List[torch.Tensor]) -> torch.Tensor:
+        return values[0].detach()
+
+    @staticmethod
+    def backward(_context: Any, *_gradients: torch.Tensor) -> Any:
+        return None, None                                # never called: the gradient is taken where it arrives
 
 
 class _MicroBatch:
@@ -98,6 +114,7 @@ class SegmentRunner:
         self.inputs: List[Dict[int, torch.Tensor]] = []
         self.returned: List[Dict[int, torch.Tensor]] = []  # by micro-batch: the values that the step returns
         self._micro: Dict[int, _MicroBatch] = {}
+        self._differentiable = torch.empty(0, device=self.device, requires_grad=True)
         self._views: Dict[Tuple[int, int], torch.Tensor] = {}
         self._gathers = info["zero_stage"] == 3
         self._gradient_types = _gradient_types(info, tables)
@@ -168,20 +185,21 @@ class SegmentRunner:
         reads = dict(zip(segment.reads, inputs[own:]))
         leaves = self._leaves(segment, micro, reads, records)
         environment: Dict[int, Any] = {}
-        taken: List[Tuple[int, int, torch.Tensor]] = []
+        taken: List[Tuple[int, int, GradientEdge]] = []
         for tensor in segment.reads:
             if tensor in self.tables.rng:
                 continue
             for at, (value, leaf) in enumerate(zip(self.tables.tensors[tensor].values, leaves[tensor])):
                 environment[value.number] = leaf
                 if leaf.requires_grad:
-                    taken.append((tensor, at, leaf))
+                    taken.append((tensor, at, get_gradient_edge(leaf)))
         parameters = self._parameters(segment, inputs, environment)
         for at, index in enumerate(segment.buffers):
             self._set_source("buffer", index, self.buffers[index], environment)
         for value, tensor in micro.inputs.items():
             environment[value] = tensor
         self._make_again(segment, micro, environment)
+        del leaves
         state = self._seeded(segment, sequence, micro, reads) if segment.random else None
         with self._saving(segment) if records and self._gathers else contextlib.nullcontext():
             with torch.set_grad_enabled(records):
@@ -210,8 +228,9 @@ class SegmentRunner:
                 if tensor not in segment.saves:   # the Runtime may use its memory again before the backward
                     values = [value.clone() for value in values]
             needs = handed.has_gradient and records
-            found[tensor] = [each.detach().requires_grad_(needs and each.is_floating_point() or needs and
-                                                          each.is_complex()) for each in values]
+            found[tensor] = [_Entering.apply(self._differentiable, [each])
+                             if needs and (each.is_floating_point() or each.is_complex()) else each.detach()
+                             for each in values]
         return found
 
     def _release(self, micro: _MicroBatch, tensor: int) -> None:
@@ -292,7 +311,7 @@ class SegmentRunner:
                     environment.pop(value, None)
 
     def _hand_on(self, segment: SegmentTable, micro: _MicroBatch, environment: Dict[int, Any],
-                 outputs: Tuple[int, ...], records: bool, again: bool) -> List[Tuple[int, int, torch.Tensor]]:
+                 outputs: Tuple[int, ...], records: bool, again: bool) -> List[Tuple[int, int, GradientEdge]]:
         made = []
         for tensor, address in zip(segment.makes, outputs):
             if tensor in self.tables.rng:
@@ -309,7 +328,8 @@ class SegmentRunner:
                 micro.tensors[tensor] = [value.detach() for value in values]
                 micro.readers[tensor] = readers
             if records and handed.has_gradient:
-                made += [(tensor, at, value) for at, value in enumerate(values) if value.requires_grad]
+                made += [(tensor, at, get_gradient_edge(value)) for at, value in enumerate(values)
+                         if value.requires_grad]
         return made
 
     # -- random numbers: the generator's state travels with the micro-batch
@@ -380,12 +400,12 @@ class SegmentRunner:
             self._gathered = {index: self.memory.tensor(address, self.parameters[index].shape, self.storage)
                               for index, address in zip(segment.parameters, inputs)}
         arriving = self._arriving(segment, micro, inputs[segment.kept:])
-        pairs = [(value, arriving[tensor][at]) for tensor, at, value in graph.made]
-        pairs = [(value, gradient) for value, gradient in pairs if gradient is not None]
-        wanted = [leaf for _, _, leaf in graph.taken] + [view for _, view in graph.parameters]
+        pairs = [(edge, arriving[tensor][at]) for tensor, at, edge in graph.made]
+        pairs = [(edge, gradient) for edge, gradient in pairs if gradient is not None]
+        wanted: List[Any] = [edge for _, _, edge in graph.taken] + [view for _, view in graph.parameters]
         found: Sequence[Optional[torch.Tensor]] = [None] * len(wanted)
         if pairs and wanted:
-            found = torch.autograd.grad([value for value, _ in pairs], wanted, [gradient for _, gradient in pairs],
+            found = torch.autograd.grad([edge for edge, _ in pairs], wanted, [gradient for _, gradient in pairs],
                                         allow_unused=True)
         self._send_back(segment, micro, graph, found, outputs, set(inputs[segment.kept:]))
         trained = [index for index in segment.parameters if self.parameters[index].requires_grad]
