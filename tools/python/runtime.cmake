@@ -9,6 +9,6 @@ target_link_options(python_runtime PRIVATE -Wl,--gc-sections
 set_target_properties(python_runtime PROPERTIES OUTPUT_NAME _runtime SUFFIX .abi3.so
                       LIBRARY_OUTPUT_DIRECTORY ${package})
 file(MAKE_DIRECTORY ${package})
-foreach(name __init__.py _core.pyi py.typed smp torch)
+foreach(name __init__.py _core.pyi py.typed rehearsal smp torch)
   file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR}/python/meshwright/${name} ${package}/${name} SYMBOLIC)
 endforeach()

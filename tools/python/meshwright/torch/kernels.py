@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import torch
 
-__all__ = ["Kernel", "bytes_of", "can_fuse", "is_free", "is_random", "kernels_of", "tensors_in", "written_by"]
+__all__ = ["Kernel", "bytes_of", "can_fuse", "is_free", "is_product", "is_random", "kernels_of", "tensors_in", "written_by"]
 
 
 class Kernel(NamedTuple):
@@ -402,6 +402,11 @@ def can_fuse(func: Any) -> bool:
     """Whether a compiler computes an operation in one kernel with its neighbours."""
     facts = _facts_of(func)
     return facts.short not in _PRODUCTS and facts.short not in _ALONE
+
+
+def is_product(name: str) -> bool:
+    """Whether an operation, by its name as "aten::bmm", has a row among products, convolutions and attention."""
+    return name.rpartition("::")[2] in _PRODUCTS
 
 
 def kernels_of(func: Any, args: Sequence[Any], kwargs: Dict[str, Any], out: Any) -> List[Kernel]:

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Records steps of small scripts on GPUs that are not there: python tests/own_models/rehearsals.py BUILD
+
+The recorder runs as `meshwright rehearse` starts it. What is expected follows from the scripts by hand.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+WIDTH, BATCH, LAYERS = 1024, 64, 3
+PARAMETERS = LAYERS * WIDTH * WIDTH * 4   # bytes
+
+HEAD = """
+import os, torch, torch.distributed as dist
+from torch import nn
+WIDTH, BATCH, LAYERS = {}, {}, {}
+def net():
+    return nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS))).cuda()
+def train(model, optimizer, steps=6):
+    for _ in range(steps):
+        x = torch.randn(BATCH, WIDTH, device="cuda")
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        print(loss.item())
+def ranks():
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    assert dist.get_world_size() == int(os.environ["WORLD_SIZE"])
+""".format(WIDTH, BATCH, LAYERS)
+
+SCRIPTS = {
+    "plain": "model = net()\ntrain(model, torch.optim.AdamW(model.parameters()))",
+    "few steps": "model = net()\ntrain(model, torch.optim.AdamW(model.parameters()), 2)",
+    "too large": "torch.empty(1 << 40, device='cuda')",
+    "mistake": "raise KeyError('mine')",
+    "replicas": """
+ranks()
+model = nn.parallel.DistributedDataParallel(net(), device_ids=[int(os.environ["LOCAL_RANK"])])
+found = [None] * dist.get_world_size()
+dist.all_gather_object(found, {"rank": dist.get_rank()})
+assert len(found) == dist.get_world_size()
+sizes = [torch.zeros(1, device="cuda") for _ in found]
+dist.all_gather(sizes, torch.tensor([7.0], device="cuda"))
+assert all(each.item() == 7 for each in sizes)   # small values arrive: each rank holds what this one does
+train(model, torch.optim.SGD(model.parameters(), lr=0.1))""",
+    "shards": """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+ranks()
+mesh = init_device_mesh("cuda", (2, dist.get_world_size() // 2), mesh_dim_names=("replicas", "shards"))
+model = net()
+for layer in model:
+    fully_shard(layer, mesh=mesh)
+fully_shard(model, mesh=mesh)
+train(model, torch.optim.AdamW(model.parameters(), fused=True))""",
+    "mask": """
+assert (torch.ones(4, device="cuda") == 1).all()      # the ordinary branch
+assert not torch.isnan(torch.ones(4, device="cuda")).any()
+model = net()
+train(model, torch.optim.AdamW(model.parameters()))""",
+}
+
+
+def recorded(build, name, ranks=1, per_host=1):
+    """(exit code, standard error, recording or None)"""
+    library = os.path.join(build, "python", "meshwright", "stand_in")
+    with tempfile.TemporaryDirectory() as folder:
+        script, out = os.path.join(folder, "train.py"), os.path.join(folder, "recording.json")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(HEAD + SCRIPTS[name])
+        environment = {**os.environ, "PYTHONPATH": os.path.join(build, "python"), "LD_LIBRARY_PATH": library,
+                       "LD_PRELOAD": os.path.join(library, "libcuda.so.1"), "TORCH_CUDNN_V8_API_DISABLED": "1",
+                       "MESHWRIGHT_STAND_IN_LOG": os.path.join(folder, "log"),
+                       "MESHWRIGHT_STAND_IN_COUNT": str(per_host)}
+        ran = subprocess.run([sys.executable, "-m", "meshwright.rehearsal", "--out", out, "--machine", "p5", "--ranks",
+                              str(ranks), "--per-host", str(per_host), "--", script], env=environment,
+                             capture_output=True, text=True, check=False)
+        left = sorted(set(os.listdir(folder)) - {"train.py", "recording.json"})
+        if not os.path.exists(out):
+            return ran.returncode, ran.stderr, None
+        assert not left, left
+        with open(out, encoding="utf-8") as file:
+            return ran.returncode, ran.stderr, json.load(file)
+
+
+def products(recording):
+    """The FLOPs of each product that the step ran."""
+    kernels = recording["kernels"]
+    return [kernels[each["kernel"]]["flops"] for each in recording["events"]
+            if each["what"] == "kernel" and "kernel" in each and kernels[each["kernel"]]["kind"] == "gemm"]
+
+
+def exchanged(recording):
+    found = {}
+    for each in recording["events"]:
+        if each["what"] == "collective":
+            key = each["name"], tuple(recording["groups"][each["group"]])
+            found[key] = found.get(key, 0) + each["bytes"]
+    return found
+
+
+def of(build, name, **ranks):
+    code, errors, recording = recorded(build, name, **ranks)
+    assert code == 0 and recording is not None, errors
+    return recording
+
+
+def test_one_gpu(build):
+    recording = of(build, "plain")
+    # Three products forward, three for weights and two for inputs backward.
+    assert products(recording) == [2 * BATCH * WIDTH * WIDTH] * 8, products(recording)
+    assert recording["steps"]["repeats"]
+    held = recording["memory"]["allocated_before_step_bytes"]
+    # A step begins when the optimizer has stepped: parameters, gradients and two moments are held.
+    assert 4 * PARAMETERS <= held <= 4 * PARAMETERS + (1 << 20), held
+    peak = recording["memory"]["peak_allocated_bytes"]
+    assert peak >= held and recording["memory"]["peak_reserved_bytes"] >= peak
+    assert all(earlier["at"] <= later["at"] for earlier, later in zip(recording["events"], recording["events"][1:])
+               if earlier["thread"] == later["thread"])
+
+
+def test_replicas(build):
+    recording = of(build, "replicas", ranks=16, per_host=8)
+    assert exchanged(recording) == {("all-reduce", tuple(range(16))): PARAMETERS}, exchanged(recording)
+    assert recording["streams"] >= 2
+
+
+def test_shards(build):
+    recording = of(build, "shards", ranks=8, per_host=8)
+    shards, replicas = (0, 1, 2, 3), (0, 4)
+    found = exchanged(recording)
+    assert {group for _, group in found} == {shards, replicas}, found
+    assert found["reduce-scatter", shards] == PARAMETERS // 4, found
+    assert found["all-reduce", replicas] == PARAMETERS // 4, found
+    assert found["all-gather", shards] >= PARAMETERS // 4, found
+    assert any(each["what"] == "wait" for each in recording["events"])
+
+
+def test_reads(build):
+    of(build, "mask")
+
+
+def test_scripts_that_end(build):
+    code, errors, recording = recorded(build, "few steps")
+    assert code == 3 and recording is None and "ended after 2 steps" in errors, errors
+    code, errors, recording = recorded(build, "too large")
+    assert code == 3 and recording is None and "does not fit" in errors, errors
+    code, errors, recording = recorded(build, "mistake")
+    assert code == 1 and recording is None and "KeyError: 'mine'" in errors, errors
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: tests/own_models/rehearsals.py BUILD")
+    build = os.path.abspath(sys.argv[1])
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            test(build)
+            print(name, "passed", flush=True)
+
+
+if __name__ == "__main__":
+    main()

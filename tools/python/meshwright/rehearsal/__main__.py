@@ -1,0 +1,68 @@
+"""python -m meshwright.rehearsal --out FILE --machine NAME [--ranks N --per-host N --rank R] -- SCRIPT ARGS..."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import runpy
+import sys
+import traceback
+from typing import List
+
+
+def _arguments() -> argparse.Namespace:
+    options = argparse.ArgumentParser(prog="python -m meshwright.rehearsal", description=__doc__)
+    options.add_argument("--out", required=True)
+    options.add_argument("--machine", required=True)
+    options.add_argument("--ranks", type=int, default=1)
+    options.add_argument("--per-host", type=int, default=1)
+    options.add_argument("--rank", type=int, default=0)
+    options.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module, as python -m has it")
+    options.add_argument("command", nargs=argparse.REMAINDER)
+    return options.parse_args()
+
+
+def _run(command: List[str], is_module: bool) -> None:
+    sys.argv = list(command)
+    if is_module:
+        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(command[0]))
+        runpy.run_path(command[0], run_name="__main__")
+
+
+def main() -> int:
+    options = _arguments()
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    from . import beside_ranks, steps
+    beside_ranks.join(options.ranks, options.per_host, options.rank)
+    import torch
+    torch.backends.cuda.enable_cudnn_sdp(False)   # cuDNN builds graphs for it: flash attention stands for them
+    watch = steps.Steps()
+    try:
+        _run(command, options.module)
+    except steps.Enough:
+        pass
+    except torch.OutOfMemoryError as error:
+        traceback.print_exc()
+        print("meshwright rehearse: the script does not fit: {}".format(str(error).split(". ")[0]), file=sys.stderr)
+        return 3
+    if watch.recording is None:
+        print("meshwright rehearse: the script ended after {} steps of its optimizer; a rehearsal needs 4, of which it "
+              "records the last".format(watch.seen), file=sys.stderr)
+        return 3
+    recording = {"format": 1, "script": command[0], "versions": {"torch": torch.__version__},
+                 "machine": options.machine, "ranks": options.ranks, "per_host": options.per_host,
+                 "rank": options.rank, **watch.recording}
+    recording["memory"].update(capacity_bytes=torch.cuda.get_device_properties(0).total_memory, refused_bytes=0)
+    with open(options.out, "w", encoding="utf-8") as file:
+        json.dump(recording, file)
+    watch.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)   # threads of a script that was stopped may wait for ranks that are not there
+
+
+if __name__ == "__main__":
+    sys.exit(main())

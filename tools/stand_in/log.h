@@ -1,0 +1,48 @@
+// Writes what a process asked of its stand-in GPUs, in order, to the file that
+// MESHWRIGHT_STAND_IN_LOG names. The file is mapped, so that it holds everything when the process
+// is killed.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace meshwright::stand_in {
+
+enum class Kind : std::uint8_t {
+  launch,        // of a kernel: grid, block, shared bytes; named by its symbol
+  product,       // of matrices: m, n, k, batch, types (2 x 8 bits: inputs, result), flags
+  convolution,   // by cuDNN; the operation that asked for it knows its sizes
+  collective,    // elements, bytes of one, communicator, its ranks, peer or root
+  copy,          // bytes, direction (cudaMemcpyKind), 1 if the host waits
+  set,           // bytes
+  allocate,      // bytes, address
+  release,       // bytes, address
+  record_event,  // event
+  wait_event,    // event; the stream waits
+  wait_host,     // the host waits: 0 device, 1 stream, 2 event (its handle)
+  mark,          // by the recorder: two numbers of its own
+  refuse,        // an allocation did not fit: bytes
+};
+
+struct Entry {
+  std::uint64_t time_ns = 0;  // CLOCK_MONOTONIC
+  std::uint64_t stream = 0;
+  std::uint64_t operation = 0;  // correlation id of PyTorch's profiler; 0: none
+  std::uint64_t numbers[6] = {};
+  std::uint32_t name = 0;  // line of the file of names, from 1; 0: none
+  std::uint16_t thread = 0;
+  Kind kind = Kind::mark;
+  std::uint8_t device = 0;
+};
+static_assert(sizeof(Entry) == 80);
+
+// Appends an entry, whose time, thread, operation and device are filled in here.
+void append(Entry entry);
+std::uint32_t number_of(std::string_view name);
+std::uint64_t now_ns();
+
+// PyTorch's profiler says by these which operation runs on this thread.
+void push_operation(std::uint64_t id);
+std::uint64_t pop_operation();
+
+}  // namespace meshwright::stand_in

@@ -1,0 +1,251 @@
+#include "tools/stand_in/memory.h"
+
+#include <cuda_runtime_api.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
+
+#include "tools/stand_in/device.h"
+#include "tools/stand_in/log.h"
+
+namespace meshwright::stand_in {
+
+namespace {
+
+struct Block {
+  std::size_t bytes;
+  int device;
+};
+
+struct Memory {
+  std::mutex lock;
+  std::map<const char*, Block> blocks;
+  std::map<int, std::size_t> used;  // by device
+};
+
+Memory& memory() {
+  static Memory* const the = new Memory;
+  return *the;
+}
+
+constexpr std::size_t kAlignment = std::size_t{2} << 20;
+
+}  // namespace
+
+void* allocate(std::size_t bytes) {
+  const int number = current_device();
+  const std::lock_guard guard(memory().lock);
+  if (memory().used[number] + bytes > device().bytes) {
+    append({.numbers = {bytes}, .kind = Kind::refuse});
+    return nullptr;
+  }
+  // A GPU's addresses begin at multiples of 2 MiB where blocks are large, and PyTorch counts on
+  // 512.
+  const std::size_t whole = bytes + kAlignment;
+  void* const base = mmap(nullptr, whole, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) return nullptr;
+  const auto begin = reinterpret_cast<std::size_t>(base);
+  const std::size_t aligned = (begin + kAlignment - 1) / kAlignment * kAlignment;
+  if (aligned > begin) munmap(base, aligned - begin);
+  auto* const address = reinterpret_cast<char*>(aligned);
+  munmap(address + bytes, 0);
+  memory().blocks[address] = {bytes, number};
+  memory().used[number] += bytes;
+  append({.numbers = {bytes, aligned}, .kind = Kind::allocate});
+  return address;
+}
+
+bool release(void* address) {
+  const std::lock_guard guard(memory().lock);
+  const auto found = memory().blocks.find(static_cast<const char*>(address));
+  if (found == memory().blocks.end()) return false;
+  const std::size_t bytes = found->second.bytes;
+  memory().used[found->second.device] -= bytes;
+  memory().blocks.erase(found);
+  munmap(address, bytes);
+  append({.numbers = {bytes, reinterpret_cast<std::size_t>(address)}, .kind = Kind::release});
+  return true;
+}
+
+bool is_on_device(const void* address) {
+  const std::lock_guard guard(memory().lock);
+  auto next = memory().blocks.upper_bound(static_cast<const char*>(address));
+  if (next == memory().blocks.begin()) return false;
+  --next;
+  return static_cast<const char*>(address) < next->first + next->second.bytes;
+}
+
+namespace {
+
+// Ranges that copies wrote since the last launch, by their begin.
+struct Known {
+  std::mutex lock;
+  std::map<const char*, const char*> ranges;
+};
+Known& known() {
+  static Known* const the = new Known;
+  return *the;
+}
+std::atomic<bool> anything_known{false};
+std::atomic<bool> all_hold{false};  // what the last kernel would have written
+
+bool is_known(const void* from, std::size_t bytes) {
+  if (!is_on_device(from)) return true;
+  const std::lock_guard guard(known().lock);
+  const auto* const begin = static_cast<const char*>(from);
+  auto next = known().ranges.upper_bound(begin);
+  return next != known().ranges.begin() && begin + bytes <= std::prev(next)->second;
+}
+
+void know(const void* to, std::size_t bytes) {
+  if (!is_on_device(to)) return;
+  const std::lock_guard guard(known().lock);
+  const auto* const begin = static_cast<const char*>(to);
+  known().ranges[begin] = begin + bytes;
+  anything_known = true;
+}
+
+}  // namespace
+
+void forget_what_is_there(bool asked_for_all) {
+  all_hold = asked_for_all;
+  if (!anything_known.exchange(false)) return;
+  const std::lock_guard guard(known().lock);
+  known().ranges.clear();
+}
+
+void move(void* to, const void* from, std::size_t bytes) {
+  if (bytes > kMovedBytes || to == from || to == nullptr || from == nullptr) return;
+  if (is_known(from, bytes)) {
+    std::memmove(to, from, bytes);
+    know(to, bytes);
+  } else if (!is_on_device(to)) {
+    std::memset(to, bytes == 1 && all_hold ? 1 : 0, bytes);
+  }
+}
+
+namespace {
+
+cudaError_t copied(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, void* stream,
+                   bool waits) {
+  if (kind == cudaMemcpyDefault)
+    kind = is_on_device(from)
+               ? (is_on_device(to) ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost)
+               : (is_on_device(to) ? cudaMemcpyHostToDevice : cudaMemcpyHostToHost);
+  append({.stream = reinterpret_cast<std::size_t>(stream),
+          .numbers = {bytes, static_cast<std::uint64_t>(kind), waits},
+          .kind = Kind::copy});
+  move(to, from, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t set(void* to, int value, std::size_t bytes, void* stream) {
+  append({.stream = reinterpret_cast<std::size_t>(stream), .numbers = {bytes}, .kind = Kind::set});
+  if (bytes <= kMovedBytes) {
+    std::memset(to, value, bytes);
+    know(to, bytes);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t allocated(void** address, std::size_t bytes) {
+  *address = bytes == 0 ? nullptr : allocate(bytes);
+  return bytes == 0 || *address != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t host_memory(void** address, std::size_t bytes) {
+  *address = mmap(nullptr, bytes == 0 ? 1 : bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return *address == MAP_FAILED ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+}  // namespace
+
+}  // namespace meshwright::stand_in
+
+using namespace meshwright::stand_in;
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** address, std::size_t bytes) { return allocated(address, bytes); }
+cudaError_t cudaMallocAsync(void** address, std::size_t bytes, cudaStream_t) {
+  return allocated(address, bytes);
+}
+cudaError_t cudaMallocManaged(void** address, std::size_t bytes, unsigned) {
+  return allocated(address, bytes);
+}
+cudaError_t cudaFree(void* address) {
+  release(address);
+  return cudaSuccess;
+}
+cudaError_t cudaFreeAsync(void* address, cudaStream_t) { return cudaFree(address); }
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const std::lock_guard guard(memory().lock);
+  *total = device().bytes;
+  *free = device().bytes - memory().used[current_device()];
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned) {
+  return host_memory(address, bytes);
+}
+cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
+  return host_memory(address, bytes);
+}
+cudaError_t cudaFreeHost(void*) { return cudaSuccess; }
+cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  return copied(to, from, bytes, kind, nullptr, true);
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  return copied(to, from, bytes, kind, stream, false);
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes,
+                                cudaStream_t stream) {
+  return copied(to, from, bytes, cudaMemcpyDeviceToDevice, stream, false);
+}
+cudaError_t cudaMemcpy2DAsync(void*, std::size_t, const void*, std::size_t, std::size_t width,
+                              std::size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  return copied(nullptr, nullptr, width * height, kind, stream, false);
+}
+cudaError_t cudaMemcpyToSymbol(const void*, const void*, std::size_t bytes, std::size_t,
+                               cudaMemcpyKind kind) {
+  return copied(nullptr, nullptr, bytes, kind, nullptr, true);
+}
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+  return set(to, value, bytes, nullptr);
+}
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  return set(to, value, bytes, stream);
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
+  std::memset(attributes, 0, sizeof *attributes);
+  attributes->type = is_on_device(address) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  attributes->device = current_device();
+  attributes->devicePointer = const_cast<void*>(address);
+  return cudaSuccess;
+}
+cudaError_t cudaGetSymbolAddress(void** address, const void*) { return allocated(address, 4096); }
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
+  *pool = nullptr;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value) {
+  std::memset(value, 0, 8);
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, std::size_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
+}

@@ -1,0 +1,111 @@
+// Streams and events. Nothing runs on them: every one of them is always at its end, and the log
+// holds the order that a program asked for.
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "tools/stand_in/log.h"
+
+using namespace meshwright::stand_in;
+
+namespace {
+
+std::uint64_t next_handle() {
+  static std::atomic<std::uint64_t> last{4096};
+  return last += 64;
+}
+
+struct EventTime {
+  std::uint64_t ns;
+};
+
+std::uint64_t of(const void* handle) { return reinterpret_cast<std::uint64_t>(handle); }
+
+cudaError_t made(cudaStream_t* stream) {
+  *stream = reinterpret_cast<cudaStream_t>(next_handle());
+  return cudaSuccess;
+}
+
+cudaError_t made(cudaEvent_t* event) {
+  *event = reinterpret_cast<cudaEvent_t>(new EventTime{now_ns()});
+  return cudaSuccess;
+}
+
+cudaError_t recorded(cudaEvent_t event, cudaStream_t stream) {
+  append({.stream = of(stream), .numbers = {of(event)}, .kind = Kind::record_event});
+  reinterpret_cast<EventTime*>(event)->ns = now_ns();
+  return cudaSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) { return made(stream); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return made(stream); }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  return made(stream);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) {
+  *priority = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  append({.stream = of(stream), .numbers = {1}, .kind = Kind::wait_host});
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  append({.numbers = {0}, .kind = Kind::wait_host});
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  append({.stream = of(stream), .numbers = {of(event)}, .kind = Kind::wait_event});
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
+  function(data);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
+                                  unsigned) {
+  callback(stream, cudaSuccess, data);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return made(event); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return made(event); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete reinterpret_cast<EventTime*>(event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return recorded(event, stream);
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+  return recorded(event, stream);
+}
+cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  append({.numbers = {2, of(event)}, .kind = Kind::wait_host});
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const auto from = reinterpret_cast<const EventTime*>(begin)->ns,
+             to = reinterpret_cast<const EventTime*>(end)->ns;
+  *milliseconds = to > from ? static_cast<float>(to - from) * 1e-6F : 1e-6F;
+  return cudaSuccess;
+}
+}
