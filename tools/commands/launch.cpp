@@ -24,6 +24,7 @@
 #include "tools/commands/estimator_script.h"
 #include "tools/commands/python_package.h"
 #include "tools/commands/ranks.h"
+#include "tools/commands/replaced_launcher.h"
 #include "tools/print.h"
 #include "tools/session/hosts.h"
 #include "tools/session/machines.h"
@@ -42,10 +43,9 @@ using Words = std::vector<std::string>;
 constexpr int not_started = 1;  // exit code of a Python that cannot run the front
 
 // Returns the command of a rank: the script behind the front that tells the launcher what becomes
-// of it. Throws InputError for anything but a Python script, because other launchers would start
-// ranks of their own.
+// of it. Throws InputError for anything but a Python script.
 Words fronted(Words command) {
-  if (!command.empty() && command.front().ends_with(".py")) {
+  if (!command.empty() && (command.front().ends_with(".py") || command.front() == "-m")) {
     const char* python = std::getenv("MESHWRIGHT_PYTHON");
     command.insert(command.begin(),
                    python == nullptr || *python == '\0' ? "python3" : std::string(python));
@@ -57,7 +57,7 @@ Words fronted(Words command) {
   if (!name.string().starts_with("python") || script == command.end() || *script == "-c")
     throw InputError(
         fmt::format("launch: `-- python train.py ARGS` is expected after the job, found '{}'; "
-                    "launch starts the ranks itself, without torchrun, accelerate, srun or mpirun",
+                    "launch starts the ranks itself",
                     fmt::join(command, " ")));
   command.insert(script, {"-m", "meshwright.torch.launched"});
   return command;
@@ -142,14 +142,28 @@ void prepare_environment(const Options& options, const Run& run) {
   if (options.deadline) setenv("MESHWRIGHT_DEADLINE", std::to_string(*options.deadline).c_str(), 1);
 }
 
-int run_settled(const Options& options, const Words& command, const std::string& settled,
-                const std::vector<std::string>& given, const Words& mpi_options) {
+// Says what becomes of the launcher whose place this command takes.
+void say_replaced(const ReplacedLauncher& launcher, int ranks) {
+  if (launcher.ranks && *launcher.ranks != ranks)
+    print_to(stderr, "note: {} was asked for {} ranks; the job has {}, which launch starts\n",
+             launcher.name, *launcher.ranks, ranks);
+  if (!launcher.lost.empty())
+    print_to(stderr,
+             "note: options of {} without effect: {}; those of launch are --hostfile, --restarts, "
+             "--deadline and the job's\n",
+             launcher.name, launcher.lost);
+}
+
+int run_settled(const Options& options, const Words& command, const ReplacedLauncher& launcher,
+                const std::string& settled, const std::vector<std::string>& given,
+                const Words& mpi_options) {
   Run run = read_settled(settled);
   run.job.mpi_options = mpi_options;  // which a settled job leaves out
   const Prediction prediction = predict_chosen(run.job, run.chosen);
   print_to(stderr, "{}\npredicted: {} a step, {} on the fullest rank\n",
            plan_text(run.chosen.compiled.plan), show_seconds(prediction.step_time_s),
            show_bytes(static_cast<double>(prediction.peak_memory_bytes)));
+  say_replaced(launcher, run.chosen.cluster.ranks());
   prepare_environment(options, run);
   StartedRanks ranks;
   ranks.input = json{
@@ -189,7 +203,8 @@ Options with_hosts_of_slurm(Options options, const std::string& folder) {
 int run_launch(const Options& asked) try {
   end_on_stop_signals();
   if (asked.operands.empty()) throw InputError("launch: expected a job file");
-  const Words command = fronted(asked_command(asked));
+  const ReplacedLauncher launcher = replace_launcher(asked_command(asked));
+  const Words command = fronted(launcher.command);
   const RunFolder folder;
   const Options options = with_hosts_of_slurm(asked, folder.path());
   if (options.mpi_ranks)
@@ -206,8 +221,8 @@ int run_launch(const Options& asked) try {
   if (options.dry_run) return predict_only(options, *request.text);
   const Job read = read_job_of(request, {});
   check_can_run(read, request, options);
-  return run_settled(options, command, settle_script(request, options, 0, shown_watch()), given,
-                     read.mpi_options);
+  return run_settled(options, command, launcher, settle_script(request, options, 0, shown_watch()),
+                     given, read.mpi_options);
 } catch (const NotCaptured& script) {
   return script.exit_code;
 }

@@ -25,7 +25,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 import torch
 import torch.utils._pytree as pytree
 
-from . import handed_over
+from . import handed_over, torchrun
 from .beside import load_beside, read_weights, save_beside, saved_step, write_weights
 from .batches import Shard, micro_batches_of, samples_of
 from .capturing import CapturedModel, capture
@@ -105,13 +105,15 @@ def init(job: Union[None, str, "os.PathLike[str]", Job] = None) -> None:
 
     `job` is a job file's path or content: `parallelism`, `training`, ... as `meshwright plan` reads them. Its
     `model` and `cluster` may be left out. By default it is what `meshwright launch` hands over, and without a
-    launcher all ranks are replicas. Ranks are the processes of mpirun; without mpirun there is one.
+    launcher all ranks are replicas. Ranks are the processes of mpirun; without mpirun there is one. Processes of
+    torchrun start mpirun with as many ranks, wait for it, and end here.
     """
     global _world
     if _world is not None:
         if job is not None and _world.plan is None:
             _world.job = _read_job(job)
         return
+    torchrun.start_ranks()
     handed_over.check_starter()
     capturing, launched = handed_over.is_capturing(), handed_over.is_launched()
     runtime = handed_over.Alone() if capturing else _runtime_module()

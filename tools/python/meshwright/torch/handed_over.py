@@ -89,8 +89,7 @@ def tell(words: str) -> None:
 # ---------------------------------------------------------------------------------------------
 # How this process was started.
 
-_STARTERS = (("torchrun", "TORCHELASTIC_RUN_ID", "WORLD_SIZE"), ("srun", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"),
-             ("a launcher of PyTorch", "MASTER_ADDR", "WORLD_SIZE"))
+_STARTERS = (("srun", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"), ("a launcher of PyTorch", "MASTER_ADDR", "WORLD_SIZE"))
 
 
 def check_starter() -> None:
