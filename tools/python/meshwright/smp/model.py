@@ -11,9 +11,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import torch
 
 import meshwright.torch as mw
-from meshwright.torch import distributed
 
-from .messages import allgather, shared
+from .messages import allgather
 from .outputs import Arguments
 from .refusals import Refused
 from .step import Run, Step, Traced, microbatches, warn_of_changes
@@ -55,7 +54,6 @@ class DistributedModel:
         self._step: Optional[Step] = None
         self._plain: Dict[str, Any] = {}
         self._file: Optional[str] = None   # of the stages of modules, until the plan is made
-        self._whole_at = 0           # steps after which all ranks had the whole model
         self.resumes: Optional[str] = None
         world.model = self
 
@@ -141,51 +139,19 @@ class DistributedModel:
 
     @property
     def _is_whole(self) -> bool:
-        return self._run is None or self._run.info is None or self._run._steps == self._whole_at
+        return self._run is None or self._run.info is None or self._run.is_whole
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:
         """While it lasts, the module of each rank has the values of the latest step. Every rank calls it."""
-        if not self._is_whole:
-            self._fetch()
+        if self._run is not None:
+            self._run.whole()
         yield
-
-    def _fetch(self) -> None:
-        run, runtime = self._run, distributed._here().runtime
-        assert run is not None and run.info is not None
-        gathered: Dict[str, torch.Tensor] = {}
-
-        def take(name: str, address: int, count: int) -> None:
-            gathered[name] = torch.frombuffer(runtime.memory(address, count * 4), dtype=torch.float32).clone()
-
-        runtime.gather(take)
-        own = self._addresses()
-        for entry, parameter in zip(run.captured.document["parameters"], run._parameters):
-            shape = run.shape_of(entry["name"])
-            values = gathered.get(entry["name"])
-            if values is None:   # another rank's, or one that no step uses
-                used = parameter.numel() == shape.numel()
-                values = parameter.detach().float().cpu().contiguous() if used else torch.empty(shape)
-            runtime.broadcast(values.data_ptr(), values.numel() * 4, 0)
-            if not own.get(entry["name"]) or parameter.dtype != run._runner.storage:
-                parameter.data = values.view(shape).to(run._runner.device, parameter.dtype)
-        for buffer, stage in self._buffers_of_stages():
-            buffer.data.copy_(shared([buffer], here().rank_of(stage, 0), here().groups["world"])[0])
-        self._whole_at = run._steps
 
     def _addresses(self) -> Dict[str, int]:
         """By name, of this rank's parameters; 0 where it has a part only."""
         assert self._run is not None and self._run.info is not None
         return {each["name"]: each["address"] for each in self._run.info["parameters"]}
-
-    def _buffers_of_stages(self) -> Iterator[Tuple[torch.Tensor, int]]:
-        """Buffers, such as running statistics, and the stage that has their values."""
-        run = self._run
-        assert run is not None and run._runner is not None
-        for place, buffer in enumerate(run._buffers):
-            users = [number for number, each in enumerate(run.captured.document["segments"]) if place in each["buffers"]]
-            if users:
-                yield buffer, run._runner.stage_of[users[0]][0]
 
     # -- state
 
@@ -229,7 +195,6 @@ class DistributedModel:
         if self.partitioned:
             assert self._run is not None
             mw.resume(folder, self._run)
-            self._whole_at = -1
         else:
             self.resumes = folder
 

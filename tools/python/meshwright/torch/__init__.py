@@ -18,12 +18,12 @@ logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
 
 from .capturing import CapturedModel, capture
 from .distributed import (
-    DistributedModel, DistributedOptimizer, barrier, delay_param_initialization, dp_rank, dp_size, export, init,
-    load_weights, local_rank, pp_rank, pp_size, rank, resume, save, seed_of, shard, shutdown, size, state_dict, step,
-    stop_requested, tp_rank, tp_size)
+    DistributedModel, DistributedOptimizer, barrier, delay_param_initialization, dp_rank, dp_size, export, gathered,
+    init, load_weights, local_rank, pp_rank, pp_size, rank, resume, save, seed_of, shard, shutdown, size, state_dict,
+    step, stop_requested, tp_rank, tp_size)
 from .errors import CaptureError
 
 __all__ = ["CaptureError", "CapturedModel", "DistributedModel", "DistributedOptimizer", "barrier", "capture",
-           "delay_param_initialization", "dp_rank", "dp_size", "export", "init", "load_weights", "local_rank",
-           "pp_rank", "pp_size", "rank", "resume", "save", "seed_of", "shard", "shutdown", "size", "state_dict", "step",
-           "stop_requested", "tp_rank", "tp_size"]
+           "delay_param_initialization", "dp_rank", "dp_size", "export", "gathered", "init", "load_weights",
+           "local_rank", "pp_rank", "pp_size", "rank", "resume", "save", "seed_of", "shard", "shutdown", "size",
+           "state_dict", "step", "stop_requested", "tp_rank", "tp_size"]

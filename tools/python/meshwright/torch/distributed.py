@@ -17,6 +17,7 @@ import atexit
 import json
 import os
 import shutil
+import struct
 import sys
 import tempfile
 import traceback
@@ -34,10 +35,11 @@ from .materializing import Materialized, delay_param_initialization
 from .optimizers import settings_of
 from .segment_runner import Memory, ParameterSpec, SegmentRunner, seed_of
 from .tables import Tables
+from .whole import fetch_whole
 
 __all__ = ["DistributedModel", "DistributedOptimizer", "barrier", "delay_param_initialization", "dp_rank", "dp_size",
-           "export", "init", "load_weights", "local_rank", "pp_rank", "pp_size", "rank", "resume", "save", "seed_of",
-           "shard", "shutdown", "size", "state_dict", "step", "stop_requested", "tp_rank", "tp_size"]
+           "export", "gathered", "init", "load_weights", "local_rank", "pp_rank", "pp_size", "rank", "resume", "save",
+           "seed_of", "shard", "shutdown", "size", "state_dict", "step", "stop_requested", "tp_rank", "tp_size"]
 
 Job = Mapping[str, Any]
 _MOST_RANKS = 1 << 24
@@ -225,6 +227,12 @@ def tp_rank() -> int:
     return 0
 
 
+def gathered(value: float) -> List[float]:
+    """The numbers that all ranks give, by rank. Every rank calls it."""
+    all_bits = _here().runtime.gathered(struct.unpack("q", struct.pack("d", value))[0])
+    return [float(struct.unpack("d", struct.pack("q", each))[0]) for each in all_bits]
+
+
 def barrier() -> None:
     """Returns when all ranks have called it."""
     _here().runtime.gathered(0)
@@ -279,7 +287,7 @@ class DistributedModel:
                  batch_axes: Optional[Dict[str, Optional[int]]] = None) -> None:
         self.module, self._loss, self._axes = module_or_step, loss, batch_axes
         self.info: Optional[Dict[str, Any]] = None
-        self._steps = 0
+        self._steps, self._whole_at = 0, -1   # steps after which this rank had the whole model
         self._resume: Optional[str] = None
         self.extra: Any = None
         _here().model = self
@@ -397,6 +405,7 @@ class DistributedModel:
             world.runtime.broadcast(values.data_ptr(), values.numel() * 4, 0)
             world.runtime.set_parameter(entry["name"], values.data_ptr(), values.numel())
         world.runtime.refresh()
+        self._whole_at = -1
         for number, buffer in enumerate(self._buffers):
             if buffer.is_meta:
                 buffer = self._buffers[number] = torch.empty_like(buffer, device="cpu")
@@ -451,6 +460,8 @@ class DistributedModel:
         self.prepare(batch)
         info, runner = self.info, self._runner
         assert info is not None and runner is not None and world.optimizer is not None
+        if self.is_whole:
+            self._show_parameters()   # Other ranks' parts give their memory back.
         parts = micro_batches_of(batch, info["micro_batches"], info["micro_batch"], self.captured.axes, self._names)
         replica = info["global_batch"] // info["data"]
         first = self._steps * info["global_batch"] + info["replica"] * replica
@@ -540,6 +551,41 @@ class DistributedModel:
         world.runtime.stop()
         world.model = world.optimizer = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether this rank's module has all values of the latest step."""
+        return self._steps == self._whole_at
+
+    def whole(self) -> Any:
+        """The module, with all values of the latest step until the next one. Every rank calls it.
+
+        Each rank then needs the memory of the whole model.
+        """
+        if self.info is None and self._resume is not None and saved_step(self._resume):
+            raise RuntimeError("DistributedModel: the checkpoint is loaded when the plan is made, which the first step "
+                               "does; call model.prepare(batch) after resume, with a batch like the steps'")
+        if self.info is not None and not self.is_whole:
+            fetch_whole(self, _here().runtime)
+            self._whole_at = self._steps
+        return self.module
+
+    def __call__(self, *words: Any, **named: Any) -> Any:
+        """The whole module's output, under `torch.no_grad()`: every rank calls it, with inputs of its own."""
+        if torch.is_grad_enabled():
+            raise RuntimeError("DistributedModel: call step(batch) to train, which has a backward pass; the model itself is "
+                               "called under torch.no_grad()")
+        return self.whole()(*words, **named)
+
+    def train(self, mode: bool = True) -> "DistributedModel":
+        """Sets the module's mode for evaluations. A step always trains."""
+        if isinstance(self.module, torch.nn.Module):
+            self.module.train(mode)
+        return self
+
+    def eval(self) -> "DistributedModel":
+        """As train(False)."""
+        return self.train(False)
+
     def written_buffers(self) -> Dict[str, torch.Tensor]:
         """Buffers that the forward writes, by name."""
         return {entry["name"]: buffer for entry, buffer in zip(self.captured.document["buffers"], self._buffers)
@@ -547,6 +593,7 @@ class DistributedModel:
 
     def _load(self, folder: str) -> None:
         self._steps = _here().runtime.resume(folder)
+        self._whole_at = -1
         if self._steps == 0:
             return
         buffers, self.extra = load_beside(folder, self._steps)
@@ -637,13 +684,15 @@ def save(folder: "os.PathLike[str] | str", model: DistributedModel, extra: Any =
 def resume(folder: "os.PathLike[str] | str", model: DistributedModel) -> int:
     """Goes on from the newest checkpoint in `folder`, saved under whatever degrees. Returns its step, or 0.
 
-    What was saved as `extra` is `model.extra` then. Called before the first step, the state is loaded there.
+    What was saved as `extra` is `model.extra` then. Called before the first step, the state is loaded there, or by
+    `model.prepare(batch)`.
     """
     if handed_over.is_capturing():
         return 0   # a run that is complete would have no step left to capture
     if model.info is None:
-        model._resume = os.fspath(folder)
-        return saved_step(os.fspath(folder))
+        model._resume, step = os.fspath(folder), saved_step(os.fspath(folder))
+        model.extra = load_beside(os.fspath(folder), step)[1] if step else None
+        return step
     model._load(os.fspath(folder))
     return model._steps
 

@@ -10,7 +10,7 @@ from typing import Any, Iterable, Optional, Tuple
 
 import torch
 
-__all__ = ["CaptureError", "explained", "users_line"]
+__all__ = ["CaptureError", "explained", "is_users", "users_line"]
 
 
 class CaptureError(ValueError):
@@ -66,7 +66,8 @@ _CAUSES: Tuple[Tuple[str, str], ...] = (
 )
 
 
-def _is_users(path: str) -> bool:
+def is_users(path: str) -> bool:
+    """Whether a file is the user's, and not of an installed package."""
     path = os.path.abspath(path)
     return (not path.startswith((_HERE, _TORCH, _STANDARD)) and not path.startswith("<")
             and _INSTALLED not in path)
@@ -75,7 +76,7 @@ def _is_users(path: str) -> bool:
 def users_line(frames: Iterable[Tuple[str, int, str]]) -> Optional[str]:
     """'file:line (code)' of the innermost frame that the user wrote, else of a library that he uses."""
     frames = list(frames)
-    for wanted in (_is_users, lambda path: not os.path.abspath(path).startswith((_HERE, _TORCH, _STANDARD))):
+    for wanted in (is_users, lambda path: not os.path.abspath(path).startswith((_HERE, _TORCH, _STANDARD))):
         for path, line, code in reversed(frames):
             if not path.startswith("<") and wanted(path):
                 return "{}:{}".format(_short(path), line) + (" ({})".format(code.strip()) if code else "")

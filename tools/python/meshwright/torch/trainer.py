@@ -39,19 +39,6 @@ def _alone() -> None:
             del os.environ[name]
 
 
-def _whole_weights(trainer: Any) -> None:
-    """Every rank's module gets the trained values of all parameters. Every rank calls it."""
-    model = getattr(trainer, "_by_plan", None)
-    if model is None or model.info is None:
-        return
-    state = model.state_dict()
-    for name, parameter in trainer.model.named_parameters():
-        values = state[name].contiguous() if mw.rank() == 0 else torch.empty(model.shape_of(name),
-                                                                               dtype=parameter.dtype)
-        mw.broadcast(values)
-        parameter.data = values   # It may have been empty, where this rank does not hold all of it.
-
-
 def _loop(original: Callable[..., Any]) -> Callable[..., Any]:
     def _inner_training_loop(self: Any, *words: Any, **named: Any) -> Any:
         args = self.args
@@ -100,7 +87,8 @@ def training_step(self: Any, model: Any, inputs: Dict[str, Any], num_items_in_ba
 
 def _first(original: Callable[..., Any]) -> Callable[..., Any]:
     def with_whole_weights(self: Any, *words: Any, **named: Any) -> Any:
-        _whole_weights(self)
+        if getattr(self, "_by_plan", None) is not None:
+            self._by_plan.whole()
         return original(self, *words, **named)
     return with_whole_weights
 

@@ -7,14 +7,15 @@ import ast
 import contextlib
 import importlib.abc
 import importlib.util
+import os
 import sys
 from types import CodeType
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 
 from . import distributed
-from .errors import CaptureError
+from .errors import CaptureError, is_users
 from .scripts import alone
 
 __all__ = ["compiled", "prepare"]
@@ -48,41 +49,96 @@ def _trainer(module: Any) -> None:
     trainer.patch(module)
 
 
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _script = ""
 _removed = contextlib.ExitStack()   # for the life of the process
-# What a loop of one's own calls, and what replaces it.
-_LINES = (
-    ("init_process_group", "mw.init()"), ("DistributedDataParallel", "model = mw.DistributedModel(net, loss)"),
-    ("DDP", "model = mw.DistributedModel(net, loss)"), ("FullyShardedDataParallel", "mw.DistributedModel(net, loss)"),
-    ("fully_shard", "mw.DistributedModel(net, loss)"), ("DistributedSampler", "for batch in mw.shard(loader)"),
-    ("backward", "loss = model.step(batch)"),
-    ("clip_grad_norm_", "mw.DistributedOptimizer(optimizer, gradient_clip=...)"))
+# What a loop of one's own calls, and what to write in its place.
+_MODEL = "{target} = mw.DistributedModel({first}, lambda output, batch: ...), with the loss of a batch"
+_LINES = {
+    "init_process_group": "mw.init()", "get_rank": "mw.rank()", "get_world_size": "mw.size()", "barrier": "mw.barrier()",
+    "DistributedDataParallel": _MODEL, "DDP": _MODEL, "FullyShardedDataParallel": _MODEL, "FSDP": _MODEL,
+    "fully_shard": _MODEL, "DistributedSampler": "DistributedSampler({first}, mw.dp_size(), mw.dp_rank())",
+    "backward": "loss = model.step({batch}), for forward and backward",
+    "clip_grad_norm_": "mw.DistributedOptimizer(optimizer, gradient_clip={second})",
+    "all_reduce": "sum(mw.gathered({first}))"}
+_OPTIMIZER = "the same, and then mw.DistributedOptimizer({target})"
 
 
-def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+def _instead(call: ast.Call) -> Optional[str]:
+    """What to write for a call, if a plan needs another one."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    kind = getattr(torch.optim, name, None)
+    if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer):
+        return _OPTIMIZER
+    if name == "state_dict" and ast.unparse(call.func).endswith(".module.state_dict"):
+        return ast.unparse(call.func).replace(".module", "") + "(), called by every rank"
+    return _LINES.get(name)
 
 
-def _in_the_way() -> str:
-    """The lines of the script that a plan replaces."""
-    with open(_script, "rb") as file:
+class _Calls(ast.NodeVisitor):
+    """Collects by line what to write for a file's calls."""
+
+    def __init__(self) -> None:
+        self.found: Dict[int, str] = {}
+        self.target, self.batch = "model", "batch"
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self._inside(node, target=ast.unparse(node.targets[0]))
+
+    def visit_For(self, node: ast.For) -> None:
+        target: ast.expr = node.target
+        called = getattr(getattr(node.iter, "func", None), "id", "")
+        if called == "enumerate" and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+            target = target.elts[1]
+        self._inside(node, batch=self.batch if called == "range" else ast.unparse(target))
+
+    def _inside(self, node: ast.AST, **names: str) -> None:
+        before = {name: getattr(self, name) for name in names}
+        vars(self).update(names)
+        self.generic_visit(node)
+        vars(self).update(before)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        instead = _instead(node)
+        if instead:
+            words = [ast.unparse(each) for each in node.args] + ["...", "..."]
+            self.found.setdefault(node.lineno, instead.format(
+                target=self.target, batch=self.batch, first=words[0], second=words[1]))
+        self.generic_visit(node)
+
+
+def _in_the_way(path: str) -> List[str]:
+    """The lines of a file that a plan replaces, each with what to write."""
+    with open(path, "rb") as file:
         text = file.read()
     lines = text.decode(errors="replace").splitlines()
-    found: Dict[int, str] = {}
-    for node in ast.walk(ast.parse(text)):
-        instead = dict(_LINES).get(_called(node)) if isinstance(node, ast.Call) else None
-        if instead:
-            found.setdefault(node.lineno, instead)
-    return "; ".join("{}:{} ({}) becomes {}".format(_script, line, lines[line - 1].strip(), instead)
-                     for line, instead in sorted(found.items()))
+    calls = _Calls()
+    calls.visit(ast.parse(text))
+    return ["{}:{}: {}   ->   {}".format(path, line, lines[line - 1].strip(), instead)
+            for line, instead in sorted(calls.found.items())]
+
+
+def _users_file() -> Optional[str]:
+    """The user's file that the innermost call is in, or None where meshwright calls."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if os.path.abspath(path).startswith(_PACKAGE):
+            return None
+        if path == _script or is_users(path) and os.path.isfile(path):
+            return str(path)
+        frame = frame.f_back
+    return None
 
 
 def _refuse_backward(backward: Any) -> Any:
     def refused(tensor: Any, *words: Any, **named: Any) -> Any:
-        frame = sys._getframe(1)
-        if frame.f_code.co_filename == _script and distributed.steps_done() is None:
-            raise CaptureError("the script trains by a loop of its own, which no plan can divide: {}; "
-                               "docs/launch.md".format(_in_the_way()))
+        path = _users_file() if distributed.steps_done() is None else None
+        if path is not None:
+            lines = [line for each in dict.fromkeys([_script, path]) for line in _in_the_way(each)]
+            raise CaptureError("{} trains by a loop of its own, which no plan can divide. Import meshwright.torch as mw, "
+                               "call mw.init() and make model = mw.DistributedModel(net, loss); docs/own-model.md shows "
+                               "two scripts. Lines to change:\n  {}".format(path, "\n  ".join(lines)))
         return backward(tensor, *words, **named)
     return refused
 

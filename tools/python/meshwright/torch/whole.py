@@ -1,0 +1,33 @@
+"""The whole model on every rank, as an evaluation needs it: between steps a rank holds its part only."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import torch
+
+__all__ = ["fetch_whole"]
+
+
+def fetch_whole(model: Any, runtime: Any) -> None:
+    """Gives each rank's module all values of the latest step of a DistributedModel. Every rank calls it.
+
+    A parameter that this rank holds whole stays a view of the run's memory.
+    """
+    gathered: Dict[str, torch.Tensor] = {}
+
+    def take(name: str, address: int, count: int) -> None:
+        gathered[name] = torch.frombuffer(runtime.memory(address, count * 4), dtype=torch.float32).clone()
+
+    runtime.gather(take)   # to rank 0
+    own = {each["name"]: each["address"] for each in model.info["parameters"]}
+    for entry, parameter in zip(model.captured.document["parameters"], model._parameters):
+        shape = model.shape_of(entry["name"])
+        values = gathered.get(entry["name"])
+        if values is None:   # another rank's, or one that no step uses
+            used = parameter.numel() == shape.numel()
+            values = parameter.detach().float().cpu().contiguous() if used else torch.empty(shape)
+        runtime.broadcast(values.data_ptr(), values.numel() * 4, 0)
+        if not own.get(entry["name"]) or parameter.dtype != model._runner.storage:
+            parameter.data = values.view(shape).to(model._runner.device, parameter.dtype)
+    model._share_buffers()
