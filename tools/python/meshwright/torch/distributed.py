@@ -173,7 +173,10 @@ def _data_degree() -> int:
         data = given.get("data", "auto")
         if isinstance(data, int):
             return data
-        if isinstance(pipeline, int) and world.size % pipeline == 0:
+        if isinstance(pipeline, int) and world.size % pipeline:
+            raise RuntimeError("parallelism.pipeline is {}, and the number of ranks is {}; start a multiple of {}".format(
+                pipeline, world.size, pipeline))
+        if isinstance(pipeline, int):
             return world.size // pipeline
     raise RuntimeError("the data degree is the planner's choice, which is made at the first step; give parallelism.data, "
                        "or start the script with `meshwright launch`, which plans before it starts")

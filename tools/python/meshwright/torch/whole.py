@@ -12,8 +12,12 @@ __all__ = ["fetch_whole"]
 def fetch_whole(model: Any, runtime: Any) -> None:
     """Gives each rank's module all values of the latest step of a DistributedModel. Every rank calls it.
 
-    A parameter that this rank holds whole stays a view of the run's memory.
+    A parameter that this rank holds whole stays a view of the run's memory. Raises RuntimeError for a module without
+    memory of its own.
     """
+    if any(parameter.is_meta for parameter in model._parameters):
+        raise RuntimeError("DistributedModel: a module made under delay_param_initialization has no memory to evaluate "
+                           "in; every rank calls model.state_dict(), and rank 0 loads it into a module made as usual")
     gathered: Dict[str, torch.Tensor] = {}
 
     def take(name: str, address: int, count: int) -> None:
