@@ -4,8 +4,10 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "exec/backends/backend.h"
+#include "exec/optimizer/updater.h"
 
 namespace meshwright::exec {
 
@@ -15,8 +17,20 @@ namespace meshwright::exec {
 using RunSegment =
     std::function<void(const OpCall& call, const OpOperands& operands, const OpContext& context)>;
 
-// Returns a backend that gives these operations to `run`, and everything else to `inner`, which
-// must outlive it. Steps are not captured as a graph, because PyTorch allocates memory in them.
-std::unique_ptr<Backend> make_segment_backend(Backend& inner, RunSegment run);
+// The script's own optimizer of PyTorch, which takes the place of `inner`'s in steps that it is to
+// update. `update` then gets each bucket's segments and states, and the factor of the gradients.
+// A `number` stands for the same segments and states in every step.
+struct ScriptOptimizer {
+  bool updates = false;  // the next step; set before it
+  std::function<void(int number, std::span<const OptimizerSegment> segments,
+                     const OptimizerState& state, const OptimizerScalars& scalars)>
+      update;
+};
+
+// Returns a backend that gives these operations to `run`, and everything else to `inner`. Steps are
+// not captured as a graph, because PyTorch allocates memory in them. `inner` and `own` must outlive
+// it.
+std::unique_ptr<Backend> make_segment_backend(Backend& inner, RunSegment run,
+                                              const ScriptOptimizer& own);
 
 }  // namespace meshwright::exec

@@ -38,14 +38,13 @@ struct OptimizerSegment {
   bool decay = true;        // weight decay applies
   double* norms = nullptr;  // lamb, adafactor: squared norms of the whole parameter and its update
   bool counted = true;      // lamb_norms adds to them; false where another rank has these elements
-  const WholeMatrix* matrix = nullptr;  // muon
-  // Set if moments are rounded at random. `first` is the index of the first element in this rank's
-  // part of the parameter.
-  const RandomRounding* rounding = nullptr;
-  std::int64_t first = 0;  // set for adafactor too
+  const WholeMatrix* matrix = nullptr;       // muon
+  const RandomRounding* rounding = nullptr;  // set if moments are rounded at random
+  std::int64_t first = 0;  // index of its first element in this rank's part of the parameter
   const AdafactorParameter* adafactor = nullptr;
   float* factors = nullptr;       // of the whole matrix: those of its rows, then of its columns
   double* factor_sums = nullptr;  // as many sums as factors
+  int parameter = 0;              // index into Program::parameters
 };
 
 // The part of a router's choice bias that is among the elements of a bucket.

@@ -19,7 +19,7 @@ BucketParts::BucketParts(const RankContext& rank) : rank_(rank) {
   for (const Bucket& bucket : rank_.program.buckets) {
     const bool one_of_tensor = bucket.owner.tensor >= 0;
     const std::int64_t begin = rank_.memory.own_begin(bucket), end = begin + bucket.shard_elements;
-    std::vector<Segment>& own_segments = segments.emplace_back();
+    std::vector<OptimizerSegment>& own_segments = segments.emplace_back();
     std::vector<Run>& own_counted = counted.emplace_back();
     if (!rank_.memory.steps(bucket) || bucket.frozen) continue;
     const bool first_copy = counts_in_norm(bucket);
@@ -32,14 +32,12 @@ BucketParts::BucketParts(const RankContext& rank) : rank_(rank) {
       const bool first_replica = parameter.is_cut || one_of_tensor || rank_.own.tensor == 0;
       OptimizerSegment elements{first - begin, last - first, parameter.decay};
       elements.counted = first_replica;  // replicas count once
+      elements.first = first - member.offset;
+      elements.parameter = index;
       if (bucket.matrices) elements.matrix = whole_matrix_of(bucket, parameter);
-      if (rank_.training.moments_at_random) {
-        elements.rounding = rounding_of(parameter);
-        elements.first = first - member.offset;
-      }
+      if (rank_.training.moments_at_random) elements.rounding = rounding_of(parameter);
       if (rank_.training.optimizer == OptimizerKind::adafactor) {
         elements.adafactor = adafactor_parameter(member);
-        elements.first = first - member.offset;
         if (bucket.factored) {
           elements.factors =
               rank_.memory.buffer<float>(rank_.program.factors_buffer) + member.first_factor;
@@ -47,7 +45,7 @@ BucketParts::BucketParts(const RankContext& rank) : rank_(rank) {
               rank_.memory.buffer<double>(rank_.program.factor_sums_buffer) + member.first_factor;
         }
       }
-      own_segments.push_back({elements, index});
+      own_segments.push_back(elements);
       if (!first_replica || !first_copy || member.copy_of_tied) continue;
       if (own_counted.empty() ||
           own_counted.back().begin + own_counted.back().count != elements.begin)

@@ -16,15 +16,11 @@ class BucketParts {
  public:
   explicit BucketParts(const RankContext& rank);  // which must outlive it
 
-  struct Segment {  // the elements of one parameter in this rank's part of a bucket
-    OptimizerSegment elements;
-    int parameter = 0;  // index into Program::parameters
-  };
   struct Run {  // neighbouring elements of this rank's part of a bucket
     std::int64_t begin = 0, count = 0;
   };
-  std::vector<std::vector<Segment>> segments;  // by bucket: those that this rank updates
-  std::vector<std::vector<Run>> counted;       // by bucket: in the gradient norm
+  std::vector<std::vector<OptimizerSegment>> segments;  // by bucket: those that this rank updates
+  std::vector<std::vector<Run>> counted;                // by bucket: in the gradient norm
 
  private:
   bool counts_in_norm(const Bucket& bucket) const;

@@ -49,12 +49,12 @@ void StepUpdate::choose_segments(int bucket, int piece) {
       piece < 0 ? std::numeric_limits<std::int64_t>::max() : begin + pieces[piece].count;
   auto* norms = rank_.memory.buffer<double>(rank_.program.parameter_norms_buffer);
   stepped_.clear();
-  for (const BucketParts::Segment& segment : parts_.segments[bucket]) {
-    OptimizerSegment part = segment.elements;
-    part.begin = std::max(segment.elements.begin, begin);
-    part.count = std::min(segment.elements.begin + segment.elements.count, end) - part.begin;
+  for (const OptimizerSegment& segment : parts_.segments[bucket]) {
+    OptimizerSegment part = segment;
+    part.begin = std::max(segment.begin, begin);
+    part.count = std::min(segment.begin + segment.count, end) - part.begin;
     if (part.count <= 0) continue;
-    part.first += part.begin - segment.elements.begin;
+    part.first += part.begin - segment.begin;
     part.begin -= begin;
     OptimizerSegment& chosen = stepped_.emplace_back(part);
     if (norms != nullptr) chosen.norms = norms + std::ptrdiff_t{2} * segment.parameter;
@@ -65,10 +65,9 @@ std::vector<ChoiceBias> StepUpdate::choice_biases(int bucket) const {
   std::vector<ChoiceBias> biases;
   const auto* counts = rank_.memory.buffer<const double>(rank_.program.choice_counts_buffer);
   const std::int64_t own_begin = rank_.memory.own_begin(rank_.program.buckets[bucket]);
-  for (const BucketParts::Segment& segment : parts_.segments[bucket]) {
-    const StageParameter& member = rank_.program.parameters[segment.parameter];
+  for (const OptimizerSegment& part : parts_.segments[bucket]) {
+    const StageParameter& member = rank_.program.parameters[part.parameter];
     if (member.first_count < 0) continue;
-    const OptimizerSegment& part = segment.elements;
     biases.push_back({part.begin, part.count, own_begin + part.begin - member.offset,
                       member.parameter.shape.elements(), counts + member.first_count});
   }

@@ -12,6 +12,8 @@
 #include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,7 @@ std::unique_ptr<World> world;
 std::unique_ptr<Communicator> everybody;
 std::unique_ptr<ScriptRun> run;
 PyObject* run_segment = nullptr;        // the function that computes segments
+PyObject* run_optimizer = nullptr;      // the function that calls the script's own optimizer
 PyThreadState* without_lock = nullptr;  // while a call runs without the interpreter's lock
 
 // Calls `work` without the interpreter's lock. Returns false, with an exception set, if it throws.
@@ -81,6 +84,13 @@ bool has(const void* what, const char* name) {
   return what != nullptr;
 }
 
+// Sets `place` to another object.
+void keep(PyObject*& place, PyObject* object) {
+  Py_INCREF(object);
+  Py_XDECREF(place);
+  place = object;
+}
+
 PyObject* addresses_of(std::size_t count, const auto& at) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
   for (std::size_t i = 0; tuple != nullptr && i < count; ++i)
@@ -96,6 +106,10 @@ const char* word_of(Op op) {
          : op == Op::add          ? "add"
          : op == Op::scale        ? "pass_on"
                                   : "loss_grad";
+}
+
+unsigned long long stream_number() {
+  return reinterpret_cast<std::uintptr_t>(run ? run->current_stream() : nullptr);
 }
 
 // Calls run_segment(operation, number, first_sequence, inputs, outputs, overwrites, factor,
@@ -114,11 +128,41 @@ void call_python(const OpCall& call, const OpOperands& operands, const OpContext
   PyEval_RestoreThread(without_lock);
   PyObject* inputs = addresses_of(operands.inputs.size(), operands.inputs);
   PyObject* outputs = addresses_of(operands.outputs.size(), operands.outputs);
-  const auto stream = reinterpret_cast<std::uintptr_t>(run ? run->current_stream() : nullptr);
-  PyObject* result = PyObject_CallFunction(run_segment, "sLLNNkdK", word_of(call.op), number,
-                                           static_cast<long long>(context.first_sequence), inputs,
-                                           outputs, static_cast<unsigned long>(call.overwrites),
-                                           factor, static_cast<unsigned long long>(stream));
+  PyObject* result =
+      PyObject_CallFunction(run_segment, "sLLNNkdK", word_of(call.op), number,
+                            static_cast<long long>(context.first_sequence), inputs, outputs,
+                            static_cast<unsigned long>(call.overwrites), factor, stream_number());
+  const bool good = result != nullptr;
+  Py_XDECREF(result);
+  without_lock = PyEval_SaveThread();
+  if (!good) throw RaisedInPython();
+}
+
+// Calls run_optimizer(number, segments, arrays, factor, step, stream). A segment is (parameter,
+// first, begin, count), and an array (address, type): weights, gradients, both moments, the 16-bit
+// copy and the average of the weights.
+void call_optimizer(int number, std::span<const OptimizerSegment> segments,
+                    const OptimizerState& state, const OptimizerScalars& scalars) {
+  PyEval_RestoreThread(without_lock);
+  PyObject* list = PyList_New(0);
+  for (const OptimizerSegment& each : segments) {
+    PyObject* one =
+        Py_BuildValue("(iLLL)", each.parameter, static_cast<long long>(each.first),
+                      static_cast<long long>(each.begin), static_cast<long long>(each.count));
+    PyList_Append(list, one);
+    Py_XDECREF(one);
+  }
+  const auto address = [](const void* data) {
+    return static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(data));
+  };
+  const auto moments = static_cast<int>(state.moment_type);
+  PyObject* result = PyObject_CallFunction(
+      run_optimizer, "iN((Ki)(Ki)(Ki)(Ki)(Ki)(Ki))dLK", number, list, address(state.weights),
+      static_cast<int>(state.weights_type), address(state.gradients),
+      static_cast<int>(state.gradient_type), address(state.first_moment), moments,
+      address(state.second_moment), moments, address(state.working),
+      static_cast<int>(state.working_type), address(state.average), static_cast<int>(Dtype::f32),
+      scalars.gradient_factor, static_cast<long long>(scalars.step), stream_number());
   const bool good = result != nullptr;
   Py_XDECREF(result);
   without_lock = PyEval_SaveThread();
@@ -265,24 +309,25 @@ std::string described(ScriptRun& started) {
   return text.dump();
 }
 
-// start(settled, threads, function) -> what this rank runs, as JSON. Every rank calls it.
+// start(settled, threads, segments, optimizer) -> what this rank runs, as JSON. Every rank calls
+// it.
 PyObject* start(PyObject* /*self*/, PyObject* arguments) {
   const char* settled = nullptr;
   Py_ssize_t length = 0;
   int threads = 0;
-  PyObject* function = nullptr;
-  if (PyArg_ParseTuple(arguments, "s#iO", &settled, &length, &threads, &function) == 0 ||
+  PyObject *segments = nullptr, *optimizer = nullptr;
+  if (PyArg_ParseTuple(arguments, "s#iOO", &settled, &length, &threads, &segments, &optimizer) ==
+          0 ||
       !has(world.get(), "init"))
     return nullptr;
-  Py_INCREF(function);
-  Py_XDECREF(run_segment);
-  run_segment = function;
+  keep(run_segment, segments);
+  keep(run_optimizer, optimizer);
   std::string text;
   const bool good = unlocked([&] {
     run.reset();
-    run =
-        std::make_unique<ScriptRun>(std::string(settled, static_cast<std::size_t>(length)), *world,
-                                    threads, call_python, how_of_launch(), python_watch());
+    run = std::make_unique<ScriptRun>(
+        std::string(settled, static_cast<std::size_t>(length)), *world, threads, call_python,
+        ScriptOptimizer{false, call_optimizer}, how_of_launch(), python_watch());
     text = described(*run);
   });
   return good ? PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()))
@@ -290,9 +335,13 @@ PyObject* start(PyObject* /*self*/, PyObject* arguments) {
 }
 
 // step(learning_rate) -> (loss, norm of the gradient, seconds, whether the update was skipped).
+// With None as learning rate, the script's own optimizer updates.
 PyObject* step(PyObject* /*self*/, PyObject* arguments) {
-  double rate = 0;
-  if (PyArg_ParseTuple(arguments, "d", &rate) == 0 || !has(run.get(), "start")) return nullptr;
+  PyObject* given = nullptr;
+  if (PyArg_ParseTuple(arguments, "O", &given) == 0 || !has(run.get(), "start")) return nullptr;
+  std::optional<double> rate;
+  if (given != Py_None) rate = PyFloat_AsDouble(given);
+  if (PyErr_Occurred() != nullptr) return nullptr;
   StepResult result;
   if (!unlocked([&] { result = run->step(rate); })) return nullptr;
   return Py_BuildValue("(dddO)", result.loss, result.grad_norm, result.seconds,

@@ -132,12 +132,13 @@ struct ScriptRun::Folder {
 };
 
 ScriptRun::ScriptRun(const std::string& settled, World& world, int threads, const RunSegment& run,
-                     const TrainRequest& how, const Watch& watch)
+                     const ScriptOptimizer& own, const TrainRequest& how, const Watch& watch)
     : run_(read_settled(settled)),
       world_(world),
       watch_(watch),
       how_(how),
       all_(group_of_all(world)),
+      own_(own),
       loader_(no_data(run_.job)) {
   const Deadlines deadlines = deadlines_of(how_);
   const Chosen& chosen = run_.chosen;
@@ -145,7 +146,7 @@ ScriptRun::ScriptRun(const std::string& settled, World& world, int threads, cons
   prediction_ = predict_whole(run_);
   engine_ = make_engine(chosen.cluster, {training.precision, training.deterministic, threads},
                         world, deadlines.long_s);
-  backend_ = make_segment_backend(*engine_.backend, run);
+  backend_ = make_segment_backend(*engine_.backend, run, own_);
   RuntimeOptions options{threads, run_.job.model.layers, false};
   runtime_ =
       std::make_unique<Runtime>(chosen.compiled.stages, engine_.world(world), *backend_, options);
@@ -153,10 +154,11 @@ ScriptRun::ScriptRun(const std::string& settled, World& world, int threads, cons
 
 ScriptRun::~ScriptRun() = default;
 
-StepResult ScriptRun::step(double learning_rate) {
+StepResult ScriptRun::step(std::optional<double> learning_rate) {
   const Deadlines deadlines = deadlines_of(how_);
   world_.set_deadline(steps_done_ <= first_step_ + 1 ? deadlines.long_s : deadlines.usual_s);
-  runtime_->set_learning_rate(learning_rate);
+  own_.updates = !learning_rate;
+  runtime_->set_learning_rate(learning_rate.value_or(0));
   runtime_->trace(!trace_.empty());
   const std::int64_t position = steps_done_ * run_.chosen.compiled.plan.training.global_batch;
   const StepResult result = runtime_->step(steps_done_ + 1, position, loader_);

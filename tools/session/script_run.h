@@ -41,7 +41,7 @@ class ScriptRun {
   // Every rank calls it with the same settled run. Of `how`, the deadline counts. `world` must
   // outlive the object.
   ScriptRun(const std::string& settled, World& world, int threads, const RunSegment& run,
-            const TrainRequest& how, const Watch& watch);
+            const ScriptOptimizer& own, const TrainRequest& how, const Watch& watch);
   ~ScriptRun();
   ScriptRun(const ScriptRun&) = delete;
   ScriptRun& operator=(const ScriptRun&) = delete;
@@ -52,8 +52,9 @@ class ScriptRun {
   // The predicted step of the plan, where the Programs' memory includes PyTorch's.
   const Prediction& prediction() const { return prediction_; }
 
-  // Trains step number steps_done() + 1. PyTorch's side computes its segments meanwhile.
-  StepResult step(double learning_rate);
+  // Trains step number steps_done() + 1. PyTorch's side computes its segments meanwhile. Without a
+  // learning rate, the script's own optimizer updates the parameters.
+  StepResult step(std::optional<double> learning_rate);
   std::int64_t steps_done() const { return steps_done_; }
 
   // Traces the next step, and writes the timeline of all ranks to `path` after it (rank 0), as
@@ -84,6 +85,7 @@ class ScriptRun {
   Prediction prediction_;
   std::unique_ptr<Communicator> all_;
   Engine engine_;
+  ScriptOptimizer own_;
   std::unique_ptr<Backend> backend_;
   Loader loader_;
   std::unique_ptr<Runtime> runtime_;

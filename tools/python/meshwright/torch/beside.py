@@ -24,11 +24,11 @@ def saved_step(folder: str) -> int:
     return newest
 
 
-def save_beside(folder: str, step: int, buffers: Dict[str, torch.Tensor], extra: Any) -> None:
+def save_beside(folder: str, step: int, buffers: Dict[str, torch.Tensor], extra: Any, optimizer: Any) -> None:
     """Writes what only the script knows of a step, and removes that of steps that are gone."""
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "{}{:08d}.pt".format(_PREFIX, step))
-    torch.save({"buffers": buffers, "extra": extra}, path + ".unfinished")
+    torch.save({"buffers": buffers, "extra": extra, "optimizer": optimizer}, path + ".unfinished")
     os.replace(path + ".unfinished", path)
     kept = {name.rsplit("-", 1)[-1] for name in os.listdir(folder) if not name.startswith(_PREFIX)}
     for name in os.listdir(folder):
@@ -37,13 +37,13 @@ def save_beside(folder: str, step: int, buffers: Dict[str, torch.Tensor], extra:
                 os.remove(os.path.join(folder, name))
 
 
-def load_beside(folder: str, step: int) -> Tuple[Dict[str, torch.Tensor], Any]:
-    """(buffers, extra) of a step; ({}, None) where a run of `meshwright train` saved it."""
+def load_beside(folder: str, step: int) -> Tuple[Dict[str, torch.Tensor], Any, Any]:
+    """(buffers, extra, optimizer) of a step; ({}, None, {}) where a run of `meshwright train` saved it."""
     path = os.path.join(folder, "{}{:08d}.pt".format(_PREFIX, step))
     if not os.path.exists(path):
-        return {}, None
+        return {}, None, {}
     found = torch.load(path, map_location="cpu", weights_only=True)
-    return found["buffers"], found["extra"]
+    return found["buffers"], found["extra"], found.get("optimizer", {})
 
 
 def write_weights(path: str, weights: Dict[str, torch.Tensor]) -> None:

@@ -14,6 +14,8 @@ plan: meshwright's Runtime orders, exchanges, updates and saves, and PyTorch com
 from __future__ import annotations
 
 import atexit
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -21,7 +23,7 @@ import struct
 import sys
 import tempfile
 import traceback
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple, Union
 
 import torch
 import torch.utils._pytree as pytree
@@ -30,10 +32,10 @@ from . import handed_over, torchrun
 from .beside import load_beside, read_weights, save_beside, saved_step, write_weights
 from .batches import Shard, micro_batches_of, samples_of
 from .capturing import CapturedModel, capture
-from .exporting import Example
+from .exporting import Example, Step
 from .materializing import Materialized, delay_param_initialization
-from .optimizers import settings_of
-from .segment_runner import Memory, ParameterSpec, SegmentRunner, seed_of
+from .optimizers import OnShards, plain_settings, states_of, word_of
+from .segment_runner import Memory, ParameterSpec, SegmentRunner, seed_of, stream_of
 from .tables import Tables
 from .whole import fetch_whole
 
@@ -53,6 +55,7 @@ class _World:
         self.runtime, self.rank, self.size, self.job = runtime, rank, size, job
         self.model: Optional["DistributedModel"] = None
         self.optimizer: Optional["DistributedOptimizer"] = None
+        self.optimizers: List["DistributedOptimizer"] = []   # all that the script has made since the last model
         self.plan: Optional[handed_over.Plan] = None   # by `meshwright launch`
         self.local_rank = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
         self.divides = False                           # the script asks which replica this is
@@ -249,17 +252,26 @@ def shard(loader: Iterable[Any], start: int = 0) -> Shard:
 class DistributedOptimizer:
     """Stands for an optimizer of PyTorch, whose settings a step uses.
 
-    The update is the end of `DistributedModel.step`, so `step` and `zero_grad` do nothing. Learning rates are
-    read before each step, so a scheduler of PyTorch on that optimizer works as usual.
+    The update is the end of `DistributedModel.step`, so `step` and `zero_grad` do nothing. The settings of the groups
+    are read before each step, so a scheduler of PyTorch on that optimizer works as usual.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, gradient_clip: float = 0.0) -> None:
-        self.settings, decaying = settings_of(optimizer)
+        self.states = states_of(optimizer)
+        self.optimizer, self.on_shards = optimizer, None  # type: ignore[var-annotated]
+        self._plain = None if any(optimizer.state.values()) else plain_settings(optimizer)
+        if self._plain is not None:
+            self.settings = {"learning_rate": self._plain.learning_rate, **self._plain.settings}
+        else:
+            self.settings = {"optimizer": word_of(optimizer, self.states)}
+            if _here().job.get("training", {}).get("gradient_clip_value"):
+                raise ValueError("DistributedOptimizer: training.gradient_clip_value is for meshwright's optimizers, and {} "
+                                 "updates by itself; use gradient_clip".format(type(optimizer).__name__))
         if gradient_clip:
             self.settings["gradient_clip"] = float(gradient_clip)
-        self.decaying = {id(each) for each in decaying}
-        self.optimizer = optimizer
+        self._members = self._members_now()
         _here().optimizer = self
+        _here().optimizers.append(self)
 
     @property
     def param_groups(self) -> List[Dict[str, Any]]:
@@ -267,7 +279,32 @@ class DistributedOptimizer:
 
     @property
     def learning_rate(self) -> float:
-        return float(self.optimizer.param_groups[0]["lr"])
+        return float(self.optimizer.param_groups[0].get("lr", 0.0))
+
+    @property
+    def parameters(self) -> Set[int]:
+        """The identities of all parameters that it updates."""
+        return {each for group in self._members for each in group}
+
+    @property
+    def decaying(self) -> Set[int]:
+        """The identities of the parameters that decay, where meshwright's optimizer updates."""
+        return set(self._plain.decaying) if self._plain is not None else set()
+
+    def _members_now(self) -> List[List[int]]:
+        return [[id(each) for each in group["params"]] for group in self.param_groups]
+
+    def begin_update(self) -> Optional[float]:
+        """The learning rate of meshwright's optimizer in the next step, or None where the script's class updates."""
+        if self._members_now() != self._members:
+            raise ValueError("DistributedOptimizer: its groups have other parameters than at the first step, and the plan "
+                             "has memory for those; call model.close(), and make model and optimizer again")
+        plain = plain_settings(self.optimizer) if self._plain is not None else None
+        if plain is not None and plain._replace(learning_rate=0.0) == self._plain._replace(learning_rate=0.0):
+            return plain.learning_rate
+        self._plain = None
+        self.on_shards.begin_step()
+        return None
 
     def step(self, closure: None = None) -> None:
         """Does nothing: DistributedModel.step has updated the parameters."""
@@ -303,6 +340,7 @@ class DistributedModel:
         self.captured = captured
         self._names = captured.step.example.names
         self._parameters = _parameters_of(captured)
+        self._trained = [each.requires_grad for each in self._parameters]
         self._shapes = {name: torch.Size(each["shape"]) for each in captured.document["parameters"]
                         for name in [each["name"]] + each.get("tied", [])}
         self._buffers = [buffer if buffer.dtype == getattr(torch, entry["dtype"]) else
@@ -316,7 +354,7 @@ class DistributedModel:
         precision = captured.document["precision"]
         threads = max(1, torch.get_num_threads())
         self._runner: Optional[SegmentRunner] = None
-        self.info = json.loads(world.runtime.start(settled, threads, self._run_segment))
+        self.info = json.loads(world.runtime.start(settled, threads, self._run_segment, self._update))
         if local_rank() == 0:
             shutil.rmtree(os.path.dirname(path), ignore_errors=True)
         tables = Tables(captured.document, captured.program, captured.trace, captured.division,
@@ -324,8 +362,11 @@ class DistributedModel:
         specs = [ParameterSpec(self._shapes[each["name"]], getattr(torch, each["dtype"]), each["trainable"])
                  for each in captured.document["parameters"]]
         self._hand_over()
-        self._runner = SegmentRunner(tables, self.info, Memory(world.runtime.memory, self.info["on_gpu"]), specs,
-                                     self._buffers, _STORAGE[precision])
+        memory = Memory(world.runtime.memory, self.info["on_gpu"])
+        self._runner = SegmentRunner(tables, self.info, memory, specs, self._buffers, _STORAGE[precision])
+        own = dict(zip((each["name"] for each in captured.document["parameters"]), self._parameters))
+        world.optimizer.on_shards = OnShards(world.optimizer.optimizer, world.optimizer.states,
+                                             [own.get(each["name"]) for each in self.info["parameters"]], memory.elements)
         if self._resume is not None:
             self._load(self._resume)
 
@@ -353,8 +394,27 @@ class DistributedModel:
         if _is_hollow(self.module):
             example = pytree.tree_map(lambda each: each.to("meta") if isinstance(each, torch.Tensor) else each, example)
         wanted = _here().job.get("training", {}).get("precision")
-        return capture(self.module, example, loss=self._loss, batch_axes=self._axes, precision=wanted,
-                       device="cuda" if torch.cuda.is_available() else "cpu")
+        with self._only_trained(example):
+            return capture(self.module, example, loss=self._loss, batch_axes=self._axes, precision=wanted,
+                           device="cuda" if torch.cuda.is_available() else "cpu")
+
+    @contextlib.contextmanager
+    def _only_trained(self, example: Any) -> Iterator[None]:
+        """Parameters that the optimizer does not have are frozen for a while, so that the run never changes them."""
+        optimizer = _here().optimizer
+        trained = optimizer.parameters if optimizer is not None else set()
+        others = [each for each in Step(self.module, self._loss, example).parameters()
+                  if each.requires_grad and id(each) not in trained] if trained else []
+        if any(id(each) in another.parameters for another in _here().optimizers for each in others):
+            raise ValueError("DistributedOptimizer: two optimizers have parameters of the model, and a step has one "
+                             "update; make their groups groups of one optimizer")
+        for each in others:
+            each.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for each in others:
+                each.requires_grad_(True)
 
     def _job(self, captured: CapturedModel, batch: Any) -> Dict[str, Any]:
         world = _here()
@@ -452,6 +512,12 @@ class DistributedModel:
         assert self._runner is not None
         self._runner(*call)
 
+    def _update(self, *call: Any) -> None:
+        optimizer = _here().optimizer
+        assert optimizer is not None and optimizer.on_shards is not None
+        with stream_of(call[-1]):
+            optimizer.on_shards.update(*call[:-1])
+
     def step(self, batch: Any) -> torch.Tensor:
         """Trains on this replica's part of a global batch; returns the mean loss of the whole global batch.
 
@@ -463,17 +529,25 @@ class DistributedModel:
         self.prepare(batch)
         info, runner = self.info, self._runner
         assert info is not None and runner is not None and world.optimizer is not None
+        self._check_trained()
         if self.is_whole:
             self._show_parameters()   # Other ranks' parts give their memory back.
         parts = micro_batches_of(batch, info["micro_batches"], info["micro_batch"], self.captured.axes, self._names)
         replica = info["global_batch"] // info["data"]
         first = self._steps * info["global_batch"] + info["replica"] * replica
         runner.begin(first, [self._inputs_of(part) for part in parts])
-        loss, self.grad_norm, self.seconds, self.skipped = world.runtime.step(world.optimizer.learning_rate)
+        loss, self.grad_norm, self.seconds, self.skipped = world.runtime.step(world.optimizer.begin_update())
         self._steps += 1
         if world.plan is not None:
             _stop_if_asked(world)
         return torch.tensor(loss, dtype=torch.float64)
+
+    def _check_trained(self) -> None:
+        for entry, parameter, trained in zip(self.captured.document["parameters"], self._parameters, self._trained):
+            if parameter.requires_grad != trained:
+                raise ValueError("DistributedModel.step: requires_grad of {} is {} now, and was {} at the first step, "
+                                 "when the plan was made; call model.close(), and make model and optimizer again".format(
+                                     entry["name"], parameter.requires_grad, trained))
 
     def _inputs_of(self, part: Any) -> Dict[int, torch.Tensor]:
         tensors = tensors_of(part)
@@ -545,6 +619,17 @@ class DistributedModel:
             if entry.get("written") and users:
                 self._broadcast(self._buffers[number], rank_of[stage_of[users[0]] * _MOST_RANKS])
 
+    def optimizer_record(self) -> Dict[int, Any]:
+        """What the script's optimizer knows of each of its groups, from a rank that has some of it. Every rank calls it."""
+        world = _here()
+        own = world.optimizer.on_shards.record()  # type: ignore[union-attr]
+        found: Dict[int, Any] = {}
+        for number in range(len(world.optimizer.param_groups)):  # type: ignore[union-attr]
+            holders = world.runtime.gathered(int(number in own))
+            if any(holders):
+                found[number] = _common_value(own.get(number), holders.index(1))
+        return found
+
     def close(self) -> None:
         """Ends the run, so that another may start in this process. Every rank calls it."""
         world = _here()
@@ -553,6 +638,7 @@ class DistributedModel:
                 parameter.data = parameter.detach().clone()
         world.runtime.stop()
         world.model = world.optimizer = None
+        world.optimizers.clear()
 
     @property
     def is_whole(self) -> bool:
@@ -599,7 +685,8 @@ class DistributedModel:
         self._whole_at = -1
         if self._steps == 0:
             return
-        buffers, self.extra = load_beside(folder, self._steps)
+        buffers, self.extra, optimizer = load_beside(folder, self._steps)
+        _here().optimizer.on_shards.load(optimizer)  # type: ignore[union-attr]
         for name, buffer in self.written_buffers().items():
             if name in buffers:
                 buffer.data.copy_(buffers[name])
@@ -641,6 +728,17 @@ def _common_text(text: str) -> str:
     return bytes(words.tolist()).rstrip(b"\0").decode()
 
 
+def _common_value(value: Any, root: int) -> Any:
+    """The value that a rank has, such as torch.save takes, on all ranks. Every rank calls it."""
+    written = io.BytesIO()
+    torch.save(value, written)
+    size = _here().runtime.gathered(len(written.getvalue()))[root]
+    data = bytearray(written.getvalue().ljust(size, b"\0")[:size])
+    held = torch.frombuffer(data, dtype=torch.uint8)
+    _here().runtime.broadcast(held.data_ptr(), size, root)
+    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+
+
 def tensors_of(batch: Any) -> List[torch.Tensor]:
     """The tensors of a batch, in the order of the captured inputs."""
     return Example(batch, ()).tensors
@@ -678,8 +776,9 @@ def save(folder: "os.PathLike[str] | str", model: DistributedModel, extra: Any =
     if model.info is None:
         raise RuntimeError("save: there is nothing to save before the first step")
     model._share_buffers()
+    record = model.optimizer_record()
     if world.rank == 0:
-        save_beside(os.fspath(folder), model._steps, model.written_buffers(), extra)
+        save_beside(os.fspath(folder), model._steps, model.written_buffers(), extra, record)
     world.runtime.save(os.fspath(folder), keep)
     world.saved_in = (os.fspath(folder), keep)
 

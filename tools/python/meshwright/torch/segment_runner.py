@@ -17,7 +17,7 @@ from .exporting import Call, Context, Program
 from .replay import filled
 from .tables import Handed, SegmentTable, Tables
 
-__all__ = ["Memory", "ParameterSpec", "SegmentRunner", "seed_of"]
+__all__ = ["Memory", "ParameterSpec", "SegmentRunner", "seed_of", "stream_of"]
 
 _TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)   # of Dtype, in its order
 
@@ -47,6 +47,12 @@ class Memory:
         for size in shape:
             count *= size
         return self.bytes(address, count).view(dtype).view(tuple(shape))
+
+
+    def elements(self, address: int, kind: int, first: int, count: int) -> torch.Tensor:
+        """Consecutive elements of an array, of a type by its number."""
+        size = _TYPES[kind].itemsize
+        return self.bytes(address + first * size, count * size).view(_TYPES[kind])
 
 
 class _OnGpu:
@@ -165,7 +171,7 @@ class SegmentRunner:
 
     def __call__(self, operation: str, number: int, sequence: int, inputs: Tuple[int, ...], outputs: Tuple[int, ...],
                  overwrites: int, factor: float, stream: int) -> None:
-        with torch.cuda.stream(torch.cuda.ExternalStream(stream)) if stream else contextlib.nullcontext():
+        with stream_of(stream):
             self._operations[operation](number, sequence, inputs, outputs, overwrites, factor)
 
     def _of(self, sequence: int) -> _MicroBatch:
@@ -511,6 +517,11 @@ class SegmentRunner:
                  _overwrites: int, _factor: float) -> None:
         """A stage passes on what only a later one reads. It may be whole numbers, so its bytes are copied."""
         self.memory.bytes(outputs[0], count).copy_(self.memory.bytes(inputs[0], count))
+
+
+def stream_of(stream: int) -> Any:
+    """A context in which work goes to a stream of the Runtime; 0: it has none."""
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream)) if stream else contextlib.nullcontext()
 
 
 def _gradient_types(info: Dict[str, Any], tables: Tables) -> Dict[int, torch.dtype]:
