@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """What a script may ask of meshwright.torch, on two ranks: python tests/own_models/features.py"""
 
+import collections
+import gc
 import os
 import subprocess
 import sys
@@ -210,6 +212,30 @@ def test_delayed():
         found.append(trained(model, 2)[:1])
         model.close()
     check("delayed: {}".format(found), near(found[0], found[1]) and all(0 < each < 100 for each in found[0]))
+
+
+def test_nothing_grows():
+    """Of meshwright, nothing is kept from step to step: tables have their sizes after the first steps."""
+    def sizes(runner):
+        return {(type(each).__name__, name): len(value) for each in (runner, runner.memory)
+                for name, value in vars(each).items() if isinstance(value, (dict, list, set))}
+
+    def objects():
+        gc.collect()
+        return collections.Counter(type(each).__name__ for each in gc.get_objects())
+
+    for layout in (PIPELINE, dict(DATA, zero_stage=3)):
+        for optimizer in (torch.optim.AdamW, torch.optim.RMSprop):
+            _, model, _, _ = started(layout, optimizer=optimizer)
+            trained(model, 3)
+            of_tables = sizes(model._runner)
+            objects()   # looking at some of PyTorch's for the first time makes others
+            of_all = objects()
+            trained(model, 5)
+            check("tables grow: {}".format(layout), sizes(model._runner) == of_tables)
+            grown = {name: count for name, count in (objects() - of_all).items() if count > 4}
+            check("objects are kept: {} {}".format(layout, grown), not grown)
+            model.close()
 
 
 def test_refusals():
