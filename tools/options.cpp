@@ -49,12 +49,22 @@ std::string fault_of_port(const std::string& text) {
   return "expected a port from 0 (any free one) to 65535, found '" + text + "'";
 }
 
-std::string fault_of_share(const std::string& text) {
-  double value = -1;
+double number_of(const std::string& text, double otherwise) {
+  double value = otherwise;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc{} && end == text.data() + text.size() && value >= 0 && value < 1)
-    return "";
+  return error == std::errc{} && end == text.data() + text.size() ? value : otherwise;
+}
+
+std::string fault_of_share(const std::string& text) {
+  const double value = number_of(text, -1);
+  if (value >= 0 && value < 1) return "";
   return "expected a number from 0 to below 1, found '" + text + "'";
+}
+
+std::string fault_of_factor(const std::string& text) {
+  const double value = number_of(text, -1);
+  if (value > 0 && value <= 100) return "";
+  return "expected a number above 0, and up to 100, found '" + text + "'";
 }
 
 struct FileOption {
@@ -79,6 +89,7 @@ constexpr FileOption file_options[] = {
     {"models", &Options::models,
      "a folder; jobs may name its JSON files (own.model.json, config.json) as their model", nullptr,
      "FOLDER"},
+    {"recording", &Options::recording, "the recorded step of a script"},
     {"runs", &Options::runs, "measured steps, all on one machine, as in scenarios/evidence"},
     {"measured", &Options::measured,
      "a trace that `train --trace FILE` wrote, whose last step is compared with the predicted one; "
@@ -129,6 +140,7 @@ constexpr TextOption text_options[] = {
      "what --trace writes: chrome (one file; without this option), or chakra (MLCommons Chakra "
      "execution traces: FILE.RANK.et for every rank)",
      trace_format_names},
+    {"on", &Options::on, "MACHINE", "a machine of `list machines` (the recording's own)"},
     {"separator", &Options::separator, "TOKEN", "the token that ends each document"},
     {"text-key", &Options::text_key, "KEY", "of .jsonl files: the key of a document's text (text)"},
     {"host", &Options::host, "ADDRESS",
@@ -180,12 +192,30 @@ struct CountOption {
 constexpr CountOption count_options[] = {
     {"steps", &Options::steps, 2'000'000'000, "optimizer steps, instead of training.steps"},
     {"top", &Options::top, 1'000'000, "how many plans to show (10)"},
+    {"count", &Options::count, 1'000'000, "hosts; as few as have a GPU for each rank without it"},
     {"ranks", &Options::ranks, 64, "processes that are measured together"},
     {"deadline", &Options::deadline, 1'000'000,
      "seconds that a wait for other ranks or hosts may take (120; 600 while one of them loads, "
      "compiles or saves)"},
     {"time-limit", &Options::time_limit, 1'000'000, "seconds that a call may take (600)"},
     {"restarts", &Options::restarts, 1'000'000, "start again so often after a fault"},
+};
+
+struct NumberOption {
+  const char* name;
+  std::optional<double> Options::*value;
+  const char* type;
+  const char* help;
+  std::string (*fault)(const std::string& text);
+};
+
+constexpr NumberOption number_options[] = {
+    {"memory-margin", &Options::memory_margin, "FRACTION",
+     "share of a GPU's memory that plans leave free (0.03: allocators cut it into pieces, and "
+     "predicted peaks are not exact)",
+     fault_of_share},
+    {"host-factor", &Options::host_factor, "FACTOR",
+     "how much longer the host of the run works than the one that recorded (1)", fault_of_factor},
 };
 
 struct ListOption {
@@ -249,12 +279,11 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
           ->check(
               [most = option.most](const std::string& text) { return fault_of_count(text, most); });
   add_lists(app, command, o, std::span(list_options).subspan(2));
-  if (takes(command, "memory-margin"))
-    app.add_option("--memory-margin", o.memory_margin,
-                   "share of a GPU's memory that plans leave free (0.03: allocators cut it into "
-                   "pieces, and predicted peaks are not exact)")
-        ->type_name("FRACTION")
-        ->check(fault_of_share);
+  for (const NumberOption& option : number_options)
+    if (takes(command, option.name))
+      app.add_option(dashed(option.name), o.*option.value, option.help)
+          ->type_name(option.type)
+          ->check(option.fault);
   if (takes(command, "port"))
     app.add_option("--port", o.port, "the port to listen at (8080; 0: any free one)")
         ->type_name("N")
@@ -397,11 +426,6 @@ void refuse_if(const std::string& fault, const std::string& name) {
 
 bool set_known_option(const std::string& name, const std::vector<std::string>& values, Options& o) {
   const auto text = [&] { return one_of(name, values); };
-  if (name == "memory-margin") {
-    refuse_if(fault_of_share(text()), name);
-    o.memory_margin = std::stod(text());
-    return true;
-  }
   return set_in<FlagOption>(flag_options, name,
                             [&](const FlagOption& row) {
                               if (!values.empty())
@@ -414,6 +438,11 @@ bool set_known_option(const std::string& name, const std::vector<std::string>& v
                             [&](const TextOption& row) { o.*row.value = text(); }) ||
          set_in<FileOption>(file_options, name,
                             [&](const FileOption& row) { o.*row.value = text(); }) ||
+         set_in<NumberOption>(number_options, name,
+                              [&](const NumberOption& row) {
+                                refuse_if(row.fault(text()), name);
+                                o.*row.value = std::stod(text());
+                              }) ||
          set_in<CountOption>(count_options, name, [&](const CountOption& row) {
            refuse_if(fault_of_count(text(), row.most), name);
            o.*row.value = std::stoi(text());
@@ -443,7 +472,8 @@ std::vector<std::string> command_words(const Command& command, const Options& op
     if (options.*row.value) add(row.name, std::to_string(*(options.*row.value)));
   for (const ListOption& row : list_options)
     for (const std::string& value : options.*row.values) add(row.name, value);
-  if (options.memory_margin) add("memory-margin", fmt::format("{}", *options.memory_margin));
+  for (const NumberOption& row : number_options)
+    if (options.*row.value) add(row.name, fmt::format("{}", *(options.*row.value)));
   if (options.port != initial.port) add("port", std::to_string(options.port));
   return words;
 }

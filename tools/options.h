@@ -28,6 +28,10 @@ struct Options : JobRequest, TrainRequest {
   std::string log_json;                 // train
   std::string output;                   // tokenize: the token file; fit: the profile
   std::string measured;                 // explain: the trace of a trained step
+  std::string recording;                // rehearse: file of a recorded step
+  std::string on;                       // rehearse: the machine to price it on
+  std::optional<int> count;             // rehearse: its hosts
+  std::optional<double> host_factor;    // rehearse: on the host's time
   std::string models;                   // serve, mcp: folder of models that jobs may name
   std::string runs;                     // fit: the file of measured steps
   std::string tokenizer;                // tokenize: a tokenizer.json

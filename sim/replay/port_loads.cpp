@@ -64,40 +64,45 @@ PortUse::Reach PortUse::of_message(int from, int to) {
   return found->second;
 }
 
-PortLoads PortUse::of(const Instruction& instruction, int stage, Seconds lasts) {
+PortLoads loads_of_host_copy(bool out, const Machine& machine) {
   PortLoads loads{};
-  const Directions ways = directions_of(instruction.kind);
-  const Machine& machine = topology_.cluster().machine;
-  if ((!ways.out && !ways.in) || lasts.value <= 0) return loads;
+  if (!machine.shared_memory) load_at(loads, out ? Port::host_out : Port::host_in) = whole_port;
+  return loads;
+}
+
+PortLoads loads_of(const PortTraffic& traffic, const Topology& topology, Seconds lasts) {
+  PortLoads loads{};
+  const Machine& machine = topology.cluster().machine;
+  if (lasts.value <= 0) return loads;
   const auto use = [&](Port out, Port in, double share) {
-    if (ways.out) load_at(loads, out) = load(share);
-    if (ways.in) load_at(loads, in) = load(share);
+    if (traffic.out) load_at(loads, out) = load(share);
+    if (traffic.in) load_at(loads, in) = load(share);
   };
-  const bool copies =
-      instruction.kind == InstructionKind::copy_out || instruction.kind == InstructionKind::copy_in;
-  if (copies) {
-    if (!machine.shared_memory) use(Port::host_out, Port::host_in, 1);
-    return loads;
+  if (traffic.across) use(Port::network_out, Port::network_in, 1);
+  if (machine.shared_memory) return loads;
+  if (machine.nvlink.kind == NvlinkKind::none) {
+    const double bandwidth = host_copy_bandwidth(topology.cluster());
+    use(Port::host_out, Port::host_in, traffic.bytes / (bandwidth * lasts.value));
+  } else if (traffic.ranks_here > 1) {
+    const double bandwidth = machine.nvlink.links_per_gpu *
+                             machine.nvlink.link_bandwidth_bytes_per_s * machine.nvlink.efficiency;
+    use(Port::nvlink_out, Port::nvlink_in, traffic.bytes_here / (bandwidth * lasts.value));
   }
+  return loads;
+}
+
+PortLoads PortUse::of(const Instruction& instruction, int stage, Seconds lasts) {
+  const auto [out, in] = directions_of(instruction.kind);
+  if ((!out && !in) || lasts.value <= 0) return {};
+  if (instruction.kind == InstructionKind::copy_out || instruction.kind == InstructionKind::copy_in)
+    return loads_of_host_copy(out, topology_.cluster().machine);
   const bool message =
       instruction.kind == InstructionKind::send || instruction.kind == InstructionKind::recv;
   const Reach reach = message ? of_message(stage, instruction.peer) : of_groups(instruction.group);
-  if (reach.across) use(Port::network_out, Port::network_in, 1);
-  if (machine.shared_memory) return loads;
-  const auto share = [&](double bytes, double bandwidth) {
-    return bytes / (bandwidth * lasts.value);
-  };
-  if (machine.nvlink.kind == NvlinkKind::none) {
-    const int members = message ? 1 : mesh_.size_of(instruction.group);
-    use(Port::host_out, Port::host_in,
-        share(bytes_moved(instruction, members), host_copy_bandwidth(topology_.cluster())));
-  } else if (reach.per_host > 1) {
-    const double bandwidth = machine.nvlink.links_per_gpu *
-                             machine.nvlink.link_bandwidth_bytes_per_s * machine.nvlink.efficiency;
-    use(Port::nvlink_out, Port::nvlink_in,
-        share(bytes_moved(instruction, message ? 1 : reach.per_host), bandwidth));
-  }
-  return loads;
+  const int members = message ? 1 : mesh_.size_of(instruction.group);
+  return loads_of({out, in, reach.across, reach.per_host, bytes_moved(instruction, members),
+                   bytes_moved(instruction, message ? 1 : reach.per_host)},
+                  topology_, lasts);
 }
 
 }  // namespace meshwright::sim

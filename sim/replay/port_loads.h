@@ -11,6 +11,20 @@
 
 namespace meshwright::sim {
 
+// How one rank sends and receives in a communication.
+struct PortTraffic {
+  bool out = false, in = false;  // directions
+  bool across = false;           // between hosts
+  int ranks_here = 1;            // most ranks of one group, or of one pair, on one host
+  double bytes = 0;              // that the rank moves in its group
+  double bytes_here = 0;         // that it would move in a group of these ranks of its host alone
+};
+
+// Returns the loads of a communication that takes `lasts` while it has the ports for itself.
+PortLoads loads_of(const PortTraffic& traffic, const Topology& topology, Seconds lasts);
+// Returns the loads of a copy between a device and its host's memory.
+PortLoads loads_of_host_copy(bool out, const Machine& machine);
+
 // Returns the loads of communication on a rank's ports. Traffic between hosts uses the rank's share
 // of its host's NICs. Traffic inside a host uses NVLink (or the way to the host if there is none),
 // by the bytes that the rank moves there in that time. A collective uses both directions, a message

@@ -142,6 +142,14 @@ TEST_CASE("what compile and sensitivity answer is what their schemas describe", 
   CHECK(missing.empty());
 }
 
+TEST_CASE("what rehearse answers is what its schema describes", "[tools][json]") {
+  const std::string call = "rehearse --recording " + jobs + "recording.json";
+  const std::set<std::string> missing =
+      missing_in("rehearse", {call, call + " --on g5.xlarge --count 8 --host-factor 2"});
+  INFO(json(missing).dump());
+  CHECK(missing.empty());
+}
+
 TEST_CASE("what explain answers is what its schema describes", "[tools][json]") {
   const std::string job = "explain " + jobs + "searched.json --set cluster.count=1";
   std::set<std::string> missing =

@@ -487,11 +487,44 @@ constexpr AnswerKey side_keys[] = {
     {"fits?", "boolean", "into the memory of each GPU; not said beside a profile"},
 };
 
+constexpr AnswerKey rehearse_keys[] = {
+    {"script", "string", "as it was given"},
+    {"recorded_on", "string", "the machine that the script saw"},
+    {"machine", "string", "of the cluster"},
+    {"count", "integer", "hosts"},
+    {"ranks", "integer", "of all hosts"},
+    {"step_time_s", "number", "predicted time of a step, where many follow each other"},
+    {"calibration", "string", "where the constants of the machine's profile are from"},
+    {"model_flops_per_s_per_gpu", "number",
+     "of the kernels that ran, with recomputation; causal attention counts whole"},
+    {"mfu", "number", "these as a share of the GPU's peak"},
+    {"compute_s", "number", "parts of the step, which sum to step_time_s: something computes"},
+    {"exposed_communication_s", "number", "communication that no computation hides"},
+    {"exposed_copies_s", "number", "copies from and to the host that nothing hides"},
+    {"idle_s", "number", "the device has nothing to do and waits for the host"},
+    {"communication_s", "number", "hidden and exposed"},
+    {"host_s", "number", "that the host works, with the driver's part of launches"},
+    {"device[].work", "string", "class of work; classes may overlap in several streams"},
+    {"device[].time_s", "number", "in a step"},
+    {"launches", "integer", "of kernels, in a step"},
+    {"collectives[].kind", "string", "that the recorded rank takes part in"},
+    {"collectives[].count", "integer", "in a step"},
+    {"collectives[].bytes", "integer", "of all of them, as NCCL counts them"},
+    {"peak_allocated_bytes", "integer", "by PyTorch's tensors"},
+    {"peak_reserved_bytes", "integer", "by PyTorch's allocator, which gives back what it must"},
+    {"memory_limit_bytes", "number", "of a GPU, that CUDA and NCCL leave"},
+    {"fits", "boolean", "what is allocated, in memory"},
+    {"usd_per_hour", "number or null", "of all hosts"},
+    {"usd_per_step", "number or null", ""},
+    {"price", "price or null", "of a host"},
+};
+
 constexpr AnswerTable tables[] = {
     {"simulate", simulate_keys}, {"plan", plan_keys},       {"advise", advise_keys},
     {"compile", compile_keys},   {"explain", explain_keys}, {"sensitivity", sensitivity_keys},
     {"scale", scale_keys},       {"share", share_keys},     {"train", train_keys},
-    {"validate", validate_keys}, {"fit", fit_keys},         {"list", list_keys}};
+    {"validate", validate_keys}, {"fit", fit_keys},         {"list", list_keys},
+    {"rehearse", rehearse_keys}};
 
 constexpr AnswerTable types[] = {{"price", price_keys},
                                  {"risk", risk_keys},

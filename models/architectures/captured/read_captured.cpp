@@ -5,6 +5,7 @@
 #include <ranges>
 
 #include "models/architectures/captured/captured_model.h"
+#include "models/architectures/captured/kernel_words.h"
 #include "models/architectures/model.h"
 #include "models/core/error.h"
 #include "models/core/hash.h"
@@ -93,21 +94,6 @@ class CapturedReader {
     return result;
   }
 
-  static std::int64_t size_of(const Fields& fields, std::string_view key, const std::string& word) {
-    struct Size {
-      std::string_view word;
-      std::int64_t bytes;
-    };
-    constexpr Size sizes[] = {{"float64", 8},   {"float32", 4},       {"bfloat16", 2},
-                              {"float16", 2},   {"float8_e4m3fn", 1}, {"float8_e5m2", 1},
-                              {"int64", 8},     {"int32", 4},         {"int16", 2},
-                              {"int8", 1},      {"uint8", 1},         {"bool", 1},
-                              {"complex64", 8}, {"complex128", 16}};
-    for (const Size& each : sizes)
-      if (each.word == word) return each.bytes;
-    fields.fail(key, "'" + word + "' is no type of PyTorch that is known here");
-  }
-
   // Returns the type in which gradients of a tensor are added, or none where it has no gradients.
   static std::optional<Dtype> dtype_of(Fields& fields) {
     struct Type {
@@ -120,7 +106,7 @@ class CapturedReader {
     const auto word = fields.required<std::string>("dtype");
     for (const Type& each : types)
       if (each.word == word) return each.dtype;
-    size_of(fields, "dtype", word);
+    size_of_type(fields, "dtype", word);
     return std::nullopt;
   }
 
@@ -141,7 +127,7 @@ class CapturedReader {
     CapturedInput input{fields.required<std::string>("name"), {}};
     const auto sizes = fields.required<std::vector<std::int64_t>>("shape");
     const std::int64_t bytes = elements_of(fields, sizes) *
-                               size_of(fields, "dtype", fields.required<std::string>("dtype"));
+                               size_of_type(fields, "dtype", fields.required<std::string>("dtype"));
     input.bytes.fixed = static_cast<double>(bytes);
     if (fields.has("batch_axis")) {
       const int axis = number(fields, "batch_axis", 0, static_cast<int>(sizes.size()) - 1);
@@ -158,7 +144,7 @@ class CapturedReader {
     parameter.name = fields.required<std::string>("name");
     const auto sizes = fields.required<std::vector<std::int64_t>>("shape");
     const std::int64_t elements = elements_of(fields, sizes);
-    size_of(fields, "dtype", fields.required<std::string>("dtype"));
+    size_of_type(fields, "dtype", fields.required<std::string>("dtype"));
     if (elements == 0) fields.fail("shape", "a parameter has at least one element");
     Shape& shape = parameter.shape;
     std::int64_t rest = elements;  // of the dimensions that follow
@@ -183,7 +169,7 @@ class CapturedReader {
     const std::int64_t elements =
         elements_of(fields, fields.required<std::vector<std::int64_t>>("shape"));
     const std::int64_t bytes =
-        elements * size_of(fields, "dtype", fields.required<std::string>("dtype"));
+        elements * size_of_type(fields, "dtype", fields.required<std::string>("dtype"));
     const std::int64_t size = bytes_of(storage_of(to_.precision));
     buffer.shape = Shape{std::max<std::int64_t>(1, (bytes + size - 1) / size)};
     buffer.trainable = buffer.counted = false;
@@ -205,18 +191,10 @@ class CapturedReader {
 
   CapturedKernel read_kernel(Fields& fields) const {
     CapturedKernel kernel;
-    const std::vector<std::string> kinds = {"gemm", "batched_gemm", "attention", "memory"};
-    kernel.kind = static_cast<Kernel::Kind>(choose(
-        fields, "kind", "kind of kernel", fields.optional<std::string>("kind", "memory"), kinds));
+    kernel.kind = read_kernel_kind(fields);
     if (fields.has("op")) fields.required<std::string>("op");
     kernel.causal = fields.optional<bool>("causal", false);
-    if (fields.has("dtype")) {
-      const auto type = fields.required<std::string>("dtype");
-      size_of(fields, "dtype", type);
-      kernel.precision = type == "bfloat16"  ? Precision::bf16
-                         : type == "float16" ? Precision::fp16
-                                             : Precision::fp32;
-    }
+    kernel.precision = read_kernel_precision(fields);
     kernel.m = scaled(fields, "m");
     kernel.n = scaled(fields, "n");
     kernel.k = scaled(fields, "k");

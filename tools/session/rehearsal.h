@@ -1,0 +1,50 @@
+// Answers what a recorded step of a training script takes on a cluster.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hwprofiles/machine.h"
+#include "sim/rehearsal/replay_recording.h"
+#include "tools/session/machines.h"
+
+namespace meshwright::session {
+
+// Says on which cluster a recording is priced.
+struct RehearsalRequest {
+  std::string machine = {};  // empty: the recording's own
+  std::optional<int> count =
+      {};                  // hosts; unset: as recorded, or as few as have a GPU for each rank
+  double host_factor = 1;  // on the time that the host works
+};
+
+// The collectives of one kind that the recorded rank takes part in.
+struct CollectiveSum {
+  RecordedCollective kind = RecordedCollective::all_reduce;
+  std::int64_t count = 0, bytes = 0;  // as NCCL counts them
+};
+
+struct Rehearsed {
+  std::string script, recorded_on;
+  Cluster cluster;
+  ReplayedStep step;
+  double step_time_s = 0;
+  // FLOPs of the kernels that ran, so with those of recomputation, and their share of the peak of
+  // the precision that most of them have. Causal attention counts whole.
+  double model_flops_per_s_per_gpu = 0, mfu = 0;
+  std::int64_t launches = 0;
+  std::vector<CollectiveSum> collectives;
+  RecordedMemory memory;
+  double memory_limit_bytes = 0;  // for PyTorch's allocator
+  bool fits = true;
+  std::optional<Price> price;  // of one host; none: not known
+  std::optional<double> usd_per_hour, usd_per_step;
+};
+
+// Prices the recording and replays it. Throws InputError if the machine is unknown, has no GPUs, or
+// its hosts cannot have the recording's ranks in equal numbers.
+Rehearsed rehearsed(const Recording& recording, const RehearsalRequest& request,
+                    const MachineLoader& load);
+
+}  // namespace meshwright::session
