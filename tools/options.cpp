@@ -100,7 +100,8 @@ constexpr FileOption file_options[] = {
      "predict these Programs instead of those that the job compiles to: what `compile --dump` "
      "wrote, "
      "perhaps changed since"},
-    {"write", &Options::write, "write the job with every \"auto\" replaced by the best plan"},
+    {"write", &Options::write,
+     "write the job with every \"auto\" replaced by the best plan; rehearse: the recorded step"},
     {"write-partition", &Options::write_partition,
      "write the stage of every module, for `partition` or partition_file"},
     {"report", &Options::report, "write a self-contained HTML page"},

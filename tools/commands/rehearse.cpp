@@ -1,30 +1,49 @@
-// `rehearse --recording FILE`: what a step of a training script takes on GPUs that are not there.
+// `rehearse -- python train.py`: what a step of a training script takes on GPUs that are not there.
 #include <fmt/format.h>
 
 #include "models/core/error.h"
+#include "models/core/fields.h"
 #include "models/core/json.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/recorded_script.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/session/json_text.h"
 #include "tools/session/rehearsal.h"
 #include "tools/session/text.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright::tools {
 
 namespace {
 
-Recording recording_of(const Options& options) {
+Recording recorded_now(const Options& options, const MachineLoader& machines) {
+  if (options.on.empty())
+    throw InputError("rehearse: on which machine? name it with --on (`meshwright machines`)");
+  const std::string text = record_script(options.program, options.operands,
+                                         {machines(options.on), options.count.value_or(1)});
+  if (!options.write.empty()) write_file(options.write, text);
+  return read_recording(Fields(parse_json(text, "the recording"), "the recording"));
+}
+
+Recording recording_of(const Options& options, const MachineLoader& machines) {
+  if (!options.operands.empty() && !options.recording.empty())
+    throw InputError("rehearse: a script and --recording; use one of them");
+  if (!options.operands.empty()) return recorded_now(options, machines);
+  if (!options.write.empty()) throw InputError("rehearse: --write needs a script to record");
   if (options.recording.empty())
-    throw InputError("rehearse: which step? name the file of a recorded one with --recording FILE");
+    throw InputError(
+        "rehearse: which step? write the script after `--`, or name the file of a recorded step "
+        "with "
+        "--recording");
   return read_recording(read_json_file(options.recording));
 }
 
 Rehearsed rehearsed(const Options& options, const Watch& watch) {
-  return session::rehearsed(recording_of(options),
-                            {options.on, options.count, options.host_factor.value_or(1)},
-                            asked_machines(options, watch));
+  const MachineLoader machines = asked_machines(options, watch);
+  return session::rehearsed(recording_of(options, machines),
+                            {options.on, options.count, options.host_factor.value_or(1)}, machines);
 }
 
 double seconds(SimTime time) { return to_seconds(time).value; }
@@ -124,13 +143,15 @@ std::string tables_text(const Rehearsed& all) {
   return device.text() + "\n" + collectives.text();
 }
 
-int run_rehearse(const Options& options) {
+int run_rehearse(const Options& options) try {
   const Rehearsed all = rehearsed(options, shown_watch());
   if (options.json)
     print_text(json_of(options, all));
   else
     print_to(stdout, "{}\n{}", head_text(options, all), tables_text(all));
   return done;
+} catch (const ScriptFailed& script) {
+  return script.exit_code;
 }
 
 std::string answer_rehearse(const Options& options, const Watch& watch) {
@@ -141,14 +162,17 @@ std::string answer_rehearse(const Options& options, const Watch& watch) {
 
 const Command rehearse_command = {
     "rehearse",
-    "",
-    "",
-    "predict a step of a training script from its recording",
-    "json recording on count host-factor profile prices",
+    "COMMAND",
+    "after `--`: python and the script, or a launcher's command line",
+    "predict a step of a training script, which runs unchanged on GPUs that are not there",
+    "json recording write on count host-factor profile prices",
     run_rehearse,
-    "Prices a step that was recorded while a training script of PyTorch ran on GPUs that are not "
-    "there: every kernel, copy and collective, in the order of its streams, and the time of the "
-    "host. The same recording can be priced on any machine with as many ranks.",
+    "`meshwright rehearse --on p5 -- torchrun --nproc-per-node=8 train.py ARGS` runs your own "
+    "training script of PyTorch on stand-in GPUs, records a step that repeats, and prices it: "
+    "every "
+    "kernel, copy and collective, in the order of its streams, and the time of the host. `--write` "
+    "keeps the recording, which `--recording` prices on any machine with as many ranks. "
+    "docs/rehearse.md says what is real and what stands in.",
     answer_rehearse};
 
 }  // namespace meshwright::tools

@@ -3,6 +3,7 @@
 
 #include "hwprofiles/schema.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/core/names_in.h"
 #include "models/job/schema.h"
 #include "tools/commands/commands.h"

@@ -1,0 +1,163 @@
+#include "tools/commands/recorded_script.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "exec/launch/exit_codes.h"
+#include "exec/launch/run_folder.h"
+#include "models/core/error.h"
+#include "models/core/fields.h"
+#include "sim/framework/framework_memory.h"
+#include "tools/commands/python_package.h"
+#include "tools/commands/replaced_launcher.h"
+#include "tools/print.h"
+
+namespace meshwright::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+constexpr int not_started = 125;  // exit code of a Python that is not there
+
+// Compute capabilities by NVIDIA's tables, as 10 x major + minor. A name begins with the first.
+constexpr std::pair<std::string_view, int> kCapabilities[] = {
+    {"V100", 70},   {"T4", 75},    {"A100", 80},   {"A10G", 86},         {"L40S", 89},
+    {"L4", 89},     {"H100", 90},  {"H200", 90},   {"H20", 90},          {"B200", 100},
+    {"GB200", 100}, {"B300", 103}, {"GB300", 103}, {"RTX PRO 6000", 120}};
+
+int capability_of(const Gpu& gpu) {
+  for (const auto& [name, capability] : kCapabilities)
+    if (gpu.name.find(name) != std::string::npos) return capability;
+  throw InputError(fmt::format("rehearse: the compute capability of {} is not known", gpu.name));
+}
+
+Gpu device_of(const Machine& machine) {
+  Cluster one;
+  one.machine = machine;
+  return one.device();
+}
+
+// The stand-in library, in the package beside the program.
+fs::path library_of(const std::string& program) {
+  const fs::path found =
+      fs::path(program).parent_path() / "python/meshwright/stand_in/libcuda.so.1";
+  std::error_code error;
+  if (!fs::exists(found, error))
+    throw InputError(
+        "rehearse: this build has no stand-in GPUs; build it where the headers of CUDA, cuDNN, "
+        "NCCL "
+        "and CUPTI are (docs/rehearse.md)");
+  return fs::canonical(found, error);
+}
+
+void put_in_front(const char* variable, const std::string& value) {
+  const char* const before = std::getenv(variable);
+  const std::string all =
+      before == nullptr || *before == '\0' ? value : value + ":" + std::string(before);
+  setenv(variable, all.c_str(), 1);
+}
+
+void set_environment(const StandInGpus& gpus, const fs::path& library, const std::string& folder,
+                     int ranks) {
+  const Gpu device = device_of(gpus.machine);
+  const double bytes = framework_limit_bytes(gpus.machine, MemoryOf::pytorch, ranks > 1);
+  const std::pair<const char*, std::string> variables[] = {
+      {"MESHWRIGHT_STAND_IN_LOG", folder + "/log"},
+      {"MESHWRIGHT_STAND_IN_COUNT", std::to_string(gpus.machine.gpus)},
+      {"MESHWRIGHT_STAND_IN_NAME", device.name},
+      {"MESHWRIGHT_STAND_IN_CAPABILITY", std::to_string(capability_of(device))},
+      {"MESHWRIGHT_STAND_IN_MULTIPROCESSORS", std::to_string(device.sm_count)},
+      {"MESHWRIGHT_STAND_IN_BYTES", std::to_string(static_cast<std::int64_t>(bytes))},
+      // The stand-in of cuDNN answers for convolutions by the older interface.
+      {"TORCH_CUDNN_V8_API_DISABLED", "1"}};
+  for (const auto& [name, value] : variables) setenv(name, value.c_str(), 1);
+  put_in_front("LD_LIBRARY_PATH", library.parent_path().string());
+  put_in_front("LD_PRELOAD", library.string());
+}
+
+// Puts the recorder between Python and the script: `python [options] script` or `python -m module`.
+Words with_recorder(Words command, const Words& recorder) {
+  if (command.empty()) throw InputError("rehearse: which script? write it after `--`");
+  if (command.front().ends_with(".py") || command.front() == "-m") {
+    const char* const python = std::getenv("MESHWRIGHT_PYTHON");
+    command.insert(command.begin(),
+                   python == nullptr || *python == '\0' ? "python3" : std::string(python));
+  }
+  std::size_t script = 1;
+  while (script < command.size() && command[script].starts_with("-") && command[script] != "-m")
+    ++script;
+  if (script == command.size())
+    throw InputError("rehearse: the command has no script; expected `python train.py ARGS`");
+  Words found(command.begin(), command.begin() + static_cast<std::ptrdiff_t>(script));
+  found.insert(found.end(), recorder.begin(), recorder.end());
+  if (command[script] == "-m") {
+    found.push_back("-m");
+    ++script;
+  }
+  found.push_back("--");
+  found.insert(found.end(), command.begin() + static_cast<std::ptrdiff_t>(script), command.end());
+  return found;
+}
+
+int run_shown(Words command, const StandInGpus& gpus, const fs::path& library,
+              const std::string& folder, int ranks) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) throw RunError("rehearse: no process can be started");
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    set_environment(gpus, library, folder, ranks);
+    std::vector<char*> arguments;
+    for (std::string& word : command) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execvp(arguments[0], arguments.data());
+    _exit(not_started);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : run_failed;
+}
+
+}  // namespace
+
+std::string record_script(const std::string& program, const Words& asked, const StandInGpus& gpus) {
+  const ReplacedLauncher launcher = replace_launcher(asked);
+  const int ranks =
+      launcher.ranks.value_or(launcher.name.empty() ? 1 : gpus.hosts * gpus.machine.gpus);
+  const int per_host = (ranks + gpus.hosts - 1) / std::max(1, gpus.hosts);
+  if (per_host > gpus.machine.gpus)
+    throw InputError(
+        fmt::format("rehearse: {} ranks need more than {} x {} with {} GPUs each; use "
+                    "another --count or machine",
+                    ranks, gpus.hosts, gpus.machine.name, gpus.machine.gpus));
+  const fs::path library = library_of(program);
+  const RunFolder folder;
+  const std::string file = folder.path() + "/recording.json";
+  search_package(program);
+  const Words command =
+      with_recorder(launcher.command,
+                    {"-m", "meshwright.rehearsal", "--out", file, "--machine", gpus.machine.name,
+                     "--ranks", std::to_string(ranks), "--per-host", std::to_string(per_host)});
+  capability_of(device_of(gpus.machine));
+  const int code = run_shown(command, gpus, library, folder.path(), ranks);
+  if (code == not_started)
+    throw InputError(fmt::format(
+        "rehearse: {} cannot be started; it must be a Python with PyTorch (docs/own-model.md)",
+        command.front()));
+  if (code != done) throw ScriptFailed{code};
+  return read_file(file);
+}
+
+}  // namespace meshwright::tools
