@@ -13,6 +13,9 @@ namespace {
 // The third step's period counts. The fourth one is there to overlap with its end.
 constexpr int played_steps = 4, measured_step = 2;
 
+// A launch waits when this many are queued. CUDA documents no number; this one is usually reported.
+constexpr std::size_t most_queued = 1024;
+
 bool runs_on_device(Recorded what) {
   return what == Recorded::kernel || what == Recorded::collective || what == Recorded::copy ||
          what == Recorded::set;
@@ -27,7 +30,6 @@ ReplayedStep difference(const ReplayedStep& after, const ReplayedStep& before) {
   d.exposed_communication = after.exposed_communication - before.exposed_communication;
   d.exposed_copies = after.exposed_copies - before.exposed_copies;
   d.idle = after.idle - before.idle;
-  d.host_working = after.host_working - before.host_working;
   return d;
 }
 
@@ -90,7 +92,6 @@ class Player {
     const double before = next_ % items_of_step_ == 0 ? 0 : at_s(next_ - 1);
     double work = std::max(0.0, at_s(next_) - before) * host_.factor;
     if (!ends_step(next_) && runs_on_device(event(next_).what)) work += host_.launch_s;
-    host_works_ = true;
     fly(host_run, no_loads_, false, to_sim_time({work}));
   }
 
@@ -101,7 +102,6 @@ class Player {
 
   // Issues the item to which the host has come.
   void arrive() {
-    host_works_ = false;
     const int item = next_++;
     if (ends_step(item)) {
       finish(item);
@@ -131,8 +131,12 @@ class Player {
 
   bool is_done(int item) const { return item < 0 || done_[static_cast<std::size_t>(item)]; }
 
-  // Returns whether the host still waits, by the last item that made it wait.
+  // Returns whether the host still waits: for room in a queue, or by the last item that made it
+  // wait.
   bool must_wait() {
+    if (std::ranges::any_of(streams_,
+                            [](const Stream& s) { return s.items.size() >= most_queued; }))
+      return true;
     if (waited_ < 0) return false;
     const RecordedEvent& by = event(waited_);
     bool waits = !is_done(target_);
@@ -202,7 +206,6 @@ class Player {
      : runs(RecordedWork::communication) ? sums_.exposed_communication
      : runs(RecordedWork::copies)        ? sums_.exposed_copies
                                          : sums_.idle) += passed;
-    if (host_works_) sums_.host_working += passed;
   }
 
   const Recording& recording_;
@@ -216,7 +219,7 @@ class Player {
   const PortLoads no_loads_{};
 
   int next_ = 0;  // item to which the host comes
-  bool host_works_ = false, host_is_blocked_ = false;
+  bool host_is_blocked_ = false;
   int waited_ = -1, target_ = -1;  // item that made the host wait, and for which, if for one item
   std::map<std::int64_t, int> records_;  // of each event: the last item that marked it
   std::map<int, int> wait_for_;          // of each issued wait: the mark, or -1
@@ -232,7 +235,12 @@ class Player {
 
 ReplayedStep replay_recording(const Recording& recording, const std::vector<PricedEvent>& priced,
                               double overlap_slowdown, const HostSpeed& host) {
-  return Player(recording, priced, overlap_slowdown, host).play();
+  ReplayedStep step = Player(recording, priced, overlap_slowdown, host).play();
+  const auto launches =
+      std::ranges::count_if(recording.events, runs_on_device, &RecordedEvent::what);
+  step.host_working = to_sim_time(
+      {recording.step_host_s * host.factor + static_cast<double>(launches) * host.launch_s});
+  return step;
 }
 
 }  // namespace meshwright::sim

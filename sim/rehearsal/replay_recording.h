@@ -2,10 +2,10 @@
 //
 // The host works between events as long as in the recording, times a factor, and a driver's launch
 // longer for each that it launches. It issues an event when it comes to it, and runs ahead of the
-// device until it waits. All threads of the host are one timeline, because they wait for each other
-// (the threads of PyTorch's backward pass). A stream runs in order what was issued to it. Work that
-// shares links, or kernels that run beside a collective, is slowed as in a simulated step
-// (sim/replay/flights.h).
+// device until it waits, or a stream's queue is full. All threads of the host are one timeline,
+// because they wait for each other (the threads of PyTorch's backward pass). A stream runs in order
+// what was issued to it. Work that shares links, or kernels that run beside a collective, is slowed
+// as in a simulated step (sim/replay/flights.h).
 //
 // What other ranks do is not recorded: a collective begins when this rank is ready.
 #pragma once
@@ -24,7 +24,7 @@ struct ReplayedStep {
   // Parts of the step, which sum to step_time: something computes; else something communicates;
   // else something is copied from or to the host; else the device is idle, and waits for the host.
   SimTime computing = 0, exposed_communication = 0, exposed_copies = 0, idle = 0;
-  SimTime host_working = 0;  // the host, when it does not wait
+  SimTime host_working = 0;  // the host's own, without its waits
 };
 
 // Time of the driver for a launch, in seconds, which a rehearsal's stand-in does not take.

@@ -197,6 +197,14 @@ TEST_CASE("a host that does not wait runs ahead, and a slow one makes the device
   CHECK(us(launched.step_time) == Approx(100 + 4 * 60));  // four of its events launch
 }
 
+TEST_CASE("the host runs no more than a full queue ahead", "[rehearsal]") {
+  Scene scene;
+  for (int i = 0; i < 2000; ++i) scene.add(0, Recorded::kernel, 0, 1);
+  scene.recording.step_host_s = 1500e-6;
+  // After 976 us the last 1,024 kernels are in the queue, and the host works for 1,500 us more.
+  CHECK(us(scene.replayed().step_time) == Approx(2000 - 1024 + 1500).margin(2));
+}
+
 TEST_CASE("the host waits for a copy, a stream or an event, and for nothing else", "[rehearsal]") {
   const auto step_of = [](const RecordedEvent& wait) {
     Scene scene;
