@@ -11,9 +11,9 @@
 
 namespace meshwright::sim {
 
-// The classes of work on a device. The optimizer's kernels are told by the names of operations, so
-// those of an optimizer that is written out in plain operations count as others. Copies are those
-// from and to the host's memory.
+// The classes of work on a device. The optimizer's kernels are told by the names of operations
+// (_foreach_*, _fused_adam*), so those of an optimizer in plain operations count as others, and
+// gradient clipping counts as the optimizer's. Copies are those from and to the host's memory.
 enum class RecordedWork : std::uint8_t {
   products,
   attention,
