@@ -77,7 +77,7 @@ def recorded(build, name, ranks=1, per_host=1):
                        "LD_PRELOAD": os.path.join(library, "libcuda.so.1"), "TORCH_CUDNN_V8_API_DISABLED": "1",
                        "MESHWRIGHT_STAND_IN_LOG": os.path.join(folder, "log"),
                        "MESHWRIGHT_STAND_IN_COUNT": str(per_host)}
-        ran = subprocess.run([sys.executable, "-m", "meshwright.rehearsal", "--out", out, "--machine", "p5", "--ranks",
+        ran = subprocess.run([sys.executable, "-m", "meshwright.rehearsal", "--out", out, "--machine", "p5.48xlarge", "--ranks",
                               str(ranks), "--per-host", str(per_host), "--", script], env=environment,
                              capture_output=True, text=True, check=False)
         left = sorted(set(os.listdir(folder)) - {"train.py", "recording.json"})
@@ -143,6 +143,35 @@ def test_shards(build):
 
 def test_reads(build):
     of(build, "mask")
+
+
+def asked(build, *words):
+    environment = {**os.environ, "MESHWRIGHT_PYTHON": sys.executable}
+    return subprocess.run([os.path.join(build, "meshwright"), "rehearse", *words], env=environment, capture_output=True,
+                          text=True, check=False)
+
+
+def test_command(build):
+    with tempfile.TemporaryDirectory() as folder:
+        script, kept = os.path.join(folder, "train.py"), os.path.join(folder, "step.json")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(HEAD + SCRIPTS["replicas"])
+        ran = asked(build, "--on", "p5.48xlarge", "--count", "2", "--json", "--write", kept, "--", "torchrun",
+                    "--nnodes=2", "--nproc-per-node=8", script)
+        assert ran.returncode == 0, ran.stderr
+        answer = json.loads(ran.stdout)
+        assert answer["ranks"] == 16 and answer["fits"] and answer["step_time_s"] > 0, answer
+        assert [each["kind"] for each in answer["collectives"]] == ["all-reduce"], answer
+        assert sorted(os.listdir(folder)) == ["step.json", "train.py"]
+        again = asked(build, "--recording", kept, "--on", "p3dn.24xlarge", "--json")
+        assert again.returncode == 0, again.stderr
+        assert json.loads(again.stdout)["communication_s"] > answer["communication_s"]
+        ended = asked(build, "--on", "p5.48xlarge", "--write", kept + ".2", "--", os.path.join(folder, "absent.py"))
+        assert ended.returncode != 0 and "absent.py" in ended.stderr and not os.path.exists(kept + ".2"), ended.stderr
+    for words, said in ((("--", script), "--on"), (("--on", "p5.48xlarge", "--"), "which step"),
+                        (("--on", "p5.48xlarge", "--", "torchrun", "--nproc-per-node=9", script), "need more than")):
+        ran = asked(build, *words)
+        assert ran.returncode == 2 and said in ran.stderr and ran.stderr.count("\n") == 1, ran.stderr
 
 
 def test_scripts_that_end(build):

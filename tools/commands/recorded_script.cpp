@@ -15,10 +15,9 @@
 #include "exec/launch/run_folder.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
-#include "sim/framework/framework_memory.h"
 #include "tools/commands/python_package.h"
 #include "tools/commands/replaced_launcher.h"
-#include "tools/print.h"
+#include "tools/session/rehearsal.h"
 
 namespace meshwright::tools {
 
@@ -41,10 +40,11 @@ int capability_of(const Gpu& gpu) {
   throw InputError(fmt::format("rehearse: the compute capability of {} is not known", gpu.name));
 }
 
-Gpu device_of(const Machine& machine) {
-  Cluster one;
-  one.machine = machine;
-  return one.device();
+Cluster cluster_of(const StandInGpus& gpus) {
+  Cluster cluster;
+  cluster.machine = gpus.machine;
+  cluster.hosts = gpus.hosts;
+  return cluster;
 }
 
 // The stand-in library, in the package beside the program.
@@ -69,8 +69,8 @@ void put_in_front(const char* variable, const std::string& value) {
 
 void set_environment(const StandInGpus& gpus, const fs::path& library, const std::string& folder,
                      int ranks) {
-  const Gpu device = device_of(gpus.machine);
-  const double bytes = framework_limit_bytes(gpus.machine, MemoryOf::pytorch, ranks > 1);
+  const Gpu device = cluster_of(gpus).device();
+  const double bytes = script_memory_bytes(cluster_of(gpus), ranks);
   const std::pair<const char*, std::string> variables[] = {
       {"MESHWRIGHT_STAND_IN_LOG", folder + "/log"},
       {"MESHWRIGHT_STAND_IN_COUNT", std::to_string(gpus.machine.gpus)},
@@ -150,7 +150,7 @@ std::string record_script(const std::string& program, const Words& asked, const 
       with_recorder(launcher.command,
                     {"-m", "meshwright.rehearsal", "--out", file, "--machine", gpus.machine.name,
                      "--ranks", std::to_string(ranks), "--per-host", std::to_string(per_host)});
-  capability_of(device_of(gpus.machine));
+  capability_of(cluster_of(gpus).device());
   const int code = run_shown(command, gpus, library, folder.path(), ranks);
   if (code == not_started)
     throw InputError(fmt::format(

@@ -70,11 +70,8 @@ void add_collectives(const Recording& recording, Rehearsed& result) {
 
 // The allocator gives back what it only keeps before a request fails, so what is allocated decides.
 void add_memory(const Recording& recording, Rehearsed& result) {
-  const Machine& machine = result.cluster.machine;
   result.memory = recording.memory;
-  result.memory_limit_bytes =
-      machine.framework ? framework_limit_bytes(machine, MemoryOf::pytorch, recording.ranks > 1)
-                        : result.cluster.device().memory_bytes - library_bytes(result.cluster);
+  result.memory_limit_bytes = script_memory_bytes(result.cluster, recording.ranks);
   result.fits = static_cast<double>(recording.memory.peak_allocated_bytes +
                                     recording.memory.refused_bytes) <= result.memory_limit_bytes;
 }
@@ -87,6 +84,12 @@ void add_price(Rehearsed& result) {
 }
 
 }  // namespace
+
+double script_memory_bytes(const Cluster& cluster, int ranks) {
+  return cluster.machine.framework
+             ? framework_limit_bytes(cluster.machine, MemoryOf::pytorch, ranks > 1)
+             : cluster.device().memory_bytes - library_bytes(cluster);
+}
 
 Rehearsed rehearsed(const Recording& recording, const RehearsalRequest& request,
                     const MachineLoader& load) {

@@ -42,6 +42,9 @@ struct Rehearsed {
   std::optional<double> usd_per_hour, usd_per_step;
 };
 
+// Returns what PyTorch's allocator can have of one GPU, in bytes.
+double script_memory_bytes(const Cluster& cluster, int ranks);
+
 // Prices the recording and replays it. Throws InputError if the machine is unknown, has no GPUs, or
 // its hosts cannot have the recording's ranks in equal numbers.
 Rehearsed rehearsed(const Recording& recording, const RehearsalRequest& request,
