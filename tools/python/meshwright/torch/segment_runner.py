@@ -383,15 +383,18 @@ class SegmentRunner:
 
         def pack(tensor: torch.Tensor) -> Any:
             index = addresses.get(tensor.untyped_storage().data_ptr())
-            if index is None or index not in segment.parameters or tensor.dtype != self.storage:
+            if index is None or index not in segment.parameters:
                 return tensor
-            return index, tensor.shape, tensor.stride(), tensor.storage_offset()
+            if tensor.is_conj() or tensor.is_neg():   # of complex numbers, whose bits a new view would not have
+                return tensor.clone()
+            return index, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset()
 
         def unpack(saved: Any) -> torch.Tensor:
             if isinstance(saved, torch.Tensor):
                 return saved
-            index, shape, strides, offset = saved
-            return self._gathered[index].view(-1).as_strided(shape, strides, offset)
+            index, dtype, shape, strides, offset = saved
+            storage = self._gathered[index].untyped_storage()
+            return torch.empty(0, dtype=dtype, device=self.device).set_(storage, offset, shape, strides)
 
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
             yield
