@@ -214,6 +214,73 @@ def test_delayed():
     check("delayed: {}".format(found), near(found[0], found[1]) and all(0 < each < 100 for each in found[0]))
 
 
+class Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(_, x):
+        return x * 1
+
+    @staticmethod
+    def backward(_, gradient):
+        return 3 * gradient
+
+
+def test_lost():
+    """What a captured graph does not hold is refused, instead of trained differently."""
+    class Other(Net):
+        def forward(self, x):
+            return self.change(super().forward(x))
+
+    def hooked(output):
+        if output.requires_grad:
+            output.register_hook(lambda gradient: 2 * gradient)
+        return output
+
+    for words, change in (("Tripled", Tripled.apply), ("hook of a tensor", hooked)):
+        module = Other()
+        module.change = change
+        _, model, _, _ = started(PIPELINE, module)
+        refused(words, words, lambda: trained(model, 1))
+    module = net()
+    module.head.register_full_backward_hook(lambda *_: None)
+    _, model, _, _ = started(PIPELINE, module)
+    refused("a module's hook", "hook of head", lambda: trained(model, 1))
+    module = net()
+    module.table = nn.Embedding(10, 16, max_norm=1.0)
+    _, model, _, _ = started(DATA, module)
+    refused("max_norm", "writes parameter table.weight", lambda: trained(model, 1))
+    model.close()
+    module = net()
+    module.head.weight = nn.Parameter(torch.randn(1, 16, dtype=torch.cfloat))
+    module.head.forward = lambda x: x @ module.head.weight.real.T
+    _, model, _, _ = started(DATA, module)
+    refused("complex parameters", "head.weight has complex numbers", lambda: trained(model, 1))
+    mw.init({})
+
+
+class Fourier(Net):
+    """Saves complex views of its parameters, whose memory ZeRO 3 uses again before the backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.filters = nn.ParameterList(nn.Parameter(torch.randn(16, 2)) for _ in range(3))
+
+    def forward(self, x):
+        h = torch.fft.fft(self.table(x).mean(1))
+        for each in self.filters:
+            h = h + h * torch.view_as_complex(each) + h * torch.view_as_complex(each).conj()
+        return self.head(torch.fft.ifft(h).real).squeeze(1)
+
+
+def test_complex():
+    found = []
+    for layout in (dict(DATA, zero_stage=3), DATA):
+        torch.manual_seed(0)
+        _, model, _, _ = started(layout, Fourier())
+        found.append(trained(model, 4))
+        model.close()
+    check("complex views: {}".format(found), near(*found))
+
+
 def test_nothing_grows():
     """Of meshwright, nothing is kept from step to step: tables have their sizes after the first steps."""
     def sizes(runner):

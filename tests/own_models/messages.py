@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint as again
 
 
 class Model(nn.Module):
@@ -46,6 +47,9 @@ class Model(nn.Module):
 
     def recomputed_as_before(self, x):
         return checkpoint(self.part, x, use_reentrant=True)
+
+    def recomputed_by_another_name(self, x):
+        return again(self.part, x, use_reentrant=True)
 
     def cast(self, x):
         with torch.autocast("cuda", dtype=torch.bfloat16):
@@ -195,6 +199,7 @@ def compiled():
 # How a step is written -> None if it is captured, else what the message says.
 STEPS = {
     "plain": None, "recomputed": None, "recomputed_as_before": None, "cast": None, "without_gradient": None,
+    "recomputed_by_another_name": None,
     "hard_batch": None, "printed": None, "number": None, "step": None, "module": None,
     "in_parallel": None, "compiled": None,
     "in_ddp": None, "as_torchrun_starts_it": None, "in_fsdp": None, "in_horovod": None,

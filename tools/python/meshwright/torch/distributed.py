@@ -337,6 +337,15 @@ class DistributedModel:
     def _start(self, batch: Any) -> None:
         world = _here()
         captured = self._captured(batch)
+        for each in captured.document["parameters"]:
+            if "complex" in each["dtype"]:
+                raise ValueError("DistributedModel.step: parameter {} has complex numbers, for which there is no optimizer "
+                                 "state; keep it real, with a last axis of 2, and use torch.view_as_complex(it)".format(
+                                     each["name"]))
+        if captured.step.lost:
+            raise ValueError("DistributedModel.step: a captured graph does not hold {}; write the forward of PyTorch's operations, "
+                             "or register one with torch.library.custom_op and register_autograd".format(
+                                 captured.step.lost[0]))
         self.captured = captured
         self._names = captured.step.example.names
         self._parameters = _parameters_of(captured)
@@ -357,6 +366,7 @@ class DistributedModel:
         self.info = json.loads(world.runtime.start(settled, threads, self._run_segment, self._update))
         if local_rank() == 0:
             shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+        self._check_written(captured)
         tables = Tables(captured.document, captured.program, captured.trace, captured.division,
                         captured.trace_at(self.info["micro_batch"]), captured.indices, captured.generators)
         specs = [ParameterSpec(self._shapes[each["name"]], getattr(torch, each["dtype"]), each["trainable"])
@@ -454,6 +464,17 @@ class DistributedModel:
         assert optimizer is not None
         for entry, parameter in zip(captured.document["parameters"], self._parameters):
             entry["decays"] = id(parameter) in optimizer.decaying
+
+    def _check_written(self, captured: CapturedModel) -> None:
+        """A forward that writes a parameter (an embedding with max_norm) writes the memory of one rank."""
+        assert self.info is not None
+        index, trace = captured.indices["parameter"], captured.trace
+        written = [captured.document["parameters"][index[trace.sources[storage]]]["name"] for storage in trace.writes
+                   if trace.sources.get(storage) in index]
+        if written and (self.info["data"] > 1 or captured.document["precision"] != "fp32"):
+            raise ValueError("DistributedModel.step: the forward writes parameter {} (max_norm, or a change in place), and "
+                             "replicas or fp32 masters would not see that; change a copy of it in the forward, or train "
+                             "with one replica in fp32".format(written[0]))
 
     def _hand_over(self) -> None:
         """The module's values become the run's, and its tensors become views of the run's memory."""

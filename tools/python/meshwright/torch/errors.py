@@ -47,8 +47,8 @@ _CAUSES: Tuple[Tuple[str, str], ...] = (
     (r"pack_padded_sequence|argument 'size' failed to unpack .* FakeTensor",
      "sizes depend on data here, as those of packed sequences do; capture with padded sequences"),
     (r"fake tensor in the exported program constant",
-     "the step takes a gradient itself (torch.autograd.grad, a gradient penalty), which cannot be traced; capture "
-     "without that part of the loss"),
+     "the step takes a gradient itself (torch.autograd.grad, a gradient penalty) or uses .data of a tensor that it "
+     "makes, which cannot be traced; capture without that part of the loss, and use detach()"),
     (r"at least two devices.*\bmeta\b|\(meta\) and .*\(cpu\)|\(cpu\) and .*\(meta\)", ON_META),
     (r"FakeTensorDeviceMismatch|at least two devices|no NVIDIA driver",
      "a tensor is put on a GPU, the others are not; put it where an input is (x.device)"),

@@ -165,12 +165,13 @@ class Step(torch.nn.Module):
         except (TypeError, ValueError):
             parameters = []
         object.__setattr__(self, "example", Example(example, parameters))
+        self.lost: Sequence[str] = ()   # what the step does to gradients that an exported program does not have
         self.title = type(modules["module"]).__name__ if module is not None else getattr(
             target, "__name__", type(target).__name__)
         self.shared = list(modules)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("_call", "title", "prefix", "shared", "keeps"):
+        if name in ("_call", "title", "prefix", "shared", "keeps", "lost"):
             object.__setattr__(self, name, value)  # The module is registered once, among the parts.
         else:
             super().__setattr__(name, value)
@@ -251,19 +252,9 @@ def _as_in_training(step: Step) -> Iterator[None]:
                 each.gradient_checkpointing = False
                 stack.callback(setattr, each, "gradient_checkpointing", True)
 
-        original = checkpoint.checkpoint
-
-        def at_once(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            for option in ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug",
-                           "early_stop"):
-                kwargs.pop(option, None)
-            return function(*args, **kwargs)
-
-        for module in list(sys.modules.values()):
-            for name in ("checkpoint", "torch_checkpoint", "activation_checkpoint"):
-                if module is not None and getattr(module, "__dict__", {}).get(name) is original:
-                    setattr(module, name, at_once)
-                    stack.callback(setattr, module, name, original)
+        # checkpoint() itself has other names in scripts; this is what it calls.
+        stack.callback(setattr, checkpoint, "_checkpoint_impl", checkpoint._checkpoint_impl)
+        checkpoint._checkpoint_impl = lambda function, args, kwargs, **_: function(*args, **kwargs)
         # Autocast for CUDA switches itself off where there is no GPU, and this model is meant for one.
         import torch.cuda.amp.common as common
         missing = common.amp_definitely_not_available
@@ -317,19 +308,53 @@ def batch_of(example: Example, batch_axes: Optional[Dict[str, Optional[int]]]) -
     return next(iter(sizes)), axes, ""
 
 
+@contextlib.contextmanager
+def _noting_lost(names: List[str]) -> Iterator[None]:
+    """Notes what an exported program does not have: backwards of the user's autograd.Functions, hooks of tensors."""
+    def noting(own: Any, name: str) -> Any:
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            names.append("the backward of the autograd.Function " + name)
+            return own.__func__(*args, **kwargs)
+        return staticmethod(forward)
+
+    def register_hook(tensor: torch.Tensor, hook: Any) -> Any:
+        names.append("a hook of a tensor's gradient")
+        return of_tensors(tensor, hook)
+
+    kinds, replaced = [torch.autograd.Function], []
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        own = vars(kind).get("forward")
+        if isinstance(own, staticmethod) and not kind.__module__.startswith(("torch.", "meshwright.")):
+            replaced.append((kind, own))
+            kind.forward = noting(own, kind.__name__)  # type: ignore[method-assign]
+    of_tensors = torch.Tensor.register_hook
+    torch.Tensor.register_hook = register_hook  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        torch.Tensor.register_hook = of_tensors  # type: ignore[method-assign]
+        for kind, own in replaced:
+            kind.forward = own  # type: ignore[method-assign,assignment]
+
+
 def _export(step: Step, tensors: Sequence[torch.Tensor], axes: Optional[Dict[str, int]]) -> Any:
     dynamic = None
     if axes is not None:
         dynamic = ([{axes[name]: torch.export.Dim.AUTO} if name in axes else None for name in step.example.names],)
     # A failing export prints its unfinished graph at length; the message of the error says where it stopped.
-    silent = io.StringIO()
+    silent, lost = io.StringIO(), []  # type: ignore[var-annotated]
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
+        with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent), _noting_lost(lost):
             return torch.export.export(step, (list(tensors),), dynamic_shapes=dynamic, strict=False)
     finally:
         logging.disable(disabled)
+        step.lost = lost + [
+            "a hook of {}'s gradient".format(step.own_name(name) or step.title)
+            for name, each in [*step.named_parameters(), *step.named_modules()]
+            if each._backward_hooks or getattr(each, "_backward_pre_hooks", None)]
 
 
 def exported(step: Step, axes: Dict[str, int], samples: int) -> Tuple[Any, str]:
