@@ -143,6 +143,16 @@ def test_equal():
             model.close()
 
 
+def test_recompute():
+    """Batch norm's statistics are those of one forward, though each runs twice."""
+    _, model, _, _ = started(PIPELINE, recompute="full")
+    losses = trained(model, 4)
+    expected, state = alone(4)
+    check("recompute: {} {}".format(losses, expected), near(losses, expected))
+    same_state(model, state, "recompute")
+    model.close()
+
+
 def test_schedule():
     def schedule(optimizer):
         return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4)

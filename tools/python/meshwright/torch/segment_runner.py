@@ -102,6 +102,7 @@ class _MicroBatch:
         self.graphs: Dict[int, _Graph] = {}
         self.gradients: Dict[int, List[Optional[torch.Tensor]]] = {}
         self.ran: Dict[int, int] = {}                     # how often a segment's forward ran
+        self.before: Dict[Tuple[int, int], torch.Tensor] = {}   # by segment and buffer: values for its second run
         self.left: Dict[int, int] = {}                    # backwards that are still to come, by chunk
 
 
@@ -201,7 +202,7 @@ class SegmentRunner:
                     taken.append((tensor, at, get_gradient_edge(leaf)))
         parameters = self._parameters(segment, inputs, environment)
         for at, index in enumerate(segment.buffers):
-            self._set_source("buffer", index, self.buffers[index], environment)
+            self._set_source("buffer", index, self._buffer(number, index, micro, runs), environment)
         for value, tensor in micro.inputs.items():
             environment[value] = tensor
         self._make_again(segment, micro, environment)
@@ -217,6 +218,14 @@ class SegmentRunner:
         made = self._hand_on(segment, micro, environment, outputs, records, runs > 1)
         if records:
             micro.graphs[number] = _Graph(made, taken, parameters)
+
+    def _buffer(self, number: int, index: int, micro: _MicroBatch, runs: int) -> torch.Tensor:
+        """A segment that runs again begins with the values of its first run, and what it writes is not kept."""
+        if number in self.recomputed and index in self.tables.written:
+            if runs > 1:
+                return micro.before.pop((number, index))
+            micro.before[number, index] = self.buffers[index].detach().clone()
+        return self.buffers[index]
 
     def _leaves(self, segment: SegmentTable, micro: _MicroBatch, reads: Dict[int, int],
                 records: bool) -> Dict[int, List[torch.Tensor]]:

@@ -86,6 +86,7 @@ class Tables:
         self.program, self.division = program, division
         self.loss = document["loss"]
         self.parameter_names = [each["name"] for each in document["parameters"]]
+        self.written = {number for number, each in enumerate(document["buffers"]) if each.get("written")}
         self.differentiated = [bool(each.get("gradient")) for each in document["tensors"]]
         self.rng = set(rng)                                        # captured tensors that are generator states
         self.indices = indices                                     # "input", "parameter", "buffer": by value
