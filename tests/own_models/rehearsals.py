@@ -37,6 +37,7 @@ SCRIPTS = {
     "plain": "model = net()\ntrain(model, torch.optim.AdamW(model.parameters()))",
     "few steps": "model = net()\ntrain(model, torch.optim.AdamW(model.parameters()), 2)",
     "too large": "torch.empty(1 << 40, device='cuda')",
+    "exit": "import sys\nsys.exit(7)",
     "mistake": "raise KeyError('mine')",
     "replicas": """
 ranks()
@@ -179,6 +180,8 @@ def test_scripts_that_end(build):
     assert code == 3 and recording is None and "ended after 2 steps" in errors, errors
     code, errors, recording = recorded(build, "too large")
     assert code == 3 and recording is None and "does not fit" in errors, errors
+    code, errors, recording = recorded(build, "exit")
+    assert code == 7 and recording is None and "exited with 7" in errors, errors
     code, errors, recording = recorded(build, "mistake")
     assert code == 1 and recording is None and "KeyError: 'mine'" in errors, errors
 

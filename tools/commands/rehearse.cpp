@@ -1,6 +1,7 @@
 // `rehearse -- python train.py`: what a step of a training script takes on GPUs that are not there.
 #include <fmt/format.h>
 
+#include "exec/launch/stop.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "models/core/json.h"
@@ -20,7 +21,7 @@ namespace {
 
 Recording recorded_now(const Options& options, const MachineLoader& machines) {
   if (options.on.empty())
-    throw InputError("rehearse: on which machine? name it with --on (`meshwright machines`)");
+    throw InputError("rehearse: on which machine? name it with --on (`meshwright list machines`)");
   const std::string text = record_script(options.program, options.operands,
                                          {machines(options.on), options.count.value_or(1)});
   if (!options.write.empty()) write_file(options.write, text);
@@ -30,12 +31,14 @@ Recording recorded_now(const Options& options, const MachineLoader& machines) {
 Recording recording_of(const Options& options, const MachineLoader& machines) {
   if (!options.operands.empty() && !options.recording.empty())
     throw InputError("rehearse: a script and --recording; use one of them");
-  if (!options.operands.empty()) return recorded_now(options, machines);
+  if (!options.operands.empty()) {
+    end_on_stop_signals();
+    return recorded_now(options, machines);
+  }
   if (!options.write.empty()) throw InputError("rehearse: --write needs a script to record");
   if (options.recording.empty())
     throw InputError(
-        "rehearse: which step? write the script after `--`, or name the file of a recorded step "
-        "with "
+        "rehearse: which step? write the script after `--`, or name a recorded one with "
         "--recording");
   return read_recording(read_json_file(options.recording));
 }
@@ -162,7 +165,7 @@ std::string answer_rehearse(const Options& options, const Watch& watch) {
 
 const Command rehearse_command = {
     "rehearse",
-    "COMMAND",
+    "SCRIPT",
     "after `--`: python and the script, or a launcher's command line",
     "predict a step of a training script, which runs unchanged on GPUs that are not there",
     "json recording write on count host-factor profile prices",

@@ -217,4 +217,8 @@ const char* cudaGetErrorName(cudaError_t error) {
 }
 cudaError_t cudaProfilerStart() { return cudaSuccess; }
 cudaError_t cudaProfilerStop() { return cudaSuccess; }
+
+// The version of CUDA whose structures this library has; a PyTorch for another one would misread
+// them.
+int meshwright_stand_in_cuda() { return CUDART_VERSION; }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import runpy
@@ -35,15 +36,29 @@ def _run(command: List[str], is_module: bool) -> None:
 def main() -> int:
     options = _arguments()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    try:
+        import torch
+    except ImportError as error:
+        print("meshwright rehearse: {} has no PyTorch ({}); name the Python to use in the command or in MESHWRIGHT_PYTHON"
+              .format(sys.executable, error), file=sys.stderr)
+        return 2
     from . import beside_ranks, steps
+    own = ctypes.CDLL(None).meshwright_stand_in_cuda() // 1000
+    if (torch.version.cuda or "none").split(".")[0] != str(own):
+        print("meshwright rehearse: this PyTorch is for CUDA {}; the stand-in GPUs of this build need one for CUDA {}".format(
+            torch.version.cuda or "nothing", own), file=sys.stderr)
+        return 2
     beside_ranks.join(options.ranks, options.per_host, options.rank)
-    import torch
     torch.backends.cuda.enable_cudnn_sdp(False)   # cuDNN builds graphs for it: flash attention stands for them
     watch = steps.Steps()
     try:
         _run(command, options.module)
     except steps.Enough:
         pass
+    except SystemExit as ended:
+        if ended.code:
+            print("meshwright rehearse: the script exited with {}".format(ended.code), file=sys.stderr)
+            return ended.code if isinstance(ended.code, int) else 1
     except torch.OutOfMemoryError as error:
         traceback.print_exc()
         print("meshwright rehearse: the script does not fit: {}".format(str(error).split(". ")[0]), file=sys.stderr)
@@ -59,10 +74,21 @@ def main() -> int:
     with open(options.out, "w", encoding="utf-8") as file:
         json.dump(recording, file)
     watch.close()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)   # threads of a script that was stopped may wait for ranks that are not there
+    return 0
+
+
+def _ended() -> int:
+    try:
+        return main()
+    except KeyboardInterrupt:
+        return 130
+    except BaseException:   # the script's, whatever it is
+        traceback.print_exc()
+        return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = _ended()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)   # threads of a script that was stopped may wait for ranks that are not there

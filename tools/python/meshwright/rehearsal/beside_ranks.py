@@ -9,10 +9,12 @@ from __future__ import annotations
 import copy
 import ctypes
 import datetime
+import importlib
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List
 
 import torch.distributed as dist
+from torch.distributed import device_mesh
 
 __all__ = ["join", "ranks_of_groups"]
 
@@ -82,13 +84,29 @@ def join(ranks: int, per_host: int, rank: int) -> None:
              rank=rank if rank >= 0 else int(os.environ.get("RANK", "0")), store=_AloneStore(), group_name=group_name,
              pg_options=pg_options, **more)
 
-    dist.init_process_group = dist.distributed_c10d.init_process_group = init_process_group
+    _replace("init_process_group", init_process_group)
+    _meet_alone()
     _wrap_groups()
     for name, answer in (("all_gather_object", _all_gather_object), ("broadcast_object_list", _nothing),
                          ("gather_object", _gather_object), ("scatter_object_list", _scatter_object_list),
                          ("monitored_barrier", _nothing)):
-        setattr(dist, name, answer)
-        setattr(dist.distributed_c10d, name, answer)
+        _replace(name, answer)
+
+
+def _replace(name: str, function: Any) -> None:
+    """In every module of torch.distributed that has it under this name: some have it from before."""
+    for module in (dist, dist.distributed_c10d, device_mesh):
+        if hasattr(module, name):
+            setattr(module, name, function)
+
+
+def _meet_alone() -> None:
+    """Whoever asks for a place to meet the other ranks gets a store that has heard of them all."""
+    def met(*_args: Any, **_kwargs: Any) -> Iterator[Any]:
+        yield _AloneStore(), int(os.environ.get("RANK", "0")), _ranks
+
+    handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
+    handlers.update({scheme: met for scheme in ("env", "tcp", "file")})
 
 
 def ranks_of_groups() -> Dict[str, List[int]]:
@@ -115,14 +133,8 @@ def _wrap_groups() -> None:
                 next_split(len(ranks), list(ranks).index(own))
         return split(parent_pg, split_ranks, *rest, **more)
 
-    for name, wrapped in (("new_group", new_group), ("split_group", split_group)):
-        setattr(dist, name, wrapped)
-        setattr(dist.distributed_c10d, name, wrapped)
-    try:
-        from torch.distributed import device_mesh
-    except ImportError:
-        return
-    device_mesh.new_group, device_mesh.split_group = new_group, split_group
+    _replace("new_group", new_group)
+    _replace("split_group", split_group)
 
 
 def _without_gloo(backend: Any) -> Any:
