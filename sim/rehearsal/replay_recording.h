@@ -7,7 +7,8 @@
 // what was issued to it. Work that shares links, or kernels that run beside a collective, is slowed
 // as in a simulated step (sim/replay/flights.h).
 //
-// What other ranks do is not recorded: a collective begins when this rank is ready.
+// A recording has one rank and does not show when the others are ready, so a collective begins when
+// this rank is.
 #pragma once
 
 #include <array>

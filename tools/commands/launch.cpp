@@ -3,14 +3,10 @@
 // are the script again.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdlib>
-#include <filesystem>
 
 #include "exec/launch/hosts.h"
 #include "exec/launch/run_folder.h"
@@ -25,6 +21,7 @@
 #include "tools/commands/python_package.h"
 #include "tools/commands/ranks.h"
 #include "tools/commands/replaced_launcher.h"
+#include "tools/commands/script_process.h"
 #include "tools/print.h"
 #include "tools/session/hosts.h"
 #include "tools/session/machines.h"
@@ -44,46 +41,24 @@ constexpr int not_started = 1;  // exit code of a Python that cannot run the fro
 
 // Returns the command of a rank: the script behind the front that tells the launcher what becomes
 // of it. Throws InputError for anything but a Python script.
-Words fronted(Words command) {
-  if (!command.empty() && (command.front().ends_with(".py") || command.front() == "-m")) {
-    const char* python = std::getenv("MESHWRIGHT_PYTHON");
-    command.insert(command.begin(),
-                   python == nullptr || *python == '\0' ? "python3" : std::string(python));
-  }
-  const auto name = command.empty() ? "" : std::filesystem::path(command.front()).filename();
-  auto script = command.empty() ? command.end() : command.begin() + 1;
-  while (script != command.end() && script->starts_with('-') && *script != "-m" && *script != "-c")
-    script += (*script == "-W" || *script == "-X") && command.end() - script > 1 ? 2 : 1;
-  if (!name.string().starts_with("python") || script == command.end() || *script == "-c")
+Words fronted(const Words& command) {
+  Words found = behind_front(command, {"-m", "meshwright.torch.launched"});
+  if (found.empty())
     throw InputError(
         fmt::format("launch: `-- python train.py ARGS` is expected after the job, found '{}'; "
                     "launch starts the ranks itself",
                     fmt::join(command, " ")));
-  command.insert(script, {"-m", "meshwright.torch.launched"});
-  return command;
+  return found;
 }
 
 // Runs a command to its end without its standard output, which it will have again as a rank.
 // Returns its exit code.
-int run_quietly(Words command) {
-  std::fflush(nullptr);
-  std::vector<char*> arguments;
-  for (std::string& word : command) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  const pid_t child = fork();
-  if (child < 0) throw RunError("launch: no process can be started");
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+int run_quietly(const Words& command) {
+  return run_child(command, not_started, [] {
     const int nothing = open("/dev/null", O_RDWR);
     dup2(nothing, STDIN_FILENO);
     dup2(nothing, STDOUT_FILENO);
-    execvp(arguments[0], arguments.data());
-    _exit(not_started);
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : run_failed;
+  });
 }
 
 // Thrown if the script does not come to its first step. It has said why.

@@ -1,12 +1,9 @@
 #include "tools/commands/recorded_script.h"
 
 #include <fmt/format.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
@@ -17,6 +14,7 @@
 #include "models/core/fields.h"
 #include "tools/commands/python_package.h"
 #include "tools/commands/replaced_launcher.h"
+#include "tools/commands/script_process.h"
 #include "tools/session/rehearsal.h"
 
 namespace meshwright::tools {
@@ -85,58 +83,16 @@ void set_environment(const StandInGpus& gpus, const fs::path& library, const std
   put_in_front("LD_PRELOAD", library.string());
 }
 
-// Puts the recorder between Python and the script: `python [options] script` or `python -m module`.
-Words with_recorder(Words command, const Words& recorder) {
-  if (command.empty()) throw InputError("rehearse: which script? write it after `--`");
-  if (command.front().ends_with(".py") || command.front() == "-m") {
-    const char* const python = std::getenv("MESHWRIGHT_PYTHON");
-    command.insert(command.begin(),
-                   python == nullptr || *python == '\0' ? "python3" : std::string(python));
-  }
-  std::size_t script = 1;
-  while (script < command.size() && command[script].starts_with("-") && command[script] != "-m")
-    ++script;
-  if (script == command.size())
-    throw InputError("rehearse: the command has no script; expected `python train.py ARGS`");
-  Words found(command.begin(), command.begin() + static_cast<std::ptrdiff_t>(script));
-  found.insert(found.end(), recorder.begin(), recorder.end());
-  if (command[script] == "-m") {
-    found.push_back("-m");
-    ++script;
-  }
-  found.push_back("--");
-  found.insert(found.end(), command.begin() + static_cast<std::ptrdiff_t>(script), command.end());
-  return found;
-}
-
-int run_shown(Words command, const StandInGpus& gpus, const fs::path& library,
-              const std::string& folder, int ranks) {
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child < 0) throw RunError("rehearse: no process can be started");
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    dup2(STDERR_FILENO, STDOUT_FILENO);
-    set_environment(gpus, library, folder, ranks);
-    std::vector<char*> arguments;
-    for (std::string& word : command) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    execvp(arguments[0], arguments.data());
-    _exit(not_started);
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : run_failed;
-}
-
 }  // namespace
 
 std::string record_script(const std::string& program, const Words& asked, const StandInGpus& gpus) {
   const ReplacedLauncher launcher = replace_launcher(asked);
   const int ranks =
       launcher.ranks.value_or(launcher.name.empty() ? 1 : gpus.hosts * gpus.machine.gpus);
-  const int per_host = (ranks + gpus.hosts - 1) / std::max(1, gpus.hosts);
+  if (ranks % gpus.hosts != 0)
+    throw InputError(fmt::format("rehearse: {} ranks cannot be on {} hosts in equal numbers", ranks,
+                                 gpus.hosts));
+  const int per_host = ranks / gpus.hosts;
   if (per_host > gpus.machine.gpus)
     throw InputError(
         fmt::format("rehearse: {} ranks need more than {} x {} with {} GPUs each; use "
@@ -147,11 +103,17 @@ std::string record_script(const std::string& program, const Words& asked, const 
   const std::string file = folder.path() + "/recording.json";
   search_package(program);
   const Words command =
-      with_recorder(launcher.command,
-                    {"-m", "meshwright.rehearsal", "--out", file, "--machine", gpus.machine.name,
-                     "--ranks", std::to_string(ranks), "--per-host", std::to_string(per_host)});
+      behind_front(launcher.command, {"-m", "meshwright.rehearsal", "--out", file, "--machine",
+                                      gpus.machine.name, "--ranks", std::to_string(ranks),
+                                      "--per-host", std::to_string(per_host), "--"});
+  if (command.empty())
+    throw InputError(fmt::format("rehearse: `-- python train.py ARGS` is expected, found '{}'",
+                                 fmt::join(asked, " ")));
   capability_of(cluster_of(gpus).device());
-  const int code = run_shown(command, gpus, library, folder.path(), ranks);
+  const int code = run_child(command, not_started, [&] {
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    set_environment(gpus, library, folder.path(), ranks);
+  });
   if (code == not_started)
     throw InputError(fmt::format(
         "rehearse: {} cannot be started; it must be a Python with PyTorch (docs/own-model.md)",

@@ -3,7 +3,9 @@
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -33,6 +35,14 @@ Memory& memory() {
 }
 
 constexpr std::size_t kAlignment = std::size_t{2} << 20;
+constexpr std::size_t kPage = 4096;
+
+std::size_t rounded_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
+
+// Unmaps the pages from `begin` to `end`, if there are some.
+void unmap(std::size_t begin, std::size_t end) {
+  if (begin < end) munmap(reinterpret_cast<void*>(begin), end - begin);
+}
 
 }  // namespace
 
@@ -45,15 +55,15 @@ void* allocate(std::size_t bytes) {
   }
   // A GPU's addresses begin at multiples of 2 MiB where blocks are large, and PyTorch counts on
   // 512.
-  const std::size_t whole = bytes + kAlignment;
+  const std::size_t whole = rounded_up(bytes, kPage) + kAlignment;
   void* const base = mmap(nullptr, whole, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return nullptr;
   const auto begin = reinterpret_cast<std::size_t>(base);
-  const std::size_t aligned = (begin + kAlignment - 1) / kAlignment * kAlignment;
-  if (aligned > begin) munmap(base, aligned - begin);
+  const std::size_t aligned = rounded_up(begin, kAlignment);
+  unmap(begin, aligned);
+  unmap(aligned + rounded_up(bytes, kPage), begin + whole);
   auto* const address = reinterpret_cast<char*>(aligned);
-  munmap(address + bytes, 0);
   memory().blocks[address] = {bytes, number};
   memory().used[number] += bytes;
   append({.numbers = {bytes, aligned}, .kind = Kind::allocate});
@@ -159,9 +169,8 @@ cudaError_t allocated(void** address, std::size_t bytes) {
 }
 
 cudaError_t host_memory(void** address, std::size_t bytes) {
-  *address = mmap(nullptr, bytes == 0 ? 1 : bytes, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return *address == MAP_FAILED ? cudaErrorMemoryAllocation : cudaSuccess;
+  *address = std::aligned_alloc(kPage, rounded_up(std::max<std::size_t>(bytes, 1), kPage));
+  return *address == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 
 }  // namespace
@@ -197,7 +206,10 @@ cudaError_t cudaHostAlloc(void** address, std::size_t bytes, unsigned) {
 cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
   return host_memory(address, bytes);
 }
-cudaError_t cudaFreeHost(void*) { return cudaSuccess; }
+cudaError_t cudaFreeHost(void* address) {
+  std::free(address);
+  return cudaSuccess;
+}
 cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
 

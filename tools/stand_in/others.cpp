@@ -1,6 +1,7 @@
-// Everything else that PyTorch's libraries ask of CUDA's: a call is written to the log by its name.
-// What says how something is or gets ready says yes; what would compute says that it cannot, and
-// PyTorch raises an error that names it.
+// Answers every other function that PyTorch's libraries ask of CUDA's, so that none of them is
+// missing, and writes each call to the log by its name. A function that asks for a state or
+// prepares something succeeds. One that would compute fails, and PyTorch raises an error that names
+// it.
 #include "tools/stand_in/log.h"
 
 using namespace meshwright::stand_in;

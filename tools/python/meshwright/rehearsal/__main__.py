@@ -1,4 +1,7 @@
-"""python -m meshwright.rehearsal --out FILE --machine NAME [--ranks N --per-host N --rank R] -- SCRIPT ARGS..."""
+"""python -m meshwright.rehearsal --out FILE --machine NAME [--ranks N --per-host N --rank R] -- SCRIPT ARGS...
+
+SCRIPT may be `-m MODULE`, as Python has it.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,19 @@ from typing import List
 
 
 def _arguments() -> argparse.Namespace:
-    options = argparse.ArgumentParser(prog="python -m meshwright.rehearsal", description=__doc__)
+    options = argparse.ArgumentParser(prog="python -m meshwright.rehearsal", description=__doc__.splitlines()[0])
     options.add_argument("--out", required=True)
     options.add_argument("--machine", required=True)
     options.add_argument("--ranks", type=int, default=1)
     options.add_argument("--per-host", type=int, default=1)
     options.add_argument("--rank", type=int, default=0)
-    options.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module, as python -m has it")
     options.add_argument("command", nargs=argparse.REMAINDER)
     return options.parse_args()
 
 
-def _run(command: List[str], is_module: bool) -> None:
+def _run(command: List[str]) -> None:
+    is_module = command[0] == "-m"
+    command = command[1:] if is_module else command
     sys.argv = list(command)
     if is_module:
         runpy.run_module(command[0], run_name="__main__", alter_sys=True)
@@ -52,7 +56,7 @@ def main() -> int:
     torch.backends.cuda.enable_cudnn_sdp(False)   # cuDNN builds graphs for it: flash attention stands for them
     watch = steps.Steps()
     try:
-        _run(command, options.module)
+        _run(command)
     except steps.Enough:
         pass
     except SystemExit as ended:
@@ -67,7 +71,7 @@ def main() -> int:
         print("meshwright rehearse: the script ended after {} steps of its optimizer; a rehearsal needs 4, of which it "
               "records the last".format(watch.seen), file=sys.stderr)
         return 3
-    recording = {"format": 1, "script": command[0], "versions": {"torch": torch.__version__},
+    recording = {"format": 1, "script": command[command[0] == "-m"], "versions": {"torch": torch.__version__},
                  "machine": options.machine, "ranks": options.ranks, "per_host": options.per_host,
                  "rank": options.rank, **watch.recording}
     recording["memory"].update(capacity_bytes=torch.cuda.get_device_properties(0).total_memory, refused_bytes=0)

@@ -1,0 +1,22 @@
+// Runs a user's Python script as a child process, behind a module of the package that goes first.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace meshwright::tools {
+
+// Returns `python [options] FRONT script ARGS` of the command `python [options] script ARGS`. A
+// command that begins with the script, or with `-m`, runs with the Python that MESHWRIGHT_PYTHON
+// names, or with python3. Returns an empty command for anything but a Python script or module.
+std::vector<std::string> behind_front(std::vector<std::string> command,
+                                      const std::vector<std::string>& front);
+
+// Runs a command to its end after `prepare` in the child, and returns its exit code: run_failed if
+// a signal ended it, `not_started` if it cannot be started. Throws RunError if there is no process.
+int run_child(std::vector<std::string> command, int not_started,
+              const std::function<void()>& prepare);
+
+}  // namespace meshwright::tools
