@@ -40,14 +40,7 @@ void fill_outputs(const OpCall& call, const OpOperands& operands, const OpContex
 }
 
 Plan captured_run_plan(int pipeline, int data, int zero) {
-  Plan plan;
-  plan.parallelism.pipeline = pipeline;
-  plan.parallelism.data = data;
-  plan.parallelism.zero_stage = zero;
-  plan.training.precision = Precision::fp32;
-  plan.training.sequence_length = 8;
-  plan.training.micro_batch = 2;
-  plan.training.global_batch = 16 * data;
+  Plan plan = captured_plan(pipeline, data, zero);
   plan.training.gradient_clip = 1;
   return plan;
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "models/architectures/model.h"
+#include "models/compiler/plan/plan.h"
 #include "tests/test_folder.h"
 
 namespace meshwright::tests {
@@ -99,6 +100,19 @@ inline nlohmann::json captured_json(int blocks, bool skips = false, int width = 
 inline Model read_captured_json(const nlohmann::json& content) {
   const TestFolder folder;
   return load_model(folder.file("own.model.json", content.dump()), "");
+}
+
+// A plan of such a model in fp32, with 16 sequences for each replica.
+inline Plan captured_plan(int pipeline, int data, int zero) {
+  Plan plan;
+  plan.parallelism.pipeline = pipeline;
+  plan.parallelism.data = data;
+  plan.parallelism.zero_stage = zero;
+  plan.training.precision = Precision::fp32;
+  plan.training.sequence_length = 8;
+  plan.training.micro_batch = 2;
+  plan.training.global_batch = 16 * data;
+  return plan;
 }
 
 }  // namespace meshwright::tests

@@ -18,18 +18,6 @@ using nlohmann::json;
 
 namespace {
 
-Plan captured_plan(int pipeline, int data, int zero) {
-  Plan plan;
-  plan.parallelism.pipeline = pipeline;
-  plan.parallelism.data = data;
-  plan.parallelism.zero_stage = zero;
-  plan.training.precision = Precision::fp32;
-  plan.training.sequence_length = 8;
-  plan.training.micro_batch = 2;
-  plan.training.global_batch = 16 * data;
-  return plan;
-}
-
 std::string refusal(const json& content) {
   try {
     read_captured_json(content);

@@ -4,8 +4,6 @@
 import collections
 import gc
 import os
-import subprocess
-import sys
 import warnings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -15,6 +13,7 @@ import torch
 from torch import nn
 
 import meshwright.torch as mw
+from on_ranks import check, refused, run
 
 torch.set_num_threads(1)
 BATCH, MICRO = 16, 4
@@ -66,25 +65,7 @@ def trained(model, count, first=0):
     return [model.step(batch).item() for batch in mw.shard(batches(count), first)]
 
 
-def check(what, holds):
-    """All ranks go on to the end, so that none waits for one that has stopped."""
-    global wrong
-    if not holds:
-        wrong += 1
-        print("WRONG: {} (rank {})".format(what, mw.rank()), flush=True)
-
-
-wrong = 0
 PIPELINE, DATA = {"pipeline": 2, "data": 1}, {"pipeline": 1, "data": 2}
-
-
-def refused(what, words, call):
-    try:
-        call()
-    except (ValueError, RuntimeError) as error:
-        check("{}: {}".format(what, error), words in str(error))
-        return
-    check("{} is refused".format(what), False)
 
 
 def alone(count, clip=0.0, optimizer=torch.optim.AdamW, schedule=None, replicas=1):
@@ -326,21 +307,5 @@ def test_refusals():
     mw.init({})
 
 
-def main():
-    if "OMPI_COMM_WORLD_SIZE" not in os.environ:
-        environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        sys.exit(subprocess.run(["mpirun", "--oversubscribe", "-n", "2", sys.executable, os.path.abspath(__file__)] +
-                                sys.argv[1:], env=environment).returncode)
-    mw.init({})
-    for name, test in sorted(globals().items()):
-        if name.startswith("test_") and (len(sys.argv) < 2 or name in sys.argv[1:]):
-            test()
-            if mw.rank() == 0:
-                print("{}: {} wrong so far".format(name, wrong), flush=True)
-    failed = any(mw.distributed._here().runtime.gathered(wrong))
-    mw.shutdown()
-    sys.exit(1 if failed else 0)
-
-
 if __name__ == "__main__":
-    main()
+    run(globals(), ranks=2)

@@ -2,8 +2,6 @@
 """Optimizers of a script, on four ranks, beside eager PyTorch: python tests/own_models/updates.py [TEST...]"""
 
 import os
-import subprocess
-import sys
 import warnings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -14,6 +12,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 import meshwright.torch as mw
+from on_ranks import check, refused, run
 
 torch.set_num_threads(1)
 BATCH, MICRO, STEPS = 16, 4, 4
@@ -221,17 +220,6 @@ def trained(model, scheduler, first=0, last=STEPS):
     return losses
 
 
-wrong = 0
-
-
-def check(what, holds):
-    """All ranks go on to the end, so that none waits for one that has stopped."""
-    global wrong
-    if not holds:
-        wrong += 1
-        print("WRONG: {} (rank {})".format(what, mw.rank()), flush=True)
-
-
 def same(what, model, losses, expected, state, tolerance=2e-5):
     check("{}: {} {}".format(what, losses, expected),
           all(abs(a - b) <= tolerance * abs(b) for a, b in zip(losses, expected)) and len(losses) == len(expected))
@@ -240,15 +228,6 @@ def same(what, model, losses, expected, state, tolerance=2e-5):
         for name, value in state.items():
             difference = float((value - found[name]).norm() / value.norm())
             check("{}: {} differs by {}".format(what, name, difference), difference <= 5 * tolerance)
-
-
-def refused(what, words, call):
-    try:
-        call()
-    except (ValueError, RuntimeError) as error:
-        check("{}: {}".format(what, error), words in str(error))
-        return
-    check("{} is refused".format(what), False)
 
 
 def test_equal():
@@ -345,21 +324,5 @@ def test_refusals():
     model.close()
 
 
-def main():
-    if "OMPI_COMM_WORLD_SIZE" not in os.environ:
-        environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        sys.exit(subprocess.run(["mpirun", "--oversubscribe", "-n", "4", sys.executable, os.path.abspath(__file__)] +
-                                sys.argv[1:], env=environment).returncode)
-    mw.init({})
-    for name, test in sorted(globals().items()):
-        if name.startswith("test_") and (len(sys.argv) < 2 or name in sys.argv[1:]):
-            test()
-            if mw.rank() == 0:
-                print("{}: {} wrong so far".format(name, wrong), flush=True)
-    failed = any(mw.distributed._here().runtime.gathered(wrong))
-    mw.shutdown()
-    sys.exit(1 if failed else 0)
-
-
 if __name__ == "__main__":
-    main()
+    run(globals(), ranks=4)
