@@ -43,6 +43,7 @@ class RecordingReader {
     to_.streams = within(file_, "streams", 1, most_streams);
     for (Fields& each : file_.objects("events")) read_event(each);
     if (to_.events.empty()) file_.fail("events", "is empty; a step has at least one");
+    if (file_.has("others")) read_others();
     file_.done();
     return std::move(to_);
   }
@@ -98,6 +99,21 @@ class RecordingReader {
       file_.fail("per_host", "does not divide " + std::to_string(to_.ranks) + " ranks");
     to_.rank = within(file_, "rank", 0, to_.ranks - 1);
     to_.step_host_s = number(file_, "step_host_s", longest_s);
+  }
+
+  void read_others() {
+    std::set<int> ranks{to_.rank};
+    std::size_t place = 0;
+    for (Fields& each : file_.objects("others")) {
+      const std::string key = "others/" + std::to_string(place++);
+      if (each.has("others")) each.fail("others", "has others of its own; list them all in one");
+      Recording other = RecordingReader(std::move(each)).read();
+      if (other.ranks != to_.ranks || other.per_host != to_.per_host)
+        file_.fail(key, "is of a run with another number of ranks");
+      if (!ranks.insert(other.rank).second)
+        file_.fail(key, "rank " + std::to_string(other.rank) + " is there twice");
+      to_.others.push_back(std::move(other));
+    }
   }
 
   void read_memory() {
@@ -198,6 +214,7 @@ class RecordingReader {
         word<RecordedCollective>(fields, "name", "collective", recorded_collective_names());
     event.bytes = size(fields, "bytes");
     event.group = index(fields, "group", "group", to_.groups.size());
+    event.together = fields.optional<int>("together", 0);
     const bool message = event.collective >= RecordedCollective::send;
     const auto members = to_.groups[static_cast<std::size_t>(event.group)].size();
     if (message)

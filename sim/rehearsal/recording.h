@@ -1,4 +1,4 @@
-// A recording: what one rank of a training script did in one step, which repeats. A rehearsal
+// A recording: what a rank of a training script did in one step, which repeats. A rehearsal
 // (tools/python/meshwright/rehearsal) writes it while the script runs on GPUs that are not there.
 // The file is one JSON object, format 1:
 //
@@ -21,6 +21,9 @@
 //   groups            the communicators, each a list of ranks of the whole run
 //   streams           how many there are; 0 is the default one
 //   events            in the order in which the host issued them
+//   others            recordings of ranks that pass messages to or from this one, or to or from
+//                     those: stages of a pipeline; each with all these keys but `others`; may be
+//                     missing
 //
 // An event has `at`, the microseconds on the host since the step began; `what`; `thread` (0); and
 // the index of its operation (`op`), which may be missing. By `what`:
@@ -29,7 +32,8 @@
 //                may be missing
 //   collective   stream, name, group, bytes as NCCL counts them: of the reduced buffer, of one
 //                rank's part of a gathered or scattered one, or of what goes to one peer; peer of a
-//                send or receive: the index of the other rank in the group
+//                send or receive: the index of the other rank in the group; together: a number
+//                that consecutive ones of a stream share which NCCL runs at once; may be missing
 //   copy         stream, bytes, direction; waits: whether the host waits until it is done
 //   set          stream, bytes
 //   record       stream and the event (any number) that marks this point of it
@@ -71,7 +75,7 @@ struct RecordedEvent {
   HostWait host_waits_for = HostWait::device;
   bool waits = false;  // the host, for a copy
   int op = -1, stream = 0, kernel = -1, symbol = -1, module = -1;
-  int group = -1, peer = -1;
+  int group = -1, peer = -1, together = 0;
   std::int64_t event = -1;
   std::int64_t bytes = 0;
 };
@@ -96,6 +100,7 @@ struct Recording {
   std::vector<std::vector<int>> groups;
   int streams = 1;
   std::vector<RecordedEvent> events;
+  std::vector<Recording> others;  // of other ranks of the same run
 };
 
 // Reads a recording. Every index in the result is that of an entry. Throws InputError, which names

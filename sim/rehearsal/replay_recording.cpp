@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <utility>
 
 #include "models/core/error.h"
+#include "sim/rehearsal/meetings.h"
 
 namespace meshwright::sim {
 
@@ -29,58 +31,156 @@ ReplayedStep difference(const ReplayedStep& after, const ReplayedStep& before) {
   d.computing = after.computing - before.computing;
   d.exposed_communication = after.exposed_communication - before.exposed_communication;
   d.exposed_copies = after.exposed_copies - before.exposed_copies;
+  d.waiting = after.waiting - before.waiting;
   d.idle = after.idle - before.idle;
   return d;
 }
 
-// Plays the steps. An item is an event of a step, or the end of a step on the host. Items are
-// numbered through all steps in the order in which the host comes to them.
+// Holds what all ranks share: the time, and what one begins only when others are ready too.
+class Stage {
+ public:
+  // One rank's part of what meets.
+  struct Part {
+    int rank, item;
+    const PricedEvent* work;
+  };
+
+  Stage(std::size_t ranks, double slowdown, const Meetings& meetings)
+      : flights_(ranks, slowdown), meetings_(meetings) {}
+
+  Flights& flights() { return flights_; }
+  SimTime now() const { return flights_.now(); }
+  const Meetings& meetings() const { return meetings_; }
+
+  void fly(const Part& part) {
+    const Flights::Member member = member_of(part);
+    flights_.add({&member, 1}, now(), part.work->lasts);
+  }
+
+  // Notes that a rank is ready for a meeting of the given step. Returns all parts once they are
+  // under way, and none before.
+  std::vector<Part> meet(int meeting, int step, const Part& part) {
+    std::vector<Part>& parts = ready_[{meeting, step}];
+    parts.push_back(part);
+    if (std::cmp_less(parts.size(), meetings_.members(meeting))) return {};
+    std::vector<Flights::Member> members;
+    SimTime lasts = 0;
+    for (const Part& each : parts) {
+      members.push_back(member_of(each));
+      lasts = std::max(lasts, each.work->lasts);
+    }
+    flights_.add(members, now(), lasts);
+    std::vector<Part> all = std::move(parts);
+    ready_.erase({meeting, step});
+    return all;
+  }
+
+ private:
+  static Flights::Member member_of(const Part& part) {
+    return {part.rank, part.item, &part.work->loads, computes(part.work->use)};
+  }
+
+  Flights flights_;
+  const Meetings& meetings_;
+  std::map<std::pair<int, int>, std::vector<Part>> ready_;
+};
+
+// Plays the steps of one rank. An item is an event of a step, or the end of a step on the host.
+// Items are numbered through all steps in the order in which the host comes to them.
 class Player {
  public:
-  Player(const Recording& recording, const std::vector<PricedEvent>& priced, double slowdown,
-         const HostSpeed& host)
-      : recording_(recording),
-        priced_(priced),
+  Player(int place, const PricedRecording& rank, const HostSpeed& host, Stage& stage)
+      : place_(place),
+        recording_(*rank.recording),
+        priced_(rank.events),
         host_(host),
-        flights_(1, slowdown),
-        streams_(static_cast<std::size_t>(recording.streams)),
-        items_of_step_(static_cast<int>(recording.events.size()) + 1),
+        stage_(stage),
+        streams_(static_cast<std::size_t>(recording_.streams)),
+        items_of_step_(static_cast<int>(recording_.events.size()) + 1),
+        at_once_(found_at_once(recording_)),
         done_(static_cast<std::size_t>(items_of_step_) * played_steps) {
     for (int& left : left_) left = items_of_step_;
   }
 
-  ReplayedStep play() {
-    go_on_with_host();
-    while (steps_ended_ <= measured_step) {
-      const auto members = flights_.next();
-      MESHWRIGHT_CHECK(!members.empty(), "a stream or the host waits for what was never issued");
-      const int run = members.front().run;
-      let_time_pass();
-      if (run == host_run)
-        arrive();
-      else
-        end_on_device(run);
-      start_what_can();
-      if (host_is_blocked_ && !must_wait()) go_on_with_host();
+  static constexpr int host_run = -1;
+
+  void begin() { go_on_with_host(); }
+
+  // The host has come to the next item, or an item has ended on the device.
+  void end(int run) {
+    if (run == host_run)
+      arrive();
+    else
+      end_on_device(run);
+  }
+
+  // Starts what can start now. Returns the parts of other ranks that are under way since then.
+  std::vector<Stage::Part> go_on() {
+    joined_.clear();
+    start_what_can();
+    if (host_is_blocked_ && !must_wait()) go_on_with_host();
+    return joined_;
+  }
+
+  // Says that a communication of this rank, which was ready, is under way.
+  void takes_off() { ++flying_; }
+
+  // Attributes the time since the last call to what ran in it.
+  void let_time_pass() {
+    const SimTime passed = stage_.now() - now_;
+    now_ = stage_.now();
+    const auto runs = [&](RecordedWork use) { return running_[static_cast<std::size_t>(use)] > 0; };
+    bool computing = false;
+    for (std::size_t use = 0; use < recorded_work_count; ++use) {
+      const auto work = static_cast<RecordedWork>(use);
+      if (work == RecordedWork::communication ? flying_ == 0 : !runs(work)) continue;
+      sums_.busy[use] += passed;
+      computing = computing || computes(work);
     }
+    (computing                           ? sums_.computing
+     : flying_ > 0                       ? sums_.exposed_communication
+     : runs(RecordedWork::copies)        ? sums_.exposed_copies
+     : runs(RecordedWork::communication) ? sums_.waiting
+                                         : sums_.idle) += passed;
+  }
+
+  bool is_measured() const { return steps_ended_ > measured_step; }
+  ReplayedStep measured() const {
     return difference(ends_[measured_step], ends_[measured_step - 1]);
   }
 
  private:
-  static constexpr int host_run = -1;
-
   struct Stream {
     std::deque<int> items;  // issued, and not done
-    bool running = false;   // the first of them
+    int begun = 0;          // of the first ones, which run at once
+    int under_way = 0;      // of those, not done
   };
 
+  // Returns for each event how many of its stream run at once from it on: those that NCCL was
+  // given together.
+  static std::vector<int> found_at_once(const Recording& recording) {
+    std::vector<int> counts(recording.events.size(), 1);
+    std::map<int, std::size_t> first;  // by stream
+    for (std::size_t i = 0; i < recording.events.size(); ++i) {
+      const RecordedEvent& event = recording.events[i];
+      if (event.what == Recorded::host_waits) continue;
+      const auto before = first.find(event.stream);
+      const bool joins = before != first.end() && event.together != 0 &&
+                         recording.events[before->second].together == event.together;
+      if (joins)
+        ++counts[before->second];
+      else
+        first[event.stream] = i;
+    }
+    return counts;
+  }
+
   bool ends_step(int item) const { return item % items_of_step_ == items_of_step_ - 1; }
-  const RecordedEvent& event(int item) const {
-    return recording_.events[static_cast<std::size_t>(item % items_of_step_)];
+  std::size_t place_in_step(int item) const {
+    return static_cast<std::size_t>(item % items_of_step_);
   }
-  const PricedEvent& priced(int item) const {
-    return priced_[static_cast<std::size_t>(item % items_of_step_)];
-  }
+  const RecordedEvent& event(int item) const { return recording_.events[place_in_step(item)]; }
+  const PricedEvent& priced(int item) const { return priced_[place_in_step(item)]; }
   double at_s(int item) const {
     return ends_step(item) ? recording_.step_host_s : event(item).at_s;
   }
@@ -92,12 +192,8 @@ class Player {
     const double before = next_ % items_of_step_ == 0 ? 0 : at_s(next_ - 1);
     double work = std::max(0.0, at_s(next_) - before) * host_.factor;
     if (!ends_step(next_) && runs_on_device(event(next_).what)) work += host_.launch_s;
-    fly(host_run, no_loads_, false, to_sim_time({work}));
-  }
-
-  void fly(int run, const PortLoads& loads, bool computes, SimTime lasts) {
-    const Flights::Member member{0, run, &loads, computes};
-    flights_.add({&member, 1}, flights_.now(), lasts);
+    const Flights::Member member{place_, host_run, &no_loads_, false};
+    stage_.flights().add({&member, 1}, stage_.now(), to_sim_time({work}));
   }
 
   // Issues the item to which the host has come.
@@ -152,7 +248,7 @@ class Player {
     for (bool again = true; again;) {
       again = false;
       for (Stream& stream : streams_)
-        while (!stream.running && !stream.items.empty() && start(stream)) again = true;
+        while (stream.begun == 0 && !stream.items.empty() && start(stream)) again = true;
     }
   }
 
@@ -161,62 +257,65 @@ class Player {
     const int item = stream.items.front();
     const Recorded what = event(item).what;
     if (what == Recorded::wait && !is_done(wait_for_.at(item))) return false;
-    if (runs_on_device(what)) {
-      const PricedEvent& work = priced(item);
-      stream.running = true;
-      ++running_[static_cast<std::size_t>(work.use)];
-      fly(item, work.loads, computes(work.use), work.lasts);
-    } else {
+    if (!runs_on_device(what)) {
       stream.items.pop_front();
       wait_for_.erase(item);
       finish(item);
+      return true;
     }
+    const int at_once = at_once_[place_in_step(item)];
+    if (std::cmp_less(stream.items.size(), at_once)) return false;
+    stream.begun = stream.under_way = at_once;
+    for (int i = 0; i < at_once; ++i) run(stream.items[static_cast<std::size_t>(i)]);
     return true;
+  }
+
+  void run(int item) {
+    const PricedEvent& work = priced(item);
+    ++running_[static_cast<std::size_t>(work.use)];
+    const int meeting = stage_.meetings().of(static_cast<std::size_t>(place_), place_in_step(item));
+    if (meeting >= 0) {
+      for (const Stage::Part& part :
+           stage_.meet(meeting, item / items_of_step_, {place_, item, &work}))
+        joined_.push_back(part);
+      return;
+    }
+    stage_.fly({place_, item, &work});
+    if (work.use == RecordedWork::communication) takes_off();
   }
 
   void end_on_device(int item) {
     Stream& stream = streams_[static_cast<std::size_t>(event(item).stream)];
-    stream.running = false;
-    stream.items.pop_front();
     --running_[static_cast<std::size_t>(priced(item).use)];
-    finish(item);
+    if (priced(item).use == RecordedWork::communication) --flying_;
+    if (--stream.under_way > 0) return;
+    for (; stream.begun > 0; --stream.begun) {
+      finish(stream.items.front());
+      stream.items.pop_front();
+    }
   }
 
   void finish(int item) {
     done_[static_cast<std::size_t>(item)] = true;
     --left_[static_cast<std::size_t>(item / items_of_step_)];
     while (steps_ended_ < played_steps && left_[static_cast<std::size_t>(steps_ended_)] == 0) {
-      sums_.step_time = flights_.now();
+      sums_.step_time = stage_.now();
       ends_[static_cast<std::size_t>(steps_ended_++)] = sums_;
     }
   }
 
-  // Attributes the time since the last call to what ran in it.
-  void let_time_pass() {
-    const SimTime passed = flights_.now() - now_;
-    now_ = flights_.now();
-    bool computing = false;
-    for (std::size_t use = 0; use < recorded_work_count; ++use) {
-      if (running_[use] == 0) continue;
-      sums_.busy[use] += passed;
-      computing = computing || computes(static_cast<RecordedWork>(use));
-    }
-    const auto runs = [&](RecordedWork use) { return running_[static_cast<std::size_t>(use)] > 0; };
-    (computing                           ? sums_.computing
-     : runs(RecordedWork::communication) ? sums_.exposed_communication
-     : runs(RecordedWork::copies)        ? sums_.exposed_copies
-                                         : sums_.idle) += passed;
-  }
-
+  int place_;  // among the ranks that are played
   const Recording& recording_;
   const std::vector<PricedEvent>& priced_;
   HostSpeed host_;
-  Flights flights_;
+  Stage& stage_;
   std::vector<Stream> streams_;
   int items_of_step_;
+  std::vector<int> at_once_;
   std::vector<bool> done_;
   std::array<int, played_steps> left_{};  // items of each step that are not done
   const PortLoads no_loads_{};
+  std::vector<Stage::Part> joined_;  // what this rank was the last to be ready for
 
   int next_ = 0;  // item to which the host comes
   bool host_is_blocked_ = false;
@@ -226,21 +325,63 @@ class Player {
 
   SimTime now_ = 0;
   std::array<int, recorded_work_count> running_{};
+  int flying_ = 0;  // communications that move something, and do not wait for another rank
   ReplayedStep sums_;
   std::array<ReplayedStep, played_steps> ends_{};
   int steps_ended_ = 0;
 };
 
+// Plays all ranks. Returns false if some of them wait for each other for ever.
+bool play(std::deque<Player>& players, Stage& stage) {
+  for (Player& each : players) each.begin();
+  while (!std::ranges::all_of(players, &Player::is_measured)) {
+    const auto ended = stage.flights().next();
+    if (ended.empty()) return false;
+    const std::vector<Flights::Member> members(ended.begin(), ended.end());
+    for (Player& each : players) each.let_time_pass();
+    for (const Flights::Member& member : members)
+      players[static_cast<std::size_t>(member.rank)].end(member.run);
+    for (const Flights::Member& member : members)
+      for (const Stage::Part& part : players[static_cast<std::size_t>(member.rank)].go_on())
+        players[static_cast<std::size_t>(part.rank)].takes_off();
+  }
+  return true;
+}
+
 }  // namespace
+
+ReplayedRanks replay_recordings(const std::vector<PricedRecording>& ranks, double overlap_slowdown,
+                                const HostSpeed& host) {
+  std::vector<const Recording*> recordings;
+  for (const PricedRecording& each : ranks) recordings.push_back(each.recording);
+  const Meetings found(recordings);
+  ReplayedRanks result;
+  result.meet = found.complete();
+  const auto played = [&](const Meetings& meetings) {
+    Stage stage(ranks.size(), overlap_slowdown, meetings);
+    std::deque<Player> players;
+    for (const PricedRecording& each : ranks)
+      players.emplace_back(static_cast<int>(players.size()), each, host, stage);
+    if (!play(players, stage)) return false;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      result.steps.push_back(players[rank].measured());
+      const Recording& recording = *ranks[rank].recording;
+      const auto launches =
+          std::ranges::count_if(recording.events, runs_on_device, &RecordedEvent::what);
+      result.steps.back().host_working = to_sim_time(
+          {recording.step_host_s * host.factor + static_cast<double>(launches) * host.launch_s});
+    }
+    return true;
+  };
+  if (played(found)) return result;
+  result.meet = false;
+  MESHWRIGHT_CHECK(played(found.none()), "a stream or the host waits for what was never issued");
+  return result;
+}
 
 ReplayedStep replay_recording(const Recording& recording, const std::vector<PricedEvent>& priced,
                               double overlap_slowdown, const HostSpeed& host) {
-  ReplayedStep step = Player(recording, priced, overlap_slowdown, host).play();
-  const auto launches =
-      std::ranges::count_if(recording.events, runs_on_device, &RecordedEvent::what);
-  step.host_working = to_sim_time(
-      {recording.step_host_s * host.factor + static_cast<double>(launches) * host.launch_s});
-  return step;
+  return replay_recordings({{&recording, priced}}, overlap_slowdown, host).steps.front();
 }
 
 }  // namespace meshwright::sim

@@ -1,4 +1,4 @@
-// Replays a recorded step in simulated time, by the host and the streams of one rank.
+// Replays a recorded step in simulated time, by the hosts and the streams of its ranks.
 //
 // The host works between events as long as in the recording, times a factor, and a driver's launch
 // longer for each that it launches. It issues an event when it comes to it, and runs ahead of the
@@ -7,8 +7,9 @@
 // what was issued to it. Work that shares links, or kernels that run beside a collective, is slowed
 // as in a simulated step (sim/replay/flights.h).
 //
-// A recording has one rank and does not show when the others are ready, so a collective begins when
-// this rank is.
+// A message, or a collective, between ranks that were recorded begins when all of them are ready
+// (sim/rehearsal/meetings.h). When other ranks are ready is not known; it begins when this one is.
+// What NCCL was given together runs at once.
 #pragma once
 
 #include <array>
@@ -23,8 +24,9 @@ struct ReplayedStep {
   // Time in which something of each class runs, whatever else does.
   std::array<SimTime, recorded_work_count> busy{};
   // Parts of the step, which sum to step_time: something computes; else something communicates;
-  // else something is copied from or to the host; else the device is idle, and waits for the host.
-  SimTime computing = 0, exposed_communication = 0, exposed_copies = 0, idle = 0;
+  // else something is copied from or to the host; else a communication waits for another rank; else
+  // the device is idle, and waits for the host.
+  SimTime computing = 0, exposed_communication = 0, exposed_copies = 0, waiting = 0, idle = 0;
   SimTime host_working = 0;  // the host's own, without its waits
 };
 
@@ -37,9 +39,26 @@ struct HostSpeed {
   double launch_s = driver_launch_s;
 };
 
+// One rank: what it did, and what price() returns for it.
+struct PricedRecording {
+  const Recording* recording = nullptr;
+  std::vector<PricedEvent> events;
+};
+
+struct ReplayedRanks {
+  std::vector<ReplayedStep> steps;  // by rank, in the order given
+  // False if the ranks' messages and collectives do not fit each other. Then some or all of them
+  // begin when the rank itself is ready, and the step may be too short.
+  bool meet = true;
+};
+
 // Returns the third of steps that follow each other as in training, without a wait in between: its
 // time is from the end of the second one to its own, when host and device are done with it.
-// `priced` is what price() returns, and `overlap_slowdown` that of the machine's kernels.
+// `overlap_slowdown` is that of the machine's kernels.
+ReplayedRanks replay_recordings(const std::vector<PricedRecording>& ranks, double overlap_slowdown,
+                                const HostSpeed& host = {});
+
+// Does so for one rank.
 ReplayedStep replay_recording(const Recording& recording, const std::vector<PricedEvent>& priced,
                               double overlap_slowdown, const HostSpeed& host = {});
 

@@ -59,6 +59,47 @@ for layer in model:
     fully_shard(layer, mesh=mesh)
 fully_shard(model, mesh=mesh)
 train(model, torch.optim.AdamW(model.parameters(), fused=True))""",
+    "stages": """
+# Ranks 0 and 1 are replicas of the first stage, 2 and 3 of the second one.
+from torch.optim import SGD
+ranks()
+me, half = dist.get_rank(), dist.get_world_size() // 2
+first, other = me < half, (me + half) % dist.get_world_size()
+group = [dist.new_group([each, each + half]) for each in range(half)][me % half]
+model = net()
+optimizer = SGD(model.parameters(), lr=0.1)
+shape = torch.tensor([BATCH, WIDTH] if first else [0, 0], device="cuda")
+told = [{"width": WIDTH} if first else None]
+if first:
+    dist.send(shape, other, group=group)
+    dist.send_object_list(told, other, group=group)
+else:
+    dist.recv(shape, other, group=group)
+    dist.recv_object_list(told, other, group=group)
+assert shape.tolist() == [BATCH, WIDTH] and told == [{"width": WIDTH}], (shape, told)
+if len(os.sys.argv) > 1 and not first:
+    raise KeyError("of the second stage")
+for _ in range(6):
+    x = torch.randn(BATCH, WIDTH, device="cuda", requires_grad=True)
+    if first:
+        out = model(x)
+        shape = torch.zeros(2, dtype=torch.int64, device="cuda")
+        gradient = torch.empty_like(out)
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, out.detach(), other, group),
+                                            dist.P2POp(dist.irecv, shape, other, group)]):
+            work.wait()
+        assert shape.tolist() == [BATCH, WIDTH]
+        dist.recv(gradient, other, group=group)
+        out.backward(gradient)
+    else:
+        shape = torch.tensor([BATCH, WIDTH], device="cuda")
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.irecv, x.data, other, group),
+                                            dist.P2POp(dist.isend, shape, other, group)]):
+            work.wait()
+        model(x).square().mean().backward()
+        dist.send(x.grad, other, group=group)
+    optimizer.step()
+    optimizer.zero_grad()""",
     "mask": """
 assert (torch.ones(4, device="cuda") == 1).all()      # the ordinary branch
 assert not torch.isnan(torch.ones(4, device="cuda")).any()
@@ -67,7 +108,7 @@ train(model, torch.optim.AdamW(model.parameters()))""",
 }
 
 
-def recorded(build, name, ranks=1, per_host=1):
+def recorded(build, name, ranks=1, per_host=1, words=()):
     """(exit code, standard error, recording or None)"""
     library = os.path.join(build, "python", "meshwright", "stand_in")
     with tempfile.TemporaryDirectory() as folder:
@@ -79,7 +120,7 @@ def recorded(build, name, ranks=1, per_host=1):
                        "MESHWRIGHT_STAND_IN_LOG": os.path.join(folder, "log"),
                        "MESHWRIGHT_STAND_IN_COUNT": str(per_host)}
         ran = subprocess.run([sys.executable, "-m", "meshwright.rehearsal", "--out", out, "--machine", "p5.48xlarge", "--ranks",
-                              str(ranks), "--per-host", str(per_host), "--", script], env=environment,
+                              str(ranks), "--per-host", str(per_host), "--", script, *words], env=environment,
                              capture_output=True, text=True, check=False)
         left = sorted(set(os.listdir(folder)) - {"train.py", "recording.json"})
         if not os.path.exists(out):
@@ -140,6 +181,26 @@ def test_shards(build):
     assert found["all-reduce", replicas] == PARAMETERS // 4, found
     assert found["all-gather", shards] >= PARAMETERS // 4, found
     assert any(each["what"] == "wait" for each in recording["events"])
+
+
+def test_stages(build):
+    recording = of(build, "stages", ranks=4, per_host=4)
+    (second,) = recording["others"]
+    assert second["rank"] == 2
+    activations = BATCH * WIDTH * 4
+    # The group's communicator has its two ranks, and the shape (two whole numbers) goes back with the activations.
+    assert exchanged(recording) == {("send", (0, 2)): activations, ("receive", (0, 2)): activations + 16}, exchanged(recording)
+    assert exchanged(second) == {("receive", (0, 2)): activations, ("send", (0, 2)): activations + 16}, exchanged(second)
+    together = [each["name"] for each in recording["events"] if "together" in each]
+    assert together == ["send", "receive"], together
+    with tempfile.TemporaryDirectory() as folder:
+        kept = os.path.join(folder, "step.json")
+        with open(kept, "w", encoding="utf-8") as file:
+            json.dump(recording, file)
+        answer = json.loads(asked(build, "--recording", kept, "--json").stdout)
+    assert answer["ranks_meet"] and [each["rank"] for each in answer["recorded_ranks"]] == [0, 2], answer
+    code, errors, recording = recorded(build, "stages", ranks=4, per_host=4, words=["fail"])
+    assert code == 1 and recording is None and "rank 2 failed" in errors and "of the second stage" in errors, errors
 
 
 def test_reads(build):

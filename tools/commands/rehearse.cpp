@@ -72,6 +72,19 @@ json collectives_json(const Rehearsed& all) {
   return rows;
 }
 
+json ranks_json(const Rehearsed& all) {
+  json rows = json::array();
+  for (const RehearsedRank& each : all.ranks)
+    rows.push_back({{"rank", each.rank},
+                    {"compute_s", seconds(each.step.computing)},
+                    {"exposed_communication_s", seconds(each.step.exposed_communication)},
+                    {"waiting_s", seconds(each.step.waiting)},
+                    {"idle_s", seconds(each.step.idle)},
+                    {"peak_allocated_bytes", each.memory.peak_allocated_bytes},
+                    {"peak_reserved_bytes", each.memory.peak_reserved_bytes}});
+  return rows;
+}
+
 std::string json_of(const Options& options, const Rehearsed& all) {
   const ReplayedStep& step = all.step;
   const auto money = [](const std::optional<double>& usd) {
@@ -89,6 +102,7 @@ std::string json_of(const Options& options, const Rehearsed& all) {
                       {"compute_s", seconds(step.computing)},
                       {"exposed_communication_s", seconds(step.exposed_communication)},
                       {"exposed_copies_s", seconds(step.exposed_copies)},
+                      {"waiting_s", seconds(step.waiting)},
                       {"idle_s", seconds(step.idle)},
                       {"communication_s", busy_s(all, RecordedWork::communication)},
                       {"host_s", seconds(step.host_working)},
@@ -99,6 +113,8 @@ std::string json_of(const Options& options, const Rehearsed& all) {
                       {"peak_reserved_bytes", all.memory.peak_reserved_bytes},
                       {"memory_limit_bytes", all.memory_limit_bytes},
                       {"fits", all.fits},
+                      {"recorded_ranks", ranks_json(all)},
+                      {"ranks_meet", all.ranks_meet},
                       {"usd_per_hour", money(all.usd_per_hour)},
                       {"usd_per_step", money(all.usd_per_step)},
                       {"price", price_json(all.price, options.today)}};
@@ -114,9 +130,11 @@ std::string head_text(const Options& options, const Rehearsed& all) {
       fmt::format("step     {}   {:.1f} TFLOP/s per GPU   MFU {}\n", show_seconds(all.step_time_s),
                   all.model_flops_per_s_per_gpu / 1e12, show_percent(all.mfu));
   text += fmt::format(
-      "         compute {}   exposed communication {}   exposed copies {}   idle {}\n",
+      "         compute {}   exposed communication {}   exposed copies {}{}   idle {}\n",
       show_seconds(seconds(step.computing)), show_seconds(seconds(step.exposed_communication)),
-      show_seconds(seconds(step.exposed_copies)), show_seconds(seconds(step.idle)));
+      show_seconds(seconds(step.exposed_copies)),
+      all.ranks.size() > 1 ? "   waits for others " + show_seconds(seconds(step.waiting)) : "",
+      show_seconds(seconds(step.idle)));
   text += fmt::format("host     works for {} of the step   {} launches\n",
                       show_seconds(seconds(step.host_working)), all.launches);
   text += fmt::format("memory   peak {} allocated, {} reserved, of {}   {}\n",
@@ -128,6 +146,24 @@ std::string head_text(const Options& options, const Rehearsed& all) {
                         *all.usd_per_step, describe(*all.price),
                         is_stale(*all.price, options.today) ? ": older than 90 days" : "");
   return text;
+}
+
+// Several ranks are recorded where the stages of a pipeline differ.
+std::string ranks_text(const Rehearsed& all) {
+  if (all.ranks.size() < 2) return "";
+  Table ranks({"rank", "compute", "communication", "waits for others", "idle", "peak allocated",
+               "reserved"});
+  for (const RehearsedRank& each : all.ranks)
+    ranks.add({std::to_string(each.rank), show_seconds(seconds(each.step.computing)),
+               show_seconds(seconds(each.step.exposed_communication)),
+               show_seconds(seconds(each.step.waiting)), show_seconds(seconds(each.step.idle)),
+               show_bytes(static_cast<double>(each.memory.peak_allocated_bytes)),
+               show_bytes(static_cast<double>(each.memory.peak_reserved_bytes))});
+  return ranks.text() +
+         (all.ranks_meet ? ""
+                         : "The messages of these ranks do not fit each other, so some begin as "
+                           "if the other rank were ready; the step may be too short.\n") +
+         "\n";
 }
 
 std::string tables_text(const Rehearsed& all) {
@@ -151,7 +187,7 @@ int run_rehearse(const Options& options) try {
   if (options.json)
     print_text(json_of(options, all));
   else
-    print_to(stdout, "{}\n{}", head_text(options, all), tables_text(all));
+    print_to(stdout, "{}\n{}{}", head_text(options, all), ranks_text(all), tables_text(all));
   return done;
 } catch (const ScriptFailed& script) {
   return script.exit_code;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "models/core/error.h"
 #include "sim/cost/cost.h"
@@ -34,18 +35,24 @@ Cluster cluster_for(const Recording& recording, const RehearsalRequest& request,
   return cluster;
 }
 
-void add_flops(const Recording& recording, Rehearsed& result) {
-  std::array<double, 6> by_precision{};  // indexed by Precision
-  double flops = 0;
+// Adds the FLOPs of the recording's kernels to those of each precision.
+void add_flops_of(const Recording& recording, std::array<double, 6>& by_precision) {
   for (const RecordedEvent& event : recording.events) {
-    if (event.what == Recorded::kernel) ++result.launches;
     if (event.kernel < 0) continue;
     const RecordedKernel& each = recording.kernels[static_cast<std::size_t>(event.kernel)];
     if (each.kernel.kind == Kernel::Kind::memory) continue;
-    flops += each.flops;
     by_precision[static_cast<std::size_t>(each.kernel.precision.value_or(Precision::fp32))] +=
         each.flops;
   }
+}
+
+void add_flops(const Recording& recording, Rehearsed& result) {
+  result.launches = std::ranges::count(recording.events, Recorded::kernel, &RecordedEvent::what);
+  std::array<double, 6> by_precision{};  // indexed by Precision
+  add_flops_of(recording, by_precision);
+  for (const Recording& other : recording.others) add_flops_of(other, by_precision);
+  const double flops = std::accumulate(by_precision.begin(), by_precision.end(), 0.0) /
+                       static_cast<double>(1 + recording.others.size());
   const Gpu device = result.cluster.device();
   const auto most =
       static_cast<Precision>(std::ranges::max_element(by_precision) - by_precision.begin());
@@ -69,11 +76,31 @@ void add_collectives(const Recording& recording, Rehearsed& result) {
 }
 
 // The allocator gives back what it only keeps before a request fails, so what is allocated decides.
-void add_memory(const Recording& recording, Rehearsed& result) {
-  result.memory = recording.memory;
-  result.memory_limit_bytes = script_memory_bytes(result.cluster, recording.ranks);
-  result.fits = static_cast<double>(recording.memory.peak_allocated_bytes +
-                                    recording.memory.refused_bytes) <= result.memory_limit_bytes;
+void add_memory(Rehearsed& result) {
+  const auto needed = [](const RehearsedRank& rank) {
+    return rank.memory.peak_allocated_bytes + rank.memory.refused_bytes;
+  };
+  result.memory = std::ranges::max(result.ranks, {}, needed).memory;
+  result.memory_limit_bytes = script_memory_bytes(result.cluster, result.cluster.ranks());
+  result.fits = std::ranges::all_of(result.ranks, [&](const RehearsedRank& rank) {
+    return static_cast<double>(needed(rank)) <= result.memory_limit_bytes;
+  });
+}
+
+void add_steps(const Recording& recording, double host_factor, Rehearsed& result) {
+  const Topology topology(result.cluster);
+  std::vector<PricedRecording> priced{{&recording, price(recording, topology)}};
+  for (const Recording& other : recording.others)
+    priced.push_back({&other, price(other, topology)});
+  const ReplayedRanks replayed = replay_recordings(
+      priced, result.cluster.machine.gpu.kernels.overlap_slowdown, {.factor = host_factor});
+  result.ranks_meet = replayed.meet;
+  for (std::size_t i = 0; i < priced.size(); ++i)
+    result.ranks.push_back(
+        {priced[i].recording->rank, replayed.steps[i], priced[i].recording->memory});
+  result.step = replayed.steps.front();
+  result.step_time_s =
+      to_seconds(std::ranges::max(replayed.steps, {}, &ReplayedStep::step_time).step_time).value;
 }
 
 void add_price(Rehearsed& result) {
@@ -97,14 +124,10 @@ Rehearsed rehearsed(const Recording& recording, const RehearsalRequest& request,
   result.script = recording.script;
   result.recorded_on = recording.machine;
   result.cluster = cluster_for(recording, request, load);
-  const Topology topology(result.cluster);
-  result.step = replay_recording(recording, price(recording, topology),
-                                 result.cluster.machine.gpu.kernels.overlap_slowdown,
-                                 {.factor = request.host_factor});
-  result.step_time_s = to_seconds(result.step.step_time).value;
+  add_steps(recording, request.host_factor, result);
   add_flops(recording, result);
   add_collectives(recording, result);
-  add_memory(recording, result);
+  add_memory(result);
   add_price(result);
   return result;
 }

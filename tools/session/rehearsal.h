@@ -25,17 +25,27 @@ struct CollectiveSum {
   std::int64_t count = 0, bytes = 0;  // as NCCL counts them
 };
 
+// Says what one of several ranks does in the step: a stage of a pipeline.
+struct RehearsedRank {
+  int rank = 0;
+  ReplayedStep step;
+  RecordedMemory memory;
+};
+
 struct Rehearsed {
   std::string script, recorded_on;
   Cluster cluster;
+  // Recorded ranks, the first of which `step`, launches and collectives are of.
+  std::vector<RehearsedRank> ranks;
+  bool ranks_meet = true;  // false: their messages do not fit each other (sim/rehearsal/meetings.h)
   ReplayedStep step;
-  double step_time_s = 0;
-  // FLOPs of the kernels that ran, so with those of recomputation, and their share of the peak of
-  // the precision that most of them have. Causal attention counts whole.
+  double step_time_s = 0;  // of the slowest rank
+  // FLOPs of the kernels that ran, so with those of recomputation, in the mean of the ranks, and
+  // their share of the peak of the precision that most of them have. Causal attention counts whole.
   double model_flops_per_s_per_gpu = 0, mfu = 0;
   std::int64_t launches = 0;
   std::vector<CollectiveSum> collectives;
-  RecordedMemory memory;
+  RecordedMemory memory;          // of the rank that needs most
   double memory_limit_bytes = 0;  // for PyTorch's allocator
   bool fits = true;
   std::optional<Price> price;  // of one host; none: not known

@@ -12,7 +12,8 @@ enum class Kind : std::uint8_t {
   launch,        // of a kernel: grid, block, shared bytes; named by its symbol
   product,       // of matrices: m, n, k, batch, types (2 x 8 bits: inputs, result), flags
   convolution,   // by cuDNN; the operation that asked for it knows its sizes
-  collective,    // elements, bytes of one, communicator, its ranks, peer or root
+  collective,    // elements, bytes of one, number of the group of calls or 0, ranks, peer or root,
+                 // 1 + the whole run's rank of a message's other end if it is known
   copy,          // bytes, direction (cudaMemcpyKind), 1 if the host waits
   set,           // bytes
   allocate,      // bytes, address

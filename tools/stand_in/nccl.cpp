@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,6 @@ using namespace meshwright::stand_in;
 namespace {
 
 struct RankGroup {
-  std::uint64_t number;
   int ranks, rank;
 };
 
@@ -56,20 +56,23 @@ struct Call {
   ncclComm_t group;
   int peer;
   cudaStream_t stream;
+  int rank = -1;  // of the whole run, of a message's other end, if the recorder has said it
   std::size_t bytes() const { return count * size; }
 };
 
-// numbers: elements of one rank's part, bytes of one, communicator, its ranks, peer or root.
-void write(const Call& call) {
+// `together` is the number of the group of calls that it is in, or 0.
+void write(const Call& call, std::uint64_t together = 0) {
   append({.stream = reinterpret_cast<std::uint64_t>(call.stream),
-          .numbers = {call.count, call.size, of(call.group).number,
+          .numbers = {call.count, call.size, together,
                       static_cast<std::uint64_t>(of(call.group).ranks),
-                      static_cast<std::uint64_t>(call.peer)},
+                      static_cast<std::uint64_t>(call.peer),
+                      static_cast<std::uint64_t>(call.rank + 1)},
           .name = number_of(call.name),
           .kind = Kind::collective});
 }
 
 thread_local int depth = 0;               // of ncclGroupStart
+thread_local std::deque<int> others;      // other ranks of the messages that come next
 thread_local std::vector<Call> together;  // calls of the group that is open
 
 bool is(const Call& call, std::string_view name) { return name == call.name; }
@@ -93,7 +96,8 @@ const char* whole_of_group() {
   const Call& first = together.front();
   std::set<int> peers;
   for (const Call& call : together) {
-    if (call.group != first.group || is(call, "broadcast") != is(first, "broadcast"))
+    if (call.group != first.group || is(call, "broadcast") != is(first, "broadcast") ||
+        call.rank >= 0)
       return nullptr;
     if (!is(call, "broadcast") && !is(call, "send") && !is(call, "receive")) return nullptr;
     peers.insert(call.peer);
@@ -115,14 +119,19 @@ void end_group() {
     whole.peer = 0;
     write(whole);
   } else {
-    for (const Call& call : together) write(call);
+    const std::uint64_t number = together.size() > 1 ? next_number() : 0;
+    for (const Call& call : together) write(call, number);
   }
   together.clear();
 }
 
 ncclResult_t collective(const char* name, const void* from, void* to, std::size_t count,
                         ncclDataType_t type, ncclComm_t group, int peer, cudaStream_t stream) {
-  const Call call{name, from, to, count, bytes_of(type), group, peer, stream};
+  Call call{name, from, to, count, bytes_of(type), group, peer, stream};
+  if (!others.empty() && (is(call, "send") || is(call, "receive"))) {
+    call.rank = others.front();
+    others.pop_front();
+  }
   if (depth > 0) {
     together.push_back(call);
   } else {
@@ -134,7 +143,7 @@ ncclResult_t collective(const char* name, const void* from, void* to, std::size_
 std::atomic<int> next_ranks{0}, next_rank{0};  // of the next split
 
 ncclResult_t made(ncclComm_t* group, int ranks, int rank) {
-  *group = reinterpret_cast<ncclComm_t>(new RankGroup{next_number(), ranks, rank});
+  *group = reinterpret_cast<ncclComm_t>(new RankGroup{ranks, rank});
   return ncclSuccess;
 }
 
@@ -161,6 +170,14 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* group, int ranks, ncclUniqueId, 
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* group, int ranks, int rank, int, ncclUniqueId*,
                                       ncclConfig_t*) {
   return made(group, ranks, rank);
+}
+// The recorder says with which rank of the whole run this thread's next message is, after those
+// that it has said already; -1: it takes back what it has said.
+void meshwright_stand_in_peer(int rank) {
+  if (rank < 0)
+    others.clear();
+  else
+    others.push_back(rank);
 }
 // A rank says its colour and does not learn who else has it. The recorder knows, and says it here.
 void meshwright_stand_in_next_split(int ranks, int rank) {

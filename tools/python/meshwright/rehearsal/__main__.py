@@ -12,7 +12,9 @@ import os
 import runpy
 import sys
 import traceback
-from typing import List
+from typing import Any, Dict, List
+
+from .roles import RoleFailed, Roles
 
 
 def _arguments() -> argparse.Namespace:
@@ -46,13 +48,35 @@ def main() -> int:
         print("meshwright rehearse: {} has no PyTorch ({}); name the Python to use in the command or in MESHWRIGHT_PYTHON"
               .format(sys.executable, error), file=sys.stderr)
         return 2
-    from . import beside_ranks, steps
     own = ctypes.CDLL(None).meshwright_stand_in_cuda() // 1000
     if (torch.version.cuda or "none").split(".")[0] != str(own):
         print("meshwright rehearse: this PyTorch is for CUDA {}; the stand-in GPUs of this build need one for CUDA {}".format(
             torch.version.cuda or "nothing", own), file=sys.stderr)
         return 2
-    beside_ranks.join(options.ranks, options.per_host, options.rank)
+    roles, code = Roles(options.out, options.rank), 1
+    try:
+        code = _rehearse(options, command, roles)
+        if code == 0 and options.rank == 0:
+            _add(roles.others(), options.out)
+    except RoleFailed as other:
+        print("meshwright rehearse: rank {} failed; it says why above. Rank {} passes messages to or from it".format(
+            other.rank, options.rank), file=sys.stderr)
+        code = other.code
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException:   # the script's, whatever it is
+        traceback.print_exc()
+    sys.stderr.flush()      # before another rank learns of the end
+    roles.end(code)
+    if options.rank == 0:
+        roles.close()
+    return code
+
+
+def _rehearse(options: argparse.Namespace, command: List[str], roles: Roles) -> int:
+    import torch
+    from . import beside_ranks, steps
+    beside_ranks.join(options.ranks, options.per_host, roles)
     torch.backends.cuda.enable_cudnn_sdp(False)   # cuDNN builds graphs for it: flash attention stands for them
     watch = steps.Steps()
     try:
@@ -75,24 +99,25 @@ def main() -> int:
                  "machine": options.machine, "ranks": options.ranks, "per_host": options.per_host,
                  "rank": options.rank, **watch.recording}
     recording["memory"].update(capacity_bytes=torch.cuda.get_device_properties(0).total_memory, refused_bytes=0)
-    with open(options.out, "w", encoding="utf-8") as file:
+    with open(roles.own_recording, "w", encoding="utf-8") as file:
         json.dump(recording, file)
     watch.close()
     return 0
 
 
-def _ended() -> int:
-    try:
-        return main()
-    except KeyboardInterrupt:
-        return 130
-    except BaseException:   # the script's, whatever it is
-        traceback.print_exc()
-        return 1
+def _add(others: List[Dict[str, Any]], out: str) -> None:
+    """Puts the recordings of other ranks into that of rank 0."""
+    if not others:
+        return
+    with open(out, encoding="utf-8") as file:
+        recording = json.load(file)
+    recording["others"] = others
+    with open(out, "w", encoding="utf-8") as file:
+        json.dump(recording, file)
 
 
 if __name__ == "__main__":
-    code = _ended()
+    code = main()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)   # threads of a script that was stopped may wait for ranks that are not there

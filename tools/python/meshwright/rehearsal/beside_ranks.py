@@ -1,7 +1,8 @@
-"""One rank of many: the others are not there, and hold what this one does.
+"""One rank of many: most others are not there, and hold what this one does.
 
 A script's process group is made as always, with NCCL, whose stand-in answers. What ranks tell each
-other beside it (a store, groups of the CPU, objects) comes from this rank alone.
+other beside it (a store, groups of the CPU, objects) comes from this rank alone. Only what it sends to
+or receives from one other rank is between the two (roles.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import os
 from typing import Any, Dict, Iterator, List
 
 import torch.distributed as dist
-from torch.distributed import device_mesh
+
+from .messages import pass_messages, replace
+from .roles import Roles
 
 __all__ = ["join", "ranks_of_groups"]
 
@@ -66,10 +69,10 @@ class _AloneStore(dist.Store):
 _ranks = 1
 
 
-def join(ranks: int, per_host: int, rank: int) -> None:
+def join(ranks: int, per_host: int, roles: Roles) -> None:
     """Sets what torchrun would, and answers for the other ranks."""
     global _ranks
-    _ranks = ranks
+    _ranks, rank = ranks, roles.rank
     if ranks > 1:
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank % per_host),
                           LOCAL_WORLD_SIZE=str(min(per_host, ranks)), GROUP_RANK=str(rank // per_host),
@@ -84,20 +87,14 @@ def join(ranks: int, per_host: int, rank: int) -> None:
              rank=rank if rank >= 0 else int(os.environ.get("RANK", "0")), store=_AloneStore(), group_name=group_name,
              pg_options=pg_options, **more)
 
-    _replace("init_process_group", init_process_group)
+    replace("init_process_group", init_process_group)
     _meet_alone()
     _wrap_groups()
+    pass_messages(roles)
     for name, answer in (("all_gather_object", _all_gather_object), ("broadcast_object_list", _nothing),
                          ("gather_object", _gather_object), ("scatter_object_list", _scatter_object_list),
                          ("monitored_barrier", _nothing)):
-        _replace(name, answer)
-
-
-def _replace(name: str, function: Any) -> None:
-    """In every module of torch.distributed that has it under this name: some have it from before."""
-    for module in (dist, dist.distributed_c10d, device_mesh):
-        if hasattr(module, name):
-            setattr(module, name, function)
+        replace(name, answer)
 
 
 def _meet_alone() -> None:
@@ -133,8 +130,8 @@ def _wrap_groups() -> None:
                 next_split(len(ranks), list(ranks).index(own))
         return split(parent_pg, split_ranks, *rest, **more)
 
-    _replace("new_group", new_group)
-    _replace("split_group", split_group)
+    replace("new_group", new_group)
+    replace("split_group", split_group)
 
 
 def _without_gloo(backend: Any) -> Any:

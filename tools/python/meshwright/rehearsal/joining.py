@@ -24,7 +24,7 @@ _SYNTHETIC = ("allocate", "release", "mark", "refuse")
 class Joined:
     """`entries` are those of the profiled step, `times` the nanoseconds at which the same calls came without profiler."""
 
-    def __init__(self, entries: Sequence[Entry], times: Sequence[int], operations: Operations) -> None:
+    def __init__(self, entries: Sequence[Entry], times: Sequence[int], operations: Operations, rank: int = 0) -> None:
         self.operations: Dict[str, int] = {}
         self.symbols: Dict[str, int] = {}
         self.kernels: Dict[str, int] = {}
@@ -33,7 +33,7 @@ class Joined:
         self.events: List[Dict[str, Any]] = []
         self._streams: Dict[int, int] = {0: 0}
         self._cuda_events: Dict[int, int] = {}
-        self._operations = operations
+        self._operations, self._rank = operations, rank
         self._taken: Dict[int, int] = {}              # by operation: how many of its kernels launches have
         begin = times[0] if times else 0
         for entry, time in zip(entries, times):
@@ -98,15 +98,19 @@ class Joined:
         return {"what": "kernel", "stream": self._stream(entry.stream), "kernel": self._kernel(kernel)}
 
     def _collective(self, entry: Entry, _operation: Optional[Operation]) -> Dict[str, Any]:
-        count, size, _number, ranks, peer, _ = entry.numbers
-        known = self._operations.ranks_of(entry.operation)
-        group = known or list(range(ranks))
+        count, size, together, ranks, peer, other = entry.numbers
+        group = self._operations.ranks_of(entry.operation) or list(range(ranks))
+        if other:
+            group = group if other - 1 in group else sorted((self._rank, other - 1))
+            peer = group.index(other - 1)
         if group not in self.groups:
             self.groups.append(group)
         event = {"what": "collective", "stream": self._stream(entry.stream), "name": entry.name, "bytes": count * size,
                  "group": self.groups.index(group)}
         if entry.name in ("send", "receive"):
             event["peer"] = peer
+        if together:
+            event["together"] = together
         return event
 
     def _copy(self, entry: Entry, _operation: Optional[Operation]) -> Optional[Dict[str, Any]]:

@@ -92,7 +92,8 @@ class Steps:
         kept = [each for each in entries if each.kind not in ("allocate", "release", "mark", "refuse")]
         plain = [each for each in self._plain if each.kind not in ("allocate", "release", "mark", "refuse")]
         repeats = [each.kind for each in kept] == [each.kind for each in plain]
-        joined = Joined(kept, [each.time_ns for each in (plain if repeats else kept)], operations)
+        joined = Joined(kept, [each.time_ns for each in (plain if repeats else kept)], operations,
+                        int(os.environ.get("RANK", "0")))
         return {
             "steps": {"seen": self.seen, "recorded": self.seen, "repeats": repeats},
             "step_host_s": self._plain_s,
