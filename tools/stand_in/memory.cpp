@@ -7,9 +7,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <iterator>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "tools/stand_in/device.h"
 #include "tools/stand_in/log.h"
@@ -104,12 +104,21 @@ Known& known() {
 std::atomic<bool> anything_known{false};
 std::atomic<bool> all_hold{false};  // what the last kernel would have written
 
-bool is_known(const void* from, std::size_t bytes) {
-  if (!is_on_device(from)) return true;
-  const std::lock_guard guard(known().lock);
+struct Part {
+  std::size_t begin, end;  // from the first byte asked for on
+};
+
+// Returns the parts of [from, from + bytes) whose content is known: of the host's memory, all.
+std::vector<Part> known_parts(const void* from, std::size_t bytes) {
+  if (!is_on_device(from)) return {{0, bytes}};
   const auto* const begin = static_cast<const char*>(from);
-  auto next = known().ranges.upper_bound(begin);
-  return next != known().ranges.begin() && begin + bytes <= std::prev(next)->second;
+  std::vector<Part> parts;
+  const std::lock_guard guard(known().lock);
+  for (const auto& [first, last] : known().ranges)
+    if (first < begin + bytes && begin < last)
+      parts.push_back({static_cast<std::size_t>(std::max(first, begin) - begin),
+                       static_cast<std::size_t>(std::min(last, begin + bytes) - begin)});
+  return parts;
 }
 
 void know(const void* to, std::size_t bytes) {
@@ -131,11 +140,13 @@ void forget_what_is_there(bool asked_for_all) {
 
 void move(void* to, const void* from, std::size_t bytes) {
   if (bytes > kMovedBytes || to == from || to == nullptr || from == nullptr) return;
-  if (is_known(from, bytes)) {
-    std::memmove(to, from, bytes);
-    know(to, bytes);
-  } else if (!is_on_device(to)) {
+  const std::vector<Part> parts = known_parts(from, bytes);
+  if (is_on_device(from) && !is_on_device(to))
     std::memset(to, bytes == 1 && all_hold ? 1 : 0, bytes);
+  for (const Part& part : parts) {
+    char* const at = static_cast<char*>(to) + part.begin;
+    std::memmove(at, static_cast<const char*>(from) + part.begin, part.end - part.begin);
+    know(at, part.end - part.begin);
   }
 }
 
