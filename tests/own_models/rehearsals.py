@@ -107,6 +107,26 @@ assert (torch.ones(4, device="cuda") == 1).all()      # the ordinary branch
 assert not torch.isnan(torch.ones(4, device="cuda")).any()
 model = net()
 train(model, torch.optim.AdamW(model.parameters()))""",
+    "settings": """
+import ctypes
+from torch.nn.attention import SDPBackend, sdpa_kernel
+torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+heads = [torch.randn(2, 8, 256, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+    nn.functional.scaled_dot_product_attention(*heads, is_causal=True).sum().backward()
+large = torch.empty(1 << 30, device="cuda")      # 4 GiB in a segment that grew
+assert torch.cuda.memory_reserved() >= 4 << 30
+free, total = torch.cuda.mem_get_info()
+assert total - free >= 4 << 30
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+count = ctypes.c_uint()
+assert nvml.nvmlInit_v2() == 0 and nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0
+assert count.value == torch.cuda.device_count()
+del large
+torch.cuda.empty_cache()
+assert torch.cuda.memory_reserved() < 1 << 30
+model = net()
+train(model, torch.optim.AdamW(model.parameters()))""",
 }
 
 
@@ -207,6 +227,11 @@ def test_stages(build):
 
 def test_reads(build):
     of(build, "mask")
+
+
+def test_settings(build):
+    recording = of(build, "settings")
+    assert recording["memory"]["peak_allocated_bytes"] >= 4 << 30
 
 
 def asked(build, *words):

@@ -3,6 +3,7 @@
 #include <cudnn.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "tools/stand_in/log.h"
 
@@ -246,8 +247,9 @@ cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t, cudnnBack
                                        int64_t* count, void* values) {
   std::int64_t found = 0;
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) found = 1;
-  if (type == CUDNN_TYPE_INT64 && wanted > 0 && values != nullptr) {
-    *static_cast<std::int64_t*>(values) = 0;
+  const bool whole = type == CUDNN_TYPE_INT64, half = type == CUDNN_TYPE_INT32;
+  if ((whole || half) && wanted > 0 && values != nullptr) {
+    std::memset(values, 0, whole ? 8 : 4);
     found = 1;
   }
   if (count != nullptr) *count = found;

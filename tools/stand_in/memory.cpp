@@ -18,11 +18,6 @@ namespace meshwright::stand_in {
 
 namespace {
 
-struct Block {
-  std::size_t bytes;
-  int device;
-};
-
 struct Memory {
   std::mutex lock;
   std::map<const char*, Block> blocks;
@@ -46,13 +41,23 @@ void unmap(std::size_t begin, std::size_t end) {
 
 }  // namespace
 
-void* allocate(std::size_t bytes) {
-  const int number = current_device();
+bool take(std::size_t bytes) {
   const std::lock_guard guard(memory().lock);
-  if (memory().used[number] + bytes > device().bytes) {
+  std::size_t& used = memory().used[current_device()];
+  if (used + bytes > device().bytes) {
     append({.numbers = {bytes}, .kind = Kind::refuse});
-    return nullptr;
+    return false;
   }
+  used += bytes;
+  return true;
+}
+
+void give_back(std::size_t bytes, int number) {
+  const std::lock_guard guard(memory().lock);
+  memory().used[number] -= bytes;
+}
+
+void* reserve(std::size_t bytes) {
   // A GPU's addresses begin at multiples of 2 MiB where blocks are large, and PyTorch counts on
   // 512.
   const std::size_t whole = rounded_up(bytes, kPage) + kAlignment;
@@ -64,22 +69,44 @@ void* allocate(std::size_t bytes) {
   unmap(begin, aligned);
   unmap(aligned + rounded_up(bytes, kPage), begin + whole);
   auto* const address = reinterpret_cast<char*>(aligned);
-  memory().blocks[address] = {bytes, number};
-  memory().used[number] += bytes;
-  append({.numbers = {bytes, aligned}, .kind = Kind::allocate});
+  const std::lock_guard guard(memory().lock);
+  memory().blocks[address] = {bytes, current_device()};
+  return address;
+}
+
+std::optional<Block> unreserve(void* address) {
+  const std::lock_guard guard(memory().lock);
+  const auto found = memory().blocks.find(static_cast<const char*>(address));
+  if (found == memory().blocks.end()) return {};
+  const Block block = found->second;
+  memory().blocks.erase(found);
+  munmap(address, block.bytes);
+  return block;
+}
+
+void* allocate(std::size_t bytes) {
+  if (!take(bytes)) return nullptr;
+  void* const address = reserve(bytes);
+  if (address == nullptr) {
+    give_back(bytes, current_device());
+    return nullptr;
+  }
+  append({.numbers = {bytes, reinterpret_cast<std::size_t>(address)}, .kind = Kind::allocate});
   return address;
 }
 
 bool release(void* address) {
-  const std::lock_guard guard(memory().lock);
-  const auto found = memory().blocks.find(static_cast<const char*>(address));
-  if (found == memory().blocks.end()) return false;
-  const std::size_t bytes = found->second.bytes;
-  memory().used[found->second.device] -= bytes;
-  memory().blocks.erase(found);
-  munmap(address, bytes);
-  append({.numbers = {bytes, reinterpret_cast<std::size_t>(address)}, .kind = Kind::release});
+  const std::optional<Block> block = unreserve(address);
+  if (!block) return false;
+  give_back(block->bytes, block->device);
+  append(
+      {.numbers = {block->bytes, reinterpret_cast<std::size_t>(address)}, .kind = Kind::release});
   return true;
+}
+
+std::size_t used_bytes(int number) {
+  const std::lock_guard guard(memory().lock);
+  return memory().used[number];
 }
 
 bool is_on_device(const void* address) {
@@ -210,9 +237,8 @@ cudaError_t cudaFree(void* address) {
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t) { return cudaFree(address); }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  const std::lock_guard guard(memory().lock);
   *total = device().bytes;
-  *free = device().bytes - memory().used[current_device()];
+  *free = device().bytes - used_bytes(current_device());
   return cudaSuccess;
 }
 

@@ -15,3 +15,6 @@ target_include_directories(stand_in SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} $
 target_link_options(stand_in PRIVATE -Wl,-soname,libcuda.so.1)
 set_target_properties(stand_in PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1 UNITY_BUILD OFF
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python/meshwright/stand_in)
+# Programs look for NVML under a name of its own: the same library answers.
+add_custom_command(TARGET stand_in POST_BUILD COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1
+                   ${CMAKE_BINARY_DIR}/python/meshwright/stand_in/libnvidia-ml.so.1)

@@ -77,7 +77,6 @@ def _rehearse(options: argparse.Namespace, command: List[str], roles: Roles) -> 
     import torch
     from . import beside_ranks, steps
     beside_ranks.join(options.ranks, options.per_host, roles)
-    torch.backends.cuda.enable_cudnn_sdp(False)   # cuDNN builds graphs for it: flash attention stands for them
     watch = steps.Steps()
     try:
         _run(command)
