@@ -31,8 +31,8 @@ std::vector<std::string> import_weights(const Safetensors& from,
 void export_weights(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
                     const std::string& file, const PublishedParts& parts = {}, int state = 0);
 
-// Writes weights from any source to such a file. `read` writes elements [run.global, run.global +
-// run.count) of a parameter to `to`.
+// Writes weights from any source, in fp32, to one safetensors file. For each run of a parameter,
+// `read` must write the elements [run.global, run.global + run.count) to `to`.
 using WeightReader =
     std::function<void(const std::string& parameter, const ParameterRun& run, float* to)>;
 void export_weights(const WeightReader& read, const std::map<std::string, Shape>& parameters,

@@ -51,8 +51,9 @@ std::string from_folder(const std::string& folder, const std::string& path);
 // Adds a warning of one line for standard error: `job.json: /pointer/key: text`.
 void warn(Job& job, const Fields& fields, std::string_view key, const std::string& text);
 
-// Warns if activations are to be offloaded but nothing is recomputed. Only checkpointed activations
-// are offloaded, and without recomputation there are none.
+// Warns that offloading has no effect if nothing is recomputed, because only checkpointed
+// activations are offloaded. Readers call it if activations are to be offloaded. It does not warn
+// if training.recompute is "auto".
 void warn_about_offload(const Fields& fields, std::string_view key, Job& job);
 
 // Reads `key` into `target`, which stays as it is if the key is missing.

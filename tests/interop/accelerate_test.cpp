@@ -102,3 +102,17 @@ TEST_CASE("a plan as accelerate's YAML", "[interop]") {
   has("  parallelism_config_tp_size: 2");
   has("mixed_precision: bf16");
 }
+
+TEST_CASE("a plan with Adafactor names it to the Trainer", "[interop]") {
+  const json job = {{"model", "llama-3-8b"},
+                    {"cluster", {{"machine", "p4d.24xlarge"}}},
+                    {"training",
+                     {{"global_batch", 32},
+                      {"sequence_length", 4096},
+                      {"micro_batch", 1},
+                      {"optimizer", "adafactor"}}},
+                    {"parallelism", {{"zero_stage", 3}}}};
+  const std::string text = exported_text(job, Framework::accelerate, 1, "training_args.json");
+  CAPTURE(text);
+  CHECK(text.find("\"optim\": \"adafactor\"") != std::string::npos);
+}

@@ -275,8 +275,9 @@ double GpuRates::traffic_of(const std::vector<Probe>& probes) {
 void GpuRates::traffic(Dtype storage) {
   const auto slowest =
       gpu_.memory_bandwidth_bytes_per_s * gpu_.memory_bound.points.front().fraction;
-  // Returns an estimate of the seconds that operations take, if all tensors of one row have
-  // `bytes_of_row` bytes.
+  // Returns a function from a number of rows to an estimate of the seconds that operations take.
+  // `bytes_of_row` is what all their tensors together have in one row. The estimate is four times
+  // the time of these bytes at the lowest memory bandwidth of the profile.
   const auto seconds = [&](double bytes_of_row) {
     return
         [=](std::int64_t rows) { return 4 * bytes_of_row * static_cast<double>(rows) / slowest; };

@@ -3,9 +3,10 @@
 //   dV = P^T dY,  dP = dY V^T,  dS = P (dP - rowsum(dY Y)),  dQ = dS K * scale,  dK = dS^T Q *
 //   scale,
 // where scale is that of the scores, usually 1 / sqrt(d). The table of relative positions gets, for
-// each distance, the sum of dS over the pairs at that distance. If scores are capped, S = c tanh(Z
-// / c) + .. with Z = Q K^T * scale, which is recomputed, and dQ and dK use dZ = dS (1 - tanh(Z /
-// c)^2). With dropout D: dV = (D P)^T dY and dP = D (dY V^T). Even then, rowsum(P dP) = rowsum(dY
+// each bucket of distances (models/program/graph/relative.h), the sum of dS over the pairs whose
+// distance is in the bucket. If scores are capped, S is c tanh(Z / c) plus the biases of positions,
+// with Z = Q K^T * scale, which is recomputed. dQ and dK then use dZ = dS (1 - tanh(Z / c)^2). With
+// dropout D: dV = (D P)^T dY and dP = D (dY V^T). Even then, rowsum(P dP) = rowsum(dY
 // Y).
 #include <array>
 

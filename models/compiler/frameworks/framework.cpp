@@ -32,9 +32,6 @@ const Row& row_of(Framework framework) { return rows[static_cast<std::size_t>(fr
 
 // Limits that every framework has, because meshwright writes these settings for none of them.
 constexpr Limit of_all[] = {
-    {"training.optimizer", "has optimizers of its own; of these, adamw, adam, lamb and sgd",
-     [](const Plan& p, const Model&) { return p.training.optimizer <= OptimizerKind::sgd; },
-     [](Plan& p, const Model&) { p.training.optimizer = OptimizerKind::adamw; }},
     {"training.learning_rate_schedule", "is written with constant, linear and cosine",
      [](const Plan& p, const Model&) {
        return p.training.learning_rate_schedule <= LearningRateSchedule::cosine;

@@ -43,8 +43,10 @@ struct WeightedGraph {
 std::vector<int> cut_graph(const WeightedGraph& graph, int parts);
 
 // Returns the stage of every unit by the stages that a user gives for module paths. A unit takes
-// the stage of the longest given prefix of its path (the empty path is a prefix of all), otherwise
-// the stage of the unit before it. With `every_unit`, each unit must have a prefix. Throws
+// the stage of the longest given prefix of its path, otherwise the stage of the unit before it (0
+// for the first unit). The empty path is a prefix of every path, and its stage is a default: a unit
+// that only the default fits takes the larger of the default and the stage of the unit before it.
+// With `every_unit`, each unit must have a prefix. Throws
 // InputError if a path names no module, if a stage is not in [0, parts), if stages decrease along
 // the chain, or if a stage is empty.
 std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, int>& stage_of,

@@ -10,8 +10,9 @@ namespace meshwright::program {
 
 namespace {
 
-// Returns the bytes in which the step that needs most widens its operands, for a block of `block`
-// rows.
+// Returns the scratch memory, in bytes, in which the steps of a fused operation widen their
+// operands to fp32, for a block of `block` rows. Steps run one after another, so only the step that
+// needs most counts.
 std::int64_t widened_by_steps(const Fusion& fusion, std::int64_t block) {
   std::int64_t most = 0;
   std::vector<TensorType> inputs, outputs;

@@ -99,8 +99,9 @@ void check_same(Settings& from, std::string_view name, std::int64_t value, const
 }
 
 void read_sized_model(Settings& from, JobDraft& to) {
-  // A config.json or --set describes the model completely, so it is kept. The sizes in the
-  // arguments are only compared with it.
+  // A config.json or --set describes the model completely, so it is kept. Of the
+  // sizes in the arguments only the number of layers and the hidden size are used: they must be
+  // those of the config.json. A model that is given by name or path is not compared.
   const json given = to.value("model");
   if (given.is_string() || (given.is_object() && given.contains("model_type"))) {
     for (const std::string& name : megatron_model_rule().settings) from.read(name);

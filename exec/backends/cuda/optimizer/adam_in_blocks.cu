@@ -1,5 +1,6 @@
 // AdamW and Adam with moments in blocks of 8 bits. A warp updates a block, finds the largest
-// element of both moments and writes the codes (exec/core/block_codes.h).
+// magnitude of each of its two moments, which becomes the scale of that moment's codes, and writes
+// the codes (exec/core/block_codes.h).
 #include "exec/backends/cuda/optimizer/adam.cuh"
 #include "exec/backends/cuda/optimizer/rules.h"
 #include "exec/core/block_codes.h"

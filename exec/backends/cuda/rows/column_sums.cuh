@@ -34,8 +34,9 @@ __global__ void __launch_bounds__(32 * partial_warps)
   narrow(overwrites ? total : widened(to[column]) + total, to[column]);
 }
 
-// Adds the partial sums of all chunks to output `output`, of any type. `of` is the number of other
-// sums before this one in the workspace.
+// Adds the partial sums of all chunks to output number `output`, or stores them there if the call
+// overwrites that output, which may have any type. `of` is the number of other sums that come
+// before this one in the workspace.
 inline void add_partial_sums(const KernelCall& k, const RowChunks& chunks, std::int64_t columns,
                              std::size_t output, int of) {
   const float* partial = k.workspace<float>() + of * chunks.chunks * columns;

@@ -60,8 +60,9 @@ class Splitter {
   // Looks up this rank's columns of every row in a table that is split by the hidden size, and
   // returns them.
   int look_up_columns(const Node& node);
-  // Writes a matmul that is split by its inputs: sums the matmuls of the ranks' columns `x`. The
-  // output is held in columns if the ranks divide them, else whole.
+  // Adds a linear layer whose weight is split along its input dimension. `x` holds this rank's
+  // columns of the input. The partial results of all ranks are summed, and then the bias is added.
+  // If shares_columns(), each rank gets its columns of the sum, otherwise each rank gets all of it.
   void sum_of_products(const Node& node, int x);
 
   const Graph& whole_;

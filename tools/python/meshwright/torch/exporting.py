@@ -393,7 +393,7 @@ def exported(step: Step, axes: Dict[str, int], samples: int) -> Tuple[Any, str]:
 
 
 # ---------------------------------------------------------------------------------------------
-# A flat list of calls.
+# The types below describe an exported program as one flat list of calls, which flat_program() makes.
 
 
 class Ref(NamedTuple):
