@@ -101,7 +101,8 @@ struct Gpu {
   DeviceKind kind = DeviceKind::gpu;
   double memory_bytes = 0;
   double memory_bandwidth_bytes_per_s = 0;
-  std::array<double, 6> peak_flop_per_s{};  // dense, indexed by Precision; 0: not supported
+  // Dense, indexed by Precision. 0: not supported.
+  std::array<double, precision_count> peak_flop_per_s{};
   int sm_count = 0;
   double clock_hz = 0;
   double l2_bytes = 0;
@@ -121,7 +122,10 @@ struct Gpu {
   double kernel_latency_s = 0;                // device time of a kernel that does nothing
   KernelConstants kernels;
 
+  // Profiles have no rate of fp64. A CPU's vector registers hold half as many numbers of 64 bits.
   FlopPerSecond peak(Precision precision) const {
+    if (precision == Precision::fp64 && kind == DeviceKind::cpu)
+      return {peak(Precision::fp32).value / 2};
     return {peak_flop_per_s[static_cast<std::size_t>(precision)]};
   }
   bool supports(Precision precision) const { return peak(precision).value > 0; }

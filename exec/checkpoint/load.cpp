@@ -18,6 +18,20 @@ std::string text_of(const Shape& shape) {
   return text;
 }
 
+// Reads `count` numbers of a file's type from byte `offset` on.
+template <typename Real>
+void read_numbers(WindowReader& reader, Dtype type, std::int64_t offset, std::int64_t count,
+                  Real* to) {
+  const auto read_as = [&](auto stored) {
+    if constexpr (std::is_same_v<decltype(stored), Real>)
+      return reader.read(offset, to, bytes_of(count, type));
+    std::vector<decltype(stored)> numbers(count);
+    reader.read(offset, numbers.data(), bytes_of(count, type));
+    std::ranges::transform(numbers, to, [](auto number) { return static_cast<Real>(number); });
+  };
+  type == Dtype::f64 ? read_as(double{}) : read_as(float{});
+}
+
 }  // namespace
 
 Checkpoint::Checkpoint(const std::string& folder)
@@ -98,11 +112,14 @@ void Checkpoint::check_holds(const std::map<std::string, Shape>& parameters) con
   }
 }
 
+template <typename Real>
 std::int64_t Checkpoint::read_piece(const Place& place, int state,
-                                    std::span<const ParameterRun> runs, float* to) const {
+                                    std::span<const ParameterRun> runs, Real* to) const {
   const Shard& shard = shards_[place.shard];
   const Piece& from = piece(place);
-  const std::int64_t data = shard.header.data_begin + from.offset + state * from.elements() * 4;
+  const Dtype type = shard.header.type;
+  const std::int64_t data =
+      shard.header.data_begin + from.offset + state * bytes_of(from.elements(), type);
   WindowReader reader(shard.file);
   const std::vector<Interval> intervals = intervals_of(from);
   auto next = intervals.begin();
@@ -113,16 +130,17 @@ std::int64_t Checkpoint::read_piece(const Place& place, int state,
          ++each) {
       const std::int64_t first = std::max(each->first, run.global);
       const std::int64_t end = std::min(each->first + each->count, run.global + run.count);
-      reader.read(data + (each->at + (first - each->first)) * 4,
-                  to + run.local + (first - run.global), (end - first) * 4);
+      read_numbers(reader, type, data + bytes_of(each->at + (first - each->first), type),
+                   end - first, to + run.local + (first - run.global));
       count += end - first;
     }
   }
   return count;
 }
 
+template <typename Real>
 void Checkpoint::read(const std::string& name, int state, std::span<const ParameterRun> runs,
-                      float* to) const {
+                      Real* to) const {
   std::vector<ParameterRun> ascending(runs.begin(), runs.end());
   std::ranges::sort(
       ascending, [](const ParameterRun& a, const ParameterRun& b) { return a.global < b.global; });
@@ -135,5 +153,10 @@ void Checkpoint::read(const std::string& name, int state, std::span<const Parame
     throw InputError(fmt::format("{}/manifest.json: holds {} of {} elements of {}", folder_, count,
                                  wanted, name));
 }
+
+template void Checkpoint::read(const std::string&, int, std::span<const ParameterRun>,
+                               float*) const;
+template void Checkpoint::read(const std::string&, int, std::span<const ParameterRun>,
+                               double*) const;
 
 }  // namespace meshwright::exec

@@ -38,9 +38,9 @@ class Checkpoint {
   void check_holds(const std::map<std::string, Shape>& parameters) const;
 
   // Reads elements [run.global, run.global + run.count) of a parameter's state to to[run.local
-  // ...], for each run. Throws InputError if elements are missing.
-  void read(const std::string& name, int state, std::span<const ParameterRun> runs,
-            float* to) const;
+  // ...], for each run, in float or double. Throws InputError if elements are missing.
+  template <typename Real>
+  void read(const std::string& name, int state, std::span<const ParameterRun> runs, Real* to) const;
 
   std::vector<std::string> names() const;
   bool holds(const std::string& name) const { return places_.contains(name); }
@@ -62,8 +62,9 @@ class Checkpoint {
     return shards_[place.shard].header.pieces[place.piece];
   }
   static std::vector<Interval> intervals_of(const Piece& piece);  // ascending
+  template <typename Real>
   std::int64_t read_piece(const Place& place, int state, std::span<const ParameterRun> runs,
-                          float* to) const;
+                          Real* to) const;
 
   std::string folder_;
   Manifest manifest_;

@@ -17,17 +17,19 @@ bool saves(const StageParameter& member, int index, const Runtime& runtime) {
 }
 
 PieceSource source_of(const Parameter& parameter, const std::vector<ParameterRun>& runs,
-                      const float* data) {
+                      const std::byte* data, Dtype type) {
   PieceSource source;
   source.piece.name = parameter.name;
   source.piece.shape = parameter.global_shape;
+  const std::byte* end = nullptr;  // of the last part
   for (const ParameterRun& run : runs) {
     append_run(source.piece.runs, run.global, run.count);
-    const float* from = data + run.local;
-    if (!source.parts.empty() && source.parts.back().data + source.parts.back().count == from)
+    const std::byte* from = data + bytes_of(run.local, type);
+    if (from == end)
       source.parts.back().count += run.count;
     else
       source.parts.push_back({from, run.count});
+    end = from + bytes_of(run.count, type);
   }
   return source;
 }
@@ -52,7 +54,8 @@ std::vector<PieceSource> pieces_of(const Runtime& runtime) {
   for (const Bucket& bucket : runtime.program().buckets) {
     const Arena::Slice slice = memory.saved_slice(bucket);
     if (slice.count == 0) continue;
-    const float* snapshot = memory.snapshot(bucket);
+    const std::byte* snapshot = memory.snapshot(bucket);
+    const Dtype type = bucket.snapshot.type.dtype;
     const std::int64_t from = memory.own_begin(bucket) + slice.begin;  // of the bucket
     for (int index : bucket.parameters) {
       const StageParameter& member = runtime.program().parameters[index];
@@ -66,7 +69,7 @@ std::vector<PieceSource> pieces_of(const Runtime& runtime) {
           runs_within(runs_of(parameter, part_of(parameter, runtime.mesh(), runtime.coordinates())),
                       first - member.offset, end - first);
       if (runs.empty()) continue;
-      pieces.push_back(source_of(parameter, runs, snapshot + (first - from)));
+      pieces.push_back(source_of(parameter, runs, snapshot + bytes_of(first - from, type), type));
       pieces.back().state_distance = bucket.slice_elements();
     }
   }

@@ -183,8 +183,14 @@ void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base
         runs_of(parameter, part_of(parameter, runtime.mesh(), runtime.coordinates()));
     const HeldWeights held = runtime.memory().weights(member);
     Backend& backend = runtime.memory().backend();
-    from->read(parameter.name, 0, runs_within(runs, held.begin, held.count),
-               StateView<float>(backend, held.data, held.count).data());
+    const auto read_into = [&](const Checkpoint& file, int state, std::span<const ParameterRun> of,
+                               const StoredArray& to, std::int64_t count) {
+      as_exact(to.type, [&](auto number) {
+        file.read(parameter.name, state, of,
+                  StateView<decltype(number)>(backend, to, count).data());
+      });
+    };
+    read_into(*from, 0, runs_within(runs, held.begin, held.count), held.data, held.count);
     if (!parameter.trainable) continue;
     const OwnedStates owned = runtime.memory().states(member);
     const std::vector<ParameterRun> own_runs = runs_within(runs, owned.begin, owned.count);
@@ -196,8 +202,7 @@ void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base
       }
       const StoredArray& data = owned.data[place];
       if (data.data == nullptr) continue;  // muon keeps one moment of matrices; no average is kept
-      checkpoint.read(parameter.name, state, own_runs,
-                      StateView<float>(backend, data, owned.count).data());
+      read_into(checkpoint, state, own_runs, data, owned.count);
     }
   }
   if (checkpoint.average() < 0) runtime.memory().begin_averages();

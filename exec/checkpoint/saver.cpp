@@ -51,11 +51,12 @@ void Saver::save(const Manifest& about) {
   runtime_.memory().take_snapshot();
   stage_ = Stage::writing;
   const std::string part = part_folder(folder_, about.step), name = shard_name(all_.rank());
-  task_ = in_background([this, part, name, states = manifest_.states]() -> Outcome {
-    if (pieces_.empty()) return {};
-    make_folder(part);
-    return {write_shard(part + "/" + name, pieces_, states), "", ""};
-  });
+  task_ = in_background(
+      [this, part, name, states = manifest_.states, type = training.exact_type()]() -> Outcome {
+        if (pieces_.empty()) return {};
+        make_folder(part);
+        return {write_shard(part + "/" + name, pieces_, states, type), "", ""};
+      });
 }
 
 void Saver::poll() {

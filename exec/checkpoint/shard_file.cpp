@@ -58,7 +58,8 @@ std::vector<RepeatedRun> parse_runs(Fields& fields, std::int64_t elements) {
 
 // Reads one piece of the header. `begin` is the byte of the data at which the previous piece ends
 // and this one must begin.
-Piece parse_piece(Fields& fields, std::size_t states, std::int64_t begin, std::int64_t data_bytes) {
+Piece parse_piece(Fields& fields, std::size_t states, Dtype type, std::int64_t begin,
+                  std::int64_t data_bytes) {
   Piece piece;
   piece.name = fields.required<std::string>("name");
   const auto shape = fields.required<std::vector<std::int64_t>>("shape");
@@ -73,7 +74,7 @@ Piece parse_piece(Fields& fields, std::size_t states, std::int64_t begin, std::i
     held += run.count * run.times;  // each at most `elements`
     if (held > elements) fields.fail("runs", fmt::format("more than {} elements", elements));
   }
-  const std::int64_t bytes = held * 4 * static_cast<std::int64_t>(states);
+  const std::int64_t bytes = bytes_of(held, type) * static_cast<std::int64_t>(states);
   if (piece.offset != begin)
     fields.fail("offset", fmt::format("expected {}, where the piece before ends", begin));
   if (bytes > data_bytes - begin)
@@ -103,17 +104,17 @@ json to_json(const Piece& piece) {
 }
 
 // Writes one state of a piece to the file from byte `offset` on. Returns the checksum of its data.
-std::uint32_t write_state(const File& file, const PieceSource& source, int state,
+std::uint32_t write_state(const File& file, const PieceSource& source, int state, Dtype type,
                           std::int64_t offset) {
   std::uint32_t checksum = 0;
   for (const PieceSource::Part& part : source.parts) {
-    const float* data = part.data + state * source.state_distance;
-    for (std::int64_t done = 0; done < part.count;) {
-      const std::int64_t count = std::min(part.count - done, block_bytes / 4);
-      const std::int64_t bytes = count * 4;
-      checksum = crc32c(data + done, bytes, checksum);
-      file.write(offset, data + done, bytes);
-      offset += bytes, done += count;
+    const auto* data =
+        static_cast<const char*>(part.data) + bytes_of(state * source.state_distance, type);
+    for (std::int64_t left = bytes_of(part.count, type); left > 0;) {
+      const std::int64_t bytes = std::min(left, block_bytes);
+      checksum = crc32c(data, bytes, checksum);
+      file.write(offset, data, bytes);
+      offset += bytes, data += bytes, left -= bytes;
     }
   }
   return checksum;
@@ -167,7 +168,9 @@ void append_run(std::vector<RepeatedRun>& runs, std::int64_t first, std::int64_t
 std::string encode(const ShardHeader& header) {
   json pieces = json::array();
   for (const Piece& piece : header.pieces) pieces.push_back(to_json(piece));
-  std::string text = json{{"format", 1}, {"states", header.states}, {"pieces", pieces}}.dump();
+  json fields = {{"format", 1}, {"states", header.states}, {"pieces", pieces}};
+  if (header.type == Dtype::f64) fields["type"] = "fp64";
+  std::string text = fields.dump();
   const std::size_t unpadded = static_cast<std::size_t>(shard_preamble_bytes) + text.size();
   text.append((data_alignment - unpadded % data_alignment) % data_alignment, ' ');
   const std::uint64_t length = text.size();
@@ -209,12 +212,16 @@ ShardHeader parse_shard_header(std::string_view begin, std::int64_t file_bytes,
     fields.fail("states",
                 "expected weights, and perhaps first_moment, second_moment and average, in this "
                 "order");
+  if (const auto type = fields.optional<std::string>("type", "fp32"); type == "fp64")
+    header.type = Dtype::f64;
+  else if (type != "fp32")
+    fields.fail("type", "'" + type + "' is not known here; known: fp32 and fp64");
   const std::int64_t data_bytes = file_bytes - header.data_begin;
   const auto states = static_cast<std::int64_t>(header.states.size());
   std::int64_t end = 0;
   for (Fields& piece : fields.objects("pieces")) {
-    header.pieces.push_back(parse_piece(piece, header.states.size(), end, data_bytes));
-    end += header.pieces.back().elements() * 4 * states;
+    header.pieces.push_back(parse_piece(piece, header.states.size(), header.type, end, data_bytes));
+    end += bytes_of(header.pieces.back().elements(), header.type) * states;
   }
   if (end != data_bytes)
     fields.fail("pieces",
@@ -231,25 +238,26 @@ ShardHeader read_shard_header(const File& file) {
 }
 
 WrittenShard write_shard(const std::string& path, std::span<const PieceSource> pieces,
-                         const std::vector<std::string>& state_names) {
+                         const std::vector<std::string>& state_names, Dtype type) {
   ShardHeader header;
   header.states = state_names;
+  header.type = type;
   const auto states = static_cast<int>(state_names.size());
   std::int64_t end = 0;
   for (const PieceSource& source : pieces) {
     Piece& piece = header.pieces.emplace_back(source.piece);
     piece.offset = end;
     piece.checksums.assign(states, 0);
-    end += piece.elements() * 4 * states;
+    end += bytes_of(piece.elements(), type) * states;
   }
   const auto data_begin = static_cast<std::int64_t>(encode(header).size());
   const File file = File::create(path);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     Piece& piece = header.pieces[i];
-    const std::int64_t bytes = piece.elements() * 4;
+    const std::int64_t bytes = bytes_of(piece.elements(), type);
     for (int state = 0; state < states; ++state)
       piece.checksums[state] =
-          write_state(file, pieces[i], state, data_begin + piece.offset + state * bytes);
+          write_state(file, pieces[i], state, type, data_begin + piece.offset + state * bytes);
   }
   const std::string begin = encode(header);
   file.write(0, begin.data(), data_begin);
@@ -263,7 +271,7 @@ void check_data(const File& file, const ShardHeader& header) {
     std::int64_t offset = header.data_begin + piece.offset;
     for (std::size_t state = 0; state < header.states.size(); ++state) {
       std::uint32_t checksum = 0;
-      for (std::int64_t left = piece.elements() * 4; left > 0;) {
+      for (std::int64_t left = bytes_of(piece.elements(), header.type); left > 0;) {
         const std::int64_t bytes = std::min(left, block_bytes);
         file.read(offset, block.data(), bytes);
         checksum = crc32c(block.data(), bytes, checksum);

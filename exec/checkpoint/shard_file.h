@@ -1,5 +1,7 @@
 // One rank's file of a checkpoint (`rank-00003.shard`): "MWSHARD1", the header's length (8 bytes,
-// little-endian), the header (JSON, padded with blanks), the data (fp32, little-endian).
+// little-endian), the header (JSON, padded with blanks), the data (little-endian).
+//
+// The data are fp32, or fp64 if the header has "type": "fp64".
 //
 //   {"format": 1, "states": ["weights", "first_moment", "second_moment", "average"], "pieces": [
 //     {"name": "transformer.h.0.mlp.c_fc.weight", "shape": [768, 3072],
@@ -40,6 +42,7 @@ struct Piece {
 struct ShardHeader {
   std::vector<std::string> states;
   std::vector<Piece> pieces;
+  Dtype type = Dtype::f32;      // of the data: f32 or f64
   std::int64_t data_begin = 0;  // in the file
   std::uint32_t checksum = 0;   // of everything before the data
 };
@@ -74,7 +77,7 @@ ShardHeader read_shard_header(const File& file);
 // The memory that holds the data of a piece. Its parts follow each other in the file.
 struct PieceSource {
   struct Part {
-    const float* data = nullptr;  // of the first state
+    const void* data = nullptr;  // of the first state
     std::int64_t count = 0;
   };
   Piece piece;  // offset and checksums are filled in by the writer
@@ -87,9 +90,10 @@ struct WrittenShard {
   std::uint32_t header_checksum = 0;
 };
 
-// Writes the file and forces it to the disk. Throws RunError if that fails.
+// Writes the file, whose data have this type in memory too, and forces it to the disk. Throws
+// RunError if that fails.
 WrittenShard write_shard(const std::string& path, std::span<const PieceSource> pieces,
-                         const std::vector<std::string>& state_names);
+                         const std::vector<std::string>& state_names, Dtype type = Dtype::f32);
 
 // Reads all data. Throws an InputError that names the piece if a checksum differs.
 void check_data(const File& file, const ShardHeader& header);

@@ -119,7 +119,11 @@ void widen(const void* from, Dtype dtype, std::int64_t count, float* to) {
   if (dtype == Dtype::f16) return widen(static_cast<const Half*>(from), count, to);
   if (dtype == Dtype::bf16) return widen(static_cast<const BFloat16*>(from), count, to);
   if (is_in_blocks(dtype)) return widen_blocks(from, dtype, count, to);
-  MESHWRIGHT_CHECK(dtype == Dtype::f32, "16-bit numbers and blocks are widened");
+  if (dtype == Dtype::f64) {
+    std::copy_n(static_cast<const double*>(from), count, to);
+    return;
+  }
+  MESHWRIGHT_CHECK(dtype == Dtype::f32, "numbers of 16 and 64 bits and blocks are converted");
   std::copy_n(static_cast<const float*>(from), count, to);
 }
 
@@ -127,7 +131,11 @@ void narrow(const float* from, Dtype dtype, std::int64_t count, void* to) {
   if (dtype == Dtype::f16) return narrow(from, count, static_cast<Half*>(to));
   if (dtype == Dtype::bf16) return narrow(from, count, static_cast<BFloat16*>(to));
   if (is_in_blocks(dtype)) return narrow_to_blocks(from, dtype, count, to);
-  MESHWRIGHT_CHECK(dtype == Dtype::f32, "numbers are narrowed to 16 bits and to blocks");
+  if (dtype == Dtype::f64) {
+    std::copy_n(from, count, static_cast<double*>(to));
+    return;
+  }
+  MESHWRIGHT_CHECK(dtype == Dtype::f32, "numbers are converted to 16 and 64 bits and to blocks");
   std::copy_n(from, count, static_cast<float*>(to));
 }
 

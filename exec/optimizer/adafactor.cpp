@@ -219,7 +219,8 @@ void adafactor_step(const StepSettings& training, const OptimizerScalars& scalar
         const std::int64_t count = std::min(tile, segment.begin + end - at);
         make_update(segment, state, factors, training.adafactor, false, at, count, update.data());
         float* weights = read_weights(state, wide, at, count);
-        float* average = state.average == nullptr ? nullptr : state.average + at;
+        float* average =
+            state.average == nullptr ? nullptr : static_cast<float*>(state.average) + at;
         for (std::int64_t i = 0; i < count; ++i)
           weights[i] = weights[i] * shrink - sizes.update * update[i];
         if (average != nullptr) move_average(factors, weights, count, average);

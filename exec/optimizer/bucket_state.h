@@ -25,7 +25,7 @@ OptimizerState state_of(const Bucket& bucket, const Address& address) {
     state.elements = bucket.elements;
   }
   if (bucket.has_master()) state.working = address(bucket.own_weights);
-  state.average = static_cast<float*>(address(bucket.average));
+  state.average = address(bucket.average);
   return state;
 }
 
@@ -43,7 +43,7 @@ OptimizerState state_of(const Bucket& bucket, const StatePiece& piece, const Add
       piece.master.buffer >= 0 ? address(piece.master) : moved(state.weights, state.weights_type);
   state.first_moment = address(piece.first_moment);
   state.second_moment = address(piece.second_moment);
-  state.average = static_cast<float*>(address(piece.average));
+  state.average = address(piece.average);
   return state;
 }
 

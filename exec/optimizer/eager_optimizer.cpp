@@ -155,7 +155,8 @@ void copy_to_working(ThreadPool& pool, const OptimizerSegment& segment,
 void eager_optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
                           std::span<const OptimizerSegment> segments, const OptimizerState& state,
                           ThreadPool& pool) {
-  if (measures_parameters(training.optimizer) || is_in_blocks(state.moment_type))
+  if (measures_parameters(training.optimizer) || is_in_blocks(state.moment_type) ||
+      state.moment_type == Dtype::f64)
     return optimizer_step(training, scalars, segments, state, pool);
   const Factors factors = factors_of(training, scalars);
   const int arrays = optimizer_scratch_arrays(training);
@@ -173,7 +174,7 @@ void eager_optimizer_step(const StepSettings& training, const OptimizerScalars& 
       adam_with_decay(pool, factors, p, state.scratch, state.scratch + segment.count);
     if (state.working != nullptr) copy_to_working(pool, segment, state);
     if (state.average != nullptr)
-      pass(pool, segment.count, state.average + segment.begin, p.weights,
+      pass(pool, segment.count, static_cast<float*>(state.average) + segment.begin, p.weights,
            [=](float a, float w) { return a + factors.average * (w - a); });
   }
 }

@@ -15,20 +15,22 @@
 
 namespace meshwright::exec {
 
-// The factors that are the same for all elements of a step. Powers and differences are computed in
-// double.
-struct Factors {
-  float gradient, beta1, beta2, one_minus_beta1, one_minus_beta2;
-  float inverse_correction;  // 1 / (1 - beta1^step)
-  float step_size;           // learning rate / (1 - beta1^step)
-  float inverse_root_2;      // 1 / sqrt(1 - beta2^step)
-  float epsilon, decay, learning_rate, momentum;
-  float limit;    // of a gradient's element; infinity: none
-  float average;  // 1 - the decay of the weights' average
+// The factors that are the same for all elements of a step, in the type in which elements are
+// updated. Powers and differences are computed in double.
+template <typename Real>
+struct FactorsIn {
+  Real gradient, beta1, beta2, one_minus_beta1, one_minus_beta2;
+  Real inverse_correction;  // 1 / (1 - beta1^step)
+  Real step_size;           // learning rate / (1 - beta1^step)
+  Real inverse_root_2;      // 1 / sqrt(1 - beta2^step)
+  Real epsilon, decay, learning_rate, momentum;
+  Real limit;    // of a gradient's element; infinity: none
+  Real average;  // 1 - the decay of the weights' average
   // adafactor: the share of the way that second moments move towards new squares, and the learning
   // rate before it is scaled by a parameter's size.
-  float factor_moves, factor_rate;
+  Real factor_moves, factor_rate;
 };
+using Factors = FactorsIn<float>;
 
 // Return adafactor's values for step t, in double: the share of the way that second moments move
 // towards new squares, and the learning rate before it is scaled by a parameter's size.
@@ -55,16 +57,18 @@ MESHWRIGHT_ON_DEVICES_TOO inline AdafactorSizes sizes_of(const Adafactor& settin
   return {static_cast<float>(own), static_cast<float>(over > 1 ? own / over : own)};
 }
 
-inline float limit_of(double gradient_clip_value) {
-  return gradient_clip_value > 0 ? static_cast<float>(gradient_clip_value)
-                                 : std::numeric_limits<float>::infinity();
+template <typename Real = float>
+Real limit_of(double gradient_clip_value) {
+  return gradient_clip_value > 0 ? static_cast<Real>(gradient_clip_value)
+                                 : std::numeric_limits<Real>::infinity();
 }
 
-inline Factors factors_of(const StepSettings& training, const OptimizerScalars& scalars) {
+template <typename Real = float>
+FactorsIn<Real> factors_of(const StepSettings& training, const OptimizerScalars& scalars) {
   const auto step = static_cast<double>(scalars.step);
   const double correction_1 = 1 - std::pow(training.beta1, step);
   const double correction_2 = 1 - std::pow(training.beta2, step);
-  const auto f = [](double x) { return static_cast<float>(x); };
+  const auto f = [](double x) { return static_cast<Real>(x); };
   return {f(scalars.gradient_factor),
           f(training.beta1),
           f(training.beta2),
@@ -77,7 +81,7 @@ inline Factors factors_of(const StepSettings& training, const OptimizerScalars& 
           f(training.weight_decay),
           f(scalars.learning_rate),
           f(training.momentum),
-          limit_of(training.gradient_clip_value),
+          limit_of<Real>(training.gradient_clip_value),
           f(1 - training.ema_decay),
           f(moves_of(training.adafactor, step)),
           f(rate_of(training.adafactor, scalars.learning_rate, step))};
@@ -85,7 +89,8 @@ inline Factors factors_of(const StepSettings& training, const OptimizerScalars& 
 
 // Returns an element of the gradient after it is multiplied by the step's factor and clipped to
 // [-limit, limit].
-inline float gradient_of(const Factors& c, float g) {
+template <typename Real>
+Real gradient_of(const FactorsIn<Real>& c, Real g) {
   return std::min(std::max(g * c.gradient, -c.limit), c.limit);
 }
 

@@ -13,28 +13,30 @@ namespace meshwright::exec {
 
 namespace {
 
-// Consecutive elements of one segment, at most a tile, with all arrays in fp32.
+// Consecutive elements of one segment, at most a tile, with all arrays as Real.
+template <typename Real>
 struct Elements {
-  float* weights;
-  const float* gradients;
-  float *first, *second;
+  Real* weights;
+  const Real* gradients;
+  Real *first, *second;
   std::int64_t count;
-  float decay;  // 0 if no decay applies
-  float trust;  // lamb: |weights| / |update|
-  float* average;
+  Real decay;  // 0 if no decay applies
+  Real trust;  // lamb: |weights| / |update|
+  Real* average;
 };
 
 // Updates moments and weights by Adam's rule. `coupled` is the decay that is added to the gradient
 // (adam), and `shrink` multiplies the weights (adamw).
-void adam(const Factors& c, float coupled, float shrink, const Elements& e) {
-  float* __restrict__ weights = e.weights;
-  float* __restrict__ first = e.first;
-  float* __restrict__ second = e.second;
-  const float* __restrict__ gradients = e.gradients;
+template <typename Real>
+void adam(const FactorsIn<Real>& c, Real coupled, Real shrink, const Elements<Real>& e) {
+  Real* __restrict__ weights = e.weights;
+  Real* __restrict__ first = e.first;
+  Real* __restrict__ second = e.second;
+  const Real* __restrict__ gradients = e.gradients;
   for (std::int64_t i = 0; i < e.count; ++i) {
-    const float g = gradient_of(c, gradients[i]) + coupled * weights[i];
-    const float m = c.beta1 * first[i] + c.one_minus_beta1 * g;
-    const float v = c.beta2 * second[i] + c.one_minus_beta2 * g * g;
+    const Real g = gradient_of(c, gradients[i]) + coupled * weights[i];
+    const Real m = c.beta1 * first[i] + c.one_minus_beta1 * g;
+    const Real v = c.beta2 * second[i] + c.one_minus_beta2 * g * g;
     first[i] = m;
     second[i] = v;
     weights[i] =
@@ -42,32 +44,41 @@ void adam(const Factors& c, float coupled, float shrink, const Elements& e) {
   }
 }
 
-void adamw_rule(const Factors& c, const Elements& e) {
-  adam(c, 0, 1 - c.learning_rate * e.decay, e);
+template <typename Real>
+void adamw_rule(const FactorsIn<Real>& c, const Elements<Real>& e) {
+  adam<Real>(c, 0, 1 - c.learning_rate * e.decay, e);
 }
 
-void adam_rule(const Factors& c, const Elements& e) { adam(c, e.decay, 1, e); }
+template <typename Real>
+void adam_rule(const FactorsIn<Real>& c, const Elements<Real>& e) {
+  adam<Real>(c, e.decay, 1, e);
+}
 
-void sgd_rule(const Factors& c, const Elements& e) {
-  float* __restrict__ weights = e.weights;
-  float* __restrict__ first = e.first;
-  const float* __restrict__ gradients = e.gradients;
+template <typename Real>
+void sgd_rule(const FactorsIn<Real>& c, const Elements<Real>& e) {
+  Real* __restrict__ weights = e.weights;
+  Real* __restrict__ first = e.first;
+  const Real* __restrict__ gradients = e.gradients;
   for (std::int64_t i = 0; i < e.count; ++i) {
     first[i] = c.momentum * first[i] + gradient_of(c, gradients[i]) + e.decay * weights[i];
     weights[i] -= c.learning_rate * first[i];
   }
 }
 
-float sign(float x) { return static_cast<float>(x > 0) - static_cast<float>(x < 0); }
+template <typename Real>
+Real sign(Real x) {
+  return static_cast<Real>(x > 0) - static_cast<Real>(x < 0);
+}
 
-void lion_rule(const Factors& c, const Elements& e) {
-  float* __restrict__ weights = e.weights;
-  float* __restrict__ first = e.first;
-  const float* __restrict__ gradients = e.gradients;
-  const float shrink = 1 - c.learning_rate * e.decay;
+template <typename Real>
+void lion_rule(const FactorsIn<Real>& c, const Elements<Real>& e) {
+  Real* __restrict__ weights = e.weights;
+  Real* __restrict__ first = e.first;
+  const Real* __restrict__ gradients = e.gradients;
+  const Real shrink = 1 - c.learning_rate * e.decay;
   for (std::int64_t i = 0; i < e.count; ++i) {
-    const float g = gradient_of(c, gradients[i]);
-    const float update = sign(c.beta1 * first[i] + c.one_minus_beta1 * g);
+    const Real g = gradient_of(c, gradients[i]);
+    const Real update = sign(c.beta1 * first[i] + c.one_minus_beta1 * g);
     first[i] = c.beta2 * first[i] + c.one_minus_beta2 * g;
     weights[i] = weights[i] * shrink - c.learning_rate * update;
   }
@@ -75,15 +86,17 @@ void lion_rule(const Factors& c, const Elements& e) {
 
 // Returns what lamb subtracts from a weight, before it is multiplied by the learning rate and the
 // trust ratio.
-float lamb_update(const Factors& c, const Elements& e, std::int64_t i) {
+template <typename Real>
+Real lamb_update(const FactorsIn<Real>& c, const Elements<Real>& e, std::int64_t i) {
   return e.first[i] * c.inverse_correction /
              (std::sqrt(e.second[i]) * c.inverse_root_2 + c.epsilon) +
          e.decay * e.weights[i];
 }
 
 // Updates weights by lamb's rule. The moments are up to date already.
-void lamb_rule(const Factors& c, const Elements& e) {
-  const float size = c.learning_rate * e.trust;
+template <typename Real>
+void lamb_rule(const FactorsIn<Real>& c, const Elements<Real>& e) {
+  const Real size = c.learning_rate * e.trust;
   for (std::int64_t i = 0; i < e.count; ++i) e.weights[i] -= size * lamb_update(c, e, i);
 }
 
@@ -91,11 +104,12 @@ struct SquaredNorms {
   double weights = 0, update = 0;
 };
 
-SquaredNorms lamb_moments(const Factors& c, const Elements& e) {
+template <typename Real>
+SquaredNorms lamb_moments(const FactorsIn<Real>& c, const Elements<Real>& e) {
   double weights = 0, update = 0;
 #pragma omp simd reduction(+ : weights, update)
   for (std::int64_t i = 0; i < e.count; ++i) {
-    const float g = gradient_of(c, e.gradients[i]);
+    const Real g = gradient_of(c, e.gradients[i]);
     e.first[i] = c.beta1 * e.first[i] + c.one_minus_beta1 * g;
     e.second[i] = c.beta2 * e.second[i] + c.one_minus_beta2 * g * g;
     const double w = e.weights[i], u = lamb_update(c, e, i);
@@ -107,24 +121,28 @@ SquaredNorms lamb_moments(const Factors& c, const Elements& e) {
 
 // Updates weights by muon's rule. The gradients hold the update, which is orthogonal already. The
 // decay is as in adamw.
-void muon_rule(const Factors& c, const Elements& e) {
+void muon_rule(const Factors& c, const Elements<float>& e) {
   const float shrink = 1 - c.learning_rate * e.decay, size = c.learning_rate * e.trust;
   for (std::int64_t i = 0; i < e.count; ++i)
     e.weights[i] = e.weights[i] * shrink - size * e.gradients[i];
 }
 
-using Rule = void (*)(const Factors&, const Elements&);
+template <typename Real>
+using Rule = void (*)(const FactorsIn<Real>&, const Elements<Real>&);
+template <typename Real>
 struct RuleRow {
   OptimizerKind kind;
-  Rule rule;
+  Rule<Real> rule;
 };
-constexpr RuleRow rules[] = {
+template <typename Real>
+constexpr RuleRow<Real> rules[] = {
     {OptimizerKind::adamw, adamw_rule}, {OptimizerKind::adam, adam_rule},
     {OptimizerKind::lamb, lamb_rule},   {OptimizerKind::sgd, sgd_rule},
     {OptimizerKind::lion, lion_rule},   {OptimizerKind::muon, adamw_rule}};  // not for matrices
 
-Rule rule_of(OptimizerKind kind) {
-  for (const RuleRow& row : rules)
+template <typename Real>
+Rule<Real> rule_of(OptimizerKind kind) {
+  for (const RuleRow<Real>& row : rules<Real>)
     if (row.kind == kind) return row.rule;
   MESHWRIGHT_CHECK(false, "every optimizer has a rule");
   return nullptr;
@@ -132,9 +150,9 @@ Rule rule_of(OptimizerKind kind) {
 
 // Returns lamb's factor |weights| / |update|. It is 1, as in Adam, if a norm is 0 or if there are
 // no norms.
-float trust_of(const OptimizerSegment& segment) {
+double trust_of(const OptimizerSegment& segment) {
   if (segment.norms == nullptr || segment.norms[0] <= 0 || segment.norms[1] <= 0) return 1;
-  return static_cast<float>(std::sqrt(segment.norms[0] / segment.norms[1]));
+  return std::sqrt(segment.norms[0] / segment.norms[1]);
 }
 
 // Tells which parts of a state for_each_tile() writes.
@@ -162,8 +180,8 @@ void write_moments(const OptimizerState& state, const OptimizerSegment& segment,
 // Calls work(elements) for elements [begin, end) of the segment, tile by tile in fp32.
 template <typename Work>
 void for_each_tile(const OptimizerState& state, const OptimizerSegment& segment,
-                   std::int64_t update, Elements elements, std::int64_t begin, std::int64_t end,
-                   Writes writes, const Work& work) {
+                   std::int64_t update, Elements<float> elements, std::int64_t begin,
+                   std::int64_t end, Writes writes, const Work& work) {
   Tile weights, gradients, first, second;
   begin += segment.begin, end += segment.begin;
   for (std::int64_t at = begin; at < end; at += tile) {
@@ -174,15 +192,34 @@ void for_each_tile(const OptimizerState& state, const OptimizerSegment& segment,
     elements.first = first.read(state.first_moment, state.moment_type, at, count);
     elements.second =
         second.read(state.second_moment, second_moment_type(state.moment_type), at, count);
-    elements.average = state.average == nullptr ? nullptr : state.average + at;
+    elements.average = state.average == nullptr ? nullptr : static_cast<float*>(state.average) + at;
     work(elements);
     if (writes.moments) write_moments(state, segment, update, first, second, at, count);
     if (writes.weights) write_weights(state, weights, elements.weights, at, elements.count);
   }
 }
 
-Elements elements_of(const OptimizerSegment& segment, const Factors& factors) {
-  Elements elements{};
+// Calls work(elements) for elements [begin, end) of the segment in fp64, where they are.
+template <typename Work>
+void for_each_tile(const OptimizerState& state, const OptimizerSegment& segment, std::int64_t,
+                   Elements<double> elements, std::int64_t begin, std::int64_t end, Writes,
+                   const Work& work) {
+  const auto from_begin = [&](const void* array) {
+    auto* const first = static_cast<double*>(const_cast<void*>(array));
+    return first == nullptr ? nullptr : first + segment.begin + begin;
+  };
+  elements.count = end - begin;
+  elements.weights = from_begin(state.weights);
+  elements.gradients = from_begin(state.gradients);
+  elements.first = from_begin(state.first_moment);
+  elements.second = from_begin(state.second_moment);
+  elements.average = from_begin(state.average);
+  work(elements);
+}
+
+template <typename Real>
+Elements<Real> elements_of(const OptimizerSegment& segment, const FactorsIn<Real>& factors) {
+  Elements<Real> elements{};
   elements.decay = segment.decay ? factors.decay : 0;
   return elements;
 }
@@ -210,8 +247,8 @@ void muon_momentum(const StepSettings& training, const OptimizerScalars& scalars
   for (const OptimizerSegment& segment : segments)
     parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
       float* update = state.update + segment.begin + begin;
-      for_each_tile(state, segment, scalars.step, {}, begin, end, {.weights = false},
-                    [&](const Elements& e) {
+      for_each_tile(state, segment, scalars.step, Elements<float>{}, begin, end, {.weights = false},
+                    [&](const Elements<float>& e) {
                       for (std::int64_t i = 0; i < e.count; ++i) {
                         const float g = gradient_of(c, e.gradients[i]);
                         e.first[i] = c.momentum * e.first[i] + g;
@@ -230,7 +267,7 @@ void update_choice_biases(double rate, std::span<const ChoiceBias> biases,
     for (std::int64_t e = 0; e < bias.experts; ++e) all += bias.counts[e];
     Tile wide;
     for (std::int64_t at = 0; at < bias.count; at += tile) {
-      Elements elements{};
+      Elements<float> elements{};
       elements.count = std::min(tile, bias.count - at);
       elements.weights = read_weights(state, wide, bias.begin + at, elements.count);
       const double* counts = bias.counts + bias.first + at;
@@ -243,24 +280,26 @@ void update_choice_biases(double rate, std::span<const ChoiceBias> biases,
   }
 }
 
-void optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
-                    std::span<const OptimizerSegment> segments, const OptimizerState& state,
-                    ThreadPool& pool) {
-  if (training.optimizer == OptimizerKind::adafactor)
-    return adafactor_step(training, scalars, segments, state, pool);
+namespace {
+
+template <typename Real>
+void step_as(const StepSettings& training, const OptimizerScalars& scalars,
+             std::span<const OptimizerSegment> segments, const OptimizerState& state,
+             ThreadPool& pool) {
   const bool is_matrix = state.update != nullptr;
-  const Rule rule = is_matrix ? muon_rule : rule_of(training.optimizer);
+  Rule<Real> rule = rule_of<Real>(training.optimizer);
+  if constexpr (std::is_same_v<Real, float>)
+    if (is_matrix) rule = muon_rule;
   // The moments of matrices and of lamb are already up to date.
   const Writes writes{.moments = !is_matrix && training.optimizer != OptimizerKind::lamb};
-  const Factors factors = factors_of(training, scalars);
+  const auto factors = factors_of<Real>(training, scalars);
   constexpr std::int64_t grain = 1 << 15;  // elements: long enough to hide handing a piece out
   for (const OptimizerSegment& segment : segments) {
-    Elements elements = elements_of(segment, factors);
-    elements.trust =
-        is_matrix ? static_cast<float>(muon_scale(*segment.matrix)) : trust_of(segment);
+    Elements<Real> elements = elements_of(segment, factors);
+    elements.trust = static_cast<Real>(is_matrix ? muon_scale(*segment.matrix) : trust_of(segment));
     parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
       for_each_tile(is_matrix ? with_update(state) : state, segment, scalars.step, elements, begin,
-                    end, writes, [&](const Elements& some) {
+                    end, writes, [&](const Elements<Real>& some) {
                       rule(factors, some);
                       if (some.average != nullptr)
                         move_average(factors, some.weights, some.count, some.average);
@@ -269,19 +308,20 @@ void optimizer_step(const StepSettings& training, const OptimizerScalars& scalar
   }
 }
 
-void lamb_norms(const StepSettings& training, const OptimizerScalars& scalars,
-                std::span<const OptimizerSegment> segments, const OptimizerState& state,
-                ThreadPool& pool) {
-  const Factors factors = factors_of(training, scalars);
+template <typename Real>
+void lamb_norms_as(const StepSettings& training, const OptimizerScalars& scalars,
+                   std::span<const OptimizerSegment> segments, const OptimizerState& state,
+                   ThreadPool& pool) {
+  const auto factors = factors_of<Real>(training, scalars);
   constexpr std::int64_t pieces = 256;
   for (const OptimizerSegment& segment : segments) {
     std::array<SquaredNorms, pieces> partial{};
     const std::int64_t grain = (segment.count + pieces - 1) / pieces;
-    const Elements elements = elements_of(segment, factors);
+    const Elements<Real> elements = elements_of(segment, factors);
     parallel_for(pool, segment.count, grain, [&](std::int64_t begin, std::int64_t end) {
       SquaredNorms& sum = partial[begin / grain];
       for_each_tile(state, segment, scalars.step, elements, begin, end, {.weights = false},
-                    [&](const Elements& some) {
+                    [&](const Elements<Real>& some) {
                       const SquaredNorms norms = lamb_moments(factors, some);
                       sum.weights += norms.weights;
                       sum.update += norms.update;
@@ -293,6 +333,25 @@ void lamb_norms(const StepSettings& training, const OptimizerScalars& scalars,
       segment.norms[1] += norms.update;
     }
   }
+}
+
+}  // namespace
+
+void optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
+                    std::span<const OptimizerSegment> segments, const OptimizerState& state,
+                    ThreadPool& pool) {
+  if (training.optimizer == OptimizerKind::adafactor)
+    return adafactor_step(training, scalars, segments, state, pool);
+  (state.weights_type == Dtype::f64 ? step_as<double> : step_as<float>)(training, scalars, segments,
+                                                                        state, pool);
+}
+
+void lamb_norms(const StepSettings& training, const OptimizerScalars& scalars,
+                std::span<const OptimizerSegment> segments, const OptimizerState& state,
+                ThreadPool& pool) {
+  (state.weights_type == Dtype::f64
+       ? lamb_norms_as<double>
+       : lamb_norms_as<float>)(training, scalars, segments, state, pool);
 }
 
 }  // namespace meshwright::exec

@@ -1,5 +1,6 @@
 // One optimizer step over a flat part of the parameters. It computes in fp32, whatever types the
-// states are kept in. g is the gradient, m and v are the first and the second moment.
+// states are kept in, or in fp64 if all arrays are in fp64. g is the gradient, m and v are the
+// first and the second moment.
 //   adamw: weights shrink by learning_rate * weight_decay (Loshchilov and Hutter 2019).
 //   adam: the decay is added to the gradient.
 //   sgd: m = momentum * m + g, weights -= learning_rate * m; the decay is added to the gradient.
@@ -77,7 +78,7 @@ struct OptimizerState {
   float* scratch = nullptr;   // of eager_optimizer_step, and of muon
   std::int64_t scratch_elements = 0;
   bool moments_at_random = false;  // bf16: rounded as the segments say; else to nearest
-  float* average = nullptr;        // of the weights over the steps
+  void* average = nullptr;         // of the weights over the steps: fp32, or fp64 as they are
 };
 
 struct OptimizerScalars {

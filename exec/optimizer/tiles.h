@@ -62,8 +62,9 @@ inline void write_weights(const OptimizerState& state, const Tile& wide, const f
 }
 
 // Moves the average of `count` weights towards them, by the share c.average of the way.
-inline void move_average(const Factors& c, const float* __restrict__ weights, std::int64_t count,
-                         float* __restrict__ average) {
+template <typename Real>
+void move_average(const FactorsIn<Real>& c, const Real* __restrict__ weights, std::int64_t count,
+                  Real* __restrict__ average) {
   for (std::int64_t i = 0; i < count; ++i) average[i] += c.average * (weights[i] - average[i]);
 }
 

@@ -40,9 +40,9 @@ Arena::~Arena() {
   if (host_ != nullptr) backend_.deallocate_host(host_);
 }
 
-float* Arena::snapshot(const Bucket& bucket) const {
+std::byte* Arena::snapshot(const Bucket& bucket) const {
   if (bucket.snapshot.buffer < 0 || !steps(bucket)) return nullptr;
-  return address<float>(bucket.snapshot, 0);
+  return address<std::byte>(bucket.snapshot, 0);
 }
 
 void* Arena::find(const Operand& operand, int slot, int window) const {
@@ -115,9 +115,12 @@ void Arena::begin_averages() const {
   for (const Bucket& bucket : program_.buckets) {
     if (bucket.average.buffer < 0 || !steps(bucket)) continue;
     const StoredStates states = own_states(bucket);
-    StateView<const float> weights(backend_, states.front(), bucket.shard_elements);
-    StateView<float> averages(backend_, states.back(), bucket.shard_elements);
-    std::copy_n(weights.data(), bucket.shard_elements, averages.data());
+    as_exact(bucket.average.type.dtype, [&](auto number) {
+      using Real = decltype(number);
+      StateView<const Real> weights(backend_, states.front(), bucket.shard_elements);
+      StateView<Real> averages(backend_, states.back(), bucket.shard_elements);
+      std::copy_n(weights.data(), bucket.shard_elements, averages.data());
+    });
   }
 }
 
@@ -173,7 +176,8 @@ void Arena::take_snapshot() const {
   for (const Bucket& bucket : program_.buckets) {
     const Slice slice = saved_slice(bucket);
     if (slice.count == 0) continue;
-    float* to = snapshot(bucket);
+    std::byte* to = snapshot(bucket);
+    const Dtype type = bucket.snapshot.type.dtype;
     const StoredStates states = own_states(bucket);
     const StepSettings& training = program_.settings->training;
     for (int i = 0; i < static_cast<int>(states.size()); ++i) {
@@ -184,15 +188,15 @@ void Arena::take_snapshot() const {
         continue;
       const StoredArray from = states[i].from(slice.begin);
       if (from.data == nullptr) {  // only other buckets have this state
-        std::fill_n(to, slice.count, 0.0F);
-        if (i == 2 && bucket.factored) save_factors(bucket, slice, to);
-      } else if (from.type == Dtype::f32) {
-        backend_.copy(to, from.data, slice.count * bytes_of(Dtype::f32));
+        std::fill_n(to, bytes_of(slice.count, type), std::byte{0});
+        if (i == 2 && bucket.factored) save_factors(bucket, slice, reinterpret_cast<float*>(to));
+      } else if (from.type == type) {
+        backend_.copy(to, from.data, bytes_of(slice.count, type));
       } else {
         StateView<const float> values(backend_, from, slice.count);
-        std::copy_n(values.data(), slice.count, to);
+        std::copy_n(values.data(), slice.count, reinterpret_cast<float*>(to));
       }
-      to += bucket.slice_elements();
+      to += bytes_of(bucket.slice_elements(), type);
     }
   }
   backend_.wait();

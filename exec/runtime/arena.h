@@ -84,7 +84,8 @@ class Arena {
   // Copies the slices of all buckets to memory that the host reads. The copies are complete when it
   // returns.
   void take_snapshot() const;
-  float* snapshot(const Bucket& bucket) const;  // state after state; null: nothing is saved here
+  // State after state. Null: nothing is saved here.
+  std::byte* snapshot(const Bucket& bucket) const;
 
   Backend& backend() const { return backend_; }
 

@@ -133,9 +133,12 @@ void NonFiniteSearch::after(const Instruction& instruction, const Task& task) {
 std::string NonFiniteSearch::wrong_parameter() const {
   for (const StageParameter& member : program_.parameters) {
     const HeldWeights held = memory_.weights(member);
-    StateView<const float> values(memory_.backend(), held.data, held.count);
-    if (held.count > 0 && !all_finite(values.data(), {Shape{held.count}, Dtype::f32}))
-      return "parameter " + member.parameter.name;
+    const bool good = as_exact(held.data.type, [&](auto number) {
+      using Real = decltype(number);
+      StateView<const Real> values(memory_.backend(), held.data, held.count);
+      return finite_values<Real>(values.data(), held.count);
+    });
+    if (!good) return "parameter " + member.parameter.name;
   }
   return "a parameter";
 }

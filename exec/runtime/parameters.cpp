@@ -19,6 +19,11 @@ struct HeldRange {
   std::int64_t begin = 0, count = 0;
 };
 
+template <typename Real>
+std::int64_t bytes_in(std::int64_t count) {
+  return count * static_cast<std::int64_t>(sizeof(Real));
+}
+
 HeldRange range_of_holder(const Bucket& bucket, const StageParameter& member, std::size_t i) {
   const std::int64_t elements = member.parameter.shape.elements();
   const std::int64_t held = exact_weights(bucket).type.shape.elements();
@@ -98,7 +103,8 @@ void Parameters::initialise(std::uint64_t seed, int layers, ThreadPool& pool) {
   }
 }
 
-void Parameters::set(std::string_view name, std::span<const float> values) {
+template <typename Real>
+void Parameters::set(std::string_view name, std::span<const std::type_identity_t<Real>> values) {
   for (const StageParameter& each : stages_[own_.pipeline].parameters) {
     if (each.parameter.name != name) continue;
     MESHWRIGHT_CHECK(
@@ -106,21 +112,24 @@ void Parameters::set(std::string_view name, std::span<const float> values) {
         "a parameter is given whole");
     const std::vector<ParameterRun> runs =
         runs_of(each.parameter, part_of(each.parameter, mesh_, own_));
-    const auto part = [&](std::int64_t begin, std::int64_t count, float* to) {
+    const auto part = [&](std::int64_t begin, std::int64_t count, auto* to) {
       for (const ParameterRun& run : runs) {
         const std::int64_t first = std::max(run.local, begin);
         const std::int64_t end = std::min(run.local + run.count, begin + count);
         if (run.global < 0 || first >= end) continue;
-        const float* from = values.data() + run.global + (first - run.local);
+        const Real* from = values.data() + run.global + (first - run.local);
         std::copy(from, from + (end - first), to + (first - begin));
       }
     };
     const HeldWeights held = memory_.weights(each);
-    part(held.begin, held.count, StateView<float>(memory_.backend(), held.data, held.count).data());
+    part(held.begin, held.count, StateView<Real>(memory_.backend(), held.data, held.count).data());
     ThreadPool alone(1);
     copy_rounded(each, alone, part);
   }
 }
+
+template void Parameters::set<float>(std::string_view, std::span<const float>);
+template void Parameters::set<double>(std::string_view, std::span<const double>);
 
 // Returns the ranks that together hold a part, in the order of its elements.
 std::vector<int> Parameters::holders(const Entry& entry, PartOfCut part) const {
@@ -135,30 +144,32 @@ std::vector<int> Parameters::holders(const Entry& entry, PartOfCut part) const {
   return mesh_.group(bucket.shard(), first);
 }
 
+template <typename Real>
 void Parameters::send_part(const Entry& entry, PartOfCut part) const {
   const std::vector<int> ranks = holders(entry, part);
   if (std::ranges::find(ranks, everybody_.rank()) == ranks.end()) return;
   const HeldWeights held = memory_.weights(member(entry));
   if (held.count == 0) return;
-  StateView<const float> values(memory_.backend(), held.data, held.count);
-  everybody_.wait(everybody_.isend(values.data(), held.count * 4, 0, gather_tag));
+  StateView<const Real> values(memory_.backend(), held.data, held.count);
+  everybody_.wait(everybody_.isend(values.data(), bytes_in<Real>(held.count), 0, gather_tag));
 }
 
-void Parameters::receive_part(const Entry& entry, PartOfCut part, std::vector<float>& whole) const {
+template <typename Real>
+void Parameters::receive_part(const Entry& entry, PartOfCut part, std::vector<Real>& whole) const {
   const StageParameter& wanted = member(entry);
   const Bucket& bucket = stages_[entry.stage].buckets[wanted.bucket];
-  std::vector<float> local(wanted.parameter.shape.elements());
+  std::vector<Real> local(wanted.parameter.shape.elements());
   const std::vector<int> ranks = holders(entry, part);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const HeldRange range = range_of_holder(bucket, wanted, i);
     if (range.count == 0) continue;
-    float* to = local.data() + range.begin;
+    Real* to = local.data() + range.begin;
     if (ranks[i] == 0) {
       const HeldWeights held = memory_.weights(wanted);
-      StateView<const float> values(memory_.backend(), held.data, held.count);
+      StateView<const Real> values(memory_.backend(), held.data, held.count);
       std::copy(values.data(), values.data() + held.count, to);
     } else {
-      everybody_.wait(everybody_.irecv(to, range.count * 4, ranks[i], gather_tag));
+      everybody_.wait(everybody_.irecv(to, bytes_in<Real>(range.count), ranks[i], gather_tag));
     }
   }
   for (const ParameterRun& run : runs_of(wanted.parameter, part))
@@ -167,8 +178,9 @@ void Parameters::receive_part(const Entry& entry, PartOfCut part, std::vector<fl
                 whole.begin() + run.global);
 }
 
-void Parameters::gather(const Visitor& on_rank_0) const {
-  std::vector<float> whole;
+template <typename Real>
+void Parameters::gather_as(const VisitorOf<Real>& on_rank_0) const {
+  std::vector<Real> whole;
   for (const Entry& entry : by_name_) {
     const Parameter& parameter = member(entry).parameter;
     const bool takes = everybody_.rank() == 0;
@@ -176,10 +188,13 @@ void Parameters::gather(const Visitor& on_rank_0) const {
     PartOfCut part = part_of(parameter, mesh_, own_);
     for (part.expert = 0; part.expert < part.experts; ++part.expert)
       for (part.index = 0; part.index < part.count; ++part.index)
-        takes ? receive_part(entry, part, whole) : send_part(entry, part);
+        takes ? receive_part(entry, part, whole) : send_part<Real>(entry, part);
     if (takes) on_rank_0(parameter, whole);
   }
 }
+
+template void Parameters::gather_as(const VisitorOf<float>&) const;
+template void Parameters::gather_as(const VisitorOf<double>&) const;
 
 std::string Parameters::sha256() const {
   Sha256 sum;

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "exec/comm/communicator.h"
@@ -26,12 +27,17 @@ class Parameters {
 
   // Calls `on_rank_0` on rank 0 for each parameter once, in order of names, unsplit and unpadded.
   // The span is valid during the call. Every rank calls gather().
-  using Visitor = std::function<void(const Parameter& parameter, std::span<const float> values)>;
-  void gather(const Visitor& on_rank_0) const;
+  template <typename Real>
+  using VisitorOf = std::function<void(const Parameter& parameter, std::span<const Real> values)>;
+  using Visitor = VisitorOf<float>;
+  void gather(const Visitor& on_rank_0) const { gather_as(on_rank_0); }
+  // The same in fp64, for runs in fp64.
+  void gather_fp64(const VisitorOf<double>& on_rank_0) const { gather_as(on_rank_0); }
 
-  // Sets this rank's part of an unsplit, unpadded tensor. Does nothing if the rank holds none of
-  // it.
-  void set(std::string_view name, std::span<const float> values);
+  // Sets this rank's part of an unsplit, unpadded tensor, in runs in fp64 from doubles. Does
+  // nothing if the rank holds none of it.
+  template <typename Real = float>
+  void set(std::string_view name, std::span<const std::type_identity_t<Real>> values);
 
   // Returns the SHA-256 of the unsplit fp32 parameters in order of names, or an empty string on
   // ranks other than 0.
@@ -47,8 +53,12 @@ class Parameters {
   void copy_rounded(const StageParameter& member, ThreadPool& pool,
                     const ValuesOf& values_of) const;
   std::vector<int> holders(const Entry& entry, PartOfCut part) const;
+  template <typename Real>
+  void gather_as(const VisitorOf<Real>& on_rank_0) const;
+  template <typename Real>
   void send_part(const Entry& entry, PartOfCut part) const;
-  void receive_part(const Entry& entry, PartOfCut part, std::vector<float>& whole) const;
+  template <typename Real>
+  void receive_part(const Entry& entry, PartOfCut part, std::vector<Real>& whole) const;
 
   const std::vector<Program>& stages_;
   const Mesh& mesh_;

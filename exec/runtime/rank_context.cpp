@@ -41,9 +41,12 @@ std::string RankContext::describe(const RunId& run) const {
 
 void RankContext::check_supported_here() const {
   const Dtype storage = storage_of(training.precision);
-  if (training.precision == Precision::nvfp4 && !backend.computes_in(training.precision))
-    throw InputError("/training/precision: nvfp4 runs on the CPU engine only so far, not on " +
-                     std::string(backend.name()) + "; use bf16 or fp8");
+  const bool on_cpus =
+      training.precision == Precision::nvfp4 || training.precision == Precision::fp64;
+  if (on_cpus && !backend.computes_in(training.precision))
+    throw InputError("/training/precision: " + std::string(name_of(training.precision)) +
+                     " runs on the CPU engine only so far, not on " + std::string(backend.name()) +
+                     "; use bf16, fp8 or fp32");
   if (!backend.computes_in(training.precision))
     throw InputError("/training/precision: " + std::string(name_of(training.precision)) +
                      " is an arithmetic of GPU tensor cores that this device (" +

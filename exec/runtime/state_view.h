@@ -1,4 +1,5 @@
-// Gives the host access to weights and optimizer states in fp32, whatever types they are kept in.
+// Gives the host access to weights and optimizer states in fp32, whatever types they are kept in,
+// or in fp64 where they are kept in it.
 #pragma once
 
 #include <cstddef>
@@ -26,17 +27,28 @@ struct StoredArray {
   }
 };
 
-// Gives access to `count` elements of an array in fp32, like HostView. Unless T is const, values
-// that are written go back when the view ends, rounded to the array's type.
+// Calls work(Real{}) with the type of C++ in which an array of this type loses nothing.
+template <typename Work>
+auto as_exact(Dtype type, const Work& work) {
+  return type == Dtype::f64 ? work(double{}) : work(float{});
+}
+
+// Gives access to `count` elements of an array as T, float or double, like HostView. Only arrays
+// of f64 are read as double. Unless T is const, values that are written go back when the view ends,
+// rounded to the array's type.
 template <typename T>
 class StateView {
+  static constexpr Dtype own =
+      std::is_same_v<std::remove_const_t<T>, double> ? Dtype::f64 : Dtype::f32;
+
  public:
   StateView(Backend& backend, const StoredArray& array, std::int64_t count)
       : backend_(backend),
         array_(array),
         count_(count),
-        floats_(backend, reinterpret_cast<T*>(array.data), array.type == Dtype::f32 ? count : 0) {
-    if (array.type == Dtype::f32 || count == 0) return;
+        in_place_(backend, reinterpret_cast<T*>(array.data), array.type == own ? count : 0) {
+    if (array.type == own || count == 0) return;
+    MESHWRIGHT_CHECK(own == Dtype::f32, "only arrays of f64 are read as double");
     converted_.resize(count);
     HostView<const std::byte> stored(backend, array.data, bytes());
     if (array.type != Dtype::i16) {
@@ -53,7 +65,12 @@ class StateView {
   StateView(const StateView&) = delete;
   StateView& operator=(const StateView&) = delete;
 
-  T* data() { return array_.type == Dtype::f32 ? floats_.data() : converted_.data(); }
+  T* data() {
+    if constexpr (own == Dtype::f64)
+      return in_place_.data();
+    else
+      return array_.type == own ? in_place_.data() : converted_.data();
+  }
 
  private:
   // Ignores errors, like HostView's write_back().
@@ -74,7 +91,7 @@ class StateView {
   Backend& backend_;
   StoredArray array_;
   std::int64_t count_;
-  HostView<T> floats_;
+  HostView<T> in_place_;
   std::vector<float> converted_;
 };
 

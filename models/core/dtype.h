@@ -77,7 +77,8 @@ constexpr float largest_of(Dtype dtype) { return dtype == Dtype::e5m2 ? 57344.0F
 
 // The values of `training.precision`: the arithmetic of matrix multiplications and the type of
 // activations.
-enum class Precision : std::uint8_t { fp32, tf32, fp16, bf16, fp8, nvfp4 };
+enum class Precision : std::uint8_t { fp32, tf32, fp16, bf16, fp8, nvfp4, fp64 };
+inline constexpr int precision_count = static_cast<int>(Precision::fp64) + 1;
 
 // Returns whether the inputs of linear layers in blocks are quantized to 8 or 4 bits
 // (models/compiler/passes/graph/quantize.h).
@@ -98,6 +99,8 @@ constexpr Dtype storage_of(Precision precision) {
     case Precision::fp8:
     case Precision::nvfp4:
       return Dtype::bf16;
+    case Precision::fp64:
+      return Dtype::f64;
   }
   return Dtype::f32;
 }
@@ -116,6 +119,8 @@ constexpr std::string_view name_of(Precision precision) {
       return "fp8";
     case Precision::nvfp4:
       return "nvfp4";
+    case Precision::fp64:
+      return "fp64";
   }
   return "?";
 }

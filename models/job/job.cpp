@@ -79,6 +79,9 @@ void settle_captured(Job& job) {
   if (job.autos.erase("training.precision") > 0) training.precision = sizes.precision;
   if (sizes.micro_batch > 0 && job.autos.erase("training.micro_batch") > 0)
     training.micro_batch = sizes.micro_batch;
+  if (training.precision == Precision::fp64)
+    for (Dtype* const type : {&training.gradient_reduce, &training.moments})
+      if (*type == Dtype::f32) *type = Dtype::f64;  // in full, which is the default
   if (training.dropout > 0)
     throw InputError(in_file(
         job.file, broken("/training/dropout",
@@ -129,6 +132,10 @@ void check_precision(Precision precision, const MachineFacts& machine) {
         "or nvfp4",
         name_of(precision)));
   if (machine.is_cpu) return;
+  if (precision == Precision::fp64)
+    throw InputError(broken("/training/precision",
+                            "fp64 is planned and trained on CPUs only; cast the model to fp32 or "
+                            "bf16, or use a CPU"));
   const bool there = precision == Precision::bf16    ? machine.has_bf16
                      : precision == Precision::tf32  ? machine.has_tf32
                      : precision == Precision::fp8   ? machine.has_fp8

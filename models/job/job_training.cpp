@@ -129,11 +129,12 @@ Keys training_keys(Training& t) {
       {"micro_batch", &t.micro_batch, at_least_one, auto_if_missing, "auto",
        "sequences that one replica processes at once"},
       {"precision",
-       choice("precision", {"fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4"}, t.precision), any,
-       auto_if_missing, "machine: bf16, else fp16; fp32 on a CPU",
+       choice("precision", {"fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4", "fp64"}, t.precision),
+       any, auto_if_missing, "machine: bf16, else fp16; fp32 on a CPU",
        "type of weights, activations and their gradients; every sum is made in fp32. `fp8` and "
        "`nvfp4` are bf16 whose linear layers multiply 8 or 4 bits, see [Precision](#precision). "
-       "Refused where the machine lacks it; a CPU lacks `tf32`"},
+       "Refused where the machine lacks it; a CPU lacks `tf32`. `fp64` is for captured models on "
+       "CPUs, and then everything has 64 bits, sums too"},
       {"fp8_recipe", choice("fp8 recipe", fp8_recipe_names(), t.fp8_recipe), any, plain, "",
        "for `precision: fp8`: which elements share a scale, see [Precision](#precision). Layers "
        "with a size that is no multiple of 16 (`blockwise`: 128, `mxfp8`: 32) stay in bf16"},
@@ -155,11 +156,11 @@ Keys training_keys(Training& t) {
        "`first_layers_in_bf16`. NVIDIA trains in nvfp4 with about 15 % of the blocks in bf16, "
        "most of them the last ones (arXiv 2509.25149)"},
       {"gradient_reduce_precision",
-       choice("precision of the gradients' sum", {"fp32", "fp16", "bf16"},
-              {Dtype::f32, Dtype::f16, Dtype::bf16}, t.gradient_reduce),
+       choice("precision of the gradients' sum", {"fp32", "fp16", "bf16", "fp64"},
+              {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::f64}, t.gradient_reduce),
        any, plain, "",
        "type in which gradients are stored and sent; sums over ranks are made in fp32 and "
-       "rounded once"},
+       "rounded once. `fp64` goes with that precision, whose default it is"},
       {"recompute",
        code("{}", recompute_names(), read_recompute, [&t] { return recompute_word(t); }), any,
        may_be_auto, "",
@@ -246,12 +247,13 @@ Keys training_keys(Training& t) {
        "16 bits that bf16 lacks, with equal results in half the memory; `none`, so each step "
        "rounds to 16 bits. At `compiler: none` only `fp32`. See [Optimizers](#optimizers)"},
       {"moments_precision",
-       choice("precision of the moments", {"fp32", "bf16", "8bit"},
-              {Dtype::f32, Dtype::bf16, Dtype::block8}, t.moments),
+       choice("precision of the moments", {"fp32", "bf16", "8bit", "fp64"},
+              {Dtype::f32, Dtype::bf16, Dtype::block8, Dtype::f64}, t.moments),
        any, plain, "",
        "type in which the optimizer stores its moments; they are updated in fp32 and rounded "
        "(`moments_rounding`). `8bit`, for `adamw` and `adam`: block-wise codes, see "
-       "[Optimizers](#optimizers). `bf16` is refused at `compiler: none`"},
+       "[Optimizers](#optimizers). `bf16` is refused at `compiler: none`. `fp64` goes with that "
+       "precision, whose default it is"},
       {"moments_rounding",
        choice("rounding of the moments", {"nearest", "stochastic"}, t.moments_at_random), any,
        plain, "",

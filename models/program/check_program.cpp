@@ -48,8 +48,8 @@ void check_settings(const JobSettings& settings, const Place& place) {
       .demand(!step.moments_at_random || step.moments == Dtype::bf16, "only moments in bf16 are");
   (training / "moments")
       .demand(step.moments == Dtype::f32 || step.moments == Dtype::bf16 ||
-                  step.moments == Dtype::block8,
-              "moments are f32, bf16 or block8");
+                  step.moments == Dtype::block8 || step.moments == Dtype::f64,
+              "moments are f32, bf16, block8 or f64");
   (training / "ema_decay").demand(step.ema_decay >= 0 && step.ema_decay < 1, "is not in [0, 1)");
 }
 

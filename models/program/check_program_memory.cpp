@@ -124,7 +124,8 @@ void StageMemoryCheck::check_average(const Operand& average, std::int64_t elemen
                "is kept where settings.training.ema_decay says so");
   if (average.buffer < 0) return;
   check_holds(average, elements, place);
-  (place / "type").demand(average.type.dtype == Dtype::f32, "averages are f32");
+  (place / "type")
+      .demand(average.type.dtype == settings_.training.exact_type(), "averages are not rounded");
 }
 
 void StageMemoryCheck::check_piece(const StatePiece& piece, const Bucket& bucket,

@@ -9,9 +9,11 @@ namespace meshwright::program {
 // Returns the number of arrays of one parameter's size that are live at once. One holds the
 // denominator of Adam's update; another, for weight decay in the gradient (`adam`), the sum of
 // both. The number is 0 for optimizers that are one kernel: LAMB, which PyTorch does not have, SGD,
-// Adafactor, and all with moments in 8 bits; also if the compiler level is not `none`.
+// Adafactor, and all with moments in 8 or 64 bits; also if the compiler level is not `none`.
 inline int optimizer_scratch_arrays(const StepSettings& training) {
-  if (training.compiler != CompilerLevel::none || is_in_blocks(training.moments)) return 0;
+  if (training.compiler != CompilerLevel::none || is_in_blocks(training.moments) ||
+      training.moments == Dtype::f64)
+    return 0;
   switch (training.optimizer) {
     case OptimizerKind::adamw:
     case OptimizerKind::muon:  // for parameters that are not matrices

@@ -209,7 +209,7 @@ struct Bucket {
   Operand master;  // of the local part: fp32, or the 16 bits that own_weights lack (i16); equals
                    // own_weights if there is no master
   Operand first_moment, second_moment;  // of the local part; buffer -1 if the optimizer has none
-  Operand average;          // fp32, of the weights over the steps; buffer -1 if it is off
+  Operand average;          // fp32 or fp64, of the weights over the steps; buffer -1 if it is off
   bool sharded = false;     // the local part is part number `index in shard group`
   bool of_experts = false;  // parameters of experts: expert_* groups reduce and shard them
   // muon: the bucket holds whole matrices of linear layers. `update` is this rank's part of their
@@ -224,9 +224,10 @@ struct Bucket {
   GroupKind rdp() const { return of_experts ? GroupKind::expert_rdp : GroupKind::rdp; }
   GroupKind shard() const { return of_experts ? GroupKind::expert_shard : GroupKind::shard; }
   GroupKind replica() const { return of_experts ? GroupKind::expert_replica : GroupKind::replica; }
-  // For checkpoints: fp32 copies of this rank's slice of the local part, [states, slice]: master,
-  // first and second moment, average, without those that the bucket does not have. Ranks with the
-  // same local part have a slice each. Buffer -1 means that there is no snapshot.
+  // For checkpoints: fp32 (in precision fp64: fp64) copies of this rank's slice of the local part,
+  // [states, slice]: master, first and second moment, average, without those that the bucket does
+  // not have. Ranks with the same local part have a slice each. Buffer -1 means that there is no
+  // snapshot.
   Operand snapshot;
   int states() const {
     return 1 + (first_moment.buffer >= 0) + (second_moment.buffer >= 0) + (average.buffer >= 0);

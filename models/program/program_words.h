@@ -33,7 +33,7 @@ inline EnumWords words_of<Dtype>() {
 }
 template <>
 inline EnumWords words_of<Precision>() {
-  return named<Precision>(static_cast<int>(Precision::nvfp4) + 1);
+  return named<Precision>(precision_count);
 }
 template <>
 inline EnumWords words_of<AttentionKernel>() {

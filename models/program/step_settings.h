@@ -82,7 +82,7 @@ struct StepSettings {
   int micro_batch = 1;            // sequences per replica at once
   int sequence_length = 0;
   Precision precision = Precision::fp32;
-  Dtype gradient_reduce = Dtype::f32;  // f32, f16 or bf16
+  Dtype gradient_reduce = Dtype::f32;  // f32, f16 or bf16; f64 in precision fp64
   AttentionKernel attention = AttentionKernel::flash2;
   CompilerLevel compiler = CompilerLevel::fused;
   bool fuse_gradient_accumulation = true;
@@ -95,7 +95,7 @@ struct StepSettings {
   std::uint64_t seed = 0;
   OptimizerKind optimizer = OptimizerKind::adamw;
   MasterWeights master_weights = MasterWeights::fp32;
-  Dtype moments = Dtype::f32;      // f32, bf16 or block8
+  Dtype moments = Dtype::f32;      // f32, bf16 or block8; f64 in precision fp64
   bool moments_at_random = false;  // bf16: stochastic rounding, so that the mean is right
   double learning_rate = 1e-4;
   int warmup_steps = 0;
@@ -117,9 +117,11 @@ struct StepSettings {
   // Returns whether the loss is multiplied by a scale. It is in fp16 only, and there always: by a
   // moving scale that begins at 2^32 unless the job sets another.
   bool scales_loss() const { return precision == Precision::fp16; }
+  // Returns the type of whatever is not rounded to less: averages of weights, and checkpoints.
+  Dtype exact_type() const { return precision == Precision::fp64 ? Dtype::f64 : Dtype::f32; }
   // Returns the type of the masters, or nothing if the weights are their own masters.
   std::optional<Dtype> master_type() const {
-    if (storage_of(precision) == Dtype::f32 || master_weights == MasterWeights::none) return {};
+    if (!is_16_bit(storage_of(precision)) || master_weights == MasterWeights::none) return {};
     return master_weights == MasterWeights::fp32 ? Dtype::f32 : Dtype::i16;
   }
   bool averages() const { return ema_decay > 0; }
@@ -128,7 +130,7 @@ struct StepSettings {
   double optimizer_bytes() const {
     const std::optional<Dtype> master = master_type();
     return (master ? mean_bytes_of(*master) : 0) + moments_of(optimizer) * mean_bytes_of(moments) +
-           (averages() ? mean_bytes_of(Dtype::f32) : 0);
+           (averages() ? mean_bytes_of(exact_type()) : 0);
   }
   // Returns how many values per element a checkpoint has: the weight, its moments and its average.
   int saved_states() const {

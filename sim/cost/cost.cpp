@@ -150,7 +150,7 @@ double CostModel::traffic_factor(const Instruction& instruction) const {
 
 double CostModel::traffic_factor(Op op) const {
   const KernelConstants& constants = gpu_.kernels;
-  const bool casts = storage_of(training_.precision) != Dtype::f32;
+  const bool casts = is_16_bit(storage_of(training_.precision));
   const double everywhere = casts ? 1 : constants.fp32_traffic;
   switch (info(op).traffic) {
     case Traffic::scores:

@@ -29,11 +29,14 @@ constexpr std::int64_t aligned_bytes = 16;  // of leading dimensions, for the fa
 std::int64_t element_bits(Precision precision) {
   if (precision == Precision::nvfp4) return 4;
   if (precision == Precision::fp8) return 8;
-  return precision == Precision::fp16 || precision == Precision::bf16 ? 16 : 32;
+  return precision == Precision::fp16 || precision == Precision::bf16 ? 16
+         : precision == Precision::fp64                               ? 64
+                                                                      : 32;
 }
 
 bool misaligned(const Kernel& product, Precision precision) {
-  if (precision == Precision::fp32) return false;  // no tensor cores to feed
+  // There are no tensor cores to feed.
+  if (precision == Precision::fp32 || precision == Precision::fp64) return false;
   const std::int64_t multiple = aligned_bytes * 8 / element_bits(precision);
   return product.m % multiple != 0 || product.n % multiple != 0 || product.k % multiple != 0;
 }

@@ -144,7 +144,7 @@ FrameworkBytes framework_bytes(const Bucket& bucket, const StepSettings& trainin
   const auto storage = static_cast<std::int64_t>(bytes_of(storage_of(training.precision)));
   const auto full = static_cast<std::int64_t>(bytes_of(Dtype::f32));
   FrameworkBytes bytes;
-  if (bucket.frozen || storage == full || machine.runs_engine()) return bytes;
+  if (bucket.frozen || storage >= full || machine.runs_engine()) return bytes;
   const bool has_masters = casts_masters(training, machine);
   const bool one_by_one = bucket.gradients.type.shape.elements() < bucket.elements;
   if (training.gradient_reduce != Dtype::f32 && has_masters)

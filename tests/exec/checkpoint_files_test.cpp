@@ -85,6 +85,43 @@ TEST_CASE("a checkpoint holds each element of its parameters once", "[checkpoint
         }).ends_with("rank-00000.shard: holds other states than manifest.json says"));
 }
 
+TEST_CASE("data in fp64 are read in full, and in the type that is asked for", "[checkpoint]") {
+  const TestFolder folder;
+  const std::vector<double> values = {1.0 / 3, -2.0 / 3, 1e300, 5e-324, 4, 0.1};  // of two states
+  std::vector<PieceSource> sources(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    sources[i].piece.name = i == 0 ? "a" : "b";
+    sources[i].piece.shape = {i == 0 ? 2 : 1};
+    sources[i].piece.runs = {{0, sources[i].piece.shape[0], 0, 1}};
+    sources[i].parts = {{values.data() + 2 * i, sources[i].piece.shape[0]}};
+    sources[i].state_distance = 3;
+  }
+  make_folder(part_folder(folder.path(), 1));
+  const std::string path = part_folder(folder.path(), 1) + "/rank-00000.shard";
+  const std::vector<std::string> states = {"weights", "first_moment"};
+  const WrittenShard written = write_shard(path, sources, states, Dtype::f64);
+  Manifest manifest;
+  manifest.step = 1;
+  manifest.states = states;
+  manifest.shards = {{"rank-00000.shard", written.bytes, written.header_checksum}};
+  REQUIRE(commit(folder.path(), manifest, 1).empty());
+  const Checkpoint found(step_folder(folder.path(), 1));
+  found.check_shard(0);
+  const ParameterRun both[] = {{0, 0, 2}};
+  for (int state = 0; state < 2; ++state) {
+    std::vector<double> exact(2);
+    std::vector<float> rounded(2);
+    found.read("a", state, both, exact.data());
+    CHECK(exact == std::vector<double>(values.data() + 3 * state, values.data() + 3 * state + 2));
+    found.read("a", state, both, rounded.data());
+    CHECK(rounded == std::vector<float>(exact.begin(), exact.end()));
+  }
+  std::vector<double> wide(6);  // of a file in fp32
+  const ParameterRun all[] = {{0, 0, 6}};
+  Checkpoint(saved_parts(folder, {{0, 6}})).read("w", 0, all, wide.data());
+  CHECK(wide == std::vector<double>{0, 1, 2, 3, 4, 5});
+}
+
 TEST_CASE("CRC-32C of known texts", "[checkpoint]") {
   CHECK(crc32c("123456789") == 0xe3069283);            // the check value of the catalogue
   CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aa);  // RFC 3720, B.4

@@ -56,27 +56,28 @@ void check_all_reduce(Communicator& group, T* data, std::int64_t elements, Dtype
   }
 }
 
-void check_parts(Communicator& group, float* data, std::int64_t part) {
+template <typename T>
+void check_parts(Communicator& group, T* data, std::int64_t part, Dtype dtype) {
   const std::int64_t whole = part * group.size();
-  float* own = data + part * group.rank();
+  T* own = data + part * group.rank();
   // Reduce-scatter into its own place, then gather: together an all-reduce.
   fill(data, group.rank(), whole);
-  group.reduce_scatter(data, own, part, Dtype::f32, false);
+  group.reduce_scatter(data, own, part, dtype, false);
   for (const bool flat : {false, true}) {
-    std::vector<float> gathered(static_cast<std::size_t>(whole));
-    group.all_gather(own, gathered.data(), part * 4, flat);
-    CHECK(same(gathered.data(), in_order_sum<float>(group.size(), whole)));
+    std::vector<T> gathered(static_cast<std::size_t>(whole));
+    group.all_gather(own, gathered.data(), bytes_of(part, dtype), flat);
+    CHECK(same(gathered.data(), in_order_sum<T>(group.size(), whole)));
   }
-  group.all_gather(own, data, part * 4);
-  CHECK(same(data, in_order_sum<float>(group.size(), whole)));
+  group.all_gather(own, data, bytes_of(part, dtype));
+  CHECK(same(data, in_order_sum<T>(group.size(), whole)));
   // Into a place outside, twice: the second time it is added.
-  std::vector<float> outside(static_cast<std::size_t>(part), 7.0f);
+  std::vector<T> outside(static_cast<std::size_t>(part), T{7});
   fill(data, group.rank(), whole);
-  group.reduce_scatter(data, outside.data(), part, Dtype::f32, false);
-  group.reduce_scatter(data, outside.data(), part, Dtype::f32, true);
-  std::vector<float> sum = in_order_sum<float>(group.size(), whole);
+  group.reduce_scatter(data, outside.data(), part, dtype, false);
+  group.reduce_scatter(data, outside.data(), part, dtype, true);
+  std::vector<T> sum = in_order_sum<T>(group.size(), whole);
   for (std::int64_t i = 0; i < part; ++i) {
-    const float once = sum[static_cast<std::size_t>(part * group.rank() + i)];
+    const T once = sum[static_cast<std::size_t>(part * group.rank() + i)];
     CHECK(outside[static_cast<std::size_t>(i)] == once + once);
   }
 }
@@ -196,7 +197,8 @@ void check_everything(Communicator& group, void* memory) {
     CAPTURE(elements, group.rank(), group.size());
     check_all_reduce(group, static_cast<float*>(memory), elements, Dtype::f32);
     check_all_reduce(group, static_cast<double*>(memory), elements, Dtype::f64);
-    check_parts(group, static_cast<float*>(memory), elements);
+    check_parts(group, static_cast<float*>(memory), elements, Dtype::f32);
+    check_parts(group, static_cast<double*>(memory), elements, Dtype::f64);
     for (const Dtype dtype : {Dtype::f16, Dtype::bf16})
       check_16_bit(group, memory, elements, dtype);
     check_broadcast(group, static_cast<float*>(memory), elements);

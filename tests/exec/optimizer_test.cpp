@@ -50,10 +50,24 @@ void reference_step(const StepSettings& t, const OptimizerScalars& s, bool decay
   e.weight -= s.learning_rate * m / (std::sqrt(v) + t.epsilon);
 }
 
+// Weights are below 1.1 and were rounded to Real a few times in five steps: 2^-24 or 2^-53
+// relative.
+template <typename Real>
+constexpr double few_roundings = std::is_same_v<Real, double> ? 1e-14 : 2e-6;
+
+template <typename Real>
+OptimizerState state_of(std::vector<Real>& weights, const std::vector<Real>& gradients,
+                        std::vector<Real>& first, std::vector<Real>& second) {
+  OptimizerState state{weights.data(), gradients.data(), first.data(), second.data()};
+  if (std::is_same_v<Real, double>)
+    state.weights_type = state.gradient_type = state.moment_type = Dtype::f64;
+  return state;
+}
+
 }  // namespace
 
-TEST_CASE("optimizers follow their published rules, in one kernel and in a framework's",
-          "[exec][optimizer]") {
+TEMPLATE_TEST_CASE("optimizers follow their published rules, in one kernel and in a framework's",
+                   "[exec][optimizer]", float, double) {
   constexpr std::int64_t n = 70001;  // more than two pieces, not a multiple of a vector
   const OptimizerSegment segments[] = {{0, 40000, true}, {40000, 30000, false}};  // one is left out
   StepSettings training;
@@ -67,15 +81,15 @@ TEST_CASE("optimizers follow their published rules, in one kernel and in a frame
     for (int threads : {1, 2}) {
       training.optimizer = kind;
       std::vector<float> scratch(std::size_t(40000 * optimizer_scratch_arrays(training)));
-      std::vector<float> weights(n), gradients(n), first(n, 0.0f), second(n, 0.0f);
+      std::vector<TestType> weights(n), gradients(n), first(n), second(n);
       std::vector<Element> expected;
       for (std::size_t i = 0; i < n; ++i)
-        expected.push_back({weights[i] = float(std::sin(double(i)))});
+        expected.push_back({weights[i] = TestType(std::sin(double(i)))});
       ThreadPool pool(threads);
       for (int step = 1; step <= 5; ++step) {
         const OptimizerScalars scalars{step, 0.01 / step, 0.5};
-        for (std::size_t i = 0; i < n; ++i) gradients[i] = float(std::cos(double(i) * step));
-        OptimizerState state{weights.data(), gradients.data(), first.data(), second.data()};
+        for (std::size_t i = 0; i < n; ++i) gradients[i] = TestType(std::cos(double(i) * step));
+        OptimizerState state = state_of(weights, gradients, first, second);
         state.scratch = scratch.data();
         state.scratch_elements = static_cast<std::int64_t>(scratch.size());
         step_by(training, scalars, std::span(segments), state, pool);
@@ -85,27 +99,28 @@ TEST_CASE("optimizers follow their published rules, in one kernel and in a frame
       double worst = 0;
       for (std::size_t i = 0; i < n; ++i)
         worst = std::max(worst, std::abs(weights[i] - expected[i].weight));
-      // Weights are below 1.1 and were rounded to fp32 (2^-24 relative) a few times in five steps.
-      CHECK(worst < 2e-6);
-      CHECK(weights[70000] == float(std::sin(70000.0)));
+      CHECK(worst < few_roundings<TestType>);
+      CHECK(weights[70000] == TestType(std::sin(70000.0)));
     }
 }
 
 // Algorithm 2 of You et al. 2019, one parameter at a time in double precision.
-TEST_CASE("lamb scales Adam's update by the norms of the whole parameter", "[exec][optimizer]") {
+TEMPLATE_TEST_CASE("lamb scales Adam's update by the norms of the whole parameter",
+                   "[exec][optimizer]", float, double) {
   StepSettings training;
   training.optimizer = OptimizerKind::lamb;
   training.weight_decay = 0.1;
   constexpr std::size_t n = 70001, zeros = 1000;  // the second parameter begins at zero
-  std::vector<float> weights(n + zeros, 0.0f), gradients(n + zeros), first(n + zeros, 0.0f),
-      second(n + zeros, 0.0f);
+  std::vector<TestType> weights(n + zeros), gradients(n + zeros), first(n + zeros),
+      second(n + zeros);
   std::vector<Element> expected(n + zeros, Element{0});
-  for (std::size_t i = 0; i < n; ++i) expected[i].weight = weights[i] = float(std::sin(double(i)));
+  for (std::size_t i = 0; i < n; ++i)
+    expected[i].weight = weights[i] = TestType(std::sin(double(i)));
   ThreadPool pool(2);
-  const OptimizerState state{weights.data(), gradients.data(), first.data(), second.data()};
+  const OptimizerState state = state_of(weights, gradients, first, second);
   for (int step = 1; step <= 4; ++step) {
     const OptimizerScalars scalars{step, 0.01, 0.5};
-    for (std::size_t i = 0; i < n + zeros; ++i) gradients[i] = float(std::cos(double(i) * step));
+    for (std::size_t i = 0; i < n + zeros; ++i) gradients[i] = TestType(std::cos(double(i) * step));
     double norms[2][2] = {};
     const OptimizerSegment segments[] = {{0, n, true, norms[0]}, {n, zeros, false, norms[1]}};
     lamb_norms(training, scalars, std::span(segments), state, pool);
@@ -133,9 +148,7 @@ TEST_CASE("lamb scales Adam's update by the norms of the whole parameter", "[exe
   double worst = 0;
   for (std::size_t i = 0; i < n + zeros; ++i)
     worst = std::max(worst, std::abs(weights[i] - expected[i].weight));
-  // The bound allows a few roundings of weights below 1.1, as above, and an update whose terms are
-  // fp32.
-  CHECK(worst < 2e-6);
+  CHECK(worst < few_roundings<TestType>);
   CHECK(std::abs(weights[n]) > 1e-3);
 }
 
@@ -320,7 +333,8 @@ TEST_CASE("moments in bf16, and weights without masters, are rounded once a step
 }
 
 // In plain code: a share of what it was, and the rest of what the step has made of the weight.
-TEST_CASE("the average of the weights follows them, by every optimizer", "[exec][optimizer]") {
+TEMPLATE_TEST_CASE("the average of the weights follows them, by every optimizer",
+                   "[exec][optimizer]", float, double) {
   constexpr std::int64_t n = 9001;
   const bool by_framework = GENERATE(false, true);
   StepSettings training;
@@ -329,17 +343,18 @@ TEST_CASE("the average of the weights follows them, by every optimizer", "[exec]
   if (by_framework) training.compiler = CompilerLevel::none;
   training.weight_decay = 0.1;
   training.ema_decay = 0.9;
-  std::vector<float> weights(n), gradients(n), first(n), second(n);
-  for (std::size_t i = 0; i < n; ++i) weights[i] = float(std::sin(double(i)));
-  std::vector<float> average = weights, scratch(std::size_t(2 * n));
+  std::vector<TestType> weights(n), gradients(n), first(n), second(n);
+  for (std::size_t i = 0; i < n; ++i) weights[i] = TestType(std::sin(double(i)));
+  std::vector<TestType> average = weights;
+  std::vector<float> scratch(std::size_t(2 * n));
   std::vector<double> expected(weights.begin(), weights.end());
   ThreadPool pool(2);
   for (int step = 1; step <= 4; ++step) {
     const OptimizerScalars scalars{step, 0.1, 0.5};
-    for (std::size_t i = 0; i < n; ++i) gradients[i] = float(std::cos(double(i) * step));
+    for (std::size_t i = 0; i < n; ++i) gradients[i] = TestType(std::cos(double(i) * step));
     double norms[2][2] = {};
     const OptimizerSegment segments[] = {{0, 5000, true, norms[0]}, {5001, 4000, false, norms[1]}};
-    OptimizerState state{weights.data(), gradients.data(), first.data(), second.data()};
+    OptimizerState state = state_of(weights, gradients, first, second);
     state.average = average.data();
     state.scratch = scratch.data();
     state.scratch_elements = std::ssize(scratch);
@@ -353,9 +368,10 @@ TEST_CASE("the average of the weights follows them, by every optimizer", "[exec]
   double worst = 0;
   for (std::size_t i = 0; i < n; ++i)
     worst = std::max(worst, std::abs(double(average[i]) - expected[i]));
-  // The numbers are below 2. In each step, rounding 0.9 to fp32 adds an error of 2^-25 of them, and
-  // three roundings add 2^-24 of them each.
-  CHECK(worst < 4 * (0x1p-24 + 3 * 0x1p-23));
+  // The numbers are below 2. In each step, rounding 0.9 adds an error of 2^-25 (2^-54) of them, and
+  // three roundings add 2^-24 (2^-53) of them each.
+  const double unit = std::is_same_v<TestType, double> ? 0x1p-53 : 0x1p-24;
+  CHECK(worst < 4 * (unit + 3 * 2 * unit));
   CHECK(average[5000] == weights[5000]);
   CHECK(average[0] != weights[0]);
 }

@@ -224,6 +224,56 @@ TEST_CASE("Programs of a captured model are read as they were written", "[captur
   CHECK(to_json(read_programs(Fields(written, "programs.json"))) == written);
 }
 
+TEST_CASE("a captured model in fp64 keeps everything in 8 bytes", "[captured][lower]") {
+  json content = captured_json(3);
+  const Model model = read_captured_json(content);
+  content["precision"] = "fp64";
+  const Model wide = read_captured_json(content);
+  const auto in_fp64 = [](Plan plan) {
+    plan.snapshot = true;
+    plan.training.precision = Precision::fp64;
+    plan.training.gradient_reduce = plan.training.moments = Dtype::f64;
+    plan.training.ema_decay = 0.9;
+    return plan;
+  };
+  for (const int zero : {0, 1, 3}) {
+    Plan plan = captured_plan(2, 2, zero);
+    const Plan wide_plan = in_fp64(plan);
+    plan.snapshot = true;
+    plan.training.ema_decay = 0.9;
+    const std::vector<Program> stages = lower_small(model, plan);
+    const std::vector<Program> wide_stages = lower_small(wide, wide_plan);
+    CHECK(broken_rule(wide_stages).empty());
+    const json written = to_json(wide_stages);
+    CHECK(to_json(read_programs(Fields(written, "programs.json"))) == written);
+    for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+      for (const Bucket& bucket : wide_stages[stage].buckets)
+        for (const Operand* each : {&bucket.weights, &bucket.gradients, &bucket.first_moment,
+                                    &bucket.second_moment, &bucket.average, &bucket.snapshot})
+          CHECK((each->buffer < 0 || each->type.dtype == Dtype::f64));  // tied: saved elsewhere
+      const auto& bytes = stages[stage].memory.class_bytes;
+      const auto& wide_bytes = wide_stages[stage].memory.class_bytes;
+      for (const MemoryClass cls :
+           {MemoryClass::parameters, MemoryClass::gradients, MemoryClass::optimizer})
+        CHECK(wide_bytes[static_cast<std::size_t>(cls)] ==
+              2 * bytes[static_cast<std::size_t>(cls)]);
+    }
+  }
+  const auto refused = [&](const auto& change) {
+    Plan plan = in_fp64(captured_plan(1, 2, 0));
+    change(plan.training);
+    return refusal(plan, wide);
+  };
+  CHECK(refused([](Training&) {}).empty());
+  CHECK(refused([](Training& t) { t.moments = Dtype::bf16; }) == "/training/moments_precision");
+  CHECK(refused([](Training& t) { t.gradient_reduce = Dtype::f32; }) ==
+        "/training/gradient_reduce_precision");
+  CHECK(refused([](Training& t) { t.optimizer = OptimizerKind::muon; }) == "/training/optimizer");
+  Plan narrow = captured_plan(1, 2, 0);
+  narrow.training.moments = Dtype::f64;
+  CHECK(refusal(narrow, model) == "/training/moments_precision");
+}
+
 TEST_CASE("plans that would split a captured model's operations are refused", "[captured]") {
   const Model model = read_captured_json(captured_json(4));
   CHECK(refusal(captured_plan(2, 2, 1), model).empty());

@@ -212,6 +212,7 @@ TEST_CASE("each word of the documentation is understood, and no other", "[models
       for (std::string word : words_of(row.type)) {
         ++words;
         if (word == "group_N") word = "group_3";
+        if (word == "fp64") continue;  // of captured models
         json job = base_job();
         job[section][row.key] = word;
         if (takes_two_chunks(word)) job["parallelism"]["virtual_stages"] = 2;

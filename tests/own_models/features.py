@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a script may ask of meshwright.torch, on two ranks: python tests/own_models/features.py"""
+"""What a script may ask of meshwright.torch, on two ranks: python tests/own_models/features.py [--double] [TEST...]"""
 
 import collections
 import gc
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import meshwright.torch as mw
-from on_ranks import check, refused, run
+from on_ranks import bound, check, is_double, refused, run
 
 torch.set_num_threads(1)
 BATCH, MICRO = 16, 4
@@ -99,7 +99,8 @@ def alone(count, clip=0.0, optimizer=torch.optim.AdamW, schedule=None, replicas=
     return losses, module.state_dict()
 
 
-def near(a, b, tolerance=2e-5):
+def near(a, b, tolerance=None):
+    tolerance = tolerance or bound()
     return all(abs(x - y) <= tolerance * max(abs(x), 1e-6) for x, y in zip(a, b)) and len(a) == len(b)
 
 
@@ -109,7 +110,9 @@ def same_state(model, state, what):
         return
     check(what + ": names", set(found) == set(state))
     for name, value in state.items():
-        check("{}: {}".format(what, name), torch.allclose(value.float(), found[name].float(), rtol=1e-4, atol=1e-6))
+        check("{}: type of {}".format(what, name), found[name].dtype == value.dtype)
+        most = {"rtol": 1e-9, "atol": 1e-12} if is_double() else {"rtol": 1e-4, "atol": 1e-6}
+        check("{}: {}".format(what, name), torch.allclose(value.double(), found[name].double(), **most))
 
 
 def test_equal():
@@ -138,14 +141,16 @@ def test_schedule():
     def schedule(optimizer):
         return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4)
 
-    _, model, _, of_torch = started(PIPELINE)
-    scheduler = schedule(of_torch)
-    losses = []
-    for batch in mw.shard(batches(4)):
-        losses.append(model.step(batch).item())
-        scheduler.step()
-    check("a scheduler of PyTorch", near(losses, alone(4, schedule=schedule)[0]))
-    model.close()
+    for of_ours in (False, True):
+        _, model, ours, of_torch = started(PIPELINE)
+        scheduler = schedule(ours if of_ours else of_torch)
+        losses = []
+        for batch in mw.shard(batches(4)):
+            losses.append(model.step(batch).item())
+            ours.step()
+            scheduler.step()
+        check("a scheduler of PyTorch", near(losses, alone(4, schedule=schedule)[0]))
+        model.close()
 
 
 def test_resume():
@@ -190,6 +195,24 @@ def test_precisions():
             expected = alone(4, replicas=layout["data"])[0]
             check("{} {}: {} {}".format(precision, layout, losses, expected), near(losses, expected, 0.1))
             model.close()
+
+
+def test_double():
+    """Two tests in fp64; with --double, all are."""
+    if is_double():
+        return
+    torch.set_default_dtype(torch.float64)
+    try:
+        test_resume()
+        test_formats()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    module = net()
+    module.head.double()
+    module.head.forward = lambda x: nn.functional.linear(x.double(), module.head.weight, module.head.bias).float()
+    _, model, _, _ = started(DATA, module)
+    refused("fp32 and fp64", "parameters are float32 and float64", lambda: trained(model, 1))
+    mw.init({})
 
 
 def test_delayed():

@@ -1,12 +1,26 @@
-"""Runs the tests of a file on ranks of mpirun: every rank runs all of them, and counts what is wrong."""
+"""Runs the tests of a file on ranks of mpirun: every rank runs all of them, and counts what is wrong.
+
+`--double` runs them in fp64 (not those of precisions and refusals, which name types).
+"""
 
 import os
 import subprocess
 import sys
 
+import torch
+
 import meshwright.torch as mw
 
 _wrong = 0
+
+
+def is_double():
+    return torch.get_default_dtype() == torch.float64
+
+
+def bound():
+    """How much two losses may differ, relative."""
+    return 1e-9 if is_double() else 2e-5
 
 
 def check(what, holds):
@@ -34,8 +48,11 @@ def run(names, ranks):
         sys.exit(subprocess.run(["mpirun", "--oversubscribe", "-n", str(ranks), sys.executable,
                                  os.path.abspath(names["__file__"])] + sys.argv[1:], env=environment).returncode)
     mw.init({})
+    chosen = [each for each in sys.argv[1:] if each != "--double"]
+    if "--double" in sys.argv:
+        torch.set_default_dtype(torch.float64)
     for name, test in sorted(names.items()):
-        if name.startswith("test_") and (len(sys.argv) < 2 or name in sys.argv[1:]):
+        if name.startswith("test_") and (not chosen or name in chosen):
             test()
             if mw.rank() == 0:
                 print("{}: {} wrong so far".format(name, _wrong), flush=True)

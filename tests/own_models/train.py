@@ -2,9 +2,11 @@
 """Trains own models under layouts of several ranks, and compares with eager PyTorch over the same micro-batches.
 
     python tests/own_models/train.py [--models A,B] [--layouts pipeline_data,...] [--steps 10] [--draw NUMBER]
+        [--double]
 
 Each model is trained by four ranks of mpirun, which run this file too. Rank 0 also trains the model alone, and
-prints one line for each layout. meshwright._runtime must be on PYTHONPATH (build/release/python).
+prints one line for each layout. With --double, module and data are in fp64, and equal to 1e-9. meshwright._runtime
+must be on PYTHONPATH (build/release/python).
 """
 
 import argparse
@@ -19,6 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 warnings.simplefilter("ignore")
 
 import torch
+import torch.utils._pytree as pytree
 
 import zoo
 import meshwright.torch as mw
@@ -26,7 +29,8 @@ from meshwright.torch.exporting import Step, _as_in_training
 
 torch.set_num_threads(1)
 MICRO_BATCHES = 8        # of a step
-LOSS, PARAMETERS = 2e-5, 1e-4
+BOUNDS = {torch.float32: (2e-5, 1e-4, 1e-7), torch.float64: (1e-9, 1e-9, 1e-15)}   # losses, parameters, a rounding
+NOT_IN_FP64 = {"mixtral"}   # torch.nn.functional.grouped_mm has no fp64
 LAYOUTS = {
     "pipeline_data": {"pipeline": 2, "data": 2, "zero_stage": 1},
     "stages": {"pipeline": 4, "data": 1},
@@ -40,7 +44,18 @@ RESUMED_AS = {"pipeline": 1, "data": 4, "zero_stage": 1}
 
 def made(name, seed=0):
     torch.manual_seed(seed)
-    return zoo.MODELS[name]()
+    net, example, loss = zoo.MODELS[name]()
+    if torch.get_default_dtype() == torch.float64:
+        step = Step(net, loss, example)
+        for tensor in list(step.parameters()) + list(step.buffers()):
+            tensor.data = wide(tensor.data)
+        example = pytree.tree_map_only(torch.Tensor, wide, example)
+    return net, example, loss
+
+
+def wide(tensor):
+    kind = {torch.float32: torch.float64, torch.complex64: torch.complex128}.get(tensor.dtype, tensor.dtype)
+    return tensor.to(kind)
 
 
 def examples(name, steps):
@@ -151,7 +166,8 @@ def train(name, layouts, steps):
                 shutil.rmtree(folder, ignore_errors=True)
         if mw.rank() == 0:
             loss, norm = compared(alone, losses, parameters)
-            good, word, why = loss <= LOSS and norm <= PARAMETERS, "equal", ""
+            most = BOUNDS[torch.get_default_dtype()]
+            good, word, why = loss <= most[0] and norm <= most[1], "equal", ""
             if not good:
                 good, own_loss, own_norm = is_chaotic(name, batches, alone, loss, norm)
                 word = "chaotic" if good else "FAILED"
@@ -168,7 +184,7 @@ def is_chaotic(name, batches, alone, loss, norm):
 
     Then there is nothing that a run could be equal to: batch norm over two random pictures, fifty layers deep.
     """
-    rounded = Alone(name, batches, 1, 1e-7)
+    rounded = Alone(name, batches, 1, BOUNDS[torch.get_default_dtype()][2])
     own_loss, own_norm = compared(alone, rounded.losses, rounded.parameters)
     return loss <= 3 * own_loss and norm <= 3 * own_norm, own_loss, own_norm
 
@@ -178,10 +194,10 @@ def is_too_small(error):
     return "stages" in error
 
 
-def on_ranks(name, layouts, steps):
+def on_ranks(name, layouts, steps, more=()):
     """Trains a model in four processes; returns whether all was equal."""
     command = ["mpirun", "--oversubscribe", "-n", "4", sys.executable, os.path.abspath(__file__), "--models", name,
-               "--layouts", ",".join(layouts), "--steps", str(steps)]
+               "--layouts", ",".join(layouts), "--steps", str(steps), *more]
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines = [line for line in ended.stdout.splitlines() if line.startswith(name + " ")]
@@ -189,6 +205,13 @@ def on_ranks(name, layouts, steps):
     if ended.returncode and not any("FAILED" in line for line in lines):
         print("{:22} FAILED\n{}".format(name, ended.stdout[-3000:]), flush=True)
     return ended.returncode == 0
+
+
+def drawn_in_fp64(names, layouts, number):
+    """Two small models by the number, and a layout of each."""
+    large = {"resnet50", "efficientnet_b0", "convnext_tiny", "timm_vit"}
+    small = [name for name in names if name not in large | NOT_IN_FP64]
+    return [(small[(number + place) % len(small)], [layouts[(number + place) % len(layouts)]]) for place in (3, 18)]
 
 
 def drawn(names, layouts, number):
@@ -204,16 +227,25 @@ def main():
     options.add_argument("--models", default=",".join(zoo.MODELS))
     options.add_argument("--layouts", default=",".join(every))
     options.add_argument("--steps", type=int, default=10)
-    options.add_argument("--draw", type=int, help="six models and two layouts of each, by this number")
+    options.add_argument("--draw", type=int, help="six models and two layouts of each, by this number, and two in fp64")
+    options.add_argument("--double", action="store_true", help="in fp64")
     options = options.parse_args()
     names, layouts = options.models.split(","), options.layouts.split(",")
+    if options.double:
+        torch.set_default_dtype(torch.float64)
+        names = [name for name in names if name not in NOT_IN_FP64]
     if "OMPI_COMM_WORLD_SIZE" in os.environ:
         mw.init({})
         failed = sum(train(name, layouts, options.steps) for name in names)
         mw.shutdown()
         sys.exit(1 if failed else 0)
     tasks = [(name, layouts) for name in names] if options.draw is None else drawn(names, layouts, options.draw)
-    good = [on_ranks(name, chosen, options.steps) for name, chosen in tasks]
+    more = ["--double"] if options.double else []
+    good = [on_ranks(name, chosen, options.steps, more) for name, chosen in tasks]
+    if options.draw is not None:
+        print("in fp64:")
+        good += [on_ranks(name, chosen, options.steps, ["--double"])
+                 for name, chosen in drawn_in_fp64(names, layouts, options.draw)]
     print("{} of {} models train as eager PyTorch does under all layouts".format(sum(good), len(good)))
     sys.exit(0 if all(good) else 1)
 

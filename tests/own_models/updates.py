@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Optimizers of a script, on four ranks, beside eager PyTorch: python tests/own_models/updates.py [TEST...]"""
+"""Optimizers of a script, on four ranks, beside eager PyTorch: python tests/own_models/updates.py [--double] [TEST...]"""
 
 import os
 import warnings
@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 import meshwright.torch as mw
-from on_ranks import check, refused, run
+from on_ranks import bound, check, refused, run
 
 torch.set_num_threads(1)
 BATCH, MICRO, STEPS = 16, 4, 4
@@ -220,7 +220,8 @@ def trained(model, scheduler, first=0, last=STEPS):
     return losses
 
 
-def same(what, model, losses, expected, state, tolerance=2e-5):
+def same(what, model, losses, expected, state):
+    tolerance = bound()
     check("{}: {} {}".format(what, losses, expected),
           all(abs(a - b) <= tolerance * abs(b) for a, b in zip(losses, expected)) and len(losses) == len(expected))
     found = model.state_dict()

@@ -48,6 +48,21 @@ TEST_CASE("a job may hold what capture wrote", "[captured][planner]") {
         std::string::npos);
 }
 
+TEST_CASE("a captured model in fp64 is planned for CPUs, and for no GPU", "[captured][planner]") {
+  const TestFolder folder;
+  json model = captured_json(3);
+  model["precision"] = "fp64";
+  json value = job_of(folder, model, 1);
+  const Training training = read(value).plan.training;
+  CHECK(training.precision == Precision::fp64);
+  CHECK(training.moments == Dtype::f64);
+  CHECK(training.gradient_reduce == Dtype::f64);
+  CHECK(message_of([&] {
+          search(read(value), few);
+        }).find("/training/precision: fp64 is planned and trained on CPUs only") !=
+        std::string::npos);
+}
+
 TEST_CASE("a captured segment counts as all the kinds of kernels that it runs",
           "[captured][explain]") {
   const TestFolder folder;

@@ -204,6 +204,11 @@ TEST_CASE("without units for a precision the device computes in fp32", "[cost]")
   for (const Precision precision : {Precision::tf32, Precision::bf16, Precision::fp8})
     CHECK(time_on(cluster, precision, product(2560, 128, 1000)) == Approx(fp32));
   const Gpu h100 = load_machine("p5.48xlarge").gpu;
+  CHECK(executed_precision(h100, Precision::fp64) == Precision::fp32);
+  Cluster cpu = cluster;  // whose vectors hold half as many numbers of 64 bits
+  cpu.machine.gpu.kind = DeviceKind::cpu;
+  CHECK(time_on(cpu, Precision::fp64, product(2560, 128, 1000)) ==
+        Approx(2 * time_on(cpu, Precision::fp32, product(2560, 128, 1000))).epsilon(0.01));
   CHECK(executed_precision(h100, Precision::fp8) == Precision::fp8);
   CHECK(executed_precision(load_machine("p4d.24xlarge").gpu, Precision::fp8) == Precision::bf16);
 }

@@ -161,7 +161,7 @@ void call_optimizer(int number, std::span<const OptimizerSegment> segments,
       static_cast<int>(state.weights_type), address(state.gradients),
       static_cast<int>(state.gradient_type), address(state.first_moment), moments,
       address(state.second_moment), moments, address(state.working),
-      static_cast<int>(state.working_type), address(state.average), static_cast<int>(Dtype::f32),
+      static_cast<int>(state.working_type), address(state.average), moments,
       scalars.gradient_factor, static_cast<long long>(scalars.step), stream_number());
   const bool good = result != nullptr;
   Py_XDECREF(result);
@@ -348,14 +348,22 @@ PyObject* step(PyObject* /*self*/, PyObject* arguments) {
                        result.was_skipped ? Py_True : Py_False);
 }
 
-// set(name, address, elements): sets this rank's part of an unsplit parameter from fp32 values.
+// Whether parameters pass between Python and the run as fp64 instead of fp32.
+bool is_in_fp64() { return run->runtime().program().settings->training.exact_type() == Dtype::f64; }
+
+// set(name, address, elements): sets this rank's part of an unsplit parameter, from fp32 values, or
+// from fp64 values in a run in fp64.
 PyObject* set_parameter(PyObject* /*self*/, PyObject* arguments) {
   const char* name = nullptr;
   unsigned long long address = 0, count = 0;
   if (PyArg_ParseTuple(arguments, "sKK", &name, &address, &count) == 0 || !has(run.get(), "start"))
     return nullptr;
   return none_if(unlocked([&] {
-    run->runtime().parameters().set(name, {reinterpret_cast<const float*>(address), count});
+    Parameters& parameters = run->runtime().parameters();
+    if (is_in_fp64())
+      parameters.set<double>(name, {reinterpret_cast<const double*>(address), count});
+    else
+      parameters.set(name, {reinterpret_cast<const float*>(address), count});
   }));
 }
 
@@ -366,22 +374,23 @@ PyObject* refresh(PyObject* /*self*/, PyObject* /*none*/) {
 }
 
 // gather(function): calls function(name, address, elements) on rank 0 for each whole parameter, in
-// fp32. Every rank calls it.
+// fp32, or in fp64 in a run in fp64. Every rank calls it.
 PyObject* gather(PyObject* /*self*/, PyObject* function) {
   if (!has(run.get(), "start")) return nullptr;
+  const auto take = [&](const Parameter& parameter, auto values) {
+    PyEval_RestoreThread(without_lock);
+    PyObject* result = PyObject_CallFunction(
+        function, "sKK", parameter.name.c_str(),
+        static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(values.data())),
+        static_cast<unsigned long long>(values.size()));
+    const bool good = result != nullptr;
+    Py_XDECREF(result);
+    without_lock = PyEval_SaveThread();
+    if (!good) throw RaisedInPython();
+  };
   return none_if(unlocked([&] {
-    run->runtime().parameters().gather(
-        [&](const Parameter& parameter, std::span<const float> values) {
-          PyEval_RestoreThread(without_lock);
-          PyObject* result = PyObject_CallFunction(
-              function, "sKK", parameter.name.c_str(),
-              static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(values.data())),
-              static_cast<unsigned long long>(values.size()));
-          const bool good = result != nullptr;
-          Py_XDECREF(result);
-          without_lock = PyEval_SaveThread();
-          if (!good) throw RaisedInPython();
-        });
+    const Parameters& parameters = run->runtime().parameters();
+    is_in_fp64() ? parameters.gather_fp64(take) : parameters.gather(take);
   }));
 }
 

@@ -36,7 +36,7 @@ Cluster cluster_for(const Recording& recording, const RehearsalRequest& request,
 }
 
 // Adds the FLOPs of the recording's kernels to those of each precision.
-void add_flops_of(const Recording& recording, std::array<double, 6>& by_precision) {
+void add_flops_of(const Recording& recording, std::array<double, precision_count>& by_precision) {
   for (const RecordedEvent& event : recording.events) {
     if (event.kernel < 0) continue;
     const RecordedKernel& each = recording.kernels[static_cast<std::size_t>(event.kernel)];
@@ -48,7 +48,7 @@ void add_flops_of(const Recording& recording, std::array<double, 6>& by_precisio
 
 void add_flops(const Recording& recording, Rehearsed& result) {
   result.launches = std::ranges::count(recording.events, Recorded::kernel, &RecordedEvent::what);
-  std::array<double, 6> by_precision{};  // indexed by Precision
+  std::array<double, precision_count> by_precision{};  // indexed by Precision
   add_flops_of(recording, by_precision);
   for (const Recording& other : recording.others) add_flops_of(other, by_precision);
   const double flops = std::accumulate(by_precision.begin(), by_precision.end(), 0.0) /

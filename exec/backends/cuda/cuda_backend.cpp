@@ -89,11 +89,11 @@ class Gpu : public CudaBackend {
            (dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16);
   }
   // Returns whether the GPU computes in this precision. FP8, bf16 and tf32 need tensor cores that
-  // have them, and nothing here computes in nvfp4. fp16 works on every GPU, but slowly on those
-  // without tensor cores.
+  // have them, and nothing here computes in nvfp4 or fp64. fp16 works on every GPU, but slowly on
+  // those without tensor cores.
   bool computes_in(Precision precision) const override {
     const int generation = device_.major * 10 + device_.minor;
-    if (precision == Precision::nvfp4) return false;
+    if (precision == Precision::nvfp4 || precision == Precision::fp64) return false;
     if (precision == Precision::fp8) return generation >= 89;
     if (precision == Precision::bf16 || precision == Precision::tf32) return generation >= 80;
     return true;

@@ -29,6 +29,7 @@ std::optional<Precision> read_kernel_precision(Fields& kernel) {
   if (type.starts_with("float8")) return Precision::fp8;
   return type == "bfloat16"  ? Precision::bf16
          : type == "float16" ? Precision::fp16
+         : type == "float64" ? Precision::fp64
                              : Precision::fp32;
 }
 

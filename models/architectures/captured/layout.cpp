@@ -65,6 +65,7 @@ class CapturedLayout {
     Attributes a;
     a.micro_batch = training_.micro_batch;
     a.sequence_length = training_.sequence_length;
+    a.made = training_.exact_type();  // of the loss
     return a;
   }
 

@@ -54,8 +54,9 @@ class CapturedReader {
     to_.name = fields_.optional<std::string>("name", "captured");
     fields_.optional<std::string>("source", "");
     if (fields_.has("versions")) fields_.raw("versions");
-    const std::vector<std::string> precisions = {"fp32", "bf16", "fp16"};
-    constexpr Precision known[] = {Precision::fp32, Precision::bf16, Precision::fp16};
+    const std::vector<std::string> precisions = {"fp32", "bf16", "fp16", "fp64"};
+    constexpr Precision known[] = {Precision::fp32, Precision::bf16, Precision::fp16,
+                                   Precision::fp64};
     to_.precision = known[choose(fields_, "precision", "precision",
                                  fields_.required<std::string>("precision"), precisions)];
     to_.micro_batch = number(fields_, "micro_batch", 1, 1 << 24);

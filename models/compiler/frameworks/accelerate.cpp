@@ -67,7 +67,9 @@ constexpr Limit own[] = {
     only<&Parallelism::persistence_threshold, 0>("parallelism.persistence_threshold",
                                                  "shards every parameter"),
     {"training.precision", "has fp32, tf32, fp16 and bf16 here",
-     [](const Plan& p, const Model&) { return !quantizes(p.training.precision); },
+     [](const Plan& p, const Model&) {
+       return !quantizes(p.training.precision) && p.training.precision != Precision::fp64;
+     },
      [](Plan& p, const Model&) { p.training.precision = Precision::bf16; }},
     {"training.gradient_reduce_precision",
      "reduces gradients in fp32 with DDP, in the type of the weights with FSDP",

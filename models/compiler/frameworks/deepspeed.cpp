@@ -95,7 +95,8 @@ constexpr Limit own[] = {
     only<&Parallelism::tensor_chunks, 1>("parallelism.tensor_chunks", "does not cut products"),
     {"training.precision", "has fp32, fp16 and bf16",
      [](const Plan& p, const Model&) {
-       return !quantizes(p.training.precision) && p.training.precision != Precision::tf32;
+       return !quantizes(p.training.precision) && p.training.precision != Precision::tf32 &&
+              p.training.precision != Precision::fp64;
      },
      [](Plan& p, const Model&) { p.training.precision = Precision::bf16; }},
     {"training.gradient_reduce_precision", "reduces in fp32, or in the type of the weights",

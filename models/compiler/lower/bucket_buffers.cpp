@@ -58,8 +58,9 @@ std::int64_t snapshot_slice(const StageDraft& draft, const Bucket& bucket) {
 void place_snapshot(StageDraft& draft, Bucket& bucket) {
   const std::int64_t slice = snapshot_slice(draft, bucket);
   if (slice == 0) return;
-  bucket.snapshot = place(draft, bucket, "snapshot", MemoryClass::snapshot,
-                          {Shape{draft.plan.training.saved_states(), slice}, Dtype::f32});
+  bucket.snapshot =
+      place(draft, bucket, "snapshot", MemoryClass::snapshot,
+            {Shape{draft.plan.training.saved_states(), slice}, draft.plan.training.exact_type()});
 }
 
 void place_scalars(StageDraft& draft) {
@@ -178,7 +179,7 @@ std::vector<BucketPart> parts_of(const BucketPlan& planned, const Training& trai
     add_state("first_moment", training.moments, &Bucket::first_moment);
   if (has_second_moment(training.optimizer) && !bucket.matrices && !bucket.factored)
     add_state("second_moment", second_moment_type(training.moments), &Bucket::second_moment);
-  if (training.averages()) add_state("average", Dtype::f32, &Bucket::average);
+  if (training.averages()) add_state("average", training.exact_type(), &Bucket::average);
   return parts;
 }
 

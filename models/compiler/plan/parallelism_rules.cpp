@@ -126,7 +126,7 @@ Ruling check_routers(const Plan& plan, const ModelSizes& model) {
       .refuse_if(moves_biases && t.lora, rate,
                  "with lora adapters alone are trained; leave it out, or lora")
       .refuse_if(moves_biases && t.master_weights == MasterWeights::none &&
-                     storage_of(t.precision) != Dtype::f32,
+                     is_16_bit(storage_of(t.precision)),
                  rate,
                  "master_weights 'none' rounds biases to 16 bits, in which such small steps are "
                  "lost; use 'fp32' or 'remainders', or leave it out")

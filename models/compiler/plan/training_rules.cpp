@@ -183,14 +183,34 @@ Ruling check_states(const Plan& plan, const ModelSizes&) {
                   "'8bit' with optimizer '{}' (adamw and adam have it)",
                   optimizer_names()[static_cast<std::size_t>(t.optimizer)])
       .below("/training/ema_decay", t.ema_decay, 0, 1)
-      .refuse_if(is_eager && t.master_weights != MasterWeights::fp32 &&
-                     storage_of(t.precision) != Dtype::f32,
-                 "/training/master_weights",
-                 "'{}': compiler none has an optimizer in fp32 alone; use 'fp32', or fused or full",
-                 master_weights_names()[static_cast<std::size_t>(t.master_weights)])
+      .refuse_if(
+          is_eager && t.master_weights != MasterWeights::fp32 && is_16_bit(storage_of(t.precision)),
+          "/training/master_weights",
+          "'{}': compiler none has an optimizer in fp32 alone; use 'fp32', or fused or full",
+          master_weights_names()[static_cast<std::size_t>(t.master_weights)])
       .refuse_if(
           is_eager && t.moments == Dtype::bf16, "/training/moments_precision",
           "'bf16': compiler none has an optimizer in fp32 alone; use 'fp32', or fused or full");
+}
+
+// Checks that a run in fp64 is of a captured model, which PyTorch computes, and that it keeps
+// everything in 64 bits.
+Ruling check_fp64(const Plan& plan, const ModelSizes& model) {
+  const Training& t = plan.training;
+  const bool is_wide = t.precision == Precision::fp64;
+  const bool by_matrices =
+      t.optimizer == OptimizerKind::muon || t.optimizer == OptimizerKind::adafactor;
+  constexpr std::string_view together =
+      "is 'fp64' in precision fp64 and in no other, the precision is {}; leave it out";
+  return Judge()
+      .refuse_if(is_wide && !model.captured, "/training/precision",
+                 "fp64 is for captured models, which PyTorch computes; use fp32")
+      .refuse_if(is_wide != (t.gradient_reduce == Dtype::f64),
+                 "/training/gradient_reduce_precision", together, name_of(t.precision))
+      .refuse_if(is_wide != (t.moments == Dtype::f64), "/training/moments_precision", together,
+                 name_of(t.precision))
+      .not_yet_if(is_wide && by_matrices, "/training/optimizer", "'{}' in precision fp64",
+                  optimizer_names()[static_cast<std::size_t>(t.optimizer)]);
 }
 
 Ruling check_fp8_gathers(const Plan& plan, const ModelSizes&) {
@@ -218,7 +238,7 @@ Ruling check_fp8_gathers(const Plan& plan, const ModelSizes&) {
 Ruling broken_training_rule(const Plan& plan, const ModelSizes& model) {
   return first_broken({check_length, check_recompute, check_rows_and_layers, check_tokens_ahead,
                        check_layers_in_bf16, check_loss_scale, check_lora, check_optimizer,
-                       check_states, check_fp8_gathers},
+                       check_states, check_fp64, check_fp8_gathers},
                       plan, model);
 }
 

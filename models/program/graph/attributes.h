@@ -114,8 +114,8 @@ struct Attributes {
                                            // all 0: one segment of all columns
   int patch_size = 0;                      // pixels across a patch
   int channels = 0;                        // of an image
-  Dtype made =
-      Dtype::f32;  // image_patches, quantize, products of 8 or 4 bits: the type of the output
+  Dtype made = Dtype::f32;  // image_patches, quantize, segment_loss, products of 8 or 4 bits: the
+                            // type of the output
   std::int64_t scale_rows = 0,
                scale_columns = 0;  // quantize: block with one scale; 0: all rows or columns
   bool scales_of_before = false;   // quantize: the largest elements of earlier steps set the scale;

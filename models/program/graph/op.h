@@ -147,7 +147,7 @@ enum class Op : std::uint8_t {
                       // row of the bucket of key - query (relative.h)
   // captured models (segment.h)
   segment,       // what it reads, parameters first -> what it hands on, saves and works in
-  segment_loss,  // loss[1] -> loss[1] f32
+  segment_loss,  // loss[1] -> loss[1] f32, in precision fp64 f64
   // gradients. "(+)" outputs are parameter gradients and are added to.
   embedding_grad,          // tokens, dy -> (+)table
   add_position_grad,       // dy -> (+)table

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/kernels.h"
 
@@ -32,7 +34,8 @@ void eager_optimizer_kernels(KernelList& kernels, const OptimizerWork& work, dou
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, KernelList& kernels) {
   const double n = static_cast<double>(work.elements);
   const double weight = static_cast<double>(bytes_of(work.weights));
-  if (level == CompilerLevel::none && !work.moments_are_ready && !is_in_blocks(work.moment))
+  if (level == CompilerLevel::none && !work.moments_are_ready && !is_in_blocks(work.moment) &&
+      work.moment != Dtype::f64)
     return eager_optimizer_kernels(kernels, work, work.master ? weight : 0);
   const double moments = mean_bytes_of(work.moment) * work.moments;
   const double gradients = static_cast<double>(bytes_of(work.gradients));
@@ -41,7 +44,9 @@ void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, Ke
                                                 : moments;
   const double master = work.master ? static_cast<double>(bytes_of(*work.master)) : 0;
   const double weights = work.master == Dtype::f32 ? weight : 2 * weight;
-  const double average = work.average ? 2 * static_cast<double>(bytes_of(Dtype::f32)) : 0;
+  const double average =
+      work.average ? 2 * static_cast<double>(std::max(bytes_of(Dtype::f32), bytes_of(work.weights)))
+                   : 0;
   memory_kernel(kernels, n * (states + 2 * master + weights + average));
 }
 

@@ -168,7 +168,7 @@ Arrays<G, P, W, M> arrays_of(const OptimizerState& state) {
                             static_cast<M*>(state.first_moment),
                             static_cast<M*>(state.second_moment),
                             static_cast<W*>(state.working),
-                            state.average,
+                            static_cast<float*>(state.average),
                             false};
   arrays.in_groups = is_aligned(arrays.weights) && is_aligned(arrays.gradients) &&
                      is_aligned(arrays.first) && is_aligned(arrays.second) &&

@@ -54,9 +54,9 @@ void differentiate_segment(Gradients& g, const Node& node, int) {
     g.pass_on(node, node.inputs[segment.differentiated[i]], g.output(made, i));
 }
 
-void infer_segment_loss(const Attributes&, In in, Out& out) {
+void infer_segment_loss(const Attributes& a, In in, Out& out) {
   require(in[0].shape.elements() == 1, "a captured model has one loss");
-  out.push_back(column(1, Dtype::f32));
+  out.push_back(column(1, a.made));
 }
 
 void differentiate_segment_loss(Gradients& g, const Node& node, int) {

@@ -36,10 +36,6 @@ class DistributedOptimizer(mw.DistributedOptimizer):
         self._used: Optional[float] = None   # learning rate of a step whose `step` was not called yet
         world.optimizer = self
 
-    @property
-    def __class__(self) -> Any:   # schedulers of PyTorch take optimizers only
-        return type(self.optimizer)
-
     def begin_step(self) -> None:
         """A step function begins; smp.step calls it."""
         if self._used is not None:

@@ -13,7 +13,7 @@ import torch
 
 from . import CaptureError, capture
 from .capturing import CapturedModel
-from .document import value_at
+from .document import PRECISIONS, value_at
 from .errors import ON_META, explained
 from .scripts import alone
 
@@ -136,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     words.add_argument("--example", nargs="+", metavar="EXPR",
                        help="tensors of the example: expressions, or NAME=EXPRESSION; torch and the names of the file "
                             "are known")
-    words.add_argument("--precision", choices=("fp32", "bf16", "fp16"), help="cast the module before it is captured")
+    words.add_argument("--precision", choices=tuple(PRECISIONS), help="cast the module before it is captured")
     words.add_argument("--name", help="name of the model in logs")
     words.add_argument("--batch-axis", nargs="+", metavar="INPUT=AXIS",
                        help="where the samples lie, if not on the first axis of all inputs")

@@ -12,7 +12,7 @@ import torch
 
 from . import document as documents
 from .account import Account, same_course
-from .document import Pairs, dtype_name
+from .document import PRECISIONS, Pairs, dtype_name
 from .errors import CaptureError
 from .exporting import Program, Step, batch_of, exported, flat_program
 from .replay import Decided, Given, Trace, decide, replay
@@ -20,7 +20,6 @@ from .segments import Division, divide
 
 __all__ = ["CapturedModel", "capture"]
 
-_PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class _Exported(NamedTuple):
@@ -105,7 +104,7 @@ def capture(module_or_step: Any, example: Any, *, loss: Optional[Callable[..., A
     tuple that begins with the scalar), or with `loss`, a function of (output, example); or a function of
     the example that closes over modules. `example` is a dictionary of arguments or a tuple of them; real,
     fake and meta tensors do. `batch_axes` says which axis of which input the samples lie on, where it is
-    not the first of all. `precision` (fp32, bf16, fp16) casts the module while it is captured. `device`
+    not the first of all. `precision` (fp32, bf16, fp16, fp64) casts the module while it is captured. `device`
     is the kind of device whose kernels are meant: "cuda" or "cpu". With `keeps`, a function returns a tuple of
     the loss and of tensors that the script gets back.
 
@@ -113,14 +112,14 @@ def capture(module_or_step: Any, example: Any, *, loss: Optional[Callable[..., A
     """
     if device not in ("cuda", "cpu"):
         raise CaptureError("device is {!r}; known: cuda, cpu".format(device))
-    if precision is not None and precision not in _PRECISIONS:
-        raise CaptureError("precision is {!r}; known: {}".format(precision, ", ".join(_PRECISIONS)))
+    if precision is not None and precision not in PRECISIONS:
+        raise CaptureError("precision is {!r}; known: {}".format(precision, ", ".join(PRECISIONS)))
     step = Step(module_or_step, loss, example, keeps)
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         if precision is not None:
-            stack.enter_context(_cast(step, _PRECISIONS[precision]))
+            stack.enter_context(_cast(step, PRECISIONS[precision]))
         samples, axes, reason = batch_of(step.example, batch_axes)
         program_of_torch, why_fixed = exported(step, axes, samples)
         program = flat_program(program_of_torch, step)
@@ -221,7 +220,7 @@ def _captured(exported: _Exported) -> CapturedModel:
     written["tensors"], index = documents.tensors(account, other, pair, samples)
     written["loss"] = index[trace.loss]
     written["segments"], written["kinds"] = documents.segments_and_kinds(
-        program, account, other, pair, index, sources, _PRECISIONS[precision])
+        program, account, other, pair, index, sources, PRECISIONS[precision])
     generators = documents.hand_on_generators(written)
     documents.check(written)
     return CapturedModel(written, exported, trace, division, pair.is_steep, sources, generators)
@@ -237,10 +236,11 @@ def _precision(program: Program, given: Dict[int, Given]) -> str:
                 count *= size
             sizes[kind.dtype] = sizes.get(kind.dtype, 0) + count
     most = max(sizes, key=lambda dtype: sizes[dtype]) if sizes else torch.float32
-    for word, dtype in _PRECISIONS.items():
+    for word, dtype in PRECISIONS.items():
         if dtype == most:
             return word
-    raise CaptureError("parameters are of type {}; use precision= fp32, bf16 or fp16".format(dtype_name(most)))
+    raise CaptureError("parameters are of type {}; use precision= {}".format(dtype_name(most),
+                                                                          ", ".join(PRECISIONS)))
 
 
 def _sources(step: Step, program: Program, trace: Trace, axes: Dict[str, int], fixed: bool) -> Tuple[

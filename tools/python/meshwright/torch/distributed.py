@@ -32,10 +32,11 @@ from . import handed_over, torchrun
 from .beside import load_beside, read_weights, save_beside, saved_step, write_weights
 from .batches import Shard, micro_batches_of, samples_of
 from .capturing import CapturedModel, capture
+from .document import PRECISIONS
 from .exporting import Example, Step
 from .materializing import Materialized, delay_param_initialization
 from .optimizers import OnShards, plain_settings, states_of, word_of
-from .segment_runner import Memory, ParameterSpec, SegmentRunner, seed_of, stream_of
+from .segment_runner import Memory, ParameterSpec, SegmentRunner, exact_type, handed_values, seed_of, stream_of
 from .tables import Tables
 from .whole import fetch_whole
 
@@ -45,7 +46,6 @@ __all__ = ["DistributedModel", "DistributedOptimizer", "barrier", "delay_param_i
 
 Job = Mapping[str, Any]
 _MOST_RANKS = 1 << 24
-_STORAGE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class _World:
@@ -253,7 +253,7 @@ class DistributedOptimizer:
     """Stands for an optimizer of PyTorch, whose settings a step uses.
 
     The update is the end of `DistributedModel.step`, so `step` and `zero_grad` do nothing. The settings of the groups
-    are read before each step, so a scheduler of PyTorch on that optimizer works as usual.
+    are read before each step, so a scheduler of PyTorch works as usual, on that optimizer or on this object.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, gradient_clip: float = 0.0) -> None:
@@ -272,6 +272,14 @@ class DistributedOptimizer:
         self._members = self._members_now()
         _here().optimizer = self
         _here().optimizers.append(self)
+
+    @property
+    def __class__(self) -> Any:   # schedulers of PyTorch take optimizers only
+        return type(self.optimizer)
+
+    @property
+    def defaults(self) -> Dict[str, Any]:
+        return self.optimizer.defaults
 
     @property
     def param_groups(self) -> List[Dict[str, Any]]:
@@ -342,6 +350,11 @@ class DistributedModel:
                 raise ValueError("DistributedModel.step: parameter {} has complex numbers, for which there is no optimizer "
                                  "state; keep it real, with a last axis of 2, and use torch.view_as_complex(it)".format(
                                      each["name"]))
+        types = {each["dtype"] for each in captured.document["parameters"]}
+        if "float64" in types and len(types) > 1:
+            raise ValueError("DistributedModel.step: parameters are {}, and a run in float64 keeps all of them in it, "
+                             "which rounds differently; say module.double() or module.float() first".format(
+                                 " and ".join(sorted(types))))
         if captured.step.lost:
             raise ValueError("DistributedModel.step: a captured graph does not hold {}; write the forward of PyTorch's operations, "
                              "or register one with torch.library.custom_op and register_autograd".format(
@@ -360,7 +373,7 @@ class DistributedModel:
             handed_over.write_captured(captured, self._job(captured, batch))
         settled, path = self._settled(captured, batch)
         self._settled_job = json.loads(settled)["job"]
-        precision = captured.document["precision"]
+        self._storage = PRECISIONS[captured.document["precision"]]
         threads = max(1, torch.get_num_threads())
         self._runner: Optional[SegmentRunner] = None
         self.info = json.loads(world.runtime.start(settled, threads, self._run_segment, self._update))
@@ -373,7 +386,7 @@ class DistributedModel:
                  for each in captured.document["parameters"]]
         self._hand_over()
         memory = Memory(world.runtime.memory, self.info["on_gpu"])
-        self._runner = SegmentRunner(tables, self.info, memory, specs, self._buffers, _STORAGE[precision])
+        self._runner = SegmentRunner(tables, self.info, memory, specs, self._buffers, self._storage)
         own = dict(zip((each["name"] for each in captured.document["parameters"]), self._parameters))
         world.optimizer.on_shards = OnShards(world.optimizer.optimizer, world.optimizer.states,
                                              [own.get(each["name"]) for each in self.info["parameters"]], memory.elements)
@@ -471,7 +484,7 @@ class DistributedModel:
         index, trace = captured.indices["parameter"], captured.trace
         written = [captured.document["parameters"][index[trace.sources[storage]]]["name"] for storage in trace.writes
                    if trace.sources.get(storage) in index]
-        if written and (self.info["data"] > 1 or captured.document["precision"] != "fp32"):
+        if written and (self.info["data"] > 1 or captured.document["precision"] not in ("fp32", "fp64")):
             raise ValueError("DistributedModel.step: the forward writes parameter {} (max_norm, or a change in place), and "
                              "replicas or fp32 masters would not see that; change a copy of it in the forward, or train "
                              "with one replica in fp32".format(written[0]))
@@ -480,13 +493,14 @@ class DistributedModel:
         """The module's values become the run's, and its tensors become views of the run's memory."""
         world, info = _here(), self.info
         assert info is not None
+        exact = exact_type(self._storage)
         materialized = Materialized(self.captured.step.parts)
         for entry, parameter in zip(self.captured.document["parameters"], self._parameters):
             if world.rank == 0:
-                values = materialized.values(parameter).to("cpu", torch.float32).contiguous()
+                values = materialized.values(parameter).to("cpu", exact).contiguous()
             else:
-                values = torch.empty(self._shapes[entry["name"]], dtype=torch.float32)
-            world.runtime.broadcast(values.data_ptr(), values.numel() * 4, 0)
+                values = torch.empty(self._shapes[entry["name"]], dtype=exact)
+            world.runtime.broadcast(values.data_ptr(), values.nbytes, 0)
             world.runtime.set_parameter(entry["name"], values.data_ptr(), values.numel())
         world.runtime.refresh()
         self._whole_at = -1
@@ -510,15 +524,14 @@ class DistributedModel:
         assert info is not None
         memory = Memory(world.runtime.memory, info["on_gpu"])
         addresses = {each["name"]: each["address"] for each in info["parameters"]}
-        storage = _STORAGE[self.captured.document["precision"]]
         lists = [segment["parameters"] for segment in self.captured.document["segments"]]
         used = {self.captured.document["parameters"][index]["name"] for each in lists for index in each}
         for entry, parameter in zip(self.captured.document["parameters"], self._parameters):
             address = addresses.get(entry["name"], 0)
             if parameter.is_meta:
                 continue
-            if address and parameter.dtype == storage:
-                parameter.data = memory.tensor(address, self._shapes[entry["name"]], storage)
+            if address and parameter.dtype == self._storage:
+                parameter.data = memory.tensor(address, self._shapes[entry["name"]], self._storage)
             elif entry["name"] in used:
                 parameter.data = torch.empty(0, dtype=parameter.dtype)
 
@@ -573,8 +586,7 @@ class DistributedModel:
     def _inputs_of(self, part: Any) -> Dict[int, torch.Tensor]:
         tensors = tensors_of(part)
         if _here().job.get("training", {}).get("precision"):
-            kind = _STORAGE[self.captured.document["precision"]]
-            tensors = [each.to(kind) if each.is_floating_point() else each for each in tensors]
+            tensors = [each.to(self._storage) if each.is_floating_point() else each for each in tensors]
         names = dict(zip(self._names, tensors))
         return {value.value: names[value.name] for value in self.captured.program.sources if value.kind == "input"}
 
@@ -613,7 +625,7 @@ class DistributedModel:
             if name not in entries:
                 return
             entry, parameter = entries[name]
-            values = torch.frombuffer(world.runtime.memory(address, count * 4), dtype=torch.float32).clone()
+            values = handed_values(world.runtime, address, count, self._storage)
             tensor = values.view(self._shapes[name]).to(parameter.dtype)
             for each in [name] + entry.get("tied", []):
                 found[each] = tensor

@@ -18,9 +18,10 @@ from .kernels import Kernel
 from .replay import Trace, values_in
 from .segments import Division
 
-__all__ = ["VERSION", "Pairs", "check", "dtype_name", "hand_on_generators", "segments_and_kinds", "tensors", "value_at", "versions"]
+__all__ = ["PRECISIONS", "VERSION", "Pairs", "check", "dtype_name", "hand_on_generators", "segments_and_kinds", "tensors", "value_at", "versions"]
 
 VERSION = 1
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -258,7 +259,7 @@ def check(document: Dict[str, Any]) -> None:
                 "loss", "segments", "kinds"):
         if key not in document:
             wrong(key, "is missing")
-    if document["precision"] not in ("fp32", "bf16", "fp16"):
+    if document["precision"] not in PRECISIONS:
         wrong("precision", "is unknown")
     if not isinstance(document["micro_batch"], int) or document["micro_batch"] < 1:
         wrong("micro_batch", "is no positive integer")

@@ -43,7 +43,7 @@ class _Known(NamedTuple):
 _KNOWN = {"AdamW": _Known("adamw", _adamw, ("exp_avg", "exp_avg_sq"), True),
           "Adam": _Known("adam", _adamw, ("exp_avg", "exp_avg_sq"), True),
           "SGD": _Known("sgd", _sgd, ("momentum_buffer",), False)}
-_FP32 = 1   # of Dtype
+_EXACT = (0, 1)   # of Dtype: fp64 and fp32
 # Options that change the arithmetic, and the only value that meshwright's optimizers know.
 _PLAIN = {"amsgrad": False, "maximize": False, "nesterov": False, "dampening": 0, "differentiable": False}
 
@@ -233,7 +233,7 @@ class OnShards:
                 step: int) -> Tuple[Any, List[_Shard]]:
         clone, shards = _clone(self._optimizer), []
         (weights, kind), (gradients, of_gradients), *moments, (working, of_working), (average, _) = arrays
-        if average or any(each != _FP32 for address, each in [(weights, kind)] + moments if address):
+        if average or any(each not in _EXACT for address, each in [(weights, kind)] + moments if address):
             raise _refuse(self._optimizer, "needs weights and moments in fp32, and no average of the weights",
                           "training.master_weights fp32, no training.moments, and no training.ema_decay")
         for index, first, begin, count in segments:

@@ -17,9 +17,20 @@ from .exporting import Call, Context, Program
 from .replay import filled
 from .tables import Handed, SegmentTable, Tables
 
-__all__ = ["Memory", "ParameterSpec", "SegmentRunner", "seed_of", "stream_of"]
+__all__ = ["Memory", "ParameterSpec", "SegmentRunner", "exact_type", "handed_values", "seed_of", "stream_of"]
 
 _TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)   # of Dtype, in its order
+
+
+def exact_type(storage: torch.dtype) -> torch.dtype:
+    """The type in which the Runtime takes, hands out and saves parameters that it stores in `storage`."""
+    return torch.float64 if storage == torch.float64 else torch.float32
+
+
+def handed_values(runtime: Any, address: int, count: int, storage: torch.dtype) -> torch.Tensor:
+    """A copy of the values that the Runtime hands out at an address."""
+    kind = exact_type(storage)
+    return torch.frombuffer(runtime.memory(address, count * kind.itemsize), dtype=kind).clone()
 
 
 class Memory:
@@ -509,7 +520,8 @@ class SegmentRunner:
               _overwrites: int, _factor: float) -> None:
         micro = self._of(sequence)
         loss = micro.tensors[self.tables.loss][0]
-        self.memory.tensor(outputs[0], (1,), torch.float32).copy_(loss.reshape(1).float() * targets)
+        kind = exact_type(self.storage)
+        self.memory.tensor(outputs[0], (1,), kind).copy_(loss.reshape(1).to(kind) * targets)
 
     def _loss_grad(self, targets: int, sequence: int, inputs: Tuple[int, ...], _outputs: Tuple[int, ...],
                    _overwrites: int, factor: float) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 
+from .document import PRECISIONS
 from .errors import CaptureError
 
 __all__ = ["Task", "example_of", "model_of"]
@@ -92,7 +93,7 @@ def model_of(path: str, batch: int, sequence_length: Optional[int], precision: s
             setattr(config, key, type(getattr(config, key))(0))
     if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = getattr(config, "pad_token_id", None) or 0
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    dtype = PRECISIONS[precision]
     try:
         with torch.device(place):
             options: Dict[str, Any] = {"dtype": dtype}

@@ -6,6 +6,8 @@ from typing import Any, Dict
 
 import torch
 
+from .segment_runner import exact_type, handed_values
+
 __all__ = ["fetch_whole"]
 
 
@@ -18,10 +20,12 @@ def fetch_whole(model: Any, runtime: Any) -> None:
     if any(parameter.is_meta for parameter in model._parameters):
         raise RuntimeError("DistributedModel: a module made under delay_param_initialization has no memory to evaluate "
                            "in; every rank calls model.state_dict(), and rank 0 loads it into a module made as usual")
+    storage = model._runner.storage
+    exact = exact_type(storage)
     gathered: Dict[str, torch.Tensor] = {}
 
     def take(name: str, address: int, count: int) -> None:
-        gathered[name] = torch.frombuffer(runtime.memory(address, count * 4), dtype=torch.float32).clone()
+        gathered[name] = handed_values(runtime, address, count, storage)
 
     runtime.gather(take)   # to rank 0
     own = {each["name"]: each["address"] for each in model.info["parameters"]}
@@ -30,8 +34,9 @@ def fetch_whole(model: Any, runtime: Any) -> None:
         values = gathered.get(entry["name"])
         if values is None:   # another rank's, or one that no step uses
             used = parameter.numel() == shape.numel()
-            values = parameter.detach().float().cpu().contiguous() if used else torch.empty(shape)
-        runtime.broadcast(values.data_ptr(), values.numel() * 4, 0)
-        if not own.get(entry["name"]) or parameter.dtype != model._runner.storage:
+            values = (parameter.detach().to("cpu", exact).contiguous() if used else
+                      torch.empty(shape, dtype=exact))
+        runtime.broadcast(values.data_ptr(), values.nbytes, 0)
+        if not own.get(entry["name"]) or parameter.dtype != storage:
             parameter.data = values.view(shape).to(model._runner.device, parameter.dtype)
     model._share_buffers()
