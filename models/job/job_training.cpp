@@ -133,8 +133,7 @@ Keys training_keys(Training& t) {
        any, auto_if_missing, "machine: bf16, else fp16; fp32 on a CPU",
        "type of weights, activations and their gradients; every sum is made in fp32. `fp8` and "
        "`nvfp4` are bf16 whose linear layers multiply 8 or 4 bits, see [Precision](#precision). "
-       "Refused where the machine lacks it; a CPU lacks `tf32`. `fp64` is for captured models on "
-       "CPUs, and then everything has 64 bits, sums too"},
+       "Refused where the machine lacks it; a CPU lacks `tf32`. `fp64`: captured models on CPUs"},
       {"fp8_recipe", choice("fp8 recipe", fp8_recipe_names(), t.fp8_recipe), any, plain, "",
        "for `precision: fp8`: which elements share a scale, see [Precision](#precision). Layers "
        "with a size that is no multiple of 16 (`blockwise`: 128, `mxfp8`: 32) stay in bf16"},
