@@ -26,6 +26,7 @@ bool BlockField::is_set() const {
   if (const auto* curve = std::get_if<EfficiencyCurve*>(&place)) return !(*curve)->points.empty();
   if (const auto* number = std::get_if<std::optional<double>*>(&place))
     return (*number)->has_value();
+  if (const auto* text = std::get_if<std::string*>(&place)) return !(*text)->empty();
   return true;
 }
 
@@ -51,17 +52,20 @@ NumberRange limits_of(Bound bound, std::string_view key) {
 }
 
 BlockFields gpu_fields(Gpu& gpu) {
-  return {{"name", &gpu.name},
-          {"memory_bytes", &gpu.memory_bytes},
-          {"memory_bandwidth_bytes_per_s", &gpu.memory_bandwidth_bytes_per_s},
-          {"sm_count", &gpu.sm_count, Bound::at_least_one},
-          {"clock_hz", &gpu.clock_hz, Bound::not_negative},
-          {"l2_bytes", &gpu.l2_bytes, Bound::not_negative},
-          {"tdp_w", &gpu.tdp_w, Bound::not_negative},
-          {"fp4_share", &gpu.kernels.fp4_share, Bound::constant, false, "fp4_share"},
-          {"transposes_8_bits", &gpu.transposes_8_bits, {}, false, "transposes_8_bits"},
-          {"sustained_clock_share", &gpu.sustained_clock_share, Bound::share, fitted,
-           "sustained_clock_share"}};
+  return {
+      {"name", &gpu.name},
+      {"memory_bytes", &gpu.memory_bytes},
+      {"memory_bandwidth_bytes_per_s", &gpu.memory_bandwidth_bytes_per_s},
+      {"sm_count", &gpu.sm_count, Bound::at_least_one},
+      {"clock_hz", &gpu.clock_hz, Bound::not_negative},
+      {"l2_bytes", &gpu.l2_bytes, Bound::not_negative},
+      {"tdp_w", &gpu.tdp_w, Bound::not_negative},
+      {"compute_capability", &gpu.compute_capability, Bound::positive, false, "compute_capability"},
+      {"measured", &gpu.measured, {}, false, "measured"},
+      {"fp4_share", &gpu.kernels.fp4_share, Bound::constant, false, "fp4_share"},
+      {"transposes_8_bits", &gpu.transposes_8_bits, {}, false, "transposes_8_bits"},
+      {"sustained_clock_share", &gpu.sustained_clock_share, Bound::share, fitted,
+       "sustained_clock_share"}};
 }
 
 BlockFields efficiency_fields(Gpu& gpu) {
@@ -162,9 +166,11 @@ BlockFields collectives_fields(Machine& machine) {
 }
 
 BlockFields host_fields(Host& host) {
-  return {{"vcpus", &host.vcpus, Bound::at_least_one},
-          {"memory_bytes", &host.memory_bytes},
-          {"host_launch_us", &host.host_launch_us, Bound::not_negative, fitted}};
+  return {
+      {"vcpus", &host.vcpus, Bound::at_least_one},
+      {"memory_bytes", &host.memory_bytes},
+      {"host_launch_us", &host.host_launch_us, Bound::not_negative, fitted},
+      {"driver_launch_us", &host.driver_launch_us, Bound::not_negative, false, "driver_launch_us"}};
 }
 
 BlockFields overheads_fields(LibraryOverheads& overheads) {

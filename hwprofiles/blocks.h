@@ -51,7 +51,8 @@ struct BlockField {
   // key makes it optional.
   std::string_view only_with = {};
 
-  // Returns whether the field is set: a number or flag is not 0, or a curve has points.
+  // Returns whether the field is set: a number or flag is not 0, a text is not empty, or a curve
+  // has points.
   bool is_set() const;
 };
 using BlockFields = std::vector<BlockField>;

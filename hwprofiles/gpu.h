@@ -107,6 +107,8 @@ struct Gpu {
   double clock_hz = 0;
   double l2_bytes = 0;
   double tdp_w = 0;
+  double compute_capability = 0;     // NVIDIA's, such as 9.0; 0: not known
+  std::string measured;              // the file of its measured rates (measured_rates.h), if any
   double sustained_clock_share = 1;  // of the clock, under full load and the power limit
   // Whether 8-bit matmuls need both operands contiguous along the summed dimension (Ada, Hopper,
   // Blackwell's workstation GPUs). Operands that are summed along rows must then be stored

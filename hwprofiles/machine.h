@@ -113,6 +113,9 @@ struct Host {
   int vcpus = 0;
   double memory_bytes = 0;
   double host_launch_us = 0;  // host time to issue one operation from the training framework
+  // The part of it that the driver takes for one launch. Scripts that are rehearsed take the rest
+  // themselves.
+  double driver_launch_us = 0;
 };
 
 // Device memory that libraries take in addition to the planned arena.

@@ -30,13 +30,10 @@ struct ReplayedStep {
   SimTime host_working = 0;  // the host's own, without its waits
 };
 
-// Time of the driver for a launch, in seconds, which a rehearsal's stand-in does not take.
-// Profilers measure 5 to 8 us for a call of it, of which they themselves are a part.
-constexpr double driver_launch_s = 4e-6;
-
 struct HostSpeed {
   double factor = 1;  // on the time that the host works between events
-  double launch_s = driver_launch_s;
+  // Time of the driver for a launch, in seconds, which a rehearsal's stand-in does not take.
+  double launch_s = 0;
 };
 
 // One rank: what it did, and what price() returns for it.

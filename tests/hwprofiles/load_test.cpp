@@ -9,6 +9,7 @@
 #include <set>
 
 #include "hwprofiles/machine_like.h"
+#include "hwprofiles/measured_rates.h"
 #include "hwprofiles/parts.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
@@ -48,6 +49,10 @@ TEST_CASE("every machine that comes with the program reads, and says where its n
     CHECK(machine.name == name);
     CHECK(machine.gpu.supports(Precision::fp16));
     CHECK(machine.sources.size() >= 8);
+    CHECK(machine.gpu.compute_capability >= 7);
+    if (const MeasuredRates* rates = measured_rates(machine.gpu))
+      for (const MeasuredProduct& each : rates->products)
+        CHECK(each.flop_per_s <= machine.gpu.peak(Precision::bf16).value);
     for (const auto& [block, source] : machine.sources) CHECK(source.size() > 5);
   }
 }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
@@ -26,16 +27,13 @@ using Words = std::vector<std::string>;
 
 constexpr int not_started = 125;  // exit code of a Python that is not there
 
-// Compute capabilities by NVIDIA's tables, as 10 x major + minor. A name begins with the first.
-constexpr std::pair<std::string_view, int> kCapabilities[] = {
-    {"V100", 70},   {"T4", 75},    {"A100", 80},   {"A10G", 86},         {"L40S", 89},
-    {"L4", 89},     {"H100", 90},  {"H200", 90},   {"H20", 90},          {"B200", 100},
-    {"GB200", 100}, {"B300", 103}, {"GB300", 103}, {"RTX PRO 6000", 120}};
-
+// Returns 10 x major + minor.
 int capability_of(const Gpu& gpu) {
-  for (const auto& [name, capability] : kCapabilities)
-    if (gpu.name.find(name) != std::string::npos) return capability;
-  throw InputError(fmt::format("rehearse: the compute capability of {} is not known", gpu.name));
+  if (gpu.compute_capability > 0) return static_cast<int>(std::lround(10 * gpu.compute_capability));
+  throw InputError(
+      fmt::format("rehearse: the compute capability of {} is not known; give its profile "
+                  "gpu.compute_capability",
+                  gpu.name));
 }
 
 Cluster cluster_of(const StandInGpus& gpus) {

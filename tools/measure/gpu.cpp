@@ -225,6 +225,7 @@ Machine measure_this_gpu(const Options& options, MeasureEffort effort, const Mea
     machine.gpu.tdp_w = known->gpu.tdp_w;
   }
   machine.gpu.transposes_8_bits = transposes_8_bits(here.generation);
+  machine.gpu.compute_capability = here.generation / 10.0;
   machine.gpu.kernels = constants_of_engine(known);
   std::vector<std::string> measured;
   measure_alone(here, budget, watch, machine, measured);

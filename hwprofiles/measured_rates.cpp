@@ -1,0 +1,79 @@
+#include "hwprofiles/measured_rates.h"
+
+#include <map>
+#include <mutex>
+
+#include "hwprofiles/load.h"
+#include "models/core/error.h"
+#include "models/core/fields.h"
+
+namespace meshwright::hwprofiles {
+
+namespace {
+
+constexpr double tera = 1e12;
+
+double share(Fields& fields, std::string_view key) {
+  const auto value = fields.required<double>(key);
+  if (!(value > 0 && value <= 1)) fields.fail(key, "is a share; use more than 0 and at most 1");
+  return value;
+}
+
+std::vector<double> rates(Fields& fields, std::string_view key, std::size_t count) {
+  auto values = fields.required<std::vector<double>>(key);
+  if (values.size() != count)
+    fields.fail(key, "expected " + std::to_string(count) + " rates, one for each shape, found " +
+                         std::to_string(values.size()));
+  return values;
+}
+
+std::vector<MeasuredProduct> read_products(Fields fields) {
+  const auto m = fields.required<std::vector<std::int64_t>>("m");
+  const auto n = fields.required<std::vector<std::int64_t>>("n");
+  const auto k = fields.required<std::vector<std::int64_t>>("k");
+  const auto all = rates(fields, "tflop_per_s", m.size() * n.size() * k.size());
+  fields.done();
+  std::vector<MeasuredProduct> products;
+  auto rate = all.begin();
+  for (const std::int64_t rows : m)
+    for (const std::int64_t columns : n)
+      for (const std::int64_t depth : k) {
+        if (*rate > 0) products.push_back({rows, columns, depth, *rate * tera});
+        ++rate;
+      }
+  if (products.empty()) fields.fail("tflop_per_s", "holds no rate above 0");
+  return products;
+}
+
+void read_attention(Fields fields, MeasuredRates& to) {
+  const auto keys = fields.required<std::vector<double>>("keys");
+  const auto all = rates(fields, "forward_tflop_per_s", keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) to.attention.push_back({keys[i], all[i] * tera});
+  to.narrow_share = share(fields, "narrow_share");
+  to.backward_share = share(fields, "backward_share");
+  fields.done();
+}
+
+MeasuredRates read_rates(Fields file) {
+  MeasuredRates read;
+  file.required<std::string>("source");
+  read.products = read_products(file.object("products"));
+  if (file.has("attention")) read_attention(file.object("attention"), read);
+  file.done();
+  return read;
+}
+
+}  // namespace
+
+const MeasuredRates* measured_rates(const Gpu& gpu) {
+  if (gpu.measured.empty()) return nullptr;
+  static std::mutex reading;
+  static std::map<std::string, MeasuredRates> known;
+  const std::string path = parts_folder() + "/measured/" + gpu.measured + ".json";
+  const std::lock_guard lock(reading);
+  auto found = known.find(path);
+  if (found == known.end()) found = known.emplace(path, read_rates(read_json_file(path))).first;
+  return &found->second;
+}
+
+}  // namespace meshwright::hwprofiles
