@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "models/core/error.h"
-#include "sim/cost/cost.h"
+#include "sim/rehearsal/kernel_prices.h"
 #include "sim/replay/port_loads.h"
 
 namespace meshwright::sim {
@@ -38,12 +38,6 @@ double moved(const CollectiveRow& row, double whole, int members) {
   return row.passes == 0 ? whole : row.passes * (1 - 1.0 / members) * whole;
 }
 
-// Every launch is in the recording, so no factor stands for those that a framework adds.
-Cluster without_launch_factor(Cluster cluster) {
-  cluster.machine.gpu.kernels.launches = {1, 1, 1};
-  return cluster;
-}
-
 bool is_of_optimizer(std::string_view operation) {
   const std::string_view name =
       operation.substr(operation.find("::") == operation.npos ? 0 : operation.find("::") + 2);
@@ -66,7 +60,7 @@ class Pricer {
   Pricer(const Recording& recording, const Topology& topology)
       : recording_(recording),
         topology_(topology),
-        cost_(without_launch_factor(topology.cluster()), StepSettings{}),
+        kernels_on_(topology.cluster()),
         slowest_(straggling(topology.cluster().machine.gpu.kernels, recording.ranks, 1)) {}
 
   PricedEvent of(const RecordedEvent& event) {
@@ -89,7 +83,7 @@ class Pricer {
 
  private:
   SimTime of_bytes(double bytes) const {
-    return checked_sim_time(cost_.time(Kernel{.bytes = bytes}) * slowest_);
+    return checked_sim_time(kernels_on_.of(Kernel{.bytes = bytes}) * slowest_);
   }
 
   PricedEvent of_kernel(const RecordedEvent& event) {
@@ -102,7 +96,7 @@ class Pricer {
     if (kernel.kind == Kernel::Kind::gemm || kernel.kind == Kernel::Kind::batched_gemm)
       use = RecordedWork::products;
     const auto [found, is_new] = kernels_.try_emplace(event.kernel);
-    if (is_new) found->second = checked_sim_time(cost_.time(kernel) * slowest_);
+    if (is_new) found->second = checked_sim_time(kernels_on_.of(kernel) * slowest_);
     return {found->second, use};
   }
 
@@ -171,7 +165,7 @@ class Pricer {
 
   const Recording& recording_;
   const Topology& topology_;
-  CostModel cost_;
+  KernelPrices kernels_on_;
   double slowest_;
   std::map<int, SimTime> kernels_;
   std::map<std::tuple<RecordedCollective, int, int, std::int64_t>, PricedEvent> communication_;

@@ -5,6 +5,8 @@
 #include "hwprofiles/load.h"
 #include "models/core/json.h"
 #include "sim/cost/cost.h"
+#include "sim/rehearsal/kernel_prices.h"
+#include "sim/rehearsal/likely_step.h"
 #include "sim/rehearsal/replay_recording.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
@@ -139,7 +141,7 @@ TEST_CASE("events are priced as kernels and collectives of a simulated step", "[
 
   constants.launches = {1, 1, 1};  // each launch is recorded
   const CostModel cost(cluster, StepSettings{});
-  CHECK(priced[1].lasts == to_sim_time(cost.time(recording.kernels[0].kernel)));
+  CHECK(priced[1].lasts == to_sim_time(KernelPrices(cluster).of(recording.kernels[0].kernel)));
   CHECK(priced[5].lasts == to_sim_time(cost.time(recording.kernels[1].kernel)));
   CHECK(priced[9].lasts == to_sim_time(cost.time(Kernel{.bytes = 1e9})));
   CHECK(priced[11].lasts == to_sim_time({cluster.machine.gpu.kernel_latency_s}));
@@ -161,6 +163,66 @@ TEST_CASE("events are priced as kernels and collectives of a simulated step", "[
 
   CHECK_THROWS_AS(price(recording, Topology({load_machine("p5.48xlarge"), 2, 8, {}, {}})),
                   InputError);
+}
+
+TEST_CASE("a kernel is priced by the nearest measured shape", "[rehearsal]") {
+  const Cluster cluster{load_machine("dgx-a100-80gb"), 1, 8, {}, {}};
+  const Gpu& gpu = cluster.machine.gpu;
+  const KernelPrices prices(cluster);
+  const auto rate = [&](const Kernel& kernel) {
+    return kernel.flops / (prices.of(kernel).value - gpu.kernel_latency_s);
+  };
+  const auto product = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return Kernel{.kind = Kernel::Kind::gemm,
+                  .m = m,
+                  .n = n,
+                  .k = k,
+                  .flops = 2.0 * static_cast<double>(m * n * k),
+                  .precision = Precision::bf16};
+  };
+  // Rows of hwprofiles/measured/a100.json.
+  CHECK(rate(product(8192, 4096, 4096)) == Approx(265.4e12).epsilon(0.001));
+  CHECK(rate(product(1024, 1024, 1024)) == Approx(119.8e12).epsilon(0.001));
+  // Four times as many rows fill their waves a little better; a column more wastes most of a tile.
+  CHECK(rate(product(32768, 4096, 4096)) > 265.4e12);
+  CHECK(rate(product(32768, 4096, 4096)) < 1.05 * 265.4e12);
+  CHECK(rate(product(8192, 4096 + 1, 4096)) < 0.8 * rate(product(8192, 4096, 4096)));
+
+  Kernel attention{.kind = Kernel::Kind::attention,
+                   .m = 4096,
+                   .n = 4096,
+                   .k = 128,
+                   .flops = 1e12,
+                   .precision = Precision::bf16};
+  CHECK(rate(attention) == Approx(129.6e12).epsilon(0.001));
+  attention.backward = true;
+  CHECK(rate(attention) == Approx(0.86 * 129.6e12).epsilon(0.001));
+  attention.k = 64;
+  CHECK(rate(attention) == Approx(0.86 * 0.82 * 129.6e12).epsilon(0.001));
+
+  // What was not measured, and what memory bounds, costs as in a simulated step.
+  const CostModel cost = [&] {
+    Cluster plain = cluster;
+    plain.machine.gpu.kernels.launches = {1, 1, 1};
+    return CostModel(plain, StepSettings{});
+  }();
+  Kernel other = product(4096, 4096, 16);
+  other.precision = Precision::fp32;
+  CHECK(prices.of(other).value == cost.time(other).value);
+  Kernel thin = product(4096, 4096, 16);
+  thin.bytes = 1e9;
+  CHECK(prices.of(thin).value == cost.time(Kernel{.bytes = 1e9}).value);
+}
+
+TEST_CASE("the interval of a rehearsed step depends on what bounds it", "[rehearsal]") {
+  ReplayedStep step;
+  step.step_time = to_sim_time({2});
+  const LikelyStep kernels = likely_step(step);
+  CHECK(kernels.low_s < 2);
+  CHECK(kernels.high_s > 2);
+  step.idle = to_sim_time({1});
+  const LikelyStep host = likely_step(step);
+  CHECK(host.high_s - host.low_s > kernels.high_s - kernels.low_s);
 }
 
 TEST_CASE("a step takes what streams, events and the host's wait allow", "[rehearsal]") {
