@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tools/stand_in/device.h"
+#include "tools/stand_in/host_clock.h"
 
 namespace meshwright::stand_in {
 
@@ -77,7 +78,7 @@ void append(Entry entry) {
   if (to.entries == nullptr) return;
   const std::uint64_t at = to.count.fetch_add(1, std::memory_order_relaxed);
   if (at >= kMostEntries) return;
-  entry.time_ns = now_ns();
+  entry.time_ns = host_ns();
   entry.thread = this_thread();
   entry.device = static_cast<std::uint8_t>(current_device());
   entry.operation = operations.empty() ? 0 : operations.back();

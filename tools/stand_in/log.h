@@ -26,7 +26,7 @@ enum class Kind : std::uint8_t {
 };
 
 struct Entry {
-  std::uint64_t time_ns = 0;  // CLOCK_MONOTONIC
+  std::uint64_t time_ns = 0;  // of the clock in host_clock.h
   std::uint64_t stream = 0;
   std::uint64_t operation = 0;  // correlation id of PyTorch's profiler; 0: none
   std::uint64_t numbers[6] = {};
@@ -40,7 +40,7 @@ static_assert(sizeof(Entry) == 80);
 // Appends an entry, whose time, thread, operation and device are filled in here.
 void append(Entry entry);
 std::uint32_t number_of(std::string_view name);
-std::uint64_t now_ns();
+std::uint64_t now_ns();  // CLOCK_MONOTONIC
 
 // PyTorch's profiler says by these which operation runs on this thread.
 void push_operation(std::uint64_t id);

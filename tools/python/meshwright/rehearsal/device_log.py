@@ -34,9 +34,14 @@ class DeviceLog:
         self._path = "{}.{}".format(os.environ["MESHWRIGHT_STAND_IN_LOG"], os.getpid())
         self._library = ctypes.CDLL(None)
         self._library.meshwright_stand_in_entries.restype = ctypes.c_uint64
+        self._library.meshwright_stand_in_host_ns.restype = ctypes.c_uint64
 
     def position(self) -> int:
         return int(self._library.meshwright_stand_in_entries())
+
+    def time_ns(self) -> int:
+        """The clock of the entries, now."""
+        return int(self._library.meshwright_stand_in_host_ns())
 
     def entries(self, begin: int, end: int) -> List[Entry]:
         return list(self._read(begin, end))

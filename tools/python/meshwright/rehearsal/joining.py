@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from ..torch.kernels import Kernel
 from .device_log import Entry
 from .operations import Operation, Operations
+from .triton_launches import TritonLaunches
 
 __all__ = ["Joined"]
 
@@ -22,9 +23,10 @@ _SYNTHETIC = ("allocate", "release", "mark", "refuse")
 
 
 class Joined:
-    """`entries` are those of the profiled step, `times` the nanoseconds at which the same calls came without profiler."""
+    """`entries` are those of the profiled step, `times` when the same calls came without profiler, in ns of the step."""
 
-    def __init__(self, entries: Sequence[Entry], times: Sequence[int], operations: Operations, rank: int = 0) -> None:
+    def __init__(self, entries: Sequence[Entry], times: Sequence[int], operations: Operations,
+                 triton: TritonLaunches, rank: int = 0) -> None:
         self.operations: Dict[str, int] = {}
         self.symbols: Dict[str, int] = {}
         self.kernels: Dict[str, int] = {}
@@ -33,13 +35,12 @@ class Joined:
         self.events: List[Dict[str, Any]] = []
         self._streams: Dict[int, int] = {0: 0}
         self._cuda_events: Dict[int, int] = {}
-        self._operations, self._rank = operations, rank
+        self._operations, self._triton, self._rank = operations, triton, rank
         self._taken: Dict[int, int] = {}              # by operation: how many of its kernels launches have
-        begin = times[0] if times else 0
         for entry, time in zip(entries, times):
             event = self._event(entry)
             if event is not None:
-                self.events.append({"at": (time - begin) / 1000, "thread": entry.thread, **event})
+                self.events.append({"at": time / 1000, "thread": entry.thread, **event})
 
     @property
     def streams(self) -> int:
@@ -73,7 +74,10 @@ class Joined:
     def _launch(self, entry: Entry, operation: Optional[Operation]) -> Dict[str, Any]:
         event: Dict[str, Any] = {"what": "kernel", "stream": self._stream(entry.stream),
                                  "symbol": self.symbols.setdefault(entry.name, len(self.symbols))}
-        if operation is not None:
+        moved = self._triton.next_bytes(entry.name)
+        if moved is not None:
+            event["kernel"] = self._kernel(Kernel(entry.name, "memory", moved))
+        elif operation is not None:
             # An operation's kernels belong to its launches in order; what is launched beyond them
             # (sums of partial results, counters) moves next to nothing.
             kernels = [each for each in self._operations.kernels(operation) if each.kind not in ("gemm", "batched_gemm")

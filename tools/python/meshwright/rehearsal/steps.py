@@ -1,17 +1,18 @@
 """Finds the steps of a training script by its optimizer, and records one that repeats.
 
-A step ends when the first optimizer that was used has stepped. The first two steps make states and
-let the allocator settle; the third is timed; in the fourth PyTorch's profiler says which operation
-each kernel belongs to. Then the script has shown enough and is stopped.
+A step ends when the first optimizer that was used has stepped. The first one makes states; the next
+two let the allocator settle and are timed: between two calls the shorter time of both counts, for what
+else the computer does only takes time. In the fourth PyTorch's profiler says which operation each
+kernel belongs to. Then the script has shown enough and is stopped.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
-import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -20,6 +21,7 @@ from .beside_ranks import ranks_of_groups
 from .device_log import DeviceLog, Entry
 from .joining import Joined
 from .operations import Operations
+from .triton_launches import TritonLaunches
 
 __all__ = ["Enough", "Steps"]
 
@@ -28,6 +30,23 @@ _WARM_UP = 2
 
 class Enough(BaseException):
     """Ends a script when a step of it is recorded. Scripts that catch Exception let it pass."""
+
+
+class _Timed(NamedTuple):
+    """A step on the host: its calls, and the nanoseconds of its begin, of each call, and of its end."""
+
+    kinds: List[str]
+    times: List[int]
+
+
+def _calls(entries: List[Entry]) -> List[Entry]:
+    return [each for each in entries if each.kind not in ("allocate", "release", "mark", "refuse")]
+
+
+def _shortest(steps: List[_Timed]) -> List[int]:
+    """When each call and the end come, from the begin on, if between two of them the shortest time passes."""
+    gaps = ([after - before for before, after in zip(each.times, each.times[1:])] for each in steps)
+    return list(itertools.accumulate(max(0, min(each)) for each in zip(*gaps)))
 
 
 class Steps:
@@ -39,11 +58,11 @@ class Steps:
         self._log = DeviceLog()
         self._first: Any = None
         self._begin = 0
-        self._began_s = 0.0
-        self._plain: List[Entry] = []
-        self._plain_s = 0.0
+        self._began_ns = self._ended_ns = 0
+        self._timed: List[_Timed] = []
         self._memory: Dict[str, int] = {}
         self._profiler: Any = None
+        self._triton: Any = None
         self._files = tempfile.mkdtemp(prefix="meshwright-rehearsal-")
         register_optimizer_step_post_hook(self._stepped)
 
@@ -53,17 +72,19 @@ class Steps:
         if optimizer is not self._first:
             return
         self.seen += 1
+        if self.seen in (_WARM_UP, _WARM_UP + 1):
+            self._time()
         if self.seen == _WARM_UP:
             self._memory["allocated_before_step_bytes"] = torch.cuda.memory_allocated()
+        if self.seen in (_WARM_UP - 1, _WARM_UP):
             self._start()
         elif self.seen == _WARM_UP + 1:
-            self._plain_s = time.perf_counter() - self._began_s
-            self._plain = self._log.entries(self._begin, self._log.position())
             self._memory["peak_allocated_bytes"] = torch.cuda.max_memory_allocated()
             self._memory["peak_reserved_bytes"] = torch.cuda.max_memory_reserved()
             self._profile()
             self._start()
         elif self.seen == _WARM_UP + 2:
+            self._ended_ns = self._log.time_ns()
             entries = self._log.entries(self._begin, self._log.position())
             self.recording = self._joined(entries)
             raise Enough
@@ -74,7 +95,14 @@ class Steps:
         shutil.rmtree(self._files, ignore_errors=True)
 
     def _start(self) -> None:
-        self._begin, self._began_s = self._log.position(), time.perf_counter()
+        self._begin, self._began_ns = self._log.position(), self._log.time_ns()
+
+    def _time(self) -> None:
+        """Keeps the times of the step that ends now."""
+        end_ns = self._log.time_ns()
+        calls = _calls(self._log.entries(self._begin, self._log.position()))
+        self._timed.append(_Timed([each.kind for each in calls],
+                                  [self._began_ns, *(each.time_ns for each in calls), end_ns]))
 
     def _profile(self) -> None:
         from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
@@ -83,20 +111,23 @@ class Steps:
         self._profiler = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True,
                                  execution_trace_observer=observer)
         self._profiler.__enter__()
+        self._triton = TritonLaunches()
 
     def _joined(self, entries: List[Entry]) -> Dict[str, Any]:
+        self._triton.close()
         self._profiler.__exit__(None, None, None)
         trace = os.path.join(self._files, "profile.json")
         self._profiler.export_chrome_trace(trace)
         operations = Operations(os.path.join(self._files, "operations.json"), trace, ranks_of_groups())
-        kept = [each for each in entries if each.kind not in ("allocate", "release", "mark", "refuse")]
-        plain = [each for each in self._plain if each.kind not in ("allocate", "release", "mark", "refuse")]
-        repeats = [each.kind for each in kept] == [each.kind for each in plain]
-        joined = Joined(kept, [each.time_ns for each in (plain if repeats else kept)], operations,
-                        int(os.environ.get("RANK", "0")))
+        kept = _calls(entries)
+        kinds = [each.kind for each in kept]
+        alike = [each for each in self._timed if each.kinds == kinds]
+        profiled = _Timed(kinds, [self._began_ns, *(each.time_ns for each in kept), self._ended_ns])
+        times = _shortest(alike or [profiled])
+        joined = Joined(kept, times[:-1], operations, self._triton, int(os.environ.get("RANK", "0")))
         return {
-            "steps": {"seen": self.seen, "recorded": self.seen, "repeats": repeats},
-            "step_host_s": self._plain_s,
+            "steps": {"seen": self.seen, "recorded": self.seen, "repeats": bool(alike)},
+            "step_host_s": times[-1] / 1e9,
             "memory": self._memory,
             "operations": list(joined.operations),
             "symbols": list(joined.symbols),
