@@ -173,6 +173,7 @@ class RecordingReader {
     RecordedEvent event;
     event.at_s = number(fields, "at", longest_s * 1e6) * 1e-6;
     fields.optional<int>("thread", 0);
+    event.graphed = fields.optional<bool>("graphed", false);
     event.op = index_if_there(fields, "op", "operation", to_.operations.size());
     event.module = index_if_there(fields, "module", "module", to_.modules.size());
     event.what = word<Recorded>(fields, "what", "event", kinds);

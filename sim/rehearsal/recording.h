@@ -26,7 +26,8 @@
 //                     missing
 //
 // An event has `at`, the microseconds on the host since the step began; `what`; `thread` (0); and
-// the index of its operation (`op`), which may be missing. By `what`:
+// the index of its operation (`op`), which may be missing. `graphed` says that a CUDA graph
+// launched it together with the event before it. By `what`:
 //
 //   kernel       stream; kernel, or none for a launch that moves next to nothing; symbol and module
 //                may be missing
@@ -73,7 +74,8 @@ struct RecordedEvent {
   RecordedCollective collective = RecordedCollective::all_reduce;
   CopyDirection direction = CopyDirection::to_device;
   HostWait host_waits_for = HostWait::device;
-  bool waits = false;  // the host, for a copy
+  bool waits = false;    // the host, for a copy
+  bool graphed = false;  // launched with the event before it, by a CUDA graph
   int op = -1, stream = 0, kernel = -1, symbol = -1, module = -1;
   int group = -1, peer = -1, together = 0;
   std::int64_t event = -1;

@@ -23,6 +23,10 @@ bool runs_on_device(Recorded what) {
          what == Recorded::set;
 }
 
+bool is_launched(const RecordedEvent& event) {
+  return runs_on_device(event.what) && !event.graphed;
+}
+
 ReplayedStep difference(const ReplayedStep& after, const ReplayedStep& before) {
   ReplayedStep d;
   d.step_time = after.step_time - before.step_time;
@@ -191,7 +195,7 @@ class Player {
     if (next_ == items_of_step_ * played_steps) return;
     const double before = next_ % items_of_step_ == 0 ? 0 : at_s(next_ - 1);
     double work = std::max(0.0, at_s(next_) - before) * host_.factor;
-    if (!ends_step(next_) && runs_on_device(event(next_).what)) work += host_.launch_s;
+    if (!ends_step(next_) && is_launched(event(next_))) work += host_.launch_s;
     const Flights::Member member{place_, host_run, &no_loads_, false};
     stage_.flights().add({&member, 1}, stage_.now(), to_sim_time({work}));
   }
@@ -366,8 +370,7 @@ ReplayedRanks replay_recordings(const std::vector<PricedRecording>& ranks, doubl
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       result.steps.push_back(players[rank].measured());
       const Recording& recording = *ranks[rank].recording;
-      const auto launches =
-          std::ranges::count_if(recording.events, runs_on_device, &RecordedEvent::what);
+      const auto launches = std::ranges::count_if(recording.events, is_launched);
       result.steps.back().host_working = to_sim_time(
           {recording.step_host_s * host.factor + static_cast<double>(launches) * host.launch_s});
     }

@@ -107,6 +107,32 @@ assert (torch.ones(4, device="cuda") == 1).all()      # the ordinary branch
 assert not torch.isnan(torch.ones(4, device="cuda")).any()
 model = net()
 train(model, torch.optim.AdamW(model.parameters()))""",
+    "graph": """
+model = net()
+x = torch.randn(BATCH, WIDTH, device="cuda")
+side = torch.cuda.Stream()
+side.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(side):
+    model(x).square().mean().backward()
+torch.cuda.current_stream().wait_stream(side)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    model(x).square().mean().backward()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(6):
+    graph.replay()
+    graph.replay()
+    optimizer.step()""",
+    "in backward": """
+model = net()
+optimizers = {each: torch.optim.SGD([each], lr=0.1) for each in model.parameters()}
+def update(parameter):
+    optimizers[parameter].step()
+    optimizers[parameter].zero_grad()
+for each in optimizers:
+    each.register_post_accumulate_grad_hook(update)
+for _ in range(6):
+    model(torch.randn(BATCH, WIDTH, device="cuda")).square().mean().backward()""",
     "settings": """
 import ctypes
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -118,6 +144,7 @@ large = torch.empty(1 << 30, device="cuda")      # 4 GiB in a segment that grew
 assert torch.cuda.memory_reserved() >= 4 << 30
 free, total = torch.cuda.mem_get_info()
 assert total - free >= 4 << 30
+assert torch.empty(8).pin_memory().is_pinned() and not torch.empty(8).is_pinned()
 nvml = ctypes.CDLL("libnvidia-ml.so.1")
 count = ctypes.c_uint()
 assert nvml.nvmlInit_v2() == 0 and nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0
@@ -251,6 +278,20 @@ def test_triton_kernels(build):
     sys.path.insert(0, os.path.join(build, "python"))
     from meshwright.rehearsal.triton_launches import pointers_of
     assert pointers_of(FORM) == ({"x", "sum"}, {"y", "sum"}), pointers_of(FORM)
+
+
+def test_graph(build):
+    recording = of(build, "graph")
+    # A launch of the graph runs what was captured: three products forward, five backward.
+    assert products(recording) == [2 * BATCH * WIDTH * WIDTH] * 16, products(recording)
+    launched = [each for each in recording["events"] if each["what"] == "kernel" and "graphed" not in each]
+    assert len(launched) < len(recording["events"]) / 2, len(launched)
+    assert all("op" in each for each in recording["events"] if each.get("graphed") and each["what"] == "kernel")
+
+
+def test_optimizer_in_backward(build):
+    recording = of(build, "in backward")
+    assert products(recording) == [2 * BATCH * WIDTH * WIDTH] * 8, products(recording)
 
 
 def asked(build, *words):

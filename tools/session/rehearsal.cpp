@@ -92,8 +92,9 @@ void add_steps(const Recording& recording, double host_factor, Rehearsed& result
   std::vector<PricedRecording> priced{{&recording, price(recording, topology)}};
   for (const Recording& other : recording.others)
     priced.push_back({&other, price(other, topology)});
-  const ReplayedRanks replayed = replay_recordings(
-      priced, result.cluster.machine.gpu.kernels.overlap_slowdown, {host_factor, result.cluster.machine.host.driver_launch_us * 1e-6});
+  const ReplayedRanks replayed =
+      replay_recordings(priced, result.cluster.machine.gpu.kernels.overlap_slowdown,
+                        {host_factor, result.cluster.machine.host.driver_launch_us * 1e-6});
   result.ranks_meet = replayed.meet;
   for (std::size_t i = 0; i < priced.size(); ++i)
     result.ranks.push_back(

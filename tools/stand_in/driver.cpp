@@ -81,8 +81,10 @@ CUresult cuCtxGetLimit(std::size_t* value, CUlimit) {
   *value = std::size_t{1} << 20;
   return CUDA_SUCCESS;
 }
-CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  cudaStreamCaptureStatus found = cudaStreamCaptureStatusNone;
+  cudaStreamIsCapturing(stream, &found);
+  *status = static_cast<CUstreamCaptureStatus>(found);  // the same numbers
   return CUDA_SUCCESS;
 }
 CUresult cuGetErrorString(CUresult, const char** text) {

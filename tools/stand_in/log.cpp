@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tools/stand_in/device.h"
+#include "tools/stand_in/graphs.h"
 #include "tools/stand_in/host_clock.h"
 
 namespace meshwright::stand_in {
@@ -74,6 +75,11 @@ std::uint64_t now_ns() {
 }
 
 void append(Entry entry) {
+  entry.operation = operations.empty() ? 0 : operations.back();
+  if (!captured(entry)) append_as(entry, entry.operation);
+}
+
+void append_as(Entry entry, std::uint64_t operation) {
   Log& to = log();
   if (to.entries == nullptr) return;
   const std::uint64_t at = to.count.fetch_add(1, std::memory_order_relaxed);
@@ -81,7 +87,7 @@ void append(Entry entry) {
   entry.time_ns = host_ns();
   entry.thread = this_thread();
   entry.device = static_cast<std::uint8_t>(current_device());
-  entry.operation = operations.empty() ? 0 : operations.back();
+  entry.operation = operation;
   to.entries[at] = entry;
 }
 

@@ -38,7 +38,10 @@ struct Entry {
 static_assert(sizeof(Entry) == 80);
 
 // Appends an entry, whose time, thread, operation and device are filled in here.
+// While the stream is captured, the entry goes to a graph instead (graphs.h).
 void append(Entry entry);
+// Appends an entry of a graph that was launched, with the number of its operation.
+void append_as(Entry entry, std::uint64_t operation);
 std::uint32_t number_of(std::string_view name);
 std::uint64_t now_ns();  // CLOCK_MONOTONIC
 

@@ -21,7 +21,8 @@ namespace {
 struct Memory {
   std::mutex lock;
   std::map<const char*, Block> blocks;
-  std::map<int, std::size_t> used;  // by device
+  std::map<int, std::size_t> used;            // by device
+  std::map<const char*, std::size_t> pinned;  // of the host
 };
 
 Memory& memory() {
@@ -206,9 +207,29 @@ cudaError_t allocated(void** address, std::size_t bytes) {
   return bytes == 0 || *address != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
+cudaError_t pin(void* address, std::size_t bytes) {
+  const std::lock_guard guard(memory().lock);
+  memory().pinned[static_cast<const char*>(address)] = bytes;
+  return cudaSuccess;
+}
+
+cudaError_t unpin(void* address) {
+  const std::lock_guard guard(memory().lock);
+  memory().pinned.erase(static_cast<const char*>(address));
+  return cudaSuccess;
+}
+
+bool is_pinned(const void* address) {
+  const std::lock_guard guard(memory().lock);
+  const auto next = memory().pinned.upper_bound(static_cast<const char*>(address));
+  if (next == memory().pinned.begin()) return false;
+  const auto& [begin, bytes] = *std::prev(next);
+  return static_cast<const char*>(address) < begin + bytes;
+}
+
 cudaError_t host_memory(void** address, std::size_t bytes) {
   *address = std::aligned_alloc(kPage, rounded_up(std::max<std::size_t>(bytes, 1), kPage));
-  return *address == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  return *address == nullptr ? cudaErrorMemoryAllocation : pin(*address, bytes);
 }
 
 }  // namespace
@@ -249,11 +270,14 @@ cudaError_t cudaMallocHost(void** address, std::size_t bytes) {
   return host_memory(address, bytes);
 }
 cudaError_t cudaFreeHost(void* address) {
+  unpin(address);
   std::free(address);
   return cudaSuccess;
 }
-cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
+cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned) {
+  return pin(address, bytes);
+}
+cudaError_t cudaHostUnregister(void* address) { return unpin(address); }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   return copied(to, from, bytes, kind, nullptr, true);
@@ -283,7 +307,9 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
   std::memset(attributes, 0, sizeof *attributes);
-  attributes->type = is_on_device(address) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  attributes->type = is_on_device(address) ? cudaMemoryTypeDevice
+                     : is_pinned(address)  ? cudaMemoryTypeHost
+                                           : cudaMemoryTypeUnregistered;
   attributes->device = current_device();
   attributes->devicePointer = const_cast<void*>(address);
   return cudaSuccess;

@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from ..torch.kernels import Kernel
 from .device_log import Entry
-from .operations import Operation, Operations
+from .operations import Operation
+from .profiles import AllOperations
 from .triton_launches import TritonLaunches
 
 __all__ = ["Joined"]
@@ -25,7 +26,7 @@ _SYNTHETIC = ("allocate", "release", "mark", "refuse")
 class Joined:
     """`entries` are those of the profiled step, `times` when the same calls came without profiler, in ns of the step."""
 
-    def __init__(self, entries: Sequence[Entry], times: Sequence[int], operations: Operations,
+    def __init__(self, entries: Sequence[Entry], times: Sequence[int], operations: AllOperations,
                  triton: TritonLaunches, rank: int = 0) -> None:
         self.operations: Dict[str, int] = {}
         self.symbols: Dict[str, int] = {}
@@ -36,6 +37,7 @@ class Joined:
         self._streams: Dict[int, int] = {0: 0}
         self._cuda_events: Dict[int, int] = {}
         self._operations, self._triton, self._rank = operations, triton, rank
+        self._graph_launch = 0                        # number of the last one
         self._taken: Dict[int, int] = {}              # by operation: how many of its kernels launches have
         for entry, time in zip(entries, times):
             event = self._event(entry)
@@ -51,6 +53,11 @@ class Joined:
         event = getattr(self, "_" + entry.kind)(entry, operation)
         if event is not None and operation is not None:
             event["op"] = self.operations.setdefault(operation.name, len(self.operations))
+        # A graph is launched at once, so only the first of its entries costs the host a launch.
+        launch = entry.operation >> 48
+        if event is not None and launch and launch == self._graph_launch:
+            event["graphed"] = True
+        self._graph_launch = launch
         return event
 
     def _stream(self, handle: int) -> int:

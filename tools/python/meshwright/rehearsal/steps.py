@@ -12,6 +12,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import threading
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
@@ -20,7 +21,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from .beside_ranks import ranks_of_groups
 from .device_log import DeviceLog, Entry
 from .joining import Joined
-from .operations import Operations
+from .profiles import Profiles
 from .triton_launches import TritonLaunches
 
 __all__ = ["Enough", "Steps"]
@@ -61,16 +62,38 @@ class Steps:
         self._began_ns = self._ended_ns = 0
         self._timed: List[_Timed] = []
         self._memory: Dict[str, int] = {}
-        self._profiler: Any = None
         self._triton: Any = None
         self._files = tempfile.mkdtemp(prefix="meshwright-rehearsal-")
+        self._profiles = Profiles(self._files)
+        self._thread = threading.get_ident()
+        self._stepped_in_backward = False
         register_optimizer_step_post_hook(self._stepped)
+        self._watch_backward()
 
     def _stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if self._first is None:
             self._first = optimizer
         if optimizer is not self._first:
             return
+        # An optimizer that updates each parameter as soon as its gradient is there runs on a thread
+        # of autograd. A profiler sees the thread that begins it, so the step ends after backward.
+        if threading.get_ident() == self._thread:
+            self._end_step()
+        else:
+            self._stepped_in_backward = True
+
+    def _watch_backward(self) -> None:
+        backward = torch.autograd.backward
+
+        def watched(*args: Any, **kwargs: Any) -> None:
+            backward(*args, **kwargs)
+            if self._stepped_in_backward:
+                self._stepped_in_backward = False
+                self._end_step()
+
+        torch.autograd.backward = watched
+
+    def _end_step(self) -> None:
         self.seen += 1
         if self.seen in (_WARM_UP, _WARM_UP + 1):
             self._time()
@@ -81,7 +104,8 @@ class Steps:
         elif self.seen == _WARM_UP + 1:
             self._memory["peak_allocated_bytes"] = torch.cuda.max_memory_allocated()
             self._memory["peak_reserved_bytes"] = torch.cuda.max_memory_reserved()
-            self._profile()
+            self._profiles.start()
+            self._triton = TritonLaunches()
             self._start()
         elif self.seen == _WARM_UP + 2:
             self._ended_ns = self._log.time_ns()
@@ -104,21 +128,9 @@ class Steps:
         self._timed.append(_Timed([each.kind for each in calls],
                                   [self._began_ns, *(each.time_ns for each in calls), end_ns]))
 
-    def _profile(self) -> None:
-        from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
-        observer = ExecutionTraceObserver()
-        observer.register_callback(os.path.join(self._files, "operations.json"))
-        self._profiler = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True,
-                                 execution_trace_observer=observer)
-        self._profiler.__enter__()
-        self._triton = TritonLaunches()
-
     def _joined(self, entries: List[Entry]) -> Dict[str, Any]:
         self._triton.close()
-        self._profiler.__exit__(None, None, None)
-        trace = os.path.join(self._files, "profile.json")
-        self._profiler.export_chrome_trace(trace)
-        operations = Operations(os.path.join(self._files, "operations.json"), trace, ranks_of_groups())
+        operations = self._profiles.stop(ranks_of_groups())
         kept = _calls(entries)
         kinds = [each.kind for each in kept]
         alike = [each for each in self._timed if each.kinds == kinds]
