@@ -180,6 +180,8 @@ constexpr FlagOption flag_options[] = {
      "of a job with training.lora: write the adapter alone, as peft loads it"},
     {"prove", &Options::prove,
      "go on until no other plan can be better by more than 2 %; Ctrl-C prints the best so far"},
+    {"write-through", &Options::write_through,
+     "let the script write its files where it does, instead of into a folder that is removed"},
     {"resume", &Options::resume, "continue from the newest good checkpoint"},
 };
 
@@ -198,7 +200,8 @@ constexpr CountOption count_options[] = {
     {"deadline", &Options::deadline, 1'000'000,
      "seconds that a wait for other ranks or hosts may take (120; 600 while one of them loads, "
      "compiles or saves)"},
-    {"time-limit", &Options::time_limit, 1'000'000, "seconds that a call may take (600)"},
+    {"time-limit", &Options::time_limit, 1'000'000,
+     "seconds that a call, or a script without a step, may take (600)"},
     {"restarts", &Options::restarts, 1'000'000, "start again so often after a fault"},
 };
 
@@ -217,6 +220,8 @@ constexpr NumberOption number_options[] = {
      fault_of_share},
     {"host-factor", &Options::host_factor, "FACTOR",
      "how much longer the host of the run works than the one that recorded (1)", fault_of_factor},
+    {"imbalance", &Options::imbalance, "FACTOR",
+     "tokens of the fullest expert relative to the mean of all experts (1)", fault_of_factor},
 };
 
 struct ListOption {

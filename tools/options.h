@@ -32,6 +32,8 @@ struct Options : JobRequest, TrainRequest {
   std::string on;                       // rehearse: the machine to price it on
   std::optional<int> count;             // rehearse: its hosts
   std::optional<double> host_factor;    // rehearse: on the host's time
+  std::optional<double> imbalance;      // rehearse: tokens of the fullest expert by the mean
+  bool write_through = false;           // rehearse: the script's files go where it writes them
   std::string models;                   // serve, mcp: folder of models that jobs may name
   std::string runs;                     // fit: the file of measured steps
   std::string tokenizer;                // tokenize: a tokenizer.json
@@ -52,7 +54,7 @@ struct Options : JobRequest, TrainRequest {
   std::string trace_format;             // a word of trace_format_names(); empty: the first
   std::optional<int> ranks;             // calibrate: processes measured together
   std::optional<int> top;               // plan: plans shown
-  std::optional<int> time_limit;        // mcp: seconds that a call may take
+  std::optional<int> time_limit;        // seconds that a call may take
   bool prove = false;                   // plan
   bool dry_run = false;                 // launch: predict, start nothing
   std::optional<double> memory_margin;  // plan, advise, scale: memory that plans leave free

@@ -22,7 +22,7 @@ namespace {
 // The shell ignores signals that are meant for the run.
 constexpr const char* script = R"(
 trap '' HUP INT TERM
-folder=$(mktemp -d "/dev/shm/meshwright-XXXXXX" 2>/dev/null) ||
+folder=$(mktemp -d "$1/meshwright-XXXXXX" 2>/dev/null) ||
   folder=$(mktemp -d "$0/meshwright-XXXXXX" 2>/dev/null) || exit 1
 echo "$folder"
 exec >/dev/null
@@ -46,14 +46,14 @@ std::string read_all(int descriptor) {
 
 }  // namespace
 
-RunFolder::RunFolder() {
+RunFolder::RunFolder(const std::string& first) {
   std::error_code error;
   const std::string temporary = std::filesystem::temp_directory_path(error).string();
   if (error || access(temporary.c_str(), W_OK | X_OK) != 0)
     throw InputError(
         "the temporary folder cannot be used, and mpirun needs one; set TMPDIR to a folder that "
         "can be written to");
-  start_remover(temporary);
+  start_remover(first, temporary);
   if (path_.empty()) {
     end();
     throw RunError(temporary + ": no folder can be made there");
@@ -62,7 +62,7 @@ RunFolder::RunFolder() {
 
 // Starts a shell that makes the folder and removes it once nobody holds the pipe to it any more:
 // this process and mpirun, which inherits it. So the folder goes even if this process is killed.
-void RunFolder::start_remover(const std::string& temporary) {
+void RunFolder::start_remover(const std::string& first, const std::string& temporary) {
   std::array<int, 2> alive{}, name{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, alive.data()) != 0)
     throw RunError("a pipe cannot be made");
@@ -80,7 +80,8 @@ void RunFolder::start_remover(const std::string& temporary) {
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // Ctrl-C is not for it
-  const std::array<const char*, 5> words{"sh", "-c", script, temporary.c_str(), nullptr};
+  const std::array<const char*, 6> words{"sh",          "-c",   script, temporary.c_str(),
+                                         first.c_str(), nullptr};
   const int failed = posix_spawn(&remover_, "/bin/sh", &files, &attributes,
                                  const_cast<char* const*>(words.data()), environ);
   posix_spawnattr_destroy(&attributes);

@@ -1,6 +1,6 @@
 // A private folder for the files that Open MPI keeps during a run (memory that ranks share,
-// sockets). It is in memory if possible. It is removed when this process and its mpirun have ended,
-// however they end.
+// sockets), or of a rehearsal. It is in memory if possible. It is removed when this process and its
+// mpirun have ended, however they end.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,9 @@ namespace meshwright::exec {
 
 class RunFolder {
  public:
-  RunFolder();  // throws InputError if no temporary folder can be used
+  // Makes it in `first` if possible, or else in the temporary folder. Throws InputError if that
+  // cannot be used.
+  explicit RunFolder(const std::string& first = "/dev/shm");
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -19,7 +21,7 @@ class RunFolder {
   const std::string& path() const { return path_; }
 
  private:
-  void start_remover(const std::string& temporary);
+  void start_remover(const std::string& first, const std::string& temporary);
   void end();
 
   std::string path_;

@@ -92,6 +92,7 @@ class RecordingReader {
     to_.script = file_.required<std::string>("script");
     for (const std::string_view key : {"versions", "steps"})
       if (file_.has(key)) file_.object(key);
+    if (file_.has("notes")) to_.notes = file_.required<std::vector<std::string>>("notes");
     to_.machine = file_.required<std::string>("machine");
     to_.ranks = within(file_, "ranks", 1, most_ranks);
     to_.per_host = std::min(to_.ranks, within(file_, "per_host", 1, most_ranks));

@@ -8,6 +8,7 @@
 //   machine           the profile whose GPUs the script saw
 //   ranks, per_host   of the whole run, and of a host if there are as many
 //   rank              whose step this is
+//   notes             which data were made and what was refused, as sentences; may be missing
 //   steps             how many steps were `seen` and `recorded`; may be missing
 //   step_host_s       seconds of the step on the host, on which no kernel ran
 //   memory            bytes of PyTorch's allocator: peak_allocated_bytes, peak_reserved_bytes,
@@ -97,7 +98,7 @@ struct Recording {
   int ranks = 1, per_host = 1, rank = 0;
   double step_host_s = 0;
   RecordedMemory memory;
-  std::vector<std::string> operations, modules, symbols;
+  std::vector<std::string> operations, modules, symbols, notes;
   std::vector<RecordedKernel> kernels;
   std::vector<std::vector<int>> groups;
   int streams = 1;

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 WIDTH, BATCH, LAYERS = 1024, 64, 3
 PARAMETERS = LAYERS * WIDTH * WIDTH * 4   # bytes
@@ -105,6 +106,7 @@ for _ in range(6):
     "mask": """
 assert (torch.ones(4, device="cuda") == 1).all()      # the ordinary branch
 assert not torch.isnan(torch.ones(4, device="cuda")).any()
+assert torch.isfinite(torch.ones((), device="cuda") * 2) and torch.ones(2, device="cuda").isfinite().all()
 model = net()
 train(model, torch.optim.AdamW(model.parameters()))""",
     "graph": """
@@ -154,10 +156,63 @@ torch.cuda.empty_cache()
 assert torch.cuda.memory_reserved() < 1 << 30
 model = net()
 train(model, torch.optim.AdamW(model.parameters()))""",
+    # Experts get equal numbers of tokens, also where the host asks for them.
+    "experts": """
+chosen = torch.topk(torch.randn(32, 8, device="cuda"), 2).indices
+assert torch.bincount(chosen.flatten(), minlength=8).tolist() == [16, 7, 7, 7, 7, 7, 7, 6]
+assert [torch.where(chosen == each)[0].numel() for each in range(8)] == [16, 7, 7, 7, 7, 7, 7, 6]
+hot = nn.functional.one_hot(chosen, 8).permute(2, 1, 0)
+assert hot[7].nonzero().shape == (6, 2) and chosen[chosen == 0].shape == (16,)
+assert torch.histc(chosen.int(), 8, 0, 8).view(4, 2).sum(1).to("cpu").tolist() == [23, 14, 14, 13]
+model = net()
+train(model, torch.optim.AdamW(model.parameters()))""",
+    # Its files are as it made them, and the real ones stay as they were; so do other processes and a full GPU.
+    "world": """
+import glob, shutil, subprocess, sys
+here = os.path.dirname(os.path.abspath(__file__))
+os.chdir(here)
+open("kept.txt", "a").write("more")
+os.remove("lost.txt")
+os.makedirs("out/first")
+open("out/first/a", "w").write("a")
+os.rename("out/first", "out/second")
+assert open("kept.txt").read() == "realmore" and not os.path.exists("lost.txt") and glob.glob("out/*") == ["out/second"]
+assert sorted(os.listdir(".")) == ["kept.txt", "out", "train.py", "train.sh"], os.listdir(".")
+subprocess.check_call("test -f out/second/a && echo b > b.txt && rm -r out && test ! -e out", shell=True)
+assert os.listdir("/").count("tmp") == 1 and not os.path.exists("out")
+assert len(subprocess.check_output(["nvidia-smi", "-L"]).splitlines()) == torch.cuda.device_count()
+names = subprocess.check_output(["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"], text=True)
+assert "H100" in names.splitlines()[0] and int(names.splitlines()[0].split(", ")[1]) > 70000, names
+if os.fork() == 0:
+    os._exit(0)
+os.wait()
+for size in (1 << 40, 1 << 20):
+    try:
+        torch.empty(size, device="cuda")
+    except torch.OutOfMemoryError as error:
+        assert "CUDA out of memory" in str(error)
+def work(rank, ranks):
+    dist.init_process_group("nccl", rank=rank, world_size=ranks)
+    data = torch.utils.data.DataLoader(list(range(64)), batch_size=8, num_workers=1)
+    model = nn.parallel.DistributedDataParallel(net())
+    next(iter(data))
+    train(model, torch.optim.AdamW(model.parameters()))
+assert os.environ["MINE"] == "shell"
+subprocess.Popen(["sleep", "300"])
+torch.multiprocessing.spawn(work, args=(4,), nprocs=4)""",
+    "absent": "open('absent.bin', 'rb')",
+    "asks": "import urllib.request\nurllib.request.urlopen('http://example.com/data')",
+    "own end": "os._exit(0)",
+    "endless": "while True:\n    pass",
+    "full": """
+model = nn.Sequential(*(nn.Linear(16384, 16384, bias=False, device="cuda") for _ in range(24)))   # 24 GiB
+optimizer = torch.optim.AdamW(model.parameters())
+model(torch.zeros(4, 16384, device="cuda")).sum().backward()
+optimizer.step()""",
 }
 
 
-def recorded(build, name, ranks=1, per_host=1, words=()):
+def recorded(build, name, ranks=1, per_host=1, options=(), words=()):
     """(exit code, standard error, recording or None)"""
     library = os.path.join(build, "python", "meshwright", "stand_in")
     with tempfile.TemporaryDirectory() as folder:
@@ -168,10 +223,12 @@ def recorded(build, name, ranks=1, per_host=1, words=()):
                        "LD_PRELOAD": os.path.join(library, "libcuda.so.1"), "TORCH_CUDNN_V8_API_DISABLED": "1",
                        "MESHWRIGHT_STAND_IN_LOG": os.path.join(folder, "log"),
                        "MESHWRIGHT_STAND_IN_COUNT": str(per_host)}
-        ran = subprocess.run([sys.executable, "-m", "meshwright.rehearsal", "--out", out, "--machine", "p5.48xlarge", "--ranks",
-                              str(ranks), "--per-host", str(per_host), "--", script, *words], env=environment,
-                             capture_output=True, text=True, check=False)
-        left = sorted(set(os.listdir(folder)) - {"train.py", "recording.json"})
+        launcher = ["torchrun", "--nnodes={}".format(ranks // per_host), "--nproc-per-node={}".format(per_host)]
+        ran = subprocess.run([sys.executable, "-m", "meshwright.rehearsal", "--out", out, "--machine", "p5.48xlarge", "--folder",
+                              os.path.join(folder, "own"), "--gpus", str(per_host), *options, "--",
+                              *(launcher if ranks > 1 else []), script, *words], env=environment, capture_output=True, text=True,
+                             check=False)
+        left = sorted(set(os.listdir(folder)) - {"train.py", "recording.json", "own"})
         if not os.path.exists(out):
             return ran.returncode, ran.stderr, None
         assert not left, left
@@ -294,6 +351,10 @@ def test_optimizer_in_backward(build):
     assert products(recording) == [2 * BATCH * WIDTH * WIDTH] * 8, products(recording)
 
 
+def test_experts(build):
+    of(build, "experts", options=("--imbalance", "2"))
+
+
 def asked(build, *words):
     environment = {**os.environ, "MESHWRIGHT_PYTHON": sys.executable}
     return subprocess.run([os.path.join(build, "meshwright"), "rehearse", *words], env=environment, capture_output=True,
@@ -323,15 +384,41 @@ def test_command(build):
         assert ran.returncode == 2 and said in ran.stderr and ran.stderr.count("\n") == 1, ran.stderr
 
 
+def test_world(build):
+    with tempfile.TemporaryDirectory() as folder:
+        files = {"train.py": HEAD + SCRIPTS["world"], "kept.txt": "real", "lost.txt": "lost",
+                 "train.sh": "#!/bin/bash\nexport MINE=shell\nif [ $(nvidia-smi -L | wc -l) = 8 ]; then\n"
+                             "  python3 -c 'print(1)' && torchrun --nproc-per-node=1 {}/train.py\nfi\n".format(folder)}
+        for name, text in files.items():
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        ran = asked(build, "--on", "p5.48xlarge", "--json", "--", "bash", os.path.join(folder, "train.sh"))
+        assert ran.returncode == 0, ran.stderr
+        answer = json.loads(ran.stdout)
+        assert answer["ranks"] == 4 and answer["notes"] == [], answer
+        assert sorted(os.listdir(folder)) == sorted(files)
+        for name, text in files.items():
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                assert file.read() == text, name
+
+
+ENDS = {"few steps": (2, "ended after 2 steps"), "too large": (3, "out of memory in loading"), "exit": (7, "exited with 7"),
+        "mistake": (2, "KeyError: 'mine'"), "absent": (2, "absent.bin"), "asks": (2, "no network"),
+        "own end": (2, "os._exit(0)"), "endless": (2, "no step of an optimizer ended for 3 s"),
+        "full": (3, "in the optimizer's step")}
+
+
 def test_scripts_that_end(build):
-    code, errors, recording = recorded(build, "few steps")
-    assert code == 3 and recording is None and "ended after 2 steps" in errors, errors
-    code, errors, recording = recorded(build, "too large")
-    assert code == 3 and recording is None and "does not fit" in errors, errors
-    code, errors, recording = recorded(build, "exit")
-    assert code == 7 and recording is None and "exited with 7" in errors, errors
-    code, errors, recording = recorded(build, "mistake")
-    assert code == 1 and recording is None and "KeyError: 'mine'" in errors, errors
+    def ended(name):
+        return recorded(build, name, options=("--time-limit", "3") if name == "endless" else ())
+
+    with ThreadPoolExecutor(4) as pool:
+        found = dict(zip(ENDS, pool.map(ended, ENDS)))
+    for name, (code, said) in ENDS.items():
+        given, errors, recording = found[name]
+        last = errors.rstrip().split("\n")[-1]
+        assert given == code and recording is None and last.startswith("meshwright rehearse: ") and said in last, (name, errors)
+    assert "parameters 24.00 GiB, gradients 24.00 GiB" in found["full"][1], found["full"]
 
 
 def main():

@@ -1,7 +1,6 @@
 #include "tools/commands/recorded_script.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -11,12 +10,14 @@
 
 #include "exec/launch/exit_codes.h"
 #include "exec/launch/run_folder.h"
+#include "models/architectures/model.h"
+#include "models/core/data_files.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "tools/commands/python_package.h"
-#include "tools/commands/replaced_launcher.h"
 #include "tools/commands/script_process.h"
 #include "tools/session/rehearsal.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright::tools {
 
@@ -34,13 +35,6 @@ int capability_of(const Gpu& gpu) {
       fmt::format("rehearse: the compute capability of {} is not known; give its profile "
                   "gpu.compute_capability",
                   gpu.name));
-}
-
-Cluster cluster_of(const StandInGpus& gpus) {
-  Cluster cluster;
-  cluster.machine = gpus.machine;
-  cluster.hosts = gpus.hosts;
-  return cluster;
 }
 
 // The stand-in library, in the package beside the program.
@@ -63,17 +57,23 @@ void put_in_front(const char* variable, const std::string& value) {
   setenv(variable, all.c_str(), 1);
 }
 
-void set_environment(const StandInGpus& gpus, const fs::path& library, const std::string& folder,
-                     int ranks) {
-  const Gpu device = cluster_of(gpus).device();
-  const double bytes = script_memory_bytes(cluster_of(gpus), ranks);
+void set_environment(const StandInGpus& gpus, const fs::path& library, const std::string& log,
+                     const std::string& folder) {
+  Cluster cluster;
+  cluster.machine = gpus.machine;
+  const auto bytes = [&](int ranks) {
+    return std::to_string(static_cast<std::int64_t>(script_memory_bytes(cluster, ranks)));
+  };
+  const Gpu device = cluster.device();
   const std::pair<const char*, std::string> variables[] = {
-      {"MESHWRIGHT_STAND_IN_LOG", folder + "/log"},
+      {"MESHWRIGHT_STAND_IN_LOG", log + "/log"},
       {"MESHWRIGHT_STAND_IN_COUNT", std::to_string(gpus.machine.gpus)},
       {"MESHWRIGHT_STAND_IN_NAME", device.name},
       {"MESHWRIGHT_STAND_IN_CAPABILITY", std::to_string(capability_of(device))},
       {"MESHWRIGHT_STAND_IN_MULTIPROCESSORS", std::to_string(device.sm_count)},
-      {"MESHWRIGHT_STAND_IN_BYTES", std::to_string(static_cast<std::int64_t>(bytes))},
+      {"MESHWRIGHT_STAND_IN_BYTES", bytes(1)},
+      {"MESHWRIGHT_STAND_IN_BYTES_OF_RANKS", bytes(2)},
+      {"MESHWRIGHT_STAND_IN_FOLDER", gpus.write_through ? "" : folder},
       // The stand-in of cuDNN answers for convolutions by the older interface.
       {"TORCH_CUDNN_V8_API_DISABLED", "1"}};
   for (const auto& [name, value] : variables) setenv(name, value.c_str(), 1);
@@ -81,43 +81,60 @@ void set_environment(const StandInGpus& gpus, const fs::path& library, const std
   put_in_front("LD_PRELOAD", library.string());
 }
 
+// Public models, whose shapes stand for those that a script would fetch.
+void write_zoo(const std::string& folder) {
+  fs::create_directory(folder);
+  for (const std::string& name : zoo_names())
+    write_file(folder + "/" + name + ".json",
+               std::string(*built_in_file(zoo_folder() + "/" + name + ".json")));
+}
+
+// Returns Python with the recorder in front of the command. Python is the command's own, the one
+// beside its launcher, or the one of MESHWRIGHT_PYTHON.
+Words with_recorder(const Words& asked, const Words& recorder) {
+  Words command = behind_front(asked, recorder);
+  if (!command.empty()) return command;
+  const fs::path beside = fs::path(asked.front()).replace_filename("python3");
+  std::error_code error;
+  command = behind_front({"-m"}, recorder);  // python RECORDER -m
+  command.pop_back();
+  if (asked.front().find('/') != std::string::npos && fs::exists(beside, error))
+    command.front() = beside.string();
+  command.insert(command.end(), asked.begin(), asked.end());
+  return command;
+}
+
 }  // namespace
 
 std::string record_script(const std::string& program, const Words& asked, const StandInGpus& gpus) {
-  const ReplacedLauncher launcher = replace_launcher(asked);
-  const int ranks =
-      launcher.ranks.value_or(launcher.name.empty() ? 1 : gpus.hosts * gpus.machine.gpus);
-  if (ranks % gpus.hosts != 0)
-    throw InputError(fmt::format("rehearse: {} ranks cannot be on {} hosts in equal numbers", ranks,
-                                 gpus.hosts));
-  const int per_host = ranks / gpus.hosts;
-  if (per_host > gpus.machine.gpus)
-    throw InputError(
-        fmt::format("rehearse: {} ranks need more than {} x {} with {} GPUs each; use "
-                    "another --count or machine",
-                    ranks, gpus.hosts, gpus.machine.name, gpus.machine.gpus));
+  if (gpus.machine.gpus < 1)
+    throw InputError(fmt::format("rehearse: {} has no GPUs", gpus.machine.name));
   const fs::path library = library_of(program);
-  const RunFolder folder;
+  const RunFolder log, folder(fs::temp_directory_path());  // the script's files may be large
   const std::string file = folder.path() + "/recording.json";
   search_package(program);
-  const Words command =
-      behind_front(launcher.command, {"-m", "meshwright.rehearsal", "--out", file, "--machine",
-                                      gpus.machine.name, "--ranks", std::to_string(ranks),
-                                      "--per-host", std::to_string(per_host), "--"});
-  if (command.empty())
-    throw InputError(fmt::format("rehearse: `-- python train.py ARGS` is expected, found '{}'",
-                                 fmt::join(asked, " ")));
-  capability_of(cluster_of(gpus).device());
+  write_zoo(folder.path() + "/zoo");
+  const Words command = with_recorder(
+      asked, {"-m", "meshwright.rehearsal", "--out", file, "--machine", gpus.machine.name,
+              "--folder", folder.path(), "--gpus", std::to_string(gpus.machine.gpus), "--hosts",
+              std::to_string(gpus.hosts), "--imbalance", fmt::format("{}", gpus.imbalance),
+              "--time-limit", std::to_string(gpus.time_limit_s), "--"});
+  capability_of(gpus.machine.gpu);
   const int code = run_child(command, not_started, [&] {
     dup2(STDERR_FILENO, STDOUT_FILENO);
-    set_environment(gpus, library, folder.path(), ranks);
+    set_environment(gpus, library, log.path(), folder.path());
   });
   if (code == not_started)
     throw InputError(fmt::format(
         "rehearse: {} cannot be started; it must be a Python with PyTorch (docs/own-model.md)",
         command.front()));
-  if (code != done) throw ScriptFailed{code};
-  return read_file(file);
+  std::error_code error;
+  if (code == done && fs::exists(file, error)) return read_file(file);
+  if (code == done || code == run_failed)
+    throw InputError(
+        "rehearse: the script's process was ended from outside before it had made 4 "
+        "steps; if it needs more memory than this computer has, the system ends it");
+  throw ScriptFailed{code};
 }
 
 }  // namespace meshwright::tools

@@ -22,8 +22,10 @@ namespace {
 Recording recorded_now(const Options& options, const MachineLoader& machines) {
   if (options.on.empty())
     throw InputError("rehearse: on which machine? name it with --on (`meshwright list machines`)");
-  const std::string text = record_script(options.program, options.operands,
-                                         {machines(options.on), options.count.value_or(1)});
+  const std::string text =
+      record_script(options.program, options.operands,
+                    {machines(options.on), options.count.value_or(0), options.imbalance.value_or(1),
+                     options.time_limit.value_or(600), options.write_through});
   if (!options.write.empty()) write_file(options.write, text);
   return read_recording(Fields(parse_json(text, "the recording"), "the recording"));
 }
@@ -117,7 +119,8 @@ std::string json_of(const Options& options, const Rehearsed& all) {
                       {"ranks_meet", all.ranks_meet},
                       {"usd_per_hour", money(all.usd_per_hour)},
                       {"usd_per_step", money(all.usd_per_step)},
-                      {"price", price_json(all.price, options.today)}};
+                      {"price", price_json(all.price, options.today)},
+                      {"notes", all.notes}};
   return json_text(value, true);
 }
 
@@ -145,6 +148,7 @@ std::string head_text(const Options& options, const Rehearsed& all) {
     text += fmt::format("cost     ${:.2f}/h   ${:.6f} per step   ({}{})\n", *all.usd_per_hour,
                         *all.usd_per_step, describe(*all.price),
                         is_stale(*all.price, options.today) ? ": older than 90 days" : "");
+  for (const std::string& note : all.notes) text += "note     " + note + "\n";
   return text;
 }
 
@@ -202,9 +206,9 @@ std::string answer_rehearse(const Options& options, const Watch& watch) {
 const Command rehearse_command = {
     "rehearse",
     "SCRIPT",
-    "after `--`: python and the script, or a launcher's command line",
+    "after `--`: python and the script, a launcher's command line, or a shell script of one",
     "predict a step of a training script, which runs unchanged on GPUs that are not there",
-    "json recording write on count host-factor profile prices",
+    "json recording write on count host-factor imbalance time-limit write-through profile prices",
     run_rehearse,
     "`meshwright rehearse --on p5 -- torchrun --nproc-per-node=8 train.py ARGS` runs your own "
     "training script of PyTorch on stand-in GPUs, records a step that repeats, and prices it: "

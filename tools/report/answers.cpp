@@ -517,6 +517,7 @@ constexpr AnswerKey rehearse_keys[] = {
     {"usd_per_hour", "number or null", "of all hosts"},
     {"usd_per_step", "number or null", ""},
     {"price", "price or null", "of a host"},
+    {"notes[]", "string", "which data were made, what was refused"},
 };
 
 constexpr AnswerTable tables[] = {

@@ -123,6 +123,7 @@ Rehearsed rehearsed(const Recording& recording, const RehearsalRequest& request,
                     const MachineLoader& load) {
   Rehearsed result;
   result.script = recording.script;
+  result.notes = recording.notes;
   result.recorded_on = recording.machine;
   result.cluster = cluster_for(recording, request, load);
   add_steps(recording, request.host_factor, result);

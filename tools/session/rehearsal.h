@@ -50,6 +50,7 @@ struct Rehearsed {
   bool fits = true;
   std::optional<Price> price;  // of one host; none: not known
   std::optional<double> usd_per_hour, usd_per_step;
+  std::vector<std::string> notes;  // which data were made, what was refused
 };
 
 // Returns what PyTorch's allocator can have of one GPU, in bytes.

@@ -46,10 +46,16 @@ int shared_bytes() {  // of one multiprocessor that a block may ask for, by NVID
 
 }  // namespace
 
-const Device& device() {
-  static const Device the = from_environment();
+namespace {
+
+Device& the_device() {
+  static Device the = from_environment();
   return the;
 }
+
+}  // namespace
+
+const Device& device() { return the_device(); }
 
 int current_device() { return current; }
 void use_device(int number) { current = number; }
@@ -221,4 +227,6 @@ cudaError_t cudaProfilerStop() { return cudaSuccess; }
 // The version of CUDA whose structures this library has; a PyTorch for another one would misread
 // them.
 int meshwright_stand_in_cuda() { return CUDART_VERSION; }
+// Says how much memory programs may take, once it is known how many ranks there are.
+void meshwright_stand_in_limit(std::size_t bytes) { the_device().bytes = bytes; }
 }

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from .messages import pass_messages, replace
 from .roles import Roles
 
-__all__ = ["join", "ranks_of_groups"]
+__all__ = ["expect", "join", "ranks_of_groups"]
 
 _ID_BYTES = 128   # of ncclUniqueId
 
@@ -67,6 +67,12 @@ class _AloneStore(dist.Store):
 
 
 _ranks = 1
+
+
+def expect(ranks: int) -> None:
+    """Says how many ranks the script has started itself."""
+    global _ranks
+    _ranks = max(_ranks, ranks)
 
 
 def join(ranks: int, per_host: int, roles: Roles) -> None:

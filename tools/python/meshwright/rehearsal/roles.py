@@ -17,8 +17,9 @@ import sys
 import time
 from typing import Any, Dict, List, Optional
 
-__all__ = ["Roles", "RoleFailed"]
+__all__ = ["OWN_RANK", "Roles", "RoleFailed"]
 
+OWN_RANK = "MESHWRIGHT_REHEARSED_RANK"   # in the environment of a rank's process; absent: 0
 _MOST = 32             # ranks that run; messages to more are priced as if those were always ready
 _PAUSE_S = 0.005
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -134,10 +135,8 @@ class Roles:
             open(self._path("{}.started".format(rank)), "x", encoding="utf-8").close()
         except FileExistsError:
             return None   # another rank was first to ask
-        command = list(sys.orig_argv)
-        at = command.index("--out")
-        command[at:at] = ["--rank", str(rank)]   # after those of the rank that asks, for the last one counts
-        return subprocess.Popen(command, cwd=self._directory, env=self._environment, preexec_fn=_end_with_parent)
+        environment = {**self._environment, OWN_RANK: str(rank)}
+        return subprocess.Popen(sys.orig_argv, cwd=self._directory, env=environment, preexec_fn=_end_with_parent)
 
     def _ended(self, rank: int) -> Optional[int]:
         """The exit code of a rank's process, or None if it runs."""
