@@ -118,22 +118,19 @@ def _said(words: List[str], *names: str) -> bool:
 
 def _torchrun(words: List[str], gpus: int, passes_local_rank: bool = False) -> Command:
     from torch.distributed.run import get_args_parser
+    uses_environment = any(word in ("--use-env", "--use_env") for word in words)
     arguments = get_args_parser().parse_args([word for word in words if word not in ("--use-env", "--use_env")])
-    nodes = str(arguments.nnodes).split(":")   # of an elastic run, the most: --count may say fewer
-    hosts = _number(nodes[-1], "torchrun: --nnodes")
-    elastic = len(nodes) == 2
+    nodes = str(arguments.nnodes).split(":")   # of a range, the most: --count may say fewer
+    most = _number(nodes[-1], "torchrun: --nnodes")
     local = str(arguments.nproc_per_node)
     per_host = gpus if local in ("gpu", "auto") else _number(local, "torchrun: --nproc-per-node")
-    outer = Command([], "torchrun", None, None if elastic else hosts, per_host, most_hosts=hosts)
+    outer = Command([], "torchrun", None, most if len(nodes) == 1 else None, per_host, most_hosts=most)
     script = [arguments.training_script] + list(arguments.training_script_args)
-    own = words[:words.index(arguments.training_script)] if arguments.training_script in words else words
-    if passes_local_rank and not _said(own, "use-env"):
+    if passes_local_rank and not uses_environment:
         script.insert(1, "--local-rank=0")
-    if arguments.module:
-        script.insert(0, "-m")
-    elif arguments.no_python:
+    if arguments.no_python:
         return _inner(script, gpus, outer)
-    return outer._replace(words=script)
+    return outer._replace(words=(["-m"] if arguments.module else []) + script)
 
 
 def _launch(words: List[str], gpus: int) -> Command:
