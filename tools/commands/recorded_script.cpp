@@ -132,8 +132,8 @@ std::string record_script(const std::string& program, const Words& asked, const 
   if (code == done && fs::exists(file, error)) return read_file(file);
   if (code == done || code == run_failed)
     throw InputError(
-        "rehearse: the script's process was ended from outside before it had made 4 "
-        "steps; if it needs more memory than this computer has, the system ends it");
+        "rehearse: the script's process ended, or a signal ended it, before it had made 4 steps; "
+        "the system ends processes that need more memory than this computer has");
   throw ScriptFailed{code};
 }
 

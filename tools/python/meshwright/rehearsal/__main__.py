@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import faulthandler
 import importlib.util
 import json
 import os
@@ -159,7 +160,7 @@ def _starts_ranks(script: str) -> bool:
     if not os.path.isfile(script):
         return False
     with open(script, encoding="utf-8", errors="replace") as file:
-        return re.search(r"\bspawn\(|start_processes\(|notebook_launcher", file.read()) is not None
+        return re.search(r"\bspawn\(|start_processes\(|notebook_launcher|lightning\b", file.read()) is not None
 
 
 def _print_own(error: BaseException) -> None:
@@ -174,6 +175,7 @@ _REMEDIES = (
     (ModuleNotFoundError, "install it into {python}, or name another Python in MESHWRIGHT_PYTHON"),
     (FileNotFoundError, "a rehearsal makes models, tokenizers and data sets that have names, but no other file: put a small "
                         "one there"),
+    (ImportError, "the script needs another version of that library"),
     (EOFError, "a rehearsal has no keyboard: give the answer as an argument, or in a file as standard input"),
     (ConnectionError, "a rehearsal has no network: have on this computer what the script fetches"),
 )
@@ -185,12 +187,14 @@ def _failed_script(error: BaseException) -> str:
     while trace is not None:
         place = script_line(trace.tb_frame) or place
         trace = trace.tb_next
-    text = "the script failed{}: {}: {}".format(" in " + place if place else "", type(error).__name__,
-                                                str(error).strip().split("\n")[0])
-    for kind, remedy in _REMEDIES:
-        if isinstance(error, kind):
-            return "{}; {}".format(text, remedy.format(python=sys.executable))
-    return text
+    first: Any = error
+    while first.__cause__ is not None:   # what libraries say of another error tells less than that one
+        first = first.__cause__
+    known = next((remedy for kind, remedy in _REMEDIES if isinstance(first, kind)), "")
+    told = first if known else error
+    text = "the script failed{}: {}: {}".format(" in " + place if place else "", type(told).__name__,
+                                                str(told).strip().split("\n")[0])
+    return text + ("; " + known.format(python=sys.executable) if known else "")
 
 
 def main(words: List[str]) -> int:
@@ -275,6 +279,7 @@ def _stop(*_of: Any) -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.enable()
     signal.signal(signal.SIGTERM, _stop)
     code = _ended(lambda: main(sys.argv[1:]))
     sys.stdout.flush()

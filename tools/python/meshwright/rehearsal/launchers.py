@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+import sys
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 __all__ = ["Command", "WrongCommand", "is_shell", "read_command"]
@@ -79,7 +80,9 @@ def read_command(words: List[str], gpus: int) -> Command:
     name = os.path.basename(words[0])
     if name == "env":
         at = next((place for place, word in enumerate(words) if place and "=" not in word), len(words))
-        os.environ.update(dict(word.split("=", 1) for word in words[1:at]))
+        variables = dict(word.split("=", 1) for word in words[1:at])
+        os.environ.update(variables)
+        sys.path[1:1] = [each for each in variables.get("PYTHONPATH", "").split(os.pathsep) if each]
         return read_command(words[at:], gpus)
     if _INTERPRETED.match(name):
         return read_command(_without_interpreter(words), gpus)

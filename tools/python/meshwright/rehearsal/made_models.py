@@ -11,7 +11,7 @@ import glob
 import json
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from .after_import import after_import
 from .notes import Unanswerable, note
@@ -48,6 +48,8 @@ def make_models(folder: str) -> None:
     made = _Made(folder)
     after_import("transformers.utils.hub", made.change_hub)
     after_import("transformers.modeling_utils", made.change_weights)
+    after_import("huggingface_hub._snapshot_download", lambda module: made.change_download(module, "snapshot_download"))
+    after_import("huggingface_hub.file_download", lambda module: made.change_download(module, "hf_hub_download"))
     after_import("torch.hub", _change_torch_hub)
     after_import("timm.models._builder", _change_timm)
     after_import("tiktoken.registry", _change_tiktoken)
@@ -103,6 +105,28 @@ class _Made:
 
         kind.from_pretrained = classmethod(from_pretrained)
 
+    def change_download(self, module: Any, name: str) -> None:
+        original = getattr(module, name)
+
+        @functools.wraps(original)
+        def download(repo_id: str, *rest: Any, **more: Any) -> Any:
+            try:
+                return original(repo_id, *rest, **more)
+            except Exception:   # not in the cache
+                if more.get("repo_type") not in (None, "model"):
+                    raise
+                try:
+                    place = self.folder_of(repo_id, more.get("cache_dir"))
+                except Unanswerable:
+                    place = None
+                if name == "hf_hub_download" and place is not None:
+                    place = os.path.join(place, more.get("subfolder") or "", str(more.get("filename") or rest[0]))
+                if place is None or place == repo_id or not os.path.exists(place):
+                    raise
+                return place
+
+        setattr(module, name, download)
+
     def folder_of(self, name: Any, cache: Any = None) -> Any:
         """The folder that stands for a model: the one named, or a made one if the hub's cache has no such model."""
         if name is None or not isinstance(name, (str, os.PathLike)):
@@ -130,6 +154,7 @@ class _Made:
             os.symlink(os.path.realpath(path), os.path.join(folder, os.path.basename(path)))
         _write(folder, "config.json", config)
         _write(folder, "preprocessor_config.json", _preprocessor(config))
+        _write(folder, "generation_config.json", {key: config[key] for key in config if key.endswith("_token_id")})
         size = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
         if size and not glob.glob(os.path.join(folder, "*token*")):
             _write_tokenizer(folder, config, int(size), asked)
@@ -193,16 +218,18 @@ def _by_class(name: str) -> Optional[Dict[str, Any]]:
     if "/" not in name:
         return None
     import transformers
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     root = os.path.join(os.path.dirname(transformers.__file__), "models")
-    for path in glob.glob(os.path.join(root, "*", "configuration_*.py")):
+    found: List[Tuple[int, str]] = []   # kinds of models, the best last
+    for path in sorted(glob.glob(os.path.join(root, "*", "configuration_*.py"))):
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        if name in text:
-            from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-            kind = re.search(r'model_type = "([^"]+)"', text)
-            if kind is not None and kind.group(1) in CONFIG_MAPPING:
-                return dict(CONFIG_MAPPING[kind.group(1)]().to_dict())
-    return None
+        at = max(text.rfind(mark.format(name)) for mark in ('checkpoint="{}', "huggingface.co/{}", '"{}'))
+        kind = re.search(r'model_type(?:: str)? = "([^"]+)"', text[at:]) if at >= 0 else None
+        if kind is not None and kind.group(1) in CONFIG_MAPPING:
+            # A class of its own folder, such as resnet, rather than one that is built of it.
+            found.append((-len(os.path.basename(os.path.dirname(path))), kind.group(1)))
+    return dict(CONFIG_MAPPING[max(found)[1]]().to_dict()) if found else None
 
 
 def _preprocessor(config: Dict[str, Any]) -> Dict[str, Any]:

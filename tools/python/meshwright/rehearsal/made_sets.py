@@ -55,8 +55,15 @@ def _tokens(number: int) -> List[str]:
     return text(number, 14).split(" ")
 
 
-def _tags(number: int) -> List[int]:
-    return [(number + place) % 9 for place in range(14)]
+def _tags(*names: str) -> Column:
+    def made(number: int) -> List[int]:
+        return [(number + place) % len(names) for place in range(14)]
+    made.names = names   # type: ignore[attr-defined]
+    return made
+
+
+_ENTITIES = _tags("O", *(place + kind for kind in ("PER", "ORG", "LOC", "MISC") for place in ("B-", "I-")))
+_PARTS = _tags(*(str(number) for number in range(47)))
 
 
 _PAIR = {"sentence1": _words(20), "sentence2": _words(20), "label": _label(2), "idx": _number}
@@ -96,7 +103,7 @@ _SETS: List[Tuple[str, Dict[str, Column], Tuple[str, ...]]] = [
     ("xsum", {"document": _words(380), "summary": _words(21), "id": _id}, _SPLITS),
     ("samsum|dialogsum", _DIALOGUE, _SPLITS),
     ("billsum", {"text": _words(1300), "summary": _words(180), "title": _words(8)}, ("train", "test", "ca_test")),
-    ("conll|wnut", {"id": _id, "tokens": _tokens, "pos_tags": _tags, "chunk_tags": _tags, "ner_tags": _tags}, _SPLITS),
+    ("conll|wnut", {"id": _id, "tokens": _tokens, "pos_tags": _PARTS, "chunk_tags": _PARTS, "ner_tags": _ENTITIES}, _SPLITS),
     ("swag", {**{key: _words(10) for key in ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3")},
               "label": _label(4)}, _SPLITS),
     ("cifar100", {"img": _image(32, 32), "fine_label": _label(100), "coarse_label": _label(20)}, ("train", "test")),
@@ -170,7 +177,7 @@ def _missing(files: Any, folder: Any) -> Optional[str]:
 
 
 def _made(columns: Dict[str, Column], splits: Tuple[str, ...], asked: Any, rows: int, streaming: bool) -> Any:
-    from datasets import ClassLabel, Dataset, DatasetDict, Features, Image
+    from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, Sequence
 
     def split_of(name: str, count: int) -> Any:
         images = {key for key, column in columns.items() if hasattr(column, "image")}
@@ -179,6 +186,8 @@ def _made(columns: Dict[str, Column], splits: Tuple[str, ...], asked: Any, rows:
         made = Dataset.from_dict(held)
         kinds = dict(made.features)
         kinds.update({key: ClassLabel(num_classes=column.classes) for key, column in columns.items() if hasattr(column, "classes")})
+        kinds.update({key: Sequence(ClassLabel(names=list(column.names))) for key, column in columns.items()
+                      if hasattr(column, "names")})
         kinds.update({key: Image() for key in images})
         made = made.cast(Features(kinds)) if kinds != dict(made.features) else made
         return made.to_iterable_dataset() if streaming else made
