@@ -90,6 +90,7 @@ def _prepare(options: argparse.Namespace, ranks: int, per_host: int, roles: Role
     out_of_memory.watch()
     watch = steps.Steps()
     outside.own_end(watch)
+    outside.refuse_forked_training()
     outside.limit_time(options.time_limit, watch)
     return watch
 
@@ -176,7 +177,7 @@ _REMEDIES = (
     (FileNotFoundError, "a rehearsal makes models, tokenizers and data sets that have names, but no other file: put a small "
                         "one there"),
     (ImportError, "the script needs another version of that library"),
-    (EOFError, "a rehearsal has no keyboard: give the answer as an argument, or in a file as standard input"),
+    (EOFError, "the script asks for input: give the answer as an argument, or as standard input"),
     (ConnectionError, "a rehearsal has no network: have on this computer what the script fetches"),
 )
 

@@ -1,4 +1,4 @@
-"""The script's world outside of its process: no network, no keyboard, a limit of time, processes that it leaves behind."""
+"""The script's world outside of its process: no network, a limit of time, and nothing that it leaves running."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from typing import Any, Iterator, List
 from .after_import import after_import
 from .notes import note, script_line
 
-__all__ = ["refuse_network", "limit_time", "end_children", "keep_temporary_files", "own_end", "really_exit"]
+__all__ = ["end_children", "keep_temporary_files", "limit_time", "own_end", "really_exit", "refuse_forked_training",
+           "refuse_network"]
 
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_UPDATE_DOWNLOAD_COUNTS": "0", "WANDB_MODE": "disabled",
             "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug", "DISABLE_MLFLOW_INTEGRATION": "TRUE",
@@ -104,6 +105,18 @@ def limit_time(limit_s: float, steps: Any) -> None:
                 really_exit(2)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def refuse_forked_training() -> None:
+    """Training in a process that the script forks is not seen: it says so, and ends."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    def stepped(*_of: Any) -> None:
+        _say("an optimizer steps in a process that the script forked{}; start ranks with torchrun, or with "
+             "torch.multiprocessing.spawn".format(_in(script_line(sys._getframe(1)))))
+        really_exit(2)
+
+    os.register_at_fork(after_in_child=lambda: register_optimizer_step_post_hook(stepped))
 
 
 def _say(text: str) -> None:
