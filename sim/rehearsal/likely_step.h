@@ -1,4 +1,4 @@
-// Where a step lies that was predicted from a recording.
+// The interval of a step that was predicted from a recording.
 #pragma once
 
 #include "sim/rehearsal/replay_recording.h"
@@ -10,8 +10,8 @@ struct LikelyStep {
   double low_s = 0, high_s = 0;
 };
 
-// Returns them by how far off predictions of published steps were, for a step that kernels bound
-// and for one in which the device waits for the host: its own core is known, the target's is not.
+// Returns them by how far off predictions of published steps were: less for a step that kernels
+// bound than for one in which the device waits for the host, whose core nobody knows.
 LikelyStep likely_step(const ReplayedStep& step);
 
 }  // namespace meshwright::sim

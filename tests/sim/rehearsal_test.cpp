@@ -200,7 +200,7 @@ TEST_CASE("a kernel is priced by the nearest measured shape", "[rehearsal]") {
   attention.k = 64;
   CHECK(rate(attention) == Approx(0.86 * 0.82 * 129.6e12).epsilon(0.001));
 
-  // What was not measured, and what memory bounds, costs as in a simulated step.
+  // Kernels without a measured rate, and those that memory bounds, cost as in a simulated step.
   const CostModel cost = [&] {
     Cluster plain = cluster;
     plain.machine.gpu.kernels.launches = {1, 1, 1};

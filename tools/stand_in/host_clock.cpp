@@ -18,7 +18,7 @@ namespace {
 // thread, so shorter times are taken as they are.
 constexpr std::uint64_t shortest_wait_ns = 50'000;
 
-// What one thread has waited for a core, as the kernel counts it.
+// One thread, and how long it has waited for a core, as the kernel counts it.
 class Thread {
  public:
   Thread();
