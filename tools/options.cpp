@@ -90,6 +90,8 @@ constexpr FileOption file_options[] = {
      "a folder; jobs may name its JSON files (own.model.json, config.json) as their model", nullptr,
      "FOLDER"},
     {"recording", &Options::recording, "the recorded step of a script"},
+    {"summary", &Options::summary,
+     "write what the step did, as counts and bytes: kernels, memory, collectives"},
     {"runs", &Options::runs, "measured steps, all on one machine, as in scenarios/evidence"},
     {"measured", &Options::measured,
      "a trace that `train --trace FILE` wrote, whose last step is compared with the predicted one; "
@@ -162,6 +164,8 @@ struct FlagOption {
 
 constexpr FlagOption flag_options[] = {
     {"json", &Options::json, "one JSON object on standard output and nothing else"},
+    {"rehearse", &Options::rehearse,
+     "run the script after `--` on GPUs that are not there, at each number of ranks"},
     {"dry-run", &Options::dry_run, "predict a step as `simulate` does, and start no ranks"},
     {"cpu", &Options::cpu, "measure the processor, not the GPUs"},
     {"quick", &Options::quick, "measure in seconds, and so less of it and less exactly"},

@@ -29,6 +29,8 @@ struct Options : JobRequest, TrainRequest {
   std::string output;                   // tokenize: the token file; fit: the profile
   std::string measured;                 // explain: the trace of a trained step
   std::string recording;                // rehearse: file of a recorded step
+  std::string summary;                  // rehearse: file of what the step did, as counts
+  bool rehearse = false;                // advise: climb by running the script
   std::string on;                       // rehearse: the machine to price it on
   std::optional<int> count;             // rehearse: its hosts
   std::optional<double> host_factor;    // rehearse: on the host's time

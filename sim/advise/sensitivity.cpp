@@ -13,13 +13,7 @@ namespace meshwright::sim {
 
 namespace {
 
-// Everything that a predicted answer depends on. Each input changes a copy of it.
-struct Case {
-  const Job& job;
-  Plan plan;
-  Cluster cluster;
-  double step_factor = 1;
-};
+using Case = SensitivityCase;
 
 enum class Range : std::uint8_t { tenth, fifth, twofold };
 
@@ -86,57 +80,55 @@ void scale_arithmetic(Case& all, double factor) {
   for (double& peak : all.cluster.machine.gpu.peak_flop_per_s) peak *= factor;
 }
 
+// Which steps an input belongs to: of any kind, only those that a plan makes, only recorded ones,
+// or any of a cluster whose hosts fail.
+enum class Of : std::uint8_t { any, planned, recorded, failing };
+
 struct Input {
   const char* name;
   Range range;
-  bool of_failures;
+  Of of;
   void (*scale)(Case&, double factor);
 };
 constexpr Input inputs[] = {
-    {"price of a host", Range::fifth, false, scale_price},
-    {"GPU arithmetic", Range::tenth, false, scale_arithmetic},
-    {"GPU memory bandwidth", Range::tenth, false,
+    {"price of a host", Range::fifth, Of::any, scale_price},
+    {"GPU arithmetic", Range::tenth, Of::any, scale_arithmetic},
+    {"GPU memory bandwidth", Range::tenth, Of::any,
      [](Case& all, double factor) {
        all.cluster.machine.gpu.memory_bandwidth_bytes_per_s *= factor;
      }},
-    {"launch time of a kernel", Range::twofold, false, scale_launch},
-    {"spread between GPUs", Range::twofold, false,
+    {"launch time of a kernel", Range::twofold, Of::planned, scale_launch},
+    {"time of the host", Range::fifth, Of::recorded,
+     [](Case& all, double factor) { all.host_factor *= factor; }},
+    {"spread between GPUs", Range::twofold, Of::any,
      [](Case& all, double factor) {
        all.cluster.machine.gpu.kernels.straggling *= factor;
        all.cluster.machine.gpu.kernels.layer_straggling *= factor;
      }},
-    {"NVLink bandwidth", Range::fifth, false,
+    {"NVLink bandwidth", Range::fifth, Of::any,
      [](Case& all, double factor) {
        all.cluster.machine.nvlink.link_bandwidth_bytes_per_s *= factor;
      }},
-    {"network bandwidth", Range::fifth, false, scale_network},
-    {"network latency", Range::twofold, false, scale_network_latency},
-    {"global batch", Range::twofold, false, scale_batch},
-    {"failure rates", Range::twofold, true, scale_rates},
-    {"time to restart", Range::twofold, true, scale_restart},
-    {"bandwidth to storage", Range::twofold, true,
+    {"network bandwidth", Range::fifth, Of::any, scale_network},
+    {"network latency", Range::twofold, Of::any, scale_network_latency},
+    {"global batch", Range::twofold, Of::planned, scale_batch},
+    {"failure rates", Range::twofold, Of::failing, scale_rates},
+    {"time to restart", Range::twofold, Of::failing, scale_restart},
+    {"bandwidth to storage", Range::twofold, Of::failing,
      [](Case& all, double factor) { all.cluster.failures->checkpoint_bytes_per_s *= factor; }},
 };
 
-struct Predicted {
-  WholeJob whole;
-  std::optional<StepInterval> interval;
-  double step_time_s = 0;
-};
-
-Predicted predicted(const Case& all) {
-  verify(all.plan, all.job.model.sizes());
-  const Compiled compiled =
-      compile(all.job.model, all.plan, target_of(all.cluster, all.plan.training));
+CaseAnswer predicted(const Job& job, const Objective& objective, const Case& all) {
+  verify(all.plan, job.model.sizes());
+  const Compiled compiled = compile(job.model, all.plan, target_of(all.cluster, all.plan.training));
   Prediction prediction =
-      predict(compiled, all.cluster, {.price = &all.job.objective.price, .framework = {}});
+      predict(compiled, all.cluster, {.price = &objective.price, .framework = {}});
   prediction.step_time_s *= all.step_factor;
   prediction.goodput =
-      goodput_of(compiled, all.cluster, all.job.checkpoint ? all.job.checkpoint->every_steps : 0,
+      goodput_of(compiled, all.cluster, job.checkpoint ? job.checkpoint->every_steps : 0,
                  prediction.step_time_s);
-  return {
-      whole_job(all.job.objective, all.plan.training, all.cluster, useful_step_time_s(prediction)),
-      prediction.interval, prediction.step_time_s};
+  return {whole_job(objective, all.plan.training, all.cluster, useful_step_time_s(prediction)),
+          prediction.interval, prediction.step_time_s};
 }
 
 double number_of(const WholeJob& whole, AnswerUnit answer) {
@@ -154,7 +146,9 @@ AnswerUnit answer_of(const Objective& objective, const WholeJob& base) {
 
 class Changer {
  public:
-  Changer(const Case& base, const Sensitivity& result) : base_(base), result_(result) {}
+  Changer(const Case& base, const Sensitivity& result,
+          const std::function<CaseAnswer(const Case&)>& predict)
+      : base_(base), result_(result), predict_(predict) {}
 
   template <class Change>
   Swing::End end(const std::string& value, const Change& change) const {
@@ -162,7 +156,7 @@ class Changer {
     Case changed = base_;
     change(changed);
     try {
-      end.answer = predicted(changed).whole;
+      end.answer = predict_(changed).whole;
       end.number = number_of(*end.answer, result_.answer);
     } catch (const InputError&) {  // a batch that cannot be split so
     }
@@ -182,34 +176,28 @@ class Changer {
  private:
   const Case& base_;
   const Sensitivity& result_;
+  const std::function<CaseAnswer(const Case&)>& predict_;
 };
 
-}  // namespace
-
-double Swing::width() const {
-  double least = base, most = base;
-  for (const End* end : {&low, &high}) {
-    if (!end->answer) continue;
-    least = std::min(least, end->number);
-    most = std::max(most, end->number);
-  }
-  return most - least;
-}
-
-Sensitivity sensitivity(const Job& job, const Plan& plan, const Cluster& cluster) {
-  Job same_tokens = job;
+Sensitivity swings_of(const Job& job, const Case& base, Of kind, const CasePredictor& predictor) {
+  Objective same_tokens = job.objective;
+  const Training& training = base.plan.training;
   if (!job.objective.tokens && job.objective.minimize != Minimize::tokens)
-    same_tokens.objective.tokens = static_cast<double>(
-        plan.training.steps * plan.training.global_batch * plan.training.sequence_length);
-  const Case base{same_tokens, plan, cluster};
-  const Predicted before = predicted(base);
+    same_tokens.tokens =
+        static_cast<double>(training.steps * training.global_batch * training.sequence_length);
+  const std::function<CaseAnswer(const Case&)> predict = [&](const Case& all) {
+    return predictor(same_tokens, all);
+  };
+  const CaseAnswer before = predict(base);
+  const auto& failures = base.cluster.failures;
   Sensitivity result;
   result.base = before.whole;
   result.answer = answer_of(job.objective, before.whole);
-  const Changer changer(base, result);
+  const Changer changer(base, result, predict);
   for (const Input& input : inputs)
-    if (!input.of_failures || cluster.failures) result.swings.push_back(changer.swing(input));
-  if (!cluster.failures)
+    if (input.of == Of::any || input.of == kind || (input.of == Of::failing && failures))
+      result.swings.push_back(changer.swing(input));
+  if (!failures)
     result.swings.push_back({"failures", changer.end("none", [](Case&) {}),
                              changer.end("as Llama 3's", [](Case& changed) {
                                changed.cluster.failures = Failures{};
@@ -225,6 +213,29 @@ Sensitivity sensitivity(const Job& job, const Plan& plan, const Cluster& cluster
   for (Swing& swing : result.swings) swing.base = number_of(result.base, result.answer);
   std::ranges::stable_sort(result.swings, std::greater{}, &Swing::width);
   return result;
+}
+
+}  // namespace
+
+double Swing::width() const {
+  double least = base, most = base;
+  for (const End* end : {&low, &high}) {
+    if (!end->answer) continue;
+    least = std::min(least, end->number);
+    most = std::max(most, end->number);
+  }
+  return most - least;
+}
+
+Sensitivity sensitivity(const Job& job, const Plan& plan, const Cluster& cluster) {
+  return swings_of(
+      job, {.plan = plan, .cluster = cluster}, Of::planned,
+      [&](const Objective& objective, const Case& all) { return predicted(job, objective, all); });
+}
+
+Sensitivity sensitivity_of_recorded(const Job& job, const Cluster& cluster,
+                                    const CasePredictor& predict) {
+  return swings_of(job, {.plan = job.plan, .cluster = cluster}, Of::recorded, predict);
 }
 
 }  // namespace meshwright::sim

@@ -8,17 +8,6 @@ namespace {
 
 constexpr double seconds_per_hour = 3600, bits_per_gbit = 1e9;
 
-double checkpoint_bytes(const Compiled& compiled) {
-  int states = 0;
-  for (const Program& program : compiled.stages)
-    for (const Bucket& bucket : program.buckets) states = std::max(states, bucket.states());
-  double saved = 0;
-  for (const Parameter& parameter : compiled.graph.parameters)
-    if (parameter.counted && parameter.trainable)
-      saved += static_cast<double>(parameter.global_shape.elements());
-  return 4.0 * states * saved;
-}
-
 // Returns the bandwidth, in bytes per second, from one host to where its checkpoints go.
 double write_bytes_per_s(const Failures& failures, const Cluster& cluster) {
   if (!copies_to_peers(failures, cluster)) return failures.checkpoint_bytes_per_s;
@@ -40,6 +29,17 @@ FailureSource source_of(const FailureCauseInfo& info, const Failures& failures,
 }
 
 }  // namespace
+
+double checkpoint_bytes(const Compiled& compiled) {
+  int states = 0;
+  for (const Program& program : compiled.stages)
+    for (const Bucket& bucket : program.buckets) states = std::max(states, bucket.states());
+  double saved = 0;
+  for (const Parameter& parameter : compiled.graph.parameters)
+    if (parameter.counted && parameter.trainable)
+      saved += static_cast<double>(parameter.global_shape.elements());
+  return 4.0 * states * saved;
+}
 
 bool copies_to_peers(const Failures& failures, const Cluster& cluster) {
   return failures.recovery == Recovery::peer_memory && cluster.hosts > 1;
@@ -64,9 +64,9 @@ ClusterFailures failures_alone(const Cluster& cluster) {
   return result;
 }
 
-ClusterFailures cluster_failures(const Compiled& compiled, const Cluster& cluster) {
+ClusterFailures cluster_failures(double checkpoint_bytes, const Cluster& cluster) {
   ClusterFailures result = failures_alone(cluster);
-  const double of_host = checkpoint_bytes(compiled) / cluster.hosts;
+  const double of_host = checkpoint_bytes / cluster.hosts;
   // The state is read and written once in the device's memory.
   result.stall_s =
       2 * of_host / cluster.processes_per_host / cluster.device().memory_bandwidth_bytes_per_s;

@@ -35,11 +35,13 @@ struct ClusterFailures {
 // copies_to_peers() returns whether hosts write checkpoints over their network cards into the
 // memory of other hosts (`peer_memory`). A single host has no peer and writes to the storage.
 // failures_alone() returns what does not depend on a plan: in it, checkpoints take no time.
-// cluster_failures() adds what the checkpoints of a plan take. All hosts write equal shares of a
-// checkpoint, which has 4 bytes per trained parameter for the weight, for each moment and for an
-// average of weights. Both functions require that `cluster` has failures.
+// cluster_failures() adds what checkpoints take, of which all hosts write equal shares. Both
+// functions require that `cluster` has failures. checkpoint_bytes() returns the bytes of a plan's
+// checkpoint: 4 per trained parameter for the weight, for each moment and for an average of
+// weights.
 bool copies_to_peers(const Failures& failures, const Cluster& cluster);
 ClusterFailures failures_alone(const Cluster& cluster);
-ClusterFailures cluster_failures(const Compiled& compiled, const Cluster& cluster);
+ClusterFailures cluster_failures(double checkpoint_bytes, const Cluster& cluster);
+double checkpoint_bytes(const Compiled& compiled);
 
 }  // namespace meshwright::sim

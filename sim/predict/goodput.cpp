@@ -63,10 +63,10 @@ FailureModel failure_model(const ClusterFailures& failures) {
   return model;
 }
 
-std::optional<Goodput> goodput_of(const Compiled& compiled, const Cluster& cluster, int every_steps,
+std::optional<Goodput> goodput_of(double checkpoint_bytes, const Cluster& cluster, int every_steps,
                                   double step_time_s) {
   if (!cluster.failures) return std::nullopt;
-  const ClusterFailures failures = cluster_failures(compiled, cluster);
+  const ClusterFailures failures = cluster_failures(checkpoint_bytes, cluster);
   if (failures.sources.empty()) return std::nullopt;
   const FailureModel model = failure_model(failures);
   Goodput result;
@@ -78,6 +78,11 @@ std::optional<Goodput> goodput_of(const Compiled& compiled, const Cluster& clust
   result.mean_time_between_failures_s = 1 / failures.per_s();
   result.checkpoint_write_s = failures.write_s;
   return result;
+}
+
+std::optional<Goodput> goodput_of(const Compiled& compiled, const Cluster& cluster, int every_steps,
+                                  double step_time_s) {
+  return goodput_of(checkpoint_bytes(compiled), cluster, every_steps, step_time_s);
 }
 
 double highest_goodput(const Cluster& cluster) {

@@ -44,9 +44,12 @@ int best_every_steps(const FailureModel& failures, double step_time_s);
 // exp(-rate x outage) over the causes.
 FailureModel failure_model(const ClusterFailures& failures);
 
-// Returns the goodput of a compiled plan on a cluster, or nothing if nothing fails. Checkpoints are
-// `every_steps` steps apart. The best interval is used if `every_steps` is 0, and always if
-// checkpoints are copied to other hosts' memory.
+// Return the goodput of steps whose checkpoints have these bytes, or of those of a compiled plan,
+// on a cluster, or nothing if nothing fails. Checkpoints are `every_steps` steps apart. The best
+// interval is used if `every_steps` is 0, and always if checkpoints are copied to other hosts'
+// memory.
+std::optional<Goodput> goodput_of(double checkpoint_bytes, const Cluster& cluster, int every_steps,
+                                  double step_time_s);
 std::optional<Goodput> goodput_of(const Compiled& compiled, const Cluster& cluster, int every_steps,
                                   double step_time_s);
 

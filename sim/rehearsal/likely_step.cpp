@@ -9,9 +9,10 @@ namespace {
 // one on which the scripts were rehearsed.
 struct Ratios {
   double low, high;
+  int rows;
 };
-constexpr Ratios kernels_bound = {0.97, 1.08};
-constexpr Ratios host_bound = {0.96, 1.8};
+constexpr Ratios kernels_bound = {0.97, 1.08, 54};
+constexpr Ratios host_bound = {0.96, 1.8, 7};
 constexpr double most_idle = 0.1;  // of a step that kernels bound
 
 }  // namespace
@@ -20,7 +21,7 @@ LikelyStep likely_step(const ReplayedStep& step) {
   const double time_s = to_seconds(step.step_time).value;
   const Ratios& ratios =
       to_seconds(step.idle).value > most_idle * time_s ? host_bound : kernels_bound;
-  return {time_s * ratios.low, time_s * ratios.high};
+  return {time_s * ratios.low, time_s * ratios.high, ratios.rows};
 }
 
 }  // namespace meshwright::sim

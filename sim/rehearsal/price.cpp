@@ -87,14 +87,9 @@ class Pricer {
   }
 
   PricedEvent of_kernel(const RecordedEvent& event) {
-    RecordedWork use = RecordedWork::others;
-    if (event.op >= 0 && is_of_optimizer(recording_.operations[static_cast<std::size_t>(event.op)]))
-      use = RecordedWork::optimizer;
+    const RecordedWork use = recorded_work(recording_, event);
     if (event.kernel < 0) return {of_bytes(0), use};
     const Kernel& kernel = recording_.kernels[static_cast<std::size_t>(event.kernel)].kernel;
-    if (kernel.kind == Kernel::Kind::attention) use = RecordedWork::attention;
-    if (kernel.kind == Kernel::Kind::gemm || kernel.kind == Kernel::Kind::batched_gemm)
-      use = RecordedWork::products;
     const auto [found, is_new] = kernels_.try_emplace(event.kernel);
     if (is_new) found->second = checked_sim_time(kernels_on_.of(kernel) * slowest_);
     return {found->second, use};
@@ -184,6 +179,25 @@ void check_cluster(const Recording& recording, const Cluster& cluster) {
 }  // namespace
 
 std::string_view name_of(RecordedWork use) { return use_names[static_cast<std::size_t>(use)]; }
+
+RecordedWork recorded_work(const Recording& recording, const RecordedEvent& event) {
+  if (event.what == Recorded::collective) return RecordedWork::communication;
+  if (event.what == Recorded::copy && event.direction != CopyDirection::on_device)
+    return RecordedWork::copies;
+  if (event.kernel >= 0)
+    switch (recording.kernels[static_cast<std::size_t>(event.kernel)].kernel.kind) {
+      case Kernel::Kind::attention:
+        return RecordedWork::attention;
+      case Kernel::Kind::gemm:
+      case Kernel::Kind::batched_gemm:
+        return RecordedWork::products;
+      default:
+        break;
+    }
+  const bool steps = event.what == Recorded::kernel && event.op >= 0 &&
+                     is_of_optimizer(recording.operations[static_cast<std::size_t>(event.op)]);
+  return steps ? RecordedWork::optimizer : RecordedWork::others;
+}
 
 std::vector<PricedEvent> price(const Recording& recording, const Topology& topology) {
   check_cluster(recording, topology.cluster());

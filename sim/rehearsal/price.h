@@ -26,6 +26,9 @@ constexpr std::size_t recorded_work_count = 6;
 std::string_view name_of(RecordedWork use);  // "matrix products"
 constexpr bool computes(RecordedWork use) { return use < RecordedWork::copies; }
 
+// Returns the class of an event that runs on the device.
+RecordedWork recorded_work(const Recording& recording, const RecordedEvent& event);
+
 struct PricedEvent {
   SimTime lasts = 0;  // 0 if the event does not run on the device
   RecordedWork use = RecordedWork::others;

@@ -1,6 +1,10 @@
 #include "sim/rehearsal/recording.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
 #include <set>
 
 #include "models/architectures/captured/kernel_words.h"
@@ -16,6 +20,12 @@ const std::vector<std::string>& recorded_collective_names() {
   return names;
 }
 
+const std::vector<std::string>& step_phase_names() {
+  static const std::vector<std::string> names =
+      words_up_to<StepPhase::optimizer>({"forward", "backward", "optimizer"});
+  return names;
+}
+
 namespace {
 
 constexpr int format = 1;
@@ -28,6 +38,14 @@ Enum word(Fields& fields, std::string_view key, std::string_view what,
   return static_cast<Enum>(choose(fields, key, what, fields.required<std::string>(key), known));
 }
 
+// Returns a kernel's name as its source and profilers have it.
+std::string demangled(const std::string& symbol) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), std::free);
+  return status == 0 ? name.get() : symbol;
+}
+
 class RecordingReader {
  public:
   explicit RecordingReader(Fields file) : file_(std::move(file)) {}
@@ -35,9 +53,11 @@ class RecordingReader {
   Recording read() {
     read_head();
     read_memory();
+    read_step();
     to_.operations = file_.required<std::vector<std::string>>("operations");
     if (file_.has("modules")) to_.modules = file_.required<std::vector<std::string>>("modules");
     to_.symbols = file_.required<std::vector<std::string>>("symbols");
+    for (std::string& symbol : to_.symbols) symbol = demangled(symbol);
     for (Fields& each : file_.objects("kernels")) read_kernel(each);
     read_groups();
     to_.streams = within(file_, "streams", 1, most_streams);
@@ -90,8 +110,12 @@ class RecordingReader {
                                " is not known, this version reads format 1; rehearse the script "
                                "again");
     to_.script = file_.required<std::string>("script");
-    for (const std::string_view key : {"versions", "steps"})
-      if (file_.has(key)) file_.object(key);
+    if (file_.has("versions")) {
+      Fields versions = file_.object("versions");
+      for (const std::string& name : versions.keys())
+        to_.versions[name] = versions.required<std::string>(name);
+    }
+    if (file_.has("steps")) file_.object("steps");
     if (file_.has("notes")) to_.notes = file_.required<std::vector<std::string>>("notes");
     to_.machine = file_.required<std::string>("machine");
     to_.ranks = within(file_, "ranks", 1, most_ranks);
@@ -123,6 +147,26 @@ class RecordingReader {
                   size(memory, "allocated_before_step_bytes"), size(memory, "capacity_bytes"),
                   size(memory, "refused_bytes")};
     memory.done();
+  }
+
+  // Reads what is known of the whole step.
+  void read_step() {
+    if (file_.has("batch")) {
+      Fields batch = file_.object("batch");
+      to_.batch = {size(batch, "samples"), size(batch, "tokens"),
+                   within(batch, "replicas", 1, to_.ranks)};
+      if (to_.batch->samples == 0) batch.fail("samples", "must be 1 or more");
+      batch.done();
+    }
+    if (file_.has("state_bytes")) to_.state_bytes = size(file_, "state_bytes");
+    if (!file_.has("phases")) return;
+    to_.phases.emplace();
+    for (Fields& row : file_.objects("phases")) {
+      const auto phase = word<StepPhase>(row, "phase", "phase", step_phase_names());
+      (*to_.phases)[static_cast<std::size_t>(phase)] = {size(row, "peak_allocated_bytes"),
+                                                        size(row, "kept_bytes")};
+      row.done();
+    }
   }
 
   void read_kernel(Fields& fields) {
@@ -186,6 +230,7 @@ class RecordingReader {
       case Recorded::kernel:
         event.kernel = index_if_there(fields, "kernel", "kernel", to_.kernels.size());
         event.symbol = index_if_there(fields, "symbol", "symbol", to_.symbols.size());
+        event.recomputed = fields.optional<bool>("recomputed", false);
         break;
       case Recorded::collective:
         read_collective(fields, event);
@@ -251,6 +296,11 @@ class RecordingReader {
 };
 
 }  // namespace
+
+bool is_recording(std::string_view text) {
+  return text.starts_with('{') && text.find("\"step_host_s\"") != text.npos &&
+         text.find("\"events\"") != text.npos;
+}
 
 Recording read_recording(Fields file) { return RecordingReader(std::move(file)).read(); }
 

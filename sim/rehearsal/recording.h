@@ -11,6 +11,13 @@
 //   notes             which data were made and what was refused, as sentences; may be missing
 //   steps             how many steps were `seen` and `recorded`; may be missing
 //   step_host_s       seconds of the step on the host, on which no kernel ran
+//   batch             what a step of this rank trains on: `samples`, their `tokens` (0 if they have
+//                     none), and `replicas`, the ranks that have a batch of their own; may be
+//                     missing
+//   phases            what the allocator holds: of each `phase` (forward, backward, optimizer)
+//                     peak_allocated_bytes and kept_bytes, which it allocated and left; may be
+//                     missing
+//   state_bytes       of the model's trained parameters and optimizer states; may be missing
 //   memory            bytes of PyTorch's allocator: peak_allocated_bytes, peak_reserved_bytes,
 //                     allocated_before_step_bytes; capacity_bytes of the GPU; refused_bytes of the
 //                     largest request that did not fit, or 0
@@ -31,7 +38,7 @@
 // launched it together with the event before it. By `what`:
 //
 //   kernel       stream; kernel, or none for a launch that moves next to nothing; symbol and module
-//                may be missing
+//                may be missing; recomputed: whether it repeats a part of the forward pass
 //   collective   stream, name, group, bytes as NCCL counts them: of the reduced buffer, of one
 //                rank's part of a gathered or scattered one, or of what goes to one peer; peer of a
 //                send or receive: the index of the other rank in the group; together: a number
@@ -43,8 +50,12 @@
 //   host-waits   for: device, or stream (with `stream`), or event (with `event`)
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/core/fields.h"
@@ -63,6 +74,7 @@ enum class RecordedCollective : std::uint8_t {
   send,
   receive
 };
+constexpr bool runs_on_device(Recorded what) { return what <= Recorded::set; }
 constexpr std::size_t recorded_collective_count = 8;
 const std::vector<std::string>& recorded_collective_names();  // "all-reduce", ...
 enum class CopyDirection : std::uint8_t { to_device, to_host, on_device };
@@ -75,8 +87,9 @@ struct RecordedEvent {
   RecordedCollective collective = RecordedCollective::all_reduce;
   CopyDirection direction = CopyDirection::to_device;
   HostWait host_waits_for = HostWait::device;
-  bool waits = false;    // the host, for a copy
-  bool graphed = false;  // launched with the event before it, by a CUDA graph
+  bool waits = false;       // the host, for a copy
+  bool graphed = false;     // launched with the event before it, by a CUDA graph
+  bool recomputed = false;  // a kernel of the forward pass, run again in the backward pass
   int op = -1, stream = 0, kernel = -1, symbol = -1, module = -1;
   int group = -1, peer = -1, together = 0;
   std::int64_t event = -1;
@@ -88,6 +101,22 @@ struct RecordedMemory {
   std::int64_t capacity_bytes = 0, refused_bytes = 0;
 };
 
+// The phases of a step, in the order of the file's words.
+enum class StepPhase : std::uint8_t { forward, backward, optimizer };
+constexpr std::size_t step_phase_count = 3;
+const std::vector<std::string>& step_phase_names();  // "forward", ...
+
+// Bytes that tensors asked for: the most in a phase, and what the phase allocated and left.
+struct PhaseMemory {
+  std::int64_t peak_allocated_bytes = 0, kept_bytes = 0;
+};
+
+// The samples and tokens of one rank's step. Samples that are not text have no tokens.
+struct RecordedBatch {
+  std::int64_t samples = 0, tokens = 0;
+  int replicas = 1;  // ranks that have a batch of their own
+};
+
 struct RecordedKernel {
   Kernel kernel;     // as it is priced: half of the FLOPs of causal attention
   double flops = 0;  // of all scores
@@ -95,16 +124,23 @@ struct RecordedKernel {
 
 struct Recording {
   std::string script, machine;
+  std::map<std::string, std::string> versions;
   int ranks = 1, per_host = 1, rank = 0;
   double step_host_s = 0;
+  std::optional<RecordedBatch> batch;
   RecordedMemory memory;
-  std::vector<std::string> operations, modules, symbols, notes;
+  std::optional<std::array<PhaseMemory, step_phase_count>> phases;  // indexed by StepPhase
+  std::int64_t state_bytes = 0;                                     // 0: not recorded
+  std::vector<std::string> operations, modules, symbols, notes;     // symbols are demangled
   std::vector<RecordedKernel> kernels;
   std::vector<std::vector<int>> groups;
   int streams = 1;
   std::vector<RecordedEvent> events;
   std::vector<Recording> others;  // of other ranks of the same run
 };
+
+// Returns whether a text is a recording, by keys that no other file of this program has.
+bool is_recording(std::string_view text);
 
 // Reads a recording. Every index in the result is that of an entry. Throws InputError, which names
 // the file and the place, if a key is missing, unknown or of another type, or a value impossible.

@@ -18,11 +18,6 @@ constexpr int played_steps = 4, measured_step = 2;
 // A launch waits when this many are queued. CUDA documents no number; this one is usually reported.
 constexpr std::size_t most_queued = 1024;
 
-bool runs_on_device(Recorded what) {
-  return what == Recorded::kernel || what == Recorded::collective || what == Recorded::copy ||
-         what == Recorded::set;
-}
-
 bool is_launched(const RecordedEvent& event) {
   return runs_on_device(event.what) && !event.graphed;
 }
@@ -93,11 +88,13 @@ class Stage {
 // Items are numbered through all steps in the order in which the host comes to them.
 class Player {
  public:
-  Player(int place, const PricedRecording& rank, const HostSpeed& host, Stage& stage)
+  Player(int place, const PricedRecording& rank, const HostSpeed& host, Stage& stage,
+         std::vector<RecordedSpan>* spans)
       : place_(place),
         recording_(*rank.recording),
         priced_(rank.events),
         host_(host),
+        spans_(spans),
         stage_(stage),
         streams_(static_cast<std::size_t>(recording_.streams)),
         items_of_step_(static_cast<int>(recording_.events.size()) + 1),
@@ -122,7 +119,10 @@ class Player {
   std::vector<Stage::Part> go_on() {
     joined_.clear();
     start_what_can();
-    if (host_is_blocked_ && !must_wait()) go_on_with_host();
+    if (host_is_blocked_ && !must_wait()) {
+      note(RecordedSpan::Lane::host_waits, next_ - 1, host_since_);
+      go_on_with_host();
+    }
     return joined_;
   }
 
@@ -148,6 +148,18 @@ class Player {
                                          : sums_.idle) += passed;
   }
 
+  // Leaves the spans of the measured step's time, which then begins at 0.
+  void cut_spans() {
+    if (spans_ == nullptr) return;
+    const SimTime begin = ends_[measured_step - 1].step_time;
+    const SimTime length = ends_[measured_step].step_time - begin;
+    for (RecordedSpan& span : *spans_) {
+      span.begin = std::max<SimTime>(0, span.begin - begin);
+      span.end = std::min(length, span.end - begin);
+    }
+    std::erase_if(*spans_, [](const RecordedSpan& span) { return span.begin >= span.end; });
+  }
+
   bool is_measured() const { return steps_ended_ > measured_step; }
   ReplayedStep measured() const {
     return difference(ends_[measured_step], ends_[measured_step - 1]);
@@ -158,7 +170,14 @@ class Player {
     std::deque<int> items;  // issued, and not done
     int begun = 0;          // of the first ones, which run at once
     int under_way = 0;      // of those, not done
+    SimTime since = 0;      // when they began
   };
+
+  // Adds a span that ends now.
+  void note(RecordedSpan::Lane lane, int item, SimTime begin) {
+    if (spans_ != nullptr && begin < stage_.now())
+      spans_->push_back({lane, item % items_of_step_, begin, stage_.now()});
+  }
 
   // Returns for each event how many of its stream run at once from it on: those that NCCL was
   // given together.
@@ -192,6 +211,7 @@ class Player {
   // Lets the host work until the next item. Threads may have noted their events out of order.
   void go_on_with_host() {
     host_is_blocked_ = false;
+    host_since_ = stage_.now();
     if (next_ == items_of_step_ * played_steps) return;
     const double before = next_ % items_of_step_ == 0 ? 0 : at_s(next_ - 1);
     double work = std::max(0.0, at_s(next_) - before) * host_.factor;
@@ -203,6 +223,8 @@ class Player {
   // Issues the item to which the host has come.
   void arrive() {
     const int item = next_++;
+    note(RecordedSpan::Lane::host_works, item, host_since_);
+    host_since_ = stage_.now();
     if (ends_step(item)) {
       finish(item);
     } else if (event(item).what == Recorded::host_waits) {
@@ -270,6 +292,7 @@ class Player {
     const int at_once = at_once_[place_in_step(item)];
     if (std::cmp_less(stream.items.size(), at_once)) return false;
     stream.begun = stream.under_way = at_once;
+    stream.since = stage_.now();
     for (int i = 0; i < at_once; ++i) run(stream.items[static_cast<std::size_t>(i)]);
     return true;
   }
@@ -290,6 +313,7 @@ class Player {
 
   void end_on_device(int item) {
     Stream& stream = streams_[static_cast<std::size_t>(event(item).stream)];
+    note(RecordedSpan::Lane::device, item, stream.since);
     --running_[static_cast<std::size_t>(priced(item).use)];
     if (priced(item).use == RecordedWork::communication) --flying_;
     if (--stream.under_way > 0) return;
@@ -312,6 +336,7 @@ class Player {
   const Recording& recording_;
   const std::vector<PricedEvent>& priced_;
   HostSpeed host_;
+  std::vector<RecordedSpan>* spans_;
   Stage& stage_;
   std::vector<Stream> streams_;
   int items_of_step_;
@@ -323,6 +348,7 @@ class Player {
 
   int next_ = 0;  // item to which the host comes
   bool host_is_blocked_ = false;
+  SimTime host_since_ = 0;         // when it began to work or to wait
   int waited_ = -1, target_ = -1;  // item that made the host wait, and for which, if for one item
   std::map<std::int64_t, int> records_;  // of each event: the last item that marked it
   std::map<int, int> wait_for_;          // of each issued wait: the mark, or -1
@@ -355,7 +381,7 @@ bool play(std::deque<Player>& players, Stage& stage) {
 }  // namespace
 
 ReplayedRanks replay_recordings(const std::vector<PricedRecording>& ranks, double overlap_slowdown,
-                                const HostSpeed& host) {
+                                const HostSpeed& host, std::vector<RecordedSpan>* spans) {
   std::vector<const Recording*> recordings;
   for (const PricedRecording& each : ranks) recordings.push_back(each.recording);
   const Meetings found(recordings);
@@ -365,8 +391,10 @@ ReplayedRanks replay_recordings(const std::vector<PricedRecording>& ranks, doubl
     Stage stage(ranks.size(), overlap_slowdown, meetings);
     std::deque<Player> players;
     for (const PricedRecording& each : ranks)
-      players.emplace_back(static_cast<int>(players.size()), each, host, stage);
+      players.emplace_back(static_cast<int>(players.size()), each, host, stage,
+                           players.empty() ? spans : nullptr);
     if (!play(players, stage)) return false;
+    players.front().cut_spans();
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       result.steps.push_back(players[rank].measured());
       const Recording& recording = *ranks[rank].recording;
@@ -378,13 +406,15 @@ ReplayedRanks replay_recordings(const std::vector<PricedRecording>& ranks, doubl
   };
   if (played(found)) return result;
   result.meet = false;
+  if (spans != nullptr) spans->clear();
   MESHWRIGHT_CHECK(played(found.none()), "a stream or the host waits for what was never issued");
   return result;
 }
 
 ReplayedStep replay_recording(const Recording& recording, const std::vector<PricedEvent>& priced,
-                              double overlap_slowdown, const HostSpeed& host) {
-  return replay_recordings({{&recording, priced}}, overlap_slowdown, host).steps.front();
+                              double overlap_slowdown, const HostSpeed& host,
+                              std::vector<RecordedSpan>* spans) {
+  return replay_recordings({{&recording, priced}}, overlap_slowdown, host, spans).steps.front();
 }
 
 }  // namespace meshwright::sim

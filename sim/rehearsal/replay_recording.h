@@ -13,6 +13,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include "sim/rehearsal/price.h"
@@ -49,14 +50,27 @@ struct ReplayedRanks {
   bool meet = true;
 };
 
+// A stretch of a stream on the device, or of the host, which works up to an event or waits after
+// it.
+struct RecordedSpan {
+  enum class Lane : std::uint8_t { device, host_works, host_waits };
+  Lane lane = Lane::device;
+  int event = 0;  // index in the recording; as many as it has: the end of the step
+  SimTime begin = 0, end = 0;
+};
+
 // Returns the third of steps that follow each other as in training, without a wait in between: its
 // time is from the end of the second one to its own, when host and device are done with it.
-// `overlap_slowdown` is that of the machine's kernels.
+// `overlap_slowdown` is that of the machine's kernels. Fills `spans`, if given, with what the first
+// rank did in that time, from 0 to step_time, in order of the ends. Some belongs to the step before
+// it or after it.
 ReplayedRanks replay_recordings(const std::vector<PricedRecording>& ranks, double overlap_slowdown,
-                                const HostSpeed& host = {});
+                                const HostSpeed& host = {},
+                                std::vector<RecordedSpan>* spans = nullptr);
 
 // Does so for one rank.
 ReplayedStep replay_recording(const Recording& recording, const std::vector<PricedEvent>& priced,
-                              double overlap_slowdown, const HostSpeed& host = {});
+                              double overlap_slowdown, const HostSpeed& host = {},
+                              std::vector<RecordedSpan>* spans = nullptr);
 
 }  // namespace meshwright::sim

@@ -4,12 +4,11 @@
 
 namespace meshwright::sim {
 
-std::optional<RunModel> run_model(const Job& job, const Compiled& compiled, const Cluster& cluster,
-                                  const Prediction& prediction) {
+std::optional<RunModel> run_model(const Job& job, const Training& training, double checkpoint_bytes,
+                                  const Cluster& cluster, const Prediction& prediction) {
   if (!prediction.goodput || (!job.has_steps && !job.objective.tokens)) return std::nullopt;
-  const Training& training = compiled.plan.training;
   RunModel model;
-  model.failures = cluster_failures(compiled, cluster);
+  model.failures = cluster_failures(checkpoint_bytes, cluster);
   model.step_time_s = prediction.step_time_s;
   model.steps = training.steps;
   if (job.objective.tokens)

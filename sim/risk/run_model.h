@@ -9,9 +9,9 @@
 namespace meshwright::sim {
 
 // Returns the model of the job's run, or none if nothing fails or the job has neither
-// training.steps nor objective.tokens. `prediction` is the prediction of the compiled plan, with
-// its goodput.
-std::optional<RunModel> run_model(const Job& job, const Compiled& compiled, const Cluster& cluster,
-                                  const Prediction& prediction);
+// training.steps nor objective.tokens. `prediction` is that of a step of `training`, with its
+// goodput.
+std::optional<RunModel> run_model(const Job& job, const Training& training, double checkpoint_bytes,
+                                  const Cluster& cluster, const Prediction& prediction);
 
 }  // namespace meshwright::sim

@@ -263,6 +263,10 @@ def test_one_gpu(build):
     # Three products forward, three for weights and two for inputs backward.
     assert products(recording) == [2 * BATCH * WIDTH * WIDTH] * 8, products(recording)
     assert recording["steps"]["repeats"]
+    assert recording["batch"] == {"samples": BATCH, "tokens": 0, "replicas": 1}, recording["batch"]
+    assert 3 * PARAMETERS <= recording["state_bytes"] <= 3 * PARAMETERS + 64   # weights, two moments, counts of steps
+    peaks = {each["phase"]: each["peak_allocated_bytes"] for each in recording["phases"]}
+    assert 0 <= recording["memory"]["peak_allocated_bytes"] - max(peaks.values()) <= 1 << 16, peaks
     held = recording["memory"]["allocated_before_step_bytes"]
     # A step begins when the optimizer has stepped: parameters, gradients and two moments are held.
     assert 4 * PARAMETERS <= held <= 4 * PARAMETERS + (1 << 20), held
@@ -276,6 +280,7 @@ def test_replicas(build):
     recording = of(build, "replicas", ranks=16, per_host=8)
     assert exchanged(recording) == {("all-reduce", tuple(range(16))): PARAMETERS}, exchanged(recording)
     assert recording["streams"] >= 2
+    assert recording["batch"]["replicas"] == 16
 
 
 def test_shards(build):

@@ -5,8 +5,10 @@
 #include "hwprofiles/load.h"
 #include "models/core/json.h"
 #include "sim/cost/cost.h"
+#include "sim/rehearsal/joined_kernels.h"
 #include "sim/rehearsal/kernel_prices.h"
 #include "sim/rehearsal/likely_step.h"
+#include "sim/rehearsal/recorded_profile.h"
 #include "sim/rehearsal/replay_recording.h"
 #include "tests/catch.h"
 #include "tests/message_of.h"
@@ -78,6 +80,15 @@ TEST_CASE("a recording is read with all that it says", "[rehearsal]") {
   CHECK(recording.rank == 1);
   CHECK(recording.step_host_s == 1e-4);
   CHECK(recording.memory.peak_reserved_bytes == 24'000'000'000);
+  REQUIRE(recording.batch);
+  CHECK(recording.batch->tokens == 8192);
+  CHECK(recording.batch->replicas == 8);
+  CHECK(recording.state_bytes == 64'000'000'000);
+  CHECK(recording.phases->at(static_cast<std::size_t>(StepPhase::forward)).kept_bytes ==
+        9'000'000'000);
+  CHECK(recording.versions.at("torch") == "2.15.0");
+  CHECK(is_recording(read_file(path)));
+  CHECK_FALSE(is_recording(R"({"model": "gpt2", "cluster": {"machine": "p5.48xlarge"}})"));
   REQUIRE(recording.kernels.size() == 3);
   CHECK(recording.kernels[0].kernel.precision == Precision::bf16);
   CHECK(recording.kernels[1].kernel.flops == recording.kernels[1].flops / 2);  // it is causal
@@ -117,6 +128,10 @@ TEST_CASE("a damaged recording is refused with its place", "[rehearsal]") {
         "step.json: /per_host: does not divide 8 ranks");
   CHECK(refusal(R"([{"op": "add", "path": "/events/3/ops", "value": 1}])") ==
         "step.json: /events/3/ops: unknown key; did you mean 'op'?");
+  CHECK(refusal(R"([{"op": "replace", "path": "/batch/samples", "value": 0}])") ==
+        "step.json: /batch/samples: must be 1 or more");
+  CHECK(refusal(R"([{"op": "replace", "path": "/phases/0/phase", "value": "loss"}])") ==
+        "step.json: /phases/0/phase: unknown phase 'loss'; known: forward, backward and optimizer");
   CHECK(refusal(R"([{"op": "replace", "path": "/events", "value": []}])") ==
         "step.json: /events: is empty; a step has at least one");
   CHECK(message_of([] { parse_json("", "step.json"); }).starts_with("step.json: line 1, column 1"));
@@ -334,4 +349,50 @@ TEST_CASE("on twice as fast a machine no recorded step takes longer", "[rehearsa
     CAPTURE(round);
     CHECK(step_time(fast_topology) <= step_time(slow_topology) + 1000);  // a nanosecond
   }
+}
+
+TEST_CASE("the spans of a step fill it, for the host and for each stream", "[rehearsal]") {
+  using Lane = RecordedSpan::Lane;
+  const Scene scene = two_streams(80, true);
+  std::vector<RecordedSpan> spans;
+  const ReplayedStep step = replay_recording(scene.recording, scene.priced, 0, {1, 0}, &spans);
+  SimTime host = 0, first_stream = 0, second_stream = 0;
+  for (const RecordedSpan& span : spans) {
+    CHECK((span.begin >= 0 && span.begin < span.end && span.end <= step.step_time));
+    const bool on_device = span.lane == Lane::device;
+    const bool second =
+        on_device && scene.recording.events[static_cast<std::size_t>(span.event)].stream == 1;
+    (!on_device ? host : second ? second_stream : first_stream) += span.end - span.begin;
+  }
+  CHECK(host == step.step_time);  // it works or waits
+  CHECK(us(first_stream) == Approx(200));
+  CHECK(us(second_stream) == Approx(50));
+}
+
+TEST_CASE("a recorded step joins its own profile, and a slower kernel in it shows", "[rehearsal]") {
+  const Recording recording = read_recording(read_json_file(path));
+  const Topology topology(eight_h100());
+  std::vector<RecordedSpan> spans;
+  const ReplayedStep step = replay_recording(recording, price(recording, topology), 0, {}, &spans);
+  ProfilerTrace profile = recorded_profile(recording, spans, step.step_time);
+  CHECK(profile.kernels.size() == 8);
+  const JoinedKernels same = joined_kernels(recording, spans, profile);
+  for (const JoinedKind& kind : same.kinds) {
+    CHECK(kind.predicted_runs == kind.measured_runs);
+    CHECK(kind.predicted == kind.measured);
+  }
+  CHECK(same.kernels.size() == 8);
+
+  const auto product =
+      std::ranges::find(profile.kernels, KernelKind::products, &ProfiledKernel::kind);
+  REQUIRE(product != profile.kernels.end());
+  product->end += 1'000'000'000;
+  const auto attention =
+      std::ranges::find(profile.kernels, KernelKind::attention, &ProfiledKernel::kind);
+  REQUIRE(attention != profile.kernels.end());
+  profile.kernels.erase(attention);  // its kind has another number of kernels then
+  const JoinedKernels off = joined_kernels(recording, spans, profile);
+  CHECK(off.kernels.size() == 7);
+  CHECK(off.kernels.front().kind == KernelKind::products);
+  CHECK(off.kernels.front().measured - off.kernels.front().predicted == 1'000'000'000);
 }

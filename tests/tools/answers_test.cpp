@@ -144,10 +144,28 @@ TEST_CASE("what compile and sensitivity answer is what their schemas describe", 
 
 TEST_CASE("what rehearse answers is what its schema describes", "[tools][json]") {
   const std::string call = "rehearse --recording " + jobs + "recording.json";
-  const std::set<std::string> missing =
-      missing_in("rehearse", {call, call + " --on g5.xlarge --count 8 --host-factor 2"});
+  const std::set<std::string> missing = missing_in(
+      "rehearse", {call, call + " --on g5.xlarge --count 8 --host-factor 2",
+                   call + " --set failures.recovery=in_job --set training.steps=100000"});
   INFO(json(missing).dump());
   CHECK(missing.empty());
+}
+
+TEST_CASE("commands on a job answer on a recorded step as their schemas describe",
+          "[tools][json]") {
+  const std::string recording = jobs + "recording.json";
+  const TestFolder folder;
+  const std::string trace = folder.file("trace.json");
+  missing_in("rehearse", {"simulate " + recording + " --set cluster.machine=p4d.24xlarge --trace " +
+                          trace + " --report " + folder.file("page.html")});
+  CHECK(content_of(folder.file("page.html")).find("matrix products") != std::string::npos);
+  missing_in("sensitivity", {"sensitivity " + recording});
+  missing_in("explain", {"explain " + recording + " --measured " + trace +
+                         " --set cluster.machine=p4d.24xlarge"});
+  const Answer compared = run("explain " + recording + " --measured " + trace +
+                              " --set cluster.machine=p4d.24xlarge --json");
+  for (const json& kind : json::parse(compared.out)["joined"]["kinds"])
+    CHECK(kind["predicted_runs"] == kind["measured_runs"]);
 }
 
 TEST_CASE("what explain answers is what its schema describes", "[tools][json]") {
@@ -158,8 +176,8 @@ TEST_CASE("what explain answers is what its schema describes", "[tools][json]") 
                                       "parallelism.data=8 --set training.micro_batch=4 "
                                       "--measured " +
                                       source + "/tests/sim/profiles/two_steps.json"});
-  // The predicted step is of no profile.
-  for (const char* path : {".from.kernels", ".from.steps", ".from.trace"})
+  // The predicted step is of no profile, and was not recorded.
+  for (const char* path : {".from.kernels", ".from.steps", ".from.trace", ".joined"})
     std::erase_if(missing, [&](const std::string& each) { return each.starts_with(path); });
   INFO(json(missing).dump());
   CHECK(missing.empty());

@@ -2,7 +2,9 @@
 // each rung brings, where to stop and why.
 #include <utility>
 
+#include "models/core/error.h"
 #include "models/core/json.h"
+#include "tools/commands/advise_rehearsed.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/print.h"
@@ -85,7 +87,18 @@ std::string json_of(const Options& options, const Advised& all) {
   return json_text(advice_json(all.job, all.advice, options.today), true);
 }
 
+// Options of only one of the two ways are refused with the other one.
+void check_way(const Options& options) {
+  const bool of_script = !options.on.empty() || options.count || options.host_factor;
+  if (options.rehearse ? !options.write.empty() || options.memory_margin : of_script)
+    throw InputError(options.rehearse
+                         ? "advise: --write and --memory-margin are for jobs, not for --rehearse"
+                         : "advise: --on, --count and --host-factor go with --rehearse");
+}
+
 int run_advise(const Options& options) {
+  check_way(options);
+  if (options.rehearse) return run_advise_rehearsed(options);
   const Advised all = advised(options, shown_watch());
   if (options.json)
     print_text(json_of(options, all));
@@ -97,6 +110,8 @@ int run_advise(const Options& options) {
 }
 
 std::string answer_advise(const Options& options, const Watch& watch) {
+  check_way(options);
+  if (options.rehearse) return answer_advise_rehearsed(options, watch);
   const Advised all = advised(options, watch);
   std::string answer = json_of(options, all);
   if (all.advice.best == nullptr) throw NoPlanFits("", answer);
@@ -109,14 +124,15 @@ std::string answer_advise(const Options& options, const Watch& watch) {
 const Command advise_command = {
     "advise",
     "JOB",
-    job_help,
+    "the job file (JSON); with --rehearse, after `--`, a script with torchrun or python",
     "from one GPU to many: what each brings, where to stop and why",
-    "json set by budget profile prices write memory-margin",
+    "json set by budget profile prices write memory-margin rehearse on count host-factor",
     run_advise,
     "Tries one GPU, one host, and more hosts, machine by machine. At each rung it prints the best "
     "plan, its time, memory, efficiency and price. It says where to stop, what breaks beyond, "
     "which learning rate and batch go with the choice, what failures cost, and the command that "
-    "runs it. docs/capacity.md has six cases.",
+    "runs it. docs/capacity.md has six cases. `advise --rehearse --on p5.48xlarge --count 4 -- "
+    "torchrun train.py` runs the script itself at each rung, up to 4 hosts.",
     answer_advise};
 
 }  // namespace meshwright::tools

@@ -22,6 +22,7 @@
 #include "tools/print.h"
 #include "tools/report/print_json.h"
 #include "tools/session/checkpoints.h"
+#include "tools/session/json_text.h"
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
 

@@ -57,7 +57,7 @@ std::string show_change(SimTime change) {
   return (change < 0 ? "-" : "+") + show_seconds(std::abs(seconds(change)));
 }
 
-constexpr std::size_t kernels_shown = 20;
+constexpr std::size_t kernels_shown = 20, joined_shown = 12;  // as JSON, as text
 
 // Adds the communication times and the longest kernels of a step that was divided by kinds of
 // kernels to its JSON.
@@ -84,18 +84,38 @@ json side_json(const Explained& one) {
   json value = {{"name", one.job.name},
                 {"machine", one.chosen.machine},
                 {"count", one.chosen.count},
-                {"parallelism", to_json(one.chosen.compiled.plan.parallelism)},
-                {"training", to_json(one.chosen.compiled.plan.training)},
                 {"step_time_ps", one.parts.step_time},
                 {"tokens_per_s", one.tokens_per_s},
                 {"stage", one.parts.stage},
                 {"parts", parts}};
+  if (!one.chosen.compiled.stages.empty()) {  // else a recorded step, which has no plan
+    value["parallelism"] = to_json(one.chosen.compiled.plan.parallelism);
+    value["training"] = to_json(one.chosen.compiled.plan.training);
+  }
   if (one.kernels)
     add_kernels(*one.kernels, value);
   else
     value["fits"] = one.prediction.fits;
   if (!one.trace.empty()) value["trace"] = one.trace;
   return value;
+}
+
+json joined_json(const JoinedKernels& joined) {
+  json kinds = json::array(), kernels = json::array();
+  for (const JoinedKind& each : joined.kinds)
+    kinds.push_back({{"kind", name_of(each.kind)},
+                     {"predicted_runs", each.predicted_runs},
+                     {"measured_runs", each.measured_runs},
+                     {"predicted_ps", each.predicted},
+                     {"measured_ps", each.measured}});
+  for (const JoinedKernel& each :
+       std::span(joined.kernels).first(std::min(kernels_shown, joined.kernels.size())))
+    kernels.push_back({{"name", each.name},
+                       {"kind", name_of(each.kind)},
+                       {"runs", each.runs},
+                       {"predicted_ps", each.predicted},
+                       {"measured_ps", each.measured}});
+  return {{"kinds", kinds}, {"kernels", kernels}};
 }
 
 json comparison_json(const Explained& from, const Explained& to) {
@@ -105,10 +125,12 @@ json comparison_json(const Explained& from, const Explained& to) {
                        {"from_ps", each.from},
                        {"to_ps", each.to},
                        {"change_ps", each.change()}});
-  return {{"from", side_json(from)},
-          {"to", side_json(to)},
-          {"change_ps", to.parts.step_time - from.parts.step_time},
-          {"changes", changed}};
+  json value = {{"from", side_json(from)},
+                {"to", side_json(to)},
+                {"change_ps", to.parts.step_time - from.parts.step_time},
+                {"changes", changed}};
+  if (to.joined) value["joined"] = joined_json(*to.joined);
+  return value;
 }
 
 // Returns the time of each kind of communication, in total and exposed, and the measured kernels
@@ -137,7 +159,35 @@ std::string kernels_text(const Explained& predicted, const Explained& measured) 
   return text;
 }
 
+std::string error_text(SimTime predicted, SimTime measured) {
+  if (measured == 0) return "-";
+  return fmt::format("{:+.1f} %",
+                     100 * (static_cast<double>(predicted) / static_cast<double>(measured) - 1));
+}
+
+// Returns the kinds of kernels, and the operations whose kernels differ most from the measured
+// ones. Empty if the predicted step was not recorded.
+std::string joined_text(const Explained& measured) {
+  if (!measured.joined) return "";
+  Table kinds({"kernels", "runs", "predicted", "runs", "measured", "off by"});
+  for (const JoinedKind& each : measured.joined->kinds)
+    kinds.add({std::string(name_of(each.kind)), std::to_string(each.predicted_runs),
+               show_seconds(seconds(each.predicted)), std::to_string(each.measured_runs),
+               show_seconds(seconds(each.measured)), error_text(each.predicted, each.measured)});
+  Table kernels({"most off, where both have as many", "runs", "predicted", "measured", "off by"});
+  for (const JoinedKernel& each :
+       std::span(measured.joined->kernels)
+           .first(std::min(joined_shown, measured.joined->kernels.size())))
+    kernels.add({each.name.substr(0, 60), std::to_string(each.runs),
+                 show_seconds(seconds(each.predicted)), show_seconds(seconds(each.measured)),
+                 error_text(each.predicted, each.measured)});
+  return "\n" + kinds.text() + "\n" + kernels.text();
+}
+
 std::string side_text(const Explained& one) {
+  if (one.chosen.compiled.stages.empty())
+    return fmt::format("{}  {}  {} x {}\n", one.name, one.job.name, one.chosen.count,
+                       one.chosen.machine);
   return fmt::format("{}  {}  {} x {}  {}\n", one.name, one.job.name, one.chosen.count,
                      one.chosen.machine, short_plan_text(one.chosen.compiled.plan));
 }
@@ -187,7 +237,8 @@ void print_explained(const Explained& from, const Explained& to) {
   table.add({"step", show_seconds(seconds(from.parts.step_time)),
              show_seconds(seconds(to.parts.step_time)),
              show_change(to.parts.step_time - from.parts.step_time)});
-  print_to(stdout, "{}{}\n{}", table.text(), kernels_text(from, to), reason_text(from, to, all));
+  print_to(stdout, "{}{}{}\n{}", table.text(), kernels_text(from, to), joined_text(to),
+           reason_text(from, to, all));
   const Training &a = from.chosen.compiled.plan.training, &b = to.chosen.compiled.plan.training;
   if (a.global_batch * a.sequence_length != b.global_batch * b.sequence_length)
     print_to(stdout, "The steps do not have the same number of tokens: {} has {}, {} {}.\n",
@@ -235,7 +286,7 @@ const Command explain_command = {
     "Compares two jobs, or one job with what --set changes of it. The changes sum to the "
     "difference to the picosecond. With --measured it compares the predicted step with a measured "
     "one: the trace of `train --trace`, or what PyTorch's profiler saw of your own framework "
-    "(docs/traces.md).",
+    "(docs/traces.md). A recorded step of a script (`rehearse --write`) goes with --measured too.",
     answer_explain};
 
 }  // namespace meshwright::tools

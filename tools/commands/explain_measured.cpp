@@ -6,9 +6,11 @@
 #include "models/core/error.h"
 #include "models/program/mesh.h"
 #include "sim/predict/timeline_parts.h"
+#include "sim/rehearsal/recorded_profile.h"
 #include "sim/replay/stand_ins.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/explained.h"
+#include "tools/commands/recorded_operand.h"
 #include "tools/report/timeline_view.h"
 
 namespace meshwright::tools {
@@ -58,6 +60,17 @@ std::string steps_text(const KernelParts& parts) {
   return fmt::format("the mean of ProfilerSteps {} to {}", parts.first_step, parts.last_step);
 }
 
+// Sets the measured side to a profile of PyTorch, which is that of `rank`.
+void set_profile(const std::string& path, const ProfilerTrace& trace, int rank,
+                 Explained& measured) {
+  measured.kernels = profiled_kernel_parts(trace, path);
+  measured.parts = measured.kernels->parts;
+  if (measured.parts.step_time == 0)
+    throw InputError(path + ": its step takes no time; there is nothing to compare");
+  measured.trace = fmt::format("{}: PyTorch's profile of rank {}, {}", path, rank,
+                               steps_text(*measured.kernels));
+}
+
 // Compares the prediction with a profile of PyTorch by kinds of kernels, because a profile names
 // kernels and not the plan's instructions.
 void compare_kernels(const std::string& path, const ProfilerTrace& trace, const Timeline& timeline,
@@ -69,14 +82,43 @@ void compare_kernels(const std::string& path, const ProfilerTrace& trace, const 
   const int stand_in = stand_ins(compiled.stages, predicted.chosen.cluster)[rank];
   predicted.kernels = predicted_kernel_parts(compiled.stages[stage], predicted.chosen.cluster,
                                              timeline, stand_in, predicted.prediction.step_time);
-  measured.kernels = profiled_kernel_parts(trace, path);
-  if (measured.kernels->parts.step_time == 0)
-    throw InputError(path + ": its step takes no time; there is nothing to compare");
-  measured.kernels->parts.stage = stage;
   predicted.parts = predicted.kernels->parts;
-  measured.parts = measured.kernels->parts;
-  measured.trace = fmt::format("{}: PyTorch's profile of rank {}, {}", path, rank,
-                               steps_text(*measured.kernels));
+  set_profile(path, trace, rank, measured);
+  measured.parts.stage = stage;
+}
+
+// Compares a recorded step with a profile of the same script.
+std::pair<Explained, Explained> recorded_and_measured(const Options& options, const Watch& watch,
+                                                      const ProfilerTrace& profile) {
+  const Recording recording = asked_recording(options);
+  RehearsalRequest request = rehearsal_request(options);
+  request.keeps_spans = true;
+  const Rehearsed step = session::rehearsed(recording, request, asked_machines(options, watch));
+  if (profile.world_size && *profile.world_size != recording.ranks)
+    throw InputError(fmt::format("{}: is of a run of {} ranks, the recording has {}",
+                                 options.measured, *profile.world_size, recording.ranks));
+  Explained predicted;
+  predicted.name = "predicted";
+  predicted.job = step.job;
+  predicted.job.name = step.script;
+  predicted.chosen.machine = step.cluster.machine.name;
+  predicted.chosen.count = step.cluster.hosts;
+  predicted.tokens_per_s = step.prediction.tokens_per_s;
+  Explained measured = predicted;
+  measured.name = "measured";
+  predicted.kernels = profiled_kernel_parts(
+      recorded_profile(recording, step.spans, step.prediction.step_time), request.file);
+  set_profile(options.measured, profile, profile.rank.value_or(recording.rank), measured);
+  measured.joined = joined_kernels(recording, step.spans, profile);
+  predicted.parts = predicted.kernels->parts;
+  return {std::move(predicted), std::move(measured)};
+}
+
+// Scales the rate of the predicted step to the measured time.
+std::pair<Explained, Explained> with_rate(std::pair<Explained, Explained> sides) {
+  sides.second.tokens_per_s *= static_cast<double>(sides.first.parts.step_time) /
+                               static_cast<double>(sides.second.parts.step_time);
+  return sides;
 }
 
 }  // namespace
@@ -86,6 +128,13 @@ std::pair<Explained, Explained> predicted_and_measured(const Options& options, c
     throw InputError("explain: --measured goes with one job file, that of the trained job");
   const auto profile =
       read_profiler_trace(options.measured);  // its complaints come before a search
+  if (names_recording(options)) {
+    if (!profile)
+      throw InputError(options.measured +
+                       ": a recorded step is compared with what PyTorch's profiler saw of the "
+                       "script, and this is no such trace");
+    return with_rate(recorded_and_measured(options, watch, *profile));
+  }
   Explained predicted;
   predicted.name = "predicted";
   predicted.job = asked_job(options, watch);
@@ -99,9 +148,7 @@ std::pair<Explained, Explained> predicted_and_measured(const Options& options, c
     compare_kernels(options.measured, *profile, timeline, predicted, measured);
   else
     compare_timelines(options.measured, timeline, predicted, measured);
-  measured.tokens_per_s *= static_cast<double>(predicted.parts.step_time) /
-                           static_cast<double>(measured.parts.step_time);
-  return {std::move(predicted), std::move(measured)};
+  return with_rate({std::move(predicted), std::move(measured)});
 }
 
 }  // namespace meshwright::tools

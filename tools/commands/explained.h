@@ -7,6 +7,7 @@
 
 #include "models/job/job.h"
 #include "sim/predict/kernel_parts.h"
+#include "sim/rehearsal/joined_kernels.h"
 #include "tools/options.h"
 #include "tools/session/choose.h"
 
@@ -19,12 +20,14 @@ struct Explained {
   Prediction prediction;
   StepParts parts;
   double tokens_per_s = 0;
-  std::optional<KernelParts> kernels;  // compared with a profile: times by kernel kind
-  std::string trace;                   // measured, with a profile: what was read, as text
+  std::optional<KernelParts> kernels;   // compared with a profile: times by kernel kind
+  std::string trace;                    // measured, with a profile: what was read, as text
+  std::optional<JoinedKernels> joined;  // measured, of a recorded step
 };
 
 // Returns the predicted and the measured step of the same rank, for --measured. The trace is one
-// that `train --trace` or PyTorch's profiler wrote. Throws InputError if it does not match the job.
+// that `train --trace` or PyTorch's profiler wrote. The operand is a job, or, with a profile, a
+// recorded step of the script. Throws InputError if they do not match.
 std::pair<Explained, Explained> predicted_and_measured(const Options& options, const Watch& watch);
 
 }  // namespace meshwright::tools

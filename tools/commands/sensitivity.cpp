@@ -7,8 +7,10 @@
 
 #include "models/core/json.h"
 #include "sim/advise/sensitivity.h"
+#include "sim/predict/goodput.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/recorded_operand.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/session/choose.h"
@@ -43,16 +45,18 @@ json answer_json(const Job& job, const Chosen& chosen, const Sensitivity& all) {
                       {"low", end_json(swing.low)},
                       {"high", end_json(swing.high)},
                       {"width", swing.width()}});
-  return {{"name", job.name},
-          {"machine", chosen.machine},
-          {"count", chosen.count},
-          {"parallelism", to_json(chosen.compiled.plan.parallelism)},
-          {"training", to_json(chosen.compiled.plan.training)},
-          {"answer", names[static_cast<std::size_t>(all.answer)]},
-          {"time_s", all.base.time_s},
-          {"tokens", all.base.tokens},
-          {"usd", all.base.bill ? json(all.base.bill->usd) : json(nullptr)},
-          {"inputs", swings}};
+  json value = {{"name", job.name},
+                {"machine", chosen.machine},
+                {"count", chosen.count},
+                {"answer", names[static_cast<std::size_t>(all.answer)]},
+                {"time_s", all.base.time_s},
+                {"tokens", all.base.tokens},
+                {"usd", all.base.bill ? json(all.base.bill->usd) : json(nullptr)},
+                {"inputs", swings}};
+  if (chosen.compiled.stages.empty()) return value;  // a recorded step has no plan
+  value["parallelism"] = to_json(chosen.compiled.plan.parallelism);
+  value["training"] = to_json(chosen.compiled.plan.training);
+  return value;
 }
 
 // Returns a bar from the base (the middle) to the lowest and to the highest answer: " <<<|>> ". A
@@ -73,8 +77,9 @@ std::string bar_text(const Swing& swing, double reach) {
 }
 
 void print_sensitivity(const Job& job, const Chosen& chosen, const Sensitivity& all) {
-  print_to(stdout, "{}  {} x {}  {}\n", job.name, chosen.count, chosen.machine,
-           short_plan_text(chosen.compiled.plan));
+  print_to(
+      stdout, "{}  {} x {}  {}\n", job.name, chosen.count, chosen.machine,
+      chosen.compiled.stages.empty() ? "recorded step" : short_plan_text(chosen.compiled.plan));
   print_to(stdout, "{}: {} tokens, {}, {}. One input at a time, the plan stays:\n\n",
            has_length(job) ? "The whole job" : "One step (the job does not say how many)",
            show_count(all.base.tokens), show_duration(all.base.time_s), bill_text(all.base.bill));
@@ -102,7 +107,29 @@ struct Examined {
   Sensitivity sensitivity;
 };
 
+// Prices the recorded step again for each case. Only the cluster and the host differ.
+Examined examined_recording(const Options& options, const Watch& watch) {
+  const Recording recording = asked_recording(options);
+  const Rehearsed first = priced_recording(options, recording, watch);
+  Examined all;
+  all.job = first.job;
+  all.job.name = first.script;
+  all.chosen.machine = first.cluster.machine.name;
+  all.chosen.count = first.cluster.hosts;
+  const auto predict = [&](const Objective& objective, const SensitivityCase& each) -> CaseAnswer {
+    const Rehearsed step =
+        session::rehearsed(recording, first.job, each.cluster, {.host_factor = each.host_factor});
+    Prediction prediction = step.prediction;
+    prediction.step_time_s *= each.step_factor;
+    return {whole_job(objective, each.plan.training, each.cluster, useful_step_time_s(prediction)),
+            prediction.interval, prediction.step_time_s};
+  };
+  all.sensitivity = sensitivity_of_recorded(first.job, first.cluster, predict);
+  return all;
+}
+
 Examined examined(const Options& options, const Watch& watch) {
+  if (names_recording(options)) return examined_recording(options, watch);
   Examined all;
   all.job = asked_job(options, watch);
   all.chosen = choose_plan(all.job, asked_machines(options, watch), watch);
@@ -138,7 +165,7 @@ const Command sensitivity_command = {
     run_sensitivity,
     "Changes one input at a time (prices, bandwidths, failure rates, batch, the error of the "
     "prediction itself and others) and prints what moves the answer most, as a table and a tornado "
-    "chart.",
+    "chart. A recorded step of a script takes the place of a job; its batch and its plan stay.",
     answer_sensitivity};
 
 }  // namespace meshwright::tools

@@ -6,12 +6,12 @@
 #include "models/core/error.h"
 #include "models/core/json.h"
 #include "models/program/program_json.h"
-#include "sim/planner/objective.h"
 #include "sim/replay/link_uses.h"
 #include "sim/replay/stand_ins.h"
 #include "sim/risk/whole_run.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/recorded_operand.h"
 #include "tools/print.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
@@ -19,6 +19,7 @@
 #include "tools/report/step_report.h"
 #include "tools/report/timeline_view.h"
 #include "tools/report/trace_files.h"
+#include "tools/report/whole_run.h"
 #include "tools/session/choose.h"
 #include "tools/session/json_text.h"
 #include "tools/session/text.h"
@@ -43,28 +44,9 @@ void write_trace(const Options& options, const Timeline& timeline, const Compile
                              link_uses(timeline, compiled.stages, mesh, Topology(cluster))));
 }
 
-// Returns the whole job without failures, all steps one after the other, or nothing if the job
-// gives neither a number of steps nor of tokens.
-std::optional<WholeJob> steps_in_a_row(const Job& job, const Chosen& chosen,
-                                       const Prediction& prediction) {
-  if (!job.has_steps && !job.objective.tokens) return std::nullopt;
-  Objective objective = job.objective;
-  objective.minimize = Minimize::step_time;  // tokens are those of the job, not all that it can buy
-  return whole_job(objective, chosen.compiled.plan.training, chosen.cluster,
-                   prediction.step_time_s);
-}
-
-json whole_run_json(const Job& job, const Chosen& chosen, const Prediction& prediction) {
-  const auto whole = steps_in_a_row(job, chosen, prediction);
-  if (!whole) return nullptr;
-  json value = {{"tokens", whole->tokens}, {"time_s", whole->time_s}};
-  value.update(bill_json(whole->bill));
-  return value;
-}
-
-std::string whole_run_text(const WholeJob& whole) {
-  return fmt::format("run      {} tokens   {}   {}\n", show_count(whole.tokens),
-                     show_duration(whole.time_s), bill_text(whole.bill));
+std::optional<WholeJob> whole_run_of(const Job& job, const Chosen& chosen,
+                                     const Prediction& prediction) {
+  return steps_in_a_row(job, chosen.compiled.plan.training, chosen.cluster, prediction.step_time_s);
 }
 
 struct Simulated {
@@ -118,7 +100,7 @@ std::string json_of(const Options& options, const Simulated& all) {
   value["steps"] = steps;
   value["total_time_s"] = steps * prediction.step_time_s;
   value["price"] = price_json(prediction.price, options.today);
-  value["whole_run"] = whole_run_json(job, chosen, prediction);
+  value["whole_run"] = whole_run_json(whole_run_of(job, chosen, prediction));
   value["risk"] = run ? risk_json(run->model, run->risk, run->spare) : json(nullptr);
   value["parallelism"] = to_json(chosen.compiled.plan.parallelism);
   value["training"] = to_json(chosen.compiled.plan.training);
@@ -129,7 +111,7 @@ void print_simulated(const Options& options, const Simulated& all) {
   const auto& [job, chosen, prediction, stages, run] = all;
   print_to(stdout, "{}",
            prediction_text(job.model, chosen.compiled, chosen.cluster, prediction, options.today));
-  if (const auto whole = steps_in_a_row(job, chosen, prediction))
+  if (const auto whole = whole_run_of(job, chosen, prediction))
     print_to(stdout, "\n{}", whole_run_text(*whole));
   if (run) print_to(stdout, "{}", risk_text(run->model, run->risk, run->spare));
   const int steps = options.steps.value_or(1);
@@ -138,6 +120,7 @@ void print_simulated(const Options& options, const Simulated& all) {
 }
 
 int run_simulate(const Options& options) {
+  if (names_recording(options)) return run_recorded(options);
   const Simulated all = simulated(options, shown_watch());
   if (options.json)
     print_text(json_of(options, all));
@@ -147,6 +130,7 @@ int run_simulate(const Options& options) {
 }
 
 std::string answer_simulate(const Options& options, const Watch& watch) {
+  if (names_recording(options)) return answer_recorded(options, watch);
   return json_of(options, simulated(options, watch));
 }
 

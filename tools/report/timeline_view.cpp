@@ -72,21 +72,6 @@ const char* name_of(Body::Kind kind) {
   return "";
 }
 
-// Numbers distinct words, so that each word is written once and spans refer to it by its number.
-class Words {
- public:
-  int number_of(const std::string& word) {
-    const auto [found, added] = numbers_.emplace(word, static_cast<int>(words_.size()));
-    if (added) words_.push_back(word);
-    return found->second;
-  }
-  const std::vector<std::string>& all() const { return words_; }
-
- private:
-  std::map<std::string, int> numbers_;
-  std::vector<std::string> words_;
-};
-
 }  // namespace
 
 std::vector<int> stages_of_ranks(const std::vector<Program>& stages) {
@@ -105,7 +90,7 @@ std::string timeline_data(const Timeline& timeline, const std::vector<Program>& 
   std::ranges::sort(entries, [](const TimelineEntry& a, const TimelineEntry& b) {
     return std::tie(a.rank, a.begin, a.end) < std::tie(b.rank, b.begin, b.end);
   });
-  Words words;
+  NumberedWords words;
   std::map<std::pair<int, int>, json> lanes;             // by rank and stream
   std::map<std::pair<int, int>, int> task_of_last_span;  // of the lane
   SimTime step = 0;
@@ -141,6 +126,10 @@ std::string timeline_data(const Timeline& timeline, const std::vector<Program>& 
 }
 
 std::string timeline_view(const Timeline& timeline, const std::vector<Program>& stages) {
+  return timeline_element(timeline_data(timeline, stages));
+}
+
+std::string timeline_element(const std::string& data) {
   return fmt::format(
       "<figure id=\"timeline\"></figure>\n"
       "<script type=\"application/json\" id=\"timeline-data\">{}</script>\n"
@@ -148,7 +137,7 @@ std::string timeline_view(const Timeline& timeline, const std::vector<Program>& 
       "timeline(document.getElementById('timeline'),\n"
       "         JSON.parse(document.getElementById('timeline-data').textContent));\n"
       "</script>\n",
-      json_in_html(timeline_data(timeline, stages)), *asset("timeline.js"));
+      json_in_html(data), *asset("timeline.js"));
 }
 
 }  // namespace meshwright::tools

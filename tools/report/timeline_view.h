@@ -2,6 +2,7 @@
 // by a script (timeline.js).
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,21 @@
 #include "models/program/timeline.h"
 
 namespace meshwright::tools {
+
+// Numbers distinct words, so that each word is written once and spans refer to it by its number.
+class NumberedWords {
+ public:
+  int number_of(const std::string& word) {
+    const auto [found, added] = numbers_.emplace(word, static_cast<int>(words_.size()));
+    if (added) words_.push_back(word);
+    return found->second;
+  }
+  const std::vector<std::string>& all() const { return words_; }
+
+ private:
+  std::map<std::string, int> numbers_;
+  std::vector<std::string> words_;
+};
 
 // Returns the pipeline stage of each rank, by rank.
 std::vector<int> stages_of_ranks(const std::vector<Program>& stages);
@@ -19,6 +35,8 @@ std::vector<int> stages_of_ranks(const std::vector<Program>& stages);
 std::string timeline_data(const Timeline& timeline, const std::vector<Program>& stages,
                           std::size_t most_spans = 50'000);
 
+// Returns the data of timeline_data() as an element of a page, which includes the script.
+std::string timeline_element(const std::string& data);
 // Returns the timeline as an element of a page, which includes the script.
 std::string timeline_view(const Timeline& timeline, const std::vector<Program>& stages);
 

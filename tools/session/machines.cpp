@@ -10,6 +10,7 @@
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "models/core/json.h"
+#include "sim/rehearsal/recording.h"
 #include "tools/interop/expressible.h"
 #include "tools/session/choose.h"
 #include "tools/session/engine.h"
@@ -145,8 +146,12 @@ Job read_job_of(const JobRequest& request, const Watch& watch) {
     const auto given = given_profile_of(name, request);
     return given ? facts_of(*given) : machine_facts(name);
   };
-  Job job = request.text ? read_job_text(*request.text, request.file, overrides, facts)
-                         : read_job(request.file, overrides, facts);
+  const std::string text = request.text ? *request.text : read_file(request.file);
+  if (is_recording(text))
+    throw InputError(request.file +
+                     ": is a recorded step of a script, not a job; `simulate`, `sensitivity`, "
+                     "`explain --measured` and `rehearse --recording` take it");
+  Job job = read_job_text(text, request.file, overrides, facts);
   check_profile_is_used(request, job);
   if (leaves_a_choice(job)) take_ways_of_framework(job);
   for (const std::string& warning : job.warnings) watch.warn(warning);

@@ -127,7 +127,7 @@ def _rehearse(options: argparse.Namespace, command: launchers.Command, roles: Ro
     dist = torch.distributed
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > ranks:
         ranks, per_host = dist.get_world_size(), max(per_host, spawned_per_host())
-    recording = {"format": 1, "script": script, "versions": {"torch": torch.__version__},
+    recording = {"format": 1, "script": script,
                  "machine": options.machine, "ranks": ranks, "per_host": per_host,
                  "rank": roles.rank, "notes": notes(), **watch.recording}
     recording["memory"].update(capacity_bytes=torch.cuda.get_device_properties(0).total_memory, refused_bytes=0)

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from .messages import pass_messages, replace
 from .roles import Roles
 
-__all__ = ["expect", "join", "ranks_of_groups"]
+__all__ = ["expect", "join", "ranks_of_groups", "sizes_of_groups"]
 
 _ID_BYTES = 128   # of ncclUniqueId
 
@@ -117,6 +117,12 @@ def ranks_of_groups() -> Dict[str, List[int]]:
     world = dist.distributed_c10d._world
     return {str(world.pg_names[group]): sorted(ranks, key=ranks.__getitem__)
             for group, ranks in world.pg_group_ranks.items() if group in world.pg_names}
+
+
+def sizes_of_groups() -> Dict[str, int]:
+    """How many ranks each process group has, by what it is for."""
+    world = dist.distributed_c10d._world
+    return {str(getattr(group, "group_desc", "")): len(ranks) for group, ranks in world.pg_group_ranks.items()}
 
 
 def _wrap_groups() -> None:

@@ -53,6 +53,8 @@ class Joined:
         event = getattr(self, "_" + entry.kind)(entry, operation)
         if event is not None and operation is not None:
             event["op"] = self.operations.setdefault(operation.name, len(self.operations))
+            if event["what"] == "kernel" and self._operations.is_recomputed(operation):
+                event["recomputed"] = True
         # A graph is launched at once, so only the first of its entries costs the host a launch.
         launch = entry.operation >> 48
         if event is not None and launch and launch == self._graph_launch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import json
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 
@@ -23,6 +23,9 @@ _TYPES = {
     "c10::complex<double>": torch.complex128, "c10::Float8_e4m3fn": torch.float8_e4m3fn,
     "c10::Float8_e5m2": torch.float8_e5m2,
 }
+_ENGINE = "autograd::engine::evaluate_function"
+_FORWARD_ALONE = {"aten::linear", "aten::matmul", "aten::scaled_dot_product_attention", "aten::conv1d", "aten::conv2d",
+                  "aten::conv3d", "aten::layer_norm", "aten::rms_norm", "aten::batch_norm", "aten::dropout"}
 
 
 class Operation(NamedTuple):
@@ -77,12 +80,37 @@ class Operations:
         It is the innermost one, or attention, a convolution or the like around it, whose row counts all that it runs.
         """
         innermost = self._of_correlation.get(correlation)
-        outer, found = innermost, innermost
-        while outer is not None:
+        found = innermost
+        for outer in self._with_parents(innermost):
             if is_product(outer.name) and not outer.name.endswith(("mm", "linear")):
                 found = outer
-            outer = self._of_number.get(outer.parent) if outer.parent != outer.number else None
         return found
+
+    def in_order(self) -> List[Operation]:
+        """All operations, in the order in which they began."""
+        return sorted(self._of_number.values(), key=lambda each: each.number)
+
+    def is_backward(self, operation: Optional[Operation]) -> bool:
+        """Whether autograd's engine runs it: for gradients, or recomputed for them."""
+        return any(each.name.startswith(_ENGINE) for each in self._with_parents(operation))
+
+    def is_recomputed(self, operation: Optional[Operation]) -> bool:
+        """Whether it repeats a part of the forward pass in the backward pass.
+
+        A node of autograd calls the operations of its gradient. What it calls beneath a composite one
+        of the forward pass, or in the function of a checkpoint, is a forward pass.
+        """
+        composite = False
+        for each in self._with_parents(operation):
+            composite = composite or each.name in _FORWARD_ALONE
+            if each.name.startswith(_ENGINE):
+                return composite or each.name.endswith("CheckpointFunctionBackward")
+        return False
+
+    def _with_parents(self, operation: Optional[Operation]) -> Iterator[Operation]:
+        while operation is not None:
+            yield operation
+            operation = self._of_number.get(operation.parent) if operation.parent != operation.number else None
 
     def ranks_of(self, correlation: int) -> Optional[List[int]]:
         """The global ranks of the group of a collective, where PyTorch says them."""

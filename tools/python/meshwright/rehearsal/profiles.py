@@ -58,6 +58,19 @@ class AllOperations:
     def kernels(self, operation: Operation) -> List[Kernel]:
         return self._of_profile[0].kernels(operation)
 
+    def in_order(self) -> List[Operation]:
+        """All operations, in the order in which they began; those of a graph once, as they were captured."""
+        return [each for known in self._of_profile.values() for each in known.in_order()]
+
+    def is_backward(self, operation: Operation) -> bool:
+        return self._that_has(operation).is_backward(operation)
+
+    def is_recomputed(self, operation: Operation) -> bool:
+        return self._that_has(operation).is_recomputed(operation)
+
+    def _that_has(self, operation: Operation) -> Operations:
+        return self._of_profile[operation.number >> 40 & (1 << _PROFILE_BITS) - 1]
+
     def _profile_of(self, number: int) -> Optional[Operations]:
         return self._of_profile.get(number >> _ID_BITS & (1 << _PROFILE_BITS) - 1)
 

@@ -18,11 +18,14 @@ from typing import Any, Dict, List, NamedTuple, Optional
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from .beside_ranks import ranks_of_groups
+from .batches import batch_of, replicas_of
+from .beside_ranks import ranks_of_groups, sizes_of_groups
 from .device_log import DeviceLog, Entry
 from .joining import Joined
+from .memory_phases import MemoryPhases, shards_of, state_bytes
 from .profiles import Profiles
 from .triton_launches import TritonLaunches
+from .versions import versions
 
 __all__ = ["Enough", "Steps"]
 
@@ -58,11 +61,13 @@ class Steps:
         self.recording: Optional[Dict[str, Any]] = None
         self._log = DeviceLog()
         self._first: Any = None
+        self._optimizers: Dict[int, Any] = {}
         self._begin = 0
         self._began_ns = self._ended_ns = 0
         self._timed: List[_Timed] = []
         self._memory: Dict[str, int] = {}
         self._triton: Any = None
+        self._phases: Optional[MemoryPhases] = None
         self._files = tempfile.mkdtemp(prefix="meshwright-rehearsal-")
         self._profiles = Profiles(self._files)
         self._thread = threading.get_ident()
@@ -71,6 +76,7 @@ class Steps:
         self._watch_backward()
 
     def _stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        self._optimizers[id(optimizer)] = optimizer
         if self._first is None:
             self._first = optimizer
         if optimizer is not self._first:
@@ -106,6 +112,7 @@ class Steps:
             self._memory["peak_reserved_bytes"] = torch.cuda.max_memory_reserved()
             self._profiles.start()
             self._triton = TritonLaunches()
+            self._phases = MemoryPhases()
             self._start()
         elif self.seen == _WARM_UP + 2:
             self._ended_ns = self._log.time_ns()
@@ -129,6 +136,7 @@ class Steps:
                                   [self._began_ns, *(each.time_ns for each in calls), end_ns]))
 
     def _joined(self, entries: List[Entry]) -> Dict[str, Any]:
+        phases = self._phases.rows() if self._phases is not None else []
         self._triton.close()
         operations = self._profiles.stop(ranks_of_groups())
         kept = _calls(entries)
@@ -137,7 +145,14 @@ class Steps:
         profiled = _Timed(kinds, [self._began_ns, *(each.time_ns for each in kept), self._ended_ns])
         times = _shortest(alike or [profiled])
         joined = Joined(kept, times[:-1], operations, self._triton, int(os.environ.get("RANK", "0")))
+        batch = batch_of(operations)
+        if batch is not None:
+            batch["replicas"] = replicas_of(int(os.environ.get("WORLD_SIZE", "1")), sizes_of_groups())
         return {
+            **({"batch": batch} if batch is not None else {}),
+            "versions": versions(),
+            "phases": phases,
+            "state_bytes": state_bytes(list(self._optimizers.values()), shards_of(joined.events, joined.groups)),
             "steps": {"seen": self.seen, "recorded": self.seen, "repeats": bool(alike)},
             "step_host_s": times[-1] / 1e9,
             "memory": self._memory,

@@ -1,0 +1,30 @@
+#include "tools/report/whole_run.h"
+
+#include <fmt/format.h>
+
+#include "models/core/json.h"
+#include "tools/report/prediction.h"
+
+namespace meshwright::tools {
+
+std::optional<WholeJob> steps_in_a_row(const Job& job, const Training& training,
+                                       const Cluster& cluster, double step_time_s) {
+  if (!job.has_steps && !job.objective.tokens) return std::nullopt;
+  Objective objective = job.objective;
+  objective.minimize = Minimize::step_time;  // tokens are those of the job, not all that it can buy
+  return whole_job(objective, training, cluster, step_time_s);
+}
+
+json whole_run_json(const std::optional<WholeJob>& whole) {
+  if (!whole) return nullptr;
+  json value = {{"tokens", whole->tokens}, {"time_s", whole->time_s}};
+  value.update(bill_json(whole->bill));
+  return value;
+}
+
+std::string whole_run_text(const WholeJob& whole, const char* unit) {
+  return fmt::format("run      {} {}   {}   {}\n", show_count(whole.tokens), unit,
+                     show_duration(whole.time_s), bill_text(whole.bill));
+}
+
+}  // namespace meshwright::tools
