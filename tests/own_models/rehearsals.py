@@ -311,7 +311,7 @@ def test_stages(build):
         answer = json.loads(asked(build, "--recording", kept, "--json").stdout)
     assert answer["ranks_meet"] and [each["rank"] for each in answer["recorded_ranks"]] == [0, 2], answer
     code, errors, recording = recorded(build, "stages", ranks=4, per_host=4, words=["fail"])
-    assert code == 1 and recording is None and "rank 2 failed" in errors and "of the second stage" in errors, errors
+    assert code == 2 and recording is None and "rank 2 failed" in errors and "of the second stage" in errors, errors
 
 
 def test_reads(build):
