@@ -76,13 +76,13 @@ def _check_torch() -> Any:
     return torch
 
 
-def _prepare(options: argparse.Namespace, ranks: int, per_host: int, roles: Roles) -> Any:
+def _prepare(options: argparse.Namespace, ranks: int, per_host: int, roles: Roles, launched: bool) -> Any:
     """What the script finds when it starts. Returns the watch of its steps."""
     torch = _check_torch()
     from . import beside_ranks, made_models, made_sets, out_of_memory, spawned, steps, values
     if ranks > 1 and "MESHWRIGHT_STAND_IN_BYTES_OF_RANKS" in os.environ:   # NCCL takes some of the memory
         ctypes.CDLL(None).meshwright_stand_in_limit(ctypes.c_size_t(int(os.environ["MESHWRIGHT_STAND_IN_BYTES_OF_RANKS"])))
-    beside_ranks.join(ranks, per_host, roles)
+    beside_ranks.join(ranks, per_host, roles, launched)
     spawned.run_in_this_process(roles.rank)
     made_models.make_models(options.folder)
     made_sets.make_sets(ranks)
@@ -104,7 +104,7 @@ def _rehearse(options: argparse.Namespace, command: launchers.Command, roles: Ro
     os.environ.update(command.variables)
     _set_visible(command, script, options.gpus)
     os.environ["MESHWRIGHT_REHEARSED"] = "1"   # what the script starts is its own affair
-    watch = _prepare(options, ranks, per_host, roles)
+    watch = _prepare(options, ranks, per_host, roles, command.launcher in launchers.SETS_RANK)
     import torch
 
     from . import out_of_memory, steps

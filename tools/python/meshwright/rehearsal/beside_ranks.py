@@ -75,11 +75,11 @@ def expect(ranks: int) -> None:
     _ranks = max(_ranks, ranks)
 
 
-def join(ranks: int, per_host: int, roles: Roles) -> None:
-    """Sets what torchrun would, and answers for the other ranks."""
+def join(ranks: int, per_host: int, roles: Roles, launched: bool) -> None:
+    """Sets what torchrun would if it `launched` the script, for one rank too, and answers for the other ranks."""
     global _ranks
     _ranks, rank = ranks, roles.rank
-    if ranks > 1:
+    if launched or ranks > 1:
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank % per_host),
                           LOCAL_WORLD_SIZE=str(min(per_host, ranks)), GROUP_RANK=str(rank // per_host),
                           MASTER_ADDR="127.0.0.1", MASTER_PORT="29500", TORCHELASTIC_RUN_ID="rehearsal")

@@ -12,7 +12,7 @@ import shutil
 import sys
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-__all__ = ["Command", "WrongCommand", "is_shell", "read_command"]
+__all__ = ["Command", "SETS_RANK", "WrongCommand", "is_shell", "read_command"]
 
 
 class WrongCommand(ValueError):
@@ -55,6 +55,7 @@ class Command(NamedTuple):
         return self._replace(words=words, variables=variables)
 
 
+SETS_RANK = ("torchrun", "deepspeed")   # launchers that say RANK and WORLD_SIZE to one rank too
 _SHELLS = ("bash", "sh", "zsh", "dash", "ksh", "sbatch")
 _INTERPRETED = re.compile(r"^python[0-9.]*$")
 
