@@ -89,9 +89,6 @@ class Alone:
                     found = step(mw.distributed.tensors_of(micro)) / MICRO_BATCHES
                     found.backward()
                     total += found.item()
-                for each in step.parameters():
-                    if each.requires_grad and each.grad is None:
-                        each.grad = torch.zeros_like(each)   # a parameter that is not used decays all the same
                 optimizer.step()
                 self.losses.append(total)
         self.parameters = {step.own_name(key): each.detach() for key, each in step.named_parameters()}

@@ -79,7 +79,7 @@ def _check_torch() -> Any:
 def _prepare(options: argparse.Namespace, ranks: int, per_host: int, roles: Roles, launched: bool) -> Any:
     """What the script finds when it starts. Returns the watch of its steps."""
     torch = _check_torch()
-    from . import beside_ranks, made_models, made_sets, out_of_memory, spawned, steps, values
+    from . import beside_ranks, made_models, made_sets, out_of_memory, spawned, steps, tuning, values
     if ranks > 1 and "MESHWRIGHT_STAND_IN_BYTES_OF_RANKS" in os.environ:   # NCCL takes some of the memory
         ctypes.CDLL(None).meshwright_stand_in_limit(ctypes.c_size_t(int(os.environ["MESHWRIGHT_STAND_IN_BYTES_OF_RANKS"])))
     beside_ranks.join(ranks, per_host, roles, launched)
@@ -88,7 +88,8 @@ def _prepare(options: argparse.Namespace, ranks: int, per_host: int, roles: Role
     made_sets.make_sets(ranks)
     values.balance_experts(options.imbalance)
     out_of_memory.watch()
-    watch = steps.Steps()
+    tuning.take_first_choices()
+    watch = steps.Steps(roles)
     outside.own_end(watch)
     outside.refuse_forked_training()
     outside.limit_time(options.time_limit, watch)

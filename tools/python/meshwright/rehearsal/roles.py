@@ -8,6 +8,7 @@ there, as sizes and shapes are needed to go on; no values of activations do, for
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import shutil
@@ -33,6 +34,10 @@ class RoleFailed(BaseException):
         self.rank, self.code = rank, code
 
 
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
 def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGTERM)
 
@@ -48,6 +53,7 @@ class Roles:
         self._directory, self._environment = os.getcwd(), dict(os.environ)
         self._started: Dict[int, Optional[subprocess.Popen]] = {rank: None}
         self._counts: Dict[Any, int] = {}
+        self._turn: Any = None
         if rank == 0:
             open(self._path("0.started"), "x", encoding="utf-8").close()
 
@@ -66,6 +72,27 @@ class Roles:
         self._started[rank] = self._start(rank)
         return True
 
+    def take_turn(self) -> None:
+        """Waits until no more ranks measure their hosts' time than there are pairs of cores: more would slow each other."""
+        self._turn = self._turn or self._free_turn()
+
+    def end_turn(self) -> None:
+        if self._turn is not None:
+            fcntl.flock(self._turn, fcntl.LOCK_UN)   # also for processes that were forked meanwhile
+            self._turn.close()
+            self._turn = None
+
+    def _free_turn(self) -> Any:
+        turns = [open(self._path("{}.turn".format(each)), "w", encoding="utf-8") for each in range(max(1, _cores() // 2))]
+        while True:
+            for turn in turns:
+                try:
+                    fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return turn
+                except OSError:
+                    continue
+            time.sleep(_PAUSE_S)
+
     def put(self, to: int, value: bytes) -> None:
         """Sends a value, which `get` of that rank returns in its turn."""
         path = self._path(self._next(self.rank, to))
@@ -76,11 +103,15 @@ class Roles:
     def get(self, source: int) -> bytes:
         """The next value that the rank sent to this one; waits for it. Throws RoleFailed if none can come."""
         path = self._path(self._next(source, self.rank))
+        held = self._turn is not None
         while True:
             ended = self._ended(source)
             if os.path.exists(path):
+                if held:
+                    self.take_turn()
                 with open(path, "rb") as file:
                     return file.read()
+            self.end_turn()   # the other rank may wait for it
             if ended is not None:
                 raise RoleFailed(source, ended)
             time.sleep(_PAUSE_S)

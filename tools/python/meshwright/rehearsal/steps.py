@@ -24,6 +24,7 @@ from .device_log import DeviceLog, Entry
 from .joining import Joined
 from .memory_phases import MemoryPhases, shards_of, state_bytes
 from .profiles import Profiles
+from .roles import Roles
 from .triton_launches import TritonLaunches
 from .versions import versions
 
@@ -56,8 +57,9 @@ def _shortest(steps: List[_Timed]) -> List[int]:
 class Steps:
     """Registers itself with PyTorch's optimizers. `recording` is there once a step was recorded."""
 
-    def __init__(self) -> None:
+    def __init__(self, roles: Roles) -> None:
         self.seen = 0
+        self._roles = roles
         self.recording: Optional[Dict[str, Any]] = None
         self._log = DeviceLog()
         self._first: Any = None
@@ -106,8 +108,10 @@ class Steps:
         if self.seen == _WARM_UP:
             self._memory["allocated_before_step_bytes"] = torch.cuda.memory_allocated()
         if self.seen in (_WARM_UP - 1, _WARM_UP):
+            self._roles.take_turn()
             self._start()
         elif self.seen == _WARM_UP + 1:
+            self._roles.end_turn()
             self._memory["peak_allocated_bytes"] = torch.cuda.max_memory_allocated()
             self._memory["peak_reserved_bytes"] = torch.cuda.max_memory_reserved()
             self._profiles.start()
