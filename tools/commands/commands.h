@@ -52,8 +52,8 @@ inline constexpr Variable variables_read[] = {
     {"OMP_NUM_THREADS", "threads of each rank"},
     {"MESHWRIGHT_MACHINES", "a folder of machine profiles, in place of those in the program"},
     {"MESHWRIGHT_PYTHON",
-     "the Python that `capture` starts, and `launch` for a script named without one, in place of "
-     "python3"},
+     "the Python that `capture` starts, and `launch` and `rehearse` for a script that is named "
+     "without one or with `python` alone"},
     {"SOURCE_DATE_EPOCH", "seconds since 1970 taken as the current time, for the age of prices"},
 };
 

@@ -16,11 +16,13 @@ namespace meshwright::tools {
 
 std::vector<std::string> behind_front(std::vector<std::string> command,
                                       const std::vector<std::string>& front) {
-  if (!command.empty() && (command.front().ends_with(".py") || command.front() == "-m")) {
-    const char* const python = std::getenv("MESHWRIGHT_PYTHON");
-    command.insert(command.begin(),
-                   python == nullptr || *python == '\0' ? "python3" : std::string(python));
-  }
+  const char* const named = std::getenv("MESHWRIGHT_PYTHON");
+  const std::string python = named == nullptr ? "" : named;
+  if (!command.empty() && (command.front().ends_with(".py") || command.front() == "-m"))
+    command.insert(command.begin(), python.empty() ? "python3" : python);
+  else if (!command.empty() && !python.empty() &&
+           (command.front() == "python" || command.front() == "python3"))
+    command.front() = python;
   if (command.empty() ||
       !std::filesystem::path(command.front()).filename().string().starts_with("python"))
     return {};

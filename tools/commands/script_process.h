@@ -9,8 +9,9 @@
 namespace meshwright::tools {
 
 // Returns `python [options] FRONT script ARGS` of the command `python [options] script ARGS`. A
-// command that begins with the script, or with `-m`, runs with the Python that MESHWRIGHT_PYTHON
-// names, or with python3. Returns an empty command for anything but a Python script or module.
+// command that begins with the script, with `-m`, or with `python` or `python3` alone runs with the
+// Python that MESHWRIGHT_PYTHON names, if it names one. Returns an empty command for anything but a
+// Python script or module.
 std::vector<std::string> behind_front(std::vector<std::string> command,
                                       const std::vector<std::string>& front);
 
