@@ -9,7 +9,7 @@
 //
 // A message, or a collective, between ranks that were recorded begins when all of them are ready
 // (sim/rehearsal/meetings.h). When other ranks are ready is not known; it begins when this one is.
-// What NCCL was given together runs at once.
+// Messages that NCCL was given together run at once.
 #pragma once
 
 #include <array>

@@ -173,24 +173,14 @@ json rung_json(const ScriptRung& rung, const std::string& machine, int today) {
   }
   const Prediction& p = rung.step->prediction;
   const ReplayedStep& step = rung.step->step;
-  const auto or_null = [](const std::optional<double>& number) {
-    return number ? json(*number) : json(nullptr);
-  };
-  value.update({{"step_time_s", p.step_time_s},
-                {"step_time_interval_s", interval_json(p)},
-                {"mfu", p.mfu},
-                {"efficiency", rung.efficiency},
+  value.update(rung_prediction_json(p, today));
+  value.update({{"efficiency", rung.efficiency},
                 {"added_efficiency", rung.added_efficiency},
-                {"peak_memory_bytes", p.peak_memory_bytes},
-                {"memory_limit_bytes", p.memory_limit_bytes},
-                {"usd_per_hour", or_null(p.usd_per_hour)},
-                {"usd_per_million_tokens", or_null(p.usd_per_million_tokens)},
-                {"goodput", p.goodput ? json(p.goodput->share) : json(nullptr)},
-                {"price", price_json(p.price, today)},
                 {"parts_ps",
                  {{"compute", step.computing},
                   {"exposed communication", step.exposed_communication},
                   {"exposed copies", step.exposed_copies},
+                  {"waits for others", step.waiting},
                   {"idle", step.idle}}}});
   if (rung.step->has_tokens) value["tokens_per_s"] = p.tokens_per_s;
   return value;

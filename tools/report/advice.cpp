@@ -66,24 +66,16 @@ json rung_json(const Rung& rung, int today) {
   const Prediction& p = rung.best->prediction;
   json parts = json::object();
   for (const StepPart& part : rung.parts.parts) parts[part.cause] = part.time;
+  value.update(rung_prediction_json(p, today));
   value.update({{"plan", short_plan_text(rung.best->plan)},
                 {"parallelism", to_json(rung.best->plan.parallelism)},
                 {"training", to_json(rung.best->plan.training)},
                 {"opened", rung.opened},
-                {"step_time_s", p.step_time_s},
-                {"step_time_interval_s", interval_json(p)},
                 {"tokens_per_s", p.tokens_per_s},
-                {"mfu", p.mfu},
                 {"efficiency", rung.efficiency},
                 {"added_efficiency", rung.added_efficiency},
-                {"peak_memory_bytes", p.peak_memory_bytes},
-                {"memory_limit_bytes", p.memory_limit_bytes},
-                {"usd_per_hour", or_null(p.usd_per_hour)},
-                {"usd_per_million_tokens", or_null(p.usd_per_million_tokens)},
-                {"goodput", p.goodput ? json(p.goodput->share) : json(nullptr)},
                 {"total_tokens", rung.whole ? json(rung.whole->tokens) : json(nullptr)},
                 {"total_time_s", rung.whole ? json(rung.whole->time_s) : json(nullptr)},
-                {"price", price_json(p.price, today)},
                 {"total_usd", or_null(usd_of(rung))},
                 {"total_idle_usd",
                  rung.whole && rung.whole->bill ? json(rung.whole->bill->idle_usd) : json(nullptr)},

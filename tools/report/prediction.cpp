@@ -60,6 +60,21 @@ json interval_json(const Prediction& p) {
   return p.interval ? json{p.interval->low_s, p.interval->high_s} : json(nullptr);
 }
 
+json rung_prediction_json(const Prediction& p, int today) {
+  const auto or_null = [](const std::optional<double>& number) {
+    return number ? json(*number) : json(nullptr);
+  };
+  return {{"step_time_s", p.step_time_s},
+          {"step_time_interval_s", interval_json(p)},
+          {"mfu", p.mfu},
+          {"peak_memory_bytes", p.peak_memory_bytes},
+          {"memory_limit_bytes", p.memory_limit_bytes},
+          {"usd_per_hour", or_null(p.usd_per_hour)},
+          {"usd_per_million_tokens", or_null(p.usd_per_million_tokens)},
+          {"goodput", p.goodput ? json(p.goodput->share) : json(nullptr)},
+          {"price", price_json(p.price, today)}};
+}
+
 json price_json(const std::optional<Price>& price, int today) {
   if (!price) return nullptr;
   return {{"kind", name_of(price->kind)},

@@ -17,6 +17,9 @@ nlohmann::json prediction_json(const Prediction& prediction);
 // Returns [low, high], the seconds between which eight in ten steps would be. Returns null if no
 // error is known.
 nlohmann::json interval_json(const Prediction& prediction);
+// Returns what a rung of `advise` says of its prediction, with the machine's price. `today` is that
+// of Options::today.
+nlohmann::json rung_prediction_json(const Prediction& prediction, int today);
 // Returns {kind, region, usd_per_hour, as_of, source, stale}, or null without a price. `today` is
 // the date in days since 1970-01-01 (Options::today), from which follows whether the price is
 // stale.
