@@ -1,7 +1,8 @@
 // Lists the fields of a profile's blocks, with their keys, their variables in a Machine and their
-// bounds. load.cpp reads these entries, write.cpp writes them, and rewrite.cpp puts fitted values
-// into a text. A new field needs only one entry here. Fields that are not plain values (kinds,
-// matrices, PCIe switches, peaks, threads) are read in load.cpp and written in write.cpp.
+// bounds. load.cpp reads these entries, write.cpp writes them, schema.cpp describes them, and
+// rewrite.cpp puts fitted values into a text. A new field needs only one entry here. Fields that
+// are not plain values (kinds, matrices, PCIe switches, peaks, threads, prices) are in load.cpp and
+// schema.cpp and, except for prices, in write.cpp.
 #pragma once
 
 #include <optional>

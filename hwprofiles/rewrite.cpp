@@ -45,8 +45,9 @@ std::string interval(const Residuals::Interval& interval) {
                      interval.high, interval.rows);
 }
 
-// Returns the offsets of a block's begin and end in the profile, from its name to its closing
-// brace, or npos twice if there is no such block.
+// Returns where a block begins and ends in the profile: the begin of the line with its name, and
+// the place after its closing brace. Returns npos twice if there is no such block. The block's name
+// and its brace must begin lines, after two spaces.
 std::pair<std::size_t, std::size_t> block_of(const std::string& text, const std::string& name) {
   const std::size_t begin = text.find("\n  \"" + name + "\": {");
   if (begin == std::string::npos) return {std::string::npos, std::string::npos};

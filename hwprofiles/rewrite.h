@@ -15,8 +15,8 @@ namespace meshwright::hwprofiles {
 // are replaced, where the text has them.
 std::string with_fitted_constants(std::string text, Machine machine, const std::string& source);
 std::string with_fitted_links(std::string text, Machine machine);  // only the blocks of links
-// Returns `text` with a block `residuals`, which follows the block `efficiency` (or `gpu` if there
-// is none). Unset residuals remove the block.
+// Returns `text` with these residuals as its block `residuals`. A new block follows the block
+// `efficiency` (or `gpu` if there is none). Unset residuals remove the block.
 std::string with_residuals(std::string text, const std::optional<Residuals>& residuals);
 
 // Returns every profile of a GPU machine and every part of such a profile, with the machine whose

@@ -1,5 +1,5 @@
-// Returns the JSON Schema (2020-12) of a machine's profile. It is made of the entries that the
-// reader reads by (blocks.h).
+// Returns the JSON Schema (2020-12) of a machine's profile. Plain fields come from the entries of
+// blocks.h, by which profiles are read too. All other fields are listed in schema.cpp.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

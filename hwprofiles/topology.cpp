@@ -63,7 +63,8 @@ void Topology::add_shared_memory() {
   for (int from = 0; from < gpus_; ++from)
     for (int to = 0; to < gpus_; ++to)
       if (from != to) local_[from * gpus_ + to] = {1 + from, all};
-  // All ranks of a host share its NICs. Copies to and from them are far faster than the NICs.
+  // All ranks of a host share its NICs. Copies between a rank's memory and the NICs are taken to
+  // cost nothing, because memory is usually far faster than NICs.
   const Network network = cluster_.network();
   if (network.nics == 0) return;
   const double nics = network.gbit_per_s_each * 1e9 / 8 * network.efficiency * network.nics;

@@ -16,7 +16,7 @@ namespace meshwright::exec {
 // Returns the unsplit shape of every parameter that is saved, over all stages.
 std::map<std::string, Shape> shapes_of(const std::vector<Program>& stages);
 
-// Returns the names of the saved parameters that are frozen (not trained), over all stages.
+// Returns the names of the parameters of all stages that are frozen (not trained).
 std::set<std::string> frozen_of(const std::vector<Program>& stages);
 
 // Returns whether a checkpoint holds any of the frozen parameters. Only imported weights do. The

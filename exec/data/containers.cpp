@@ -8,6 +8,7 @@ namespace {
 
 struct Container {
   std::string_view begin, name, remedy;
+  std::string_view at_8 = {};  // what follows the eight bytes that it begins with
 };
 using namespace std::string_view_literals;
 constexpr std::string_view as_lines =
@@ -15,7 +16,8 @@ constexpr std::string_view as_lines =
 constexpr Container containers[] = {
     {"PAR1"sv, "a Parquet file", as_lines},
     {"ARROW1"sv, "an Arrow file", as_lines},
-    {"\xff\xff\xff\xff\x10\0\0\0"sv, "an Arrow stream", as_lines},
+    // The length of the first message's metadata lies between the two.
+    {"\xff\xff\xff\xff"sv, "an Arrow stream", as_lines, "\x10\0\0\0"sv},
     {"\x93NUMPY"sv, "a NumPy file with a header", "write its numbers alone (numpy's `tofile`)"},
     {"PK\x03\x04"sv, "a ZIP archive", "unpack it"},
     {"\x28\xb5\x2f\xfd"sv, "compressed by Zstandard", "unpack it"},
@@ -25,7 +27,8 @@ constexpr Container containers[] = {
 
 void refuse_container(std::string_view begin, const std::string& path) {
   for (const Container& each : containers)
-    if (begin.starts_with(each.begin))
+    if (begin.starts_with(each.begin) &&
+        (each.at_8.empty() || (begin.size() > 8 && begin.substr(8).starts_with(each.at_8))))
       throw InputError(path + ": is " + std::string(each.name) + ", which is not read; " +
                        std::string(each.remedy));
 }

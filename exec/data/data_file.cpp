@@ -23,7 +23,7 @@ DataFile::DataFile(std::string path, const std::string& holds) : path_(std::move
     throw InputError(path_ + (is_regular ? ": is empty; a data file holds at least " + holds
                                          : ": is not a regular file"));
   }
-  char begin[8];
+  char begin[container_mark_bytes];
   const ssize_t count = pread(descriptor, begin, sizeof(begin), 0);
   try {
     if (count > 0) refuse_container({begin, static_cast<std::size_t>(count)}, path_);

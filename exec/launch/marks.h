@@ -1,7 +1,7 @@
-// Marks are lines of standard error by which ranks tell the launcher how far they are. They begin
-// with a control character, and the launcher takes them out of what it shows (watch.h). Only ranks
-// that `train` or `launch` has started write them. Scripts write theirs in Python
-// (tools/python/meshwright/torch/launched.py).
+// Marks are lines of standard error by which ranks tell the launcher how far they are, and where
+// they failed. They begin with a control character, and the launcher takes them out of what it
+// shows (watch.h). Only ranks that `train` or `launch` has started write them. Scripts write theirs
+// in Python (tell() in tools/python/meshwright/torch/handed_over.py).
 #pragma once
 
 #include <string_view>

@@ -90,8 +90,9 @@ class Runtime {
   // element in each of the latest steps, the newest last. Every rank calls it, and rank 0 gets
   // those of all stages.
   Histories histories();
-  // Sets the histories of this rank's stage. A tensor without a history has seen nothing yet.
-  // Throws InputError for a value that cannot be a largest element.
+  // Sets, for the tensors of this rank's stage that have delayed scales, their largest magnitudes
+  // in the latest steps (histories()). A tensor that is missing begins with none. Throws InputError
+  // for a magnitude that is negative or not finite.
   void set_histories(const Histories& histories);
   // Replaces the job's schedule of learning rates from the next step on, by what a script's own
   // schedule says.

@@ -15,8 +15,8 @@
 
 namespace meshwright::core {
 
-// The user's file or option is wrong. The message says where, what is wrong, and what would be
-// right:
+// The user's file or option is wrong. The message says where and what is wrong and, if that is
+// known, what would be right:
 // `gpt2.json: /parallelism/tensor: 5 does not divide 12 heads; use 1, 2, 3, 4, 6 or 12`.
 class InputError : public std::runtime_error {
  public:

@@ -35,9 +35,9 @@ using Ruling = std::optional<Violation>;  // nothing: no rule is broken
 // Returns the violation as one of `file`, unless it names a file already.
 Violation in_file(const std::string& file, Violation violation);
 
-// Returns what is wrong and what would be right: "5 does not divide heads 12; use 1, 2 or 3".
+// Returns what is wrong and what would be right: "5 does not divide 12 heads; use 1, 2 or 3".
 std::string problem_of(const Violation& violation);
-// Returns the message: "gpt2.json: /parallelism/tensor: 5 does not divide heads 12; use 1, 2 or 3".
+// Returns the message: "gpt2.json: /parallelism/tensor: 5 does not divide 12 heads; use 1, 2 or 3".
 std::string text_of(const Violation& violation);
 
 inline Violation::Value as_value(std::int64_t number) { return number; }

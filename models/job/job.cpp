@@ -286,8 +286,8 @@ void settle_processes(Job& job, const ChosenCluster& cluster) {
     job.cluster.processes_per_host = static_cast<int>(product) / cluster.hosts;
 }
 
-// Warns if the processes of a CPU host share cores. For a CPU, `gpus` of its facts is the number of
-// its cores, or 0 if that is not known.
+// Warns if a CPU host has more processes than cores. MachineFacts::gpus of a CPU computer is the
+// number of its cores, or 0 if that is not known.
 void warn_oversubscribed(Job& job, const ChosenCluster& cluster) {
   const int processes = job.cluster.processes_per_host;
   if (cluster.hosts > 0 && cluster.facts.is_cpu && cluster.facts.gpus > 0 &&

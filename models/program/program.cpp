@@ -64,7 +64,8 @@ std::int64_t scratch_memory(const Program& program,
 
 namespace {
 
-// Notes the latest task of every body in each slot, or in each window.
+// Remembers the latest task of every body for each slot, or for each window. These are the copies
+// of a chunk's saved, or offloaded, activations (Task).
 class LatestByCopy {
  public:
   explicit LatestByCopy(std::size_t bodies) : of_body_(bodies) {}

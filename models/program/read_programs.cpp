@@ -29,8 +29,8 @@ void read(Fields& fields, std::string_view key, Enum& target) {
       choose(fields, key, key, fields.required<std::string>(key), known_words<Enum>()));
 }
 
-// Most elements of a tensor that is read. Bytes are counted in 63 bits, so products of sizes must
-// stay far below that.
+// The largest number of elements that a tensor may have to be read. Bytes are counted in 63 bits,
+// so products of sizes must stay far below that.
 constexpr double most_elements = 1e15;
 
 void add_size(const Fields& fields, std::string_view key, std::int64_t size, Shape& shape) {

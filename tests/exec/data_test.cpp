@@ -183,6 +183,10 @@ TEST_CASE("bad token files are refused with their name and the place", "[exec][d
   many[150001] = 9;
   CHECK(refusal(folder.file("far", uint16_text(many)), u16, 9)
             .starts_with("token 9 at position 150001"));
+  // As pyarrow writes it: a mark, the length of the first message, and where its table begins.
+  const std::string stream("\xff\xff\xff\xff\x70\0\0\0\x10\0\0\0", 12);
+  CHECK(refusal(folder.file("a.arrows", stream), TokenFormat::bytes, 256)
+            .starts_with("is an Arrow stream, which is not read"));
   CHECK(refusal(folder.file("a.parquet", "PAR1 and more"), TokenFormat::bytes, 256) ==
         "is a Parquet file, which is not read; write its text as JSON lines, and `meshwright "
         "tokenize` them into a token file");

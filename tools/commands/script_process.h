@@ -15,8 +15,9 @@ namespace meshwright::tools {
 std::vector<std::string> behind_front(std::vector<std::string> command,
                                       const std::vector<std::string>& front);
 
-// Runs a command to its end after `prepare` in the child, and returns its exit code: run_failed if
-// a signal ended it, `not_started` if it cannot be started. Throws RunError if there is no process.
+// Runs a command to its end in a child process, after `prepare` there. Returns its exit code, or
+// run_failed if a signal ended it, or `not_started` if its program cannot be executed. Throws
+// RunError if no child process can be made.
 int run_child(std::vector<std::string> command, int not_started,
               const std::function<void()>& prepare);
 

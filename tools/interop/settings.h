@@ -58,8 +58,8 @@ class Settings {
   void on_read(std::function<void(const Setting&)> listener) { listener_ = std::move(listener); }
   // Returns the place and the name of a setting, for messages: "run.sh:12: --micro-batch-size: ".
   std::string where(const Setting& setting) const;
-  // Returns a name as the file spells it: "--bf16", "torchrun --nnodes", "#SBATCH --nodes",
-  // "NCCL_DEBUG".
+  // Returns a setting's name in the form that files of this kind have: "--bf16", "torchrun
+  // --nnodes", "#SBATCH --nodes", "NCCL_DEBUG". If show_as() gave it another name, returns that.
   std::string spelled(const std::string& name) const;
   // Sets the file that messages about missing settings name.
   void is_of(std::string file) { file_ = std::move(file); }

@@ -1,7 +1,7 @@
 // Defines the Python module meshwright._runtime: the Runtime in the process of the user's own
 // training script (tools/session/script_run.h), for meshwright.torch. It is built with the user's
-// MPI, and with NCCL where a CUDA toolkit is. A process has one world and one run at a time.
-// Addresses are integers in Python; `memory` makes a buffer of one.
+// MPI and, where nvcc is, with the CUDA backend, and with NCCL if that is found. A process has one
+// world and one run at a time. Addresses are integers in Python; `memory` makes a buffer of one.
 //
 // It uses only the limited C API, so that one module serves Python 3.8 and all later versions.
 #define PY_SSIZE_T_CLEAN

@@ -10,8 +10,9 @@
 
 namespace meshwright::tools {
 
-// Return the answer. Keys that `simulate` has too mean what they mean there. `today` is that of
-// Options::today.
+// Return what the recorded step takes. Keys that `simulate` has too mean the same there, except
+// two: here `instructions` counts recorded events, and `exposed_communication_s` is that of the
+// first recorded rank. `today` is that of Options::today.
 nlohmann::json recorded_step_json(const Rehearsed& all, int today);
 std::string recorded_step_text(const Rehearsed& all, int today);
 

@@ -217,8 +217,10 @@ bool tried(const Write& write) {
     return true;
   } catch (const RunError& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
-    return false;
+  } catch (const InputError& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
   }
+  return false;
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 // client too many, the one that it has waited for longest is given up: its socket is shut down,
 // which wakes its thread. A connection whose search runs or waits for its turn does not wait for
 // its client, so it stays. On a busy computer a thread may still sleep although its client has done
-// what it waits for. Such a client is not given up either, so that clients which keep their pace
-// never lose a connection while there are no more of them than the server waits for.
+// what it waits for. Such a client is not given up either, and does not count, so no connection is
+// lost while the server waits for no more clients than that.
 #pragma once
 
 #include <cstddef>

@@ -70,8 +70,9 @@ auto made_by_all(Communicator& all, const Make& make) -> decltype(make()) {
   throw RankRefuses(complaint, first - complaints.begin() == all.rank());
 }
 
-// Keeps the timelines of some steps: those that the request asks for, or else the latest one, and
-// the last step if its times are compared with the predicted ones.
+// Keeps the timelines of some steps. If the request keeps one, these are the steps that it names,
+// or the latest step if it names none. The last step is kept too if its times are compared with the
+// predicted ones.
 class Traced {
  public:
   Traced(const TrainRequest& how, bool compares, int last_step)

@@ -92,8 +92,9 @@ struct Adds {
   bool dq = true, dkv = true;
 };
 
-// Computes dP = dY V^T for one tile and adds the tile's part to dV, dQ and dK, or stores it there
-// if `adds` says so.
+// Computes dP = dY V^T for one tile, and from it the tile's parts of dV, dQ and dK. They are added
+// to what is there, or replace it where `adds` is false. The part of the gradient of the table of
+// relative positions, if there is one, is always added.
 template <typename T>
 void tile_gradient(const HeadInput<T>& in, const Tile& t, const HeadGradient<T>& g, Adds adds,
                    Tiles<T>& tiles) {

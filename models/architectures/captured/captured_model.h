@@ -79,7 +79,8 @@ struct CapturedSegment {
   std::vector<int> saves;               // of these, those that the backward reads
 };
 
-// Consecutive segments that are cut and recomputed as a whole.
+// Consecutive segments that stay together: they are on one stage of a pipeline, and if they are
+// recomputed, then as a whole.
 struct CapturedUnit {
   std::string path;
   int begin = 0, end = 0;  // segments

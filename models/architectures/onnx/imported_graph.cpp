@@ -110,8 +110,8 @@ class ImportedLayout {
     return leaves_blocks && model_.head == Head::mlm ? chosen(tensor) : tensor;
   }
 
-  // Selects the positions that a masked model's head predicts. All operations after the blocks work
-  // on each row by itself.
+  // Selects the positions that a masked model's head predicts. The operations after the blocks work
+  // on each row by itself (check_masked_head), so they need no other rows.
   int chosen(int x) {
     if (chosen_ >= 0) return chosen_;
     const int given = training_.predicted_positions;

@@ -17,7 +17,7 @@ namespace {
 constexpr int no_node = -1;
 
 // A parameter of this stage and the last node that adds to its gradient here. For a parameter that
-// is not trained, the node is the first one that reads it in the backward.
+// is not trained, the node is the first one that reads it.
 struct Candidate {
   int parameter = 0;
   int chunk = 0;
@@ -54,8 +54,8 @@ std::vector<Candidate> trained(const Graph& graph, const Plan& plan, const Bound
   return order;
 }
 
-// Returns the parameters of the stage that are not trained, in the order in which a backward uses
-// them.
+// Returns the parameters of the stage that are not trained, last those that the forward reads
+// first. A backward uses them in this order, except for those that are read several times.
 std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Boundaries& boundaries,
                               int stage) {
   std::map<int, Candidate> found;

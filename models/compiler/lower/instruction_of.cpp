@@ -53,7 +53,8 @@ Instruction instruction_of(StageDraft& draft, const Node& node, int virtual_stag
     instruction.outputs.push_back(is_made(draft.graph.tensor(id))
                                       ? place_output(draft, id, virtual_stage)
                                       : operand(draft, id, virtual_stage));
-  // A largest element is read, because it says how to round, and the new one is written next to it.
+  // A tensor of Role::largest has two numbers: the largest magnitude by which the operation rounds,
+  // and the one that it finds now. It is read and written, so it is an output too.
   for (int id : node.inputs)
     if (draft.graph.tensor(id).role == Role::largest)
       instruction.outputs.push_back(operand(draft, id, virtual_stage));

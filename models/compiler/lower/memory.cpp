@@ -132,7 +132,8 @@ std::int64_t lay_out_slots_of(const StageDraft& draft, std::vector<SlotRegion>& 
   return lay_out_copies(regions[chunk], from, largest);
 }
 
-// Computes how many bytes each memory class adds to the peak of the rank that owns most.
+// Computes how many bytes each memory class adds to the peak of the rank whose own buffers are
+// largest (Program::fullest).
 void count_classes(StageDraft& draft, const Regions& regions) {
   MemoryPlan& memory = draft.program.memory;
   const auto bytes_of = [&](MemoryClass cls) -> std::int64_t& {

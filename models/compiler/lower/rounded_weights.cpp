@@ -7,8 +7,8 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Groups whose ranks share sharded weights: `shard` those outside experts, `expert_shard` those of
-// experts.
+// The groups over whose ranks weights are sharded: `expert_shard` for experts under expert
+// parallelism, `shard` for all other weights.
 constexpr GroupKind sharers[] = {GroupKind::shard, GroupKind::expert_shard};
 
 std::int64_t rounded_by(const StageDraft& draft, GroupKind group) {

@@ -33,8 +33,8 @@ struct SlotPools {
 // together, plus a spare one if several chunks share them.
 SlotPools choose_slot_pools(std::span<const InFlight> times, std::span<const double> slot_bytes);
 
-// Returns the bytes of all slots of a stage if no chunks share any. Each chunk then has as many
-// slots as it has micro-batches in flight.
+// Returns the bytes of all slots of a stage if chunks share them as choose_slot_pools() says, which
+// is at most the bytes without sharing.
 double bytes_of_slots_apart(std::span<const InFlight> times, std::span<const double> slot_bytes);
 
 // Returns the bytes of all slots of a stage if chunks share them in the best way, which is at most

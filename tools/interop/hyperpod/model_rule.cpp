@@ -77,7 +77,8 @@ void read_library_model(Settings& from, JobDraft& to) {
                                     (name ? " (of " + *name + ")" : "") + " too");
 }
 
-// Reads one of NeMo's models, under the names that the first launcher uses.
+// Reads the model of a recipe for NeMo, under the names of NeMo's first launcher. Sets `model` only
+// if all sizes are given and the model is built as Llama is.
 void read_nemo_model(Settings& from, JobDraft& to) {
   constexpr std::pair<const char*, const char*> names[] = {
       {"model.num_layers", "num_hidden_layers"},

@@ -168,8 +168,8 @@ inline auto rows(const void* row) {
       [=](unsigned int lane) { return reinterpret_cast<const unsigned short*>(addresses[lane]); };
 }
 
-// Copies of the emulation are done only when they are waited for. Until then the target bytes are
-// NaN.
+// An asynchronous copy, in the emulation of a GPU that has such copies (from 8.0 on). It is done
+// only when it is waited for. Until then the target's bytes are 0xff, which read as NaN.
 struct Copy {
   void* to;
   const void* from;

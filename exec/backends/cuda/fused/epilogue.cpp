@@ -46,8 +46,9 @@ bool is_given(const Fusion& fusion, const Lead& lead, int operand) {
 
 bool has_bias(const Lead& lead) { return lead.bias >= 0; }
 
-// Returns the lead that also computes the next step of the fusion, or nothing if cuBLASLt has no
-// such epilogue.
+// Returns the lead with one more step of the fusion, or nothing if that step cannot be in its
+// epilogue. It can if it adds a bias, or is GELU or its gradient in the form with tanh, and its
+// operands suit.
 std::optional<Lead> longer(const Fusion& fusion, Lead lead) {
   const std::size_t last = lead.steps - 1;
   const FusedStep& step = fusion.steps[lead.steps];

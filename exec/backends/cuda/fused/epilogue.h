@@ -17,9 +17,10 @@ struct Lead {
   std::size_t steps = 1;  // of the fusion that this computes
 };
 
-// Returns the leads whose result is not internal to the fusion. The first has most steps, and the
-// last is the matmul alone. cuBLASLt may not support them all, so the caller asks
-// Products::prepare().
+// Returns the ways to begin the fusion with one product of cuBLASLt: the matmul with as many of the
+// next steps as its epilogue can have, then with fewer, and last the matmul alone. Those with a
+// result that is internal to the fusion are left out. cuBLASLt may not support them all, so the
+// caller asks Products::prepare().
 std::vector<Lead> leads_of(const Fusion& fusion);
 
 // Returns the fusion without the steps that a lead computes after its matmul. The matmul stays as

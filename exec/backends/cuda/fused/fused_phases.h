@@ -14,7 +14,7 @@
 namespace meshwright::exec::cuda {
 
 // The distribution of a row's columns over threads. Each thread takes `vector` neighbouring columns
-// at a time, `turns` times.
+// at a time, at most `turns` times.
 struct Layout {
   std::int64_t width = 0;
   int vector = 1;

@@ -52,7 +52,9 @@ void for_each_row(const KernelCall& k, std::int64_t rows, std::int64_t width, F 
          k.stream, f, rows, width);
 }
 
-// Finds the token and the sequence to which a row belongs, from OpContext and the attributes.
+// Finds the sequence to which a row belongs and the row's position in it. Both follow from
+// OpContext and the attributes, and under sequence parallelism also from the rows of the first
+// input.
 struct TokenRows {
   long long sequence_length, first_row;
   int context_degree, context_rank;

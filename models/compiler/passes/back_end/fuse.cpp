@@ -19,7 +19,8 @@ struct Roles {
   void note_input(int id, bool is_cut) {
     const auto [found, is_new] = cut.try_emplace(id, static_cast<char>(is_cut));
     if (is_new) inputs.push_back(id);
-    // If some step needs an input whole, all steps get it whole.
+    // All steps get an input in one form: whole, or the rows of a block. If they need both, nothing
+    // is fused.
     consistent = consistent && (found->second != 0) == is_cut;
   }
   bool consistent = true;

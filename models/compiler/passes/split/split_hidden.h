@@ -15,8 +15,9 @@ namespace meshwright::compiler {
 std::unique_ptr<Splitter> hidden_splitter(const Graph& whole, int degree, bool own_batch);
 
 // Returns how the parameters are split over `degree` ranks if the token table and the head are
-// split by the hidden size, and with `everything` all other parameters too. Without it, the others
-// keep the split that the model gives them.
+// split by the hidden size. With `everything`, all linear layers are split by their inputs, and
+// norms and tables of positions by columns. A bias of a split layer is split by columns, or whole
+// if ranks cannot share them. All others keep the split that the model gives them.
 std::vector<Cut> cuts_by_hidden(const Graph& whole, int degree, bool everything);
 
 }  // namespace meshwright::compiler

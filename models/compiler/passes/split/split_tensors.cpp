@@ -227,9 +227,9 @@ class BlockSplitter : public Splitter {
     return producer >= 0 && whole_.nodes[producer].op == Op::scale_rows;
   }
 
-  // A cache for one tensor: what whole_rows() returned in the unit `unit`, by its argument
-  // same_gradient; -1: nothing yet. It is dropped at another unit, which gathers for itself,
-  // because it may be recomputed or be on another stage.
+  // The tensors that whole_rows() has made of one tensor in `unit`, so that each is made only once
+  // there. The index is the argument same_gradient, and -1 means that there is none yet. Another
+  // unit makes its own, because it may be recomputed, or be on another stage.
   struct Gathered {
     int unit = -1;
     std::array<int, 2> by_same_gradient{-1, -1};
