@@ -1,5 +1,7 @@
 #include "hwprofiles/measured_rates.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <mutex>
 
@@ -51,6 +53,12 @@ void read_attention(Fields fields, MeasuredRates& to) {
   for (std::size_t i = 0; i < keys.size(); ++i) to.attention.push_back({keys[i], all[i] * tera});
   to.narrow_share = share(fields, "narrow_share");
   to.backward_share = share(fields, "backward_share");
+  if (fields.has("flash2")) {
+    Fields flash2 = fields.object("flash2");
+    to.flash2 = {share(flash2, "forward"), share(flash2, "backward"),
+                 flash2.required<double>("ramp")};
+    flash2.done();
+  }
   fields.done();
 }
 
@@ -63,7 +71,44 @@ MeasuredRates read_rates(Fields file) {
   return read;
 }
 
+// Returns how far apart two sizes are, as the square of the logarithm of their ratio.
+double apart(double one, double other) {
+  const double ratio = std::log(one / other);
+  return ratio * ratio;
+}
+
 }  // namespace
+
+// Few sizes are measured along each dimension, so the logarithms of a size are taken once for all
+// products that share it.
+const MeasuredProduct& nearest_product(const MeasuredRates& rates, std::int64_t m, std::int64_t n,
+                                       std::int64_t k) {
+  const std::int64_t wanted[] = {m, n, k};
+  std::int64_t seen[3] = {};
+  double distance[3] = {};
+  const MeasuredProduct* nearest = nullptr;
+  double least = 0;
+  for (const MeasuredProduct& each : rates.products) {
+    const std::int64_t sizes[] = {each.m, each.n, each.k};
+    for (int i = 0; i < 3; ++i)
+      if (sizes[i] != seen[i]) {
+        seen[i] = sizes[i];
+        distance[i] = apart(static_cast<double>(wanted[i]), static_cast<double>(sizes[i]));
+      }
+    const double sum = distance[0] + distance[1] + distance[2];
+    if (nearest == nullptr || sum < least) {
+      nearest = &each;
+      least = sum;
+    }
+  }
+  return *nearest;
+}
+
+const MeasuredAttention& nearest_attention(const MeasuredRates& rates, std::int64_t keys) {
+  return *std::ranges::min_element(rates.attention, {}, [&](const MeasuredAttention& each) {
+    return apart(each.keys, static_cast<double>(keys));
+  });
+}
 
 const MeasuredRates* measured_rates(const Gpu& gpu) {
   if (gpu.measured.empty()) return nullptr;

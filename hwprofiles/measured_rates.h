@@ -20,12 +20,26 @@ struct MeasuredAttention {
   double keys = 0, flop_per_s = 0;
 };
 
+// What the second generation of flash attention reaches, as shares of the peak: of a causal pass
+// over n keys, n / (n + ramp) of `forward` and of `backward`. 0: not known.
+struct FlashShares {
+  double forward = 0, backward = 0, ramp = 0;
+};
+
 struct MeasuredRates {
-  std::vector<MeasuredProduct> products;
+  std::vector<MeasuredProduct> products;     // by m, then n, then k
   std::vector<MeasuredAttention> attention;  // may be empty
   double narrow_share = 1;                   // factor for heads of 64 and narrower
   double backward_share = 1;                 // factor for the backward pass
+  FlashShares flash2;
 };
+
+// Returns the measured product whose shape is nearest: the one with the least sum of the squared
+// logarithms of the ratios of sizes. `rates` has at least one product.
+const MeasuredProduct& nearest_product(const MeasuredRates& rates, std::int64_t m, std::int64_t n,
+                                       std::int64_t k);
+// The same of attention, by the number of keys. `rates` has at least one.
+const MeasuredAttention& nearest_attention(const MeasuredRates& rates, std::int64_t keys);
 
 // Returns the rates that the GPU's profile names, or null if it names none. They are read once.
 // Throws InputError if the file is missing or damaged.

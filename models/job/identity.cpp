@@ -132,6 +132,7 @@ constexpr KeyChange rows[] = {
     {"training.recompute_budget", freely},
     {"training.attention", freely},
     {"training.compiler", freely},
+    {"training.framework", freely},
     {"training.memory_of", freely},
     {"training.passes_off", freely},
     {"training.rematerialize_rows", freely},

@@ -46,7 +46,6 @@ struct Objective {
   Minimize minimize = Minimize::step_time;
   std::optional<double> tokens, deadline_s, budget_usd;
   PriceChoice price;
-  Framework framework = Framework::none;  // none: any plan; otherwise plans that it can run
 };
 
 struct DataFiles {

@@ -85,21 +85,6 @@ const std::vector<std::string>& minimize_names() {
   return names;
 }
 
-namespace {
-
-void read_framework(Fields& fields, Job& job) {
-  const auto name = fields.required<std::string>("framework");
-  choose(fields, "framework", "framework", name, framework_names());
-  job.objective.framework = framework_of(name);
-}
-
-json framework_json(const Objective& objective) {
-  const std::string_view name = name_of(objective.framework);
-  return name.empty() ? json(nullptr) : json(name);
-}
-
-}  // namespace
-
 Keys objective_keys(Objective& objective) {
   using enum How;
   constexpr Range positive = by_reader(above_zero);
@@ -118,17 +103,13 @@ Keys objective_keys(Objective& objective) {
        "the price of hosts, see `docs/prices.md`; whole runs at `capacity_block` are rounded up "
        "to blocks"},
       {"region", &objective.price.region, any, if_set, "the first with a price",
-       "where hosts are paid, such as `us-east-1`"},
-      {"framework",
-       code("{}", framework_names(), read_framework,
-            [&objective] { return framework_json(objective); }),
-       any, plain, "none: this engine",
-       "plans that this framework can express, as it runs them (`plan --for`, `docs/interop.md`)"}};
+       "where hosts are paid, such as `us-east-1`"}};
 }
 
 void read_objective(Fields fields, Job& job) {
   const Objective& objective = job.objective;
   if (fields.has("spot")) fields.fail("spot", "is \"price\": \"spot\" now");
+  if (fields.has("framework")) fields.fail("framework", "is training.framework now");
   read_keys(fields, objective_keys(job.objective), job);
   if (objective.minimize == Minimize::tokens && !objective.budget_usd && !objective.deadline_s)
     fields.fail("minimize",

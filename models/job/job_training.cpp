@@ -190,6 +190,13 @@ Keys training_keys(Training& t) {
        "kernel each, the optimizer's too; `fused` one hand-fused kernel per module; `full` all "
        "passes (`docs/compiler.md`, `meshwright list passes`, `meshwright compile JOB`). `auto`: "
        "the planner tries all three"},
+      {"framework", choice("framework", framework_words(), t.framework), any, if_set,
+       "meshwright: this engine",
+       "whose step is predicted, by its kernels at the rates that they were measured to reach, and "
+       "whose plans `plan` searches (`plan --for`, `docs/interop.md`). A framework that has no "
+       "word "
+       "here is the one that it is built on (Composer, torchtune: `pytorch`). `train` runs "
+       "`meshwright`"},
       {"memory_of", choice("memory", memory_of_names(), t.memory_of), any, plain, "",
        "whose memory decides what fits and what `plan` proposes: this engine's, PyTorch's in "
        "mixed precision (autocast), or that of PyTorch/XLA with the step as one program. Times "

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/core/dtype.h"
+#include "models/program/framework.h"
 #include "models/program/graph/kernel_choice.h"
 
 namespace meshwright::program {
@@ -85,6 +86,8 @@ struct StepSettings {
   Dtype gradient_reduce = Dtype::f32;  // f32, f16 or bf16; f64 in precision fp64
   AttentionKernel attention = AttentionKernel::flash2;
   CompilerLevel compiler = CompilerLevel::fused;
+  // Whose step is predicted. A run ignores it; `train` refuses every framework but its own.
+  Framework framework = Framework::meshwright;
   bool fuse_gradient_accumulation = true;
   bool cross_entropy_fusion = true;  // false: predicted as Megatron-LM's loss of separate kernels
   // Whether, on GPUs, no algorithm is chosen by timing and attention is not cuDNN's, so that runs

@@ -94,10 +94,29 @@ Seconds launch_of(const Cluster& cluster, const StepSettings& training) {
   return recorded ? Seconds{0} : cluster.host_launch();
 }
 
+// Returns whether a step is priced by what its kernels were measured to reach. A profile that
+// `calibrate` made has measured this engine's own.
+bool is_of_framework(const Cluster& cluster, const StepSettings& training) {
+  // XLA fuses what it likes: no list of its kernels is known.
+  const bool has_list = training.framework != Framework::meshwright &&
+                        training.framework != Framework::jax &&
+                        training.framework != Framework::tensorflow;
+  return has_list && cluster.machine.gpu.kind == DeviceKind::gpu && !cluster.machine.runs_engine();
+}
+
+// Returns the device without the fitted factors that stand for what is not in the list of kernels:
+// a framework's list is complete.
+Gpu without_factors(Gpu gpu) {
+  KernelConstants& kernels = gpu.kernels;
+  kernels.traffic = kernels.optimizer_traffic = kernels.launches = {1, 1, 1};
+  return gpu;
+}
+
 }  // namespace
 
 CostModel::CostModel(const Cluster& cluster, const StepSettings& training)
-    : gpu_(cluster.device()),
+    : gpu_(is_of_framework(cluster, training) ? without_factors(cluster.device())
+                                              : cluster.device()),
       host_launch_(launch_of(cluster, training)),
       host_copy_bytes_per_s_(host_copy_bandwidth(cluster)),
       training_(training),
@@ -107,6 +126,7 @@ CostModel::CostModel(const Cluster& cluster, const StepSettings& training)
       attention_(quantizes(training.precision)
                      ? executed_precision(gpu_, Precision::bf16)  // what is not quantized
                      : products_) {
+  if (is_of_framework(cluster, training)) measured_.emplace(gpu_);
   // One instruction is a fused multiply-add, which counts as two FLOPs of the peak.
   const double instructions_per_s =
       gpu_.peak(Precision::fp32).value / 2 * gpu_.sustained_clock_share;
@@ -115,6 +135,9 @@ CostModel::CostModel(const Cluster& cluster, const StepSettings& training)
 
 double CostModel::product_share(const Kernel& product, Precision precision) const {
   const KernelConstants& constants = gpu_.kernels;
+  const auto measured =
+      measured_ ? measured_->product_rate(product, gpu_, precision) : std::optional<double>();
+  if (measured) return *measured * gpu_.sustained_clock_share / gpu_.peak(precision).value;
   double share = gpu_.gemm.at(product.flops) * shape_efficiency(product, gpu_, precision) *
                  gpu_.sustained_clock_share;
   if (precision == Precision::fp32) share *= constants.fp32_share;
@@ -125,10 +148,17 @@ double CostModel::product_share(const Kernel& product, Precision precision) cons
   return share;
 }
 
+std::optional<double> CostModel::measured_attention_share(const Kernel& kernel) const {
+  if (!measured_ || training_.attention != AttentionKernel::flash2) return std::nullopt;
+  return measured_->flash2_share(kernel);
+}
+
 double CostModel::attention_share(const Kernel& kernel) const {
   const bool in_order =
       kernel.backward && training_.deterministic && training_.attention == AttentionKernel::flash2;
   const double busy = in_order ? busy_in_order(kernel.batch, gpu_.sm_count) : 1;
+  if (const auto measured = measured_attention_share(kernel))
+    return busy * *measured * gpu_.sustained_clock_share;
   if (!gpu_.attention.points.empty()) {
     const bool own = kernel.backward && !gpu_.attention_backward.points.empty();
     const EfficiencyCurve& curve = own ? gpu_.attention_backward : gpu_.attention;

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "hwprofiles/machine.h"
 #include "models/program/graph/graph.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/program.h"
+#include "sim/cost/measured.h"
 
 namespace meshwright::sim {
 
@@ -59,10 +61,13 @@ class CostModel {
   Seconds device_time(const std::vector<Kernel>& kernels, double traffic_factor) const;
   Seconds launch_time(const std::vector<Kernel>& kernels) const;
   double product_share(const Kernel& product, Precision precision) const;  // of the peak
-  double attention_share(const Kernel& kernel) const;                      // of the peak
+  std::optional<double> measured_attention_share(const Kernel& kernel) const;
+  double attention_share(const Kernel& kernel) const;  // of the peak
   KernelWork work(const std::vector<Kernel>& kernels, double traffic_factor) const;
 
   Gpu gpu_;
+  // The rates of a framework's kernels. Unset for steps of this engine, whose constants are fitted.
+  std::optional<MeasuredKernels> measured_;
   Seconds host_launch_;
   double host_copy_bytes_per_s_;
   StepSettings training_;

@@ -31,8 +31,8 @@ Ruling CandidateRules::rule_against(const Candidate& candidate, bool chosen) con
 // Returns how a candidate breaks a limit of the framework, among the limits on `keys`.
 Ruling CandidateRules::limit_against(const Candidate& candidate,
                                      std::initializer_list<std::string_view> keys) const {
-  const Framework framework = open_.job.objective.framework;
-  if (framework == Framework::none) return {};
+  const Framework framework = open_.job.plan.training.framework;
+  if (framework == Framework::meshwright) return {};
   const Plan plan = as_run_by(framework, to_plan(candidate, open_.base), open_.job.model);
   for (const Limit& limit : limits_of(framework))
     if (std::find(keys.begin(), keys.end(), limit.key) != keys.end() &&

@@ -228,7 +228,7 @@ Dtype narrowest_gradients(const Job& job, const Plan& base) {
     probe.parallelism.zero_stage = stage;
     probe.parallelism.data = 2;
     types.push_back(
-        with_what_follows(job.objective.framework, probe, job.model).training.gradient_reduce);
+        with_what_follows(job.plan.training.framework, probe, job.model).training.gradient_reduce);
   }
   return *std::min_element(types.begin(), types.end(),
                            [](Dtype one, Dtype other) { return bytes_of(one) < bytes_of(other); });
@@ -245,7 +245,7 @@ Plan base_plan(const Job& job, const MachineFacts& machine) {
   Plan base = job.plan;
   base.training.precision = settled.training.precision;
   base.training.attention = settled.training.attention;
-  if (const Framework framework = job.objective.framework; framework != Framework::none) {
+  if (const Framework framework = job.plan.training.framework; framework != Framework::meshwright) {
     // Lower bounds look at the base plan, so communication that the framework always overlaps must
     // overlap in it.
     Plan probe = base;

@@ -38,7 +38,7 @@ std::optional<TrialMaker::Built> TrialMaker::build(const Candidate& candidate, T
     Job decided = job_;
     decided.plan = to_plan(candidate, base_);
     decided.autos.erase("training.micro_batch");
-    const Framework framework = job_.objective.framework;
+    const Framework framework = job_.plan.training.framework;
     const Plan plan = with_what_follows(
         framework, as_run_by(framework, settle(decided, cluster_.ranks(), facts_), job_.model),
         job_.model);

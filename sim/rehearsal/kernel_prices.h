@@ -2,8 +2,8 @@
 // reach, and where none are known as in a simulated step (sim/cost).
 #pragma once
 
-#include "hwprofiles/measured_rates.h"
 #include "sim/cost/cost.h"
+#include "sim/cost/measured.h"
 
 namespace meshwright::sim {
 
@@ -14,12 +14,9 @@ class KernelPrices {
   Seconds of(const Kernel& kernel) const;
 
  private:
-  double product_rate(const Kernel& product) const;   // FLOP/s
-  double attention_rate(const Kernel& kernel) const;  // FLOP/s
-
   Gpu gpu_;
   CostModel cost_;
-  const MeasuredRates* measured_;  // null: none
+  MeasuredKernels measured_;
 };
 
 }  // namespace meshwright::sim

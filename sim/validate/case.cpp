@@ -21,8 +21,16 @@ json stated(const StepRow& row) {
   const auto key = "/training/attention"_json_pointer;
   if (is_assumed && job.contains(key) && job.at(key) != "unfused")
     job.at("/training"_json_pointer).erase("attention");
+  json& training = job["training"];
+  if (row.framework != Framework::meshwright && !training.contains("framework"))
+    training["framework"] = framework_words()[static_cast<std::size_t>(row.framework)];
   return job;
 }
+
+// Returns whether gradients are written with zeros before each step, as Megatron-LM's buffers are.
+// PyTorch's optimizers drop gradients instead (zero_grad with set_to_none), and the first backward
+// pass makes them anew.
+bool clears_gradients(Framework framework) { return !is_of_pytorch(framework); }
 
 }  // namespace
 
@@ -66,16 +74,16 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
   if (quantizes(t.precision) && result.job.model.experts > 0 &&
       !value.contains("/training/fp8_experts"_json_pointer))
     t.fp8_experts = true;
-  // In the frameworks that were measured, the loss of language models is one kernel. It is neither
+  // In Megatron-LM and its relatives, the loss of language models is one kernel. It is neither
   // in pieces, as in PyTorch, nor fused with the head, as this project's compiler does.
-  if (!value.contains("/training/passes_off"_json_pointer))
+  if (!value.contains("/training/passes_off"_json_pointer) && !is_of_pytorch(t.framework))
     t.passes_off = {"eager_loss", "fuse_loss"};
   // The compilers that were measured (XLA, torch.compile) rematerialize rows, whatever memory there
   // is.
   if (t.compiler == CompilerLevel::full &&
       !value.contains("/training/rematerialize_rows"_json_pointer))
     t.rematerialize_rows = true;
-  t.clears_gradients = true;  // as these frameworks do before each step
+  t.clears_gradients = clears_gradients(t.framework);
   result.key = value.at("model").dump() + to_json(result.plan).dump();
   json per_gpu = to_json(result.plan);
   per_gpu.at("training").erase("global_batch");

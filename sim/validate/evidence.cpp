@@ -4,6 +4,7 @@
 
 #include "models/core/fields.h"
 #include "models/core/json.h"
+#include "sim/validate/framework_of_source.h"
 
 namespace meshwright::sim {
 
@@ -131,6 +132,14 @@ void read_row(Fields row, Harness of_file, Evidence& evidence) {
     row.fail("job", "missing; a row has a 'job', a 'collective' or a 'max_batch_native'");
 }
 
+// Reads whose steps a file has. A file that does not say it has those of the repository that its
+// source names.
+Framework read_framework(Fields& source, const Evidence& evidence) {
+  if (!source.has("framework")) return framework_of_source(evidence.where);
+  const auto word = source.required<std::string>("framework");
+  return static_cast<Framework>(choose(source, "framework", "framework", word, framework_words()));
+}
+
 }  // namespace
 
 Evidence read_evidence(const std::string& path) {
@@ -141,12 +150,14 @@ Evidence read_evidence(const std::string& path) {
   evidence.title = source.required<std::string>("title");
   evidence.where = source.optional<std::string>("where", "");
   evidence.measured_by = source.optional<std::string>("measured_by", "");
+  evidence.framework = read_framework(source, evidence);
   if (source.has("independent_rows"))
     evidence.independent_rows = at_least_one(source, "independent_rows");
   const Harness harness = read_harness(source, {});
   for (const char* key : {"flops_convention", "caveats"}) source.has(key);
   source.done();
   for (Fields& row : file.objects("rows")) read_row(std::move(row), harness, evidence);
+  for (StepRow& row : evidence.steps) row.framework = evidence.framework;
   file.done();
   return evidence;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "models/program/framework.h"
 #include "sim/collectives/select.h"
 #include "sim/validate/harness.h"
 
@@ -21,6 +22,8 @@ enum class PeakMemoryOf : std::uint8_t {
 struct StepRow {  // a training step
   std::string id;
   std::string job;  // a job file's text
+  // Whose step it is, unless the job says so: that of the file's source.
+  Framework framework = Framework::meshwright;
   double step_time_s = 0;
   std::optional<double> peak_memory_bytes;
   PeakMemoryOf peak_memory_of = PeakMemoryOf::device;
@@ -48,6 +51,7 @@ struct LargestBatchRow {  // the largest batch per GPU that fits
 struct Evidence {
   std::string source;  // the file's name without its extension
   std::string title, where, measured_by;
+  Framework framework = Framework::meshwright;  // meshwright: not known
   std::optional<int> independent_rows;  // where rows follow from each other: how many do not
   std::vector<StepRow> steps;
   std::vector<CollectiveRow> collectives;

@@ -35,6 +35,26 @@ constexpr Variant recompute_variants[] = {
     {{2, 1, 2, 4, 3}, contiguous},
 };
 
+// torchtitan's selective recomputation: by operation (recompute_operators.h).
+void by_operation(Plan& plan) {
+  plan.training.framework = Framework::torchtitan;
+  plan.training.recompute = Recompute::selective;
+}
+
+constexpr Variant operations[] = {
+    {{1, 1, 1}, by_operation},
+    {{1, 1, 1}, all_of<by_operation, drops>},
+    {{1, 1, 1}, all_of<by_operation, unfused>},
+    {{2, 1, 1}, by_operation},
+    {{2, 1, 1, 4, 0, 2}, all_of<by_operation, drops>},
+    {{1, 2, 1}, by_operation},
+    {{1, 2, 1}, all_of<by_operation, rows>},
+    {{1, 1, 2, 4, 3}, by_operation},
+    {{4, 1, 1}, by_operation},
+    {{2, 2, 1}, all_of<by_operation, rows>},
+    {{1, 2, 2, 4, 2}, by_operation},
+};
+
 constexpr Variant budgets[] = {
     {{1, 1, 1}, budget<50>},
     {{1, 1, 1}, budget<80>},
@@ -67,6 +87,7 @@ void compare_bits(const Model& model, Plan plan, World& world) {
   CHECK(repeats_something(lower_small(model, plan)));
   const Trained with = train(model, plan, world);
   plan.training.recompute_budget.reset();
+  plan.training.recompute = Recompute::none;
   const Trained without = train(model, plan, world);
   CHECK(with.losses == without.losses);
   CHECK(with.hash == without.hash);
@@ -82,6 +103,17 @@ TEST_CASE_ON_RANKS("a budget of memory changes no bit", "[agree][mpi]") {
   Plan plan = base_plan(experts, {1, 1, world.size()});
   plan.parallelism.expert = world.size();
   plan.training.recompute_budget = 0.7;
+  compare_bits(experts, plan, world);
+}
+
+TEST_CASE_ON_RANKS("recomputation by operation changes no bit", "[agree][mpi]") {
+  World& world = test_world();
+  for_each_variant(operations, world,
+                   [&](const Model& model, const Plan& plan) { compare_bits(model, plan, world); });
+  Model experts = small_model("mixtral");
+  Plan plan = base_plan(experts, {1, 1, world.size()});
+  plan.parallelism.expert = world.size();
+  by_operation(plan);
   compare_bits(experts, plan, world);
 }
 

@@ -14,11 +14,11 @@ using nlohmann::json;
 namespace {
 
 Job captured_job(const std::string& framework) {
-  return fuzz::read_random_job({{"model", captured_json(4)},
-                                {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 1}}},
-                                {"objective", {{"framework", framework}}},
-                                {"training", {{"global_batch", 16}, {"recompute", "auto"}}},
-                                {"parallelism", "auto"}});
+  return fuzz::read_random_job(
+      {{"model", captured_json(4)},
+       {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 1}}},
+       {"training", {{"framework", framework}, {"global_batch", 16}, {"recompute", "auto"}}},
+       {"parallelism", "auto"}});
 }
 
 }  // namespace

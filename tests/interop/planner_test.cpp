@@ -53,7 +53,7 @@ TEST_CASE("plans for a framework are those that it can run, and the best of them
   for (int drawn = 0; drawn < 4000 && found < 4; ++drawn) {
     std::optional<json> job = small_open_job(random);
     if (!job) continue;
-    (*job)["objective"]["framework"] = name;
+    (*job)["training"]["framework"] = name;
     INFO(job->dump());
     try {
       const Job read = read_job_for(*job);
@@ -83,9 +83,9 @@ TEST_CASE("plans for a framework are those that it can run, and the best of them
 TEST_CASE("plans for accelerate reduce gradients as it does, whatever the job says", "[interop]") {
   const json job = {{"model", "gpt2"},
                     {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 1}}},
-                    {"objective", {{"framework", "accelerate"}}},
                     {"training",
-                     {{"global_batch", 16},
+                     {{"framework", "accelerate"},
+                      {"global_batch", 16},
                       {"micro_batch", 2},
                       {"sequence_length", 1024},
                       {"precision", "bf16"},
@@ -115,9 +115,9 @@ TEST_CASE("a job whose sharding is decided is told which type gradients are redu
           "[interop]") {
   const json job = {{"model", "gpt2"},
                     {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 1}}},
-                    {"objective", {{"framework", "accelerate"}}},
                     {"training",
-                     {{"global_batch", 16},
+                     {{"framework", "accelerate"},
+                      {"global_batch", 16},
                       {"micro_batch", "auto"},
                       {"sequence_length", 1024},
                       {"precision", "bf16"},
@@ -136,9 +136,9 @@ TEST_CASE("a job whose sharding is decided is told which type gradients are redu
 TEST_CASE("a way that depends on the replicas is not taken before they are known", "[interop]") {
   Job read = fuzz::read_random_job({{"model", "llama-3-8b"},
                                     {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 1}}},
-                                    {"objective", {{"framework", "torchtitan"}}},
                                     {"training",
-                                     {{"global_batch", 16},
+                                     {{"framework", "torchtitan"},
+                                      {"global_batch", 16},
                                       {"micro_batch", "auto"},
                                       {"sequence_length", 1024},
                                       {"precision", "bf16"},
@@ -151,9 +151,9 @@ TEST_CASE("a way that depends on the replicas is not taken before they are known
 TEST_CASE("contexts that need sharded states are found where sharding is open", "[interop]") {
   Job read = fuzz::read_random_job({{"model", "llama-3-8b"},
                                     {"cluster", {{"machine", "p5.48xlarge"}, {"count", 1}}},
-                                    {"objective", {{"framework", "hyperpod"}}},
                                     {"training",
-                                     {{"global_batch", 4},
+                                     {{"framework", "hyperpod"},
+                                      {"global_batch", 4},
                                       {"micro_batch", "auto"},
                                       {"sequence_length", 4096},
                                       {"precision", "bf16"},

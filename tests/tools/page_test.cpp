@@ -150,13 +150,15 @@ TEST_CASE("the page: settings of a framework that can run the plan", "[page]") {
   const Served served;
   const TestFolder folder;
   Browser browser(folder.path());
-  const json job = {
-      {"name", "for others"},
-      {"model", "gpt2"},
-      {"training", {{"global_batch", 16}, {"sequence_length", 128}, {"micro_batch", 4}}},
-      {"cluster", {{"machine", "g5.12xlarge"}, {"count", 1}}},
-      {"parallelism", {{"tensor", 2}, {"data", 2}}},
-      {"objective", {{"framework", "megatron-lm"}}}};
+  const json job = {{"name", "for others"},
+                    {"model", "gpt2"},
+                    {"training",
+                     {{"framework", "megatron-lm"},
+                      {"global_batch", 16},
+                      {"sequence_length", 128},
+                      {"micro_batch", 4}}},
+                    {"cluster", {{"machine", "g5.12xlarge"}, {"count", 1}}},
+                    {"parallelism", {{"tensor", 2}, {"data", 2}}}};
   browser.open(link_of(served, job));
   browser.wait_for(ready);
   browser.click("#plan");

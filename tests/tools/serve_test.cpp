@@ -156,7 +156,7 @@ TEST_CASE("answers are those of the commands, byte for byte", "[serve]") {
   }
   json of_megatron = small_job;
   of_megatron["cluster"] = {{"machine", "g5.12xlarge"}, {"count", 1}};
-  of_megatron["objective"]["framework"] = "megatron-lm";
+  of_megatron["training"]["framework"] = "megatron-lm";
   const std::string settings = write(of_megatron);
   CHECK(without_times(post(served, "/api/export?for=megatron-lm", settings).body) ==
         printed("export job.json --for megatron-lm --json"));

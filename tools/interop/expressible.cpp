@@ -103,7 +103,8 @@ Holds holds(const Job& job, const Limit& limit) {
     for (const int data : replicas) {
       plan.parallelism.zero_stage = stage;
       plan.parallelism.data = data;
-      const bool held = limit.holds(as_run_by(job.objective.framework, plan, job.model), job.model);
+      const bool held =
+          limit.holds(as_run_by(job.plan.training.framework, plan, job.model), job.model);
       any = any || held;
       all = all && held;
     }
@@ -112,16 +113,21 @@ Holds holds(const Job& job, const Limit& limit) {
 
 // Throws InputError if the framework cannot run the job's model under any plan.
 void check_takes_model(const Job& job) {
-  for (const Limit& limit : limits_of(job.objective.framework))
+  for (const Limit& limit : limits_of(job.plan.training.framework))
     if (limit.key == "model" && !limit.holds(job.plan, job.model))
-      throw InputError(
-          fmt::format("{}: /model: {} {}", job.file, name_of(job.objective.framework), limit.why));
+      throw InputError(fmt::format("{}: /model: {} {}", job.file,
+                                   name_of(job.plan.training.framework), limit.why));
 }
 
 }  // namespace
 
 void take_ways_of_framework(Job& job) {
-  const Framework framework = job.objective.framework;
+  const Framework framework = job.plan.training.framework;
+  if (!has_known_limits(framework))
+    throw InputError(
+        fmt::format("{}: /training/framework: which plans {} can run is not known here; 'simulate' "
+                    "predicts a given one",
+                    job.file, name_of(framework)));
   if (job.model.captured) check_takes_model(job);
   // If the precision is "auto", the machine decides it later. The limits are checked with bf16,
   // which most machines get.

@@ -47,7 +47,7 @@ Imported import_settings(const std::vector<std::string>& files, const ImportOpti
 struct ReadFiles {
   std::string name;        // of the job: that of the first file of settings, without its ending
   std::string first_file;  // for messages about what is missing
-  Framework framework = Framework::none;
+  Framework framework = Framework::meshwright;
   Settings settings;
   std::optional<json> model_config;  // of a Hugging Face config.json among them
 };

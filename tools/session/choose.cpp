@@ -74,7 +74,7 @@ Plan given_plan(const Job& job, const MachineLoader& load, Chosen& chosen) {
   chosen.cluster = make_cluster(job.cluster, machine, chosen.count);
   check_network(job, chosen.cluster);
   const Plan plan = settle(job, chosen.cluster.ranks(), facts_of(machine));
-  const Framework framework = job.objective.framework;
+  const Framework framework = job.plan.training.framework;
   try {
     check_expressible(framework, plan, job.model);
   } catch (const InputError& error) {

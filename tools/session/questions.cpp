@@ -77,7 +77,7 @@ std::vector<std::string> question_overrides(const JobRequest& request) {
   std::vector<std::string> overrides;
   if (!request.framework.empty()) {
     framework_of(request.framework);  // an unknown one is said without the job's file
-    overrides.push_back("objective.framework=" + request.framework);
+    overrides.push_back("training.framework=" + request.framework);
   }
   if (request.by.empty() && request.budget.empty()) return overrides;
   if (!request.by.empty())

@@ -25,7 +25,7 @@ struct JobRequest : MachineRequest {
   std::string file;                 // the job's path, or its name in messages if `text` is given
   std::optional<std::string> text;  // the job itself
   std::vector<std::string> set;     // KEY=VALUE
-  std::string framework;            // objective.framework
+  std::string framework;            // training.framework
   std::string by;                   // date or duration by which the whole job is to be done
   std::string budget;               // dollars for the whole job
   int today = 0;                    // days since 1970-01-01, for dates and the age of prices

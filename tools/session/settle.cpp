@@ -90,7 +90,22 @@ void say_evaluated(const Job& job, const Loader& held_out, const Watch& watch) {
                   all - evaluated == 1 ? "one is" : fmt::format("{} are", all - evaluated)));
 }
 
+// A run is this engine's. A job for another framework may be one for `export`, whose settings
+// differ in what they leave to the framework.
+void check_is_own(const Job& job) {
+  const Framework framework = job.plan.training.framework;
+  if (framework == Framework::meshwright) return;
+  const std::string name(name_of(framework));
+  const bool is_written = std::ranges::count(framework_names(), name) > 0;
+  throw InputError(fmt::format(
+      "{}: /training/framework: 'train' runs this engine, not {}; use --set "
+      "training.framework=meshwright{}",
+      job.file, name,
+      is_written ? ", or write its settings with 'export --for " + name + "'" : std::string()));
+}
+
 void check_can_start(const Job& job, const JobRequest& wanted, const TrainRequest& how) {
+  check_is_own(job);
   check_has_kernels(job);
   check_can_run(job, wanted, how);
   check_allowed_changes(how.allow_changed);

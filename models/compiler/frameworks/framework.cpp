@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/compiler/frameworks/limit_rows.h"
+#include "models/compiler/frameworks/pytorch.h"
 #include "models/core/enum_words.h"
 #include "models/core/error.h"
 
@@ -12,21 +13,29 @@ namespace {
 
 struct Row {
   Framework framework;
-  const char* name;
-  const FrameworkLimits* limits;
+  const FrameworkLimits* limits;  // null: every plan, or it is not known
+  bool is_written = true;         // as settings: tools/interop has a target for it
 };
+// Plain PyTorch has the limits that its frameworks share.
+const FrameworkLimits pytorch_alone = {pytorch_limits(), settle_as_pytorch};
+
 // The frameworks in the order of the enumerators.
 constexpr Row rows[] = {
-    {Framework::none, "", nullptr},
-    {Framework::megatron_lm, "megatron-lm", &megatron_lm_limits},
-    {Framework::megatron_bridge, "megatron-bridge", &megatron_bridge_limits},
-    {Framework::torchtitan, "torchtitan", &torchtitan_limits},
-    {Framework::deepspeed, "deepspeed", &deepspeed_limits},
-    {Framework::accelerate, "accelerate", &accelerate_limits},
-    {Framework::sagemaker, "sagemaker", &sagemaker_limits},
-    {Framework::hyperpod, "hyperpod", &hyperpod_limits},
+    {Framework::meshwright, nullptr, false},
+    {Framework::megatron_lm, &megatron_lm_limits},
+    {Framework::megatron_bridge, &megatron_bridge_limits},
+    {Framework::torchtitan, &torchtitan_limits},
+    {Framework::deepspeed, &deepspeed_limits},
+    {Framework::accelerate, &accelerate_limits},
+    {Framework::sagemaker, &sagemaker_limits},
+    {Framework::hyperpod, &hyperpod_limits},
+    // transformers' Trainer runs on accelerate.
+    {Framework::transformers, &accelerate_limits, false},
+    {Framework::pytorch, &pytorch_alone, false},
+    {Framework::jax, nullptr, false},
+    {Framework::tensorflow, nullptr, false},
 };
-static_assert(has_row_of_each<Framework::hyperpod>(rows, &Row::framework));
+static_assert(has_row_of_each<Framework::tensorflow>(rows, &Row::framework));
 
 const Row& row_of(Framework framework) { return rows[static_cast<std::size_t>(framework)]; }
 
@@ -80,7 +89,8 @@ constexpr Limit of_builders = {
     [](const Plan&, const Model& m) { return !m.captured; }, nullptr};
 
 bool takes_own_models(Framework framework) {
-  return framework == Framework::deepspeed || framework == Framework::accelerate;
+  return framework == Framework::deepspeed || framework == Framework::accelerate ||
+         framework == Framework::transformers || framework == Framework::pytorch;
 }
 
 bool is_megatron(Framework framework) {
@@ -121,17 +131,23 @@ const std::vector<std::string>& framework_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
     for (const Row& row : rows)
-      if (row.limits != nullptr) all.emplace_back(row.name);
+      if (row.is_written) all.emplace_back(name_of(row.framework));
     return all;
   }();
   return names;
 }
 
-std::string_view name_of(Framework framework) { return row_of(framework).name; }
+std::string_view name_of(Framework framework) {
+  return framework_words()[static_cast<std::size_t>(framework)];
+}
+
+bool has_known_limits(Framework framework) {
+  return framework == Framework::meshwright || row_of(framework).limits != nullptr;
+}
 
 Framework framework_of(std::string_view name) {
   for (const Row& row : rows)
-    if (row.limits != nullptr && row.name == name) return row.framework;
+    if (row.is_written && name_of(row.framework) == name) return row.framework;
   const std::string near = nearest(name, framework_names());
   throw InputError("unknown framework '" + std::string(name) + "'; " +
                    (near.empty() ? "known: " + list_of(framework_names(), "and")
@@ -177,9 +193,9 @@ std::optional<Plan> nearest_plan(Framework framework, Plan plan, const Model& mo
 std::vector<std::string> frameworks_that_run(const Plan& plan, const Model& model) {
   std::vector<std::string> names;
   for (const Row& row : rows)
-    if (row.limits != nullptr &&
+    if (row.is_written &&
         broken_limit(row.framework, as_run_by(row.framework, plan, model), model) == nullptr)
-      names.emplace_back(row.name);
+      names.emplace_back(name_of(row.framework));
   return names;
 }
 

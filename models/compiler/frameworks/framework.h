@@ -2,7 +2,6 @@
 // express. tools/interop/target.h says which setting of a framework is which key of the plan.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,24 +10,20 @@
 
 #include "models/architectures/model.h"
 #include "models/compiler/plan/plan.h"
+#include "models/program/framework.h"
 
 namespace meshwright::compiler {
 
-enum class Framework : std::uint8_t {
-  none,  // meshwright's own engine: every plan
-  megatron_lm,
-  megatron_bridge,
-  torchtitan,
-  deepspeed,
-  accelerate,
-  sagemaker,
-  hyperpod
-};
-// Returns the words of `--for` and of objective.framework, without `none`, in the order of the
+using program::Framework;
+
+// Returns the words of `--for`: the frameworks whose settings are written, in the order of the
 // enumerators.
 const std::vector<std::string>& framework_names();
 std::string_view name_of(Framework framework);
-// Throws InputError that names the nearest known name.
+// Returns whether it is known which plans the framework can run. Of jax and tensorflow it is not:
+// their steps are predicted, and no plans are searched for them.
+bool has_known_limits(Framework framework);
+// Throws InputError that names the nearest of framework_names().
 Framework framework_of(std::string_view name);
 
 // Describes a key of the plan that a framework supports only in part.

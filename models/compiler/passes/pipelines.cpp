@@ -90,6 +90,8 @@ std::span<const Pass> training_passes() { return training_list; }
 std::vector<Pass> passes_of(const Training& training) {
   const unsigned level = 1U << static_cast<unsigned>(training.compiler);
   const auto is_off = [&](std::string_view name) {
+    // torch.compile sees blocks and the loss, but not the head together with the loss.
+    if (name == "fuse_loss" && is_of_pytorch(training.framework)) return true;
     return std::ranges::find(training.passes_off, name) != training.passes_off.end();
   };
   std::vector<Pass> chosen;

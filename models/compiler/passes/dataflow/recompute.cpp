@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/compiler/passes/dataflow/recompute_budget.h"
+#include "models/compiler/passes/dataflow/recompute_operators.h"
 #include "models/compiler/passes/dataflow/recomputed_groups.h"
 #include "models/compiler/passes/graph/cleanup.h"
 #include "models/compiler/passes/rewriting.h"
@@ -124,6 +125,8 @@ class Recomputation {
 
 Graph recompute(Graph graph, const Plan& plan, const DeviceFacts& device) {
   if (plan.training.recompute_budget) return recompute_within_budget(graph, plan, device);
+  if (recomputes_by_operation(plan.training))
+    return recompute_operators(without_reuse(std::move(graph)));
   std::vector<int> groups = recomputed_groups(graph, plan);
   const bool none = std::ranges::all_of(groups, [](int group) { return group < 0; });
   if (none && graph.held != Held::rows) return graph;

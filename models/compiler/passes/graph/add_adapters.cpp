@@ -185,12 +185,13 @@ class Adapting {
     plain.sequence_parallel = node.attributes.sequence_parallel;
     const int x = dropped(node, plain, node.inputs[0]);
     int low = apply(Op::linear, node, {x, adapter.first}, plain);
-    if (const double factor = lora_.alpha / lora_.rank; factor != 1) {
-      Attributes scaled = plain;
-      scaled.factor = factor;
-      low = apply(Op::scale, node, {low}, scaled);
-    }
-    const int change = apply(Op::linear, node, {low, adapter.second}, plain);
+    Attributes scaled = plain;
+    scaled.factor = lora_.alpha / lora_.rank;
+    // peft and torchtune multiply the whole result, even by 1; here it is the narrow one.
+    const bool scales_result = is_of_pytorch(training_.framework);
+    if (scaled.factor != 1 && !scales_result) low = apply(Op::scale, node, {low}, scaled);
+    int change = apply(Op::linear, node, {low, adapter.second}, plain);
+    if (scales_result) change = apply(Op::scale, node, {change}, scaled);
     becomes_[node.outputs[0]] = apply(Op::add, node, {node.outputs[0], change}, plain);
   }
 

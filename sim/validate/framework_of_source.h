@@ -1,0 +1,14 @@
+// Tells whose training steps a public repository publishes.
+#pragma once
+
+#include <string_view>
+
+#include "models/program/framework.h"
+
+namespace meshwright::sim {
+
+// Returns the framework of the first known repository in `where`, the text that says where a source
+// is public, or meshwright if it names none. Code bases with kernels of their own have none.
+Framework framework_of_source(std::string_view where);
+
+}  // namespace meshwright::sim
