@@ -176,6 +176,7 @@ os.remove("lost.txt")
 os.makedirs("out/first")
 open("out/first/a", "w").write("a")
 os.rename("out/first", "out/second")
+assert os.statvfs("out/second").f_bsize > 0 and shutil.disk_usage("out/second").total > 0
 assert open("kept.txt").read() == "realmore" and not os.path.exists("lost.txt") and glob.glob("out/*") == ["out/second"]
 assert sorted(os.listdir(".")) == ["kept.txt", "out", "train.py", "train.sh"], os.listdir(".")
 subprocess.check_call("test -f out/second/a && echo b > b.txt && rm -r out && test ! -e out", shell=True)

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/xattr.h>
@@ -337,6 +339,11 @@ MESHWRIGHT_STAT(stat, stat)
 MESHWRIGHT_STAT(stat64, stat64)
 MESHWRIGHT_STAT(lstat, stat)
 MESHWRIGHT_STAT(lstat64, stat64)
+// How much room the disk has, for a folder that may be in the own folder alone.
+MESHWRIGHT_STAT(statfs, statfs)
+MESHWRIGHT_STAT(statfs64, statfs64)
+MESHWRIGHT_STAT(statvfs, statvfs)
+MESHWRIGHT_STAT(statvfs64, statvfs64)
 
 #define MESHWRIGHT_FSTATAT(NAME, KIND)                                                       \
   int NAME(int directory, const char* path, struct KIND* about, int flags) noexcept {        \
