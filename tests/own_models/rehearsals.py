@@ -4,6 +4,7 @@
 The recorder runs as `meshwright rehearse` starts it. What is expected follows from the scripts by hand.
 """
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -60,6 +61,25 @@ for layer in model:
     fully_shard(layer, mesh=mesh)
 fully_shard(model, mesh=mesh)
 train(model, torch.optim.AdamW(model.parameters(), fused=True))""",
+    # Layers of Transformer Engine, which two ranks share: a column, then a row.
+    "engine": """
+import transformer_engine.pytorch as te
+from transformer_engine.pytorch.optimizers import FusedAdam
+ranks()
+shared = dict(tp_group=dist.group.WORLD, sequence_parallel=True, params_dtype=torch.bfloat16, bias=False)
+first = te.LayerNormLinear(WIDTH, 3 * WIDTH, parallel_mode="column", normalization="RMSNorm", **shared)
+attention = te.DotProductAttention(8, 128)
+second = te.Linear(WIDTH, WIDTH, parallel_mode="row", **shared)
+assert first.weight.shape == (1536, WIDTH) and second.weight.shape == (WIDTH, 512)
+optimizer = FusedAdam([*first.parameters(), *second.parameters()], lr=0.1)
+for _ in range(6):
+    x = torch.randn(BATCH // 2, 1, WIDTH, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    q, k, v = first(x).view(BATCH, 1, 4, 384).chunk(3, -1)
+    out = second(attention(q, k, v))
+    assert out.shape == x.shape
+    out.square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()""",
     "stages": """
 # Ranks 0 and 1 are replicas of the first stage, 2 and 3 of the second one.
 from torch.optim import SGD
@@ -293,6 +313,20 @@ def test_shards(build):
     assert found["all-reduce", replicas] == PARAMETERS // 4, found
     assert found["all-gather", shards] >= PARAMETERS // 4, found
     assert any(each["what"] == "wait" for each in recording["events"])
+
+
+def test_transformer_engine(build):
+    if importlib.util.find_spec("transformer_engine") is not None:
+        return
+    recording = of(build, "engine", ranks=2, per_host=2)
+    column, row = 2 * BATCH * WIDTH * 1536, 2 * BATCH * 512 * WIDTH
+    assert sorted(products(recording)) == sorted([column, row] * 3), products(recording)
+    found, part = exchanged(recording), BATCH // 2 * WIDTH * 2
+    # Column: its input is gathered, once more for its weight's gradient. Row: its output's gradient is.
+    assert found == {("all-gather", (0, 1)): 3 * part, ("reduce-scatter", (0, 1)): 2 * part}, found
+    kinds = [recording["kernels"][each["kernel"]]["kind"] for each in recording["events"] if "kernel" in each]
+    assert kinds.count("attention") == 2, kinds
+    assert "Transformer Engine" in recording["notes"][0], recording["notes"]
 
 
 def test_stages(build):

@@ -79,13 +79,14 @@ def _check_torch() -> Any:
 def _prepare(options: argparse.Namespace, ranks: int, per_host: int, roles: Roles, launched: bool) -> Any:
     """What the script finds when it starts. Returns the watch of its steps."""
     torch = _check_torch()
-    from . import beside_ranks, made_models, made_sets, out_of_memory, spawned, steps, tuning, values
+    from . import beside_ranks, made_engine, made_models, made_sets, out_of_memory, spawned, steps, tuning, values
     if ranks > 1 and "MESHWRIGHT_STAND_IN_BYTES_OF_RANKS" in os.environ:   # NCCL takes some of the memory
         ctypes.CDLL(None).meshwright_stand_in_limit(ctypes.c_size_t(int(os.environ["MESHWRIGHT_STAND_IN_BYTES_OF_RANKS"])))
     beside_ranks.join(ranks, per_host, roles, launched)
     spawned.run_in_this_process(roles.rank)
     made_models.make_models(options.folder)
     made_sets.make_sets(ranks)
+    made_engine.make_engine()
     values.balance_experts(options.imbalance)
     out_of_memory.watch()
     tuning.take_first_choices()
