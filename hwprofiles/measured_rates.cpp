@@ -29,19 +29,42 @@ std::vector<double> rates(Fields& fields, std::string_view key, std::size_t coun
   return values;
 }
 
+// Seconds in which the left operand of a product is quantized, before the product itself.
+struct Quantization {
+  double latency_s = 0, s_per_element = 0;
+
+  double of(std::int64_t m, std::int64_t k) const {
+    return latency_s + s_per_element * static_cast<double>(m) * static_cast<double>(k);
+  }
+};
+
+Quantization read_quantization(Fields fields) {
+  const Quantization read{fields.required<double>("latency_s"),
+                          fields.required<double>("s_per_element")};
+  fields.done();
+  return read;
+}
+
+// Layers that quantize were measured as a whole, so their rates are without that kernel's time.
 std::vector<MeasuredProduct> read_products(Fields fields) {
   const auto m = fields.required<std::vector<std::int64_t>>("m");
   const auto n = fields.required<std::vector<std::int64_t>>("n");
   const auto k = fields.required<std::vector<std::int64_t>>("k");
   const auto all = rates(fields, "tflop_per_s", m.size() * n.size() * k.size());
+  Quantization quantization;
+  if (fields.has("quantization")) quantization = read_quantization(fields.object("quantization"));
   fields.done();
   std::vector<MeasuredProduct> products;
   auto rate = all.begin();
   for (const std::int64_t rows : m)
     for (const std::int64_t columns : n)
       for (const std::int64_t depth : k) {
-        if (*rate > 0) products.push_back({rows, columns, depth, *rate * tera});
-        ++rate;
+        const double measured = *rate++ * tera;
+        if (measured <= 0) continue;
+        const double flops = 2.0 * static_cast<double>(rows * columns) * static_cast<double>(depth);
+        const double alone_s = flops / measured - quantization.of(rows, depth);
+        if (alone_s <= 0) fields.fail("quantization", "takes longer than a whole layer");
+        products.push_back({rows, columns, depth, flops / alone_s});
       }
   if (products.empty()) fields.fail("tflop_per_s", "holds no rate above 0");
   return products;
@@ -66,6 +89,8 @@ MeasuredRates read_rates(Fields file) {
   MeasuredRates read;
   file.required<std::string>("source");
   read.products = read_products(file.object("products"));
+  if (file.has("products_in_8_bits"))
+    read.products_in_8_bits = read_products(file.object("products_in_8_bits"));
   if (file.has("attention")) read_attention(file.object("attention"), read);
   file.done();
   return read;
@@ -81,14 +106,14 @@ double apart(double one, double other) {
 
 // Few sizes are measured along each dimension, so the logarithms of a size are taken once for all
 // products that share it.
-const MeasuredProduct& nearest_product(const MeasuredRates& rates, std::int64_t m, std::int64_t n,
-                                       std::int64_t k) {
+const MeasuredProduct& nearest_product(const std::vector<MeasuredProduct>& products, std::int64_t m,
+                                       std::int64_t n, std::int64_t k) {
   const std::int64_t wanted[] = {m, n, k};
   std::int64_t seen[3] = {};
   double distance[3] = {};
   const MeasuredProduct* nearest = nullptr;
   double least = 0;
-  for (const MeasuredProduct& each : rates.products) {
+  for (const MeasuredProduct& each : products) {
     const std::int64_t sizes[] = {each.m, each.n, each.k};
     for (int i = 0; i < 3; ++i)
       if (sizes[i] != seen[i]) {

@@ -9,7 +9,7 @@
 
 namespace meshwright::hwprofiles {
 
-// A matrix product in 16 bits, of m x k by k x n.
+// A matrix product of m x k by k x n.
 struct MeasuredProduct {
   std::int64_t m = 0, n = 0, k = 0;
   double flop_per_s = 0;
@@ -27,17 +27,18 @@ struct FlashShares {
 };
 
 struct MeasuredRates {
-  std::vector<MeasuredProduct> products;     // by m, then n, then k
-  std::vector<MeasuredAttention> attention;  // may be empty
-  double narrow_share = 1;                   // factor for heads of 64 and narrower
-  double backward_share = 1;                 // factor for the backward pass
+  std::vector<MeasuredProduct> products;            // in 16 bits; by m, then n, then k
+  std::vector<MeasuredProduct> products_in_8_bits;  // without quantization; may be empty
+  std::vector<MeasuredAttention> attention;         // may be empty
+  double narrow_share = 1;                          // factor for heads of 64 and narrower
+  double backward_share = 1;                        // factor for the backward pass
   FlashShares flash2;
 };
 
 // Returns the measured product whose shape is nearest: the one with the least sum of the squared
-// logarithms of the ratios of sizes. `rates` has at least one product.
-const MeasuredProduct& nearest_product(const MeasuredRates& rates, std::int64_t m, std::int64_t n,
-                                       std::int64_t k);
+// logarithms of the ratios of sizes. There is at least one, and they are by m, then n, then k.
+const MeasuredProduct& nearest_product(const std::vector<MeasuredProduct>& products, std::int64_t m,
+                                       std::int64_t n, std::int64_t k);
 // The same of attention, by the number of keys. `rates` has at least one.
 const MeasuredAttention& nearest_attention(const MeasuredRates& rates, std::int64_t keys);
 

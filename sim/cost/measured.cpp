@@ -4,13 +4,20 @@
 
 namespace meshwright::sim {
 
+const std::vector<MeasuredProduct>* MeasuredKernels::products_in(Precision precision) const {
+  if (rates_ == nullptr) return nullptr;
+  if (precision == Precision::bf16 || precision == Precision::fp16) return &rates_->products;
+  const bool in_8_bits = precision == Precision::fp8 && !rates_->products_in_8_bits.empty();
+  return in_8_bits ? &rates_->products_in_8_bits : nullptr;
+}
+
 std::optional<double> MeasuredKernels::product_rate(const Kernel& product, const Gpu& gpu,
                                                     Precision precision) const {
-  const bool is_known = rates_ != nullptr && product.kind == Kernel::Kind::gemm &&
-                        product.flops > 0 &&
-                        (precision == Precision::bf16 || precision == Precision::fp16);
+  const std::vector<MeasuredProduct>* measured = products_in(precision);
+  const bool is_known = measured != nullptr && product.kind == Kernel::Kind::gemm &&
+                        product.flops > 0 && gpu.supports(precision);
   if (!is_known) return std::nullopt;
-  const MeasuredProduct& near = nearest_product(*rates_, product.m, product.n, product.k);
+  const MeasuredProduct& near = nearest_product(*measured, product.m, product.n, product.k);
   const Kernel like{.kind = Kernel::Kind::gemm, .m = near.m, .n = near.n, .k = near.k};
   return near.flop_per_s * shape_efficiency(product, gpu, precision) /
          shape_efficiency(like, gpu, precision);

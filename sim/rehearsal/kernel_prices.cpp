@@ -17,23 +17,44 @@ bool in_16_bits(const Kernel& kernel) {
   return kernel.precision == Precision::bf16 || kernel.precision == Precision::fp16;
 }
 
+// Returns the cost of kernels by each kind of fused attention.
+std::map<AttentionKernel, CostModel> costs_on(const Cluster& cluster) {
+  std::map<AttentionKernel, CostModel> costs;
+  for (const AttentionKernel kind :
+       {AttentionKernel::flash2, AttentionKernel::flash3, AttentionKernel::cudnn}) {
+    StepSettings settings;
+    settings.attention = kind;
+    costs.emplace(kind, CostModel(without_launch_factor(cluster), settings));
+  }
+  return costs;
+}
+
 }  // namespace
 
 KernelPrices::KernelPrices(const Cluster& cluster)
-    : gpu_(cluster.device()),
-      cost_(without_launch_factor(cluster), StepSettings{}),
-      measured_(gpu_) {}
+    : gpu_(cluster.device()), cost_(costs_on(cluster)), measured_(gpu_) {}
 
-Seconds KernelPrices::of(const Kernel& kernel) const {
+// A script that was recorded on a newer GPU takes FlashAttention-2 where that GPU's kernel is not.
+AttentionKernel KernelPrices::available(AttentionKernel attention) const {
+  const bool there = attention == AttentionKernel::cudnn    ? gpu_.kernels.cudnn_forward > 0
+                     : attention == AttentionKernel::flash3 ? gpu_.kernels.flash3_forward > 0
+                                                            : false;
+  return there ? attention : AttentionKernel::flash2;
+}
+
+Seconds KernelPrices::of(const Kernel& kernel, AttentionKernel recorded) const {
+  const AttentionKernel attention = available(recorded);
+  const CostModel& cost = cost_.at(attention);
   std::optional<double> rate;
-  if (in_16_bits(kernel) && kernel.flops > 0)
-    rate = kernel.kind == Kernel::Kind::attention
-               ? measured_.attention_rate(kernel)
-               : measured_.product_rate(kernel, gpu_, *kernel.precision);
-  if (!rate) return cost_.time(kernel);
+  if (kernel.kind == Kernel::Kind::gemm && kernel.precision)
+    rate = measured_.product_rate(kernel, gpu_, *kernel.precision);
+  else if (kernel.kind == Kernel::Kind::attention && in_16_bits(kernel) && kernel.flops > 0 &&
+           attention == AttentionKernel::flash2)
+    rate = measured_.attention_rate(kernel);
+  if (!rate) return cost.time(kernel);
   const Seconds arithmetic{kernel.flops / (*rate * gpu_.sustained_clock_share) +
                            gpu_.kernel_latency_s};
-  return std::max(arithmetic, cost_.time(Kernel{.bytes = kernel.bytes}));
+  return std::max(arithmetic, cost.time(Kernel{.bytes = kernel.bytes}));
 }
 
 }  // namespace meshwright::sim

@@ -2,6 +2,8 @@
 // reach, and where none are known as in a simulated step (sim/cost).
 #pragma once
 
+#include <map>
+
 #include "sim/cost/cost.h"
 #include "sim/cost/measured.h"
 
@@ -11,11 +13,14 @@ class KernelPrices {
  public:
   explicit KernelPrices(const Cluster& cluster);
 
-  Seconds of(const Kernel& kernel) const;
+  // `recorded` says which kernel of fused attention ran. Other kernels ignore it.
+  Seconds of(const Kernel& kernel, AttentionKernel recorded = AttentionKernel::flash2) const;
 
  private:
+  AttentionKernel available(AttentionKernel attention) const;
+
   Gpu gpu_;
-  CostModel cost_;
+  std::map<AttentionKernel, CostModel> cost_;
   MeasuredKernels measured_;
 };
 

@@ -45,6 +45,14 @@ bool is_of_optimizer(std::string_view operation) {
          name.starts_with("_fused_sgd") || name.starts_with("_fused_adagrad");
 }
 
+// Returns which kernel of fused attention an operation runs, by its name.
+AttentionKernel attention_of(std::string_view operation) {
+  const auto has = [&](std::string_view part) { return operation.find(part) != operation.npos; };
+  if (has("cudnn_attention")) return AttentionKernel::cudnn;
+  if (has("flash_attn_3")) return AttentionKernel::flash3;
+  return AttentionKernel::flash2;
+}
+
 // Returns the time as simulated time, of which there is enough for all but absurd sizes.
 SimTime checked_sim_time(Seconds time) {
   constexpr double longest_s = 1e6;
@@ -90,8 +98,11 @@ class Pricer {
     const RecordedWork use = recorded_work(recording_, event);
     if (event.kernel < 0) return {of_bytes(0), use};
     const Kernel& kernel = recording_.kernels[static_cast<std::size_t>(event.kernel)].kernel;
-    const auto [found, is_new] = kernels_.try_emplace(event.kernel);
-    if (is_new) found->second = checked_sim_time(kernels_on_.of(kernel) * slowest_);
+    const AttentionKernel attention =
+        event.op < 0 ? AttentionKernel::flash2
+                     : attention_of(recording_.operations[static_cast<std::size_t>(event.op)]);
+    const auto [found, is_new] = kernels_.try_emplace({event.kernel, attention});
+    if (is_new) found->second = checked_sim_time(kernels_on_.of(kernel, attention) * slowest_);
     return {found->second, use};
   }
 
@@ -162,7 +173,7 @@ class Pricer {
   const Topology& topology_;
   KernelPrices kernels_on_;
   double slowest_;
-  std::map<int, SimTime> kernels_;
+  std::map<std::pair<int, AttentionKernel>, SimTime> kernels_;
   std::map<std::tuple<RecordedCollective, int, int, std::int64_t>, PricedEvent> communication_;
 };
 

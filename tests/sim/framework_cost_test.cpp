@@ -50,7 +50,7 @@ TEST_CASE("the nearest measured product is the one of the least distance", "[cos
     const MeasuredRates& rates = *measured_rates(load_machine(machine).gpu);
     for (int drawn = 0; drawn < 200; ++drawn) {
       const Kernel wanted = product(size(), size(), size());
-      const MeasuredProduct& near = nearest_product(rates, wanted.m, wanted.n, wanted.k);
+      const MeasuredProduct& near = nearest_product(rates.products, wanted.m, wanted.n, wanted.k);
       const MeasuredProduct& slow = nearest_of_all(rates, wanted);
       INFO(machine << " " << wanted.m << " " << wanted.n << " " << wanted.k);
       CHECK((near.m == slow.m && near.n == slow.n && near.k == slow.k));

@@ -229,6 +229,40 @@ TEST_CASE("a kernel is priced by the nearest measured shape", "[rehearsal]") {
   CHECK(prices.of(thin).value == cost.time(Kernel{.bytes = 1e9}).value);
 }
 
+TEST_CASE("products in 8 bits are priced without the kernel that quantizes", "[rehearsal]") {
+  const Cluster cluster = eight_h100();
+  const Gpu& gpu = cluster.machine.gpu;
+  Kernel product{.kind = Kernel::Kind::gemm,
+                 .m = 8192,
+                 .n = 8192,
+                 .k = 8192,
+                 .flops = 2.0 * 8192 * 8192 * 8192,
+                 .precision = Precision::fp8};
+  // hwprofiles/measured/h100.json: 1243 TFLOP/s with quantization.
+  const double measured_s = product.flops / 1243e12;
+  CHECK(KernelPrices(cluster).of(product).value - gpu.kernel_latency_s ==
+        Approx(measured_s - 9.7e-6 - 2.41e-12 * 8192 * 8192).epsilon(0.001));
+  // An A100 has no arithmetic in 8 bits.
+  const Cluster older{load_machine("dgx-a100-80gb"), 1, 8, {}, {}};
+  CHECK(KernelPrices(older).of(product).value > 3 * measured_s);
+}
+
+TEST_CASE("attention is priced by the kernel that ran", "[rehearsal]") {
+  const KernelPrices prices(eight_h100());
+  const Kernel attention{.kind = Kernel::Kind::attention,
+                         .m = 8192,
+                         .n = 8192,
+                         .k = 128,
+                         .batch = 32,
+                         .flops = 1e12,
+                         .precision = Precision::bf16};
+  CHECK(prices.of(attention).value == prices.of(attention, AttentionKernel::flash2).value);
+  CHECK(prices.of(attention, AttentionKernel::cudnn).value < 0.8 * prices.of(attention).value);
+  // An A100 has no such kernel of cuDNN's.
+  const KernelPrices older({load_machine("dgx-a100-80gb"), 1, 8, {}, {}});
+  CHECK(older.of(attention, AttentionKernel::cudnn).value == older.of(attention).value);
+}
+
 TEST_CASE("the interval of a rehearsed step depends on what bounds it", "[rehearsal]") {
   ReplayedStep step;
   step.step_time = to_sim_time({2});
