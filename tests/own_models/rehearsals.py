@@ -61,6 +61,20 @@ for layer in model:
     fully_shard(layer, mesh=mesh)
 fully_shard(model, mesh=mesh)
 train(model, torch.optim.AdamW(model.parameters(), fused=True))""",
+    # What is computed after a communication beside it waits for it, however the script asks.
+    "waits": """
+import torch.distributed._functional_collectives as functional
+ranks()
+model = net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(6):
+    x, y = torch.randn(BATCH, WIDTH, device="cuda"), torch.randn(BATCH, WIDTH, device="cuda")
+    for work in [dist.all_reduce(each, async_op=True) for each in (x, y)]:
+        work.wait()
+    z = functional.all_reduce(x + y, "sum", dist.group.WORLD)
+    model(z + 1).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()""",
     # Layers of Transformer Engine, which two ranks share: a column, then a row.
     "engine": """
 import transformer_engine.pytorch as te
@@ -313,6 +327,24 @@ def test_shards(build):
     assert found["all-reduce", replicas] == PARAMETERS // 4, found
     assert found["all-gather", shards] >= PARAMETERS // 4, found
     assert any(each["what"] == "wait" for each in recording["events"])
+
+
+def awaited(recording):
+    """How many communications beside stream 0 it waits for, and how many there are."""
+    last, ends, waited, beside = {}, {}, 0, 0
+    for each in recording["events"]:
+        if each["what"] == "record" and last.get(each["stream"]) == "collective" and each["stream"] != 0:
+            ends[each["event"]] = True
+            beside += 1
+        if each["what"] == "wait" and each["stream"] == 0:
+            waited += ends.pop(each["event"], False)
+        if "stream" in each:
+            last[each["stream"]] = each["what"]
+    return waited, beside
+
+
+def test_waits(build):
+    assert awaited(of(build, "waits", ranks=8, per_host=8)) == (3, 3)
 
 
 def test_transformer_engine(build):

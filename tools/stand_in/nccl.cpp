@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/stand_in/in_flight.h"
 #include "tools/stand_in/log.h"
 #include "tools/stand_in/memory.h"
 
@@ -69,6 +70,7 @@ void write(const Call& call, std::uint64_t together = 0) {
                       static_cast<std::uint64_t>(call.rank + 1)},
           .name = number_of(call.name),
           .kind = Kind::collective});
+  in_flight().communicated(reinterpret_cast<std::uint64_t>(call.stream));
 }
 
 thread_local int depth = 0;               // of ncclGroupStart

@@ -1,11 +1,13 @@
 // Streams and events. Nothing runs on them: every one of them is always at its end, and the log
-// holds the order that a program asked for.
+// holds the order that a program asked for. Only the end of a communication beside the caller's
+// stream is not reached until somebody waits for it (in_flight.h).
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 
+#include "tools/stand_in/in_flight.h"
 #include "tools/stand_in/log.h"
 
 using namespace meshwright::stand_in;
@@ -35,6 +37,7 @@ cudaError_t made(cudaEvent_t* event) {
 
 cudaError_t recorded(cudaEvent_t event, cudaStream_t stream) {
   append({.stream = of(stream), .numbers = {of(event)}, .kind = Kind::record_event});
+  in_flight().recorded(of(stream), of(event));
   reinterpret_cast<EventTime*>(event)->ns = now_ns();
   return cudaSuccess;
 }
@@ -62,14 +65,17 @@ cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   append({.stream = of(stream), .numbers = {1}, .kind = Kind::wait_host});
+  in_flight().ended_on(of(stream));
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
   append({.numbers = {0}, .kind = Kind::wait_host});
+  in_flight().all_ended();
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   append({.stream = of(stream), .numbers = {of(event)}, .kind = Kind::wait_event});
+  in_flight().waited(of(stream), of(event));
   return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
@@ -85,6 +91,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return made(event); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return made(event); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  in_flight().ended(of(event));
   delete reinterpret_cast<EventTime*>(event);
   return cudaSuccess;
 }
@@ -94,9 +101,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
   return recorded(event, stream);
 }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return in_flight().holds(of(event)) ? cudaErrorNotReady : cudaSuccess;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   append({.numbers = {2, of(event)}, .kind = Kind::wait_host});
+  in_flight().ended(of(event));
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
