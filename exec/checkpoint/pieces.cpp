@@ -8,11 +8,13 @@ namespace {
 
 // Returns whether this rank saves the parameter, which has this index in the program. An unsplit
 // parameter is the same on all ranks of a tensor group, so the ranks save such parameters in turn,
-// unless one rank owns the bucket. Copies of tied parameters are not saved.
+// unless one rank owns the bucket, or the ranks that save slices of it are of all tensor indices.
+// Copies of tied parameters are not saved.
 bool saves(const StageParameter& member, int index, const Runtime& runtime) {
   if (member.copy_of_tied) return false;
   const Bucket& bucket = runtime.program().buckets[member.bucket];
   return member.parameter.is_cut || bucket.owner.tensor >= 0 ||
+         bucket.is_over_tensor(runtime.mesh().degrees()) ||
          index % runtime.mesh().degrees().tensor == runtime.coordinates().tensor;
 }
 

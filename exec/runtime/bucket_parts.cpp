@@ -10,7 +10,7 @@ namespace meshwright::exec {
 // Returns whether this rank counts its part of the bucket in the norm. If the norm is summed over
 // all ranks, one of those with the same part counts it.
 bool BucketParts::counts_in_norm(const Bucket& bucket) const {
-  if (rank_.mesh.degrees().expert == 1) return true;
+  if (!rank_.mesh.degrees().has_expert_groups()) return true;
   return rank_.mesh.index_in(bucket.sharded ? bucket.replica() : bucket.rdp(),
                              rank_.world.rank()) == 0;
 }
@@ -29,7 +29,8 @@ BucketParts::BucketParts(const RankContext& rank) : rank_(rank) {
       const std::int64_t first = std::max(member.offset, begin);
       const std::int64_t last = std::min(member.offset + parameter.shape.elements(), end);
       if (first >= last) continue;
-      const bool first_replica = parameter.is_cut || one_of_tensor || rank_.own.tensor == 0;
+      const bool differs = parameter.is_cut || bucket.is_over_tensor(rank_.mesh.degrees());
+      const bool first_replica = differs || one_of_tensor || rank_.own.tensor == 0;
       OptimizerSegment elements{first - begin, last - first, parameter.decay};
       elements.counted = first_replica;  // replicas count once
       elements.first = first - member.offset;

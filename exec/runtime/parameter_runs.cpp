@@ -75,7 +75,7 @@ PartOfCut part_of(const Parameter& parameter, const Mesh& mesh, const Coordinate
   PartOfCut part;
   if (parameter.is_cut) part.index = rank.tensor, part.count = degrees.tensor;
   if (parameter.is_cut_by_experts)
-    part.expert = rank.rdp % degrees.expert, part.experts = degrees.expert;
+    part.expert = mesh.expert_index(rank), part.experts = degrees.expert;
   return part;
 }
 

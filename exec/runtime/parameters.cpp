@@ -133,7 +133,10 @@ template void Parameters::set<double>(std::string_view, std::span<const double>)
 
 // Returns the ranks that together hold a part, in the order of its elements.
 std::vector<int> Parameters::holders(const Entry& entry, PartOfCut part) const {
-  const int first = mesh_.rank({entry.stage, part.index, part.expert});
+  const Coordinates holder = member(entry).parameter.is_cut_by_experts
+                                 ? mesh_.first_with_experts(entry.stage, part.index, part.expert)
+                                 : Coordinates{entry.stage, part.index, 0};
+  const int first = mesh_.rank(holder);
   const Program& program = stages_[entry.stage];
   const Bucket& bucket = program.buckets[member(entry).bucket];
   const Operand& exact = exact_weights(bucket);

@@ -195,6 +195,8 @@ constexpr KeyChange rows[] = {
     {"parallelism.context_exchange", freely},
     {"parallelism.context_heads", freely},
     {"parallelism.expert", freely},
+    {"parallelism.expert_tensor", freely},
+    {"parallelism.expert_dispatch", freely},
     {"parallelism.virtual_stages", freely},
     {"parallelism.schedule", freely},
     {"parallelism.sequence_parallel", freely},

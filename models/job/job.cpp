@@ -1,6 +1,7 @@
 #include "models/job/job.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "models/compiler/partition/partition.h"
 #include "models/compiler/passes/pass.h"
 #include "models/compiler/plan/context_rules.h"
+#include "models/compiler/plan/expert_tensor.h"
 #include "models/core/divisors.h"
 #include "models/core/error.h"
 #include "models/core/json.h"
@@ -193,6 +195,12 @@ void settle_context_heads(Plan& plan, const Model& model, int ranks_per_host) {
     p.context_heads = default_context_heads(p, model.sizes(), ranks_per_host);
 }
 
+// Sets `expert_tensor` to its default if the job does not give it.
+void settle_expert_tensor(Parallelism& parallelism, const ModelSizes& sizes) {
+  if (parallelism.expert_tensor == 0)
+    parallelism.expert_tensor = default_expert_tensor(parallelism, sizes);
+}
+
 int ranks_per_host(const Job& job, const MachineFacts& machine) {
   return job.cluster.processes_per_host > 0 ? job.cluster.processes_per_host : machine.gpus;
 }
@@ -231,6 +239,7 @@ Plan settle_plan(const Job& job, int ranks, const MachineFacts& machine) {
   check_attention(training.attention, machine);
   settle_degrees(plan, ranks, job.is_auto("parallelism.data"));
   settle_context_heads(plan, job.model, ranks_per_host(job, machine));
+  settle_expert_tensor(plan.parallelism, job.model.sizes());
   verify_micro_batch(plan, job);
   check_passes_off(plan.training);
   check_partition(plan, job.model);
@@ -269,6 +278,7 @@ void check_open_job(const Job& job) {
     p.context_exchange = job.model.sizes().latent || training.attention == AttentionKernel::unfused
                              ? ContextExchange::all_to_all
                              : ContextExchange::p2p;
+  if (job.is_auto("parallelism.tensor")) p.expert_tensor = std::min(p.expert_tensor, 1);
   settle_context_heads(plan, job.model, 1);
   verify(plan, job.model.sizes());
   check_passes_off(plan.training);

@@ -99,6 +99,9 @@ void warn_about_effects(const Fields& fields, Job& job) {
        "'tensor' has no effect while tensor is 1"},
       {p.overlap_expert && p.expert == 1 && !job.is_auto("parallelism.expert"), "overlap",
        "'expert' has no effect while expert is 1"},
+      {p.expert_dispatch != ExpertDispatch::all_to_all && p.expert == 1 &&
+           !job.is_auto("parallelism.expert"),
+       "expert_dispatch", "no effect while expert is 1"},
       {p.tensor_chunks > 1 && !p.overlap_tensor, "tensor_chunks",
        "no effect while overlap does not name 'tensor'"},
       {below_zero_3 && p.keeps_gathered, "reshard_after_forward", "no effect below zero_stage 3"},
@@ -162,8 +165,18 @@ Keys parallelism_keys(Parallelism& p) {
        "context, and leaves rings of 2 or more; tensor × context_heads divides heads and "
        "kv_heads. See [Context groups](#context-groups)"},
       {"expert", &p.expert, degree, may_be_auto, "",
-       "consecutive ranks that share the [experts](#experts); divides data and `experts`; `shard` "
-       "divides data ÷ expert, or exceeds it"},
+       "consecutive ranks that share the [experts](#experts); divides `experts` and data, or data "
+       "× tensor if `expert_tensor` is 1; `shard` divides data ÷ expert, or exceeds it"},
+      {"expert_tensor", &p.expert_tensor, by_reader(at_least_one), set_or_auto,
+       "0: 1 for dropless experts that ranks share, else tensor",
+       "ranks of a tensor group that split each expert: 1 or tensor. With 1, each rank of the "
+       "tensor group has whole experts and sends its own tokens to them, and expert groups are "
+       "neighbours on data × tensor. See [Experts](#experts)"},
+      {"expert_dispatch", choice("dispatch of experts", expert_dispatch_names(), p.expert_dispatch),
+       any, plain, "",
+       "for predictions: how tokens travel to [experts](#experts). `all_to_all`: once for each "
+       "expert. `deduplicated` (DeepEP, HybridEP): once to each host, and there once to each rank. "
+       "`train` always does the former, with the same results"},
       {"virtual_stages", &p.virtual_stages, degree, may_be_auto, "", needs_of_virtual_stages},
       {"schedule", choice("schedule", schedule_names(), p.schedule), any, may_be_auto, "",
        "order of each stage's tasks, see [Schedules](#schedules)"},

@@ -135,7 +135,7 @@ json write_keys(const Keys& keys, const std::string& folder) {
   json section = json::object();
   for (const Key& key : keys) {
     json value = value_of(key, folder);
-    if (value.is_null() || (key.how == How::if_set && !is_set(value))) continue;
+    if (value.is_null() || (key.is_written_if_set() && !is_set(value))) continue;
     section[std::string(key.name)] = std::move(value);
   }
   return section;

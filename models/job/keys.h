@@ -108,7 +108,8 @@ enum class How : std::uint8_t {
   may_be_auto,      // may be "auto", for the planner to decide
   auto_if_asked,    // likewise, but not through "auto" for the whole section
   auto_if_missing,  // may be "auto", and is if it is left out
-  if_set            // written unless it is 0, false or empty: "not given"
+  if_set,           // written unless it is 0, false or empty: "not given"
+  set_or_auto       // as if_set, and may be "auto" as with auto_if_asked
 };
 
 struct Key {
@@ -125,7 +126,10 @@ struct Key {
   bool is_auto_with_section() const {
     return how == How::may_be_auto || how == How::auto_if_missing;
   }
-  bool may_be_auto() const { return is_auto_with_section() || how == How::auto_if_asked; }
+  bool may_be_auto() const {
+    return is_auto_with_section() || how == How::auto_if_asked || how == How::set_or_auto;
+  }
+  bool is_written_if_set() const { return how == How::if_set || how == How::set_or_auto; }
 };
 
 // Returns the rows. They point into the argument, which must outlive them.

@@ -28,9 +28,12 @@ void check_settings(const JobSettings& settings, const Place& place) {
                      rdp * d.tensor * d.pipeline <= most_copies,
                  "more than a million ranks");
   (degrees / "shard").in_range(d.shard, 1, rdp);
-  (degrees / "expert").in_range(d.expert, 1, rdp);
+  (degrees / "expert").in_range(d.expert, 1, d.expert_ranks());
   (degrees / "shard").demand(rdp % d.shard == 0, "does not divide data x context");
-  (degrees / "expert").demand(rdp % d.expert == 0, "does not divide data x context");
+  (degrees / "expert")
+      .demand(d.expert_ranks() % d.expert == 0, d.experts_over_tensor
+                                                    ? "does not divide data x context x tensor"
+                                                    : "does not divide data x context");
   (degrees / "shard")
       .demand(d.expert_rdp() % d.expert_shard() == 0, "does not divide data x context / expert");
   const auto& known = placements();

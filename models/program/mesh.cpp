@@ -67,7 +67,7 @@ struct Range {
 Range chunk_of(int own, int size) { return {own / size * size, size, 1}; }
 
 // Returns the coordinates of a group among the ranks with the same experts. These are every
-// `expert`-th coordinate of the rdp axis, so chunks are made of those.
+// `expert`-th coordinate of the axis on which experts lie, so chunks are made of those.
 Range among_same_experts(Span span, int own, const Degrees& degrees) {
   const int experts = own % degrees.expert, place = own / degrees.expert;
   const int count = degrees.expert_rdp(), shards = degrees.expert_shard();
@@ -109,6 +109,11 @@ Range range_of(Span span, int own, int size, const Degrees& degrees) {
   return {};
 }
 
+bool is_of_experts(GroupKind kind) {
+  return kind == GroupKind::expert || kind == GroupKind::expert_rdp ||
+         kind == GroupKind::expert_shard || kind == GroupKind::expert_replica;
+}
+
 }  // namespace
 
 std::string_view order_of_axes(std::string_view placement) {
@@ -133,8 +138,9 @@ Mesh::Mesh(Degrees degrees, std::string_view placement) : degrees_(degrees) {
   for (const int degree : {degrees.pipeline, degrees.tensor, degrees.data, degrees.context,
                            degrees.shard, degrees.expert, degrees.context_heads})
     MESHWRIGHT_CHECK(degree >= 1, "degrees are verified before a mesh is made");
-  MESHWRIGHT_CHECK(degrees.rdp() % degrees.shard == 0 && degrees.rdp() % degrees.expert == 0,
-                   "shard and expert divide data * context");
+  MESHWRIGHT_CHECK(
+      degrees.rdp() % degrees.shard == 0 && degrees.expert_ranks() % degrees.expert == 0,
+      "shard and expert divide the ranks of their axes");
   MESHWRIGHT_CHECK(degrees.context % degrees.context_heads == 0,
                    "ranks that exchange heads are a part of a context group");
   const std::string_view order = order_of_axes(placement);
@@ -160,6 +166,7 @@ int Mesh::rank(Coordinates coordinates) const {
 std::vector<int> Mesh::group(GroupKind kind, int rank) const {
   const GroupRow& row = row_of(kind);
   const Coordinates own = coordinates(rank);
+  if (degrees_.experts_over_tensor && is_of_experts(kind)) return group_over_tensor(kind, own);
   const Range p = range_of(row.pipeline, own.pipeline, degrees_.pipeline, degrees_);
   const Range t = range_of(row.tensor, own.tensor, degrees_.tensor, degrees_);
   const Range r = range_of(row.rdp, own.rdp, degrees_.rdp(), degrees_);
@@ -172,6 +179,35 @@ std::vector<int> Mesh::group(GroupKind kind, int rank) const {
             this->rank({p.first + i * p.step, t.first + j * t.step, r.first + k * r.step}));
   std::ranges::sort(members);
   return members;
+}
+
+std::vector<int> Mesh::group_over_tensor(GroupKind kind, const Coordinates& own) const {
+  const Range places =
+      range_of(row_of(kind).rdp, place_in_stage(own), degrees_.expert_ranks(), degrees_);
+  std::vector<int> members;
+  for (int i = 0; i < places.count; ++i)
+    members.push_back(rank(at_place(own.pipeline, places.first + i * places.step)));
+  return members;
+}
+
+int Mesh::place_in_stage(const Coordinates& rank) const {
+  return tensor_stride_ < rdp_stride_ ? rank.rdp * degrees_.tensor + rank.tensor
+                                      : rank.tensor * degrees_.rdp() + rank.rdp;
+}
+
+Coordinates Mesh::at_place(int pipeline, int place) const {
+  if (tensor_stride_ < rdp_stride_)
+    return {pipeline, place % degrees_.tensor, place / degrees_.tensor};
+  return {pipeline, place / degrees_.rdp(), place % degrees_.rdp()};
+}
+
+int Mesh::expert_index(const Coordinates& rank) const {
+  return (degrees_.experts_over_tensor ? place_in_stage(rank) : rank.rdp) % degrees_.expert;
+}
+
+Coordinates Mesh::first_with_experts(int pipeline, int tensor, int index) const {
+  return degrees_.experts_over_tensor ? at_place(pipeline, index)
+                                      : Coordinates{pipeline, tensor, index};
 }
 
 int Mesh::index_in(GroupKind kind, int rank) const {

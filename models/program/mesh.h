@@ -25,9 +25,9 @@ enum class GroupKind : std::uint8_t {
   // group, around which keys and values travel.
   context_heads,
   context_ring,
-  expert,  // EP: consecutive members of rdp that share the experts
-  // Ranks that have the same experts. expert_rdp: all of them in an rdp group. expert_shard: those
-  // that share one copy of the sharded states. expert_replica: the same shard index over the
+  expert,  // EP: neighbours that share the experts, of rdp or of dp (Degrees::experts_over_tensor)
+  // Ranks that have the same experts. expert_rdp: all of them in an rdp or dp group. expert_shard:
+  // those that share one copy of the sharded states. expert_replica: the same shard index over the
   // expert_shard groups.
   expert_rdp,
   expert_shard,
@@ -41,15 +41,26 @@ std::string_view name_of(GroupKind kind);
 
 struct Degrees {
   int pipeline = 1, tensor = 1, data = 1, context = 1;
-  int shard = 1, expert = 1;  // each divides data * context
+  int shard = 1;   // divides data * context
+  int expert = 1;  // divides expert_ranks()
   // Number of neighbours in a context group that exchange heads, while keys and values go around
   // rings of the others. Divides `context`. If it is 1, the whole group works in one way.
   int context_heads = 1;
+  // Whether the ranks of a tensor group have whole experts and tokens of their own. Expert groups
+  // are then neighbours among all ranks of a stage. Otherwise a tensor group splits every expert.
+  bool experts_over_tensor = false;
   int ranks() const { return pipeline * tensor * data * context; }
   int rdp() const { return data * context; }
-  int expert_rdp() const { return rdp() / expert; }
+  // Returns on how many ranks of a stage the experts of a layer lie.
+  int expert_ranks() const { return experts_over_tensor ? rdp() * tensor : rdp(); }
+  int expert_rdp() const { return expert_ranks() / expert; }
   // Returns how many ranks share one copy of an expert's sharded states.
-  int expert_shard() const { return shard < expert_rdp() ? shard : expert_rdp(); }
+  int expert_shard() const {
+    const int ranks = experts_over_tensor && shard > 1 ? shard * tensor : shard;
+    return ranks < expert_rdp() ? ranks : expert_rdp();
+  }
+  // Returns whether experts are reduced and sharded among other ranks than other parameters are.
+  bool has_expert_groups() const { return expert > 1 || experts_over_tensor; }
   // heads_group() returns the kind of group that exchanges heads. ring_group() returns the kind of
   // group around which keys and values travel, or in which they are gathered.
   GroupKind heads_group() const {
@@ -82,10 +93,20 @@ class Mesh {
   std::vector<int> group(GroupKind kind, int rank) const;
   int index_in(GroupKind kind, int rank) const;
   int size_of(GroupKind kind) const;
+  // Returns the index of a rank in its expert group.
+  int expert_index(const Coordinates& rank) const;
+  // Returns the first rank of the stage that has this index in its expert group. It has the given
+  // tensor index, unless expert groups reach over tensor groups: then the index alone says it.
+  Coordinates first_with_experts(int pipeline, int tensor, int index) const;
   // Returns every group of the kind, ordered by its lowest rank.
   std::vector<std::vector<int>> groups(GroupKind kind) const;
 
  private:
+  // The ranks of a stage in ascending order, as places on the axis of tensor groups and replicas.
+  int place_in_stage(const Coordinates& rank) const;
+  Coordinates at_place(int pipeline, int place) const;
+  std::vector<int> group_over_tensor(GroupKind kind, const Coordinates& own) const;
+
   Degrees degrees_;
   int pipeline_stride_ = 1, tensor_stride_ = 1, rdp_stride_ = 1;
 };

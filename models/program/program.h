@@ -224,6 +224,10 @@ struct Bucket {
   GroupKind rdp() const { return of_experts ? GroupKind::expert_rdp : GroupKind::rdp; }
   GroupKind shard() const { return of_experts ? GroupKind::expert_shard : GroupKind::shard; }
   GroupKind replica() const { return of_experts ? GroupKind::expert_replica : GroupKind::replica; }
+  // Returns whether the groups that reduce and shard the bucket reach over tensor groups.
+  bool is_over_tensor(const Degrees& degrees) const {
+    return of_experts && degrees.experts_over_tensor;
+  }
   // For checkpoints: fp32 (in precision fp64: fp64) copies of this rank's slice of the local part,
   // [states, slice]: master, first and second moment, average, without those that the bucket does
   // not have. Ranks with the same local part have a slice each. Buffer -1 means that there is no

@@ -73,7 +73,8 @@ struct FieldsOf<Degrees> {
   static constexpr auto list =
       std::tuple(Field{"pipeline", &D::pipeline}, Field{"tensor", &D::tensor},
                  Field{"data", &D::data}, Field{"context", &D::context}, Field{"shard", &D::shard},
-                 Field{"expert", &D::expert}, Field{"context_heads", &D::context_heads});
+                 Field{"expert", &D::expert}, Field{"context_heads", &D::context_heads},
+                 Field{"experts_over_tensor", &D::experts_over_tensor});
 };
 
 template <>
@@ -196,9 +197,10 @@ struct FieldsOf<Attributes> {
       Field{"expert_parts", &A::expert_parts}, Field{"expert_rank_factor", &A::expert_rank_factor},
       Field{"expert_imbalance", &A::expert_imbalance},
       Field{"overflow_is_error", &A::overflow_is_error}, Field{"balance", &A::balance},
-      Field{"segments", &A::segments}, Field{"patch_size", &A::patch_size},
-      Field{"channels", &A::channels}, Field{"made", &A::made}, Field{"scale_rows", &A::scale_rows},
-      Field{"scale_columns", &A::scale_columns}, Field{"scales_of_before", &A::scales_of_before},
+      Field{"sends_once", &A::sends_once}, Field{"segments", &A::segments},
+      Field{"patch_size", &A::patch_size}, Field{"channels", &A::channels}, Field{"made", &A::made},
+      Field{"scale_rows", &A::scale_rows}, Field{"scale_columns", &A::scale_columns},
+      Field{"scales_of_before", &A::scales_of_before},
       Field{"scales_are_powers", &A::scales_are_powers}, Field{"rounding_key", &A::rounding_key},
       Field{"hadamard_key", &A::hadamard_key}, Field{"with_transposed", &A::with_transposed},
       Field{"matrices", &A::matrices}, Field{"joins_maker", &A::joins_maker},

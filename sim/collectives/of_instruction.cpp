@@ -34,4 +34,21 @@ std::int64_t whole_bytes(const Instruction& collective) {
   return std::max(in, out);
 }
 
+std::int64_t sent_bytes(const Instruction& collective, const Machine& machine) {
+  const std::int64_t whole = whole_bytes(collective);
+  const Attributes& a = collective.attributes;
+  if (collective.op != Op::expert_exchange || !is_dropless(a) || machine.runs_engine() ||
+      is_of_counts(collective, machine))
+    return whole;
+  const double planned = static_cast<double>(a.expert_rows) * a.expert_parts;
+  const double chosen = static_cast<double>(a.micro_batch) * a.sequence_length *
+                        a.experts_per_token * a.expert_imbalance;
+  return static_cast<std::int64_t>(static_cast<double>(whole) * std::min(1.0, chosen / planned));
+}
+
+bool is_of_counts(const Instruction& instruction, const Machine& machine) {
+  return instruction.op == Op::expert_exchange && !machine.runs_engine() &&
+         instruction.inputs[0].type.dtype == Dtype::i32;
+}
+
 }  // namespace meshwright::sim

@@ -249,13 +249,16 @@ class BoundMaker {
   Profiles& profiles_;  // of the usual blocks
   NetworkTimes& network_;
   // The key is the profiles of blocks that save and of blocks that recompute, the share of the
-  // latter, and the strides of the tensor, context and expert groups.
-  std::map<std::tuple<const ModelProfile*, const ModelProfile*, double, int, int, int>, Work>
+  // latter, the strides of the tensor and context groups, and the axis of expert groups.
+  std::map<
+      std::tuple<const ModelProfile*, const ModelProfile*, double, int, int, NetworkTimes::Axis>,
+      Work>
       works_;
-  // The key is the axis of the replicas, expert degree, zero stage and level, whether gradients are
-  // reduced in every micro-batch, whether parameters are kept gathered, and whether for the whole
-  // step.
-  std::map<std::tuple<NetworkTimes::Axis, int, int, CompilerLevel, bool, bool, bool>, PerParameter>
+  // The key is the axes of shards and of experts' shards, zero stage and level, whether gradients
+  // are reduced in every micro-batch, whether parameters are kept gathered, and whether for the
+  // whole step.
+  std::map<std::tuple<NetworkTimes::Axis, NetworkTimes::Axis, int, CompilerLevel, bool, bool, bool>,
+           PerParameter>
       per_parameter_;
   // The work and costs of the last candidate, because its bounds ask for them several times.
   Candidate last_work_of_, last_cost_of_;

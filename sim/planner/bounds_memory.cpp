@@ -108,7 +108,7 @@ ParameterBytes BoundMaker::unit_buffer_bytes(const Candidate& candidate, int blo
   const bool gathers = candidate.zero_stage == 3 && !candidate.keeps_gathered;
   const bool reduces = reduces_each(candidate) && !base_.training.lora;
   if (candidate.replicas() == 1 || p.persistence_threshold > 0) return {};
-  if (candidate.zero_stage == 0 && candidate.expert > 1) return {};
+  if (candidate.zero_stage == 0 && candidate.degrees().has_expert_groups()) return {};
   const double weight = gathered_bytes(base_.training);
   const auto gradient = static_cast<double>(bytes_of(base_.training.gradient_reduce));
   const double bytes = (gathers ? weight * std::min(blocks, least_gather_buffers(p)) : 0) +

@@ -40,12 +40,11 @@ double BoundMaker::optimizer_s_per_parameter(CompilerLevel level) const {
 }
 
 BoundMaker::Sharers BoundMaker::sharers(const Candidate& candidate, bool experts) {
-  const int ranks = candidate.replicas(), shards = candidate.shards();
-  if (!experts || candidate.expert == 1)
-    return {GroupKind::rdp, GroupKind::shard, GroupKind::replica, ranks, shards};
-  const int same = ranks / candidate.expert;
-  return {GroupKind::expert_rdp, GroupKind::expert_shard, GroupKind::expert_replica, same,
-          std::min(shards, same)};
+  const Degrees degrees = candidate.degrees();
+  if (!experts || !degrees.has_expert_groups())
+    return {GroupKind::rdp, GroupKind::shard, GroupKind::replica, degrees.rdp(), degrees.shard};
+  return {GroupKind::expert_rdp, GroupKind::expert_shard, GroupKind::expert_replica,
+          degrees.expert_rdp(), degrees.expert_shard()};
 }
 
 double BoundMaker::all_gather_s(const Candidate& candidate, const Sharers& sharers) {
@@ -116,7 +115,7 @@ ParameterTimes BoundMaker::times_of_each(const Candidate& candidate, const Share
 const PerParameter& BoundMaker::per_parameter(const Candidate& candidate) {
   if (last_cost_ != nullptr && candidate == last_cost_of_) return *last_cost_;
   const std::tuple key{network_.axis(candidate, GroupKind::shard),
-                       candidate.expert,
+                       network_.axis(candidate, GroupKind::expert_shard),
                        candidate.zero_stage,
                        candidate.compiler,
                        reduces_each(candidate),
@@ -134,6 +133,9 @@ const PerParameter& BoundMaker::per_parameter(const Candidate& candidate) {
 }
 
 double BoundMaker::collective_s(const Candidate& candidate, const Collective& collective) {
+  if (collective.choices.experts > 0)
+    return network_.deduplicated(candidate, collective.group, collective.choices,
+                                 static_cast<double>(collective.bytes));
   return network_.collective(candidate, collective.group, collective.kind,
                              static_cast<double>(collective.bytes));
 }
@@ -298,7 +300,7 @@ const Work& BoundMaker::work(const Candidate& asked) {
       fraction,
       network_.axis(candidate, GroupKind::tensor).stride,
       candidate.context > 1 ? network_.axis(candidate, GroupKind::context).stride : 1,
-      candidate.expert > 1 ? network_.axis(candidate, GroupKind::expert).stride : 1};
+      candidate.expert > 1 ? network_.axis(candidate, GroupKind::expert) : NetworkTimes::Axis{}};
   auto known = works_.find(key);
   if (known == works_.end()) known = works_.emplace(key, make_work(candidate)).first;
   last_work_of_ = asked;

@@ -11,21 +11,28 @@ namespace {
 constexpr double large_transfer_bytes = 4.0 * (1LL << 30);
 constexpr double latency_allowance = 0.98;
 
-}  // namespace
-
-NetworkTimes::Axis NetworkTimes::axis(const Candidate& candidate, GroupKind group) {
-  const bool is_tensor = group == GroupKind::tensor;
+// Returns how far apart neighbours on an axis, P, T or D, are among the ranks.
+int stride_of(const Candidate& candidate, char axis) {
   int stride = 1;
   const std::string_view order = order_of_axes(candidate.placement);
   for (std::size_t i = order.size(); i-- > 0;) {
-    if (order[i] == (is_tensor ? 'T' : 'D')) break;
+    if (order[i] == axis) break;
     stride *= order[i] == 'P'   ? candidate.pipeline
               : order[i] == 'T' ? candidate.tensor
                                 : candidate.replicas();
   }
+  return stride;
+}
+
+}  // namespace
+
+NetworkTimes::Axis NetworkTimes::axis(const Candidate& candidate, GroupKind group) {
+  const bool is_tensor = group == GroupKind::tensor;
+  const int stride = stride_of(candidate, is_tensor ? 'T' : 'D');
   if (is_tensor) return {group, stride, candidate.tensor};
   const bool by_experts = group == GroupKind::expert || group == GroupKind::expert_rdp ||
                           group == GroupKind::expert_shard || group == GroupKind::expert_replica;
+  const bool over_tensor = by_experts && candidate.experts_over_tensor();
   const bool in_context = group == GroupKind::context || group == GroupKind::context_heads ||
                           group == GroupKind::context_ring;
   return {group,
@@ -33,7 +40,9 @@ NetworkTimes::Axis NetworkTimes::axis(const Candidate& candidate, GroupKind grou
           candidate.replicas(),
           in_context ? candidate.context : candidate.shards(),
           in_context ? candidate.context_heads : 1,
-          by_experts ? candidate.expert : 1};
+          by_experts ? candidate.expert : 1,
+          over_tensor ? stride_of(candidate, 'T') : 0,
+          over_tensor ? candidate.tensor : 1};
 }
 
 // Returns the groups with a rank on the first two hosts of the group of rank 0. The other groups
@@ -66,6 +75,14 @@ double NetworkTimes::collective(const Candidate& candidate, GroupKind group, Col
   const Axis lies = axis(candidate, group);
   return times_.get({lies, kind, bytes}, [&] {
     return collective_time(topology_, kind, {bytes}, groups(candidate, lies)).value;
+  });
+}
+
+double NetworkTimes::deduplicated(const Candidate& candidate, GroupKind group,
+                                  const ExpertChoices& choices, double bytes) {
+  const Axis lies = axis(candidate, group);
+  return deduplicated_times_.get({lies, choices, bytes}, [&] {
+    return deduplicated_time(topology_, choices, {bytes}, groups(candidate, lies)).value;
   });
 }
 

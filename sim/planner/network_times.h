@@ -9,6 +9,7 @@
 
 #include "hwprofiles/topology.h"
 #include "models/program/mesh.h"
+#include "sim/collectives/deduplicated.h"
 #include "sim/collectives/select.h"
 #include "sim/planner/memo.h"
 #include "sim/planner/space.h"
@@ -23,8 +24,9 @@ class NetworkTimes {
   struct Axis {
     GroupKind group = GroupKind::tensor;
     int stride = 1, size = 1;
-    int chunk = 1;              // of ranks beside each other: of context, of shards
-    int heads = 1, expert = 1;  // degrees, where groups go by them
+    int chunk = 1;                      // of ranks beside each other: of context, of shards
+    int heads = 1, expert = 1;          // degrees, where groups go by them
+    int tensor_stride = 0, tensor = 1;  // of groups that also reach over tensor groups
     auto operator<=>(const Axis&) const = default;
   };
   static Axis axis(const Candidate& candidate, GroupKind group);
@@ -32,6 +34,9 @@ class NetworkTimes {
   // Return the seconds of one collective, and of one byte in a large one, while all groups of the
   // kind communicate at once.
   double collective(const Candidate& candidate, GroupKind group, CollectiveKind kind, double bytes);
+  // Returns the seconds of an exchange of experts' tokens that sends each of them once.
+  double deduplicated(const Candidate& candidate, GroupKind group, const ExpertChoices& choices,
+                      double bytes);
   double per_byte(const Candidate& candidate, GroupKind group, CollectiveKind kind);
   // Returns the seconds in which every member of the context groups sends `bytes` to the next
   // member of its ring.
@@ -54,6 +59,7 @@ class NetworkTimes {
   Topology topology_;
   Memo<Axis, Groups> groups_;
   Memo<std::tuple<Axis, CollectiveKind, double>, double> times_;
+  Memo<std::tuple<Axis, ExpertChoices, double>, double> deduplicated_times_;
   Memo<std::pair<Axis, double>, double> shift_times_;
   // The key is the number of stages, their stride, and the bytes.
   Memo<std::tuple<int, int, std::int64_t>, std::vector<Boundary>> boundaries_;

@@ -36,7 +36,7 @@ SmallModel lower_small(Model model, Plan plan, int layers, int stages = 1) {
   Parallelism& p = plan.parallelism;
   p.pipeline = stages;
   p.shard = p.virtual_stages = 1;
-  p.data = p.expert;
+  p.data = p.degrees().experts_over_tensor ? p.expert / std::gcd(p.expert, p.tensor) : p.expert;
   const bool splits = schedule_info(p.schedule).splits_backwards;
   p.schedule = splits ? ScheduleKind::zero_bubble : ScheduleKind::one_f_one_b;
   p.active_microbatches = 0;
@@ -61,8 +61,9 @@ UnitProfile::Pass& pass_of(UnitProfile& unit, Phase phase) {
   return phase == Phase::recompute ? unit.recompute : unit.backward;
 }
 
-Collective collective_of(const Instruction& instruction) {
-  return {instruction.group, collective_kind(instruction.kind).value(), whole_bytes(instruction)};
+Collective collective_of(const Instruction& instruction, const Machine& machine) {
+  return {instruction.group, collective_kind(instruction.kind).value(),
+          sent_bytes(instruction, machine), choices_of(instruction)};
 }
 
 bool compute_waits_for(Stream stream) {
@@ -90,8 +91,8 @@ void count_parameters(const Graph& graph, bool shares_experts, std::vector<UnitP
 // waits for.
 class StepLists {
  public:
-  StepLists(const Body& body, std::vector<UnitProfile>& units)
-      : body_(body), units_(units), place_(body.instructions.size(), {-1, -1}) {}
+  StepLists(const Body& body, const Machine& machine, std::vector<UnitProfile>& units)
+      : body_(body), machine_(machine), units_(units), place_(body.instructions.size(), {-1, -1}) {}
 
   void add_compute(int unit, int instruction, double seconds) {
     UnitProfile::Step step;
@@ -102,7 +103,7 @@ class StepLists {
   void add_collective(int unit, int instruction) {
     const Instruction& what = body_.instructions[instruction];
     UnitProfile::Step step;
-    step.collective = collective_of(what);
+    step.collective = collective_of(what, machine_);
     add(unit, instruction, step);
     place_[instruction] = {unit, static_cast<int>(steps_of(unit).size()) - 1};
   }
@@ -124,17 +125,19 @@ class StepLists {
   }
 
   const Body& body_;
+  const Machine& machine_;
   std::vector<UnitProfile>& units_;
   std::vector<std::pair<int, int>> place_;  // of a collective: its unit, and its step there
 };
 
 std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel& cost,
-                                       double slowest, int expert_degree) {
+                                       const Machine& machine, double slowest,
+                                       bool shares_experts) {
   std::vector<UnitProfile> units(small.graph.units.size());
   for (std::size_t u = 0; u < units.size(); ++u) units[u].is_block = small.graph.units[u].is_block;
   for (const Body& body : small.program().bodies) {
     if (body.kind != Body::Kind::forward && body.kind != Body::Kind::backward) continue;
-    StepLists steps(body, units);
+    StepLists steps(body, machine, units);
     for (int i = 0; i < static_cast<int>(body.instructions.size()); ++i) {
       const Instruction& instruction = body.instructions[i];
       if (instruction.when != When::always || instruction.module < 0) continue;
@@ -149,16 +152,16 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
             instruction.op == Op::expert_linear_grad_weight)
           unit.weight_gradient_s += seconds;
       } else if (compute_waits_for(instruction.stream) && is_collective(instruction.kind)) {
-        ++pass.collectives[collective_of(instruction)];
+        ++pass.collectives[collective_of(instruction, machine)];
         steps.add_collective(module.unit, i);
       } else if (instruction.stream == Stream::context_comm && is_collective(instruction.kind))
-        ++pass.context_collectives[collective_of(instruction)];
+        ++pass.context_collectives[collective_of(instruction, machine)];
       else if (instruction.stream == Stream::context_comm &&
                instruction.kind == InstructionKind::ring_shift)
         ++pass.shifts[instruction.inputs[0].type.bytes()];
     }
   }
-  count_parameters(small.graph, expert_degree > 1, units);
+  count_parameters(small.graph, shares_experts, units);
   return units;
 }
 
@@ -182,8 +185,9 @@ void leave_shared_parameters(const std::vector<UnitProfile>& two, std::vector<Un
 // serves several degrees of sharding.
 double slowest_of(const Plan& plan, const Cluster& cluster) {
   const Parallelism& p = plan.parallelism;
+  const int of_experts = p.degrees().experts_over_tensor ? p.expert : p.tensor * p.expert;
   return straggling(cluster.machine.gpu.kernels, cluster.ranks(),
-                    p.tensor * std::max(p.context, p.expert));
+                    std::max(p.tensor * p.context, of_experts));
 }
 
 Model all_alike(Model model, BlockKind kind) {
@@ -294,6 +298,7 @@ Profiles::Key Profiles::key_of(const Candidate& candidate, Recompute recompute) 
           offloaded_activations(candidate),
           candidate.sequence_parallel,
           candidate.expert,
+          candidate.experts_over_tensor(),
           candidate.compiler,
           schedule_info(candidate.schedule).splits_backwards,
           candidate.tensor_chunks};
@@ -323,11 +328,12 @@ ModelProfile Profiles::measure(const Plan& plan) const {
   ModelProfile profile;
   const CostModel cost(cluster_, plan.training);
   const double slowest = slowest_of(plan, cluster_);
-  const int expert = plan.parallelism.expert;
-  profile.units = measure_units(one, cost, slowest, expert);
+  const bool shares = plan.degrees().has_expert_groups();
+  profile.units = measure_units(one, cost, cluster_.machine, slowest, shares);
   if (model_.has_decoder())
-    leave_shared_parameters(measure_units(lower_small(alike_, plan, 2), cost, slowest, expert),
-                            profile.units);
+    leave_shared_parameters(
+        measure_units(lower_small(alike_, plan, 2), cost, cluster_.machine, slowest, shares),
+        profile.units);
   if (model_.is_fixed())  // each unit stands for itself alone
     for (UnitProfile& unit : profile.units) unit.is_block = false;
   profile.layers = model_.layers;
@@ -370,7 +376,7 @@ std::vector<UnitProfile::Pass> Profiles::measure_deferred(const Plan& plan) cons
         if (instruction.kind == InstructionKind::compute)
           pass.compute_s += cost.time(instruction, program).value * slowest;
         else if (compute_waits_for(instruction.stream) && is_collective(instruction.kind))
-          ++pass.collectives[collective_of(instruction)];
+          ++pass.collectives[collective_of(instruction, cluster_.machine)];
       }
     }
   const auto is_block = [](const Unit& unit) { return unit.is_block; };

@@ -13,6 +13,7 @@
 #include "hwprofiles/topology.h"
 #include "models/architectures/model.h"
 #include "models/compiler/plan/plan.h"
+#include "sim/collectives/deduplicated.h"
 #include "sim/collectives/select.h"
 #include "sim/cost/cost.h"
 #include "sim/planner/memo.h"
@@ -23,7 +24,8 @@ namespace meshwright::sim {
 struct Collective {
   GroupKind group = GroupKind::none;
   CollectiveKind kind = CollectiveKind::all_reduce;
-  std::int64_t bytes = 0;  // of the whole buffer
+  std::int64_t bytes = 0;  // of the whole buffer, as far as it is sent
+  ExpertChoices choices;   // of an exchange of experts that sends tokens once
   auto operator<=>(const Collective&) const = default;
 };
 
@@ -104,9 +106,10 @@ BlockKinds kinds_of_blocks(const Model& model, const Training& training);
 
 // Profiles of one model on one cluster, with all blocks alike. Each is made when it is first asked
 // for, once per (tensor, context, its exchange and heads, micro_batch, recompute, offload,
-// sequence_parallel, expert, compiler, whether backwards are split, tensor_chunks). References stay
-// valid, and several threads may ask. If the plan leaves choices to the compiler (models/compiler),
-// times and costs are those of a plan with enough memory, bytes those of the plan that needs least.
+// sequence_parallel, expert, whether experts lie over tensor groups, compiler, whether backwards
+// are split, tensor_chunks). References stay valid, and several threads may ask. If the plan leaves
+// choices to the compiler (models/compiler), times and costs are those of a plan with enough
+// memory, bytes those of the plan that needs least.
 class Profiles {
  public:
   Profiles(const Model& model, const Plan& base, const Cluster& cluster, BlockKind kind = {});
@@ -126,7 +129,7 @@ class Profiles {
   std::size_t count() const { return profiles_.size() + kept_.size() + stages_.size(); }
 
  private:
-  using Key = std::tuple<int, int, ContextExchange, int, int, Recompute, Offload, bool, int,
+  using Key = std::tuple<int, int, ContextExchange, int, int, Recompute, Offload, bool, int, bool,
                          CompilerLevel, bool, int>;
   static Key key_of(const Candidate& candidate, Recompute recompute);
   Plan plan_of(const Candidate& candidate, Recompute recompute) const;

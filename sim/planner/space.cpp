@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "models/compiler/frameworks/following.h"
+#include "models/compiler/plan/expert_tensor.h"
 #include "models/compiler/plan/micro_batch_limit.h"
 #include "models/core/divisors.h"
 #include "sim/planner/candidate_rules.h"
@@ -42,13 +43,38 @@ class Enumerator {
         continue;
       }
       shape.micro_batch = micro_batch;
-      for (const int expert :
-           open_.choices("parallelism.expert", p.expert,
-                         divisors(std::gcd(std::max(1, open_.sizes.experts), shape.replicas())))) {
+      for (const auto& [expert, expert_tensor] : expert_degrees(shape)) {
         shape.expert = expert;
+        shape.expert_tensor = expert_tensor;
         branch_out(shape, static_cast<int>(per_replica / micro_batch));
       }
     }
+  }
+
+  // Returns the pairs of `expert` and `expert_tensor` of a shape. Experts that a tensor group
+  // splits lie on the replicas alone, whole ones on the ranks of tensor groups too.
+  std::vector<std::pair<int, int>> expert_degrees(const Candidate& shape) const {
+    const Parallelism& p = open_.base.parallelism;
+    const int experts = std::max(1, open_.sizes.experts);
+    const bool tries_both = open_.job.is_auto("parallelism.expert_tensor") && experts > 1;
+    const bool may_be_whole = tries_both || p.expert_tensor == 1 || open_.sizes.dropless;
+    const int ranks = shape.replicas() * (may_be_whole ? shape.tensor : 1);
+    std::vector<std::pair<int, int>> pairs;
+    for (const int expert :
+         open_.choices("parallelism.expert", p.expert, divisors(std::gcd(experts, ranks)))) {
+      Parallelism each = p;
+      each.tensor = shape.tensor;
+      each.expert = expert;
+      const int usual = default_expert_tensor(each, open_.sizes);
+      if (!tries_both) {
+        pairs.emplace_back(expert, p.expert_tensor > 0 ? p.expert_tensor : usual);
+        continue;
+      }
+      pairs.emplace_back(expert, 1);
+      if (shape.tensor > 1 && shape.replicas() % expert == 0)
+        pairs.emplace_back(expert, shape.tensor);
+    }
+    return pairs;
   }
 
   void reject(const Violation& reason, std::int64_t count = 1) {
@@ -266,6 +292,7 @@ void choose(const Candidate& candidate, Plan& plan) {
   p.context_exchange = candidate.context_exchange;
   p.context_heads = candidate.context_heads > 1 ? candidate.context_heads : 0;
   p.expert = candidate.expert;
+  p.expert_tensor = candidate.expert_tensor;
   p.shard = candidate.shard;
   p.virtual_stages = candidate.virtual_stages;
   p.schedule = candidate.schedule;

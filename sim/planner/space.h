@@ -49,16 +49,19 @@ struct Kernels {
 // A plan of the space: all choices that the search makes. Everything else comes from the job.
 struct Candidate : PipelineCut, Sharding, Saving, Kernels {
   int pipeline = 1, tensor = 1, context = 1, data = 1, expert = 1;
+  int expert_tensor = 0;  // as in Parallelism
   ContextExchange context_exchange = ContextExchange::p2p;
   int context_heads = 1;  // above 1: neighbours that exchange heads, of a2a_p2p
   int micro_batch = 1;
   std::string_view placement = "PDT";
   bool operator==(const Candidate&) const = default;
   int replicas() const { return data * context; }
+  bool experts_over_tensor() const { return tensor > 1 && expert_tensor == 1; }
   // Returns the number of ranks that share one copy of what is sharded.
   int shards() const { return zero_stage == 0 ? 1 : shard > 1 ? shard : replicas(); }
   Degrees degrees() const {
-    return {pipeline, tensor, data, context, shards(), expert, context_heads};
+    return {pipeline, tensor, data,          context,
+            shards(), expert, context_heads, experts_over_tensor()};
   }
   StageLayout stage_layout() const {
     return {pipeline, virtual_stages, schedule_info(schedule).stage_shape};

@@ -21,14 +21,16 @@ SimTime checked_sim_time(Seconds time) {
   return to_sim_time(time);
 }
 
-constexpr int message_kind = -1, ring_kind = -2;
+constexpr int message_kind = -1, ring_kind = -2, deduplicated_kind = -3;
 
 // Returns the factor by which compute takes longer because ranks wait for the slowest. The ranks
 // that share a layer's matrices or tokens wait for each other in every layer.
 double straggling_of(const KernelConstants& kernels, const JobSettings& settings) {
   const Degrees& d = settings.degrees;
   const int shards = settings.zero_stage == 3 ? d.shard : 1;
-  return straggling(kernels, d.ranks(), d.tensor * std::max({shards, d.context, d.expert}));
+  const int of_experts = d.experts_over_tensor ? d.expert : d.tensor * d.expert;
+  return straggling(kernels, d.ranks(),
+                    std::max(d.tensor * std::max(shards, d.context), of_experts));
 }
 
 }  // namespace
@@ -40,11 +42,25 @@ Durations::Durations(const JobSettings& settings, const Mesh& mesh, const Topolo
       cost_(topology.cluster(), settings.training),
       straggling_(straggling_of(topology.cluster().machine.gpu.kernels, settings)) {}
 
+// Returns the time of an exchange of tokens that sends each once. All layers choose among as many
+// experts, so the bytes say which exchange it is.
+SimTime Durations::deduplicated(const Instruction& instruction, const ExpertChoices& choices) {
+  const Key key{deduplicated_kind, static_cast<int>(instruction.group), 0,
+                sent_bytes(instruction, topology_.cluster().machine)};
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  const SimTime time = checked_sim_time(deduplicated_time(
+      topology_, choices, {static_cast<double>(key.bytes)}, groups(instruction.group)));
+  known_.emplace(key, time);
+  return time;
+}
+
 SimTime Durations::collective(const Instruction& instruction) {
+  if (const ExpertChoices choices = choices_of(instruction); choices.experts > 0)
+    return deduplicated(instruction, choices);
   const CollectiveKind kind = instruction.flat ? collective_kind(instruction.kind).value()
                                                : CollectiveKind::two_level_all_gather;
   const Key key{static_cast<int>(kind), static_cast<int>(instruction.group), 0,
-                whole_bytes(instruction)};
+                sent_bytes(instruction, topology_.cluster().machine)};
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   const SimTime time = checked_sim_time(collective_time(
       topology_, kind, {static_cast<double>(key.bytes)}, groups(instruction.group)));
@@ -117,7 +133,8 @@ StepTimes Durations::of_steps(const Script& script,
           launches ? checked_sim_time(cost_.launch_time(instruction, script.program())) : 0);
       times.kernels.push_back(launches ? cost_.launches(instruction, script.program()) : 0);
       times.message.push_back(step.rendezvous >= 0 &&
-                              rendezvous_list[step.rendezvous].is_message());
+                              (rendezvous_list[step.rendezvous].is_message() ||
+                               is_of_counts(instruction, topology_.cluster().machine)));
       times.loads.push_back(
           ports_.of(instruction, script.program().stage, to_seconds(times.lasts.back())));
     }

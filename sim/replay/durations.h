@@ -7,6 +7,7 @@
 
 #include "hwprofiles/topology.h"
 #include "models/program/walk.h"
+#include "sim/collectives/deduplicated.h"
 #include "sim/collectives/select.h"
 #include "sim/cost/cost.h"
 #include "sim/replay/port_loads.h"
@@ -19,7 +20,7 @@ struct StepTimes {
   // means that no host launches kernels.
   std::vector<SimTime> launch;
   std::vector<int> kernels;   // how many it launches
-  std::vector<char> message;  // point to point
+  std::vector<char> message;  // point to point, or counts of tokens that the host must know
   std::vector<PortLoads> loads;
   bool host_waits = false;  // for its messages to arrive, before it launches more
 };
@@ -33,6 +34,7 @@ class Durations {
  private:
   SimTime of(const Instruction& instruction, const Script& script, const Rendezvous* rendezvous);
   SimTime collective(const Instruction& instruction);
+  SimTime deduplicated(const Instruction& instruction, const ExpertChoices& choices);
   SimTime ring_shift(const Instruction& instruction);
   const Groups& groups(GroupKind kind);
   SimTime message(int from_stage, int to_stage, std::int64_t bytes);

@@ -81,6 +81,7 @@ void draw_parallelism(Draw& draw, bool experts, Plan& plan) {
     p.zero_stage = draw.of({0, 1, 2, 3});
     p.shard = p.zero_stage > 0 && replicas == 4 ? draw.of({1, 2}) : 1;
     if (experts) p.expert = draw.of({1, 2, 2, 4});
+    if (experts && p.tensor > 1 && draw.of({false, true})) p.expert_tensor = 1;
     p.overlap_expert = experts && draw.of({false, true});
     p.shard_whole = p.zero_stage == 1 && draw.rarely();
     if (p.zero_stage == 3) {

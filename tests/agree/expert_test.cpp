@@ -89,6 +89,36 @@ constexpr Variant cut_variants[] = {
     {{1, 4, 1}, rows},
 };
 
+// The ranks of a tensor group have whole experts, and tokens of their own.
+void whole(Plan& plan) { plan.parallelism.expert_tensor = 1; }
+constexpr Variant whole_variants[] = {
+    {{1, 2, 1}, whole},
+    {{1, 2, 1}, all_of<whole, rows>},
+    {{1, 2, 1}, all_of<whole, experts<2>>},
+    {{1, 2, 1}, all_of<whole, experts<2>, rows>},
+    {{1, 2, 1}, all_of<whole, experts<2>, rows, full>},
+    {{1, 2, 1}, all_of<whole, experts<2>, rows, full, pruned>},
+    {{1, 2, 1}, all_of<whole, experts<2>, rows, tensor_in_chunks<2>>},
+    {{1, 2, 1}, all_of<whole, experts<2>, own_batches>},
+    {{1, 2, 1}, all_of<whole, experts<2>, experts_again, rows>},
+    {{2, 2, 1}, all_of<whole, experts<2>, rows>},
+    {{2, 2, 1, 4, 0, 2}, all_of<whole, experts<2>, rows, dualpipe_v>},
+    {{1, 2, 2}, all_of<whole, rows>},
+    {{1, 2, 2}, all_of<whole, experts<2>, rows>},
+    {{1, 2, 2}, all_of<whole, experts<4>, rows>},
+    {{1, 2, 2}, all_of<whole, experts<4>>},
+    {{1, 2, 2}, all_of<whole, experts<4>, rows, spread>},
+    {{1, 2, 2, 4, 1}, all_of<whole, experts<2>, rows>},
+    {{1, 2, 2, 4, 1}, all_of<whole, experts<4>, rows>},
+    {{1, 2, 2, 4, 2}, all_of<whole, experts<2>>},
+    {{1, 2, 2, 4, 3}, all_of<whole, rows>},
+    {{1, 2, 2, 4, 3}, all_of<whole, experts<2>, rows>},
+    {{1, 2, 2, 4, 3}, all_of<whole, experts<4>, rows, full>},
+    {{1, 4, 1}, all_of<whole, experts<2>, rows>},
+    {{1, 4, 1}, all_of<whole, experts<4>, rows>},
+    {{1, 4, 1}, all_of<whole, experts<4>, rows, nothing_overlaps>},
+};
+
 // Dropless experts have no fixed capacity per sequence, so a context group may share each sequence.
 constexpr Variant context_variants[] = {
     {{1, 1, 1, 4, 0, 1, 2}, nothing},
@@ -132,12 +162,19 @@ void for_expert_variants(const Model& model, const Visit& visit,
   }
 }
 
+// Gives experts slots. Rows of dropless ones have no bound then, if a test counts them after all.
+void with_slots(double factor, Model& model) {
+  model.expert_capacity_factor = factor;
+  model.expert_dropless = false;
+  model.expert_rank_capacity_factor = 0;
+}
+
 // Returns a golden model with more blocks, whose experts have few slots.
 Model with_four_layers(std::string_view name) {
   Model model = load_model(
       std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/transformers/" + std::string(name), "/");
   model.layers = 4;
-  model.expert_capacity_factor = 1.25;
+  with_slots(1.25, model);
   return model;
 }
 
@@ -166,7 +203,7 @@ TEST_CASE_ON_RANKS("experts of other families train like one process", "[agree][
     model.layers = 4;
     model.experts = 4;
     model.experts_per_token = 2;
-    model.expert_capacity_factor = 1.25;
+    with_slots(1.25, model);
     INFO(name);
     for_expert_variants(model, [&](Plan plan) {
       name_modules(model, plan);
@@ -208,6 +245,38 @@ TEST_CASE_ON_RANKS("experts that a tensor group cuts train like one process", "[
           },
           cut_variants);
     }
+}
+
+// With a balancing loss, which is one of whole sequences, and without.
+TEST_CASE_ON_RANKS("whole experts of a tensor group's ranks train like one process",
+                   "[agree][mpi]") {
+  int turn = 0;
+  for (const char* name : {"mixtral", "glm4_moe", "qwen3_moe", "olmoe", "gpt_oss", "llama4",
+                           "deepseek_v2", "deepseek_v3"}) {
+    Model model = with_four_layers(name);
+    model.experts = 4;
+    if (!model.weighed_inputs) model.experts_per_token = 2;
+    model.expert_groups = model.groups_per_token = 1;
+    model.expert_dropless = true;
+    if (!model.sigmoid_scores) model.router_aux_loss_coef = turn++ % 2 * 0.5;
+    INFO(name << ", balancing loss " << model.router_aux_loss_coef);
+    for_expert_variants(
+        model,
+        [&](Plan plan) {
+          name_modules(model, plan);
+          check_plan(model, plan, test_world());
+        },
+        whole_variants);
+  }
+}
+
+// An expert of whole sequences has room for every token, and so do the shares of its slots.
+TEST_CASE_ON_RANKS("slots of whole experts hold the tokens of tensor ranks", "[agree][mpi]") {
+  Model model = with_four_layers("mixtral");
+  model.experts = 4;
+  model.expert_capacity_factor = 0;
+  for_expert_variants(
+      model, [&](const Plan& plan) { check_plan(model, plan, test_world()); }, whole_variants);
 }
 
 TEST_CASE_ON_RANKS("experts of tokens that a context group shares train like one process",

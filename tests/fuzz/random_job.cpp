@@ -180,6 +180,11 @@ json draw_parallelism(Draw& draw, const json& model, int ranks) {
   p["data"] = data;
   if (model["family"] == "mixtral" && draw.chance(0.6))
     p["expert"] = draw.divisor_of(std::gcd(data, model["experts"].get<int>()));
+  if (model["family"] == "mixtral" && draw.chance(0.3)) {
+    p["expert_tensor"] = draw.chance(0.6) ? 1 : tensor;
+    if (p["expert_tensor"] == 1 && draw.chance(0.5))
+      p["expert"] = draw.divisor_of(std::gcd(data * tensor, model["experts"].get<int>()));
+  }
   if (pipeline > 1) {
     p["schedule"] = draw.word({"gpipe", "1f1b", "1f1b", "interleaved", "zero_bubble",
                                "zero_bubble_v", "interleaved_zero_bubble", "dualpipe_v"});
@@ -320,7 +325,7 @@ json random_open_job(Random& random) {
   } else {
     for (const char* key : {"pipeline", "tensor", "data", "shard", "expert", "virtual_stages",
                             "schedule", "sequence_parallel", "tensor_chunks", "zero_stage",
-                            "reduce_gradients", "reshard_after_forward"})
+                            "reduce_gradients", "reshard_after_forward", "expert_tensor"})
       if (draw.chance(0.4)) parallelism[key] = "auto";
   }
   if (draw.chance(0.5)) job["training"]["micro_batch"] = "auto";

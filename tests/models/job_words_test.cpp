@@ -238,16 +238,14 @@ TEST_CASE("each word of the documentation is understood, and no other", "[models
 
 TEST_CASE("each number and flag of the documentation is read, and comes back",
           "[models][job][docs]") {
-  const std::set<std::string> elsewhere = {"training/predicted_positions",  // of another model
-                                           "training/recompute_budget",
-                                           "parallelism/expert",
-                                           "training/router_bias_update_rate",
-                                           "training/expert_imbalance",
-                                           "training/measure_expert_load",
-                                           "training/expert_skew",
-                                           "training/documents_per_row",  // with packing
-                                           "training/mtp_layers",
-                                           "training/mtp_loss_weight"};
+  const std::set<std::string> elsewhere = {
+      "training/predicted_positions",  // of another model
+      "training/recompute_budget",    "parallelism/expert",
+      "parallelism/expert_tensor",    "training/router_bias_update_rate",
+      "training/expert_imbalance",    "training/measure_expert_load",
+      "training/expert_skew",
+      "training/documents_per_row",  // with packing
+      "training/mtp_layers",          "training/mtp_loss_weight"};
   int read_back = 0;
   for (const auto& [heading, section] : sections)
     for (const Row& row : rows_of(heading)) {

@@ -122,6 +122,37 @@ TEST_CASE("neighbours in context exchange heads, rings go over them", "[models][
   CHECK(mesh.index_in(GroupKind::context_ring, 6) == 1);
 }
 
+TEST_CASE("whole experts lie over tensor groups", "[models][mesh]") {
+  // Under PDT the ranks of stage 0 are 0 to 7, under TPD 0 to 3 and 8 to 11: those of tensor index
+  // 0 and 1.
+  Degrees d = degrees(2, 2, 4);
+  d.expert = 4;
+  d.experts_over_tensor = true;
+  const Mesh mesh(d, "PDT");
+  CHECK(mesh.groups(GroupKind::expert) ==
+        Groups{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}, {12, 13, 14, 15}});
+  CHECK(mesh.group(GroupKind::expert_rdp, 1) == std::vector{1, 5});
+  const Mesh far(d, "TPD");
+  CHECK(far.group(GroupKind::expert, 0) == std::vector{0, 1, 2, 3});
+  CHECK(far.group(GroupKind::expert, 9) == std::vector{8, 9, 10, 11});
+  CHECK(far.group(GroupKind::expert_rdp, 1) == std::vector{1, 9});
+  for (int rank = 0; rank < far.ranks(); ++rank) {
+    const Coordinates own = far.coordinates(rank);
+    const int index = far.expert_index(own);
+    CHECK(far.index_in(GroupKind::expert, rank) == index);
+    const Coordinates first = far.first_with_experts(own.pipeline, own.tensor, index);
+    CHECK(far.expert_index(first) == index);
+    CHECK(far.group(GroupKind::expert_rdp, far.rank(first)) ==
+          far.group(GroupKind::expert_rdp, rank));
+  }
+  // Four shards of what eight ranks of a stage share: two of each tensor index.
+  d.expert = 1;
+  d.shard = 2;
+  const Mesh shared(d, "PDT");
+  CHECK(shared.group(GroupKind::expert_shard, 0) == std::vector{0, 1, 2, 3});
+  CHECK(shared.group(GroupKind::expert_replica, 0) == std::vector{0, 4});
+}
+
 TEST_CASE("ranks with the same experts have shard groups of their own", "[models][mesh]") {
   Degrees d = degrees(1, 1, 8);
   d.expert = 2;
@@ -150,6 +181,7 @@ TEST_CASE("every kind of group partitions the ranks, under every placement", "[m
   d.context = 2;
   d.shard = 4;
   d.expert = 2;
+  d.experts_over_tensor = GENERATE(false, true);
   const std::string placement = GENERATE(from_range(placements()));
   const Mesh mesh(d, placement);
   for (const GroupKind kind : every_kind) {

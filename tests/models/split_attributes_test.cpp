@@ -94,3 +94,45 @@ TEST_CASE("experts of other ranks get rows and, without slots, their counts", "[
       CHECK(exchanges == (expert == 1 ? 0 : (dropless ? 3 : 2) * model.layers));
     }
 }
+
+TEST_CASE("ranks of a tensor group with whole experts exchange their own tokens",
+          "[models][passes]") {
+  for (const bool rows : {false, true}) {
+    Model model = small_model("mixtral");  // 4 experts, of which a token chooses 2
+    model.expert_dropless = true;
+    model.expert_capacity_factor = 0;
+    model.router_aux_loss_coef = 0.1;
+    Plan plan = small_plan(model, {.tensor = 2, .data = 2});
+    Parallelism& p = plan.parallelism;
+    p.expert = 4, p.expert_tensor = 1, p.sequence_parallel = rows;
+    const Graph graph = graph_of(model, plan);
+    const std::int64_t tokens =
+        std::int64_t{plan.training.micro_batch} * plan.training.sequence_length / p.tensor;
+    int balancing = 0, exchanges = 0;
+    for (const Node& node : graph.nodes) {
+      if (node.phase != Phase::forward) continue;
+      const auto rows_of = [&](int id) {
+        return graph.tensors[static_cast<std::size_t>(id)].type.shape[0];
+      };
+      if (node.op == Op::route && only_balances(node.attributes)) {
+        ++balancing;  // over whole sequences
+        CHECK(rows_of(node.inputs[0]) == 2 * tokens);
+      } else if (node.op == Op::route) {
+        CHECK(rows_of(node.inputs[0]) == tokens);
+        CHECK(node.attributes.balance == 0);
+      }
+      exchanges += node.op == Op::expert_exchange;
+      // With room for all choices on each of 4 ranks.
+      if (node.op == Op::dispatch) CHECK(rows_of(node.outputs[0]) == 4 * 2 * tokens);
+    }
+    CHECK(balancing == model.layers);
+    CHECK(exchanges == 3 * model.layers);
+    for (const Parameter& parameter : graph.parameters) {
+      if (!parameter.of_experts) continue;
+      CHECK_FALSE(parameter.is_cut);
+      CHECK_FALSE(parameter.partial_over_tensor);
+      CHECK(parameter.shape[0] == 1);
+      CHECK(parameter.shape[1] == parameter.global_shape[1]);
+    }
+  }
+}

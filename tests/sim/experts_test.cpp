@@ -1,6 +1,7 @@
 // Tests experts in simulated time: what a rank of an expert group computes, keeps and sends.
 #include <nlohmann/json.hpp>
 
+#include "sim/collectives/deduplicated.h"
 #include "sim/planner/bounds.h"
 #include "sim/planner/search.h"
 #include "sim/predict/breakdown.h"
@@ -121,6 +122,42 @@ TEST_CASE("an exchange over hosts takes as long as the network needs", "[sim][ex
   const double inside = to_seconds(exchange_time(model, plan, hosts)).value;
   CHECK(inside > 0);
   CHECK(inside < over / 2);
+}
+
+// A token of 2 among 4 experts has both in one of 2 halves in 2 of 6 pairs.
+TEST_CASE("a token travels once to each host that has one of its experts", "[sim][experts]") {
+  CHECK(expected_holders({.experts = 8, .per_token = 1}, 4) == Approx(1));
+  CHECK(expected_holders({.experts = 4, .per_token = 2}, 2) == Approx(2 - 2.0 / 6));
+  CHECK(expected_holders({.experts = 8, .per_token = 3}, 8) == Approx(3));
+  CHECK(expected_holders({.experts = 8, .per_token = 8}, 4) == Approx(4));
+  // All experts of a token are of one group, and hosts have whole groups, or halves of one.
+  const ExpertChoices grouped{.experts = 16, .per_token = 2, .groups = 4, .groups_per_token = 1};
+  CHECK(expected_holders(grouped, 2) == Approx(1));
+  CHECK(expected_holders(grouped, 4) == Approx(1));
+  CHECK(expected_holders(grouped, 8) == Approx(2 - 2.0 / 6));
+  const ExpertChoices two{.experts = 16, .per_token = 4, .groups = 4, .groups_per_token = 2};
+  // Two hosts with two groups each: both chosen groups on one host in 2 of 6 pairs; otherwise the
+  // four experts are of one group in 2 of C(8, 4) = 70.
+  CHECK(expected_holders(two, 2) == Approx(1.0 / 3 + 2.0 / 3 * (2 - 2.0 / 70)));
+}
+
+TEST_CASE("deduplicated exchanges take the time of the copies that they send", "[sim][experts]") {
+  const Cluster hosts{load_machine("dgx-h100"), 4, 8, {}, {}};
+  const Topology topology(hosts);
+  Groups group(1);
+  for (int rank = 0; rank < 32; ++rank) group[0].push_back(rank);
+  const ExpertChoices choices{.experts = 128, .per_token = 8};
+  const Bytes bytes{1e9};
+  const double plain = collective_time(topology, CollectiveKind::all_to_all, bytes, group).value;
+  const double once = deduplicated_time(topology, choices, bytes, group).value;
+  // The network decides: 8 copies, of which 3 of 4 leave the host, against at most 4.
+  CHECK(once < plain * 0.55);
+  CHECK(once > plain * 0.4);
+  // On one host 5.4 of 8 ranks have an expert of a token, in the mean.
+  Groups inside(1, {0, 1, 2, 3, 4, 5, 6, 7});
+  const double all = collective_time(topology, CollectiveKind::all_to_all, bytes, inside).value;
+  CHECK(deduplicated_time(topology, choices, bytes, inside).value ==
+        Approx(all * expected_holders(choices, 8) / 8).epsilon(0.02));
 }
 
 // A layer exchanges four times: to the experts and back, and the gradients the same way. The last

@@ -65,6 +65,8 @@ std::string short_plan_text(const Plan& plan) {
       fmt::format("p{} t{} d{} mb{}", p.pipeline, p.tensor, p.data, plan.training.micro_batch);
   if (p.context > 1) text += fmt::format(" c{}{}", p.context, exchange_text(p, " "));
   if (p.expert > 1) text += fmt::format(" e{}", p.expert);
+  if (p.degrees().experts_over_tensor) text += " et1";
+  if (p.expert > 1 && p.expert_dispatch != ExpertDispatch::all_to_all) text += " deduplicated";
   if (p.virtual_stages > 1) text += fmt::format(" v{}", p.virtual_stages);
   const ScheduleKind usual =
       p.virtual_stages > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
@@ -97,8 +99,10 @@ std::string plan_text(const Plan& plan) {
                   p.pipeline, schedule_text(p), plan.micro_batches(), plan.training.micro_batch);
   if (p.context > 1) text += exchange_text(p, "   ");
   if (p.expert > 1)
-    text +=
-        fmt::format("   experts over {}{}", p.expert, p.overlap_expert ? ", beside compute" : "");
+    text += fmt::format("   experts over {}{}{}", p.expert,
+                        p.degrees().experts_over_tensor ? ", whole on tensor ranks" : "",
+                        p.overlap_expert ? ", beside compute" : "");
+  if (p.expert > 1 && p.expert_dispatch != ExpertDispatch::all_to_all) text += ", tokens sent once";
   if (p.zero_stage > 0) text += fmt::format("   zero {} over {}", p.zero_stage, plan.shard_group());
   text += reductions_text(p, "   ");
   if (p.sequence_parallel) text += "   sequence parallel";

@@ -141,6 +141,7 @@ void place_choice_counts(StageDraft& draft) {
   std::int64_t all = 0;
   for (const Node& node : draft.graph.nodes) {
     if (node.op != Op::route || node.phase != Phase::forward) continue;
+    if (only_balances(node.attributes)) continue;
     const int member = moves && node.inputs.size() > 1
                            ? draft.member_of[draft.graph.tensor(node.inputs[1]).parameter]
                            : -1;

@@ -229,7 +229,7 @@ class Filler {
   }
 
   bool of_experts(const Candidate& candidate) const {
-    return parameter_of(candidate).of_experts && plan_.parallelism.expert > 1;
+    return parameter_of(candidate).of_experts && plan_.degrees().has_expert_groups();
   }
 
   bool is_reduced_each(const Candidate& candidate) const {

@@ -12,6 +12,7 @@
 #include "models/compiler/lower/operands.h"
 #include "models/compiler/lower/reductions.h"
 #include "models/compiler/lower/tensor_chunks.h"
+#include "models/compiler/passes/graph/cleanup.h"
 #include "models/core/error.h"
 
 namespace meshwright::compiler {
@@ -89,6 +90,7 @@ int write_node(StageDraft& draft, BodyBuilder& body, const Node& node) {
 // Counts the choices of experts in the forward. Recomputed routers are not counted again.
 void count_choices(StageDraft& draft, BodyBuilder& body, const Node& node) {
   if (node.op != Op::route || node.phase != Phase::forward) return;
+  if (only_balances(node.attributes)) return;
   const auto first = draft.first_count.find(node.module);
   if (first == draft.first_count.end()) return;
   const int virtual_stage = draft.virtual_stage(body.chunk());
@@ -146,8 +148,8 @@ void sum_losses(StageDraft& draft, BodyBuilder& body) {
   std::vector<Summed> losses;
   for (int index : draft.boundaries.nodes[virtual_stage]) {
     const Node& node = draft.graph.nodes[index];
-    if (node.op == Op::route && node.phase == Phase::forward && has_balancing_loss(node.attributes))
-      losses.push_back({node.outputs[2], program.loss_buffer});
+    if (const int loss = balancing_loss(draft.graph, node); loss >= 0)
+      losses.push_back({loss, program.loss_buffer});
   }
   if (draft.graph.loss >= 0) losses.push_back({draft.graph.loss, program.loss_buffer});
   for (std::int64_t place = 0; const TokenAhead& each : draft.graph.ahead)

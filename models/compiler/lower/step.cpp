@@ -69,7 +69,7 @@ void sum_norm_and_loss(const StageDraft& draft, BodyBuilder& body) {
                     all_reduce_in(group, all_of(draft.program, buffer, Dtype::f64)));
   };
   const Degrees& degrees = draft.degrees;
-  const bool by_experts = degrees.expert > 1;
+  const bool by_experts = degrees.has_expert_groups();
   if (by_experts || degrees.pipeline * degrees.tensor * degrees.shard > 1)
     sum_over(by_experts ? GroupKind::world : GroupKind::norm, draft.program.norm_buffer);
   for (const int losses : {draft.program.loss_buffer, draft.program.mtp_loss_buffer}) {
@@ -80,14 +80,15 @@ void sum_norm_and_loss(const StageDraft& draft, BodyBuilder& body) {
 }
 
 // Sums the counts of expert choices over all tokens of the global batch. The ranks of a tensor
-// group route the same tokens, so their counts are not added. Counts are whole numbers, so the sum
-// does not depend on the order.
+// group route the same tokens, so their counts are not added, unless each of them routes its own
+// tokens to whole experts. Counts are whole numbers, so the sum does not depend on the order.
 void sum_choice_counts(const StageDraft& draft, BodyBuilder& body) {
   const Program& program = draft.program;
   if (program.choice_counts_buffer < 0) return;
   const auto sum_over = [&](GroupKind group) {
     emit_collective(draft.plan, body, all_reduce_in(group, choice_counts(program)));
   };
+  if (draft.degrees.experts_over_tensor) sum_over(GroupKind::tensor);
   if (draft.degrees.rdp() > 1) sum_over(GroupKind::rdp);
   if (draft.degrees.pipeline > 1 && program.counted_routers > 0) sum_over(GroupKind::pipeline);
 }

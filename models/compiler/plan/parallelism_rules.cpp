@@ -86,12 +86,18 @@ Ruling check_sharding(const Plan& plan, const ModelSizes&) {
   constexpr std::string_view indivisible = "{} does not divide data {} x context {} = {}; use ";
   const Parallelism& p = plan.parallelism;
   const std::int64_t replicas = std::int64_t{p.data} * p.context;
+  const bool over_tensor = plan.degrees().experts_over_tensor;
+  const std::int64_t expert_ranks = over_tensor ? replicas * p.tensor : replicas;
   return Judge()
       .within("/parallelism/zero_stage", p.zero_stage, 0, 3)
       .choose_divisor_if(replicas % p.shard != 0, replicas, "/parallelism/shard", indivisible,
                          p.shard, p.data, p.context, replicas)
-      .choose_divisor_if(replicas % p.expert != 0, replicas, "/parallelism/expert", indivisible,
-                         p.expert, p.data, p.context, replicas)
+      .choose_divisor_if(!over_tensor && replicas % p.expert != 0, replicas, "/parallelism/expert",
+                         indivisible, p.expert, p.data, p.context, replicas)
+      .choose_divisor_if(over_tensor && expert_ranks % p.expert != 0, expert_ranks,
+                         "/parallelism/expert",
+                         "{} does not divide tensor {} x data {} x context {} = {}; use ", p.expert,
+                         p.tensor, p.data, p.context, expert_ranks)
       .refuse_if(p.shard > 1 && p.zero_stage == 0, "/parallelism/shard",
                  "{} shards nothing with zero_stage 0; use zero_stage 1, 2 or 3, or shard 1",
                  p.shard)
@@ -146,6 +152,8 @@ Ruling check_experts(const Plan& plan, const ModelSizes& model) {
   const Degrees degrees = plan.degrees();
   const bool has_experts = model.experts > 0;
   const int same_experts = degrees.expert_rdp();
+  const std::int64_t rows =
+      std::int64_t{plan.training.micro_batch} * (plan.training.sequence_length / p.context);
   Judge judge;
   judge
       .refuse_if(has_experts && p.tensor > 1 && p.tensor_layout != TensorLayout::megatron,
@@ -155,7 +163,16 @@ Ruling check_experts(const Plan& plan, const ModelSizes& model) {
           "/parallelism/context",
           "{} ranks would share each sequence, and experts take so many tokens of a whole one, or "
           "balance over it; use 1, or a model with expert_dropless and router_aux_loss_coef 0",
-          p.context);
+          p.context)
+      .refuse_if(p.expert_tensor != 0 && !has_experts, "/parallelism/expert_tensor",
+                 "{} needs a model with experts; leave it out", p.expert_tensor)
+      .refuse_if(p.expert_tensor > 1 && p.expert_tensor != p.tensor, "/parallelism/expert_tensor",
+                 "{} is neither 1 nor tensor {}; use one of them", p.expert_tensor, p.tensor)
+      .refuse_if(degrees.experts_over_tensor && rows % p.tensor != 0, "/parallelism/expert_tensor",
+                 "with 1, tensor {} shares out micro_batch {} x sequence_length {} = {} tokens, "
+                 "which does not divide; use {}, or a sequence length that is a multiple of {}",
+                 p.tensor, plan.training.micro_batch, plan.training.sequence_length / p.context,
+                 rows, p.tensor, p.tensor);
   if (p.expert == 1) return judge;
   return judge
       .refuse_if(!has_experts, "/parallelism/expert",
@@ -164,8 +181,9 @@ Ruling check_experts(const Plan& plan, const ModelSizes& model) {
                          "{} does not divide {} experts; use ", p.expert, model.experts)
       .choose_divisor_if(
           same_experts % degrees.expert_shard() != 0, same_experts, "/parallelism/shard",
-          "{} does not divide the {} ranks that have the same experts (data {} / expert {}); use ",
-          p.shard, same_experts, p.data, p.expert);
+          "{} does not divide the {} ranks that have the same experts ({}data {} / expert {}); "
+          "use ",
+          p.shard, same_experts, degrees.experts_over_tensor ? "tensor x " : "", p.data, p.expert);
 }
 
 // Returns the names of the schedules that allow this many virtual stages on a stage, for a message.

@@ -38,6 +38,12 @@ const std::vector<std::string>& context_exchange_names() {
   return names;
 }
 
+const std::vector<std::string>& expert_dispatch_names() {
+  static const std::vector<std::string> names =
+      words_up_to<ExpertDispatch::deduplicated>({"all_to_all", "deduplicated"});
+  return names;
+}
+
 const std::vector<std::string>& offload_names() {
   static const std::vector<std::string> names =
       words_up_to<Offload::optimizer>({"none", "activations", "layers", "optimizer"});

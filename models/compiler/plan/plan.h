@@ -53,6 +53,12 @@ enum class ContextExchange : std::uint8_t {
   a2a_p2p      // neighbours exchange heads, and keys and values of these go around rings
 };
 
+// Says how the tokens of an expert group travel.
+enum class ExpertDispatch : std::uint8_t {
+  all_to_all,   // once for each expert that a token chose
+  deduplicated  // once to each host, and there once to each rank: DeepEP, HybridEP
+};
+
 // Says when the gradients of a micro-batch are summed over the replicas.
 enum class ReduceGradients : std::uint8_t {
   usual,  // job file: default; see reduces_each_micro_batch()
@@ -62,6 +68,10 @@ enum class ReduceGradients : std::uint8_t {
 
 struct Parallelism {
   int pipeline = 1, tensor = 1, data = 1, shard = 1, context = 1, expert = 1;
+  // Number of ranks that split each expert: 1 or `tensor`. With 1, the ranks of a tensor group have
+  // whole experts and tokens of their own. 0 means `tensor`; default_expert_tensor() settles it.
+  int expert_tensor = 0;
+  ExpertDispatch expert_dispatch = ExpertDispatch::all_to_all;
   int virtual_stages = 1;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int active_microbatches = 0;  // 0: the schedule's own bound
@@ -106,6 +116,7 @@ struct Parallelism {
   Degrees degrees() const {
     Degrees d{pipeline, tensor, data, context, shard, expert};
     if (has_two_exchanges()) d.context_heads = context_heads;
+    d.experts_over_tensor = tensor > 1 && expert_tensor == 1;
     return d;
   }
   StageLayout stage_layout() const;
@@ -190,6 +201,7 @@ const std::vector<std::string>& schedule_names();   // of the schedules in model
 const std::vector<std::string>& recompute_names();  // none selective full each contiguous group_N
 const std::vector<std::string>& tensor_layout_names();     // megatron speed memory
 const std::vector<std::string>& context_exchange_names();  // p2p all_gather all_to_all a2a+p2p
+const std::vector<std::string>& expert_dispatch_names();   // all_to_all deduplicated
 const std::vector<std::string>& offload_names();           // none activations layers optimizer
 const std::vector<std::string>& reduce_gradients_names();  // default each last
 const std::vector<std::string>& fp8_recipe_names();        // delayed tensorwise blockwise mxfp8

@@ -8,7 +8,7 @@ bool stays_whole(const Plan& plan, const Parameter& parameter) {
 }
 
 int zero_stage_of(const Plan& plan, const Parameter& parameter) {
-  const bool of_experts = parameter.of_experts && plan.parallelism.expert > 1;
+  const bool of_experts = parameter.of_experts && plan.degrees().has_expert_groups();
   const int shards = of_experts ? plan.degrees().expert_shard() : plan.shard_group();
   if (shards == 1) return 0;
   const bool whole = stays_whole(plan, parameter);

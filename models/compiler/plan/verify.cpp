@@ -97,7 +97,8 @@ Ruling check_supported(const Plan& plan, const ModelSizes& model) {
       .not_yet_if(t.recompute_budget && schedule.splits_backwards, "/training/recompute_budget",
                   "a budget under schedule '{}'", schedule.name)
       .not_yet_if(t.fp8_experts && model.dropless, "/training/fp8_experts",
-                  "8 bits of experts whose rows are counted (expert_dropless)")
+                  "8 bits of experts whose rows are counted (expert_dropless, unless "
+                  "model.expert_capacity_factor is given)")
       .not_yet_if(has_experts && t.optimizer == OptimizerKind::lamb, "/training/optimizer",
                   "lamb of a model with experts, each of which has a trust ratio of its own,")
       .not_yet_if(model.latent && cuts_tensors && p.tensor_layout == TensorLayout::memory,
@@ -105,12 +106,12 @@ Ruling check_supported(const Plan& plan, const ModelSizes& model) {
       .not_yet_if(model.latent && !p.attends_to_whole_sequences(), "/parallelism/context_exchange",
                   "'{}' of latent attention (all_to_all is)",
                   context_exchange_names()[static_cast<std::size_t>(p.context_exchange)])
-      .not_yet_if(has_experts && cuts_tensors && muon, "/training/optimizer",
-                  "muon of experts that a tensor group cuts")
+      .not_yet_if(has_experts && cuts_tensors && !plan.degrees().experts_over_tensor && muon,
+                  "/training/optimizer", "muon of experts that a tensor group cuts")
       .refuse_if(muon && plan.shard_group() > 1 && !p.shard_whole, "/parallelism/shard_layout",
                  "muon steps whole matrices, and 'flat' cuts them; use 'whole' with zero_stage 1, "
                  "or zero_stage 0")
-      .not_yet_if(p.expert > 1 && p.shard_whole, "/parallelism/shard_layout",
+      .not_yet_if(plan.degrees().has_expert_groups() && p.shard_whole, "/parallelism/shard_layout",
                   "'whole' together with expert parallelism");
 }
 

@@ -99,7 +99,7 @@ struct Attributes {
   int groups_per_token = 1;        // route: a token chooses among so many groups, the best
   bool groups_by_two = false;      // route: a group's score is the sum of its two best experts;
                                    // false: that of its best expert
-  double expert_weight_scale = 1;  // route: final factor of the weights
+  double expert_weight_scale = 1;  // route: final factor of the weights; 0: only_balances()
   int expert_capacity = 0;         // slots of each expert for every sequence
   std::int64_t expert_rows = 0;   // dropless: rows for the experts of each part; 0: slots, not rows
   int expert_parts = 1;           // dropless: parts, which are the ranks that share the experts
@@ -110,6 +110,8 @@ struct Attributes {
   bool overflow_is_error = false;  // dropless: a sequence's balancing loss is not finite if one of
                                    // its choices finds no row
   double balance = 0;              // factor of a sequence's balancing loss
+  bool sends_once = false;  // expert_exchange: predictions take a token to travel once to each host
+                            // and there once to each rank, not once for each expert
   std::array<std::int64_t, 3> segments{};  // columns_to_parts: widths (queries, keys, values);
                                            // all 0: one segment of all columns
   int patch_size = 0;                      // pixels across a patch
@@ -152,6 +154,9 @@ constexpr bool has_balancing_loss(const Attributes& a) {
       std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token;
   return a.balance > 0 || (is_dropless(a) && a.overflow_is_error && a.expert_rows < choices);
 }
+
+// Returns whether a route only makes its balancing loss. Another one routes the tokens.
+constexpr bool only_balances(const Attributes& a) { return a.expert_weight_scale == 0; }
 
 // Returns the factor by which attention multiplies the dot products of queries and keys.
 double score_scale(const Attributes& attributes);

@@ -27,8 +27,10 @@ void Gradients::add_parameter_gradient(Parameter& parameter, Dtype sum_type) {
 void Gradients::differentiate(const Node& node) {
   const OpInfo& row = info(node.op);
   const int dy = of(node.outputs[0]);
-  if (dy < 0 && !row.begins_backward) return;  // nothing downstream depends on it
-  if (row.begins_backward && !needs(node.outputs[0])) return;
+  const bool begins =
+      row.begins_backward || (node.op == Op::route && only_balances(node.attributes));
+  if (dy < 0 && !begins) return;  // nothing downstream depends on it
+  if (begins && !needs(node.outputs[0])) return;
   MESHWRIGHT_CHECK(row.differentiate != nullptr, "every forward operation has a gradient rule");
   row.differentiate(*this, node, dy);
 }

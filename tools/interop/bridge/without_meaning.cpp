@@ -249,7 +249,6 @@ constexpr WithoutMeaning rows[] = {
     {"model.offload_modules", "single modules do not move here"},
     {"model.min_offloaded_tensor_size", memory},
     {"model.ep_overlap_early_attn_memory_release", memory},
-    {"model.expert_tensor_parallel_size", "the whole tensor group cuts experts here"},
     {"model.overlap_moe_expert_parallel_comm", experts},
     {"model.microbatch_group_size_per_vp_stage",
      "groups have as many micro-batches as stages here"},

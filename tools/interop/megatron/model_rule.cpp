@@ -188,7 +188,6 @@ void write_experts(const Model& m, Settings& to) {
   to.add("num-experts", m.experts);
   to.add("moe-router-topk", m.experts_per_token);
   to.add("moe-grouped-gemm", true);
-  to.add("moe-token-dispatcher-type", "alltoall");
   if (!m.expert_dropless) {  // without a factor, an expert has places for all
     const double of_all = static_cast<double>(m.experts) / m.experts_per_token;
     to.add("moe-expert-capacity-factor",

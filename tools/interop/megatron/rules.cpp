@@ -387,6 +387,43 @@ Rule overlap_rule() {
           "the sum of an input's gradient always goes beside the weight's gradient"};
 }
 
+// Megatron splits experts by the whole tensor group unless it is told a degree.
+Rule expert_tensor_rule() {
+  return {{"parallelism.expert_tensor"},
+          {"expert-tensor-parallel-size"},
+          [](Settings& from, JobDraft& to) {
+            const std::int64_t tensor = to.count("parallelism.tensor");
+            const std::int64_t given = from.whole("expert-tensor-parallel-size").value_or(tensor);
+            if (from.whole("num-experts").value_or(0) > 0 && tensor > 1)
+              to.set("parallelism.expert_tensor", given);
+          },
+          [](const JobValues& from, Settings& to) {
+            const Parallelism& p = from.plan.parallelism;
+            if (p.tensor > 1 && p.expert_tensor > 0)
+              to.add("expert-tensor-parallel-size", p.expert_tensor);
+          },
+          "1 or the tensor degree"};
+}
+
+Rule dispatch_rule() {
+  return {
+      {"parallelism.expert_dispatch"},
+      {"moe-token-dispatcher-type", "moe-enable-deepep", "moe-flex-dispatcher-backend"},
+      [](Settings& from, JobDraft& to) {
+        from.flag("moe-enable-deepep");
+        from.word("moe-flex-dispatcher-backend");
+        if (from.word("moe-token-dispatcher-type").value_or("") == "flex")
+          to.set("parallelism.expert_dispatch", "deduplicated");
+      },
+      [](const JobValues& from, Settings& to) {
+        if (from.job.model.experts == 0) return;
+        const bool once = from.plan.parallelism.expert_dispatch == ExpertDispatch::deduplicated;
+        to.add("moe-token-dispatcher-type", once ? "flex" : "alltoall");
+        if (once) to.add("moe-enable-deepep", true);
+      },
+      "flex (DeepEP, HybridEP) sends a token once to each host; allgather is taken as alltoall"};
+}
+
 Rule scatter_rule() {
   return {{"parallelism.sequence_parallel", "parallelism.pipeline_scatter_gather"},
           {"sequence-parallel"},
@@ -568,6 +605,8 @@ const Rules& megatron_rules() {
       whole_rule("parallelism.context", "context-parallel-size"),
       context_rule(),
       whole_rule("parallelism.expert", "expert-model-parallel-size"),
+      expert_tensor_rule(),
+      dispatch_rule(),
       scatter_rule(),
       sharding_rule(),
       bucket_rule(),

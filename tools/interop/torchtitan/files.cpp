@@ -47,7 +47,6 @@ constexpr WithoutMeaning rows[] = {
      "forwards and backwards of DualPipeV follow each other here"},
     {"parallelism.pipeline_parallel_split_points",
      "names of older versions, without effect in 0.2"},
-    {"parallelism.expert_tensor_parallel_degree", "the whole tensor group cuts experts here"},
     {"parallelism.expert_parallel_comm_backend", about_kernels},
     {"checkpoint.*", about_saves},
     {"activation_checkpoint.*", "how recomputation is checked and made in detail"},

@@ -427,6 +427,24 @@ Rule schedule_rule() {
           "decay_ratio 0 keeps the rate constant"};
 }
 
+// torchtitan's expert groups reach over tensor groups unless it is told to split experts by them.
+Rule expert_tensor_rule() {
+  static constexpr std::string_view setting = "parallelism.expert_tensor_parallel_degree";
+  return {{"parallelism.expert_tensor"},
+          {std::string(setting)},
+          [](Settings& from, JobDraft& to) {
+            const std::int64_t given = from.whole(setting).value_or(1);
+            if (to.count("parallelism.expert") > 1 && to.count("parallelism.tensor") > 1)
+              to.set("parallelism.expert_tensor", given);
+          },
+          [](const JobValues& from, Settings& to) {
+            const Parallelism& p = from.plan.parallelism;
+            if (p.tensor > 1 && p.expert > 1 && p.expert_tensor > 1)
+              to.add(std::string(setting), p.expert_tensor);
+          },
+          "1 or the tensor degree"};
+}
+
 Rule clip_rule() {
   return {{"training.gradient_clip"},
           {"training.max_norm"},
@@ -453,6 +471,7 @@ const Rules& torchtitan_rules() {
       sharding_rule(),
       torchtitan_stages_rule(),
       whole_rule("parallelism.expert", "parallelism.expert_parallel_degree"),
+      expert_tensor_rule(),
       batch_rule(),
       context_rule(),
       precision_rule(),

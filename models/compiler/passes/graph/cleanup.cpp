@@ -7,14 +7,22 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Returns whether the node makes the loss that balances experts. That loss is the third output of a
-// router.
-bool makes_balancing_loss(const Node& node) {
-  return node.op == Op::route && node.phase == Phase::forward &&
-         has_balancing_loss(node.attributes);
+// Returns whether `tensor` is the loss that a router makes, its third output.
+bool is_of_route(const Graph& graph, int tensor) {
+  const int producer = graph.tensor(tensor).producer;
+  return producer >= 0 && graph.nodes[producer].op == Op::route &&
+         graph.nodes[producer].outputs[2] == tensor;
 }
 
 }  // namespace
+
+int balancing_loss(const Graph& graph, const Node& node) {
+  if (node.phase != Phase::forward) return -1;
+  if (node.op == Op::tensor_reduce && is_of_route(graph, node.inputs[0])) return node.outputs[0];
+  const bool is_summed = node.attributes.tensor_degree > 1;
+  return node.op == Op::route && has_balancing_loss(node.attributes) && !is_summed ? node.outputs[2]
+                                                                                   : -1;
+}
 
 Graph cleaned(Graph graph) {
   std::vector<char> named(graph.tensors.size(), 0);
@@ -73,14 +81,14 @@ bool is_loss(const Graph& graph, int tensor) {
   const int producer = graph.tensor(tensor).producer;
   if (producer < 0) return false;
   const Node& maker = graph.nodes[producer];
-  return makes_balancing_loss(maker) && tensor == maker.outputs[2];
+  return tensor == balancing_loss(graph, maker);
 }
 
 std::vector<int> count_uses(const Graph& graph) {
   std::vector<int> uses(graph.tensors.size(), 0);
   for (const Node& node : graph.nodes) {
     for (int id : node.inputs) ++uses[id];
-    if (makes_balancing_loss(node)) ++uses[node.outputs[2]];
+    if (const int loss = balancing_loss(graph, node); loss >= 0) ++uses[loss];
   }
   if (graph.loss >= 0) ++uses[graph.loss];
   for (const TokenAhead& each : graph.ahead) ++uses[each.loss];

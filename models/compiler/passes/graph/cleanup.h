@@ -20,6 +20,10 @@ Graph without(const std::vector<char>& dropped, Graph graph);
 // overwritten through `alias_of`.
 std::vector<int> count_uses(const Graph& graph);
 
+// Returns the loss that a node makes to balance experts, or -1 if it makes none. It is the third
+// output of a router, or its sum over the tensor group if each rank routes its own tokens.
+int balancing_loss(const Graph& graph, const Node& node);
+
 // Returns whether the step reads the tensor besides the graph's nodes, because it is a loss.
 bool is_loss(const Graph& graph, int tensor);
 

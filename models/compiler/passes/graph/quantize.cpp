@@ -141,6 +141,14 @@ class Quantizer {
  private:
   const Shape& shape(int tensor) const { return old_.tensor(tensor).type.shape; }
 
+  static bool is_rows_of(const Node& node) {
+    return node.op == Op::sequence_slice || node.op == Op::sequence_gather;
+  }
+  bool leads_to_route(const Node& node) const {
+    return std::ranges::any_of(readers_[node.outputs[0]],
+                               [](const Node* reader) { return reader->op == Op::route; });
+  }
+
   bool can_be_rounded(const Node& node) const {
     const std::int64_t multiple = std::max<std::int64_t>(16, recipe_.length);
     const auto divides = [&](int tensor) {
@@ -149,8 +157,9 @@ class Quantizer {
       return each.rows % multiple == 0 && each.columns % multiple == 0;
     };
     const auto& readers = readers_[node.outputs[0]];
-    const bool routes =
-        std::ranges::any_of(readers, [](const Node* reader) { return reader->op == Op::route; });
+    const bool routes = std::ranges::any_of(readers, [&](const Node* reader) {
+      return reader->op == Op::route || (is_rows_of(*reader) && leads_to_route(*reader));
+    });
     return old_.units[old_.unit_of(node)].holds_layer() && !routes && divides(node.inputs[0]) &&
            divides(node.inputs[1]);
   }

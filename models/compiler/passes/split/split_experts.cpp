@@ -13,7 +13,11 @@ namespace {
 class ExpertSplitter {
  public:
   ExpertSplitter(const Graph& whole, const Plan& plan)
-      : whole_(whole), out_(whole), training_(plan.training), degree_(plan.parallelism.expert) {}
+      : whole_(whole),
+        out_(whole),
+        training_(plan.training),
+        degree_(plan.parallelism.expert),
+        sends_once_(plan.parallelism.expert_dispatch == ExpertDispatch::deduplicated) {}
 
   Graph run() {
     for (Parameter& parameter : out_.parameters)
@@ -63,7 +67,9 @@ class ExpertSplitter {
     return counts;
   }
   int exchange(const Node& at, int tensor) {
-    return out_.output(out_.add(Op::expert_exchange, at.module, {tensor}, at.attributes));
+    Attributes attributes = at.attributes;
+    attributes.sends_once = sends_once_;
+    return out_.output(out_.add(Op::expert_exchange, at.module, {tensor}, attributes));
   }
   int& exchanged(int tensor) { return exchanged_[tensor]; }
 
@@ -71,6 +77,7 @@ class ExpertSplitter {
   Graph out_;
   const Training& training_;
   int degree_;
+  bool sends_once_;
   double imbalance_ = 0;        // 0 before it is known; all layers have equal numbers of experts
   std::vector<int> exchanged_;  // dispatched tensor -> result of its all-to-all, or -1
 };

@@ -10,10 +10,31 @@ namespace meshwright::compiler {
 
 namespace {
 
-std::vector<Cut> usual_cuts(const Graph& whole) {
+// Returns the cuts that the model gives its parameters. With `whole_experts`, experts are not cut.
+std::vector<Cut> usual_cuts(const Graph& whole, bool whole_experts) {
   std::vector<Cut> cuts;
-  for (const Parameter& parameter : whole.parameters) cuts.push_back(parameter.cut);
+  for (const Parameter& parameter : whole.parameters)
+    cuts.push_back(whole_experts && parameter.of_experts ? Cut{} : parameter.cut);
   return cuts;
+}
+
+// Returns the attributes of an operation on the rows that one rank of a tensor group has. They are
+// whole sequences if the degree divides the sequences. Otherwise all rows of the rank are one
+// sequence for the routing, whose experts take their share of the slots of whole sequences.
+Attributes on_own_rows(Attributes a, int degree) {
+  if (a.micro_batch % degree == 0) {
+    a.micro_batch /= degree;
+  } else {
+    const auto share = [&](std::int64_t of_sequence) {
+      return static_cast<int>((of_sequence * a.micro_batch + degree - 1) / degree);
+    };
+    a.expert_capacity = share(a.expert_capacity);
+    a.sequence_length = share(a.sequence_length);
+    a.micro_batch = 1;
+  }
+  if (is_dropless(a))
+    a.expert_rows = std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token;
+  return a;
 }
 
 // Splits a graph in the layouts `megatron` and `speed`.
@@ -23,16 +44,21 @@ class BlockSplitter : public Splitter {
       : Splitter(whole,
                  parallelism.tensor_layout == TensorLayout::speed
                      ? cuts_by_hidden(whole, parallelism.tensor, false)
-                     : usual_cuts(whole),
+                     : usual_cuts(whole, whole_experts(parallelism)),
                  parallelism.tensor, parallelism.tensor_batch_own,
                  in_rows(parallelism) ? Held::rows : Held::whole),
-        shares_rows_(in_rows(parallelism)) {
+        shares_rows_(in_rows(parallelism)),
+        has_whole_experts_(whole_experts(parallelism)),
+        may_overflow_(parallelism.expert > 1) {
     gathered_.assign(whole_.tensors.size(), {});
   }
 
  private:
   static bool in_rows(const Parallelism& parallelism) {
     return parallelism.sequence_parallel || parallelism.tensor_batch_own;
+  }
+  static bool whole_experts(const Parallelism& parallelism) {
+    return parallelism.degrees().experts_over_tensor;
   }
 
   // Returns the whole activation on every rank. If `same_gradient` is false, its gradients differ
@@ -77,7 +103,7 @@ class BlockSplitter : public Splitter {
       case SplitRule::first:
         return split_first(node);
       case SplitRule::experts:
-        return split_experts(node);
+        return has_whole_experts_ ? share_tokens(node) : split_experts(node);
       case SplitRule::none:
         MESHWRIGHT_CHECK(false, "a forward graph of a whole model");
     }
@@ -222,6 +248,59 @@ class BlockSplitter : public Splitter {
     }
   }
 
+  // Returns this rank's rows of an activation.
+  int own_rows(const Node& at, int tensor) {
+    return layout(tensor) == Held::rows ? local(tensor)
+                                        : communicate(Op::sequence_slice, at, local(tensor));
+  }
+
+  // Gives each rank of the tensor group whole experts for its own rows. The rows go to experts
+  // from `route` to `combine`; where ranks have all rows outside experts, they slice and gather
+  // them.
+  void share_tokens(const Node& node) {
+    const Attributes own = on_own_rows(node.attributes, degree_);
+    TensorIds inputs = locals(node.inputs);
+    switch (node.op) {
+      case Op::route:
+        return share_route(node, own);
+      case Op::scale_rows:
+      case Op::dispatch:
+        inputs[0] = own_rows(node, node.inputs[0]);
+        return add_like(node, inputs, own, node.op == Op::dispatch ? Held::whole : Held::rows);
+      case Op::combine: {
+        const int rows = out_.output(out_.add(node.op, node.module, inputs, own));
+        const int all = shares_rows_ ? rows : communicate(Op::sequence_gather, node, rows, true);
+        return set(node.outputs[0], all, summed_layout());
+      }
+      default:
+        return add_like(node, inputs, own, Held::whole);
+    }
+  }
+
+  // Each rank routes its own rows. The loss that balances experts is one of whole sequences, so a
+  // second route over all rows makes it, which gives no weights. A choice that finds no row shows
+  // in the losses of all ranks, because the loss of the step must be the same on all of them.
+  void share_route(const Node& node, Attributes own) {
+    TensorIds inputs = locals(node.inputs);
+    if (own.balance > 0) {
+      Attributes whole = node.attributes;
+      whole.expert_weight_scale = 0;
+      whole.expert_rows = 0;
+      whole.overflow_is_error = false;
+      inputs[0] = whole_rows(node, node.inputs[0], true);
+      out_.add(node.op, node.module, inputs, whole);
+      own.balance = 0;
+    }
+    inputs[0] = own_rows(node, node.inputs[0]);
+    own.tensor_degree = degree_;
+    const int route = out_.add(node.op, node.module, inputs, own);
+    for (int i = 0; i < node.outputs.size(); ++i)
+      set(node.outputs[i], out_.output(route, i), Held::rows);
+    const bool overflows =
+        is_dropless(own) && own.overflow_is_error && own.expert_rank_factor > 0 && may_overflow_;
+    if (overflows) communicate(Op::tensor_reduce, node, out_.output(route, 2));
+  }
+
   bool is_weighed(int tensor) const {
     const int producer = whole_.tensor(tensor).producer;
     return producer >= 0 && whole_.nodes[producer].op == Op::scale_rows;
@@ -235,7 +314,7 @@ class BlockSplitter : public Splitter {
     std::array<int, 2> by_same_gradient{-1, -1};
   };
 
-  const bool shares_rows_;
+  const bool shares_rows_, has_whole_experts_, may_overflow_;
   std::vector<Gathered> gathered_;
 };
 

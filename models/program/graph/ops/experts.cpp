@@ -147,7 +147,10 @@ void work_expert_linear_grad_weight(const OpCall& call, CompilerLevel, KernelLis
   if (separate) memory_kernel(kernels, own + 2 * bytes(sum));
 }
 
+// The gradient of a route that only_balances() needs no gradients of weights. Its factor is 0, so
+// the weights themselves stand in for them.
 void differentiate_route(Gradients& g, const Node& node, int dy) {
+  if (only_balances(node.attributes)) dy = node.outputs[0];
   Node at = node;
   at.attributes.scale = g.scale();
   TensorIds accumulated;
