@@ -116,6 +116,7 @@ TEST_CASE_ON_RANKS("multi-token prediction with experts trains like one process"
   model.experts_per_token = 2;
   model.expert_groups = model.groups_per_token = 1;
   model.expert_capacity_factor = 1.25;
+  model.expert_dropless = false;
   for_each(expert_variants, model, [&](Plan plan) {
     plan.training.router_bias_update_rate = 0.01;
     check_plan(model, plan, test_world());

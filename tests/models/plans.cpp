@@ -16,6 +16,7 @@ Model small_model(const std::string& family) {
     value.update({{"kv_heads", 2},
                   {"experts", 4},
                   {"expert_capacity_factor", 1},
+                  {"expert_rank_capacity_factor", 0},
                   {"router_aux_loss_coef", 0.05}});
   return read_model(Fields(value, "small"));
 }

@@ -170,10 +170,13 @@ void write_local_experts(const Model& model, json& config) {
 void write_own_expert_keys(const Model& model, json& config) {
   if (model.expert_capacity_factor > 0)
     config["expert_capacity_factor"] = model.expert_capacity_factor;
+  // A file without these keys is one of dropless experts (read_experts).
+  const bool usual = model.expert_capacity_factor == 0;
+  if (model.expert_dropless != usual) config["expert_dropless"] = model.expert_dropless;
   if (!model.expert_dropless) return;
-  config["expert_dropless"] = true;
-  config["expert_rank_capacity_factor"] = model.expert_rank_capacity_factor;
-  config["expert_overflow"] = model.expert_overflow_drops ? "drop" : "error";
+  if (model.expert_rank_capacity_factor != Model::usual_rank_capacity_factor)
+    config["expert_rank_capacity_factor"] = model.expert_rank_capacity_factor;
+  if (model.expert_overflow_drops) config["expert_overflow"] = "drop";
 }
 
 void set_dense_blocks(Fields& fields, std::string_view said_by, std::vector<int> blocks,

@@ -52,6 +52,12 @@ bool has_blocks_of_megatron(const Model& m) {
 }
 
 // Returns the most blocks that may stay in bf16, at the beginning and at the end of the model each.
+// Returns whether Megatron's experts multiply 8 or 4 bits, as all its linear layers do. Experts
+// whose rows are counted do not yet here.
+bool multiplies_8_bits_in_experts(const Plan& plan, const Model& m) {
+  return quantizes(plan.training.precision) && m.experts > 0 && !m.expert_dropless;
+}
+
 int most_in_bf16(const Plan& plan, const Model& model) {
   if (plan.training.precision == Precision::nvfp4) return model.layers;
   const bool delayed = plan.training.fp8_recipe == Fp8Recipe::delayed;
@@ -176,11 +182,9 @@ constexpr Limit rows[] = {
      [](Plan& p, const Model&) { p.training.precision = Precision::bf16; }},
     {"training.fp8_experts", "multiplies 8 or 4 bits in experts too",
      [](const Plan& p, const Model& m) {
-       return p.training.fp8_experts == (quantizes(p.training.precision) && m.experts > 0);
+       return p.training.fp8_experts == multiplies_8_bits_in_experts(p, m);
      },
-     [](Plan& p, const Model& m) {
-       p.training.fp8_experts = quantizes(p.training.precision) && m.experts > 0;
-     }},
+     [](Plan& p, const Model& m) { p.training.fp8_experts = multiplies_8_bits_in_experts(p, m); }},
     only<&Training::fp8_gathers, false>("training.fp8_gathers",
                                         "gathers weights in 8 bits under zero_stage 1 alone"),
     {"training.first_layers_in_bf16",
@@ -302,7 +306,7 @@ void settle_as_megatron(Plan& plan, const Model& model) {
   if (t.recompute == Recompute::each) t.recompute = Recompute::full;
   if (t.recompute == Recompute::none) t.recompute_fraction = 1;
   if (t.recompute != Recompute::group) t.recompute_group = 1;
-  if (model.experts > 0) t.fp8_experts = quantizes(t.precision);
+  if (model.experts > 0) t.fp8_experts = multiplies_8_bits_in_experts(plan, model);
   if (!quantizes(t.precision)) t.first_layers_in_bf16 = t.last_layers_in_bf16 = 0;
   t.predicted_positions = 0;
   if (!t.scales_loss())
