@@ -12,6 +12,20 @@ using nlohmann::literals::operator""_json_pointer;
 
 namespace {
 
+// Published recipes of Megatron-Core that share experts out give each rank whole ones: their expert
+// tensor degree is 1.
+void state_experts(json& job) {
+  if (!job.contains("parallelism") || !job.at("parallelism").is_object()) return;
+  json& parallelism = job.at("parallelism");
+  const auto degree = [&](const char* key) {
+    return parallelism.contains(key) && parallelism.at(key).is_number_integer()
+               ? parallelism.at(key).get<std::int64_t>()
+               : 1;
+  };
+  if (degree("expert") > 1 && degree("tensor") > 1 && !parallelism.contains("expert_tensor"))
+    parallelism["expert_tensor"] = 1;
+}
+
 // Returns the job of a row. A source that does not say which fused kernel computed attention ran
 // what its framework chooses on that GPU. A job that leaves the key out means the same, so an
 // assumed fused kernel is removed.
@@ -24,6 +38,7 @@ json stated(const StepRow& row) {
   json& training = job["training"];
   if (row.framework != Framework::meshwright && !training.contains("framework"))
     training["framework"] = framework_words()[static_cast<std::size_t>(row.framework)];
+  state_experts(job);
   return job;
 }
 
