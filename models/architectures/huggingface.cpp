@@ -60,10 +60,35 @@ constexpr Lacking lacking[] = {
     {"cohere2", "blocks without rotary positions among those with windows"},
 };
 
+// A model type that is built as another one: its config.json has the same keys with the same
+// meaning.
+struct SameAs {
+  std::string_view model_type, as;
+};
+constexpr SameAs same_as[] = {
+    {"kimi_k2", "deepseek_v3"},         {"ministral", "mistral"},   {"qwen3_vl_text", "qwen3"},
+    {"qwen3_vl_moe_text", "qwen3_moe"}, {"qwen2_vl_text", "qwen2"}, {"qwen2_5_vl_text", "qwen2"},
+};
+
+// Returns the part for texts of a model that also reads images, sounds or films, or `fields` itself
+// if it is no such model, or one that has its own reader.
+Fields language_part_of(Fields fields, const std::vector<std::string>& known) {
+  const auto type = fields.required<std::string>("model_type");
+  if (std::ranges::find(known, type) != known.end() || !is_given(fields, "text_config"))
+    return fields;
+  Fields text = fields.object("text_config");
+  return is_given(text, "model_type") ? text : fields;
+}
+
 ModelType model_type_of(Fields& fields) {
   const std::vector<ModelType> types = model_types();
   const std::vector<std::string> known = names_in(types);
-  const auto word = fields.required<std::string>("model_type");
+  fields = language_part_of(fields, known);
+  auto word = fields.required<std::string>("model_type");
+  for (const SameAs& row : same_as)
+    if (word == row.model_type)
+      return *std::ranges::find_if(types,
+                                   [&](const ModelType& each) { return each.name == row.as; });
   for (const Lacking& row : lacking)
     if (word == row.model_type)
       fields.fail("model_type", "'" + word + "' needs " + std::string(row.what) +

@@ -92,7 +92,8 @@ void read_rope_object(Fields& fields, std::string_view key, Model& model, double
     else if (type != "default")
       rope.fail(type_key, "scaling '" + type +
                               "' of rotary positions is not built; known: default, linear, llama3 "
-                              "and yarn");
+                              "and yarn. It changes angles, not costs: without " +
+                              std::string(key) + " the model is planned and predicted the same");
   }
   if (is_given(rope, "rope_theta")) model.rotary_base = rope.required<double>("rope_theta");
   if (is_given(rope, "partial_rotary_factor"))

@@ -6,6 +6,7 @@
 #include "models/architectures/onnx/read_onnx.h"
 #include "models/core/data_files.h"
 #include "models/core/error.h"
+#include "models/core/json.h"
 
 namespace meshwright::architectures {
 
@@ -27,7 +28,8 @@ Model read_any(Fields fields) {
 }
 
 Model read_file_named(const fs::path& path) {
-  Fields fields = read_json_file(path.string());
+  const std::string file = path.string();
+  Fields fields(parse_json(without_infinities(read_file(file)), file), file);
   const bool captured = is_captured(fields);
   Model model = read_any(std::move(fields));
   // A model from a config.json is named after the file's folder, even if the path is only

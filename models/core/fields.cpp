@@ -329,6 +329,23 @@ json parse_json(const std::string& text, const std::string& where) {
   return result;
 }
 
+std::string without_infinities(std::string text) {
+  bool is_quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') is_quoted = !is_quoted;
+    if (text[i] == '\\' && is_quoted) ++i;
+    if (is_quoted) continue;
+    for (const std::string_view word : {"-Infinity", "Infinity", "NaN"}) {
+      if (text.compare(i, word.size(), word) != 0) continue;
+      std::string by = "null";
+      by.resize(std::max(by.size(), word.size()), ' ');
+      text.replace(i, word.size(), by);
+      break;
+    }
+  }
+  return text;
+}
+
 std::string read_file(const std::string& path) {
   if (const auto text = built_in_file(path)) return std::string(*text);
   check_readable(path);

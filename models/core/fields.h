@@ -69,6 +69,10 @@ class Fields {
 // than 64 levels. `where` names the source in its messages.
 nlohmann::json parse_json(const std::string& text, const std::string& where);
 
+// Returns JSON text in which NaN, Infinity and -Infinity, which Python's json module writes, are
+// null.
+std::string without_infinities(std::string text);
+
 // Returns the object that a JSON file holds. Throws InputError if the file is missing or
 // unreadable, or is no such object.
 Fields read_json_file(const std::string& path);
