@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "models/core/error.h"
 #include "models/core/fields.h"
 #include "models/core/json.h"
 #include "sim/validate/framework_of_source.h"
@@ -140,10 +141,34 @@ Framework read_framework(Fields& source, const Evidence& evidence) {
   return static_cast<Framework>(choose(source, "framework", "framework", word, framework_words()));
 }
 
+// Throws InputError, with the form to write, if a file is a log of another program.
+void refuse_logs(const std::string& path, const std::string& text) {
+  const auto holds = [&](std::string_view word) { return text.find(word) != std::string::npos; };
+  if (text.starts_with('{') || text.starts_with('[')) return;
+  const char* row = nullptr;
+  const char* program = nullptr;
+  if (holds("busbw") || holds("nThread")) {
+    program = "nccl-tests";
+    row =
+        "{\"id\": \"all-reduce-8m\", \"collective\": \"all_reduce\", \"machine\": "
+        "\"p4d.24xlarge\", \"count\": 1, \"gpus\": 8, \"bytes\": 8388608, \"time_s\": 174.2e-6}";
+  } else if (holds("elapsed time per iteration") || holds("tps:") || holds("train_runtime")) {
+    program = "a training";
+    row = "{\"id\": \"mine\", \"job\": {...}, \"measured\": {\"step_time_s\": 1.5}}";
+  }
+  if (program != nullptr)
+    throw InputError(path + ": logs of " + program +
+                     " are not read; write a file of JSON with a row for each measurement: "
+                     "{\"source\": {\"title\": \"mine\"}, \"rows\": [" +
+                     row + "]}");
+}
+
 }  // namespace
 
 Evidence read_evidence(const std::string& path) {
-  Fields file = read_json_file(path);
+  const std::string text = read_file(path);
+  refuse_logs(path, text);
+  Fields file(parse_json(text, path), path);
   Evidence evidence;
   evidence.source = std::filesystem::path(path).stem().string();
   Fields source = file.object("source");
