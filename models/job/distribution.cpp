@@ -144,6 +144,11 @@ void warn_instance(const Fields& fields, const Launchers& on, const ChosenCluste
     warn(job, fields, "smdistributed",
          fmt::format("version 1 of the library is documented for {} only, not for {}",
                      list_of(version_1, "and"), cluster.machine));
+  if (on.xla && job.plan.training.compiler != CompilerLevel::full)
+    warn(job, fields, "pytorchxla",
+         "SageMaker's SDK raises ValueError for it without compiler_config; give "
+         "\"compiler_config\": "
+         "{\"enabled\": true}, or another launcher");
   if (on.xla && lacks(xla))
     warn(job, fields, "pytorchxla",
          fmt::format("{} is advised, not {}", list_of(xla), cluster.machine));
