@@ -239,6 +239,8 @@ struct ListOption {
 
 constexpr ListOption list_options[] = {
     {"set", &Options::set, "KEY=VALUE", "override a key of the job by its dotted path; repeatable"},
+    {"define", &Options::define, "NAME=VALUE",
+     "a variable of a shell script that is read, or (1=VALUE) its first argument; repeatable"},
     {"allow-changed", &Options::allow_changed, "KEY",
      "go on although the checkpoint has another value of this key (or of keys of this section) of "
      "the job or its model; repeatable"},

@@ -41,6 +41,7 @@ struct Options : JobRequest, TrainRequest {
   std::string tokenizer;                // tokenize: a tokenizer.json
   std::string text_key;                 // tokenize: the key of a document's text in a .jsonl file
   std::string separator;                // tokenize: token between documents
+  std::vector<std::string> define;      // import: variables of a script, NAME=VALUE
   std::vector<std::string> from;        // import: files of settings; a folder with safetensors
   std::string to;                       // export: folder
   std::string format;                   // import: the framework whose settings these are

@@ -102,6 +102,26 @@ void print_settings(const Imported& imported) {
   for (const std::string& remark : imported.remarks) print_to(stdout, "note: {}\n", remark);
 }
 
+json understood_json(const Imported& imported) {
+  json all = json::array();
+  for (const Understood& each : imported.understood)
+    all.push_back({{"what", each.title}, {"value", each.value}, {"from", each.from}});
+  return all;
+}
+
+// Prints the short table by which a person sees whether the files were understood.
+void print_understood(const Imported& imported) {
+  std::size_t titles = 0, values = 0;
+  for (const Understood& each : imported.understood) {
+    titles = std::max(titles, each.title.size());
+    values = std::max(values, each.value.size());
+  }
+  std::printf("\nunderstood:\n");
+  for (const Understood& each : imported.understood)
+    print_to(stdout, "  {:<{}}  {:<{}}  {}\n", each.title, titles, each.value, values,
+             each.from.empty() ? "the framework's default" : each.from);
+}
+
 std::int64_t count_of(const Imported& imported, Fate fate) {
   return std::ranges::count_if(imported.settings,
                                [fate](const ReadSetting& each) { return each.fate == fate; });
@@ -122,6 +142,12 @@ int run_import(const Options& options) {
   if (!options.format.empty()) how.format = framework_of(options.format);
   how.overrides = options.set;
   how.allow_unknown = options.allow_unknown;
+  for (const std::string& each : options.define) {
+    const std::size_t equals = each.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw InputError("--define " + each + ": is not NAME=VALUE");
+    how.defines[each.substr(0, equals)] = each.substr(equals + 1);
+  }
   const MachineLoader load = asked_machines(options, printed_watch());
   const Imported imported = import_settings(
       options.from, how, [&](const std::string& name) { return facts_of(load(name)); });
@@ -130,11 +156,13 @@ int run_import(const Options& options) {
     print_json({{"framework", name_of(imported.framework)},
                 {"job", imported.job},
                 {"settings", settings_json(imported)},
+                {"understood", understood_json(imported)},
                 {"remarks", imported.remarks},
                 {"wrote", out}});
     return done;
   }
   print_settings(imported);
+  print_understood(imported);
   print_to(
       stdout, "\nwrote {}: of {} settings of {} {} act, {} are without meaning here, {} unknown\n",
       out, imported.settings.size(), name_of(imported.framework), count_of(imported, Fate::acts),
@@ -251,7 +279,7 @@ const Command import_command = {
     "JOB",
     "the job file to write (of weights: the job whose first checkpoint they become)",
     "read settings of another framework into a job file",
-    "json set profile from format allow-unknown",
+    "json set define profile from format allow-unknown",
     run_import,
     "Reads the settings of Megatron-LM, Megatron-Bridge and NeMo, torchtitan, DeepSpeed, "
     "accelerate, SageMaker or HyperPod. Each setting acts, or says why it has no meaning here. "

@@ -1,11 +1,12 @@
 #include "tools/interop/import.h"
 
 #include <algorithm>
+#include <cctype>
 #include <limits>
 
 #include "models/core/error.h"
 #include "models/job/sections.h"
-#include "tools/interop/recognize.h"
+#include "tools/interop/shell/syntax.h"
 
 namespace meshwright::interop {
 
@@ -17,8 +18,31 @@ bool matches(std::string_view pattern, std::string_view name) {
   return same_name(name.substr(0, pattern.size()), pattern);
 }
 
+// Options of what starts a program (shell/starters.h) change no plan but for the sizes, which
+// cluster_sizes_rule() reads.
+constexpr std::string_view meeting = "how processes meet";
+constexpr WithoutMeaning of_starters[] = {
+    {"torchrun.*", meeting},
+    {"srun.*", meeting},
+    {"mpirun.*", meeting},
+    {"deepspeed.*", meeting},
+    {"accelerate.*", meeting},
+    {"aprun.*", meeting},
+    {"jsrun.*", meeting},
+    {"flux.*", meeting},
+    {"hosts.*", meeting},
+    {"sbatch.*", "the queue's; launch files have their own"},
+    {"env.*", "the environment of its processes; launch files have their own"},
+    {"program.file", "a file that the program is given"},
+    {"config-path", "the file of settings, which is read"},
+    {"config-name", "the file of settings, which is read"},
+    {"program", "what is started"},
+};
+
 std::string reason_of(const InteropTarget& target, std::string_view name) {
   for (const WithoutMeaning& row : target.without_meaning)
+    if (matches(row.pattern, name)) return std::string(row.reason);
+  for (const WithoutMeaning& row : of_starters)
     if (matches(row.pattern, name)) return std::string(row.reason);
   return {};
 }
@@ -33,8 +57,12 @@ void apply_rules(const Rules& rules, Settings& from, JobDraft& to, std::vector<R
     });
     to.comes_from({});
     to.take_news();
+    const std::size_t open = from.open().size();
     rule.read(from, to);
     from.on_read({});
+    // --set answers what only the shell knows.
+    if (std::ranges::any_of(rule.keys, [&](const std::string& key) { return to.is_given(key); }))
+      from.forget_open(open);
     const std::vector<std::string> keys = to.take_news();
     for (const Setting* setting : mine) {
       const auto known = std::ranges::find_if(
@@ -62,6 +90,70 @@ std::string nearest_name(const Settings& from, const std::string& name,
   return nearest(from.spelled(name), spelled);
 }
 
+std::string hint(const Settings& from, const std::string& name,
+                 const std::vector<std::string>& known) {
+  const std::string near = nearest_name(from, name, known);
+  return near.empty() ? "" : "; did you mean '" + near + "'?";
+}
+
+// Returns whether a name says a degree of parallelism, experts, a stage or a precision. Without
+// such a setting the job would be another one.
+bool names_a_plan(const std::string& name) {
+  constexpr std::string_view words[] = {
+      "parallel", "degree", "expert", "experts", "moe",       "stage",    "stages", "zero",
+      "fp8",      "fp16",   "bf16",   "fp4",     "precision", "pipeline", "fsdp",   "shard",
+      "sharding", "tp",     "pp",     "cp",      "ep",        "dp"};
+  std::string part;
+  for (std::size_t i = 0; i <= name.size(); ++i) {
+    if (i < name.size() && std::isalnum(static_cast<unsigned char>(name[i])) != 0) {
+      part += static_cast<char>(std::tolower(static_cast<unsigned char>(name[i])));
+      continue;
+    }
+    if (std::ranges::find(words, part) != std::end(words)) return true;
+    part.clear();
+  }
+  return false;
+}
+
+// Returns whether a value leaves a setting without effect.
+bool is_off(const json& value) {
+  for (const json& each : {json(false), json(0), json(1), json("0"), json("1"), json("false"),
+                           json("False"), json("none"), json("null"), json("")})
+    if (value == each) return true;
+  return value.is_null();
+}
+
+// Returns whether two names differ by one letter, or by two that are exchanged.
+bool is_one_letter_away(std::string_view one, std::string_view other) {
+  if (one.size() > other.size()) std::swap(one, other);
+  if (other.size() - one.size() > 1) return false;
+  std::size_t same = 0;
+  while (same < one.size() && one[same] == other[same]) ++same;
+  if (one.size() < other.size()) return one.substr(same) == other.substr(same + 1);
+  const std::string_view rest = one.substr(same), more = other.substr(same);
+  if (rest.size() > 1 && rest[0] == more[1] && rest[1] == more[0])
+    return rest.substr(2) == more.substr(2);
+  return rest.empty() || rest.substr(1) == more.substr(1);
+}
+
+// Returns whether a setting that is not known is one of the script that is started. A name that is
+// almost a known one is a mistake instead.
+bool is_of_script(const InteropTarget& target, const Settings& from, const std::string& name,
+                  const std::vector<std::string>& known) {
+  const bool may_be = target.framework == Framework::sagemaker
+                          ? name.starts_with("hyperparameters.")
+                          : from.are_others_of_script() && name.find('.') == std::string::npos;
+  return may_be &&
+         std::ranges::none_of(known,
+                              [&](const std::string& each) {
+                                std::string one = name, other = each;
+                                std::ranges::replace(one, '-', '_');
+                                std::ranges::replace(other, '-', '_');
+                                return is_one_letter_away(one, other);
+                              }) &&
+         !names_a_plan(name);
+}
+
 // Adds the settings that no rule read to `read`, with the reason why they have no meaning. Throws
 // InputError for an unknown setting unless `allow_unknown` is set.
 void explain_rest(const InteropTarget& target, const Settings& from, bool allow_unknown,
@@ -71,13 +163,23 @@ void explain_rest(const InteropTarget& target, const Settings& from, bool allow_
     known.insert(known.end(), rule.settings.begin(), rule.settings.end());
   for (const Setting& setting : from.all()) {
     if (setting.is_read) continue;
-    const std::string reason = setting.value.is_null() ? "says null: left to its default"
-                                                       : reason_of(target, setting.name);
-    if (reason.empty() && !allow_unknown) {
-      const std::string near = nearest_name(from, setting.name, known);
+    std::string reason = setting.value.is_null() ? "says null: left to its default"
+                                                 : reason_of(target, setting.name);
+    const bool is_known = std::ranges::any_of(
+        known, [&](const std::string& each) { return same_name(each, setting.name); });
+    if (reason.empty() && !is_known && is_of_script(target, from, setting.name, known))
+      reason = "an argument of the script itself";
+    if (reason.empty() && is_known) reason = "acts on nothing beside the other settings here";
+    if (reason.empty() && names_a_plan(setting.name) && !is_off(setting.value))
       throw InputError(setting.place + ": " + from.spelled(setting.name) + ": unknown setting of " +
-                       std::string(name_of(target.framework)) + "; " +
-                       (near.empty() ? "" : "did you mean '" + near + "'? ") +
+                       std::string(name_of(target.framework)) + hint(from, setting.name, known) +
+                       (hint(from, setting.name, known).empty() ? "; it" : " It") +
+                       " names a degree, experts, a stage or a precision, which --allow-unknown "
+                       "does not skip: say it with --set, and take it out");
+    if (reason.empty() && !allow_unknown) {
+      throw InputError(setting.place + ": " + from.spelled(setting.name) + ": unknown setting of " +
+                       std::string(name_of(target.framework)) + hint(from, setting.name, known) +
+                       (hint(from, setting.name, known).empty() ? "; " : " ") +
                        "--allow-unknown lists it instead");
     }
     read.push_back(
@@ -134,15 +236,120 @@ std::string in_words_of_settings(const Violation& violation, const std::string& 
   return text_of(violation);
 }
 
-void check_complete(const JobDraft& draft, const std::string& file) {
+// Returns the variable in a value, without its sign: "LAYERS" of "$LAYERS" or "${LAYERS}".
+std::string variable_in(const std::string& value) {
+  std::size_t at = value.find('$') + 1;
+  if (value[at] == '{') ++at;
+  std::size_t end = at;
+  while (end < value.size() && is_shell_name_character(value[end])) ++end;
+  return value.substr(at, end - at);
+}
+
+// A question that only the user can answer: what is not said, and the option that says it.
+struct Question {
+  std::string what, answer;
+};
+
+std::vector<Question> questions_of(const JobDraft& draft, const Settings& settings) {
+  std::vector<Question> all;
+  const auto add = [&](Question question) {
+    if (std::ranges::none_of(all,
+                             [&](const Question& each) { return each.answer == question.answer; }))
+      all.push_back(std::move(question));
+  };
+  for (const OpenSetting& each : settings.open())
+    add({each.name + " (" + each.value + ", " + each.place + ")",
+         "--define " + variable_in(each.value) + "=VALUE"});
+  const auto value_of = [](std::string_view key) {
+    return key == "model" ? "NAME (of the zoo, or the path of a config.json)"
+           : key == "model.vocab_size" || key == "cluster.count" ? "NUMBER"
+                                                                 : "VALUE";
+  };
+  for (const auto& [key, reason] : draft.questions())
+    if (!draft.has(key))
+      add({(key == "model.vocab_size" ? "the size of the vocabulary" : key) +
+               (reason.empty() ? "" : " (" + reason + ")"),
+           "--set " + key + "=" + value_of(key)});
   for (const char* key :
        {"model", "cluster.machine", "training.global_batch", "training.sequence_length"})
     if (!draft.has(key) &&
         !(draft.has("instance_type") && std::string_view(key) == "cluster.machine"))
-      throw InputError(file + ": no setting says " + key + "; give it with --set " + key +
-                       (std::string_view(key) == "model" ? "=NAME (of the zoo, or the path of a "
-                                                           "config.json)"
-                                                         : "=VALUE"));
+      add({key, std::string("--set ") + key + "=" + value_of(key)});
+  return all;
+}
+
+// Throws InputError with all questions that are open.
+void check_complete(const JobDraft& draft, const Settings& settings, const std::string& file) {
+  const std::vector<Question> all = questions_of(draft, settings);
+  if (all.empty()) return;
+  std::vector<std::string> what;
+  std::string answers;
+  for (const Question& each : all) {
+    what.push_back(each.what);
+    answers += " " + each.answer;
+  }
+  throw InputError(file + ": no setting says " + list_of(what, "and") + "; give " +
+                   (all.size() == 1 ? "it" : "them") + " with" + answers);
+}
+
+// Returns a model in some words: its name, or its type and size.
+std::string words_of_model(const json& model) {
+  if (model.is_string()) return model.get<std::string>();
+  if (!model.is_object()) return model.dump();
+  std::string text = model.contains("model_type") && model["model_type"].is_string()
+                         ? model["model_type"].get<std::string>()
+                         : "a model";
+  const auto add = [&](std::initializer_list<const char*> keys, const char* unit) {
+    for (const char* key : keys)
+      if (model.contains(key) && model[key].is_number()) {
+        text += ", " + model[key].dump() + unit;
+        return;
+      }
+  };
+  add({"num_hidden_layers", "n_layer", "num_layers"}, " layers");
+  add({"hidden_size", "n_embd", "d_model"}, " wide");
+  add({"num_local_experts", "num_experts", "n_routed_experts"}, " experts");
+  add({"vocab_size"}, " words");
+  return text;
+}
+
+// Returns the short table by which a person sees whether the files were understood.
+std::vector<Understood> understood(const JobDraft& draft) {
+  constexpr std::pair<const char*, const char*> rows[] = {
+      {"model", "model"},
+      {"instance_type", "machine"},
+      {"cluster.machine", "machine"},
+      {"instance_count", "hosts"},
+      {"cluster.count", "hosts"},
+      {"cluster.processes_per_host", "GPUs of each host"},
+      {"parallelism.tensor", "tensor"},
+      {"parallelism.pipeline", "pipeline"},
+      {"parallelism.context", "context"},
+      {"parallelism.expert", "expert"},
+      {"parallelism.zero_stage", "ZeRO stage"},
+      {"parallelism.shard", "sharded over"},
+      {"training.global_batch", "global batch"},
+      {"training.micro_batch", "micro-batch"},
+      {"training.sequence_length", "sequence length"},
+      {"training.precision", "precision"},
+      {"training.recompute", "recomputation"}};
+  std::vector<Understood> all;
+  for (const auto& [key, title] : rows) {
+    const json value = draft.value(key);
+    std::string pointer = "/" + std::string(key);
+    std::ranges::replace(pointer, '.', '/');
+    std::string from = draft.origin_of_pointer(pointer);
+    if (draft.is_given(key)) from = "--set";
+    if (!value.is_null())
+      all.push_back({title,
+                     std::string_view(key) == "model" ? words_of_model(value)
+                     : value.is_string()              ? value.get<std::string>()
+                                                      : value.dump(),
+                     from});
+  }
+  if (!draft.has("cluster.count") && !draft.has("instance_count"))
+    all.push_back({"hosts", "1", "no setting says it"});
+  return all;
 }
 
 }  // namespace
@@ -157,15 +364,27 @@ Imported import_from(ReadFiles files, const ImportOptions& options, const Machin
   draft.set("name", name);
   if (files.model_config) draft.set("model", *files.model_config);
   draft.override_with(options.overrides);
+  const std::vector<std::string> notes = files.settings.notes();
   if (target.translate != nullptr)
     files.settings = target.translate(std::move(files.settings), draft);
   files.settings.is_of(files.first_file);
-  apply_rules(target.rules(), files.settings, draft, imported.settings);
+  try {
+    apply_rules(target.rules(), files.settings, draft, imported.settings);
+  } catch (const InputError&) {
+    // A value that only the shell knows may be why a rule fails.
+    if (files.settings.open().empty()) throw;
+    draft.override_with(options.overrides);
+    check_complete(draft, files.settings, files.first_file);
+  }
   explain_rest(target, files.settings, options.allow_unknown, imported.settings);
   draft.override_with(options.overrides);
-  check_complete(draft, files.first_file);
+  check_complete(draft, files.settings, files.first_file);
   imported.job = draft.job();
-  imported.remarks = draft.remarks();
+  for (const auto& list : {notes, files.settings.notes(), draft.remarks()})
+    for (const std::string& remark : list)
+      if (std::ranges::find(imported.remarks, remark) == imported.remarks.end())
+        imported.remarks.push_back(remark);
+  imported.understood = understood(draft);
   try {
     read_job(imported.job, files.first_file, ".", lookup);
   } catch (const InputError& error) {
@@ -176,7 +395,7 @@ Imported import_from(ReadFiles files, const ImportOptions& options, const Machin
 
 Imported import_settings(const std::vector<std::string>& files, const ImportOptions& options,
                          const MachineLookup& lookup) {
-  return import_from(read_settings(files, options.format), options, lookup);
+  return import_from(read_settings(files, options.format, options.defines), options, lookup);
 }
 
 }  // namespace meshwright::interop

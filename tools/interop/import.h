@@ -2,6 +2,7 @@
 // silently.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,10 +23,17 @@ struct ReadSetting {
   std::string reason;             // without_meaning
 };
 
+// A line of the short table of what an import understood: a key of the job, its value, and where
+// the value came from: a setting with its place, `--set`, or nothing if no setting says it.
+struct Understood {
+  std::string title, value, from;
+};
+
 struct ImportOptions {
-  std::optional<Framework> format;     // --format; unset: recognized from the files
-  std::vector<std::string> overrides;  // --set, on the job that is made
-  bool allow_unknown = false;          // unknown settings are listed, not rejected
+  std::optional<Framework> format;             // --format; unset: recognized from the files
+  std::vector<std::string> overrides;          // --set, on the job that is made
+  bool allow_unknown = false;                  // unknown settings are listed, not rejected
+  std::map<std::string, std::string> defines;  // --define, variables of a shell script
 };
 
 struct Imported {
@@ -33,12 +41,13 @@ struct Imported {
   json job;  // accepted by read_job()
   std::vector<ReadSetting> settings;
   std::vector<std::string> remarks;  // what the job file cannot say, a line each
+  std::vector<Understood> understood;
 };
 
 // Returns the job of `files`: the files of settings, and those that belong to them, such as the
-// model's config.json or a launch file. Files that a setting names are not read unless they are
-// given. Throws InputError with the file and the line for unreadable files, unknown settings and
-// contradictions.
+// model's config.json or a launch file. A file that a setting names is read if it lies beside
+// (read_files.cpp). Throws InputError with the file and the line for unreadable files, unknown
+// settings and contradictions.
 Imported import_settings(const std::vector<std::string>& files, const ImportOptions& options,
                          const MachineLookup& lookup);
 
@@ -51,7 +60,8 @@ struct ReadFiles {
   Settings settings;
   std::optional<json> model_config;  // of a Hugging Face config.json among them
 };
-ReadFiles read_settings(const std::vector<std::string>& files, std::optional<Framework> format);
+ReadFiles read_settings(const std::vector<std::string>& files, std::optional<Framework> format,
+                        const std::map<std::string, std::string>& defines = {});
 
 // Returns the job that the rules make of settings that read_settings() returned. Throws InputError
 // as import_settings().

@@ -79,6 +79,7 @@ void JobDraft::override_with(const std::vector<std::string>& overrides) {
   for (const std::string& text : overrides) {
     apply_override(job_, text, "import");
     const std::string key = text.substr(0, text.find('='));
+    given_.insert(key);
     std::erase_if(origins_, [&](const auto& each) { return each.first == key; });
   }
 }

@@ -4,8 +4,10 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "models/core/json.h"
@@ -31,6 +33,8 @@ class JobDraft {
   // Applies arguments KEY=VALUE of --set. Each KEY loses its origin. If it is an object, the keys
   // inside it keep theirs.
   void override_with(const std::vector<std::string>& overrides);
+  // Returns whether --set gives a key.
+  bool is_given(std::string_view key) const { return given_.contains(key); }
 
   // Returns the number of ranks of the whole job if its cluster is known by now, otherwise nothing.
   // A framework's rules of launch settings come first, so that later rules know the ranks.
@@ -42,6 +46,13 @@ class JobDraft {
   // file cannot express, or that is ignored, or a value that had to be assumed.
   void remark(std::string text) { remarks_.push_back(std::move(text)); }
   const std::vector<std::string>& remarks() const { return remarks_; }
+
+  // Asks for a key that only the user can give, with the reason. import puts all questions that are
+  // still open in the end into one message.
+  void ask(std::string key, std::string reason) {
+    questions_.emplace_back(std::move(key), std::move(reason));
+  }
+  const std::vector<std::pair<std::string, std::string>>& questions() const { return questions_; }
 
   // Returns the keys that were set since the last call, in order, each once.
   std::vector<std::string> take_news();
@@ -57,7 +68,9 @@ class JobDraft {
   json job_ = json::object();
   std::function<std::optional<int>(const json&)> ranks_;
   std::vector<std::string> remarks_;
+  std::vector<std::pair<std::string, std::string>> questions_;
   std::vector<std::string> news_;
+  std::set<std::string, std::less<>> given_;
   std::string origin_;
   std::map<std::string, std::string, std::less<>> origins_;  // by key
 };

@@ -1,12 +1,8 @@
 #include "tools/interop/recognize.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "models/core/error.h"
-#include "models/core/fields.h"
-#include "tools/interop/formats/formats.h"
-#include "tools/interop/import.h"
 
 namespace meshwright::interop {
 
@@ -19,6 +15,7 @@ struct Sign {
   Framework framework;
 };
 constexpr Sign signs[] = {
+    {"base_model", Framework::accelerate},  // axolotl
     {"tensor-model-parallel-size", Framework::megatron_lm},
     {"num-layers", Framework::megatron_lm},
     {"micro-batch-size", Framework::megatron_lm},
@@ -49,6 +46,24 @@ constexpr Sign signs[] = {
     {"parallelism.", Framework::torchtitan},
     {"training.", Framework::torchtitan},
     {"job.", Framework::torchtitan},
+    {"deepspeed", Framework::deepspeed},
+    {"deepspeed.num-gpus", Framework::deepspeed},
+    {"per_device_train_batch_size", Framework::accelerate},
+    {"fsdp_config.", Framework::accelerate},
+    {"instance_type", Framework::sagemaker},
+    {"compute.instance_type", Framework::sagemaker},
+    {"ResourceConfig.InstanceType", Framework::sagemaker},
+    {"HyperParameters.", Framework::sagemaker},
+};
+
+// Signs of frameworks whose settings are not read, so that they are taken for no other one's.
+struct ForeignSign {
+  std::string_view name, framework;
+};
+constexpr ForeignSign foreign[] = {
+    {"pipe-parallel-size", "GPT-NeoX"},
+    {"pos-emb", "GPT-NeoX"},
+    {"actor_rollout_ref.", "verl"},
 };
 
 bool has(const Settings& settings, std::string_view sign) {
@@ -57,62 +72,26 @@ bool has(const Settings& settings, std::string_view sign) {
                              [&](const Setting& each) { return each.name.starts_with(sign); });
 }
 
-std::string ending_of(const std::string& file) {
-  return std::filesystem::path(file).extension().string();
-}
-
-Settings read_one(const std::string& file, const std::string& text) {
-  const std::string ending = ending_of(file);
-  if (ending == ".yaml" || ending == ".yml") return read_yaml(text, file);
-  if (ending == ".toml") return read_toml(text, file);
-  if (ending == ".json") return read_json(text, file);
-  if (ending == ".sh" || ending == ".txt" || ending == ".sbatch" || ending == ".slurm" ||
-      ending == ".bash" || ending == ".args")
-    return read_arguments(text, file);
-  throw InputError(file + ": what ends with '" + ending +
-                   "' is not read; .sh, .txt, .sbatch (arguments), .yaml, .toml and .json are");
-}
-
-// Returns whether a setting is still missing, or is "auto", which in DeepSpeed's files leaves it to
-// another file.
-bool is_open(const Settings& settings, const std::string& name) {
-  return std::ranges::none_of(settings.all(), [&](const Setting& each) {
-    return same_name(each.name, name) && each.value != "auto";
-  });
+std::string program_in(const Settings& settings) {
+  for (const Setting& each : settings.all())
+    if (each.name == "program" && each.value.is_string()) return each.value;
+  return {};
 }
 
 }  // namespace
 
 Framework recognize(const std::string& file, const Settings& settings) {
+  for (const ForeignSign& sign : foreign)
+    if (has(settings, sign.name))
+      throw InputError(file + ": settings of " + std::string(sign.framework) +
+                       " are not read; write the job file by hand (docs/job-file.md), or give the "
+                       "settings of one of " +
+                       list_of(framework_names(), "and"));
   for (const Sign& sign : signs)
     if (has(settings, sign.name)) return sign.framework;
+  if (program_in(settings).find("torchtitan") != std::string::npos) return Framework::torchtitan;
   throw InputError(file + ": no framework is known by these settings; name it with --format: " +
                    list_of(framework_names()));
-}
-
-ReadFiles read_settings(const std::vector<std::string>& files, std::optional<Framework> format) {
-  ReadFiles read;
-  for (const std::string& file : files) {
-    const std::string text = read_file(file);
-    Settings settings = read_one(file, text);
-    if (ending_of(file) == ".json" && settings.has("model_type")) {
-      read.model_config = parse_json(text, file);
-      continue;
-    }
-    if (settings.all().empty()) throw InputError(file + ": holds no settings");
-    if (read.first_file.empty()) {
-      read.first_file = file;
-      read.name = std::filesystem::path(file).stem().string();
-      read.framework = format ? *format : recognize(file, settings);
-      read.settings = std::move(settings);
-      continue;
-    }
-    for (const Setting& each : settings.all())
-      if (is_open(read.settings, each.name)) read.settings.add(each.name, each.value, each.place);
-  }
-  if (read.first_file.empty())
-    throw InputError("import: no file holds settings; give one beside the model's config.json");
-  return read;
 }
 
 }  // namespace meshwright::interop

@@ -35,6 +35,17 @@ std::string lower(std::string text) {
   return text;
 }
 
+// Returns whether a value has a variable of a shell: $NAME or ${NAME...}, but no $(command).
+bool has_variable(const json& value) {
+  if (!value.is_string()) return false;
+  const std::string& text = value.get_ref<const std::string&>();
+  if (text.find("$(") != std::string::npos || text.find('`') != std::string::npos) return false;
+  const std::size_t at = text.find('$');
+  return at != std::string::npos && at + 1 < text.size() &&
+         (std::isalnum(static_cast<unsigned char>(text[at + 1])) != 0 || text[at + 1] == '_' ||
+          text[at + 1] == '{');
+}
+
 }  // namespace
 
 bool same_name(std::string_view one, std::string_view other) {
@@ -45,6 +56,10 @@ bool same_name(std::string_view one, std::string_view other) {
 void Settings::add(std::string name, json value, std::string place) {
   std::erase_if(all_, [&](const Setting& each) { return same_name(each.name, name); });
   all_.push_back({std::move(name), std::move(value), std::move(place)});
+}
+
+void Settings::remove(std::string_view name) {
+  std::erase_if(all_, [&](const Setting& each) { return same_name(each.name, name); });
 }
 
 bool Settings::has(std::string_view name) const {
@@ -64,6 +79,7 @@ const Setting* Settings::read(std::string_view name) {
 std::optional<std::int64_t> Settings::whole(std::string_view name) {
   const Setting* setting = read(name);
   if (setting == nullptr) return {};
+  if (is_open(*setting)) return {};
   const std::optional<double> value = number_of(setting->value);
   if (!value || *value != std::floor(*value) || std::abs(*value) > 9e15)
     wrong_type(*setting, "a whole number");
@@ -96,6 +112,7 @@ std::vector<std::int64_t> Settings::wholes(std::string_view name) {
 std::optional<double> Settings::number(std::string_view name) {
   const Setting* setting = read(name);
   if (setting == nullptr) return {};
+  if (is_open(*setting)) return {};
   const std::optional<double> value = number_of(setting->value);
   if (!value) wrong_type(*setting, "a number");
   return value;
@@ -109,6 +126,10 @@ std::optional<bool> Settings::flag(std::string_view name) {
     const std::string text = lower(setting->value.get<std::string>());
     if (text == "true" || text == "yes" || text == "on" || text == "1") return true;
     if (text == "false" || text == "no" || text == "off" || text == "0") return false;
+    if (before_ == "--" && has_variable(setting->value)) {
+      note(where(*setting) + text + " is not given: the option is taken as a flag, true");
+      return true;
+    }
   }
   if (setting->value == 1) return true;
   if (setting->value == 0) return false;
@@ -126,6 +147,8 @@ std::optional<std::string> Settings::word(std::string_view name) {
 std::optional<std::string> Settings::word(std::string_view name,
                                           const std::vector<std::string>& known) {
   const std::optional<std::string> value = word(name);
+  for (const Setting& each : all_)
+    if (value && same_name(each.name, name) && is_open(each)) return {};
   if (value && std::ranges::find(known, *value) == known.end())
     fail(name, "unknown word '" + *value + "'; known: " + list_of(known, "and"));
   return value;
@@ -141,6 +164,12 @@ std::vector<std::string> Settings::words(std::string_view name) {
     found.push_back(each.get<std::string>());
   }
   return found;
+}
+
+bool Settings::is_open(const Setting& setting) {
+  if (!has_variables_ || !has_variable(setting.value)) return false;
+  open_.push_back({spelled(setting.name), setting.value.get<std::string>(), setting.place});
+  return true;
 }
 
 std::string Settings::spelled(const std::string& name) const {

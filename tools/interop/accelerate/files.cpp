@@ -78,7 +78,7 @@ const InteropTarget accelerate_target = {
     rows,
     files,
     launch,
-    nullptr,
+    with_trainer_names,
     nullptr,
     trainer_warnings};
 

@@ -6,6 +6,7 @@
 #include "models/core/error.h"
 #include "tools/interop/accelerate/accelerate.h"
 #include "tools/interop/amounts.h"
+#include "tools/interop/launch/cluster_rule.h"
 
 namespace meshwright::interop {
 
@@ -376,10 +377,18 @@ Rule optimizer_rule() {
 
 const Rules& accelerate_rules() {
   static const Rules rules = {
-      cluster_rule(),           launcher_rule(),      trainer_sequence_rule(),
-      precision_rule(),         sharding_rule(),      batch_rule(),
-      optimizer_rule(),         trainer_steps_rule(), recompute_rule(),
+      cluster_rule(),
+      cluster_sizes_rule(),
+      trainer_model_rule(),
+      trainer_sequence_rule(),
+      precision_rule(),
+      sharding_rule(),
+      batch_rule(),
+      optimizer_rule(),
+      trainer_steps_rule(),
+      recompute_rule(),
       trainer_attention_rule(),
+      trainer_adapter_rule(),
   };
   return rules;
 }

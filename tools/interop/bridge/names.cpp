@@ -150,6 +150,8 @@ constexpr BridgeName nemo_rows[] = {
     {"model.moe_router_topk", "moe-router-topk", same},
     {"model.moe_aux_loss_coeff", "moe-aux-loss-coeff", same},
     {"model.tokenizer.type", "tokenizer-type", same},
+    {"model.window_size", "window-size", same},
+    {"model.vocab_size", "vocab-size", same},
     {"model.tensor_model_parallel_size", "tensor-model-parallel-size", same},
     {"model.pipeline_model_parallel_size", "pipeline-model-parallel-size", same},
     {"model.virtual_pipeline_model_parallel_size", "num-virtual-stages-per-pipeline-rank", same},

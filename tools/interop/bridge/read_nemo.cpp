@@ -41,16 +41,21 @@ void say_nemo_precision(Translation& file) {
 
 void say_nemo_model(Translation& file) {
   if (const Setting* norm = file.find("model.normalization"); norm != nullptr) {
-    const json value = norm->value == "rmsnorm"     ? json("RMSNorm")
-                       : norm->value == "layernorm" ? json("LayerNorm")
-                                                    : norm->value;
+    const json value = norm->value == "rmsnorm" ? json("RMSNorm")
+                       : norm->value == "layernorm" || norm->value == "layernorm1p"
+                           ? json("LayerNorm")
+                           : norm->value;
     file.say("normalization", value, {"model.normalization"});
+    if (norm->value == "layernorm1p") file.usual("apply-layernorm-1p", "model.normalization", true);
   }
   if (const Setting* activation = file.find("model.activation"); activation != nullptr) {
     const bool gated = activation->value == "fast-swiglu" || activation->value == "swiglu";
-    if (!gated && activation->value != "gelu")
-      file.fail(*activation, activation->value.dump() +
-                                 ": no such MLP is built; gelu, swiglu and fast-swiglu are");
+    const bool squared = activation->value == "squared-relu";
+    if (squared) file.usual("squared-relu", "model.activation", true);
+    if (!gated && !squared && activation->value != "gelu")
+      file.fail(*activation,
+                activation->value.dump() +
+                    ": no such MLP is built; gelu, squared-relu, swiglu and fast-swiglu are");
     file.say("swiglu", gated, {"model.activation"});
   }
   if (const Setting* groups = file.find("model.num_query_groups"); groups != nullptr) {

@@ -119,7 +119,7 @@ const InteropTarget deepspeed_target = {Framework::deepspeed,
                                         rows,
                                         files,
                                         launch,
-                                        nullptr,
+                                        with_trainer_names,
                                         nullptr,
                                         trainer_warnings};
 

@@ -6,6 +6,7 @@
 #include "models/core/error.h"
 #include "tools/interop/amounts.h"
 #include "tools/interop/deepspeed/deepspeed.h"
+#include "tools/interop/launch/cluster_rule.h"
 
 namespace meshwright::interop {
 
@@ -173,14 +174,40 @@ std::int64_t bytes_of_gradient(const JobDraft& to) {
   return to.word("training.gradient_reduce_precision", "fp32") == "fp32" ? 4 : 2;
 }
 
+// Returns the hidden size of the job's model, or 0 if it is not known. Of a name or a path the file
+// is read, because transformers derives sizes of buffers from it.
+std::int64_t hidden_of(const JobDraft& to) {
+  for (const char* key : {"model.hidden_size", "model.n_embd"})
+    if (const json found = to.value(key); found.is_number_integer()) return to.count(key);
+  const json model = to.value("model");
+  if (!model.is_string()) return 0;
+  try {
+    return load_model(model.get<std::string>(), ".").hidden;
+  } catch (const InputError&) {  // the reader of jobs reports it
+    return 0;
+  }
+}
+
+bool is_auto(const Settings& from, std::string_view name) {
+  return std::ranges::any_of(from.all(), [&](const Setting& each) {
+    return same_name(each.name, name) && each.value == "auto";
+  });
+}
+
 void read_zero(Settings& from, JobDraft& to) {
   const std::int64_t stage = whole(from, "zero_optimization.stage").value_or(0);
   if (stage < 0 || stage > 3)
     from.fail("zero_optimization.stage", std::to_string(stage) + " is no stage; use 0 to 3");
-  const auto bucket = whole(from, "zero_optimization.reduce_bucket_size");
+  auto bucket = whole(from, "zero_optimization.reduce_bucket_size");
   const auto overlap = flag(from, "zero_optimization.overlap_comm");
   const auto live = whole(from, "zero_optimization.stage3_max_live_parameters");
-  const auto threshold = whole(from, "zero_optimization.stage3_param_persistence_threshold");
+  auto threshold = whole(from, "zero_optimization.stage3_param_persistence_threshold");
+  // The Trainer puts these in the place of "auto" (transformers, integrations/deepspeed.py).
+  const std::int64_t hidden = hidden_of(to);
+  if (hidden > 0 && is_auto(from, "zero_optimization.reduce_bucket_size"))
+    bucket = product({hidden, hidden});
+  if (hidden > 0 && is_auto(from, "zero_optimization.stage3_param_persistence_threshold"))
+    threshold = 10 * hidden;
   const auto part = whole(from, "zero_optimization.mics_shard_size");
   to.set("parallelism.zero_stage", stage);
   to.set("parallelism.reduce_gradients", stage >= 2 ? "each" : "last");
@@ -398,10 +425,10 @@ Rule recompute_rule() {
 
 const Rules& deepspeed_rules() {
   static const Rules rules = {
-      launcher_rule(),          trainer_sequence_rule(), precision_rule(), states_rule(),
-      loss_scale_rule(),        degrees_rule(),          zero_rule(),      batch_rule(),
-      optimizer_rule(),         trainer_steps_rule(),    scheduler_rule(), recompute_rule(),
-      trainer_attention_rule(),
+      cluster_sizes_rule(), trainer_model_rule(),     trainer_sequence_rule(), precision_rule(),
+      states_rule(),        loss_scale_rule(),        degrees_rule(),          zero_rule(),
+      batch_rule(),         optimizer_rule(),         trainer_steps_rule(),    scheduler_rule(),
+      recompute_rule(),     trainer_attention_rule(), trainer_adapter_rule(),
   };
   return rules;
 }

@@ -83,26 +83,6 @@ std::int64_t replicas_of_draft(const JobDraft& job) {
   return ranks && *ranks % cut == 0 ? *ranks / cut : 0;
 }
 
-Rule launcher_rule() {
-  static const std::vector<std::string> hosts = {"sbatch.nodes", "torchrun.nnodes",
-                                                 "deepspeed.num_nodes", "accelerate.num_machines"};
-  static const std::vector<std::string> processes = {
-      "sbatch.gpus-per-node", "torchrun.nproc-per-node", "deepspeed.num_gpus"};
-  std::vector<std::string> all = hosts;
-  all.insert(all.end(), processes.begin(), processes.end());
-  return {{"cluster.count", "cluster.processes_per_host"},
-          std::move(all),
-          [](Settings& from, JobDraft& to) {
-            for (const std::string& name : hosts)
-              if (const auto count = from.count(name)) to.set("cluster.count", *count);
-            for (const std::string& name : processes)
-              if (const auto count = from.whole(name); count && *count > 0)
-                to.set("cluster.processes_per_host", *count);
-          },
-          nullptr,
-          "written by the launchers"};
-}
-
 Rule trainer_sequence_rule() {
   return {{"training.sequence_length"},
           {lengths[0], lengths[1], lengths[2], lengths[3]},

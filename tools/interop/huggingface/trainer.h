@@ -19,11 +19,13 @@ namespace meshwright::interop {
 bool has_trainer(const Settings& settings);
 bool is_trainer_setting(std::string_view name);
 
-// Returns the rule for the numbers of hosts and processes in a launch file that is read together
-// with the settings.
-Rule launcher_rule();
+// Renames settings of other programs that train by the Trainer, before the rules read them. Throws
+// InputError for adapters.
+Settings with_trainer_names(Settings settings, const JobDraft& given);
 
 // Return the rules of the Trainer's arguments, which both targets have.
+Rule trainer_model_rule();  // first
+Rule trainer_adapter_rule();
 Rule trainer_sequence_rule();
 Rule trainer_steps_rule();      // steps, warm-up, schedule, seed, deterministic
 Rule trainer_attention_rule();  // after the rule of the compiler and the precision

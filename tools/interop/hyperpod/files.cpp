@@ -33,6 +33,36 @@ constexpr WithoutMeaning rows[] = {
     {"launcher_scripts_path", service},
     {"base_results_dir", service},
     {"defaults", service},
+    {"elastic_policy.*", service},
+    {"scale_config*", "other sizes of the same recipe"},
+    {"training_config.datasets*", data},
+    {"training_config.dataset*", data},
+    {"training_config.force_rerun", service},
+    {"training_config.mlflow.*", logs},
+    {"training_config.model_config.peft_config", "says null: all parameters are trained"},
+    {"training_config.model_config.*", data},
+    {"training_config.training_args.strategy.fsdp_config.*", "how FSDP works in detail"},
+    {"training_config.training_args.trainer_callbacks*", logs},
+    {"training_config.training_args.max_epochs", "training.steps counts steps"},
+    {"training_config.training_args.save_*", saves},
+    {"training_config.training_args.load_checkpoint", saves},
+    {"training_config.training_args.resume_*", saves},
+    {"training_config.training_args.max_ckpt_*", saves},
+    {"training_config.training_args.disable_*", saves},
+    {"training_config.training_args.merge_weights", saves},
+    {"training_config.training_args.override_training_dir", saves},
+    {"training_config.training_args.training_dir", saves},
+    {"training_config.training_args.logging_steps", logs},
+    {"training_config.training_args.use_*", logs},
+    {"training_config.training_args.eval_*", shown},
+    {"training_config.training_args.max_samples", data},
+    {"training_config.training_args.packing_samples", data},
+    {"training_config.training_args.pretrain_mode", data},
+    {"training_config.training_args.gradient_checkpointing_*", kernels},
+    {"training_config.training_args.grad_accum_dtype", kernels},
+    {"training_config.training_args.l2", "weight_decay says it"},
+    {"training_config.training_args.aux_loss_coef", "costs next to nothing"},
+    {"training_config.training_args.*_coef", "costs next to nothing"},
     {"exp_manager.*", saves},
     {"log.*", logs},
     {"log_dir", logs},
@@ -160,6 +190,7 @@ Launch launch(const JobValues& job, const Settings&) {
 }  // namespace
 
 const InteropTarget hyperpod_target = {
-    Framework::hyperpod, "SageMaker HyperPod, a recipe", hyperpod_rules, rows, files, launch};
+    Framework::hyperpod, "SageMaker HyperPod, a recipe", hyperpod_rules, rows, files, launch,
+    refuse_other_recipes};
 
 }  // namespace meshwright::interop

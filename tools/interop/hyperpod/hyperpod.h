@@ -8,11 +8,19 @@ namespace meshwright::interop {
 const Rules& hyperpod_rules();
 
 // Returns whether a recipe starts NeMo (version 2, or the first launcher's with
-// `model.micro_batch_size`) instead of the model parallel library's program.
-bool is_nemo_recipe(const Settings& settings);
+// `model.micro_batch_size`) or fine-tuning of today instead of the model parallel library's
+// program.
+bool is_other_program(const Settings& settings);
 // Returns the rule that reads and writes the sizes of the model.
 Rule recipe_model_rule();
 // Returns the rule that reads everything but the model of a recipe for NeMo. It writes nothing.
 Rule nemo_rule();
+
+// Returns whether a recipe is for fine-tuning of today (training_config), and the rule that reads
+// it.
+bool is_fine_tuning_recipe(const Settings& settings);
+Rule fine_tuning_rule();
+// Throws InputError for recipes whose training is not known here: Nova, verl.
+Settings refuse_other_recipes(Settings settings, const JobDraft& given);
 
 }  // namespace meshwright::interop

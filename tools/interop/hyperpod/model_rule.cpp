@@ -140,7 +140,7 @@ Rule recipe_model_rule() {
            "model.rms_norm_eps", "model.rope_theta", "model.tie_word_embeddings", "model.moe",
            "model.num_local_experts", "model.num_experts_per_tok"},
           [](Settings& from, JobDraft& to) {
-            if (is_nemo_recipe(from))
+            if (is_other_program(from))
               read_nemo_model(from, to);
             else
               read_library_model(from, to);

@@ -166,7 +166,7 @@ Rule nemo_rule() {
            "ddp.grad_reduce_in_fp32", "ddp.overlap_grad_reduce", "ddp.overlap_param_gather",
            "optim.config.use_distributed_optimizer", "optim.config.lr"},
           [](Settings& from, JobDraft& to) {
-            if (!is_nemo_recipe(from)) return;
+            if (!is_other_program(from) || is_fine_tuning_recipe(from)) return;
             read_nemo_batch(from, to);
             read_nemo_precision(from, to);
             read_nemo_degrees(from, to);

@@ -41,7 +41,7 @@ Rule precision_rule() {
   return {{"training.precision", "training.fp8_recipe", "training.gradient_reduce_precision"},
           {"trainer.precision", "model.precision", "model.fp8"},
           [](Settings& from, JobDraft& to) {
-            if (is_nemo_recipe(from)) return;
+            if (is_other_program(from)) return;
             const std::string type = from.word("trainer.precision").value_or("bf16");
             from.word("model.precision");  // the same, by reference
             const bool fp8 =
@@ -69,7 +69,7 @@ Rule precision_rule() {
 }
 
 void read_degrees(Settings& from, JobDraft& to) {
-  if (is_nemo_recipe(from)) return;
+  if (is_other_program(from)) return;
   const std::int64_t tensor = from.count("model.tensor_model_parallel_degree").value_or(1);
   const std::int64_t context = from.count("model.context_parallel_degree").value_or(1);
   const std::int64_t expert = from.count("model.expert_model_parallel_degree").value_or(1);
@@ -126,7 +126,7 @@ Rule batch_rule() {
   return {{"training.global_batch", "training.micro_batch"},
           {"model.train_batch_size"},
           [](Settings& from, JobDraft& to) {
-            if (is_nemo_recipe(from)) return;
+            if (is_other_program(from)) return;
             const std::int64_t batch = from.count("model.train_batch_size").value_or(2);
             to.set("training.micro_batch", batch);
             const std::optional<int> ranks = to.ranks();
@@ -152,7 +152,7 @@ Rule recompute_rule() {
       {"model.activation_checkpointing", "model.offload_activations",
        "model.activation_loading_horizon"},
       [](Settings& from, JobDraft& to) {
-        if (is_nemo_recipe(from)) return;
+        if (is_other_program(from)) return;
         const bool kept = !from.flag("model.activation_checkpointing").value_or(true);
         const bool moved = from.flag("model.offload_activations").value_or(false);
         const std::int64_t horizon = from.whole("model.activation_loading_horizon").value_or(2);
@@ -179,7 +179,7 @@ Rule attention_rule() {
   return {{"training.attention"},
           {"model.use_flash_attention", "model.nvte_attn_backend"},
           [](Settings& from, JobDraft& to) {
-            if (is_nemo_recipe(from)) return;
+            if (is_other_program(from)) return;
             const bool flash = from.flag("model.use_flash_attention").value_or(true);
             const auto backend = from.word("model.nvte_attn_backend", {"fused", "flash"});
             if (!flash)
@@ -200,7 +200,7 @@ Rule attention_rule() {
 // recipes for NeMo.
 Rule of_library(Rule rule) {
   rule.read = [read = rule.read](Settings& from, JobDraft& to) {
-    if (!is_nemo_recipe(from)) read(from, to);
+    if (!is_other_program(from)) read(from, to);
   };
   return rule;
 }
@@ -210,7 +210,7 @@ Rule betas_rule() {
       {"training.beta1", "training.beta2"},
       {"model.optim.betas"},
       [](Settings& from, JobDraft& to) {
-        if (is_nemo_recipe(from)) return;
+        if (is_other_program(from)) return;
         json betas = {0.9, 0.98};
         if (const Setting* given = from.read("model.optim.betas")) betas = given->value;
         if (!betas.is_array() || betas.size() != 2 || !betas[0].is_number() ||
@@ -224,6 +224,14 @@ Rule betas_rule() {
       }};
 }
 
+Rule steps_rule() {
+  Rule rule = whole_rule("training.steps", "trainer.max_steps", 50);
+  rule.read = [read = rule.read](Settings& from, JobDraft& to) {
+    if (!is_fine_tuning_recipe(from)) read(from, to);
+  };
+  return rule;
+}
+
 // Returns the rule for what the training program always does, whatever its settings are.
 Rule program_rule() {
   return {{"training.optimizer", "training.learning_rate_schedule", "training.cuda_graph",
@@ -232,7 +240,7 @@ Rule program_rule() {
           [](Settings& from, JobDraft& to) {
             from.flag("use_smp_model");
             from.flag("use_smp");
-            if (is_nemo_recipe(from)) return;
+            if (is_other_program(from)) return;
             from.word("model.optim.name", {"adamw"});
             from.word("model.optim.sched.name", {"CosineAnnealing"});
             to.set("training.optimizer", "adamw");
@@ -256,9 +264,10 @@ Rule program_rule() {
 
 }  // namespace
 
-bool is_nemo_recipe(const Settings& settings) {
+bool is_other_program(const Settings& settings) {
   return settings.has("strategy.tensor_model_parallel_size") || settings.has("optim.config.lr") ||
-         settings.has("data.micro_batch_size") || settings.has("model.micro_batch_size");
+         settings.has("data.micro_batch_size") || settings.has("model.micro_batch_size") ||
+         is_fine_tuning_recipe(settings);
 }
 
 const Rules& hyperpod_rules() {
@@ -272,7 +281,7 @@ const Rules& hyperpod_rules() {
       recompute_rule(),
       attention_rule(),
       program_rule(),
-      whole_rule("training.steps", "trainer.max_steps", 50),
+      steps_rule(),
       of_library(whole_rule("training.seed", "model.seed", 12345)),
       of_library(number_rule("training.gradient_clip", "model.grad_clip", 1.0)),
       of_library(number_rule("training.learning_rate", "model.optim.lr", 2e-4)),
@@ -280,6 +289,7 @@ const Rules& hyperpod_rules() {
       betas_rule(),
       of_library(whole_rule("training.warmup_steps", "model.optim.sched.warmup_steps", 500)),
       nemo_rule(),
+      fine_tuning_rule(),
   };
   return rules;
 }

@@ -20,4 +20,7 @@ std::vector<std::string> words_of_arguments(const Settings& settings);
 // Returns the rules, which have the names of Megatron-LM's arguments without their dashes.
 const Rules& megatron_rules();
 
+// Renames arguments of older versions and of forks to those of today, before the rules read them.
+Settings with_names_of_today(Settings settings, const JobDraft& given);
+
 }  // namespace meshwright::interop

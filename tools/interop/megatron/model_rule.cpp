@@ -1,5 +1,7 @@
 // Translates the arguments that give the model's sizes. The job holds the config.json of the model
 // of transformers that has the same parameters as Megatron-LM's.
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "models/core/error.h"
@@ -9,6 +11,12 @@
 namespace meshwright::interop {
 
 namespace {
+
+std::string in_lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
 
 struct Sizes {
   std::int64_t layers = 0, hidden = 0, heads = 0, groups = 0, ffn = 0, positions = 0;
@@ -86,6 +94,118 @@ void add_experts(Settings& from, std::int64_t experts, json& model) {
   model["output_router_logits"] = loss > 0;
 }
 
+json grouped_config(const char* type, const Sizes& s, bool tied, double rotary_base) {
+  json model = sized_config(type, s, tied);
+  model["num_key_value_heads"] = s.groups;
+  model["rope_theta"] = rotary_base;
+  return model;
+}
+
+// Forks write these words in other ways: rmsnorm, rotary.
+bool reads_rms_norm(Settings& from) {
+  const std::string word = from.word("normalization").value_or("LayerNorm");
+  const std::string lower = in_lower_case(word);
+  if (lower != "rmsnorm" && lower != "layernorm")
+    from.word("normalization", {"LayerNorm", "RMSNorm"});  // throws
+  return lower == "rmsnorm" || from.flag("use-rmsnorm").value_or(false);
+}
+
+std::string positions_of(Settings& from) {
+  const bool rotates = from.flag("use-rotary-position-embeddings").value_or(false);
+  const std::string word =
+      from.word("position-embedding-type").value_or(rotates ? "rope" : "learned_absolute");
+  if (word == "rotary") return "rope";
+  return word == "absolute" ? "learned_absolute" : word;
+}
+
+// Returns the number of keys that a token sees, or 0 if it sees all. Megatron-LM counts the tokens
+// before it ("4096,0").
+std::int64_t read_window(Settings& from) {
+  if (!from.has("window-size")) return 0;
+  std::vector<std::int64_t> sides;
+  if (const Setting* setting = from.read("window-size");
+      setting != nullptr && setting->value.is_string()) {
+    std::string text = setting->value;
+    std::erase_if(
+        text, [](char c) { return std::string_view("()[] ").find(c) != std::string_view::npos; });
+    const std::size_t comma = text.find(',');
+    const bool is_pair = comma != std::string::npos && comma > 0 && comma < 8 &&
+                         text.find_first_not_of("0123456789,-") == std::string::npos &&
+                         text[0] != '-';
+    if (!is_pair) from.fail("window-size", "'" + text + "' is no pair such as 4096,0");
+    sides = {std::stoll(text.substr(0, comma))};
+  } else {
+    sides = from.wholes("window-size");
+  }
+  if (sides.empty() || sides[0] < 1) return 0;
+  return sides[0];
+}
+
+// Reads a program that trains another model than a GPT. Returns true if it set the model.
+bool read_other_program(Settings& from, JobDraft& to) {
+  std::string name;
+  for (const Setting& each : from.all())
+    if (each.name == "program" && each.value.is_string()) name = each.value;
+  name.erase(0, name.rfind('/') + 1);
+  constexpr std::pair<std::string_view, std::string_view> others[] = {
+      {"t5", "a T5"},
+      {"mamba", "a Mamba"},
+      {"retro", "a RETRO"},
+      {"vlm", "a vision-language model"},
+      {"ict", "an ICT"},
+      {"vision", "a vision model"},
+      {"vit", "a vision model"},
+      {"hybrid", "a hybrid of Mamba and attention"},
+      {"multimodal", "a vision-language model"},
+      {"mimo", "a multi-modal model"},
+      {"inpaint", "a vision model"},
+      {"dino", "a vision model"}};
+  for (const auto& [part, title] : others)
+    if (name.starts_with("pretrain_") && name.find(part) != std::string::npos)
+      from.fail("program", "'" + name + "' trains " + std::string(title) +
+                               ", which is not read from Megatron-LM's arguments; give its "
+                               "config.json, or --set model=NAME (of the zoo, or the file that "
+                               "`meshwright capture` writes)");
+  if (name.find("bert") == std::string::npos) return false;
+  from.read("program");
+  const Sizes s = read_sizes(from, false);
+  json model = sized_config("bert", s, true);
+  model["layer_norm_eps"] =
+      from.number("norm-epsilon").value_or(from.number("layernorm-epsilon").value_or(1e-5));
+  model["hidden_act"] = "gelu";
+  model["type_vocab_size"] = 2;
+  for (const char* other : {"swiglu", "disable-bias-linear", "group-query-attention", "num-experts",
+                            "squared-relu", "multi-latent-attention"})
+    if (from.has(other) && from.word(other).value_or("") != "false")
+      from.fail(other, "is not built in a BERT, which " + name + " trains");
+  add_vocabulary(from, model);
+  if (const json set = to.value("model.vocab_size"); !set.is_null()) model["vocab_size"] = set;
+  if (!model.contains("vocab_size")) to.ask("model.vocab_size", "");
+  to.remark(
+      "program " + name +
+      ": a BERT of these sizes; Megatron-LM's normalises before its "
+      "blocks, and predicts whether sentences follow each other, which costs next to nothing");
+  to.set("model", std::move(model));
+  return true;
+}
+
+// Throws InputError if a setting changes the model and the model that was chosen does not have it.
+void check_what_acts(Settings& from, const json& model, std::int64_t window) {
+  if (from.has("num-experts") && !model.contains("num_local_experts") &&
+      !model.contains("n_routed_experts") && !model.contains("num_experts") &&
+      from.wholes("num-experts") != std::vector<std::int64_t>{1} &&
+      !from.wholes("num-experts").empty())
+    from.fail("num-experts",
+              "experts are built with --swiglu, --normalization RMSNorm and "
+              "--position-embedding-type rope only");
+  if (window > 0 && model["model_type"] != "mistral")
+    from.fail("window-size",
+              "a window is built in models as Mistral's only (rope, RMSNorm, "
+              "--swiglu, --disable-bias-linear)");
+  if (from.flag("add-qkv-bias").value_or(false) && model["model_type"] == "nemotron")
+    from.fail("add-qkv-bias", "is not built beside --squared-relu");
+}
+
 void refuse(Settings& from, std::string_view name, const char* why) {
   if (from.flag(name).value_or(false)) from.fail(name, why);
 }
@@ -105,8 +225,7 @@ void read_sized_model(Settings& from, JobDraft& to) {
   const json given = to.value("model");
   if (given.is_string() || (given.is_object() && given.contains("model_type"))) {
     for (const std::string& name : megatron_model_rule().settings) from.read(name);
-    for (const char* name : {"squared-relu", "layernorm-epsilon", "apply-layernorm-1p"})
-      from.read(name);
+    for (const char* name : {"layernorm-epsilon", "apply-layernorm-1p"}) from.read(name);
     if (!given.is_object()) return;
     if (const auto layers = from.whole("num-layers"))
       check_same(from, "num-layers", *layers, given, {"num_hidden_layers", "n_layer"});
@@ -115,12 +234,10 @@ void read_sized_model(Settings& from, JobDraft& to) {
     return;
   }
   if (!from.has("num-layers") && !from.has("hidden-size")) return;
+  if (read_other_program(from, to)) return;
   const bool gated = from.flag("swiglu").value_or(false);
-  const bool rms = from.word("normalization", {"LayerNorm", "RMSNorm"}) == "RMSNorm";
-  const std::string positions =
-      from.flag("use-rotary-position-embeddings").value_or(false)
-          ? from.word("position-embedding-type").value_or("rope")
-          : from.word("position-embedding-type").value_or("learned_absolute");
+  const bool rms = reads_rms_norm(from);
+  const std::string positions = positions_of(from);
   const bool no_bias = from.flag("disable-bias-linear").value_or(false);
   const bool qkv_bias = from.flag("add-qkv-bias").value_or(false);
   const bool tied = !from.flag("untie-embeddings-and-output-weights").value_or(false);
@@ -130,24 +247,52 @@ void read_sized_model(Settings& from, JobDraft& to) {
   const double rotary_share = from.number("rotary-percent").value_or(1);
   const std::optional<std::int64_t> head_width = from.whole("kv-channels");
   const Sizes s = read_sizes(from, gated);
-  refuse(from, "squared-relu", "squared ReLU is not built in models of Megatron's yet");
-  refuse(from, "apply-layernorm-1p", "norms whose weights start at 0 are not built");
+  const bool squared = from.flag("squared-relu").value_or(false);
+  // Norms of 1 + weight cost what others do, and nemotron's are such.
+  const bool shifted = from.flag("apply-layernorm-1p").value_or(false);
+  const std::int64_t window = read_window(from);
   const bool is_llama = positions == "rope" && rms && gated && rotary_share == 1;
   for (const char* name : {"multi-latent-attention", "qk-layernorm"})
     if (!is_llama)
       refuse(from, name,
              "is built with --position-embedding-type rope, --normalization RMSNorm and --swiglu "
              "only");
+  const bool grouped = s.groups != s.heads;
+  const bool is_plain = !rms && !gated && !no_bias && !squared && !shifted && window == 0;
+  const bool is_rope = positions == "rope";
   json model;
-  if (positions == "learned_absolute" && !rms && !gated && !no_bias) {
+  if (positions == "learned_absolute" && is_plain && !grouped) {
     model = gpt2_config(s, epsilon, tied);
-  } else if (positions == "rope" && !rms && !gated && !no_bias && s.groups == s.heads) {
+  } else if (positions == "learned_absolute" && is_plain && s.groups == 1) {
+    model = gpt2_config(s, epsilon, tied);
+    model["model_type"] = "gpt_bigcode";
+    model["activation_function"] = "gelu_pytorch_tanh";
+    model["multi_query"] = true;
+  } else if (is_rope && is_plain && !grouped) {
     model = sized_config("gpt_neox", s, tied);
     model["layer_norm_eps"] = epsilon;
     model["hidden_act"] = "gelu";
     model["rotary_pct"] = rotary_share;
     model["rotary_emb_base"] = rotary_base;
     model["use_parallel_residual"] = false;
+  } else if (is_rope && is_plain && rotary_share == 1 && !head_width) {
+    model = grouped_config("starcoder2", s, tied, rotary_base);
+    model["norm_epsilon"] = epsilon;
+    model["hidden_act"] = "gelu_pytorch_tanh";
+    model["use_bias"] = true;
+    model["sliding_window"] = nullptr;
+  } else if (is_rope && !rms && gated && no_bias && !squared && !head_width && window == 0) {
+    model = grouped_config("stablelm", s, tied, rotary_base);
+    model["layer_norm_eps"] = epsilon;
+    model["hidden_act"] = "silu";
+    model["use_qkv_bias"] = qkv_bias;
+    model["partial_rotary_factor"] = rotary_share;
+  } else if (is_rope && !rms && !gated && no_bias && squared && window == 0) {
+    model = grouped_config("nemotron", s, tied, rotary_base);
+    model["norm_eps"] = epsilon;
+    model["hidden_act"] = "relu2";
+    model["partial_rotary_factor"] = rotary_share;
+    if (head_width) model["head_dim"] = *head_width;
   } else if (is_llama) {
     model = sized_config("llama", s, tied);
     model["num_key_value_heads"] = s.groups;
@@ -164,6 +309,9 @@ void read_sized_model(Settings& from, JobDraft& to) {
       add_experts(from, experts, model);
     } else if (no_bias && qkv_bias) {
       model["model_type"] = "qwen2";
+    } else if (no_bias && window > 0) {
+      model["model_type"] = "mistral";
+      model["sliding_window"] = window;
     } else {
       model["attention_bias"] = !no_bias;
       model["mlp_bias"] = !no_bias;
@@ -175,12 +323,10 @@ void read_sized_model(Settings& from, JobDraft& to) {
                   ": no such model is built; GPT-2's (learned_absolute), GPT-NeoX's (rope) and "
                   "Llama's (rope, RMSNorm, --swiglu) are");
   }
+  check_what_acts(from, model, window);
   add_vocabulary(from, model);
   if (const json set = to.value("model.vocab_size"); !set.is_null()) model["vocab_size"] = set;
-  if (!model.contains("vocab_size"))
-    from.fail("vocab-size",
-              "no setting says the size of the vocabulary; give it with --set "
-              "model.vocab_size=NUMBER");
+  if (!model.contains("vocab_size")) to.ask("model.vocab_size", "");
   to.set("model", std::move(model));
 }
 
@@ -258,6 +404,8 @@ Rule megatron_model_rule() {
              "rotary-base",
              "rotary-percent",
              "swiglu",
+             "squared-relu",
+             "window-size",
              "disable-bias-linear",
              "add-qkv-bias",
              "untie-embeddings-and-output-weights",

@@ -5,42 +5,12 @@
 #include "models/compiler/frameworks/stages.h"
 #include "models/core/error.h"
 #include "tools/interop/amounts.h"
+#include "tools/interop/launch/cluster_rule.h"
 #include "tools/interop/megatron/megatron.h"
 
 namespace meshwright::interop {
 
 namespace {
-
-// Returns a count, or nothing if the setting is absent or its text is known only to the shell
-// ("$SLURM_NNODES") or is a range ("1:4").
-std::optional<std::int64_t> settled_count(Settings& from, const char* name) {
-  for (const Setting& each : from.all())
-    if (each.name == name && each.value.is_string() &&
-        each.value.get<std::string>().find_first_of("$`:") != std::string::npos)
-      return std::nullopt;
-  return from.whole(name);
-}
-
-// Returns the rule for the hosts and the processes per host, which options of torchrun or Slurm
-// give.
-Rule launch_rule() {
-  return {{"cluster.count", "cluster.processes_per_host"},
-          {"torchrun.nnodes", "torchrun.nproc-per-node", "sbatch.nodes", "sbatch.gpus-per-node",
-           "sbatch.ntasks-per-node"},
-          [](Settings& from, JobDraft& to) {
-            std::optional<std::int64_t> hosts, processes;
-            for (const char* name : {"sbatch.nodes", "torchrun.nnodes"})
-              if (const auto count = settled_count(from, name)) hosts = count;
-            for (const char* name :
-                 {"sbatch.ntasks-per-node", "sbatch.gpus-per-node", "torchrun.nproc-per-node"})
-              if (const auto count = settled_count(from, name); count.value_or(1) > 1)
-                processes = count;
-            if (hosts) to.set("cluster.count", *hosts);
-            if (processes) to.set("cluster.processes_per_host", *processes);
-          },
-          nullptr,
-          "written by the launchers"};
-}
 
 Rule loss_rule() {
   return {{"training.cross_entropy_fusion"},
@@ -127,6 +97,9 @@ Rule precision_rule() {
             if (fp4 && format)
               from.fail("fp4-format",
                         "given beside " + from.spelled("fp8-format") + "; keep one of them");
+            if (!bf16 && !fp16 && from.has("program"))
+              to.remark("neither " + from.spelled("bf16") + " nor " + from.spelled("fp16") +
+                        " is given: Megatron-LM trains in fp32 then");
             to.set("training.precision", fp4      ? "nvfp4"
                                          : format ? "fp8"
                                          : bf16   ? "bf16"
@@ -220,7 +193,8 @@ Rule reduce_precision_rule() {
 
 void read_recompute(Settings& from, JobDraft& to) {
   auto granularity = from.word("recompute-granularity", {"full", "selective"});
-  if (!granularity && from.flag("recompute-activations").value_or(false)) granularity = "selective";
+  const bool activations = from.flag("recompute-activations").value_or(false);
+  if (!granularity && activations) granularity = "selective";
   auto method = from.word("recompute-method", {"uniform", "block"});
   std::optional<std::int64_t> number = from.whole("recompute-num-layers");
   // Older names of these settings. Megatron-LM has had the names recompute-* since spring 2022.
@@ -279,6 +253,28 @@ Rule recompute_rule() {
           }};
 }
 
+// Returns the ZeRO stage of Megatron-DeepSpeed: of its file, or of --zero-stage. Nothing if
+// DeepSpeed does not train.
+std::optional<int> read_deepspeed_stage(Settings& from, JobDraft& to) {
+  const bool trains = from.flag("deepspeed").value_or(false);
+  from.flag("no-pipeline-parallel");
+  const auto of_file = from.count("zero_optimization.stage", 0);
+  const auto argument = from.count("zero-stage", 0);
+  if (!trains && !of_file && !argument) return std::nullopt;
+  if (!of_file && !argument) {
+    to.ask("parallelism.zero_stage", "DeepSpeed trains, and its file is not given");
+    return std::nullopt;
+  }
+  const std::int64_t stage = of_file.value_or(argument.value_or(0));
+  if (of_file && argument && *of_file != *argument)
+    to.remark(from.spelled("zero-stage") + " says stage " + std::to_string(*argument) +
+              ", DeepSpeed's file " + std::to_string(*of_file) + ", which counts");
+  if (stage > 3)
+    from.fail(of_file ? "zero_optimization.stage" : "zero-stage",
+              std::to_string(stage) + " is no stage; use 0 to 3");
+  return static_cast<int>(stage);
+}
+
 void read_sharding(Settings& from, JobDraft& to) {
   const bool distributed = from.flag("use-distributed-optimizer").value_or(false);
   const bool megatron = from.flag("use-megatron-fsdp").value_or(false) ||
@@ -296,6 +292,7 @@ void read_sharding(Settings& from, JobDraft& to) {
     const bool kept = from.flag("torch-fsdp2-no-reshard-after-forward").value_or(false);
     to.set("parallelism.reshard_after_forward", kept ? "never" : "always");
   }
+  if (const auto stage_of_deepspeed = read_deepspeed_stage(from, to)) stage = *stage_of_deepspeed;
   to.set("parallelism.zero_stage", stage);
   to.set("parallelism.reduce_gradients", stage <= 1 ? "last" : "each");
   const std::int64_t copies = from.count("num-distributed-optimizer-instances").value_or(1);
@@ -315,23 +312,24 @@ void read_sharding(Settings& from, JobDraft& to) {
 }
 
 Rule sharding_rule() {
-  return {{"parallelism.zero_stage", "parallelism.shard", "parallelism.reduce_gradients",
-           "parallelism.reshard_after_forward"},
-          {"use-distributed-optimizer", "num-distributed-optimizer-instances", "use-megatron-fsdp",
-           "data-parallel-sharding-strategy", "use-torch-fsdp2",
-           "torch-fsdp2-no-reshard-after-forward"},
-          read_sharding,
-          [](const JobValues& from, Settings& to) {
-            const Parallelism& p = from.plan.parallelism;
-            if (p.zero_stage >= 1) to.add("use-distributed-optimizer", true);
-            if (p.zero_stage >= 2) {
-              to.add("use-megatron-fsdp", true);
-              to.add("data-parallel-sharding-strategy",
-                     p.zero_stage == 2 ? "optim_grads" : "optim_grads_params");
-            }
-            if (p.shard > 1)
-              to.add("num-distributed-optimizer-instances", p.data * p.context / p.shard);
-          }};
+  return {
+      {"parallelism.zero_stage", "parallelism.shard", "parallelism.reduce_gradients",
+       "parallelism.reshard_after_forward"},
+      {"use-distributed-optimizer", "num-distributed-optimizer-instances", "use-megatron-fsdp",
+       "data-parallel-sharding-strategy", "use-torch-fsdp2", "torch-fsdp2-no-reshard-after-forward",
+       "deepspeed", "zero-stage", "zero_optimization.stage", "no-pipeline-parallel"},
+      read_sharding,
+      [](const JobValues& from, Settings& to) {
+        const Parallelism& p = from.plan.parallelism;
+        if (p.zero_stage >= 1) to.add("use-distributed-optimizer", true);
+        if (p.zero_stage >= 2) {
+          to.add("use-megatron-fsdp", true);
+          to.add("data-parallel-sharding-strategy",
+                 p.zero_stage == 2 ? "optim_grads" : "optim_grads_params");
+        }
+        if (p.shard > 1)
+          to.add("num-distributed-optimizer-instances", p.data * p.context / p.shard);
+      }};
 }
 
 Rule bucket_rule() {
@@ -559,8 +557,13 @@ void read_levels(Settings& from, JobDraft& to, std::int64_t context) {
 
 Rule context_rule() {
   return {{"parallelism.context_exchange", "parallelism.context_heads"},
-          {"cp-comm-type", "hierarchical-context-parallel-sizes"},
+          {"cp-comm-type", "hierarchical-context-parallel-sizes", "ds-sequence-parallel-size"},
           [](Settings& from, JobDraft& to) {
+            // Ulysses: the ranks that share sequences exchange heads.
+            if (const auto ranks = from.count("ds-sequence-parallel-size"); ranks && *ranks > 1) {
+              to.set("parallelism.context", *ranks);
+              to.set("parallelism.context_exchange", "all_to_all");
+            }
             const auto words = from.words("cp-comm-type");
             const auto context = to.count("parallelism.context");
             if (words.size() == 1 && words[0] == "a2a+p2p" && context > 1)
@@ -592,7 +595,7 @@ Rule context_rule() {
 
 const Rules& megatron_rules() {
   static const Rules rules = {
-      launch_rule(),
+      cluster_sizes_rule(),
       megatron_model_rule(),
       whole_rule("training.global_batch", "global-batch-size"),
       whole_rule("training.micro_batch", "micro-batch-size"),

@@ -24,7 +24,7 @@ bool keep_below(Settings& from, JobDraft& to, const std::string& before) {
     if (each.name.starts_with(before)) names.push_back(each.name);
   for (const std::string& name : names) {
     const Setting* setting = from.read(name);
-    if (setting == nullptr) continue;
+    if (setting == nullptr || from.is_open(*setting)) continue;
     to.comes_from(setting->place + ": " + from.spelled(name));
     to.set(name, setting->value);
   }

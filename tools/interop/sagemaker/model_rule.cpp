@@ -1,5 +1,6 @@
 // Reads the model of a training script as a config.json of transformers.
 #include "models/core/error.h"
+#include "tools/interop/model_names.h"
 #include "tools/interop/sagemaker/sagemaker.h"
 
 namespace meshwright::interop {
@@ -46,23 +47,39 @@ json llama_of(const ScriptSizes& s, Settings& from) {
   return model;
 }
 
+// The examples leave everything else to transformers' GPTNeoXConfig.
+json neox_of(const ScriptSizes& s) {
+  return {{"model_type", "gpt_neox"},
+          {"num_hidden_layers", *s.layers},
+          {"hidden_size", *s.hidden},
+          {"num_attention_heads", *s.heads},
+          {"intermediate_size", s.ffn.value_or(4 * *s.hidden)},
+          {"vocab_size", s.words.value_or(50257)},
+          {"max_position_embeddings", s.length.value_or(2048)},
+          {"hidden_act", "gelu"},
+          {"layer_norm_eps", 1e-5},
+          {"rotary_pct", 0.25},
+          {"rotary_emb_base", 10000},
+          {"use_parallel_residual", true},
+          {"tie_word_embeddings", false}};
+}
+
 void read_script_model(Settings& from, JobDraft& to) {
   const ScriptSizes s = read_sizes(from);
   const auto type = from.word(argument("model_type"));
-  const auto name = from.word(argument("hf_model_name_or_path"));
-  const auto other = from.word(argument("model_name_or_path"));
   from.number(argument("rope_theta"));
-  if (to.has("model") || !s.layers || !s.hidden || !s.heads) {
-    if (!to.has("model") && (name || other))
-      from.fail(argument(name ? "hf_model_name_or_path" : "model_name_or_path"),
-                "'" + name.value_or(other.value_or("")) +
-                    "': its sizes are not known here; give its config.json beside this file, or "
-                    "--set model=NAME");
-    return;
-  }
+  for (const char* each : {"hf_model_name_or_path", "model_name_or_path", "model_id", "model_name"})
+    if ((!s.layers || !s.hidden || !s.heads) && from.has(argument(each)))
+      take_named_model(from, argument(each), to);
+  if (to.has("model") || !s.layers || !s.hidden || !s.heads) return;
   const bool is_gpt = !type || *type == "gpt2";
-  if (!is_gpt && s.ffn) {
+  if (type && (*type == "gpt_neox" || *type == "gptneox")) {
+    to.set("model", neox_of(s));
+  } else if (!is_gpt && s.ffn) {
     to.set("model", llama_of(s, from));
+  } else if (!is_gpt) {
+    to.ask("model",
+           from.spelled(argument("model_type")) + " " + *type + " without intermediate_size");
   } else if (is_gpt) {
     to.set("model", {{"model_type", "gpt2"},
                      {"n_layer", *s.layers},
@@ -97,6 +114,7 @@ Rule script_model_rule() {
   return {{"model"},
           {argument("model_type"), argument("num_layers"), argument("hidden_width"),
            argument("num_heads"), argument("num_key_value_heads"),
+           argument("hf_model_name_or_path"), argument("model_name_or_path"),
            argument("llama_intermediate_size"), argument("intermediate_size"),
            argument("vocab_size"), argument("num_local_experts"), argument("num_experts_per_tok")},
           read_script_model,

@@ -238,6 +238,8 @@ const Rules& sagemaker_rules() {
       batch_rule(),
       length_rule(),
       precision_rule(),
+      compiler_rule(),
+      fsdp_words_rule(),
       recompute_rule(),
       attention_rule(),
       script_rule(),

@@ -18,4 +18,9 @@ bool is_version_1(const JobDraft& job);
 // Returns a degree among the library's parameters in the draft, or 1 if it is not set.
 std::int64_t library_degree(const JobDraft& job, const std::string& name);
 
+// Renames what requests, programs and scripts say to the names of the rules.
+Settings with_names_of_estimator(Settings settings, const JobDraft& given);
+Rule compiler_rule();
+Rule fsdp_words_rule();
+
 }  // namespace meshwright::interop

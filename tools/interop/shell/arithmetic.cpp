@@ -1,7 +1,7 @@
 // Computes $(( )) of shell scripts.
 #include <cctype>
 
-#include "tools/interop/formats/shell_words.h"
+#include "tools/interop/shell/variables.h"
 
 namespace meshwright::interop {
 
@@ -11,7 +11,7 @@ class Arithmetic {
  public:
   explicit Arithmetic(const std::string& text) : text_(text) {}
   std::optional<std::int64_t> value() {
-    const std::int64_t result = sum();
+    const std::int64_t result = choice();
     skip();
     if (!good_ || at_ != text_.size()) return std::nullopt;
     return result;
@@ -31,6 +31,46 @@ class Arithmetic {
   std::int64_t bounded(long double value) {
     if (value > most || value < -most) good_ = false;
     return good_ ? static_cast<std::int64_t>(value) : 0;
+  }
+  bool take(std::string_view word) {
+    skip();
+    if (text_.compare(at_, word.size(), word) != 0) return false;
+    at_ += word.size();
+    return true;
+  }
+  std::int64_t choice() {
+    const std::int64_t condition = either();
+    if (!take('?')) return condition;
+    const std::int64_t first = either();
+    good_ = good_ && take(':');
+    const std::int64_t second = either();
+    return condition != 0 ? first : second;
+  }
+  std::int64_t either() {
+    std::int64_t left = both();
+    while (good_ && take("||")) {
+      const std::int64_t right = both();
+      left = left != 0 || right != 0 ? 1 : 0;
+    }
+    return left;
+  }
+  std::int64_t both() {
+    std::int64_t left = compared();
+    while (good_ && take("&&")) {
+      const std::int64_t right = compared();
+      left = left != 0 && right != 0 ? 1 : 0;
+    }
+    return left;
+  }
+  std::int64_t compared() {
+    const std::int64_t left = sum();
+    if (take("==")) return left == sum() ? 1 : 0;
+    if (take("!=")) return left != sum() ? 1 : 0;
+    if (take("<=")) return left <= sum() ? 1 : 0;
+    if (take(">=")) return left >= sum() ? 1 : 0;
+    if (take('<')) return left < sum() ? 1 : 0;
+    if (take('>')) return left > sum() ? 1 : 0;
+    return left;
   }
   std::int64_t sum() {
     std::int64_t left = product();
@@ -63,8 +103,10 @@ class Arithmetic {
     if (!good_) return 0;
     std::int64_t value = 0;
     if (take('(')) {
-      value = sum();
+      value = choice();
       good_ = good_ && take(')');
+    } else if (take('!')) {
+      value = factor() == 0 ? 1 : 0;
     } else if (take('-')) {
       value = -factor();
     } else {

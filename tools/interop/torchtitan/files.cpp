@@ -41,6 +41,7 @@ constexpr WithoutMeaning rows[] = {
     {"lr_scheduler.total_steps", "the rate falls until training.steps here"},
     {"lr_scheduler.min_lr_factor", "learning rates fall to 0 here"},
     {"lr_scheduler.lr_min", "learning rates fall to 0 here"},
+    {"parallelism.enable_loss_parallel", "the head is always cut with its loss here"},
     {"parallelism.disable_loss_parallel", "the head is always cut with its loss here"},
     {"parallelism.pipeline_parallel_schedule_csv", "schedules of one's own are not read"},
     {"parallelism.pipeline_parallel_expert_parallel_overlap",
@@ -62,6 +63,10 @@ constexpr WithoutMeaning rows[] = {
     {"comm.*", about_start},
     {"memory_estimation.*", about_checks},
     {"fault_tolerance.*", "replicas that come and go are not planned"},
+    {"experimental.custom_*", "code of one's own"},
+    {"experimental.pipeline_parallel_split_points", "stages have the same number of layers here"},
+    {"experimental.enable_compiled_autograd", about_kernels},
+    {"experimental.job_config_files", "code of one's own"},
     {"experimental.*", "code of one's own"},
     {"validation.*", about_shown},
     {"debug.*", about_checks},
@@ -145,6 +150,7 @@ const InteropTarget torchtitan_target = {
     .without_meaning = rows,
     .files = files,
     .launch = launch,
+    .translate = with_names_of_titan,
     .warnings = warnings};
 
 }  // namespace meshwright::interop

@@ -8,6 +8,7 @@
 #include "models/core/error.h"
 #include "tools/interop/amounts.h"
 #include "tools/interop/huggingface/trainer.h"
+#include "tools/interop/launch/cluster_rule.h"
 #include "tools/interop/torchtitan/torchtitan.h"
 
 namespace meshwright::interop {
@@ -50,6 +51,13 @@ Rule model_rule() {
           "settings; config.json has them for the way back"};
 }
 
+// Newer versions of torchtitan have their settings as functions of Python: --module llama3 --config
+// llama3_8b. What such a function says is not known here.
+constexpr const char* python_config = "--config names a function of Python, which is not read";
+bool is_of_python(const Settings& settings) {
+  return settings.has("config") && settings.has("program");
+}
+
 // Returns the value of a setting that has two names, or nothing if neither is present.
 std::optional<std::int64_t> whole_of(Settings& from, const char* name, const char* other) {
   const std::optional<std::int64_t> one = from.whole(name), two = from.whole(other);
@@ -61,7 +69,12 @@ Rule sequence_rule() {
           {"training.seq_len", "training.max_context_length"},
           [](Settings& from, JobDraft& to) {
             const auto length = whole_of(from, "training.seq_len", "training.max_context_length");
-            if (length || !to.has("training.sequence_length"))
+            if (!length && is_of_python(from)) {
+              to.ask("training.sequence_length", python_config);
+              to.remark(from.spelled("config") +
+                        " names a function of Python, which is not read: what it says of degrees, "
+                        "recomputation, precision and compiling is to be given with --set");
+            } else if (length || !to.has("training.sequence_length"))
               to.set("training.sequence_length", length.value_or(2048));
           },
           [](const JobValues& from, Settings& to) {
@@ -172,6 +185,11 @@ void read_batch(Settings& from, JobDraft& to) {
     local = sequences_in(from, "training.num_tokens_per_microbatch_per_dp_rank", *tokens, to);
   if (const auto tokens = from.count("training.num_tokens_per_train_step"))
     global = sequences_in(from, "training.num_tokens_per_train_step", *tokens, to);
+  if (!local && is_of_python(from) && !to.is_given("training.micro_batch")) {
+    to.ask("training.micro_batch", python_config);
+    to.ask("training.global_batch", python_config);
+    return;
+  }
   const std::int64_t sequences = local.value_or(8);
   const bool has_stages = to.count("parallelism.pipeline") > 1;
   const std::int64_t micro = !has_stages  ? sequences
@@ -251,7 +269,7 @@ void read_precision(Settings& from, JobDraft& to) {
       "bfloat16";
   const bool reduces_bf16 =
       from.word("training.mixed_precision_reduce", {"float32", "bfloat16"}) == "bfloat16";
-  bool has_float8 = false, has_mx = false;
+  bool has_float8 = from.flag("float8.enable_float8_linear").value_or(false), has_mx = false;
   for (const std::string& name : converters_of(from)) {
     has_float8 |= name == "float8" || name == "quantize.linear.float8";
     has_mx |= name == "mx" || name == "quantize.linear.mx";
@@ -283,7 +301,8 @@ Rule precision_rule() {
            "training.master_weights", "training.moments_precision",
            "training.gradient_reduce_precision", "training.fuse_gradient_accumulation"},
           {"training.dtype", "training.mixed_precision_param", "training.mixed_precision_reduce",
-           "model.converters", "quantize.linear.float8.enable_fsdp_float8_all_gather",
+           "model.converters", "float8.enable_float8_linear",
+           "quantize.linear.float8.enable_fsdp_float8_all_gather",
            "float8.enable_fsdp_float8_all_gather"},
           read_precision,
           [](const JobValues& from, Settings& to) {
@@ -465,7 +484,7 @@ Rule clip_rule() {
 
 const Rules& torchtitan_rules() {
   static const Rules rules = {
-      launcher_rule(),
+      cluster_sizes_rule(),
       model_rule(),
       sequence_rule(),
       sharding_rule(),

@@ -18,4 +18,7 @@ std::string torchtitan_recipe(const JobValues& job, const Settings& settings);
 // Returns a sentence for each difference between what torchtitan 0.3 does and the plan.
 std::vector<std::string> torchtitan_recipe_differences(const Plan& plan);
 
+// Renames settings of older versions to those of the rules.
+Settings with_names_of_titan(Settings settings, const JobDraft& given);
+
 }  // namespace meshwright::interop

@@ -1,0 +1,146 @@
+// Programs that start ranks: how many hosts and processes their options say.
+#include <nlohmann/json.hpp>
+
+#include "models/core/error.h"
+#include "sim/planner/clusters.h"
+#include "tests/catch.h"
+#include "tests/test_folder.h"
+#include "tools/interop/import.h"
+
+using namespace meshwright::tests;
+using nlohmann::json;
+
+namespace {
+
+constexpr const char* gpt_arguments =
+    " --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+    "--max-position-embeddings 1024 --micro-batch-size 1 --global-batch-size 512 --bf16 "
+    "--vocab-size 50257\n";
+
+Imported imported_of(const std::string& script, const std::string& name = "run.sh",
+                     const std::map<std::string, std::string>& others = {}) {
+  const TestFolder folder;
+  for (const auto& [other, text] : others) folder.file(other, text);
+  ImportOptions options;
+  options.overrides = {"cluster.machine=dgx-a100-80gb"};
+  return import_settings({folder.file(name, script)}, options, machine_facts);
+}
+
+// "HOSTS x PROCESSES", with what is not said as "?".
+std::string sizes_of(const std::string& script,
+                     const std::map<std::string, std::string>& others = {}) {
+  try {
+    const json job = imported_of(script, "run.sh", others).job;
+    const json cluster = job.value("cluster", json::object());
+    const auto text = [&](const char* key) {
+      return cluster.contains(key) ? cluster[key].dump() : std::string("?");
+    };
+    return text("count") + " x " + text("processes_per_host");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+std::string started(const std::string& by, const std::string& before = "") {
+  return sizes_of("#!/bin/bash\n" + before + by + " pretrain_gpt.py" + gpt_arguments);
+}
+
+}  // namespace
+
+TEST_CASE("options of starters say the size of the cluster", "[interop]") {
+  CHECK(started("torchrun --nnodes 2 --nproc_per_node 8") == "2 x 8");
+  CHECK(started("torchrun --nnodes=2 --nproc-per-node=4") == "2 x 4");
+  CHECK(started("torchrun --standalone") == "? x 1");
+  CHECK(started("torchrun --nproc_per_node gpu") == "? x ?");
+  CHECK(started("python -m torch.distributed.launch --nproc_per_node 1 --nnodes 2") == "2 x 1");
+  CHECK(started("python3 -u -m torch.distributed.run --nproc_per_node 8 --nnodes 4") == "4 x 8");
+  CHECK(started("mpirun -np 16 -npernode 8 python") == "2 x 8");
+  CHECK(started("mpirun -n 8 python") == "1 x 8");
+  CHECK(started("mpirun -n 4 python") == "1 x 4");
+  CHECK(started("mpirun -np 32 python") == "4 x 8");
+  CHECK(started("mpirun --allow-run-as-root -np 16 --map-by ppr:4:node -x PATH python") == "4 x 4");
+  CHECK(started("mpirun -np 8 -H a:4,b:4 python") == "2 x 4");
+  CHECK(started("mpiexec -n 16 -ppn 8 python") == "2 x 8");
+  CHECK(started("srun -N 2 --ntasks-per-node 8 python") == "2 x 8");
+  CHECK(started("srun -N2 -n16 python") == "2 x 8");
+  CHECK(started("srun --nodes=4 --gpus-per-node=a100:8 --ntasks-per-node=1 torchrun "
+                "--nproc_per_node 8 --nnodes 4") == "4 x 8");
+  CHECK(started("srun python", "#SBATCH --nodes=2\n#SBATCH --gres=gpu:a100:4\n") == "2 x 4");
+  CHECK(started("srun python", "#SBATCH -N 2 -G 16\n") == "2 x 8");
+  CHECK(started("srun python", "##SBATCH --nodes=4\n#SBATCH -N 2\n#SBATCH --ntasks=8\n") ==
+        "2 x 4");
+  CHECK(started("mpirun -np 8 python", "#PBS -l select=2:ngpus=4\n") == "2 x 4");
+  CHECK(started("srun torchrun --nproc_per_node $SLURM_GPUS_PER_NODE --nnodes $SLURM_NNODES",
+                "#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\n") == "2 x 4");
+  CHECK(started("deepspeed --num_gpus 4") == "? x 4");
+  CHECK(started("deepspeed --num_gpus=4 --num_nodes=2") == "2 x 4");
+  CHECK(started("deepspeed --include localhost:0,1,2,3") == "1 x 4");
+  CHECK(started("deepspeed --include=\"a:0,1@b:0,1\"") == "2 x 2");
+  CHECK(started("accelerate launch --num_processes 16 --num_machines 2") == "2 x 8");
+  CHECK(started("aprun -n 16 -N 8 python") == "2 x 8");
+  CHECK(started("jsrun -n 16 -r 8 python") == "2 x 8");
+  CHECK(started("nohup env A=1 numactl -m 0 torchrun --nproc_per_node 8 --nnodes 2") == "2 x 8");
+  CHECK(started("NCCL_DEBUG=INFO torchrun --nproc_per_node 8 --nnodes 2") == "2 x 8");
+}
+
+TEST_CASE("a list of hosts beside a script is read", "[interop]") {
+  const std::string script =
+      "deepspeed --hostfile hosts pretrain_gpt.py" + std::string(gpt_arguments);
+  CHECK(sizes_of(script, {{"hosts", "a slots=4\nb slots=4\n# c slots=4\n"}}) == "2 x 4");
+}
+
+TEST_CASE("a number of hosts that only the shell knows is asked for", "[interop]") {
+  const std::string problem = started("torchrun --nproc_per_node 8 --nnodes $WORLD_SIZE");
+  CHECK(problem.find("cluster.count (torchrun --nnodes $WORLD_SIZE); give it with --set "
+                     "cluster.count=NUMBER") != std::string::npos);
+  CHECK(started("torchrun --nproc_per_node 8 --nnodes 1:4").find("a range") != std::string::npos);
+  CHECK(started("mpirun -np 12 python").find("no multiple of the 8 GPUs") != std::string::npos);
+}
+
+TEST_CASE("commands inside of commands are read", "[interop]") {
+  const std::string command =
+      "torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py" + std::string(gpt_arguments);
+  std::string plain = command;
+  plain.pop_back();
+  CHECK(sizes_of("bash -c \"" + plain + "\"\n") == "2 x 8");
+  CHECK(sizes_of("ssh host 'cd /x && " + plain + "'\n") == "2 x 8");
+  CHECK(sizes_of("sbatch -N 4 <<'EOF'\n#!/bin/bash\nsrun torchrun --nproc_per_node 8 --nnodes "
+                 "$SLURM_NNODES pretrain_gpt.py" +
+                 std::string(gpt_arguments) + "EOF\n") == "4 x 8");
+  CHECK(sizes_of("sbatch --nodes=2 job.sh 8\n",
+                 {{"job.sh",
+                   "srun torchrun --nnodes $SLURM_NNODES --nproc_per_node $1 "
+                   "pretrain_gpt.py" +
+                       std::string(gpt_arguments)}}) == "2 x 8");
+  CHECK(sizes_of("run() {\n  torchrun --nnodes $1 --nproc_per_node 8 \"${@:2}\"\n}\nrun 2 "
+                 "pretrain_gpt.py" +
+                 std::string(gpt_arguments)) == "2 x 8");
+  CHECK(sizes_of("source sizes.sh\ntorchrun --nnodes $N --nproc_per_node 8 pretrain_gpt.py" +
+                     std::string(gpt_arguments),
+                 {{"sizes.sh", "N=2\n"}}) == "2 x 8");
+  CHECK(sizes_of("CMD=\"" + plain + " 2>&1 | tee log\"\necho $CMD\neval $CMD\n") == "2 x 8");
+}
+
+TEST_CASE("branches that nothing decides are said", "[interop]") {
+  const std::string end =
+      "torchrun --nnodes $N --nproc_per_node 8 pretrain_gpt.py" + std::string(gpt_arguments);
+  const Imported one = imported_of("N=1\nif [ -n \"$BIG\" ]; then\n  N=2\nfi\n" + end);
+  CHECK(one.job["cluster"]["count"] == 1);
+  REQUIRE(one.remarks.size() == 1);
+  CHECK(one.remarks[0].find("$BIG is not given and taken as empty; --define BIG=VALUE") !=
+        std::string::npos);
+  // A doubt about something that the command does not use is no note.
+  CHECK(imported_of("N=1\nif [ -n \"$BIG\" ]; then\n  M=2\nfi\n" + end).remarks.empty());
+  CHECK(imported_of("N=1\nwhile [[ $# -gt 0 ]]; do\n  case $1 in\n    -n) N=$2; shift ;;\n  esac\n"
+                    "  shift\ndone\n" +
+                    end)
+            .job["cluster"]["count"] == 1);
+  const Imported loop = imported_of("for N in 2 4; do\n" + end + "done\n");
+  CHECK(loop.job["cluster"]["count"] == 2);
+  REQUIRE(loop.remarks.size() == 1);
+  CHECK(loop.remarks[0].find("the first round is read, with 2") != std::string::npos);
+  CHECK(imported_of("N=3\n[ -f /no/such ] && N=2\n" + end).remarks.size() == 1);
+  // A script that ends without its gpt_arguments is read as with them.
+  CHECK(imported_of("if [ $# -lt 1 ]; then echo usage; exit 1; fi\nN=2\n" + end)
+            .job["cluster"]["count"] == 2);
+}

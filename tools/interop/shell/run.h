@@ -1,0 +1,60 @@
+// Walks a shell script as a shell would, without executing anything: variables are set, conditions
+// that the script decides choose a branch, and the commands that would be started are listed.
+//
+// A variable that is not given is empty in a condition, and a condition that only the machine can
+// decide (`[ -d /data ]`) performs its branches one after the other. Words that depend on such a
+// choice carry a doubt, a line that says what was assumed.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/interop/shell/starters.h"
+#include "tools/interop/shell/variables.h"
+
+namespace meshwright::interop {
+
+// A command that a script starts. If another command starts it (`srun bash -c "python x.py"`), the
+// words of that one come first.
+struct ShellCommand {
+  std::vector<ShellWord> words;
+  ShellDoubts doubts;
+  bool is_repeated = false;  // in a loop, after its first round
+};
+
+struct ShellExport {
+  std::string name, value;
+  int line = 0, file = 0;
+};
+
+struct ShellSources {
+  std::map<std::string, std::string> defines;  // --define NAME=VALUE; "1": the first argument
+  // Returns the text of a file that lies beside the script, or nothing.
+  std::function<std::optional<std::string>(const std::string& path)> beside;
+};
+
+struct ShellOutcome {
+  std::vector<ShellCommand> commands;
+  std::vector<ShellExport> exports;
+  std::vector<StarterSetting> queue;           // of #SBATCH and the like
+  std::map<std::string, std::string> written;  // files that `cat > FILE <<EOF` writes
+  std::vector<std::string> missing;            // scripts that are named, but do not lie beside
+  std::vector<std::string> files;              // that were read; words count them
+};
+
+// `performs_all`: branches are performed also if a variable that is not given decides against them.
+ShellOutcome walk_shell(const std::string& text, const std::string& file,
+                        const ShellSources& sources, bool performs_all = false);
+
+// The value of a condition: nothing if only the machine knows it. `doubts` say what it depends on.
+struct ShellStatus {
+  std::optional<bool> value = true;
+  ShellDoubts doubts;
+};
+// Returns the value of `[ ... ]`, `[[ ... ]]`, `test ...` or `(( ... ))`.
+ShellStatus tested(const std::vector<ShellText>& words, ShellVariables& variables);
+
+}  // namespace meshwright::interop
