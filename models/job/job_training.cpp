@@ -192,11 +192,11 @@ Keys training_keys(Training& t) {
        "the planner tries all three"},
       {"framework", choice("framework", framework_words(), t.framework), any, if_set,
        "meshwright: this engine",
-       "whose step is predicted, by its kernels at the rates that they were measured to reach, and "
-       "whose plans `plan` searches (`plan --for`, `docs/interop.md`). A framework that has no "
-       "word "
-       "here is the one that it is built on (Composer, torchtune: `pytorch`). `train` runs "
-       "`meshwright`"},
+       "whose step is predicted, and whose plans `plan` searches (`plan --for`, "
+       "`docs/interop.md`). "
+       "Steps of PyTorch's frameworks are priced by their kernels, at the rates that these were "
+       "measured to reach. A framework without a word is the one that it is built on (torchtune: "
+       "`pytorch`). `train` runs `meshwright`"},
       {"memory_of", choice("memory", memory_of_names(), t.memory_of), any, plain, "",
        "whose memory decides what fits and what `plan` proposes: this engine's, PyTorch's in "
        "mixed precision (autocast), or that of PyTorch/XLA with the step as one program. Times "

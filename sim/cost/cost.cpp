@@ -94,14 +94,13 @@ Seconds launch_of(const Cluster& cluster, const StepSettings& training) {
   return recorded ? Seconds{0} : cluster.host_launch();
 }
 
-// Returns whether a step is priced by what its kernels were measured to reach. A profile that
-// `calibrate` made has measured this engine's own.
+// Returns whether a step is priced by what its kernels were measured to reach. Of PyTorch's
+// frameworks the list of kernels is known. The constants are fitted to Megatron-LM's steps, among
+// others, and XLA fuses what it likes. A profile that `calibrate` made has measured this engine's
+// own.
 bool is_of_framework(const Cluster& cluster, const StepSettings& training) {
-  // XLA fuses what it likes: no list of its kernels is known.
-  const bool has_list = training.framework != Framework::meshwright &&
-                        training.framework != Framework::jax &&
-                        training.framework != Framework::tensorflow;
-  return has_list && cluster.machine.gpu.kind == DeviceKind::gpu && !cluster.machine.runs_engine();
+  return is_of_pytorch(training.framework) && cluster.machine.gpu.kind == DeviceKind::gpu &&
+         !cluster.machine.runs_engine();
 }
 
 // Returns the device without the fitted factors that stand for what is not in the list of kernels:

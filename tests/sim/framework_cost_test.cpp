@@ -85,13 +85,14 @@ TEST_CASE("a framework's kernels take what they were measured to take", "[cost]"
   CHECK(reached(131072) < 0.66 * gpu.peak(Precision::bf16).value);
 }
 
-TEST_CASE("steps under XLA and on computers that calibrate measured keep their constants",
+TEST_CASE("steps of Megatron-LM, under XLA and on calibrated computers have fitted constants",
           "[cost]") {
   Cluster cluster{load_machine("dgx-a100-80gb"), 1, 8, {}, {}};
   const Kernel linear = product(8192, 4096, 4096);
   const auto time_of = [&](Framework framework) {
     return CostModel(cluster, step_of(framework)).time(linear).value;
   };
+  CHECK(time_of(Framework::megatron_lm) == time_of(Framework::meshwright));
   CHECK(time_of(Framework::jax) == time_of(Framework::meshwright));
   CHECK(time_of(Framework::pytorch) != time_of(Framework::meshwright));
   cluster.machine.calibration = Calibration::this_machine;
