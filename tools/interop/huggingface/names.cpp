@@ -66,21 +66,21 @@ void rename(Settings& settings, std::string_view other, std::string_view name) {
   const Setting* found = find(settings, other);
   if (found == nullptr) return;
   const Setting setting = *found;
-  const std::string shown = settings.spelled(setting.name);
+  const std::string spelling = settings.spelled(setting.name);
   settings.remove(other);
   if (setting.value.is_null()) return;
   settings.remove(name);
   settings.add(std::string(name), setting.value, setting.place);
-  settings.show_as(std::string(name), shown);
+  settings.show_as(std::string(name), spelling);
 }
 
 // Adds a setting that another one implies, with its place and its spelling.
 void imply(Settings& settings, const std::string& name, json value, std::string_view by) {
   const Setting* found = find(settings, by);
   if (found == nullptr || settings.has(name)) return;
-  const std::string place = found->place, shown = settings.spelled(found->name);
+  const std::string place = found->place, spelling = settings.spelled(found->name);
   settings.add(name, std::move(value), place);
-  settings.show_as(name, shown);
+  settings.show_as(name, spelling);
 }
 
 bool is_true(const Settings& settings, std::string_view name) {

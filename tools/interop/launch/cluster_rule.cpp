@@ -61,8 +61,8 @@ std::vector<std::string> split(const std::string& text, char by) {
   return parts;
 }
 
-// Gathers what the options say. `is_agent`: another program starts the ranks, so the tasks that were
-// counted are not ranks.
+// Gathers what the options say. `is_agent`: another program starts the ranks, so the tasks that
+// were counted are not ranks.
 class ClusterSizes {
  public:
   ClusterSizes(Settings& from, JobDraft& to) : from_(from), to_(to) {}

@@ -42,14 +42,14 @@ Settings with_names_of_today(Settings settings, const JobDraft&) {
   for (const OtherName& row : other_names)
     for (const Setting& each : std::vector<Setting>(settings.all())) {
       if (!same_name(each.name, row.other)) continue;
-      const std::string shown = settings.spelled(each.name);
+      const std::string spelling = settings.spelled(each.name);
       settings.remove(row.other);
       if (settings.has(row.today)) continue;
       settings.add(std::string(row.today), each.value, each.place);
-      settings.show_as(std::string(row.today), shown);
+      settings.show_as(std::string(row.today), spelling);
       if (row.other == "num-key-value-heads") {
         settings.add("group-query-attention", true, each.place);
-        settings.show_as("group-query-attention", shown);
+        settings.show_as("group-query-attention", spelling);
       }
     }
   // A file of DeepSpeed says the precision too.

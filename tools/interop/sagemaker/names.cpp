@@ -35,11 +35,11 @@ const Setting* find(const Settings& settings, std::string_view name) {
 void move(Settings& settings, const std::string& other, const std::string& name, json value) {
   const Setting* found = find(settings, other);
   if (found == nullptr) return;
-  const std::string place = found->place, shown = settings.spelled(found->name);
+  const std::string place = found->place, spelling = settings.spelled(found->name);
   settings.remove(other);
   if (settings.has(name)) return;
   settings.add(name, std::move(value), place);
-  settings.show_as(name, shown);
+  settings.show_as(name, spelling);
 }
 
 // Hyperparameters of a request are texts, each written as JSON.

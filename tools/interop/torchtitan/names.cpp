@@ -32,11 +32,11 @@ Settings with_names_of_titan(Settings settings, const JobDraft&) {
   for (const TitanName& row : other_names)
     for (const Setting& each : std::vector<Setting>(settings.all())) {
       if (!same_name(each.name, row.other)) continue;
-      const std::string shown = settings.spelled(each.name);
+      const std::string spelling = settings.spelled(each.name);
       settings.remove(row.other);
       if (settings.has(row.name)) continue;
       settings.add(std::string(row.name), each.value, each.place);
-      settings.show_as(std::string(row.name), shown);
+      settings.show_as(std::string(row.name), spelling);
     }
   return settings;
 }

@@ -53,7 +53,7 @@ Rule model_rule() {
 
 // Newer versions of torchtitan have their settings as functions of Python: --module llama3 --config
 // llama3_8b. What such a function says is not known here.
-constexpr const char* python_config = "--config names a function of Python, which is not read";
+constexpr const char* named_function = "--config names a function of Python, which is not read";
 bool is_of_python(const Settings& settings) {
   return settings.has("config") && settings.has("program");
 }
@@ -70,7 +70,7 @@ Rule sequence_rule() {
           [](Settings& from, JobDraft& to) {
             const auto length = whole_of(from, "training.seq_len", "training.max_context_length");
             if (!length && is_of_python(from)) {
-              to.ask("training.sequence_length", python_config);
+              to.ask("training.sequence_length", named_function);
               to.remark(from.spelled("config") +
                         " names a function of Python, which is not read: what it says of degrees, "
                         "recomputation, precision and compiling is to be given with --set");
@@ -186,8 +186,8 @@ void read_batch(Settings& from, JobDraft& to) {
   if (const auto tokens = from.count("training.num_tokens_per_train_step"))
     global = sequences_in(from, "training.num_tokens_per_train_step", *tokens, to);
   if (!local && is_of_python(from) && !to.is_given("training.micro_batch")) {
-    to.ask("training.micro_batch", python_config);
-    to.ask("training.global_batch", python_config);
+    to.ask("training.micro_batch", named_function);
+    to.ask("training.global_batch", named_function);
     return;
   }
   const std::int64_t sequences = local.value_or(8);
