@@ -30,10 +30,10 @@ struct Understood {
 };
 
 struct ImportOptions {
-  std::optional<Framework> format;             // --format; unset: recognized from the files
-  std::vector<std::string> overrides;          // --set, on the job that is made
-  bool allow_unknown = false;                  // unknown settings are listed, not rejected
-  std::map<std::string, std::string> defines;  // --define, variables of a shell script
+  std::optional<Framework> format;                  // --format; unset: recognized from the files
+  std::vector<std::string> overrides;               // --set, on the job that is made
+  bool allow_unknown = false;                       // unknown settings are listed, not rejected
+  std::map<std::string, std::string> defines = {};  // --define, variables of a shell script
 };
 
 struct Imported {
