@@ -20,7 +20,7 @@ struct MeasuredAttention {
   double keys = 0, flop_per_s = 0;
 };
 
-// What the second generation of flash attention reaches, as shares of the peak: of a causal pass
+// The shares of the peak that the second generation of flash attention reaches: of a causal pass
 // over n keys, n / (n + ramp) of `forward` and of `backward`. 0: not known.
 struct FlashShares {
   double forward = 0, backward = 0, ramp = 0;

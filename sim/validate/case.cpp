@@ -91,7 +91,10 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
     t.fp8_experts = true;
   // In Megatron-LM and its relatives, the loss of language models is one kernel. It is neither
   // in pieces, as in PyTorch, nor fused with the head, as this project's compiler does.
-  if (!value.contains("/training/passes_off"_json_pointer) && !is_of_pytorch(t.framework))
+  // torchtitan compiles its blocks alone, so its loss is in pieces even where blocks are compiled.
+  const bool has_eager_loss = t.framework == Framework::torchtitan ||
+                              (is_of_pytorch(t.framework) && t.compiler == CompilerLevel::none);
+  if (!value.contains("/training/passes_off"_json_pointer) && !has_eager_loss)
     t.passes_off = {"eager_loss", "fuse_loss"};
   // The compilers that were measured (XLA, torch.compile) rematerialize rows, whatever memory there
   // is.

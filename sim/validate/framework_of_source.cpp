@@ -9,16 +9,17 @@ struct Repository {
   Framework framework;
 };
 
-// Frameworks without a word of their own are the ones that they are built on.
+// Frameworks without a word of their own are the ones that they are built on. A source is that of
+// the first row that it names, because a guide to one framework may be in another's repository.
+// NeMo AutoModel has no row: it runs Transformer Engine's kernels under PyTorch's FSDP.
 constexpr Repository repositories[] = {
+    {"Pai-Megatron-Patch", Framework::megatron_lm},
+    {"Megatron-DeepSpeed", Framework::megatron_lm},
     {"NVIDIA-NeMo/Megatron-Bridge", Framework::megatron_bridge},
-    {"NVIDIA-NeMo/Automodel", Framework::pytorch},
     {"NVIDIA/dgxc-benchmarking", Framework::megatron_bridge},
     {"NVIDIA/NeMo", Framework::megatron_bridge},
-    {"NVIDIA/Megatron-LM", Framework::megatron_lm},
-    {"Megatron-DeepSpeed", Framework::megatron_lm},
-    {"Pai-Megatron-Patch", Framework::megatron_lm},
     {"llama2_70b_lora", Framework::megatron_bridge},  // MLPerf's, by NVIDIA
+    {"NVIDIA/Megatron-LM", Framework::megatron_lm},
     {"pytorch/torchtitan", Framework::torchtitan},
     {"pytorch/ao", Framework::torchtitan},
     {"pytorch/torchtune", Framework::pytorch},
@@ -33,20 +34,14 @@ constexpr Repository repositories[] = {
     {"deepspeedai/", Framework::deepspeed},
     {"microsoft/DeepSpeed", Framework::deepspeed},
     {"karpathy/nanoGPT", Framework::pytorch},
-    {"KellerJordan/modded-nanogpt", Framework::pytorch},
 };
 
 }  // namespace
 
 Framework framework_of_source(std::string_view where) {
-  std::size_t first = std::string_view::npos;
-  Framework framework = Framework::meshwright;
   for (const Repository& each : repositories)
-    if (const std::size_t at = where.find(each.name); at < first) {
-      first = at;
-      framework = each.framework;
-    }
-  return framework;
+    if (where.find(each.name) != std::string_view::npos) return each.framework;
+  return Framework::meshwright;
 }
 
 }  // namespace meshwright::sim

@@ -7,8 +7,8 @@
 
 namespace meshwright::sim {
 
-// Returns the framework of the first known repository in `where`, the text that says where a source
-// is public, or meshwright if it names none. Code bases with kernels of their own have none.
+// Returns the framework of a known repository in `where`, the text that says where a source is
+// public, or meshwright if it names none. Code bases with kernels of their own have none.
 Framework framework_of_source(std::string_view where);
 
 }  // namespace meshwright::sim

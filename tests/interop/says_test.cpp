@@ -48,8 +48,9 @@ std::string said_of(const Block& block, std::optional<Framework> framework) {
   } catch (const InputError& error) {
     said = std::string("error: ") + error.what() + "\n";
   }
-  const std::size_t at = said.find(file);
-  return at == std::string::npos ? said : said.replace(at, file.size(), "{file}");
+  for (std::size_t at = said.find(file); at != std::string::npos; at = said.find(file, at))
+    said.replace(at, file.size(), "{file}");
+  return said;
 }
 
 }  // namespace

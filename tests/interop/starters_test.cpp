@@ -31,9 +31,9 @@ std::string sizes_of(const std::string& script,
                      const std::map<std::string, std::string>& others = {}) {
   try {
     const json job = imported_of(script, "run.sh", others).job;
-    const json cluster = job.value("cluster", json::object());
+    const json sizes = job.value("cluster", json::object());
     const auto text = [&](const char* key) {
-      return cluster.contains(key) ? cluster[key].dump() : std::string("?");
+      return sizes.contains(key) ? sizes[key].dump() : std::string("?");
     };
     return text("count") + " x " + text("processes_per_host");
   } catch (const InputError& error) {

@@ -111,7 +111,8 @@ TEST_CASE("torchtitan's newer flags are read", "[interop]") {
 TEST_CASE("what torchtitan's settings must not say is refused with its line", "[interop]") {
   CHECK(refused_settings(model + "[parallelism]\ntensor_paralel_degree = 8\n") ==
         "a.toml:5: parallelism.tensor_paralel_degree: unknown setting of torchtitan; did you mean "
-        "'parallelism.tensor_parallel_degree'? --allow-unknown lists it instead");
+        "'parallelism.tensor_parallel_degree'? It names a degree, experts, a stage or a precision, "
+        "which --allow-unknown does not skip: say it with --set, and take it out");
   CHECK(refused_settings(model + "[parallelism]\ntensor_parallel_degree = 3\n") ==
         "a.toml: parallelism.data_parallel_shard_degree: 16 ranks are no multiple of the other "
         "degrees, 3");

@@ -512,7 +512,8 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
         "it to false");
   CHECK(error_with("llama-2-7b", "rope_scaling", {{"type", "longrope"}, {"factor", 4}}) ==
         "config.json: /rope_scaling/type: scaling 'longrope' of rotary positions is not built; "
-        "known: default, linear, llama3 and yarn");
+        "known: default, linear, llama3 and yarn. It changes angles, not costs: without "
+        "rope_scaling the model is planned and predicted the same");
   CHECK(error_with("deepseek-v3", "n_group", 7) ==
         "config.json: /n_group: 7 must divide the 256 experts, and be at most 32");
   CHECK(error_with("deepseek-v3", "topk_group", 9) ==

@@ -230,7 +230,8 @@ TEST_CASE("the jobs of the published measurements read", "[models][job]") {
   const auto any_machine = [](const std::string&) {
     MachineFacts every;
     every.gpus = 72;
-    every.has_bf16 = every.has_tf32 = every.has_fp8 = every.has_cudnn_attention = true;
+    every.has_bf16 = every.has_tf32 = every.has_fp8 = every.has_fp4 = true;
+    every.has_cudnn_attention = true;
     return every;
   };
   const std::string folder = MESHWRIGHT_SOURCE_DIR "/scenarios/evidence";

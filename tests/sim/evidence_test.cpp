@@ -29,7 +29,7 @@ TEST_CASE("all published measurements load") {
     largest += evidence.largest_batches.size();
   }
   CHECK(steps == 7 + 12 + 8 + 154 + 78 + 16 + 720 + 26 + 38 + 21 + 9 + 7 + 10 + 4 + 39 + 24 + 16 +
-                     12 + 32 + 5);
+                     12 + 32 + 5 + 46 + 12 + 7 + 10 + 26);
   CHECK(collectives == 99 + 364 + 378 + 672 + 60 + 40);
   CHECK(largest == 24 + 27);
 }

@@ -69,7 +69,7 @@ TEST_CASE("a framework's kernels take what they were measured to take", "[cost]"
         Approx(265.4e12).epsilon(0.001));
   CHECK(ours.time(linear).value < theirs.time(linear).value);
 
-  // What is bound by memory moves its bytes once, without a factor for what no list has.
+  // Kernels bound by memory move their bytes once, without a factor for what no list has.
   const Kernel copy{.bytes = 1e9};
   CHECK(theirs.time(copy).value ==
         Approx(1e9 / (gpu.memory_bandwidth_bytes_per_s * gpu.memory_bound.at(1e9)) +
@@ -103,6 +103,8 @@ TEST_CASE("a source's repository says whose steps it has", "[validate]") {
   CHECK(framework_of_source("github pytorch/torchtitan benchmarks") == Framework::torchtitan);
   CHECK(framework_of_source("github NVIDIA-NeMo/Megatron-Bridge docs; also NVIDIA/Megatron-LM") ==
         Framework::megatron_bridge);
+  CHECK(framework_of_source("github InternLM/xtuner docs; Pai-Megatron-Patch 2b201af") ==
+        Framework::megatron_lm);
   CHECK(framework_of_source("arXiv 2205.05198, Table 5") == Framework::meshwright);
 }
 

@@ -146,21 +146,24 @@ TEST_CASE("steps that no constant was fitted to are predicted", "[validate]") {
   CHECK(held == bars.size());
 }
 
-// Mixtures of experts, to which no constant was fitted: the bars leave a twentieth of what was
-// reached.
-const std::map<std::string, double> bars_of_experts = {{"automodel_h100_moe_lora", 0.104},
-                                                       {"bridge_moe_h100_blackwell", 0.228},
-                                                       {"xtuner_qwen3_235b_h800", 0.176}};
-TEST_CASE("mixtures of experts that no constant was fitted to are predicted", "[validate]") {
+// Sources to which no constant was fitted: mixtures of experts, and PyTorch's frameworks, whose
+// kernels have measured rates. The bars leave a twentieth of what was reached.
+const std::map<std::string, double> unfitted_bars = {
+    {"automodel_h100_moe_lora", 0.104},    {"bridge_moe_h100_blackwell", 0.228},
+    {"fms_a100_finetune", 0.119},          {"internevo_7b_a100", 0.214},
+    {"qwen_finetune_a100", 0.111},         {"torchao_torchtitan_h100_b200_gb200", 0.098},
+    {"torchtitan_h100_fp8_cp_pp", 0.0568}, {"torchtune_a100", 0.060},
+    {"xtuner_qwen3_235b_h800", 0.176}};
+TEST_CASE("steps of sources that no constant was fitted to are predicted", "[validate]") {
   std::vector<Evidence> evidence = all_evidence();
   std::erase_if(evidence,
-                [](const Evidence& each) { return !bars_of_experts.contains(each.source); });
+                [](const Evidence& each) { return !unfitted_bars.contains(each.source); });
   const ValidationScores scored = score(evidence);
   CHECK(scored.skipped.empty());
-  CHECK(scored.steps.size() == 12 + 32 + 5);
+  CHECK(scored.sources.size() == unfitted_bars.size());
   for (const ErrorSummary& source : scored.sources) {
     CAPTURE(source.source, source.mape);
-    CHECK(source.mape <= bars_of_experts.at(source.source));
+    CHECK(source.mape <= unfitted_bars.at(source.source));
   }
 }
 
@@ -186,7 +189,6 @@ TEST_CASE("what the constants were fitted to is predicted as before", "[validate
       {"nemo_long_h100", 0.0222},
       {"nvidia_bert_large_v100_a100", 0.054},
       {"oneflow_gpt_v100", 0.092},
-      {"torchtitan_h100_fp8_cp_pp", 0.0522},
       {"training_compiler_hf_4_11_pytorch_1_9 native", 0.283},
       {"training_compiler_hf_4_11_pytorch_1_9 compiled", 0.157},
       {"training_compiler_pytorch_1_13 native", 0.100},
@@ -195,8 +197,7 @@ TEST_CASE("what the constants were fitted to is predicted as before", "[validate
       {"vtrain_multi_node_a100_64gpu", 0.073},
       {"vtrain_single_node_a100", 0.068}};
   std::vector<Evidence> evidence = all_evidence();
-  std::erase_if(evidence,
-                [](const Evidence& each) { return bars_of_experts.contains(each.source); });
+  std::erase_if(evidence, [](const Evidence& each) { return unfitted_bars.contains(each.source); });
   int place = 0;
   std::erase_if(evidence, [&](const Evidence&) { return place++ % one_in(3) != 0; });
   const ValidationScores scored = score(evidence);
@@ -225,8 +226,7 @@ TEST_CASE("what the constants were fitted to is predicted as before", "[validate
   const std::map<std::string, double> memory_bars = {{"alpa_16v100_server", 0.073},
                                                      {"bigscience_head_dimension_a100", 0.007},
                                                      {"mcore_tests_7b_a100_h100", 0.0235},
-                                                     {"oneflow_gpt_v100", 0.153},
-                                                     {"torchtitan_h100_fp8_cp_pp", 0.0538}};
+                                                     {"oneflow_gpt_v100", 0.153}};
   const std::vector<ErrorSummary> memory = summarise_memory(scored.steps);
   CHECK(memory.size() == memory_bars.size());
   for (const ErrorSummary& source : memory) {

@@ -44,8 +44,8 @@ bool is_script(const std::string& ending) {
   return false;
 }
 
-// Holds what one file says. `rank` orders what several files say: a command line comes before the files
-// that it names, because its arguments overwrite theirs.
+// Holds what one file says. `rank` orders what several files say: a command line comes before the
+// files that it names, because its arguments overwrite theirs.
 struct FilePart {
   std::string file;
   Settings settings;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/compiler/frameworks/limit_rows.h"
+#include "models/compiler/plan/expert_tensor.h"
 
 namespace meshwright::compiler {
 
@@ -118,6 +119,15 @@ constexpr Limit rows[] = {
                                 p.training.attention != AttentionKernel::flash3);
      },
      [](Plan& p, const Model&) { p.training.attention = AttentionKernel::flash2; }},
+    {"parallelism.expert_tensor", "has no tensor degree of its own for experts",
+     [](const Plan& p, const Model& m) {
+       const int given = p.parallelism.expert_tensor;
+       return has_stages(p) || given == 0 ||
+              given == default_expert_tensor(p.parallelism, m.sizes());
+     },
+     [](Plan& p, const Model& m) {
+       p.parallelism.expert_tensor = default_expert_tensor(p.parallelism, m.sizes());
+     }},
 };
 
 constexpr Limit training_rows[] = {

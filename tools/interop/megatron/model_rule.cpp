@@ -319,7 +319,9 @@ void read_sized_model(Settings& from, JobDraft& to) {
   } else {
     from.fail("position-embedding-type",
               "'" + positions + "' with " + (rms ? "RMSNorm" : "LayerNorm") +
-                  (gated ? ", --swiglu" : "") + (no_bias ? ", --disable-bias-linear" : "") +
+                  (gated ? ", --swiglu" : "") + (squared ? ", --squared-relu" : "") +
+                  (shifted ? ", --apply-layernorm-1p" : "") +
+                  (no_bias ? ", --disable-bias-linear" : "") +
                   ": no such model is built; GPT-2's (learned_absolute), GPT-NeoX's (rope) and "
                   "Llama's (rope, RMSNorm, --swiglu) are");
   }

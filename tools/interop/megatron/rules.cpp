@@ -112,7 +112,10 @@ Rule precision_rule() {
             if (leaves && first > 0) to.set("training.first_layers_in_bf16", first);
             if (leaves && last > 0) to.set("training.last_layers_in_bf16", last);
             if (format) to.set("training.fp8_recipe", recipe.value_or("delayed"));
-            if (to.value("model").is_object() && to.value("model").contains("num_local_experts"))
+            // Experts whose rows are counted do not multiply 8 bits here yet.
+            const json model = to.value("model");
+            if (model.is_object() && model.contains("num_local_experts") &&
+                model.contains("expert_capacity_factor"))
               to.set("training.fp8_experts", true);
           },
           [](const JobValues& from, Settings& to) {
