@@ -85,12 +85,19 @@ void read_attention(Fields fields, MeasuredRates& to) {
   fields.done();
 }
 
-MeasuredRates read_rates(Fields file) {
+// Small layers take little longer than the mean time of quantization, so that what is left of a
+// measured time may be too short: no rate is above the peak.
+void limit_rates(std::vector<MeasuredProduct>& products, double peak) {
+  for (MeasuredProduct& each : products) each.flop_per_s = std::min(each.flop_per_s, peak);
+}
+
+MeasuredRates read_rates(Fields file, const Gpu& gpu) {
   MeasuredRates read;
   file.required<std::string>("source");
   read.products = read_products(file.object("products"));
   if (file.has("products_in_8_bits"))
     read.products_in_8_bits = read_products(file.object("products_in_8_bits"));
+  limit_rates(read.products_in_8_bits, gpu.peak(Precision::fp8).value);
   if (file.has("attention")) read_attention(file.object("attention"), read);
   file.done();
   return read;
@@ -142,7 +149,8 @@ const MeasuredRates* measured_rates(const Gpu& gpu) {
   const std::string path = parts_folder() + "/measured/" + gpu.measured + ".json";
   const std::lock_guard lock(reading);
   auto found = known.find(path);
-  if (found == known.end()) found = known.emplace(path, read_rates(read_json_file(path))).first;
+  if (found == known.end())
+    found = known.emplace(path, read_rates(read_json_file(path), gpu)).first;
   return &found->second;
 }
 

@@ -145,7 +145,6 @@ void read_experts(Fields& fields, const ExpertKeys& keys, Model& model) {
   // No training framework drops tokens unless it is told a capacity.
   model.expert_dropless = !is_given(fields, capacity_key);
   if (is_given(fields, dropless_key)) model.expert_dropless = fields.required<bool>(dropless_key);
-  model.expert_rank_capacity_factor = Model::usual_rank_capacity_factor;
   if (is_given(fields, rank_key)) {
     model.expert_rank_capacity_factor = fields.required<double>(rank_key);
     if (!(model.expert_rank_capacity_factor >= 0 &&

@@ -139,8 +139,8 @@ struct Model : Traits {
   double expert_weight_scale = 1;
   bool expert_dropless = false;
   double expert_rank_capacity_factor = 0;
-  // The factor of jobs and config.json files that do not say it: what Megatron-Bridge's recipes
-  // plan for a rank's experts (github NVIDIA-NeMo/Megatron-Bridge @067f987d, MXFP8).
+  // The factor of published steps that do not say it: what Megatron-Bridge's recipes plan for a
+  // rank's experts (github NVIDIA-NeMo/Megatron-Bridge @067f987d, MXFP8). A run has room for all.
   static constexpr double usual_rank_capacity_factor = 1.5;
   bool expert_overflow_drops = false;
   double expert_capacity_factor = 0;  // 0: nothing is dropped

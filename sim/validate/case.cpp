@@ -15,6 +15,11 @@ namespace {
 // Published recipes of Megatron-Core that share experts out give each rank whole ones: their expert
 // tensor degree is 1.
 void state_experts(json& job) {
+  json& model = job.at("model");
+  if (model.is_object() && !model.contains("expert_rank_capacity_factor") &&
+      (model.contains("num_experts") || model.contains("n_routed_experts") ||
+       model.contains("num_local_experts")))
+    model["expert_rank_capacity_factor"] = Model::usual_rank_capacity_factor;
   if (!job.contains("parallelism") || !job.at("parallelism").is_object()) return;
   json& parallelism = job.at("parallelism");
   const auto degree = [&](const char* key) {

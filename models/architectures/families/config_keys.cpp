@@ -174,7 +174,7 @@ void write_own_expert_keys(const Model& model, json& config) {
   const bool usual = model.expert_capacity_factor == 0;
   if (model.expert_dropless != usual) config["expert_dropless"] = model.expert_dropless;
   if (!model.expert_dropless) return;
-  if (model.expert_rank_capacity_factor != Model::usual_rank_capacity_factor)
+  if (model.expert_rank_capacity_factor != 0)
     config["expert_rank_capacity_factor"] = model.expert_rank_capacity_factor;
   if (model.expert_overflow_drops) config["expert_overflow"] = "drop";
 }
