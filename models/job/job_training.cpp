@@ -192,11 +192,10 @@ Keys training_keys(Training& t) {
        "the planner tries all three"},
       {"framework", choice("framework", framework_words(), t.framework), any, if_set,
        "meshwright: this engine",
-       "whose step is predicted, and whose plans `plan` searches (`plan --for`, "
-       "`docs/interop.md`). "
-       "Steps of PyTorch's frameworks are priced by their kernels, at the rates that these were "
-       "measured to reach. A framework without a word is the one that it is built on (torchtune: "
-       "`pytorch`). `train` runs `meshwright`"},
+       "whose step is predicted, and whose plans `plan` searches. PyTorch's frameworks are priced "
+       "by what their kernels were measured to take. One without a word is the one that it is "
+       "built "
+       "on (torchtune: `pytorch`). `train` runs `meshwright`"},
       {"memory_of", choice("memory", memory_of_names(), t.memory_of), any, plain, "",
        "whose memory decides what fits and what `plan` proposes: this engine's, PyTorch's in "
        "mixed precision (autocast), or that of PyTorch/XLA with the step as one program. Times "
