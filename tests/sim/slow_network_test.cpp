@@ -15,7 +15,11 @@ namespace {
 json model_of(const char* family, int ffn) {
   json model = {{"family", family}, {"hidden", 512}, {"layers", 4},     {"heads", 8},
                 {"ffn", ffn},       {"vocab", 512},  {"positions", 512}};
-  if (family == std::string("mixtral")) model["experts"] = 16, model["experts_per_token"] = 2;
+  if (family == std::string("mixtral")) {
+    model["experts"] = 16;
+    model["experts_per_token"] = 2;
+    model["expert_capacity_factor"] = 8;  // with slots, no host waits for the numbers of tokens
+  }
   return model;
 }
 
