@@ -36,7 +36,11 @@ struct Case {
 json wide_model(const std::string& family, int layers, int hidden) {
   json model = {{"family", family}, {"hidden", hidden}, {"layers", layers},
                 {"heads", 8},       {"vocab", 4000},    {"positions", 2048}};
-  if (family == "mixtral") model["experts"] = 8, model["experts_per_token"] = 2;
+  if (family == "mixtral") {
+    model["experts"] = 8;
+    model["experts_per_token"] = 2;
+    model["expert_capacity_factor"] = 4;  // with slots, no host waits for the numbers of tokens
+  }
   return model;
 }
 
