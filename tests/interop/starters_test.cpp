@@ -144,3 +144,37 @@ TEST_CASE("branches that nothing decides are said", "[interop]") {
   CHECK(imported_of("if [ $# -lt 1 ]; then echo usage; exit 1; fi\nN=2\n" + end)
             .job["cluster"]["count"] == 2);
 }
+
+TEST_CASE("what expands to nothing is no argument, and an unknown command is one", "[interop]") {
+  const std::string start = "torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py";
+  std::string arguments = gpt_arguments;
+  while (arguments.ends_with('\n')) arguments.pop_back();
+  const json plain = imported_of(start + arguments + "\n").job;
+  for (const char* nothing : {"\"$@\"", "$@", "\"${@}\"", "${NONE[@]}"}) {
+    INFO(nothing);
+    CHECK(imported_of("NONE=()\n" + start + arguments + " " + nothing + "\n").job == plain);
+  }
+  // Blanks inside of a command that nobody runs separate no arguments of the training.
+  const std::string log = "LOG=\"/logs/gpus-$(nvidia-smi --query-gpu=name | wc -l)-$((2 + 2))\"\n";
+  CHECK(imported_of(log + "ALL=\"" + arguments + " --tensorboard-dir $LOG\"\n" + start + " $ALL\n")
+            .job == plain);
+}
+
+// Files of axolotl write all three, most of them off.
+TEST_CASE("adapters that are off are no adapters", "[interop]") {
+  const auto imported = [](const std::string& more) {
+    return imported_of(
+        "base_model: NousResearch/Llama-2-7b-hf\nsequence_len: 2048\n"
+        "micro_batch_size: 1\ngradient_accumulation_steps: 1\nbf16: auto\n" +
+            more,
+        "axolotl.yaml");
+  };
+  for (const char* off : {"false", "null", "", "none"}) {
+    INFO(off);
+    const std::string word = off;
+    CHECK_NOTHROW(imported("load_in_8bit: " + word + "\nload_in_4bit: " + word +
+                           "\nadapter: " + word + "\n"));
+  }
+  CHECK_THROWS_AS(imported("load_in_8bit: false\nload_in_4bit: true\n"), InputError);
+  CHECK_THROWS_AS(imported("adapter: qlora\n"), InputError);
+}

@@ -154,15 +154,18 @@ void read_llama_factory(Settings& settings) {
   if (is_true(settings, "pure_bf16")) imply(settings, "bf16", true, "pure_bf16");
 }
 
+// Returns whether a setting is off: YAML and command lines have several words for it.
+bool is_off(const json& value) {
+  return value.is_null() || value == false || value == "false" || value == "False" ||
+         value == "none" || value == "None" || value == "";
+}
+
 // Refuses adapters of other kinds than LoRA, and weights that are not trained in 16 or 32 bits.
 void refuse_other_adapters(const Settings& settings) {
   for (const char* name : {"adapter", "finetuning_type", "load_in_4bit", "load_in_8bit",
                            "quantization_bit", "use_dora", "peft_use_dora"}) {
     const Setting* found = find(settings, name);
-    if (found == nullptr || found->value.is_null() || found->value == "lora") continue;
-    for (const json& off : {json(false), json("false"), json("False"), json("none"), json("")})
-      if (found->value == off) found = nullptr;
-    if (found == nullptr) continue;
+    if (found == nullptr || is_off(found->value) || found->value == "lora") continue;
     settings.fail(name,
                   found->value.dump() +
                       ": of adapters, plain LoRA is built, on weights that are not quantized; "

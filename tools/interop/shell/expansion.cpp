@@ -26,6 +26,22 @@ std::string without(const std::string& value, const std::string& pattern, bool a
   return value;
 }
 
+// Returns the end of the $(command) or `command` that begins at `at`, or `at` if none does. What an
+// unknown command prints takes the place of its text, whose blanks separate no words.
+std::size_t end_of_command(const std::string& text, std::size_t at) {
+  if (text[at] == '`') {
+    const std::size_t close = text.find('`', at + 1);
+    return close == std::string::npos ? at : close + 1;
+  }
+  if (text.compare(at, 2, "$(") != 0) return at;
+  int open = 0;
+  for (std::size_t i = at + 1; i < text.size(); ++i) {
+    if (text[i] == '(') ++open;
+    if (text[i] == ')' && --open == 0) return i + 1;
+  }
+  return at;
+}
+
 }  // namespace
 
 void ShellVariables::Expansion::add(std::string_view text) {
@@ -96,7 +112,11 @@ std::string ShellVariables::Expansion::document() {
   return text;
 }
 
+// Expands "text". A quoted list without items, such as "$@" where no arguments are given, is no
+// word.
 void ShellVariables::Expansion::double_quoted() {
+  const bool begins_word = !is_in_word_;
+  is_empty_list_ = false;
   add("");
   for (++at_; at_ < raw_.size() && raw_[at_] != '"';) {
     const char c = raw_[at_];
@@ -118,6 +138,10 @@ void ShellVariables::Expansion::double_quoted() {
     ++at_;
   }
   ++at_;
+  if (begins_word && is_empty_list_ && found_.back().text.empty()) {
+    found_.pop_back();
+    end_word();
+  }
 }
 
 void ShellVariables::Expansion::add_split(const ShellWord& value) {
@@ -129,8 +153,11 @@ void ShellVariables::Expansion::add_split(const ShellWord& value) {
   if (!splits_) {
     add(value.text);
   } else {
-    for (const char c : value.text) {
-      if (c == ' ' || c == '\t' || c == '\n')
+    std::size_t unknown_until = 0;
+    for (std::size_t i = 0; i < value.text.size(); ++i) {
+      const char c = value.text[i];
+      if (i >= unknown_until) unknown_until = end_of_command(value.text, i);
+      if (i >= unknown_until && (c == ' ' || c == '\t' || c == '\n'))
         end_word();
       else
         add(std::string_view(&c, 1));
@@ -143,6 +170,7 @@ void ShellVariables::Expansion::add_split(const ShellWord& value) {
 
 void ShellVariables::Expansion::add_items(const std::vector<ShellWord>& items, bool quoted,
                                           bool every) {
+  is_empty_list_ = items.empty() && every;
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (i > 0 && every) end_word();
     if (i > 0 && !every) add(" ");

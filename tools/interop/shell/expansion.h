@@ -42,6 +42,7 @@ class ShellVariables::Expansion {
   int line_, file_;
   std::size_t at_ = 0;
   bool splits_ = true, is_in_word_ = false;
+  bool is_empty_list_ = false;  // of the list that was expanded last
   std::vector<ShellWord> found_;
 };
 
