@@ -155,8 +155,8 @@ void copy_to_working(ThreadPool& pool, const OptimizerSegment& segment,
 void eager_optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
                           std::span<const OptimizerSegment> segments, const OptimizerState& state,
                           ThreadPool& pool) {
-  if (measures_parameters(training.optimizer) || is_in_blocks(state.moment_type) ||
-      state.moment_type == Dtype::f64)
+  if (measures_parameters(training.optimizer) || state.moment_type != Dtype::f32 ||
+      state.weights_type != Dtype::f32)
     return optimizer_step(training, scalars, segments, state, pool);
   const Factors factors = factors_of(training, scalars);
   const int arrays = optimizer_scratch_arrays(training);

@@ -250,14 +250,14 @@ Keys training_keys(Training& t) {
        any, plain, "",
        "what the optimizer stores of weights that have 16 bits: `fp32` copies; `remainders`, the "
        "16 bits that bf16 lacks, with equal results in half the memory; `none`, so each step "
-       "rounds to 16 bits. At `compiler: none` only `fp32`. See [Optimizers](#optimizers)"},
+       "rounds to 16 bits. See [Optimizers](#optimizers)"},
       {"moments_precision",
        choice("precision of the moments", {"fp32", "bf16", "8bit", "fp64"},
               {Dtype::f32, Dtype::bf16, Dtype::block8, Dtype::f64}, t.moments),
        any, plain, "",
        "type in which the optimizer stores its moments; they are updated in fp32 and rounded "
        "(`moments_rounding`). `8bit`, for `adamw` and `adam`: block-wise codes, see "
-       "[Optimizers](#optimizers). `bf16` is refused at `compiler: none`. `fp64` goes with that "
+       "[Optimizers](#optimizers). `fp64` goes with that "
        "precision, whose default it is"},
       {"moments_rounding",
        choice("rounding of the moments", {"nearest", "stochastic"}, t.moments_at_random), any,

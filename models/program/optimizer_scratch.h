@@ -6,14 +6,21 @@
 
 namespace meshwright::program {
 
+// Returns whether an optimizer is run as an eager framework runs it, kernel by kernel. States in
+// other types than fp32 are updated by one kernel at every compiler level, as by PyTorch's
+// fused=True, bitsandbytes and torchao.
+inline bool is_optimizer_eager(const StepSettings& training) {
+  const auto master = training.master_type();
+  return training.compiler == CompilerLevel::none && training.moments == Dtype::f32 &&
+         (master == Dtype::f32 || storage_of(training.precision) == Dtype::f32);
+}
+
 // Returns the number of arrays of one parameter's size that are live at once. One holds the
 // denominator of Adam's update; another, for weight decay in the gradient (`adam`), the sum of
 // both. The number is 0 for optimizers that are one kernel: LAMB, which PyTorch does not have, SGD,
-// Adafactor, and all with moments in 8 or 64 bits; also if the compiler level is not `none`.
+// Adafactor, and those that are not eager.
 inline int optimizer_scratch_arrays(const StepSettings& training) {
-  if (training.compiler != CompilerLevel::none || is_in_blocks(training.moments) ||
-      training.moments == Dtype::f64)
-    return 0;
+  if (!is_optimizer_eager(training)) return 0;
   switch (training.optimizer) {
     case OptimizerKind::adamw:
     case OptimizerKind::muon:  // for parameters that are not matrices

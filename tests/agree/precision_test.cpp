@@ -115,7 +115,6 @@ TEST_CASE_ON_RANKS("moments in bf16 and weights without masters train alike unde
   const double u = unit_of(Precision::bf16);
   std::map<Architecture, Trained> alone;
   for_each_variant(precision_variants, world, [&](const Model& model, Plan plan) {
-    if (plan.training.compiler == CompilerLevel::none) return;
     store_in(Precision::bf16, plan);
     plan.training.learning_rate = 0.01;  // what is rounded away of smaller steps is most of them
     Trained& expected = alone[model.architecture];
@@ -140,7 +139,6 @@ TEST_CASE_ON_RANKS("moments rounded at random train alike under all degrees", "[
   const double u = unit_of(Precision::bf16);
   std::map<Architecture, Trained> alone;
   for_each_variant(precision_variants, world, [&](const Model& model, Plan plan) {
-    if (plan.training.compiler == CompilerLevel::none) return;
     store_in(Precision::bf16, plan);
     plan.training.learning_rate = 0.01;
     plan.training.moments = Dtype::bf16;

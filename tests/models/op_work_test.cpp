@@ -844,8 +844,11 @@ TEST_CASE("an eager framework's optimizer moves its states kernel by kernel", "[
   CHECK(bytes([](Work& w) { w.gradients = Dtype::bf16; }) == Bytes{8, 10, 8, 10, 8, 8, 8, 16, 6});
   CHECK(bytes([](Work& w) { w.moments = 1; }) == Bytes{8, 12, 12, 12, 6});
   CHECK(bytes([](Work& w) { w.average = true; }) == Bytes{8, 12, 8, 12, 8, 8, 8, 16, 6, 12});
-  CHECK(bytes([](Work& w) { w.master.reset(); }) == Bytes{8, 12, 8, 12, 8, 8, 8, 16});
-  // A rule of our own has one kernel here too.
+  CHECK(bytes([](Work& w) { w.master.reset(), w.weights = Dtype::f32; }) ==
+        Bytes{8, 12, 8, 12, 8, 8, 8, 16});
+  // States in other types have one kernel here too, and so has a rule of our own.
+  CHECK(bytes([](Work& w) { w.master.reset(); }) == Bytes{16 + 4 + 2 * 2});
+  CHECK(bytes([](Work& w) { w.moment = Dtype::bf16; }) == Bytes{8 + 4 + 8 + 2});
   CHECK(bytes([](Work& w) { w.moments_are_ready = true; }) == Bytes{8 + 8 + 2});
   const Bytes blocks = bytes([](Work& w) { w.moment = Dtype::block8; });
   REQUIRE(blocks.size() == 1);

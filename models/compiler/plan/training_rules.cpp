@@ -163,12 +163,10 @@ Ruling check_optimizer(const Plan& plan, const ModelSizes&) {
       .above_zero("/training/epsilon", t.epsilon);
 }
 
-// Checks the precision of master weights and moments. An eager framework's optimizer works on whole
-// fp32 arrays (exec/optimizer/eager_optimizer.h).
+// Checks the precision of master weights and moments.
 Ruling check_states(const Plan& plan, const ModelSizes&) {
   const Training& t = plan.training;
   const bool is_adam = t.optimizer == OptimizerKind::adamw || t.optimizer == OptimizerKind::adam;
-  const bool is_eager = t.compiler == CompilerLevel::none;
   return Judge()
       .refuse_if(
           t.master_weights == MasterWeights::remainders && storage_of(t.precision) != Dtype::bf16,
@@ -182,15 +180,7 @@ Ruling check_states(const Plan& plan, const ModelSizes&) {
       .not_yet_if(is_in_blocks(t.moments) && !is_adam, "/training/moments_precision",
                   "'8bit' with optimizer '{}' (adamw and adam have it)",
                   optimizer_names()[static_cast<std::size_t>(t.optimizer)])
-      .below("/training/ema_decay", t.ema_decay, 0, 1)
-      .refuse_if(
-          is_eager && t.master_weights != MasterWeights::fp32 && is_16_bit(storage_of(t.precision)),
-          "/training/master_weights",
-          "'{}': compiler none has an optimizer in fp32 alone; use 'fp32', or fused or full",
-          master_weights_names()[static_cast<std::size_t>(t.master_weights)])
-      .refuse_if(
-          is_eager && t.moments == Dtype::bf16, "/training/moments_precision",
-          "'bf16': compiler none has an optimizer in fp32 alone; use 'fp32', or fused or full");
+      .below("/training/ema_decay", t.ema_decay, 0, 1);
 }
 
 // Checks that a run in fp64 is of a captured model, which PyTorch computes, and that it keeps

@@ -30,12 +30,12 @@ void eager_optimizer_kernels(KernelList& kernels, const OptimizerWork& work, dou
 
 // Appends one kernel that reads the gradient, reads and writes the moments, the master and the
 // average, and writes the weight, which it also reads unless there is an fp32 master. An eager
-// framework with fp32 moments has several kernels.
+// framework with masters and moments in fp32 has several kernels.
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, KernelList& kernels) {
   const double n = static_cast<double>(work.elements);
   const double weight = static_cast<double>(bytes_of(work.weights));
-  if (level == CompilerLevel::none && !work.moments_are_ready && !is_in_blocks(work.moment) &&
-      work.moment != Dtype::f64)
+  const bool is_in_fp32 = work.moment == Dtype::f32 && (work.master ? *work.master : work.weights) == Dtype::f32;
+  if (level == CompilerLevel::none && !work.moments_are_ready && is_in_fp32)
     return eager_optimizer_kernels(kernels, work, work.master ? weight : 0);
   const double moments = mean_bytes_of(work.moment) * work.moments;
   const double gradients = static_cast<double>(bytes_of(work.gradients));
