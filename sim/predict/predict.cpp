@@ -9,6 +9,7 @@
 #include "models/program/graph/gpu_scratch.h"
 #include "models/program/graph/op_table.h"
 #include "sim/cost/cost.h"
+#include "sim/predict/unseen_sources.h"
 
 namespace meshwright::sim {
 
@@ -129,10 +130,14 @@ std::int64_t rounded_left_out(const Program& program, const Machine& machine) {
   return bytes;
 }
 
-std::optional<StepInterval> interval_of(const Cluster& cluster, double step_time_s) {
+std::optional<StepInterval> interval_of(const Compiled& compiled, const Cluster& cluster,
+                                        double step_time_s) {
   const std::optional<Residuals>& residuals = cluster.machine.residuals;
   if (!residuals) return std::nullopt;
-  const auto& interval = cluster.hosts > 1 ? residuals->many_hosts : residuals->one_host;
+  const bool has_experts = std::ranges::any_of(
+      compiled.graph.nodes, [](const Node& node) { return node.op == Op::dispatch; });
+  std::optional<Residuals::Interval> interval = unseen_sources(compiled.plan.training, has_experts);
+  if (!interval) interval = cluster.hosts > 1 ? residuals->many_hosts : residuals->one_host;
   if (!interval) return std::nullopt;
   return StepInterval{step_time_s * interval->low, step_time_s * interval->high, interval->rows};
 }
@@ -216,7 +221,7 @@ Prediction predict(const Compiled& compiled, const Cluster& cluster,
   Prediction result;
   result.step_time = replayed.step_time;
   result.step_time_s = to_seconds(replayed.step_time).value;
-  result.interval = interval_of(cluster, result.step_time_s);
+  result.interval = interval_of(compiled, cluster, result.step_time_s);
   result.calibration = cluster.machine.calibration;
   result.instructions = replayed.instructions;
   result.framework = options.framework;

@@ -43,6 +43,9 @@ json stated(const StepRow& row) {
   json& training = job["training"];
   if (row.framework != Framework::meshwright && !training.contains("framework"))
     training["framework"] = framework_words()[static_cast<std::size_t>(row.framework)];
+  const bool is_pure = row.states_in_16_bits && training.value("precision", "") == "bf16";
+  if (is_pure && !training.contains("master_weights")) training["master_weights"] = "none";
+  if (is_pure && !training.contains("moments_precision")) training["moments_precision"] = "bf16";
   state_experts(job);
   return job;
 }

@@ -182,7 +182,10 @@ Evidence read_evidence(const std::string& path) {
   for (const char* key : {"flops_convention", "caveats"}) source.has(key);
   source.done();
   for (Fields& row : file.objects("rows")) read_row(std::move(row), harness, evidence);
-  for (StepRow& row : evidence.steps) row.framework = evidence.framework;
+  for (StepRow& row : evidence.steps) {
+    row.framework = evidence.framework;
+    row.states_in_16_bits = keeps_states_in_16_bits(evidence.where);
+  }
   file.done();
   return evidence;
 }

@@ -44,4 +44,8 @@ Framework framework_of_source(std::string_view where) {
   return Framework::meshwright;
 }
 
+bool keeps_states_in_16_bits(std::string_view where) {
+  return where.find("pytorch/torchtune") != std::string_view::npos;
+}
+
 }  // namespace meshwright::sim
