@@ -160,6 +160,38 @@ TEST_CASE("what expands to nothing is no argument, and an unknown command is one
             .job == plain);
 }
 
+TEST_CASE("a variable without a value is asked for in arithmetic, too", "[interop]") {
+  const std::string start = "torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py";
+  std::string arguments = gpt_arguments;
+  const std::string micro = "--micro-batch-size 1";
+  arguments.replace(arguments.find(micro), micro.size(),
+                    "--micro-batch-size $(( ${BATCH} / ${REPLICAS} ))");
+  const std::string script = "BATCH=32\nREPLICAS=$(count_replicas)\n" + start + arguments;
+  try {
+    (void)imported_of(script);
+    FAIL("the file does not say how many replicas there are");
+  } catch (const InputError& error) {
+    const std::string message = error.what();
+    INFO(message);
+    CHECK(message.find("--define REPLICAS=VALUE") != std::string::npos);
+    CHECK(message.find("--define BATCH") == std::string::npos);
+  }
+}
+
+TEST_CASE("degrees that need more hosts than a file has say how many", "[interop]") {
+  const std::string start =
+      "torchrun --nnodes 1 --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 8 "
+      "--pipeline-model-parallel-size 4";
+  try {
+    (void)imported_of(start + gpt_arguments);
+    FAIL("32 ranks are more than 8");
+  } catch (const InputError& error) {
+    const std::string message = error.what();
+    INFO(message);
+    CHECK(message.ends_with("--set cluster.count=4"));
+  }
+}
+
 // Files of axolotl write all three, most of them off.
 TEST_CASE("adapters that are off are no adapters", "[interop]") {
   const auto imported = [](const std::string& more) {

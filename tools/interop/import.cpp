@@ -6,6 +6,7 @@
 
 #include "models/core/error.h"
 #include "models/job/sections.h"
+#include "tools/interop/amounts.h"
 #include "tools/interop/shell/syntax.h"
 
 namespace meshwright::interop {
@@ -214,6 +215,21 @@ std::optional<int> ranks_of(const json& job, const MachineLookup& lookup) {
   return is_count ? std::optional(static_cast<int>(ranks)) : std::nullopt;
 }
 
+// Returns how to say that there are more hosts, for degrees that need more ranks than a file gives:
+// examples are often written for one host, and started on many. Empty if more hosts would not help.
+std::string with_more_hosts(const JobDraft& draft) {
+  const std::int64_t hosts = draft.count("cluster.count");
+  const std::int64_t ranks = draft.ranks().value_or(0);
+  const auto degree = [&](const char* name) {
+    return draft.count(std::string("parallelism.") + name);
+  };
+  const std::int64_t needed = product(
+      {degree("tensor"), degree("pipeline"), std::max(degree("context"), degree("expert"))});
+  if (ranks < 1 || needed <= ranks || needed % (ranks / hosts) != 0) return {};
+  return "; if more hosts train than the files say, give --set cluster.count=" +
+         std::to_string(needed / (ranks / hosts));
+}
+
 // Returns the message of a violation that the job's reader found. It begins with the setting that
 // the key came from, because users know the setting, and names the key in parentheses. If no
 // setting sets a missing key, the message says to give it with --set. Otherwise it is unchanged.
@@ -228,21 +244,15 @@ std::string in_words_of_settings(const Violation& violation, const std::string& 
     if (const std::string name = std::string("parallelism.") + key;
         origin.empty() && pointer == "/parallelism" && draft.value(name) != 1)
       origin = draft.origin_of_pointer("/parallelism/" + std::string(key));
-  if (!origin.empty()) return origin + ": " + problem + " (" + pointer + " of the job)";
+  const bool is_of_ranks = pointer == "/parallelism" || pointer == "/parallelism/expert";
+  if (!origin.empty())
+    return origin + ": " + problem + " (" + pointer + " of the job)" +
+           (is_of_ranks ? with_more_hosts(draft) : "");
   std::string key = pointer.substr(1);
   std::ranges::replace(key, '/', '.');
   if (problem.starts_with("missing") || problem.find("is missing") != std::string::npos)
     return file + ": no setting says " + key + "; give it with --set " + key + "=VALUE";
   return text_of(violation);
-}
-
-// Returns the variable in a value, without its sign: "LAYERS" of "$LAYERS" or "${LAYERS}".
-std::string variable_in(const std::string& value) {
-  std::size_t at = value.find('$') + 1;
-  if (value[at] == '{') ++at;
-  std::size_t end = at;
-  while (end < value.size() && is_shell_name_character(value[end])) ++end;
-  return value.substr(at, end - at);
 }
 
 // A question that only the user can answer: what is not said, and the option that says it.
@@ -259,7 +269,7 @@ std::vector<Question> questions_of(const JobDraft& draft, const Settings& settin
   };
   for (const OpenSetting& each : settings.open())
     add({each.name + " (" + each.value + ", " + each.place + ")",
-         "--define " + variable_in(each.value) + "=VALUE"});
+         "--define " + shell_variable_in(each.value) + "=VALUE"});
   const auto value_of = [](std::string_view key) {
     return key == "model" ? "NAME (of the zoo, or the path of a config.json)"
            : key == "model.vocab_size" || key == "cluster.count" ? "NUMBER"

@@ -120,8 +120,18 @@ class FileReader {
     parts_.push_back({file, std::move(script.settings), 0});
   }
 
-  // Returns the path of a file that `from` names: one that is given, or one that lies beside.
-  std::optional<std::string> path_beside(const std::string& from, const std::string& named) const {
+  // Returns a name without the folder in which a script runs.
+  static std::string without_working_folder(std::string name) {
+    for (const std::string_view here : {"`pwd`/", "$(pwd)/", "$PWD/", "${PWD}/"})
+      if (name.starts_with(here)) return name.substr(here.size());
+    return name;
+  }
+
+  // Returns the path of a file that `from` names: one that is given, or one that lies beside. A
+  // name with folders may also begin in a folder above `from`, because examples are started in the
+  // root of their repository.
+  std::optional<std::string> path_beside(const std::string& from, std::string named) const {
+    named = without_working_folder(std::move(named));
     if (named.empty() || named.find_first_of("$`*?\n") != std::string::npos) return std::nullopt;
     const fs::path path(named);
     for (const std::string& given : files_)
@@ -135,6 +145,13 @@ class FileReader {
       return (folder / path).lexically_normal().string();
     if (fs::is_regular_file(folder / path.filename(), ignored))
       return (folder / path.filename()).string();
+    if (!is_below || !path.has_parent_path()) return std::nullopt;
+    constexpr int most_above = 8;
+    fs::path above = fs::absolute(folder, ignored).lexically_normal();
+    for (int i = 0; i < most_above && above.has_relative_path(); ++i) {
+      above = above.parent_path();
+      if (fs::is_regular_file(above / path, ignored)) return (above / path).string();
+    }
     return std::nullopt;
   }
 

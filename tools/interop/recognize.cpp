@@ -15,7 +15,9 @@ struct Sign {
   Framework framework;
 };
 constexpr Sign signs[] = {
-    {"base_model", Framework::accelerate},  // axolotl
+    {"base_model", Framework::accelerate},                // axolotl
+    {"checkpointer._component_", Framework::accelerate},  // torchtune
+    {"hidden_width", Framework::accelerate},              // AWS's examples of FSDP
     {"tensor-model-parallel-size", Framework::megatron_lm},
     {"num-layers", Framework::megatron_lm},
     {"micro-batch-size", Framework::megatron_lm},
@@ -87,6 +89,9 @@ Framework recognize(const std::string& file, const Settings& settings) {
                        " are not read; write the job file by hand (docs/job-file.md), or give the "
                        "settings of one of " +
                        list_of(framework_names(), "and"));
+  // axolotl names DeepSpeed's file.
+  if (has(settings, "base_model") && has(settings, "zero_optimization."))
+    return Framework::deepspeed;
   for (const Sign& sign : signs)
     if (has(settings, sign.name)) return sign.framework;
   if (program_in(settings).find("torchtitan") != std::string::npos) return Framework::torchtitan;

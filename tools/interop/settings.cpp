@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "models/core/error.h"
+#include "tools/interop/shell/syntax.h"
 
 namespace meshwright::interop {
 
@@ -35,15 +36,26 @@ std::string lower(std::string text) {
   return text;
 }
 
-// Returns whether a value has a variable of a shell: $NAME or ${NAME...}, but no $(command).
+}  // namespace
+
+std::string shell_variable_in(const std::string& text) {
+  if (text.find('`') != std::string::npos) return {};
+  for (std::size_t i = 0; (i = text.find("$(", i)) != std::string::npos; ++i)
+    if (text.compare(i, 3, "$((") != 0) return {};
+  for (std::size_t i = 0; (i = text.find('$', i)) != std::string::npos; ++i) {
+    std::size_t begin = i + 1;
+    if (begin < text.size() && text[begin] == '{') ++begin;
+    std::size_t end = begin;
+    while (end < text.size() && is_shell_name_character(text[end])) ++end;
+    if (end > begin) return text.substr(begin, end - begin);
+  }
+  return {};
+}
+
+namespace {
+
 bool has_variable(const json& value) {
-  if (!value.is_string()) return false;
-  const std::string& text = value.get_ref<const std::string&>();
-  if (text.find("$(") != std::string::npos || text.find('`') != std::string::npos) return false;
-  const std::size_t at = text.find('$');
-  return at != std::string::npos && at + 1 < text.size() &&
-         (std::isalnum(static_cast<unsigned char>(text[at + 1])) != 0 || text[at + 1] == '_' ||
-          text[at + 1] == '{');
+  return value.is_string() && !shell_variable_in(value.get_ref<const std::string&>()).empty();
 }
 
 }  // namespace

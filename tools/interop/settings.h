@@ -30,6 +30,11 @@ struct Setting {
 // Returns whether two names are the same setting: equal, if `-` and `_` count as one character.
 bool same_name(std::string_view one, std::string_view other);
 
+// Returns the first variable of a shell in a value, without its sign: "LAYERS" of "$LAYERS",
+// "${LAYERS}" and "$((LAYERS * 2))" with a sign before it. Empty if there is none, or if a
+// $(command) stands in the value.
+std::string shell_variable_in(const std::string& text);
+
 class Settings {
  public:
   Settings() = default;
@@ -45,6 +50,7 @@ class Settings {
   void remove(std::string_view name);
   bool has(std::string_view name) const;  // without reading it
   const std::vector<Setting>& all() const { return all_; }
+  bool has_variables() const { return has_variables_; }
 
   // Reads a setting: marks it, calls the listener and returns it. Returns null if the setting is
   // absent or its value is null.

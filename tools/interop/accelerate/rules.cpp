@@ -7,6 +7,7 @@
 #include "tools/interop/accelerate/accelerate.h"
 #include "tools/interop/amounts.h"
 #include "tools/interop/launch/cluster_rule.h"
+#include "tools/interop/sagemaker/sagemaker.h"
 
 namespace meshwright::interop {
 
@@ -362,11 +363,11 @@ Rule batch_rule() {
 
 Rule optimizer_rule() {
   return {
-      {"training.optimizer", "training.moments_precision", "training.learning_rate",
-       "training.beta1", "training.beta2", "training.epsilon", "training.weight_decay",
-       "training.gradient_clip"},
-      {"optim", "learning_rate", "adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay",
-       "max_grad_norm"},
+      {"training.optimizer", "training.master_weights", "training.moments_precision",
+       "training.learning_rate", "training.beta1", "training.beta2", "training.epsilon",
+       "training.weight_decay", "training.gradient_clip"},
+      {"optim", "pure_bf16", "learning_rate", "adam_beta1", "adam_beta2", "adam_epsilon",
+       "weight_decay", "max_grad_norm"},
       read_trainer_optimizer,
       write_trainer_optimizer,
       "an optim that ends in _8bit keeps moments in blocks of 8 bits; bitsandbytes leaves small "
@@ -377,17 +378,12 @@ Rule optimizer_rule() {
 
 const Rules& accelerate_rules() {
   static const Rules rules = {
-      cluster_rule(),
-      cluster_sizes_rule(),
-      trainer_model_rule(),
-      trainer_sequence_rule(),
-      precision_rule(),
-      sharding_rule(),
-      batch_rule(),
-      optimizer_rule(),
-      trainer_steps_rule(),
-      recompute_rule(),
-      trainer_attention_rule(),
+      cluster_rule(),          cluster_sizes_rule(),
+      trainer_model_rule(),    sized_script_model_rule(),
+      trainer_sequence_rule(), precision_rule(),
+      sharding_rule(),         batch_rule(),
+      optimizer_rule(),        trainer_steps_rule(),
+      recompute_rule(),        trainer_attention_rule(),
       trainer_adapter_rule(),
   };
   return rules;

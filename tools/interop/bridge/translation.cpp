@@ -28,7 +28,7 @@ bool is_part_of_class(std::string_view name) {
 }  // namespace
 
 Translation::Translation(const Settings& from, std::span<const BridgeName> names)
-    : from_(from.all()), done_(from_.size(), false), table_(names) {
+    : from_(from.all()), done_(from_.size(), false), table_(names), to_("", from.has_variables()) {
   for (const Setting& each : from_) names_.push_back(without_wrapping(each.name));
   for (const BridgeName& row : table_)
     if (to_.spelled(std::string(row.megatron)) == row.megatron)

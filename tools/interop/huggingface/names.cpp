@@ -3,16 +3,13 @@
 // file and of TrainingArguments.
 #include <algorithm>
 
+#include "tools/interop/huggingface/renaming.h"
 #include "tools/interop/huggingface/trainer.h"
 #include "tools/interop/model_names.h"
 
 namespace meshwright::interop {
 
 namespace {
-
-struct TrainerName {
-  std::string_view other, name;
-};
 
 // LLaMA-Factory 0.9 (hparams), trl 0.24 (SFTConfig), and scripts of alignment-handbook.
 constexpr TrainerName of_scripts[] = {
@@ -56,42 +53,9 @@ constexpr TrainerName of_launcher[] = {
     {"accelerate.fsdp-activation-checkpointing", "fsdp_config.fsdp_activation_checkpointing"},
 };
 
-const Setting* find(const Settings& settings, std::string_view name) {
-  for (const Setting& each : settings.all())
-    if (same_name(each.name, name)) return &each;
-  return nullptr;
-}
-
-void rename(Settings& settings, std::string_view other, std::string_view name) {
-  const Setting* found = find(settings, other);
-  if (found == nullptr) return;
-  const Setting setting = *found;
-  const std::string spelling = settings.spelled(setting.name);
-  settings.remove(other);
-  if (setting.value.is_null()) return;
-  settings.remove(name);
-  settings.add(std::string(name), setting.value, setting.place);
-  settings.show_as(std::string(name), spelling);
-}
-
-// Adds a setting that another one implies, with its place and its spelling.
-void imply(Settings& settings, const std::string& name, json value, std::string_view by) {
-  const Setting* found = find(settings, by);
-  if (found == nullptr || settings.has(name)) return;
-  const std::string place = found->place, spelling = settings.spelled(found->name);
-  settings.add(name, std::move(value), place);
-  settings.show_as(name, spelling);
-}
-
-bool is_true(const Settings& settings, std::string_view name) {
-  const Setting* found = find(settings, name);
-  return found != nullptr && (found->value == true || found->value == "true" ||
-                              found->value == "True" || found->value == "1");
-}
-
 // The Trainer's --fsdp "full_shard auto_wrap", a list in JSON and YAML.
 void read_fsdp_words(Settings& settings) {
-  const Setting* found = find(settings, "fsdp");
+  const Setting* found = find_setting(settings, "fsdp");
   if (found == nullptr) return;
   const std::string text =
       found->value.is_string() ? found->value.get<std::string>() : found->value.dump();
@@ -100,8 +64,8 @@ void read_fsdp_words(Settings& settings) {
         std::pair{"no_shard", "NO_SHARD"}, std::pair{"hybrid_shard_zero2", "HYBRID_SHARD_ZERO2"},
         std::pair{"hybrid_shard", "HYBRID_SHARD"}})
     if (text.find(word) != std::string::npos) {
-      imply(settings, "fsdp_config.fsdp_sharding_strategy", strategy, "fsdp");
-      imply(settings, "distributed_type", "FSDP", "fsdp");
+      imply_setting(settings, "fsdp_config.fsdp_sharding_strategy", strategy, "fsdp");
+      imply_setting(settings, "distributed_type", "FSDP", "fsdp");
       if (text.find("offload") != std::string::npos)
         settings.note("fsdp offload: states and parameters stay on the device here");
       settings.remove("fsdp");
@@ -110,12 +74,16 @@ void read_fsdp_words(Settings& settings) {
 }
 
 void read_axolotl(Settings& settings) {
-  if (find(settings, "base_model") == nullptr) return;
-  for (const TrainerName& row : of_axolotl) rename(settings, row.other, row.name);
-  imply(settings, "output_dir", ".", "model_name_or_path");  // the Trainer trains
-  if (is_true(settings, "flash_attention"))
-    imply(settings, "attn_implementation", "flash_attention_2", "flash_attention");
-  if (const Setting* bf16 = find(settings, "bf16"); bf16 != nullptr && bf16->value == "auto") {
+  if (find_setting(settings, "base_model") == nullptr) return;
+  for (const TrainerName& row : of_axolotl) rename_setting(settings, row.other, row.name);
+  imply_setting(settings, "output_dir", ".", "model_name_or_path");  // the Trainer trains
+  if (is_on(settings, "flash_attention"))
+    imply_setting(settings, "attn_implementation", "flash_attention_2", "flash_attention");
+  const Setting* bf16 = find_setting(settings, "bf16");
+  if (bf16 != nullptr && bf16->value == "full") {
+    imply_setting(settings, "pure_bf16", true, "bf16");
+    settings.add("bf16", true, find_setting(settings, "pure_bf16")->place);
+  } else if (bf16 != nullptr && bf16->value == "auto") {
     settings.note(bf16->place + ": bf16 auto: taken as on, as on every GPU since Ampere");
     settings.add("bf16", true, bf16->place);
   }
@@ -123,48 +91,45 @@ void read_axolotl(Settings& settings) {
     return each.name.starts_with("fsdp_config.") && each.name != "fsdp_config.fsdp_version";
   });
   if (shards || settings.has("parallelism_config.dp_shard_size"))
-    imply(settings, "distributed_type", "FSDP",
-          settings.has("parallelism_config.dp_shard_size") ? "parallelism_config.dp_shard_size"
-                                                           : "fsdp_config.fsdp_version");
+    imply_setting(settings, "distributed_type", "FSDP",
+                  settings.has("parallelism_config.dp_shard_size")
+                      ? "parallelism_config.dp_shard_size"
+                      : "fsdp_config.fsdp_version");
   settings.remove("plugins");
 }
 
 void read_llama_factory(Settings& settings) {
   if (!settings.has("finetuning_type") && !settings.has("cutoff_len")) return;
   // It recomputes blocks unless it is told not to (model/model_utils/checkpointing.py).
-  imply(settings, "gradient_checkpointing", !is_true(settings, "disable_gradient_checkpointing"),
-        settings.has("finetuning_type") ? "finetuning_type" : "cutoff_len");
-  if (const Setting* word = find(settings, "flash_attn"); word != nullptr && word->value == "fa2")
-    imply(settings, "attn_implementation", "flash_attention_2", "flash_attn");
-  if (const Setting* kind = find(settings, "finetuning_type"); kind != nullptr) {
+  imply_setting(settings, "gradient_checkpointing",
+                !is_on(settings, "disable_gradient_checkpointing"),
+                settings.has("finetuning_type") ? "finetuning_type" : "cutoff_len");
+  if (const Setting* word = find_setting(settings, "flash_attn");
+      word != nullptr && word->value == "fa2")
+    imply_setting(settings, "attn_implementation", "flash_attention_2", "flash_attn");
+  if (const Setting* kind = find_setting(settings, "finetuning_type"); kind != nullptr) {
     const bool is_full = kind->value == "full";
     if (kind->value == "lora") {
-      rename(settings, "lora_rank", "lora_r");
-      rename(settings, "lora_target", "lora_target_modules");
-      const Setting* rank = find(settings, "lora_r");
+      rename_setting(settings, "lora_rank", "lora_r");
+      rename_setting(settings, "lora_target", "lora_target_modules");
+      const Setting* rank = find_setting(settings, "lora_r");
       const json alpha = rank != nullptr && rank->value.is_number_integer()
                              ? json(2 * rank->value.get<std::int64_t>())
                              : json(16);
-      imply(settings, "lora_alpha", alpha, "finetuning_type");
-      rename(settings, "finetuning_type", "adapter");
+      imply_setting(settings, "lora_alpha", alpha, "finetuning_type");
+      rename_setting(settings, "finetuning_type", "adapter");
     }
     if (is_full) settings.remove("finetuning_type");
   }
   settings.remove("flash_attn");
-  if (is_true(settings, "pure_bf16")) imply(settings, "bf16", true, "pure_bf16");
-}
-
-// Returns whether a setting is off: YAML and command lines have several words for it.
-bool is_off(const json& value) {
-  return value.is_null() || value == false || value == "false" || value == "False" ||
-         value == "none" || value == "None" || value == "";
+  if (is_on(settings, "pure_bf16")) imply_setting(settings, "bf16", true, "pure_bf16");
 }
 
 // Refuses adapters of other kinds than LoRA, and weights that are not trained in 16 or 32 bits.
 void refuse_other_adapters(const Settings& settings) {
   for (const char* name : {"adapter", "finetuning_type", "load_in_4bit", "load_in_8bit",
                            "quantization_bit", "use_dora", "peft_use_dora"}) {
-    const Setting* found = find(settings, name);
+    const Setting* found = find_setting(settings, name);
     if (found == nullptr || is_off(found->value) || found->value == "lora") continue;
     settings.fail(name,
                   found->value.dump() +
@@ -173,24 +138,85 @@ void refuse_other_adapters(const Settings& settings) {
   }
 }
 
+// Refuses training on another objective than the next token: it runs other models beside the one
+// that is trained, or another loss.
+void refuse_other_objectives(const Settings& settings) {
+  constexpr const char* preferences =
+      "training by preferences or rewards is not built; one model's step of it is a job of its own "
+      "(docs/job-file.md)";
+  struct Row {
+    std::string_view name;
+    const char* why;
+  };
+  // axolotl's rl and reward_model, trl's arguments of DPO and its kin.
+  constexpr Row other_objectives[] = {
+      {"rl", preferences},
+      {"reward_model", preferences},
+      {"process_reward_model", preferences},
+      {"max_prompt_length", preferences},
+      {"pref_beta", preferences},
+      {"loss_type", preferences},
+      {"ref_model", preferences},
+      {"reward_funcs", preferences},
+  };
+  for (const Row& row : other_objectives)
+    if (const Setting* found = find_setting(settings, row.name);
+        found != nullptr && !is_off(found->value) && found->value != "nll")
+      settings.fail(row.name, row.why);
+  if (const Setting* stage = find_setting(settings, "stage");
+      stage != nullptr && stage->value.is_string() && stage->value != "sft" && stage->value != "pt")
+    settings.fail("stage", stage->value.dump() + ": " + preferences);
+  constexpr std::pair<std::string_view, const char*> sections[] = {
+      {"qat.", "training that is aware of quantization is not built; take it out"},
+      {"diffusion.", "diffusion is not built; take it out"},
+      {"ebft.", "energy-based training is not built; take it out"},
+      {"trl.", preferences},
+      {"mos_config.", "is not built; take it out"},
+  };
+  for (const Setting& each : settings.all())
+    for (const auto& [section, why] : sections)
+      if (each.name.starts_with(section)) settings.fail(each.name, why);
+}
+
+// The kernels of attention by their names in transformers, where ours have others. What is chosen
+// among the rest costs about the same.
+void read_attention_word(Settings& settings) {
+  const Setting* found = find_setting(settings, "attn_implementation");
+  if (found == nullptr || !found->value.is_string()) return;
+  const std::string word = found->value, place = found->place;
+  const auto has = [&](const char* part) { return word.find(part) != std::string::npos; };
+  if (word == "eager" || word == "sdpa" || word.starts_with("flash_attention")) return;
+  const char* const taken = has("attn3") || has("attention_3") || has("attn_3")
+                                ? "flash_attention_3"
+                                : "flash_attention_2";
+  if (!has("flash") && word != "flex_attention" && word != "xformers") return;
+  if (!has("flash"))
+    settings.note(place + ": attn_implementation " + word + ": predicted as " + taken);
+  settings.add("attn_implementation", taken, place);
+}
+
 }  // namespace
 
 Settings with_trainer_names(Settings settings, const JobDraft&) {
   if (settings.has("program") || settings.has("base_model") || settings.has("model_name_or_path"))
     settings.others_are_of_script();
+  read_torchtune(settings);
+  read_aws_fsdp(settings);
   read_axolotl(settings);
   read_llama_factory(settings);
-  for (const TrainerName& row : of_scripts) rename(settings, row.other, row.name);
+  for (const TrainerName& row : of_scripts) rename_setting(settings, row.other, row.name);
   if (!settings.has("zero_optimization.stage"))
-    for (const TrainerName& row : of_launcher) rename(settings, row.other, row.name);
+    for (const TrainerName& row : of_launcher) rename_setting(settings, row.other, row.name);
   read_fsdp_words(settings);
-  if (is_true(settings, "accelerate.use-fsdp"))
-    imply(settings, "distributed_type", "FSDP", "accelerate.use-fsdp");
-  if (is_true(settings, "accelerate.use-deepspeed") || settings.has("deepspeed_config.zero_stage"))
-    imply(settings, "distributed_type", "DEEPSPEED",
-          settings.has("accelerate.use-deepspeed") ? "accelerate.use-deepspeed"
-                                                   : "deepspeed_config.zero_stage");
+  if (is_on(settings, "accelerate.use-fsdp"))
+    imply_setting(settings, "distributed_type", "FSDP", "accelerate.use-fsdp");
+  if (is_on(settings, "accelerate.use-deepspeed") || settings.has("deepspeed_config.zero_stage"))
+    imply_setting(settings, "distributed_type", "DEEPSPEED",
+                  settings.has("accelerate.use-deepspeed") ? "accelerate.use-deepspeed"
+                                                           : "deepspeed_config.zero_stage");
   refuse_other_adapters(settings);
+  refuse_other_objectives(settings);
+  read_attention_word(settings);
   return settings;
 }
 

@@ -141,13 +141,36 @@ Rule trainer_attention_rule() {
           "newer, else FlashAttention"};
 }
 
+namespace {
+
+// Sets the optimizer that an `optim` of the Trainer means: adamw_torch_fused, paged_adamw_8bit,
+// lion_32bit and so on. Paged states stay on the device here.
+void read_optimizer_word(Settings& from, std::string name, JobDraft& to) {
+  if (name.starts_with("paged_")) {
+    to.remark("optim " + name + ": its states stay on the device here");
+    name.erase(0, 6);
+  }
+  const std::string kind = name.substr(0, name.find('_'));
+  if (kind == "adamw" || kind == "adam" || kind == "stable") return;  // stable_adamw
+  if (kind != "adafactor" && kind != "lion" && kind != "sgd" && kind != "muon")
+    from.fail(
+        "optim",
+        "'" + name + "' is not built; adamw_torch and its like, adafactor, lion, sgd and muon are");
+  to.set("training.optimizer", kind);
+}
+
+}  // namespace
+
 void read_trainer_optimizer(Settings& from, JobDraft& to) {
   const bool has_defaults = has_trainer(from);
   const auto name = from.word("optim");
-  if (name && !name->starts_with("adamw") && name != "adafactor")
-    from.fail("optim", "'" + *name + "' is not built; adamw_torch and its like are, and adafactor");
-  if (name == "adafactor") to.set("training.optimizer", "adafactor");
-  if (name && name->ends_with("_8bit")) to.set("training.moments_precision", "8bit");
+  if (name) read_optimizer_word(from, *name, to);
+  const bool is_pure = from.flag("pure_bf16").value_or(false);
+  if (is_pure) to.set("training.master_weights", "none");
+  if (name && name->ends_with("8bit"))
+    to.set("training.moments_precision", "8bit");
+  else if (is_pure)
+    to.set("training.moments_precision", "bf16");
   const auto take = [&](const char* key, const char* setting, double usual) {
     const auto value = from.number(setting);
     if (value || has_defaults) to.set(key, value.value_or(usual));

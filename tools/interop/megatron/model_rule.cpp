@@ -210,6 +210,40 @@ void refuse(Settings& from, std::string_view name, const char* why) {
   if (from.flag(name).value_or(false)) from.fail(name, why);
 }
 
+// Refuses settings that make another model or another training of it, which no rule below builds.
+void refuse_other_kinds(Settings& from) {
+  constexpr const char* teacher = "training by a teacher is not built; take it out";
+  constexpr const char* optimized =
+      "quantization, pruning and distillation are not built; take it out";
+  constexpr const char* activation = "is not built; gelu, --swiglu and --squared-relu are";
+  constexpr std::pair<std::string_view, const char*> kinds[] = {
+      {"kd", teacher},
+      {"mos", teacher},
+      {"num-layers-teacher", teacher},
+      {"load-teacher", teacher},
+      {"modelopt-enabled", optimized},
+      {"export-kd-cfg", optimized},
+      {"flextron", optimized},
+      {"random-ltd", "every layer computes all tokens here; take it out"},
+      {"retro-add-retriever", "retrieval is not built; take it out"},
+      {"heterogeneous-layers-config-path", "layers are equal here; take it out"},
+      {"heterogeneous-layers-config-encoded-json", "layers are equal here; take it out"},
+      {"geglu", activation},
+      {"quick-geglu", activation},
+      {"xielu", activation},
+      {"xiprelu", activation},
+      {"xiprelup", activation},
+      {"post-layer-norm", "norms stand before what they feed here; take it out"},
+      {"perform-rl-step", "one model's step of reinforcement learning is a job of its own"},
+  };
+  for (const auto& [name, why] : kinds)
+    if (from.has(name) && from.word(name).value_or("") != "false") from.fail(name, why);
+  if (from.word("mlp-type").value_or("standard") != "standard")
+    from.fail("mlp-type", "experts beside a dense MLP are not built; use standard");
+  if (const auto word = from.word("glu-activation"); word && *word != "swiglu")
+    from.fail("glu-activation", "'" + *word + "' " + activation);
+}
+
 void check_same(Settings& from, std::string_view name, std::int64_t value, const json& config,
                 std::initializer_list<const char*> keys) {
   for (const char* key : keys)
@@ -235,7 +269,8 @@ void read_sized_model(Settings& from, JobDraft& to) {
   }
   if (!from.has("num-layers") && !from.has("hidden-size")) return;
   if (read_other_program(from, to)) return;
-  const bool gated = from.flag("swiglu").value_or(false);
+  refuse_other_kinds(from);
+  const bool gated = from.flag("swiglu").value_or(false) || from.word("glu-activation").has_value();
   const bool rms = reads_rms_norm(from);
   const std::string positions = positions_of(from);
   const bool no_bias = from.flag("disable-bias-linear").value_or(false);

@@ -1,4 +1,7 @@
 // Renames arguments of older versions and of forks to those that Megatron-LM has today.
+#include <algorithm>
+#include <tuple>
+
 #include "tools/interop/megatron/megatron.h"
 
 namespace meshwright::interop {
@@ -28,7 +31,36 @@ constexpr OtherName other_names[] = {
     {"num-attn-heads", "num-attention-heads"},
     {"max-seq-len", "seq-length"},
     {"n-layers", "num-layers"},
+    {"encoder-seq-length", "seq-length"},
+    {"padded-vocab-size", "vocab-size"},
+    {"rotary-position-embeddings-theta", "rotary-base"},
+    {"expert-interval", "moe-layer-freq"},
+    {"shared-moe-ffn-hidden-size", "moe-shared-expert-intermediate-size"},
+    {"distribute-checkpointed-activations", "distribute-saved-activations"},
 };
+
+// Adds what Megatron-DeepSpeed's arguments mean where they are left out: its experts stand in every
+// second layer, and a token has one (megatron/arguments.py).
+void add_defaults_of_deepspeed(Settings& settings) {
+  const std::vector<Setting> all = settings.all();
+  const auto of_fork = std::ranges::find_if(all, [](const Setting& each) {
+    return same_name(each.name, "moe-expert-parallel-size") ||
+           same_name(each.name, "moe-train-capacity-factor") ||
+           same_name(each.name, "moe-min-capacity") ||
+           same_name(each.name, "create-moe-param-group");
+  });
+  const bool has_experts = std::ranges::any_of(all, [](const Setting& each) {
+    return same_name(each.name, "num-experts") && each.value != "1" && each.value != 1;
+  });
+  if (of_fork == all.end() || !has_experts) return;
+  for (const auto& [name, today, usual] : {std::tuple{"topk", "moe-router-topk", 1},
+                                           std::tuple{"expert-interval", "moe-layer-freq", 2}}) {
+    if (settings.has(name) || settings.has(today)) continue;
+    settings.add(today, usual, of_fork->place);
+    settings.show_as(today, "--" + std::string(name) + " (" + std::to_string(usual) +
+                                ", Megatron-DeepSpeed's default)");
+  }
+}
 
 bool is_true(const Settings& settings, std::string_view name) {
   for (const Setting& each : settings.all())
@@ -39,6 +71,7 @@ bool is_true(const Settings& settings, std::string_view name) {
 }  // namespace
 
 Settings with_names_of_today(Settings settings, const JobDraft&) {
+  add_defaults_of_deepspeed(settings);
   for (const OtherName& row : other_names)
     for (const Setting& each : std::vector<Setting>(settings.all())) {
       if (!same_name(each.name, row.other)) continue;

@@ -7,13 +7,21 @@ namespace meshwright::interop {
 
 namespace {
 
-std::string argument(const char* name) { return std::string("hyperparameters.") + name; }
+// Names of a script's arguments: hyperparameters of an estimator have a prefix, arguments none.
+class Names {
+ public:
+  explicit Names(std::string prefix) : prefix_(std::move(prefix)) {}
+  std::string operator()(const char* name) const { return prefix_ + name; }
+
+ private:
+  std::string prefix_;
+};
 
 struct ScriptSizes {
   std::optional<std::int64_t> layers, hidden, heads, words, length, ffn, groups, experts, chosen;
 };
 
-ScriptSizes read_sizes(Settings& from) {
+ScriptSizes read_sizes(Settings& from, const Names& argument) {
   ScriptSizes s;
   s.layers = from.whole(argument("num_layers"));
   s.hidden = from.whole(argument("hidden_width"));
@@ -28,7 +36,7 @@ ScriptSizes read_sizes(Settings& from) {
   return s;
 }
 
-json llama_of(const ScriptSizes& s, Settings& from) {
+json llama_of(const ScriptSizes& s, Settings& from, const Names& argument) {
   json model = {{"model_type", s.experts ? "mixtral" : "llama"},
                 {"num_hidden_layers", *s.layers},
                 {"hidden_size", *s.hidden},
@@ -64,8 +72,11 @@ json neox_of(const ScriptSizes& s) {
           {"tie_word_embeddings", false}};
 }
 
-void read_script_model(Settings& from, JobDraft& to) {
-  const ScriptSizes s = read_sizes(from);
+// `words`: the size of the vocabulary where the script's argument is left out.
+void read_script_model(Settings& from, JobDraft& to, const Names& argument,
+                       std::optional<std::int64_t> words = {}) {
+  ScriptSizes s = read_sizes(from, argument);
+  if (!s.words) s.words = words;
   const auto type = from.word(argument("model_type"));
   from.number(argument("rope_theta"));
   for (const char* each : {"hf_model_name_or_path", "model_name_or_path", "model_id", "model_name"})
@@ -76,7 +87,7 @@ void read_script_model(Settings& from, JobDraft& to) {
   if (type && (*type == "gpt_neox" || *type == "gptneox")) {
     to.set("model", neox_of(s));
   } else if (!is_gpt && s.ffn) {
-    to.set("model", llama_of(s, from));
+    to.set("model", llama_of(s, from, argument));
   } else if (!is_gpt) {
     to.ask("model",
            from.spelled(argument("model_type")) + " " + *type + " without intermediate_size");
@@ -92,6 +103,7 @@ void read_script_model(Settings& from, JobDraft& to) {
 
 void write_script_model(const JobValues& from, Settings& to) {
   const Model& m = from.model;
+  const Names argument("hyperparameters.");
   const auto add = [&](const char* name, json value) { to.add(argument(name), std::move(value)); };
   add("model_type", m.architecture == Architecture::llama ? "llama_v2"
                     : m.architecture == Architecture::mixtral
@@ -111,15 +123,33 @@ void write_script_model(const JobValues& from, Settings& to) {
 }  // namespace
 
 Rule script_model_rule() {
+  const Names argument("hyperparameters.");
   return {{"model"},
           {argument("model_type"), argument("num_layers"), argument("hidden_width"),
            argument("num_heads"), argument("num_key_value_heads"),
            argument("hf_model_name_or_path"), argument("model_name_or_path"),
            argument("llama_intermediate_size"), argument("intermediate_size"),
            argument("vocab_size"), argument("num_local_experts"), argument("num_experts_per_tok")},
-          read_script_model,
+          [argument](Settings& from, JobDraft& to) { read_script_model(from, to, argument); },
           write_script_model,
           "a config.json beside it says the rest, and is taken first"};
+}
+
+Rule sized_script_model_rule() {
+  static constexpr std::int64_t usual_words = 50432;  // model_utils/arguments.py
+  const Names argument("");
+  return {{"model"},
+          {"model_type", "num_layers", "hidden_width", "num_heads", "num_key_value_heads",
+           "llama_intermediate_size", "intermediate_size", "vocab_size"},
+          [argument](Settings& from, JobDraft& to) {
+            if (!from.has("hidden_width")) return;
+            if (!from.has("vocab_size"))
+              to.remark("vocab_size is left out: " + std::to_string(usual_words) +
+                        ", the script's default");
+            read_script_model(from, to, argument, usual_words);
+          },
+          nullptr,
+          "of AWS's examples of FSDP; read only"};
 }
 
 }  // namespace meshwright::interop

@@ -12,6 +12,8 @@ const Rules& sagemaker_rules();
 
 Rule distribution_rule();
 Rule script_model_rule();
+// Returns the same for the arguments of AWS's examples of FSDP, which other targets read.
+Rule sized_script_model_rule();
 
 // Returns whether the job's dictionary is for version 1 of the model parallel library.
 bool is_version_1(const JobDraft& job);

@@ -281,11 +281,16 @@ void ShellVariables::Expansion::parentheses(bool quoted) {
   const std::string all = raw_.substr(at_, end - at_);
   at_ = end;
   std::optional<std::string> value;
+  std::string unknown = all;
   if (of_.levels_ < most_levels) {
     ++of_.levels_;
     if (all.starts_with("((") && all.ends_with("))")) {
-      if (const auto number = of_.arithmetic(std::string_view(all).substr(2, all.size() - 4)))
+      std::string expression;
+      if (const auto number =
+              of_.arithmetic(std::string_view(all).substr(2, all.size() - 4), &expression))
         value = std::to_string(*number);
+      else if (!expression.empty())
+        unknown = "((" + expression + "))";
     } else {
       value = printed_by(all.substr(1, all.size() - 2), line_, of_);
     }
@@ -294,7 +299,7 @@ void ShellVariables::Expansion::parentheses(bool quoted) {
   line_ = line;
   if (!value) {
     of_.is_open_ = true;
-    return add("$" + all);
+    return add("$" + unknown);
   }
   quoted ? add(*value) : add_split({*value, line_});
 }

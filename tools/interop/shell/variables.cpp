@@ -123,14 +123,17 @@ std::string ShellVariables::assign(const ShellText& word, const ShellDoubts& dou
   return name;
 }
 
-std::optional<std::int64_t> ShellVariables::arithmetic(std::string_view expression) {
-  std::string text;
+std::optional<std::int64_t> ShellVariables::arithmetic(std::string_view expression,
+                                                       std::string* unknown) {
+  std::string text, rest;
+  bool is_known = true;
   for (std::size_t i = 0; i < expression.size();) {
     const char c = expression[i];
     const bool is_name = is_shell_name_character(c) && (c < '0' || c > '9');
     if (c != '$' && !is_name) {
       // A number is taken whole, so that no letter after it begins a name.
       text += c;
+      rest += c;
       ++i;
       continue;
     }
@@ -144,11 +147,17 @@ std::optional<std::int64_t> ShellVariables::arithmetic(std::string_view expressi
     if (braces) ++i;
     if (name.empty()) return std::nullopt;
     const std::string value = text_of(ShellText{all + "}", 0});
-    if (value.empty() || value.find_first_not_of("-0123456789 ") != std::string::npos)
-      return std::nullopt;
+    if (value.empty() || value.find_first_not_of("-0123456789 ") != std::string::npos) {
+      is_known = false;
+      rest += all + "}";
+      continue;
+    }
     text += "(" + value + ")";
+    rest += value;
   }
-  return shell_arithmetic(text);
+  if (is_known) return shell_arithmetic(text);
+  if (unknown != nullptr) *unknown = rest;
+  return std::nullopt;
 }
 
 }  // namespace meshwright::interop

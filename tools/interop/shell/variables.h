@@ -61,8 +61,10 @@ class ShellVariables {
   // Performs an assignment NAME=VALUE, NAME+=VALUE, NAME=(...) or NAME[I]=VALUE, and returns the
   // name. Adds `doubts` to it.
   std::string assign(const ShellText& word, const ShellDoubts& doubts);
-  // Returns the value of an arithmetic expression with variables.
-  std::optional<std::int64_t> arithmetic(std::string_view expression);
+  // Returns the value of an arithmetic expression with variables. If it has some without a value,
+  // returns nothing and sets `unknown` to the expression with those variables alone.
+  std::optional<std::int64_t> arithmetic(std::string_view expression,
+                                         std::string* unknown = nullptr);
 
   // Returns the doubts of all variables that were expanded since the last call.
   ShellDoubts take_doubts();
