@@ -30,7 +30,7 @@ void read_aws_fsdp(Settings& settings) {
                 is_hybrid ? "HYBRID_SHARD" : "FULL_SHARD", by);
   settings.remove("sharding_strategy");
   imply_setting(settings, "output_dir", ".", "hidden_width");  // the Trainer's defaults are alike
-  // What its parser takes where an argument is left out.
+  // Its parser takes these where an argument is left out.
   imply_setting(settings, "bf16", true, "hidden_width");
   imply_setting(settings, "activation_checkpointing", true, "hidden_width");
   imply_setting(settings, "train_batch_size", 2, "hidden_width");
