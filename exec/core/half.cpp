@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "exec/core/block_codes.h"
+#include "exec/core/weight_blocks.h"
 #include "models/core/error.h"
 
 #ifdef __F16C__
@@ -118,7 +119,9 @@ void narrow(const float* from, std::int64_t count, Half* to) {
 void widen(const void* from, Dtype dtype, std::int64_t count, float* to) {
   if (dtype == Dtype::f16) return widen(static_cast<const Half*>(from), count, to);
   if (dtype == Dtype::bf16) return widen(static_cast<const BFloat16*>(from), count, to);
-  if (is_in_blocks(dtype)) return widen_blocks(from, dtype, count, to);
+  if (dtype == Dtype::block8 || dtype == Dtype::block8u)
+    return widen_blocks(from, dtype, count, to);
+  if (is_in_blocks(dtype)) return widen_weight_blocks(from, dtype, count, to);
   if (dtype == Dtype::f64) {
     std::copy_n(static_cast<const double*>(from), count, to);
     return;
@@ -130,7 +133,9 @@ void widen(const void* from, Dtype dtype, std::int64_t count, float* to) {
 void narrow(const float* from, Dtype dtype, std::int64_t count, void* to) {
   if (dtype == Dtype::f16) return narrow(from, count, static_cast<Half*>(to));
   if (dtype == Dtype::bf16) return narrow(from, count, static_cast<BFloat16*>(to));
-  if (is_in_blocks(dtype)) return narrow_to_blocks(from, dtype, count, to);
+  if (dtype == Dtype::block8 || dtype == Dtype::block8u)
+    return narrow_to_blocks(from, dtype, count, to);
+  if (is_in_blocks(dtype)) return narrow_to_weight_blocks(from, dtype, count, to);
   if (dtype == Dtype::f64) {
     std::copy_n(from, count, static_cast<double*>(to));
     return;

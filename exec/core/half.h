@@ -22,7 +22,7 @@ void narrow(const float* from, std::int64_t count, Half* to);
 void narrow(const float* from, std::int64_t count, BFloat16* to);
 
 // Convert numbers of the type `dtype`: f16, bf16, f64, which becomes fp32 rounded to nearest, or a
-// type in blocks (block_codes.h), from a block's first element on. f32 is copied.
+// type in blocks (block_codes.h, weight_blocks.h), from a block's first element on. f32 is copied.
 void widen(const void* from, Dtype dtype, std::int64_t count, float* to);
 void narrow(const float* from, Dtype dtype, std::int64_t count, void* to);
 

@@ -81,7 +81,7 @@ HeldCopy Arena::held(const StageParameter& member, const Operand& weights) const
   const std::int64_t end = std::min(member.offset + member.parameter.shape.elements(), from + held);
   if (first >= end) return {};
   auto* data = address<std::byte>(weights, 0);
-  return {data + (first - from) * bytes_of(weights.type.dtype), first - member.offset, end - first};
+  return {data + bytes_of(first - from, weights.type.dtype), first - member.offset, end - first};
 }
 
 HeldWeights Arena::weights(const StageParameter& member) const {

@@ -60,6 +60,12 @@ bool all_finite(const void* data, const TensorType& type) {
     case Dtype::i16:
     case Dtype::block8:
     case Dtype::block8u:
+    case Dtype::nf4:
+    case Dtype::nf4_double:
+    case Dtype::int4_32:
+    case Dtype::int4_64:
+    case Dtype::int4_128:
+    case Dtype::int4_256:
       return true;
   }
   return true;

@@ -53,6 +53,11 @@ void RankContext::check_supported_here() const {
                      std::string(backend.name()) + ") does not have; use fp32, fp16, bf16 or fp8");
   for_each_instruction(program, [&](const Instruction& instruction) {
     if (instruction.kind != InstructionKind::compute || is_of_updater(instruction)) return;
+    if (instruction.op == Op::widen_weights && !backend.supports(instruction.op, storage))
+      throw NotSupportedYet(
+          "/training/lora/base_weights: weights in 4 bits run on the CPU engine "
+          "only so far, not on " +
+          std::string(backend.name()) + "; use 'unquantized'");
     const bool quantized =
         !instruction.inputs.empty() && is_quantized(instruction.inputs[0].type.dtype);
     if (!backend.supports(instruction.op, quantized ? instruction.inputs[0].type.dtype : storage))

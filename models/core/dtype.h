@@ -15,6 +15,8 @@ namespace meshwright::core {
 // byte holds two numbers, the first in its lower half.
 // block8, block8u: an optimizer's first and second moments in 8 bits. A block is 256 codes, signed
 // or unsigned, followed by the fp32 number that multiplies their values (exec/core/block_codes.h).
+// nf4, nf4_double, int4_32 to int4_256: weights that are not trained, in blocks of 4-bit codes and
+// their scales (exec/core/weight_blocks.h). int4_32 has a scale for every 32 elements.
 enum class Dtype : std::uint8_t {
   f64,
   f32,
@@ -26,13 +28,44 @@ enum class Dtype : std::uint8_t {
   i16,
   e2m1,
   block8,
-  block8u
+  block8u,
+  nf4,
+  nf4_double,
+  int4_32,
+  int4_64,
+  int4_128,
+  int4_256
 };
 
-constexpr bool is_in_blocks(Dtype dtype) {
-  return dtype == Dtype::block8 || dtype == Dtype::block8u;
-}
 constexpr std::int64_t moment_block = 256, moment_block_bytes = 256 + 4;
+
+// A block of a type whose elements share scales: its elements, and its bytes with all scales. Other
+// types have blocks of no elements.
+struct DtypeBlock {
+  std::int64_t elements = 0, bytes = 0;
+};
+constexpr DtypeBlock dtype_block(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::block8:
+    case Dtype::block8u:
+      return {moment_block, moment_block_bytes};
+    case Dtype::nf4:
+      return {64, 64 / 2 + 4};
+    case Dtype::nf4_double:
+      return {256 * 64, 256 * 64 / 2 + moment_block_bytes};
+    case Dtype::int4_32:
+      return {32, 32 / 2 + 2};
+    case Dtype::int4_64:
+      return {64, 64 / 2 + 2};
+    case Dtype::int4_128:
+      return {128, 128 / 2 + 2};
+    case Dtype::int4_256:
+      return {256, 256 / 2 + 2};
+    default:
+      return {};
+  }
+}
+constexpr bool is_in_blocks(Dtype dtype) { return dtype_block(dtype).elements > 0; }
 
 constexpr std::int64_t bits_of(Dtype dtype) {
   switch (dtype) {
@@ -51,6 +84,12 @@ constexpr std::int64_t bits_of(Dtype dtype) {
     case Dtype::block8u:
       return 8;
     case Dtype::e2m1:
+    case Dtype::nf4:
+    case Dtype::nf4_double:
+    case Dtype::int4_32:
+    case Dtype::int4_64:
+    case Dtype::int4_128:
+    case Dtype::int4_256:
       return 4;
   }
   return 0;
@@ -59,13 +98,15 @@ constexpr std::int64_t bits_of(Dtype dtype) {
 constexpr std::int64_t bytes_of(Dtype dtype) { return (bits_of(dtype) + 7) / 8; }
 // Returns the bytes of `elements` elements. A partial block takes the bytes of a whole one.
 constexpr std::int64_t bytes_of(std::int64_t elements, Dtype dtype) {
-  if (is_in_blocks(dtype)) return (elements + moment_block - 1) / moment_block * moment_block_bytes;
+  if (const DtypeBlock block = dtype_block(dtype); block.elements > 0)
+    return (elements + block.elements - 1) / block.elements * block.bytes;
   return (elements * bits_of(dtype) + 7) / 8;
 }
 // Returns the mean bytes per element of a large tensor.
 constexpr double mean_bytes_of(Dtype dtype) {
-  return is_in_blocks(dtype) ? static_cast<double>(moment_block_bytes) / moment_block
-                             : static_cast<double>(bits_of(dtype)) / 8;
+  const DtypeBlock block = dtype_block(dtype);
+  return block.elements > 0 ? static_cast<double>(block.bytes) / static_cast<double>(block.elements)
+                            : static_cast<double>(bits_of(dtype)) / 8;
 }
 
 constexpr bool is_16_bit(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }

@@ -89,6 +89,13 @@ json lora_targets_json(const Lora& lora) {
   return is_word ? json(all_linear) : json(lora.target_modules);
 }
 
+constexpr std::string_view base_weights = "base_weights";
+
+json base_weights_json(const Lora& lora) {
+  if (lora.base_weights == BaseWeights::unquantized) return nullptr;
+  return base_weights_names()[static_cast<std::size_t>(lora.base_weights)];
+}
+
 Keys lora_keys(Lora& lora) {
   using enum How;
   return {{"rank", &lora.rank, by_reader(at_least_one), plain, "", "rows of A, columns of B"},
@@ -99,7 +106,20 @@ Keys lora_keys(Lora& lora) {
                "list of strings", {},
                [&lora](Fields& fields, Job&) { read_lora_targets(fields, lora.target_modules); },
                [&lora] { return lora_targets_json(lora); }),
-           any, required, "", "names of linear layers"}};
+           any, required, "", "names of linear layers"},
+          {base_weights,
+           code(
+               "{}", base_weights_names(),
+               [&lora](Fields& fields, Job&) {
+                 take_word(fields, base_weights, "storage of weights", base_weights_names(),
+                           lora.base_weights);
+               },
+               [&lora] { return base_weights_json(lora); }, R"({"const": "unquantized"})"),
+           any, plain, "unquantized", "storage of the frozen linear layers of blocks"},
+          {"double_quantization", &lora.double_quantization, any, if_set, "",
+           "for `nf4`: 8-bit scales"},
+          {"group_size", &lora.group_size, by_reader(at_least_zero), if_set, "128",
+           "for `int4`: elements with one scale"}};
 }
 
 Keys adafactor_keys(Adafactor& settings) {
@@ -299,7 +319,7 @@ Keys training_keys(Training& t) {
       {"lora", object(t.lora, lora_keys), any, plain, "",
        "low-rank adapters: each linear layer W x that `target_modules` names becomes W x + "
        "(`alpha` / `rank`) B A x. Only A and B are trained. `dropout` is that of what A reads. "
-       "See [Adapters](#adapters)"},
+       "`base_weights` stores the others in 4 bits. See [Adapters](#adapters)"},
       {"dropout", &t.dropout, zero_to_below_one, plain, "",
        "after the embeddings, of attention probabilities, after attention's output projection "
        "and after the MLP, in every family. T5, and BART if its configuration says so, have it "

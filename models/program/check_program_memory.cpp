@@ -165,6 +165,12 @@ void StageMemoryCheck::check_buckets() const {
     check_operand(bucket.weights, place / "weights");
     const std::int64_t stepped = bucket.shard_elements;
     check_holds(bucket.own_weights, stepped, place / "own_weights");
+    const Dtype storage = bucket.weights.type.dtype;
+    if (is_in_blocks(storage))
+      (place / "weights" / "type")
+          .demand(bucket.frozen && bucket.own_weights.type.dtype == storage &&
+                      bucket.shard_elements % dtype_block(storage).elements == 0,
+                  "weights in blocks are frozen, and every rank has whole blocks");
     check_rank(bucket.owner, place / "owner");
     if (bucket.frozen) continue;
     check_operand(bucket.gradients, place / "gradients");
@@ -203,6 +209,10 @@ void StageMemoryCheck::check_parameter(const StageParameter& member, const Place
   const std::int64_t elements = parameter.shape.elements();
   const std::int64_t room = program_.buckets[member.bucket].elements;
   (place / "offset").in_range(member.offset, 0, room);
+  const Dtype storage = program_.buckets[member.bucket].weights.type.dtype;
+  (place / "offset")
+      .demand(!is_in_blocks(storage) || member.offset % dtype_block(storage).elements == 0,
+              "is within a block of the bucket's weights");
   (place / "first_count").in_range(member.first_count, -1, most_bytes / 8);
   (place / "parameter" / "shape")
       .demand(elements <= room - member.offset, "reaches beyond its bucket");

@@ -28,8 +28,9 @@ template <class Enum>
 EnumWords words_of();
 template <>
 inline EnumWords words_of<Dtype>() {
-  return words_up_to<Dtype::block8u>(
-      {"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32", "i16", "e2m1", "block8", "block8u"});
+  return words_up_to<Dtype::int4_256>({"f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i32", "i16",
+                                       "e2m1", "block8", "block8u", "nf4", "nf4_double", "int4_32",
+                                       "int4_64", "int4_128", "int4_256"});
 }
 template <>
 inline EnumWords words_of<Precision>() {

@@ -44,10 +44,17 @@
 
 namespace meshwright::sim {
 
+// Returns the type of the weights that take the fewest bytes: of frozen ones in 4 bits if there are
+// any.
+inline Dtype least_storage(const Training& t) {
+  const Dtype storage = storage_of(t.precision);
+  return t.lora ? base_type(*t.lora, storage) : storage;
+}
+
 // Returns the least bytes per element of a gathered weight, because `fp8_gathers` sends some
 // weights in 8 bits.
 inline double gathered_bytes(const Training& t) {
-  return static_cast<double>(bytes_of(t.fp8_gathers ? Dtype::e4m3 : storage_of(t.precision)));
+  return mean_bytes_of(t.fp8_gathers ? Dtype::e4m3 : least_storage(t));
 }
 
 struct Bounds {

@@ -77,7 +77,8 @@ double BoundMaker::bytes_of_each(const Candidate& candidate, int shards) const {
   planned.zero = shards > 1 ? candidate.zero_stage : 0;
   planned.reduced_each = reduces_each(candidate);
   Bucket& bucket = planned.bucket;
-  bucket.shard_elements = moment_block;
+  planned.storage = least_storage(t);
+  bucket.shard_elements = std::max(moment_block, dtype_block(planned.storage).elements);
   bucket.elements = shards * bucket.shard_elements;
   bucket.sharded = shards > 1;
   bucket.frozen = t.lora.has_value();             // adapters are at least nothing

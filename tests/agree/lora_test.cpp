@@ -25,6 +25,32 @@ void drops_reads(Plan& plan) {
   plan.training.lora->dropout = 0.25;
 }
 
+template <BaseWeights kind, bool twice = false>
+void in_4_bits(Plan& plan) {
+  adapts_all(plan);
+  plan.training.lora->base_weights = kind;
+  plan.training.lora->double_quantization = twice;
+  if (kind == BaseWeights::int4) plan.training.lora->group_size = 32;  // as long as a row
+}
+constexpr Change nf4 = in_4_bits<BaseWeights::nf4>;
+constexpr Change nf4_twice = in_4_bits<BaseWeights::nf4, true>;
+constexpr Change int4 = in_4_bits<BaseWeights::int4>;
+
+constexpr Variant variants_in_4_bits[] = {
+    {{1, 1, 1, 4, 0}, all_of<nf4, eager, unfused>},
+    {{1, 1, 1, 4, 0}, all_of<nf4, full>},
+    {{1, 1, 2, 4, 0}, nf4},
+    {{1, 1, 2, 4, 3}, nf4},
+    {{1, 1, 2, 4, 3}, nf4_twice},
+    {{1, 1, 2, 4, 3}, int4},
+    {{1, 1, 2, 4, 3}, all_of<nf4, keeps_gathered, full>},
+    {{2, 1, 1, 4, 0}, nf4},
+    {{2, 1, 1, 4, 0}, all_of<int4, zero_bubble>},
+    {{1, 1, 1, 4, 3, 1, 2}, nf4},
+    {{2, 1, 2, 4, 3}, all_of<nf4, full>},
+    {{1, 1, 4, 1, 3}, all_of<nf4_twice, in_pairs>},
+};
+
 constexpr Variant lora_variants[] = {
     {{1, 1, 2, 4, 0}, adapts_all},
     {{1, 1, 2, 4, 0}, all_of<adapts_all, full>},
@@ -101,6 +127,40 @@ TEST_CASE_ON_RANKS("adapters train like on one process", "[agree][mpi]") {
     INFO(plan.training.lora->dropout);
     check_plan(model, plan, world);
   });
+}
+
+TEST_CASE_ON_RANKS("adapters of weights in 4 bits train like on one process", "[agree][mpi]") {
+  World& world = test_world();
+  for_each_variant(variants_in_4_bits, world,
+                   [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
+}
+
+// The frozen weights are those of the 4 bits, in whatever type they are stored: widened once, or
+// before each product.
+TEST_CASE_ON_RANKS("weights in 4 bits train as their widened values do", "[agree][mpi]") {
+  World& world = test_world();
+  if (world.size() > 1) return;
+  for (const Precision precision : {Precision::fp32, Precision::bf16})
+    for (const Change change : {nf4, nf4_twice, int4}) {
+      const Model model = eight_blocks("llama");
+      Plan plan = base_plan(model, {});
+      change(plan);
+      plan.training.precision = precision;
+      SmallRun in_4_bits(model, plan);
+      Plan wide = plan;
+      wide.training.lora->base_weights = BaseWeights::unquantized;
+      wide.training.lora->double_quantization = false;
+      wide.training.lora->group_size = 0;
+      SmallRun widened(model, wide);
+      const double before = widened.step(1).loss;
+      SmallRun again(model, wide);
+      for (const auto& [name, values] : in_4_bits.parameters())
+        again.runtime.parameters().set(name, values);
+      const Trained expected = train(again), got = train(in_4_bits);
+      CHECK(got.losses == expected.losses);
+      CHECK(got.norms == expected.norms);
+      CHECK(got.losses[0] != before);
+    }
 }
 
 // Experts are not adapted; what is around them is.

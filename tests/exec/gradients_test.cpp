@@ -345,7 +345,8 @@ TEST_CASE("no operation lacks a test of its gradient", "[exec][backends]") {
                                    Op::expert_exchange,  Op::context_exchange, Op::tensor_maximum};
   // A pass puts them into graphs that are differentiated already: eight_bits_test.cpp.
   const std::set<Op> rounds_to_8_bits = {Op::amax, Op::quantize, Op::transpose};
-  const std::set<Op> counts = {Op::count_choices};  // experts_test.cpp
+  const std::set<Op> counts = {Op::count_choices};     // experts_test.cpp
+  const std::set<Op> of_frozen = {Op::widen_weights};  // weight_blocks_test.cpp
   // PyTorch computes segments.
   const std::set<Op> of_pytorch = {Op::segment, Op::segment_loss, Op::segment_grad,
                                    Op::segment_loss_grad};
@@ -359,7 +360,9 @@ TEST_CASE("no operation lacks a test of its gradient", "[exec][backends]") {
   for (int i = 0; i < static_cast<int>(Op::embedding_grad); ++i) {
     const Op op = static_cast<Op>(i);
     INFO("forward operation " << i);
-    if (rounds_to_8_bits.count(op) + counts.count(op) + of_pytorch.count(op) > 0) continue;
+    if (rounds_to_8_bits.count(op) + counts.count(op) + of_pytorch.count(op) + of_frozen.count(op) >
+        0)
+      continue;
     CHECK(in_cases.count(op) + elsewhere.count(op) + moves_data.count(op) == 1);
     CHECK(backend->supports(op, Dtype::f64) ==
           (moves_data.count(op) == 0 || op == Op::sequence_slice));

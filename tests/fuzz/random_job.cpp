@@ -151,6 +151,12 @@ json draw_training(Draw& draw, const json& model, int data) {
   const std::string precision = training.value("precision", "");
   if (precision != "fp8" && precision != "nvfp4" && draw.chance(0.1))
     training["lora"] = {{"rank", draw.between(1, 8)}, {"target_modules", "all-linear"}};
+  if (training.contains("lora") && draw.chance(0.4)) {
+    json& lora = training["lora"];
+    lora["base_weights"] = draw.word({"unquantized", "nf4", "nf4", "int4"});
+    if (lora["base_weights"] == "nf4") lora["double_quantization"] = draw.chance(0.5);
+    if (lora["base_weights"] == "int4") lora["group_size"] = draw.of<int>({32, 64, 128, 256});
+  }
   if (model.value("expert_dropless", false) && draw.chance(0.3))
     training["expert_imbalance"] = draw.real(1, 4);
   if (draw.chance(0.2)) training["dropout"] = draw.real(0, 0.5);

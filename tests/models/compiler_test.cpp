@@ -320,16 +320,16 @@ TEST_CASE("the passes of each level come in their order", "[models][compiler]") 
   const std::string splits =
       "pad_vocabulary split_context split_tensors exchange_heads split_experts add_adapters ";
   CHECK(names_at(CompilerLevel::fused) ==
-        splits + "backward quantize recompute ring_attention overlap_tensor ");
+        splits + "backward quantize recompute ring_attention overlap_tensor widen_weights ");
   CHECK(names_at(CompilerLevel::none) ==
         splits +
             "eager_operations eager_loss backward quantize recompute ring_attention "
-            "overlap_tensor ");
+            "overlap_tensor widen_weights ");
   CHECK(names_at(CompilerLevel::full) ==
         splits +
             "backward simplify common_subexpressions dead_code fuse_loss quantize recompute "
             "rematerialize_rows ring_attention merge_products fuse_rows order_operations "
-            "overlap_tensor reuse_in_place ");
+            "overlap_tensor widen_weights reuse_in_place ");
   // Without its fused loss the training compiler has the framework's.
   Training training;
   training.compiler = CompilerLevel::full;

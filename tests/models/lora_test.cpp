@@ -88,6 +88,87 @@ TEST_CASE("what is not trained has no gradients, no states and no part in a step
   }
 }
 
+TEST_CASE("frozen weights of blocks are stored in 4 bits, and widened before each product",
+          "[models][lora]") {
+  Model model = small_model("llama");
+  for (const CompilerLevel level :
+       {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full}) {
+    Plan plan = adapted(model, {}, {std::string(all_linear)});
+    plan.training.compiler = level;
+    plan.training.attention = AttentionKernel::unfused;
+    plan.training.precision = Precision::bf16;
+    plan.training.recompute = Recompute::full;
+    const Graph plain = graph_of(model, plan);
+    plan.training.lora->base_weights = BaseWeights::nf4;
+    const Graph graph = graph_of(model, plan);
+    CHECK(model_flops(graph) == model_flops(plain));
+    std::set<int> narrow;
+    for (const Parameter& each : graph.parameters) {
+      INFO(each.name);
+      const bool is_layer = each.name.find("proj.weight") != std::string::npos;
+      CHECK((each.dtype == Dtype::nf4) == is_layer);
+      if (each.dtype != Dtype::nf4) CHECK(each.dtype == Dtype::bf16);
+      if (is_layer) narrow.insert(each.tensor);
+    }
+    CHECK(narrow.size() == 4 * 7);
+    // In the forward, in what is recomputed, and in the backward, of which the first block's layers
+    // need none: nothing below them is trained.
+    std::map<Phase, int> widened;
+    for (const Node& node : graph.nodes)
+      for (const int id : node.inputs) {
+        if (!narrow.contains(id)) continue;
+        CHECK(node.op == Op::widen_weights);
+        ++widened[node.phase];
+      }
+    CHECK(widened[Phase::forward] == 4 * 7);
+    CHECK(widened[Phase::recompute] > 0);
+    CHECK(widened[Phase::recompute] <= 4 * 7);
+    CHECK(widened[Phase::backward] == 4 * 7 - 3);
+  }
+}
+
+TEST_CASE("weights in 4 bits take the memory of their codes and scales on every rank",
+          "[models][lora]") {
+  Model model = small_model("llama");
+  model.hidden = 256;
+  model.head_dim = 64;
+  model.ffn = 512;
+  const auto frozen_bytes = [&](int data, int zero, BaseWeights kind, bool twice) {
+    Plan plan = adapted(model, {1, 1, data, 4, zero}, {"q_proj"});
+    plan.training.precision = Precision::bf16;
+    plan.training.lora->base_weights = kind;
+    plan.training.lora->double_quantization = twice;
+    const Program program = lower_small(model, plan).front();
+    std::int64_t bytes = 0;
+    for (const Bucket& bucket : program.buckets)
+      if (bucket.frozen && bucket.own_weights.type.dtype != Dtype::bf16)
+        bytes += bucket.own_weights.type.bytes();
+    return static_cast<double>(bytes);
+  };
+  constexpr double weights = 4 * (4.0 * 256 * 256 + 3.0 * 256 * 512);
+  for (const int data : {1, 2})
+    for (const int zero : {0, 3}) {
+      const double parts = zero == 3 ? data : 1;
+      CHECK(frozen_bytes(data, zero, BaseWeights::unquantized, false) == 0);
+      CHECK(frozen_bytes(data, zero, BaseWeights::nf4, false) == weights / parts * 36 / 64);
+      CHECK(frozen_bytes(data, zero, BaseWeights::nf4, true) == weights / parts * 8452 / 16384);
+      CHECK(frozen_bytes(data, zero, BaseWeights::int4, false) == weights / parts * 66 / 128);
+    }
+}
+
+TEST_CASE("groups of int4 are whole in every row", "[models][lora]") {
+  const Model model = small_model("llama");
+  Plan plan = adapted(model, {}, {"q_proj"});
+  plan.training.lora->base_weights = BaseWeights::int4;
+  plan.training.lora->group_size = 32;
+  CHECK_NOTHROW(graph_of(model, plan));
+  plan.training.lora->group_size = 0;
+  CHECK_THROWS_WITH(graph_of(model, plan),
+                    "/training/lora/group_size: the rows of "
+                    "model.layers.0.self_attn.q_proj.weight have 32 elements, which are not whole "
+                    "groups of 128; use a divisor, or base_weights 'nf4'");
+}
+
 TEST_CASE("the backward makes gradients of adapters alone, and none below the first one",
           "[models][lora]") {
   const Model model = small_model("gpt");

@@ -86,7 +86,7 @@ TEST_CASE("more bytes are moved by the listed operations of frameworks", "[ops]"
               "drop_probabilities drop_probabilities_grad"));
   CHECK(with(Traffic::loss) == words("cross_entropy cross_entropy_stats cross_entropy_grad "
                                      "log_softmax log_softmax_grad nll_loss nll_loss_grad"));
-  CHECK(with(Traffic::quantized) == words("amax quantize transpose"));
+  CHECK(with(Traffic::quantized) == words("amax quantize transpose widen_weights"));
 }
 
 TEST_CASE("tensor parallelism cuts the listed operations by each rule", "[ops]") {
@@ -146,7 +146,7 @@ TEST_CASE("devices without 16-bit arithmetic widen the listed operands of an ope
   CHECK(names_of(How::moves) ==
         words("zero update_largest sequence_slice parts_to_sequence sequence_to_parts split_heads "
               "join_heads embedding select_positions prepend_row dispatch count_choices "
-              "transpose"));
+              "transpose widen_weights"));
   CHECK(those_that([](const OpInfo& row) { return row.widening.counts_positions; }) ==
         words("add_position add_position_grad"));
   const auto cut = [&](How how, Cut operands) {

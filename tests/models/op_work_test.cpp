@@ -650,7 +650,21 @@ std::vector<Example> quantized_examples() {
   };
   const TensorType one = word({1}), scale = word({1, 1});
   const TensorType q = eight_bits({8, 6}), turned = eight_bits({6, 8});
+  // 16,384 weights in 4 bits have 256 scales of 4 bytes, or of 1 byte and 4 bytes for all.
+  const Attributes to_bf16 = with([](Attributes& to) { to.storage = Dtype::bf16; });
+  const Shape square{128, 128};
+  const Kernel widens = memory(8192 + 256 + 4 + 32768);
   return {
+      {Op::widen_weights,
+       to_bf16,
+       {{square, Dtype::nf4}},
+       {half(square)},
+       {memory(8192 + 1024 + 32768)}},
+      {Op::widen_weights,
+       to_bf16,
+       {{square, Dtype::nf4_double}},
+       {half(square)},
+       eager({memory(256 + 1024), memory(2 * 1024), widens}, {widens})},
       {Op::amax, made(false, false), {x}, {one}, {memory(96)}},
       {Op::amax, made(false, true), {x}, {one}, nothing_runs},
       {Op::quantize, made(false, false), {x, one}, {q, scale}, {memory(96 + 48 + 4)}},

@@ -271,6 +271,30 @@ TEST_CASE("what is not built yet is refused as such", "[models][plan]") {
         "/training/ema_decay: 1 is out of range; use 0 or more and less than 1");
 }
 
+TEST_CASE("frozen weights in 4 bits have the settings of their kind", "[models][plan]") {
+  const auto with = [](const auto& change) {
+    return refused([&](Training& t, Parallelism& p) {
+      Lora& lora = t.lora.emplace();
+      lora.target_modules = {std::string(all_linear)};
+      p.tensor = 1;
+      change(lora, p);
+    });
+  };
+#define SET(...) [](Lora& l, Parallelism& p) { (void)l, (void)p, __VA_ARGS__; }
+  CHECK(with(SET(l.base_weights = BaseWeights::nf4)).empty());
+  CHECK(with(SET(l.base_weights = BaseWeights::nf4, l.double_quantization = true)).empty());
+  CHECK(with(SET(l.base_weights = BaseWeights::int4, l.group_size = 64)).empty());
+  CHECK(with(SET(l.base_weights = BaseWeights::int4, l.double_quantization = true)) ==
+        "/training/lora/double_quantization: is for base_weights 'nf4'; use that, or leave it out");
+  CHECK(with(SET(l.group_size = 64)) ==
+        "/training/lora/group_size: is for base_weights 'int4'; use that, or leave it out");
+  CHECK(with(SET(l.base_weights = BaseWeights::int4, l.group_size = 100)) ==
+        "/training/lora/group_size: 100 is no size of a group; use 32, 64, 128 or 256");
+  CHECK(with(SET(l.base_weights = BaseWeights::nf4, p.tensor = 2)) ==
+        "/parallelism/tensor: 2 would cut weights in 4 bits (training.lora.base_weights); use 1");
+#undef SET
+}
+
 TEST_CASE("rows are packed where that says what is meant", "[models][plan]") {
   CHECK(refused(CHANGE(t.documents_per_row = 2)) ==
         "/training/documents_per_row: goes with packing true, which tells documents of a row "

@@ -189,7 +189,8 @@ TEST_CASE("what is wrong in a Program is refused at its place", "[models][progra
        "/stages/0/bodies/0/instructions/0/inputs/1: its 20 bytes do not fit into buffer 1 of 16"},
       {"/stages/0/bodies/0/instructions/0/inputs/1/type", "f32(4)",
        "/stages/0/bodies/0/instructions/0/inputs/1/type: unknown element type 'f32(4)'; known: "
-       "f64, f32, f16, bf16, e4m3, e5m2, i32, i16, e2m1, block8 and block8u"},
+       "f64, f32, f16, bf16, e4m3, e5m2, i32, i16, e2m1, block8, block8u, nf4, nf4_double, "
+       "int4_32, int4_64, int4_128 and int4_256"},
       {"/stages/0/bodies/0/instructions/0/inputs/1/type", "f32[4,]",
        "/stages/0/bodies/0/instructions/0/inputs/1/type: 'f32[4,]' is no type; use an element type "
        "and sizes, like f32[4,128]"},

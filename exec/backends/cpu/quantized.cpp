@@ -1,5 +1,5 @@
-// Rounding of tensors to 8 bits, their largest elements and their transposition. 4 bits are in
-// quantized_4_bits.cpp.
+// Rounding of tensors to 8 bits, their largest elements and their transposition, and widening of
+// weights that are stored in 4 bits. Rounding to 4 bits is in quantized_4_bits.cpp.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -9,6 +9,7 @@
 #include "exec/backends/cpu/quantized.h"
 #include "exec/backends/cpu/tables.h"
 #include "exec/core/eight_bits.h"
+#include "exec/core/half.h"
 #include "models/core/error.h"
 #include "models/program/graph/quantized.h"
 
@@ -176,10 +177,24 @@ void transpose(const KernelCall& k) {
   }
 }
 
+// Widens whole blocks at a time, so that each thread reads and writes its own.
+void widen_weights(const KernelCall& k) {
+  const Dtype from = k.call.inputs[0].dtype, to = k.call.outputs[0].dtype;
+  const std::int64_t block = dtype_block(from).elements;
+  const std::int64_t grain = std::max(block, elements_per_piece / block * block);
+  parallel_for(k.pool, k.in_shape(0).elements(), grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::byte* blocks = k.in<std::byte>(0) + bytes_of(begin, from);
+    std::vector<float> wide(end - begin);
+    widen(blocks, from, end - begin, wide.data());
+    narrow(wide.data(), to, end - begin, k.out<std::byte>(0) + bytes_of(begin, to));
+  });
+}
+
 constexpr Row rows[] = {
     MESHWRIGHT_CPU_ROW(amax),
     MESHWRIGHT_CPU_ROW(quantize),
     {Op::transpose, transpose, transpose, transpose},
+    {Op::widen_weights, widen_weights, widen_weights, widen_weights},
     {Op::update_largest, update_largest, update_largest, update_largest},
 };
 

@@ -169,8 +169,7 @@ std::vector<BucketPart> parts_of(const BucketPlan& planned, const Training& trai
   const auto add_state = [&](std::string_view name, Dtype dtype, Operand Bucket::*operand) {
     add(name, MemoryClass::optimizer, true, dtype, operand);
   };
-  add("weights", MemoryClass::parameters, planned.zero == 3, storage_of(training.precision),
-      &Bucket::weights);
+  add("weights", MemoryClass::parameters, planned.zero == 3, planned.storage, &Bucket::weights);
   if (bucket.frozen) return parts;
   add("gradients", MemoryClass::gradients, planned.reduced_each && bucket.sharded,
       training.gradient_reduce, &Bucket::gradients);

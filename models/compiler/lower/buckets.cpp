@@ -151,6 +151,14 @@ std::vector<char> matrices_of(const Graph& graph, const Plan& plan) {
   return is_matrix;
 }
 
+// Returns how many bytes a bucket takes in the buffer of its gathered unit. Those of types in
+// blocks may be odd, so what follows them is aligned anew.
+std::int64_t gathered_bytes(const BucketPlan& bucket) {
+  const Dtype type = bucket.gathered_type();
+  const std::int64_t bytes = bytes_of(bucket.bucket.elements, type);
+  return is_in_blocks(type) ? round_up(bytes, arena_alignment) : bytes;
+}
+
 class Filler {
  public:
   Filler(const Graph& graph, const Plan& plan, const Boundaries& boundaries, Program& program)
@@ -179,8 +187,7 @@ class Filler {
       bucket.offset = of_unit[bucket.unit];
       of_unit[bucket.unit] += bucket.bucket.elements;
       bucket.gathered_offset = bytes_of_unit[bucket.unit];
-      bytes_of_unit[bucket.unit] +=
-          bucket.bucket.elements * bytes_of(bucket.gathered_type(plan_.training));
+      bytes_of_unit[bucket.unit] += gathered_bytes(bucket);
     }
     return std::move(buckets_);
   }
@@ -258,7 +265,7 @@ class Filler {
           open.bucket.frozen == wanted.bucket.frozen &&
           open.bucket.matrices == wanted.bucket.matrices &&
           open.bucket.factored == wanted.bucket.factored && open.is_rounded == wanted.is_rounded &&
-          (!open.bucket.matrices || open.is_cut == wanted.is_cut);
+          open.storage == wanted.storage && (!open.bucket.matrices || open.is_cut == wanted.is_cut);
       // The number of units that use a tied parameter may differ from stage to stage, so each tied
       // parameter that is handled with a unit has a bucket of its own.
       if (!alike || (wanted.cls.is_tied() && wanted.unit != no_unit)) continue;
@@ -267,6 +274,12 @@ class Filler {
     }
     buckets_.push_back(wanted);
     return buckets_.size() - 1;
+  }
+
+  // Returns the multiple, in elements, at which parameters and shards of a bucket begin. Both
+  // numbers are powers of two.
+  std::int64_t alignment_of(const BucketPlan& bucket) const {
+    return std::max(alignment_, dtype_block(bucket.storage).elements);
   }
 
   void add(const Candidate& candidate, const Owner& owner) {
@@ -289,6 +302,7 @@ class Filler {
     wanted.bucket.factored = plan_.training.optimizer == OptimizerKind::adafactor &&
                              parameter.trainable && factored_shape(parameter).rank > 0;
     wanted.is_rounded = is_rounded_[candidate.parameter] != 0;
+    wanted.storage = parameter.dtype;
     wanted.is_cut = parameter.is_cut && !parameter.of_experts;
     const std::size_t index = bucket_for(wanted);
     BucketPlan& into = buckets_[index];
@@ -298,7 +312,7 @@ class Filler {
     member.copy_of_tied =
         cls.is_tied() && plan_.parallelism.stage_layout().stage_of(first_user) != program_.stage;
     into.bucket.parameters.push_back(static_cast<int>(program_.parameters.size()));
-    into.bucket.elements += round_up(parameter.shape.elements(), alignment_);
+    into.bucket.elements += round_up(parameter.shape.elements(), alignment_of(into));
     into.ready_node = !parameter.trainable ? -1
                       : cls.is_tied()      ? std::max(into.ready_node, candidate.node)
                                            : candidate.node;
@@ -310,7 +324,7 @@ class Filler {
     const int shards = bucket.of_experts ? expert_shards_ : shards_;
     bucket.sharded = shards > 1 && bucket.owner.everybody() && (!bucket.frozen || plan.zero == 3);
     const int parts = bucket.sharded ? shards : 1;
-    bucket.elements = round_up(bucket.elements, alignment_ * parts);
+    bucket.elements = round_up(bucket.elements, alignment_of(plan) * parts);
     bucket.shard_elements = bucket.elements / parts;
   }
 

@@ -44,9 +44,8 @@ struct BucketPlan {
   // largest element, and the factor by which bits are multiplied.
   bool is_rounded = false;
   Operand own_bits, largest, scales;
-  Dtype gathered_type(const Training& training) const {
-    return is_rounded ? Dtype::e4m3 : storage_of(training.precision);
-  }
+  Dtype storage = Dtype::f32;  // of its weights: of 4-bit weights, another than the precision's
+  Dtype gathered_type() const { return is_rounded ? Dtype::e4m3 : storage; }
   // Graph node after which all its gradients are summed, -1 if it is not trained.
   int ready_node = 0;
   // If the bucket is reduced once a step in the body of a chunk: the number of that body and its

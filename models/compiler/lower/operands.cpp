@@ -18,9 +18,9 @@ Operand parameter_operand(const StageDraft& draft, const Tensor& wanted) {
   if (in_unit_buffer) {
     found.buffer = (weighs ? draft.units.weights : draft.units.gradients).of(planned.unit);
     MESHWRIGHT_CHECK(found.buffer >= 0, "a sharded unit is gathered before it is used");
-    found.offset += weighs ? planned.gathered_offset : planned.offset * bytes_of(wanted.type.dtype);
+    found.offset += weighs ? planned.gathered_offset : bytes_of(planned.offset, wanted.type.dtype);
   }
-  found.offset += member.offset * bytes_of(wanted.type.dtype);
+  found.offset += bytes_of(member.offset, wanted.type.dtype);
   found.type = wanted.type;
   return found;
 }

@@ -50,9 +50,8 @@ void place_values(StageDraft& draft, GroupKind group) {
 void place_rounded_weights(StageDraft& draft) {
   for (BucketPlan& planned : draft.buckets)
     if (planned.is_rounded)
-      planned.own_bits =
-          place(draft, "weights_in_8_bits", MemoryClass::parameters,
-                {Shape{planned.bucket.shard_elements}, planned.gathered_type(draft.plan.training)});
+      planned.own_bits = place(draft, "weights_in_8_bits", MemoryClass::parameters,
+                               {Shape{planned.bucket.shard_elements}, planned.gathered_type()});
   for (GroupKind group : sharers) place_values(draft, group);
   for (std::size_t id = 0; id < draft.graph.tensors.size(); ++id) {
     const Tensor& tensor = draft.graph.tensors[id];

@@ -95,9 +95,9 @@ void gather_bucket(StageDraft& draft, BodyBuilder& body, int b) {
   gather.bucket = b;
   if (draft.plan.gathers_once_a_step()) gather.when = When::first_micro_batch;
   gather.inputs = {planned.is_rounded ? planned.own_bits : bucket.own_weights};
-  gather.outputs = {
-      in_unit_buffer(draft, draft.units.weights.of(planned.unit), planned.gathered_offset,
-                     {Shape{bucket.elements}, planned.gathered_type(draft.plan.training)})};
+  gather.outputs = {in_unit_buffer(draft, draft.units.weights.of(planned.unit),
+                                   planned.gathered_offset,
+                                   {Shape{bucket.elements}, planned.gathered_type()})};
   if (body.last_compute() < 0) gather.waits.push_back({Wait::Relation::previous_task, -1, -1});
   const int index = body.emit(std::move(gather));
   if (!draft.plan.parallelism.overlap_parameters) body.join_before_next_compute(index);

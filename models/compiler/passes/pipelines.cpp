@@ -17,6 +17,7 @@
 #include "models/compiler/passes/graph/merge_products.h"
 #include "models/compiler/passes/graph/quantize.h"
 #include "models/compiler/passes/graph/simplify.h"
+#include "models/compiler/passes/graph/widen_weights.h"
 #include "models/compiler/passes/pass.h"
 #include "models/compiler/passes/split/exchange_heads.h"
 #include "models/compiler/passes/split/overlap_tensor.h"
@@ -72,6 +73,8 @@ constexpr Pass training_list[] = {
     {"order_operations", "after fusion: of what is left to be ordered", order_operations, at_full,
      true},
     {"overlap_tensor", "after what fuses and orders by memory: time comes first", overlap_tensor},
+    {"widen_weights", "after what fuses and orders: a widened weight is used at once and not kept",
+     widen_weights},
     {"reuse_in_place", "last: what may be overwritten depends on the order", reuse_in_place,
      at_full, true},
 };

@@ -56,6 +56,12 @@ const std::vector<std::string>& reduce_gradients_names() {
   return names;
 }
 
+const std::vector<std::string>& base_weights_names() {
+  static const std::vector<std::string> names =
+      words_up_to<BaseWeights::int4>({"unquantized", "nf4", "int4"});
+  return names;
+}
+
 const std::vector<std::string>& fp8_recipe_names() {
   static const std::vector<std::string> names =
       words_up_to<Fp8Recipe::mxfp8>({"delayed", "tensorwise", "blockwise", "mxfp8"});

@@ -204,6 +204,7 @@ const std::vector<std::string>& context_exchange_names();  // p2p all_gather all
 const std::vector<std::string>& expert_dispatch_names();   // all_to_all deduplicated
 const std::vector<std::string>& offload_names();           // none activations layers optimizer
 const std::vector<std::string>& reduce_gradients_names();  // default each last
+const std::vector<std::string>& base_weights_names();      // unquantized nf4 int4
 const std::vector<std::string>& fp8_recipe_names();        // delayed tensorwise blockwise mxfp8
 const std::vector<std::string>& memory_of_names();
 

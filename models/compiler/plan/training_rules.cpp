@@ -1,7 +1,11 @@
 // The rules about a model's training.
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "models/compiler/plan/rules.h"
+#include "models/core/error.h"
 
 namespace meshwright::compiler {
 
@@ -135,6 +139,32 @@ Ruling check_lora(const Plan& plan, const ModelSizes&) {
           "what frameworks hold is known of whole-model training; use 'engine', or leave lora out");
 }
 
+// Checks how frozen weights are stored.
+Ruling check_base_weights(const Plan& plan, const ModelSizes& model) {
+  if (!plan.training.lora) return {};
+  const Lora& lora = *plan.training.lora;
+  const bool in_4_bits = lora.base_weights != BaseWeights::unquantized;
+  const bool in_groups = lora.base_weights == BaseWeights::int4;
+  const std::vector<int> sizes = group_sizes();
+  std::vector<std::string> words;
+  for (const int size : sizes) words.push_back(std::to_string(size));
+  return Judge()
+      .refuse_if(lora.double_quantization && lora.base_weights != BaseWeights::nf4,
+                 "/training/lora/double_quantization",
+                 "is for base_weights 'nf4'; use that, or leave it out")
+      .refuse_if(lora.group_size != 0 && !in_groups, "/training/lora/group_size",
+                 "is for base_weights 'int4'; use that, or leave it out")
+      .refuse_if(lora.group_size != 0 && std::ranges::count(sizes, lora.group_size) == 0,
+                 "/training/lora/group_size", "{} is no size of a group; use {}", lora.group_size,
+                 list_of(words))
+      .not_yet_if(in_4_bits && model.experts > 0, "/training/lora/base_weights",
+                  "'{}' in a model with experts",
+                  base_weights_names()[static_cast<std::size_t>(lora.base_weights)])
+      .refuse_if(in_4_bits && plan.parallelism.tensor > 1, "/parallelism/tensor",
+                 "{} would cut weights in 4 bits (training.lora.base_weights); use 1",
+                 plan.parallelism.tensor);
+}
+
 Ruling check_optimizer(const Plan& plan, const ModelSizes&) {
   constexpr double huge = 1e9;
   const Training& t = plan.training;
@@ -227,8 +257,8 @@ Ruling check_fp8_gathers(const Plan& plan, const ModelSizes&) {
 
 Ruling broken_training_rule(const Plan& plan, const ModelSizes& model) {
   return first_broken({check_length, check_recompute, check_rows_and_layers, check_tokens_ahead,
-                       check_layers_in_bf16, check_loss_scale, check_lora, check_optimizer,
-                       check_states, check_fp64, check_fp8_gathers},
+                       check_layers_in_bf16, check_loss_scale, check_lora, check_base_weights,
+                       check_optimizer, check_states, check_fp64, check_fp8_gathers},
                       plan, model);
 }
 

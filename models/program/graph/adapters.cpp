@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "models/core/error.h"
+
 namespace meshwright::program {
 
 namespace {
@@ -19,6 +21,28 @@ std::vector<std::string_view> words_of_path(std::string_view path) {
 }
 
 }  // namespace
+
+namespace {
+constexpr Dtype group_types[] = {Dtype::int4_32, Dtype::int4_64, Dtype::int4_128, Dtype::int4_256};
+}
+
+Dtype base_type(const Lora& lora, Dtype storage) {
+  if (lora.base_weights == BaseWeights::unquantized) return storage;
+  if (lora.base_weights == BaseWeights::nf4)
+    return lora.double_quantization ? Dtype::nf4_double : Dtype::nf4;
+  const int size = lora.group_size > 0 ? lora.group_size : default_group_size;
+  for (const Dtype dtype : group_types)
+    if (dtype_block(dtype).elements == size) return dtype;
+  MESHWRIGHT_CHECK(false, "a plan has legal group sizes");
+  return storage;
+}
+
+std::vector<int> group_sizes() {
+  std::vector<int> sizes;
+  for (const Dtype dtype : group_types)
+    sizes.push_back(static_cast<int>(dtype_block(dtype).elements));
+  return sizes;
+}
 
 bool names_module(std::string_view target, std::string_view path) {
   const std::vector<std::string_view> wanted = words_of_path(target), words = words_of_path(path);

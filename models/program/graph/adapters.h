@@ -3,13 +3,20 @@
 // them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "models/core/dtype.h"
+
 namespace meshwright::program {
 
 inline constexpr std::string_view all_linear = "all-linear";  // every linear layer of blocks
+
+// How the frozen weights of linear layers in blocks are stored (exec/core/weight_blocks.h). Other
+// weights stay in the precision's type.
+enum class BaseWeights : std::uint8_t { unquantized, nf4, int4 };
 
 // Settings of LoRA (Hu et al. 2021), under which only adapters are trained. An adapter adds (alpha
 // / rank) * B A x to the output W x of a linear layer, where A has `rank` rows.
@@ -18,8 +25,19 @@ struct Lora {
   double alpha = 8;
   double dropout = 0;  // probability of dropout of x
   std::vector<std::string> target_modules;
+  BaseWeights base_weights = BaseWeights::unquantized;
+  bool double_quantization = false;  // nf4: the scales are in 8 bits
+  int group_size = 0;                // int4: elements with one scale; 0: default_group_size
   bool operator==(const Lora&) const = default;
 };
+
+inline constexpr int default_group_size = 128;
+
+// Returns the type of quantized base weights, or `storage` if they are not quantized. A group size
+// must be legal.
+Dtype base_type(const Lora& lora, Dtype storage);
+// Returns the legal group sizes, in ascending order.
+std::vector<int> group_sizes();
 
 // Returns whether `target`, a name in training.lora.target_modules, means the module at `path`: it
 // is equal to the last words of the path, where `*` stands for any one word.

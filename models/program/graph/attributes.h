@@ -51,7 +51,7 @@ struct Attributes {
   int temperature_floor = 1;
   double scale = 1;            // gradients: 1 / targets of the global batch
   double factor = 1;           // scale, add_constant, mask_scores; losses: a factor of the gradient
-  Dtype storage = Dtype::f32;  // log_softmax: type of the logits
+  Dtype storage = Dtype::f32;  // log_softmax: type of the logits; widen_weights: of its result
   // cross_entropy, cross_entropy_stats: the loss is one kernel for each of its operations, in fp32.
   // This is only predicted, never executed.
   bool loss_by_operations = false;

@@ -123,7 +123,10 @@ namespace {
 double passes_of(const Graph& graph, Op op, int second_input) {
   const bool is_product = op == Op::linear || op == Op::expert_linear;
   if (!is_product || second_input < 0) return 3;
-  const Tensor& weight = graph.tensor(second_input);
+  const Tensor* second = &graph.tensor(second_input);
+  if (second->producer >= 0 && at(graph.nodes, second->producer).op == Op::widen_weights)
+    second = &graph.tensor(at(graph.nodes, second->producer).inputs[0]);
+  const Tensor& weight = *second;
   const bool is_frozen =
       weight.role == Role::parameter && !at(graph.parameters, weight.parameter).trainable;
   return is_frozen ? 2 : 3;

@@ -138,6 +138,7 @@ enum class Op : std::uint8_t {
                    // (+)largest[2]: its first number is the amax, its second becomes the maximum
                    // of itself and of x's magnitudes
   transpose,       // x[rows,n] -> [n,rows]; each of several `matrices`
+  widen_weights,   // a parameter in blocks of 4-bit codes -> its elements in attributes.storage
   // images: a sequence is a class token, then the square patches of a square image, row by row
   image_patches,  // pixels[b,c*side*side] i32 of 0 to 255 -> [b*(s-1),c*patch_size^2] of -1 to 1
                   // (x / 127.5 - 1): a patch has its channels one after the other, each row by row

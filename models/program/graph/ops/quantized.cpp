@@ -1,4 +1,5 @@
-// Operations that make tensors of 8 or 4 bits: their scales, rounding, and transposition.
+// Operations that make tensors of 8 or 4 bits, with their scales, transpose them, and widen weights
+// that are stored in 4 bits.
 #include <algorithm>
 
 #include "models/program/graph/op_table.h"
@@ -55,6 +56,25 @@ void work_quantize(const OpCall& call, CompilerLevel, KernelList& kernels) {
     memory_kernel(kernels, read + written);
 }
 
+void infer_widen_weights(const Attributes& a, In in, Out& out) {
+  require(is_in_blocks(in[0].dtype), "widened weights are stored in blocks");
+  out.push_back({in[0].shape, a.storage});
+}
+
+// Appends the kernel that widens. In an eager framework, bitsandbytes first widens scales that are
+// quantized themselves, and then adds their mean.
+void work_widen_weights(const OpCall& call, CompilerLevel level, KernelList& kernels) {
+  const double read = bytes(call.inputs[0]), written = bytes(call.outputs[0]);
+  if (level == CompilerLevel::none && call.inputs[0].dtype == Dtype::nf4_double) {
+    const double scales = static_cast<double>(call.inputs[0].shape.elements()) /
+                          static_cast<double>(dtype_block(Dtype::nf4).elements);
+    const double wide = scales * static_cast<double>(bytes_of(Dtype::f32));
+    memory_kernel(kernels, scales + wide);
+    memory_kernel(kernels, 2 * wide);
+  }
+  memory_kernel(kernels, read + written);
+}
+
 constexpr OpInfo rows[] = {
     {.op = Op::amax,
      .name = "amax",
@@ -73,6 +93,12 @@ constexpr OpInfo rows[] = {
      .name = "transpose",
      .infer = infer_transpose,
      .work = work_unary,
+     .traffic = Traffic::quantized,
+     .widening = moves},
+    {.op = Op::widen_weights,
+     .name = "widen_weights",
+     .infer = infer_widen_weights,
+     .work = work_widen_weights,
      .traffic = Traffic::quantized,
      .widening = moves},
 };
