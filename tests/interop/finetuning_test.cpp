@@ -100,6 +100,16 @@ TEST_CASE("adapters of torchtune stand where its recipes put them", "[interop]")
         json{"q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"});
 }
 
+TEST_CASE("torchtune's QLoRA has frozen weights in NF4", "[interop]") {
+  std::string text = tune("llama2.qlora_llama2_7b");
+  const std::string after = "qlora_llama2_7b\n";
+  text.insert(text.find(after) + after.size(),
+              "  lora_attn_modules: ['q_proj', 'v_proj']\n  lora_rank: 8\n  lora_alpha: 16\n");
+  const json lora = job_of(text, "7B_qlora_single_device.yaml")["training"]["lora"];
+  CHECK(lora["base_weights"] == "nf4");
+  CHECK(lora["double_quantization"] == true);
+}
+
 TEST_CASE("recipes of torchtune of other kinds are refused by their kind", "[interop]") {
   std::string preferences = tune("llama3_1.llama3_1_8b");
   const std::string loss = "torchtune.modules.loss.LinearCrossEntropyLoss";

@@ -210,3 +210,58 @@ TEST_CASE("adapters that are off are no adapters", "[interop]") {
   CHECK_THROWS_AS(imported("load_in_8bit: false\nload_in_4bit: true\n"), InputError);
   CHECK_THROWS_AS(imported("adapter: qlora\n"), InputError);
 }
+
+TEST_CASE("QLoRA of axolotl, LLaMA-Factory and trl is an adapter of weights in 4 bits",
+          "[interop]") {
+  const auto lora_of = [](const std::string& text, const std::string& file) {
+    return imported_of(text, file).job["training"]["lora"];
+  };
+  const std::string axolotl =
+      "base_model: NousResearch/Llama-2-7b-hf\nsequence_len: 2048\nmicro_batch_size: 1\n"
+      "gradient_accumulation_steps: 1\nbf16: auto\nadapter: qlora\nload_in_4bit: true\n"
+      "lora_r: 32\nlora_alpha: 16\nlora_target_linear: true\n";
+  const json by_axolotl = lora_of(axolotl, "axolotl.yaml");
+  CHECK(by_axolotl["rank"] == 32);
+  CHECK(by_axolotl["base_weights"] == "nf4");
+  CHECK(by_axolotl["double_quantization"] == true);
+  const json plain =
+      lora_of(axolotl + "bnb_config_kwargs:\n  bnb_4bit_use_double_quant: false\n", "axolotl.yaml");
+  CHECK(plain["base_weights"] == "nf4");
+  CHECK_FALSE(plain.contains("double_quantization"));
+  CHECK_THROWS_AS(
+      lora_of(axolotl + "bnb_config_kwargs:\n  bnb_4bit_quant_type: fp4\n", "axolotl.yaml"),
+      InputError);
+  CHECK_THROWS_AS(lora_of(axolotl + "load_in_8bit: true\n", "axolotl.yaml"), InputError);
+
+  const std::string factory =
+      "model_name_or_path: NousResearch/Llama-2-7b-hf\nstage: sft\ndo_train: true\n"
+      "finetuning_type: lora\nlora_rank: 8\nlora_target: all\ncutoff_len: 2048\n"
+      "per_device_train_batch_size: 1\ngradient_accumulation_steps: 8\nbf16: true\n"
+      "output_dir: out\n";
+  const auto by_factory = [&](const std::string& more) {
+    return lora_of(factory + more, "sft.yaml");
+  };
+  CHECK_FALSE(by_factory("").contains("base_weights"));
+  CHECK(by_factory("quantization_bit: 4\n")["base_weights"] == "nf4");
+  CHECK(by_factory("quantization_bit: 4\n")["double_quantization"] == true);
+  CHECK_FALSE(by_factory("quantization_bit: 4\nquantization_method: bnb\n"
+                         "double_quantization: false\n")
+                  .contains("double_quantization"));
+  CHECK_THROWS_AS(by_factory("quantization_bit: 8\n"), InputError);
+  CHECK_THROWS_AS(by_factory("quantization_bit: 4\nquantization_method: hqq\n"), InputError);
+  CHECK_THROWS_AS(by_factory("quantization_bit: 4\nquantization_type: fp4\n"), InputError);
+
+  const auto by_trl = [](const std::string& more) {
+    return imported_of(
+               "accelerate launch --num_processes 2 --mixed_precision bf16 --use_fsdp sft.py "
+               "--model_name_or_path NousResearch/Llama-2-7b-hf --max_length 2048 --bf16 "
+               "--per_device_train_batch_size 1 --use_peft --output_dir out --lora_r 16 " +
+                   more + "\n",
+               "sft.sh")
+        .job["training"]["lora"];
+  };
+  CHECK_FALSE(by_trl("").contains("base_weights"));
+  CHECK(by_trl("--load_in_4bit")["base_weights"] == "nf4");
+  CHECK_FALSE(by_trl("--load_in_4bit").contains("double_quantization"));
+  CHECK(by_trl("--load_in_4bit --use_bnb_nested_quant")["double_quantization"] == true);
+}

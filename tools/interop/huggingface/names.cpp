@@ -73,6 +73,10 @@ void read_fsdp_words(Settings& settings) {
     }
 }
 
+// Names of transformers' BitsAndBytesConfig for weights in 4 bits.
+constexpr const char *in_4_bits = "load_in_4bit", *double_scales = "bnb_4bit_use_double_quant",
+                     *type_of_4_bits = "bnb_4bit_quant_type";
+
 void read_axolotl(Settings& settings) {
   if (find_setting(settings, "base_model") == nullptr) return;
   for (const TrainerName& row : of_axolotl) rename_setting(settings, row.other, row.name);
@@ -96,6 +100,10 @@ void read_axolotl(Settings& settings) {
                       ? "parallelism_config.dp_shard_size"
                       : "fsdp_config.fsdp_version");
   settings.remove("plugins");
+  // Scales are quantized unless bnb_config_kwargs says otherwise (loaders/model.py).
+  rename_setting(settings, "bnb_config_kwargs.bnb_4bit_use_double_quant", double_scales);
+  rename_setting(settings, "bnb_config_kwargs.bnb_4bit_quant_type", type_of_4_bits);
+  if (is_on(settings, in_4_bits)) imply_setting(settings, double_scales, true, in_4_bits);
 }
 
 void read_llama_factory(Settings& settings) {
@@ -121,21 +129,52 @@ void read_llama_factory(Settings& settings) {
     }
     if (is_full) settings.remove("finetuning_type");
   }
+  if (const Setting* bits = find_setting(settings, "quantization_bit");
+      bits != nullptr && (bits->value == 4 || bits->value == "4")) {
+    if (const Setting* by = find_setting(settings, "quantization_method");
+        by != nullptr && by->value != "bnb" && by->value != "bitsandbytes" && by->value != "auto")
+      settings.fail("quantization_method",
+                    by->value.dump() + ": of weights in 4 bits, those of bitsandbytes are built");
+    imply_setting(settings, in_4_bits, true, "quantization_bit");
+    settings.remove("quantization_bit");
+    rename_setting(settings, "double_quantization", double_scales);
+    imply_setting(settings, double_scales, true, in_4_bits);
+    rename_setting(settings, "quantization_type", type_of_4_bits);
+  }
   settings.remove("flash_attn");
   if (is_on(settings, "pure_bf16")) imply_setting(settings, "bf16", true, "pure_bf16");
 }
 
-// Refuses adapters of other kinds than LoRA, and weights that are not trained in 16 or 32 bits.
+bool is_adapter(const json& value) { return value == "lora" || value == "qlora"; }
+
+constexpr const char* other_adapters[] = {"adapter",          "finetuning_type", "load_in_8bit",
+                                          "quantization_bit", "use_dora",        "peft_use_dora"};
+
+// Refuses adapters of other kinds than LoRA, and frozen weights in other types than 16 or 32 bits
+// or NF4.
 void refuse_other_adapters(const Settings& settings) {
-  for (const char* name : {"adapter", "finetuning_type", "load_in_4bit", "load_in_8bit",
-                           "quantization_bit", "use_dora", "peft_use_dora"}) {
+  for (const char* name : other_adapters) {
     const Setting* found = find_setting(settings, name);
-    if (found == nullptr || is_off(found->value) || found->value == "lora") continue;
+    if (found == nullptr || is_off(found->value) || is_adapter(found->value)) continue;
     settings.fail(name,
                   found->value.dump() +
-                      ": of adapters, plain LoRA is built, on weights that are not quantized; "
-                      "take it out, and give training.lora with --set");
+                      ": of adapters, plain LoRA is built, on weights that are not quantized or in "
+                      "4 bits (nf4); take it out, and give training.lora with --set");
   }
+  const Setting* adapter = find_setting(settings, "adapter");
+  const bool is_narrow = is_on(settings, in_4_bits);
+  const bool adapts =
+      is_on(settings, "use_peft") || (adapter != nullptr && is_adapter(adapter->value));
+  if (adapter != nullptr && adapter->value == "qlora" && !is_narrow)
+    settings.fail("adapter", "qlora is of weights in 4 bits; set load_in_4bit to true");
+  if (is_narrow && !adapts)
+    settings.fail(in_4_bits,
+                  "weights in 4 bits are frozen, and no adapter is asked for; use "
+                  "adapter: qlora, or take it out");
+  if (const Setting* type = find_setting(settings, type_of_4_bits);
+      is_narrow && type != nullptr && type->value != "nf4")
+    settings.fail(type_of_4_bits,
+                  type->value.dump() + ": of weights in 4 bits, nf4 is built; use nf4");
 }
 
 // Refuses training on another objective than the next token: it runs other models beside the one
@@ -217,6 +256,12 @@ Settings with_trainer_names(Settings settings, const JobDraft&) {
   refuse_other_adapters(settings);
   refuse_other_objectives(settings);
   read_attention_word(settings);
+  const auto remove_if_off = [&](const char* name) {
+    const Setting* found = find_setting(settings, name);
+    if (found != nullptr && is_off(found->value)) settings.remove(name);
+  };
+  for (const char* name : other_adapters) remove_if_off(name);
+  remove_if_off(in_4_bits);
   return settings;
 }
 
@@ -235,14 +280,18 @@ Rule trainer_adapter_rule() {
   return {
       {"training.lora"},
       {"adapter", "use_peft", "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules",
-       "lora_all_linear"},
+       "lora_all_linear", in_4_bits, double_scales, "use_bnb_nested_quant", type_of_4_bits},
       [](Settings& from, JobDraft& to) {
         const std::string kind = from.word("adapter").value_or("");
-        const bool trains = kind == "lora" || from.flag("use_peft").value_or(false);
+        const bool trains = is_adapter(kind) || from.flag("use_peft").value_or(false);
         const std::int64_t rank = from.count("lora_r").value_or(8);
         const double alpha = from.number("lora_alpha").value_or(static_cast<double>(rank));
         const double dropout = from.number("lora_dropout").value_or(0);
         const bool every = from.flag("lora_all_linear").value_or(false);
+        const bool is_narrow = from.flag(in_4_bits).value_or(false);
+        const bool nested = from.flag("use_bnb_nested_quant").value_or(false);  // trl
+        const bool is_double = from.flag(double_scales).value_or(nested);
+        from.word(type_of_4_bits);
         std::vector<std::string> modules;
         for (const std::string& word : from.words("lora_target_modules"))
           for (std::size_t begin = 0; begin <= word.size();) {  // "q_proj,v_proj"
@@ -258,12 +307,14 @@ Rule trainer_adapter_rule() {
               "adapters: all matrices of a block as in Llama have one; another model's are "
               "given with --set training.lora.target_modules");
         }
-        to.set(
-            "training.lora",
-            {{"rank", rank}, {"alpha", alpha}, {"dropout", dropout}, {"target_modules", modules}});
+        json lora = {
+            {"rank", rank}, {"alpha", alpha}, {"dropout", dropout}, {"target_modules", modules}};
+        if (is_narrow) lora["base_weights"] = "nf4";
+        if (is_narrow && is_double) lora["double_quantization"] = true;
+        to.set("training.lora", std::move(lora));
       },
       nullptr,
-      "LoRA of LLaMA-Factory, axolotl and trl; read only"};
+      "LoRA and QLoRA of LLaMA-Factory, axolotl and trl; read only"};
 }
 
 }  // namespace meshwright::interop

@@ -98,6 +98,10 @@ void read_adapters(Settings& settings, std::string_view builder) {
   if (!builder.starts_with("lora_") && !builder.starts_with("qlora_")) return;
   imply_setting(settings, "adapter", builder.starts_with("q") ? "qlora" : "lora",
                 "model._component_");
+  if (builder.starts_with("q")) {  // torchao's NF4, whose scales are quantized
+    imply_setting(settings, "load_in_4bit", true, "model._component_");
+    imply_setting(settings, "bnb_4bit_use_double_quant", true, "model._component_");
+  }
   std::vector<std::string> modules;
   if (const Setting* found = find_setting(settings, "model.lora_attn_modules");
       found != nullptr && found->value.is_array())
