@@ -15,6 +15,7 @@
 #include "models/core/error.h"
 #include "models/core/names_in.h"
 #include "tools/interop/launch/launch.h"
+#include "tools/session/worded_job.h"
 
 namespace meshwright::tools {
 
@@ -103,7 +104,7 @@ constexpr FileOption file_options[] = {
      "wrote, "
      "perhaps changed since"},
     {"write", &Options::write,
-     "write the job with every \"auto\" replaced by the best plan; rehearse: the recorded step"},
+     "write the job with its plan, and every \"auto\" replaced; rehearse: the recorded step"},
     {"write-partition", &Options::write_partition,
      "write the stage of every module, for `partition` or partition_file"},
     {"report", &Options::report, "write a self-contained HTML page"},
@@ -143,7 +144,19 @@ constexpr TextOption text_options[] = {
      "what --trace writes: chrome (one file; without this option), or chakra (MLCommons Chakra "
      "execution traces: FILE.RANK.et for every rank)",
      trace_format_names},
-    {"on", &Options::on, "MACHINE", "a machine of `list machines` (the recording's own)"},
+    {"model", &Options::model, "MODEL",
+     "instead of a job file, or in place of its model: a name of the hub or of `list models`, "
+     "llama:3B, llama:largest (with --by or --budget), or the path of a config.json"},
+    {"tokens", &Options::tokens, "N", "tokens of the whole job, such as 60B"},
+    {"task", &Options::task, "TASK",
+     "what a job without a file does: pretrain, finetune or lora (pretrain)", task_names},
+    {"batch", &Options::batch, "N",
+     "sequences of a step (without it and without a job that says it, a usual batch)"},
+    {"length", &Options::length, "TOKENS",
+     "of a sequence, such as 4096 or 8k (without it and without a job that says it, the model's)"},
+    {"on", &Options::on, "MACHINE",
+     "a machine of `list machines`, a group (aws, p5, dgx), or GPUs: 8xH100, A100-80GB x 16; of a "
+     "recorded step a machine (its own)"},
     {"separator", &Options::separator, "TOKEN", "the token that ends each document"},
     {"text-key", &Options::text_key, "KEY", "of .jsonl files: the key of a document's text (text)"},
     {"host", &Options::host, "ADDRESS",
@@ -164,6 +177,7 @@ struct FlagOption {
 
 constexpr FlagOption flag_options[] = {
     {"json", &Options::json, "one JSON object on standard output and nothing else"},
+    {"all", &Options::all, "every rung of every machine, instead of a line for each machine"},
     {"rehearse", &Options::rehearse,
      "run the script after `--` on GPUs that are not there, at each number of ranks"},
     {"dry-run", &Options::dry_run, "predict a step as `simulate` does, and start no ranks"},
@@ -199,7 +213,8 @@ struct CountOption {
 constexpr CountOption count_options[] = {
     {"steps", &Options::steps, 2'000'000'000, "optimizer steps, instead of training.steps"},
     {"top", &Options::top, 1'000'000, "how many plans to show (10)"},
-    {"count", &Options::count, 1'000'000, "hosts; as few as have a GPU for each rank without it"},
+    {"count", &Options::count, 1'000'000,
+     "hosts (of a recorded step, as few as have a GPU for each rank)"},
     {"ranks", &Options::ranks, 64, "processes that are measured together"},
     {"deadline", &Options::deadline, 1'000'000,
      "seconds that a wait for other ranks or hosts may take (120; 600 while one of them loads, "

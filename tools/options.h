@@ -17,6 +17,7 @@ struct Options : JobRequest, TrainRequest {
   std::vector<std::string> operands;        // JOB, FILES, or what to list
   std::map<std::string, std::string> jobs;  // the texts of operands that are not files, by name
   bool json = false;
+  bool all = false;                     // advise: every rung of every machine
   std::string trace;                    // file for the timeline
   std::string write;                    // plan: file for the settled job
   std::string write_partition;          // plan: file for the stages of the modules
@@ -31,8 +32,6 @@ struct Options : JobRequest, TrainRequest {
   std::string recording;                // rehearse: file of a recorded step
   std::string summary;                  // rehearse: file of what the step did, as counts
   bool rehearse = false;                // advise: climb by running the script
-  std::string on;                       // rehearse: the machine to price it on
-  std::optional<int> count;             // rehearse: its hosts
   std::optional<double> host_factor;    // rehearse: on the host's time
   std::optional<double> imbalance;      // rehearse: tokens of the fullest expert by the mean
   bool write_through = false;           // rehearse: the script's files go where it writes them

@@ -1,7 +1,10 @@
 #include "models/architectures/model.h"
 
+#include <nlohmann/json.hpp>
+
 #include "models/architectures/architecture.h"
 #include "models/architectures/captured/captured_model.h"
+#include "models/architectures/usual_shape.h"
 #include "models/core/error.h"
 #include "models/core/names_in.h"
 #include "models/program/graph/experts.h"
@@ -234,6 +237,8 @@ void read_image_sizes(Fields& fields, const ImageKeys& keys, Model& model) {
 }
 
 Model read_model(Fields fields) {
+  if (fields.has("parameters"))
+    fields = Fields(with_usual_shape(fields), fields.where(), fields.pointer());
   Model model = model_of_family(fields);
   SizeKeys keys{"hidden", "layers", "heads", "kv_heads", "ffn", "vocab", "positions"};
   if (model.family == Family::vit) {

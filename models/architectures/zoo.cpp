@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "models/architectures/captured/captured_model.h"
+#include "models/architectures/hub_names.h"
 #include "models/architectures/model.h"
 #include "models/architectures/onnx/read_onnx.h"
 #include "models/core/data_files.h"
@@ -59,6 +60,8 @@ Model load_model(const std::string& ref, const std::string& folder, const std::s
   const fs::path path = fs::path(folder) / ref;  // an absolute `ref` replaces the folder
   if (ref.ends_with(".onnx")) return read_onnx(path.string());
   std::error_code error;
+  if (const std::string known = zoo_name_of(ref); !known.empty() && !fs::exists(path, error))
+    return read_file_named(fs::path(zoo) / (known + ".json"));
   if (!ref.empty() && fs::is_directory(path / "", error))
     return read_file_named((path / "config.json").lexically_normal());
   if (looks_like_a_path(ref) || fs::exists(path, error)) return read_file_named(path);

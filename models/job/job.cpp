@@ -7,6 +7,8 @@
 #include <filesystem>
 
 #include "models/architectures/captured/captured_model.h"
+#include "models/architectures/hub_names.h"
+#include "models/architectures/usual_shape.h"
 #include "models/compiler/partition/partition.h"
 #include "models/compiler/passes/pass.h"
 #include "models/compiler/plan/context_rules.h"
@@ -19,6 +21,7 @@
 #include "models/job/distribution.h"
 #include "models/job/job_overrides.h"
 #include "models/job/sections.h"
+#include "models/job/written_numbers.h"
 
 namespace meshwright::job {
 
@@ -29,17 +32,43 @@ constexpr std::array<const char*, 15> job_keys = {
     "instance_count", "parallelism", "distribution", "compiler_config", "objective",
     "faults",         "failures",    "data",         "checkpoint",      "log"};
 
+std::string words_of(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// Returns the sizes of a model of which the job gives the number of parameters only, and notes
+// them.
+Fields with_noted_shape(const Fields& model, Job& job) {
+  json sized = with_usual_shape(model);
+  job.notes.push_back(fmt::format("a {} of {} parameters has a usual shape: {}",
+                                  sized.value("family", ""), words_of(model.raw().at("parameters")),
+                                  shape_text(sized)));
+  return {std::move(sized), model.where(), model.pointer()};
+}
+
 void read_model_section(Fields& fields, Job& job) {
   job.model_json = fields.raw("model").dump();
+  if (fields.is_string("model"))
+    if (const auto words = model_of_words(fields.required<std::string>("model"))) {
+      job.model_json = words->dump();
+      job.model = read_model(with_noted_shape(Fields(*words, fields.where(), "/model"), job));
+      return;
+    }
   if (fields.is_object("model")) {
     Fields model = fields.object("model");
+    if (model.raw().contains("parameters") && model.raw().contains("family"))
+      model = with_noted_shape(model, job);
     const bool is_config = model.raw().contains("model_type");  // a config.json's content
     job.model = model.raw().contains("captured") ? read_captured(std::move(model))
                 : is_config                      ? read_huggingface(std::move(model))
                                                  : read_model(std::move(model));
   } else {
     const std::string ref = fields.required<std::string>("model");
-    if (!is_zoo_name(ref)) job.model_path = resolve(job, ref);
+    // A name on the Hub looks like a path, which goes before it.
+    const std::string path = resolve(job, ref);
+    const bool is_named =
+        is_zoo_name(ref) || (!zoo_name_of(ref).empty() && !std::filesystem::exists(path));
+    if (!is_named) job.model_path = path;
     try {
       job.model = load_model(ref, job.folder == "." ? "" : job.folder);
     } catch (const InputError& error) {
@@ -284,12 +313,11 @@ void check_open_job(const Job& job) {
   check_passes_off(plan.training);
 }
 
-// Sets how many processes a CPU host starts if the job does not: as many as its degrees need, or 1
-// if degrees are open or do not fit the hosts.
+// Sets how many processes a CPU host starts if the job does not: as many as the given degrees need,
+// where open ones are 1, or 1 if they do not fit the hosts.
 void settle_processes(Job& job, const ChosenCluster& cluster) {
   if (!cluster.facts.is_cpu || cluster.hosts == 0 || job.cluster.processes_per_host > 0) return;
   job.cluster.processes_per_host = 1;
-  if (has_open_degrees(job)) return;
   const Parallelism& p = job.plan.parallelism;
   const double product = static_cast<double>(p.pipeline) * p.tensor * p.context * p.data;
   if (product >= 1 && product <= 1e6 && std::fmod(product, cluster.hosts) == 0)
@@ -343,16 +371,16 @@ void read_small_sections(Fields& fields, Job& job) {
 // `distribution`.
 void read_cut(Fields& fields, const ChosenCluster& cluster, Job& job) {
   if (!fields.has("distribution")) {
-    if (fields.has("parallelism"))
-      read_parallelism(fields.object("parallelism"), job);
-    else
-      job.autos.insert("parallelism.data");
+    read_parallelism(fields.has("parallelism") ? fields.object("parallelism")
+                                               : Fields(json::object(), job.file, "/parallelism"),
+                     job);
     return;
   }
   if (fields.has("parallelism"))
     fields.fail("distribution", "given beside 'parallelism'; keep one of them");
   const std::vector<std::string> keys = fields.object("training").keys();
   read_distribution(fields.object("distribution"), cluster, {keys.begin(), keys.end()}, job);
+  job.left_out.clear();
 }
 
 bool is_version_2(Fields& fields) {
@@ -398,10 +426,12 @@ Job read_job(const std::string& path, const std::vector<std::string>& overrides,
 }
 
 Job read_job_text(const std::string& text, const std::string& file,
-                  const std::vector<std::string>& overrides, const MachineLookup& lookup) {
+                  const std::vector<std::string>& overrides, const MachineLookup& lookup,
+                  LeftOut left_out) {
   json value = parse_json(text, file);
   if (!value.is_object()) Fields(value, file);  // throws an error that says so
   for (const std::string& each : overrides) apply_override(value, each, file);
+  if (left_out == LeftOut::is_open) open_left_out(value);
   const std::string folder = std::filesystem::path(file).parent_path().string();
   return read_job(value, file, folder.empty() ? "." : folder, lookup);
 }
@@ -414,6 +444,7 @@ Job read_whole_job(const json& value, const std::string& file, const std::string
   if (spelled.is_object()) {
     spelled.erase("$schema");  // for editors
     spell_out_auto(spelled);
+    read_written_numbers(spelled, file);
   }
   Fields fields(std::move(spelled), file);
   for (const char* key : job_keys) fields.has(key);

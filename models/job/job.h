@@ -97,12 +97,18 @@ struct Job {
     std::string json, tensorboard, folder;
   } log;
   std::vector<std::string> warnings;     // one line each, for standard error
+  std::vector<std::string> notes;        // how words of the job were read, one line each
   std::vector<std::string> mpi_options;  // words of custom_mpi_options, checked
   // The settings in `mpi_options` that a job file may not make by itself ("variable LD_PRELOAD").
   // They need --allow-mpi-options.
   std::vector<std::string> unlisted_mpi_options;
 
+  // Keys that the file does not name and that the planner could decide: "parallelism.pipeline".
+  // None of them if SageMaker's `distribution` describes the plan.
+  std::set<std::string, std::less<>> left_out;
+
   bool is_auto(std::string_view key) const { return autos.contains(key); }
+  bool leaves_out(std::string_view key) const { return left_out.contains(key); }
 };
 
 // Facts about a machine that rules of the job need. They come from hwprofiles, through the reader's
@@ -118,12 +124,17 @@ struct MachineFacts {
 using MachineLookup =
     std::function<MachineFacts(const std::string& machine)>;  // throws InputError if unknown
 
+// Says how keys of the plan are read that a job leaves out: they have their defaults, or, for
+// commands that search plans, they are open (open_left_out() in job_overrides.h).
+enum class LeftOut : std::uint8_t { has_default, is_open };
+
 // Reads and checks a job. `overrides` are `--set` texts KEY=VALUE. Every error is an InputError
 // that begins with the name of the job's file, or of another file that the job names.
 Job read_job(const std::string& path, const std::vector<std::string>& overrides,
              const MachineLookup& lookup);
 Job read_job_text(const std::string& text, const std::string& file,
-                  const std::vector<std::string>& overrides, const MachineLookup& lookup);
+                  const std::vector<std::string>& overrides, const MachineLookup& lookup,
+                  LeftOut left_out = LeftOut::has_default);
 Job read_job(const nlohmann::json& value, const std::string& file, const std::string& folder,
              const MachineLookup& lookup);
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "hwprofiles/machine_words.h"
 #include "models/core/error.h"
 #include "models/job/keys.h"
 #include "models/job/sections.h"
@@ -141,9 +142,10 @@ Keys cluster_keys(ClusterRequest& cluster) {
            [&cluster] { return one_or_list(cluster.machines); },
            R"({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})"),
        any, required, "",
-       "`meshwright list machines`, or `local`: this computer, from the profile that `calibrate` "
-       "wrote (`$XDG_DATA_HOME/meshwright/local.json`, or `--profile FILE`), else measured for a "
-       "few seconds"},
+       "a machine of `meshwright list machines`; a group (`aws`, `p5`, `dgx`); GPUs and how many, "
+       "which sets `count` (`8xH100`); or `local`: this computer, from the profile that "
+       "`calibrate` wrote (`$XDG_DATA_HOME/meshwright/local.json`, or `--profile FILE`), else "
+       "measured"},
       {"count",
        code(
            "integer, list or `\"auto\"`", {},
@@ -171,6 +173,41 @@ Keys cluster_keys(ClusterRequest& cluster) {
        "plan got faster from year to year on one kind of GPU. Runs here are not changed by it"}};
 }
 
+// Replaces words for machines (machines_meant()) by the machines' names, and takes the number of
+// hosts from them. Names that `lookup` knows stay, for the caller may have a profile of that name.
+// Throws InputError for what is neither, and if hosts are counted twice.
+void take_machine_words(Job& job, const MachineLookup& lookup, bool counts_hosts) {
+  std::vector<std::string> names;
+  for (const std::string& word : job.cluster.machines) {
+    std::string unknown;
+    try {
+      lookup(word);
+    } catch (const InputError& error) {
+      unknown = error.what();
+    }
+    if (unknown.empty()) {
+      names.push_back(word);
+      continue;
+    }
+    const MachineWords meant = machines_meant(word);
+    if (meant.machines.empty()) throw InputError(unknown);
+    names.insert(names.end(), meant.machines.begin(), meant.machines.end());
+    if (!meant.note.empty()) job.notes.push_back(meant.note);
+    if (meant.hosts == 0) continue;
+    if (counts_hosts || job.cluster.machines.size() > 1)
+      throw InputError(
+          counts_hosts
+              ? fmt::format("'{}' says how many hosts, and so does the count; keep one of them",
+                            word)
+              : fmt::format("'{}' says how many hosts, which only a single machine may", word));
+    job.cluster.counts = {meant.hosts};
+    if (job.cluster.processes_per_host == 0)
+      job.cluster.processes_per_host = meant.processes_per_host;
+  }
+  job.cluster.machines = std::move(names);
+  if (job.cluster.machines.size() > 1) job.autos.insert("cluster.machine");
+}
+
 ChosenCluster read_cluster(Fields& fields, Job& job, const MachineLookup& lookup) {
   const bool instances = fields.has("instance_type") || fields.has("instance_count");
   std::string pointer = "cluster/machine";
@@ -189,14 +226,15 @@ ChosenCluster read_cluster(Fields& fields, Job& job, const MachineLookup& lookup
   } else {
     fields.fail("cluster", "missing; give {\"machine\": ..., \"count\": ...}, or instance_type");
   }
-  ChosenCluster chosen;
-  for (const std::string& machine : job.cluster.machines) {
-    try {
-      chosen.facts = lookup(machine);
-    } catch (const InputError& error) {
-      fields.fail(pointer, error.what());
-    }
+  const bool counts_hosts =
+      instances ? fields.has("instance_count") : fields.object("cluster").has("count");
+  try {
+    take_machine_words(job, lookup, counts_hosts);
+  } catch (const InputError& error) {
+    fields.fail(pointer, error.what());
   }
+  ChosenCluster chosen;
+  for (const std::string& machine : job.cluster.machines) chosen.facts = lookup(machine);
   if (job.cluster.machines.size() == 1 && job.cluster.counts.size() == 1) {
     chosen.machine = job.cluster.machines.front();
     chosen.hosts = job.cluster.counts.front();

@@ -1,6 +1,7 @@
 #include "models/job/job_overrides.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,34 @@ void spell_out_auto(json& job) {
   for (const Key& key : parallelism_keys(unset))
     if (key.is_auto_with_section()) spelled[std::string(key.name)] = "auto";
   job["parallelism"] = spelled;
+}
+
+void open_left_out(json& job) {
+  if (!job.is_object() || job.contains("distribution")) return;
+  spell_out_auto(job);
+  json& parallelism = job["parallelism"];
+  if (parallelism.is_null()) parallelism = json::object();
+  if (parallelism.is_object()) {
+    // Stages that are given by hand fix how many there are.
+    const json partition = parallelism.value("partition", json());
+    const bool has_stages =
+        partition.is_object() ||
+        (partition.is_string() && partition.get_ref<const std::string&>().ends_with(".json"));
+    Parallelism unset;
+    for (const Key& key : parallelism_keys(unset)) {
+      const bool is_fixed = key.name == "offload" ||
+                            (has_stages && (key.name == "pipeline" || key.name == "schedule" ||
+                                            key.name == "virtual_stages"));
+      if (key.is_auto_with_section() && !is_fixed)
+        parallelism.emplace(std::string(key.name), "auto");
+    }
+  }
+  if (!job.contains("training") || !job["training"].is_object()) return;
+  json& training = job["training"];
+  const bool recomputes =
+      std::ranges::any_of(std::array{"recompute", "recompute_modules", "recompute_budget"},
+                          [&](const char* key) { return training.contains(key); });
+  if (!recomputes) training["recompute"] = "auto";
 }
 
 void apply_override(json& job, const std::string& text, const std::string& file) {

@@ -11,4 +11,10 @@ namespace meshwright::job {
 // through a value that is no object.
 void apply_override(nlohmann::json& job, const std::string& text, const std::string& file);
 
+// Sets the degrees, the schedule, the sharding and the recomputation to "auto" where the job leaves
+// them out, for commands that search plans. Offloading stays off, because it is for models that do
+// not fit otherwise (search_until_fits()). SageMaker's `distribution` leaves nothing out: the
+// library has a default for each of its keys.
+void open_left_out(nlohmann::json& job);
+
 }  // namespace meshwright::job

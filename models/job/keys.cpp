@@ -82,7 +82,9 @@ void read_key(Fields& fields, const Key& key, Job& job) {
   const std::string& pointer = fields.pointer();  // "" at the top of a file of its own
   const std::string section = pointer.empty() ? "" : pointer.substr(1);
   if (!fields.has(key.name) && key.how != How::required) {
-    if (key.how == How::auto_if_missing) job.autos.insert(section + "." + std::string(key.name));
+    const std::string path = section + "." + std::string(key.name);
+    if (key.how == How::auto_if_missing) job.autos.insert(path);
+    if (key.may_be_auto()) job.left_out.insert(path);
     return;
   }
   if (key.may_be_auto() && take_auto(fields, key.name, section, job)) return;

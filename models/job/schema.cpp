@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/job/keys.h"
+#include "models/job/written_numbers.h"
 
 namespace meshwright::job {
 
@@ -93,6 +94,12 @@ json job_schema() {
                      {"compiler_config", {{"type", "object"}}}};
   for (const Section& section : sections_of_keys())
     properties[std::string(section.name)] = schema_of(section.keys);
+  for (const auto& [section, key, quantity] : written_keys()) {
+    json& type = properties[std::string(section)]["properties"][std::string(key)];
+    json words = {{"type", "string"},
+                  {"description", "or " + std::string(expected_number(quantity))}};
+    type = {{"anyOf", {std::move(type), std::move(words)}}};
+  }
   json& parallelism = properties["parallelism"];
   parallelism = {{"anyOf", {std::move(parallelism), {{"const", "auto"}}}}};
   return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},

@@ -9,8 +9,10 @@
 
 #include "hwprofiles/cores.h"
 #include "models/core/error.h"
+#include "models/program/graph/graph.h"
 #include "sim/compile/largest_batch.h"
 #include "sim/planner/in_parallel.h"
+#include "sim/planner/search_until_fits.h"
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"
 
@@ -44,46 +46,60 @@ Job job_at(const Job& job, const std::string& machine, Place place) {
   return at;
 }
 
-// Keys that are left to the planner, one after the other, if no plan of the job fits in memory. The
-// least intrusive key comes first. Each key is set to auto in addition to those before it.
-constexpr const char* savings[] = {"training.micro_batch", "training.recompute",
-                                   "parallelism.offload"};
-
-// Searches the plans at a rung. The job may fix degrees that do not divide a rung's number of GPUs.
-// Such a rung has no plans, which is not an error.
-SearchResult search_at(const Job& job, const SearchOptions& options) {
+// Searches the plans at a rung by `how`. The job may fix degrees that do not divide a rung's number
+// of GPUs. Such a rung has no plans, which is not an error.
+FittingSearch search_at(const std::function<FittingSearch()>& how) {
   try {
-    return search(job, options);
+    return how();
   } catch (const InputError& error) {
-    SearchResult none;
-    none.rejected.push_back({error.what(), 1});
+    FittingSearch none;
+    none.result.rejected.push_back({error.what(), 1});
     return none;
   }
-}
-
-bool lacks_memory(const SearchResult& result) {
-  return result.plans.empty() && result.closest_miss;
 }
 
 Merit merit_of(const Objective& objective, const RankedPlan& plan) {
   return merit(objective, plan.cluster, useful_step_time_s(plan.prediction));
 }
 
-void find_best(Rung& rung, const Job& job, const SearchOptions& options) {
-  Job at = job_at(job, rung.machine, {rung.hosts, rung.processes_per_host});
-  SearchResult found = search_at(at, options);
-  for (const char* key : savings) {
-    if (!lacks_memory(found)) break;
-    if (!at.autos.insert(key).second) continue;
-    rung.opened.emplace_back(key);
-    found = search_at(at, options);
+// Returns the bytes that the weights alone take on each GPU of a rung, in 16 bits and stored only
+// once on all GPUs.
+double least_weights_bytes(double parameters, const Rung& rung) {
+  return 2 * parameters / rung.gpus();
+}
+
+// `parameters` are those of the job's model, or 0 if they are not known. A rung whose GPUs cannot
+// hold them is not searched.
+void find_best(Rung& rung, const Job& job, double parameters, const SearchOptions& options) {
+  const double memory = options.load(rung.machine).gpu.memory_bytes;
+  if (const double least = least_weights_bytes(parameters, rung); least > memory) {
+    constexpr double gib = 1024.0 * 1024 * 1024;
+    rung.reason = fmt::format(
+        "does not fit in memory: the weights alone take {:.1f} GiB of each GPU's {:.1f} GiB",
+        least / gib, memory / gib);
+    return;
   }
+  const Job at = job_at(job, rung.machine, {rung.hosts, rung.processes_per_host});
+  auto [found, opened] = search_at(
+      [&] { return search_until_fits(at, options, [](std::string_view) { return true; }); });
+  rung.opened = std::move(opened);
   if (!found.plans.empty()) {
     rung.best = std::move(found.plans.front());
     return;
   }
-  rung.reason = found.rejected.empty() ? "nothing to try" : found.rejected.front().reason;
+  rung.reason = found.stopped            ? "not searched to its end: stopped"
+                : found.rejected.empty() ? "nothing to try"
+                                         : found.rejected.front().reason;
   rung.closest_miss = found.closest_miss;
+}
+
+// Returns the number of parameters of the job's model. Captured models and those of another
+// framework's memory may hold their weights in another way, so theirs count as unknown.
+double parameters_of(const Job& job) {
+  if (job.model.captured || job.plan.training.memory_of != MemoryOf::engine) return 0;
+  Training alone = job.plan.training;
+  alone.micro_batch = 1;
+  return static_cast<double>(parameter_count(build_graph(job.model, alone)));
 }
 
 // Tries the plan of another rung with as many replicas as this rung holds, because a search that
@@ -95,7 +111,7 @@ void follow(Rung& rung, const Rung& other, const Job& job, const SearchOptions& 
   same.plan.parallelism = other.best->plan.parallelism;
   same.plan.training = reopened(other.best->plan, job.plan.training).training;
   same.autos = {"parallelism.data"};
-  SearchResult found = search_at(same, options);
+  SearchResult found = search_at([&] { return FittingSearch{search(same, options), {}}; }).result;
   if (!found.plans.empty() &&
       merit_of(job.objective, found.plans.front()) < merit_of(job.objective, *rung.best))
     rung.best = std::move(found.plans.front());
@@ -272,8 +288,9 @@ std::vector<Ladder> ladders(const Job& job, const LadderOptions& options) {
       const std::lock_guard lock(watching);
       options.search.watch(progress);
     };
+  const double parameters = parameters_of(job);
   in_parallel(rungs.size(), threads,
-              [&](std::size_t i, std::size_t) { find_best(*rungs[i], job, search); });
+              [&](std::size_t i, std::size_t) { find_best(*rungs[i], job, parameters, search); });
   in_parallel(result.size(), threads,
               [&](std::size_t i, std::size_t) { follow_each_other(result[i].rungs, job, search); });
   in_parallel(rungs.size(), threads, [&](std::size_t i, std::size_t) {

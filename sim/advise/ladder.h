@@ -24,8 +24,8 @@ struct Rung {
   std::string reason;
   std::optional<ClosestMiss> closest_miss;
 
-  // The fields below describe `best`. `opened` holds the keys that the job fixes and that were left
-  // to the planner because no plan of the job fits.
+  // The fields below describe `best`. `opened` holds what was left to the planner because no plan
+  // of the job fits (FittingSearch).
   std::vector<std::string> opened;
   StepParts parts;
   std::vector<GroupLoad> loads;

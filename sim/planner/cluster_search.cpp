@@ -43,6 +43,7 @@ ClusterSearch::ClusterSearch(const Job& job, const std::string& machine, Cluster
       limit_(trials_.memory_limit_bytes()),
       threads_(options.threads > 0 ? options.threads : usable_cores()),
       watch_(options.watch),
+      stop_(options.stop),
       surveyor_(job.model, base_, cluster_, threads_) {}
 
 void ClusterSearch::run(int budget, std::size_t keep, int for_gap) {
@@ -64,6 +65,7 @@ void ClusterSearch::run(int budget, std::size_t keep, int for_gap) {
 }
 
 void ClusterSearch::tell() const {
+  if (stop_ && stop_()) throw SearchStopped{};
   if (!watch_) return;
   ClusterProgress progress{machine_, cluster_.hosts, enumerated_, simulated_, bounded_, {}};
   if (!plans_.empty()) progress.best_step_time_s = plans_.front().prediction.step_time_s;

@@ -5,6 +5,7 @@
 // plans say how much better the best of them could be.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -20,6 +21,10 @@
 #include "sim/planner/trial.h"
 
 namespace meshwright::sim {
+
+// Thrown by ClusterSearch::run() if SearchOptions::stop asked for an end. The plans found so far
+// are those of plans().
+struct SearchStopped {};
 
 class ClusterSearch {
  public:
@@ -81,6 +86,7 @@ class ClusterSearch {
   double limit_ = 0;  // bytes
   int threads_ = 1;
   SearchWatch watch_;
+  std::function<bool()> stop_;
   std::size_t keep_ = 1;
   Space space_;
   Surveyor surveyor_;

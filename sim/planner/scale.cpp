@@ -1,5 +1,7 @@
 #include "sim/planner/scale.h"
 
+#include "sim/planner/search_until_fits.h"
+
 namespace meshwright::sim {
 
 namespace {
@@ -36,7 +38,7 @@ ScaleResult scale(const Job& job, const ScaleOptions& options) {
       Job at = job_at(job, machine, count);
       if (options.weak)
         at.plan.training.global_batch = job.plan.training.global_batch * count / counts.front();
-      SearchResult found = search(at, options.search);
+      SearchResult found = search_left_out(at, options.search).result;
       if (found.plans.empty()) {
         result.gaps.push_back({machine, count, reason_of(found)});
         continue;

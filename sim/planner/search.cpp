@@ -62,10 +62,20 @@ std::optional<Merit> best_of(const Job& job, const ClusterSearch& search) {
   return merit_of(job, search.plans().front());
 }
 
+// Runs the search of one cluster. Returns whether it was stopped.
+bool run_stops(ClusterSearch& search, int budget, std::size_t keep, int for_gap) {
+  try {
+    search.run(budget, keep, for_gap);
+    return false;
+  } catch (const SearchStopped&) {
+    return true;
+  }
+}
+
 // Searches a cluster with the full budget, as it would be searched alone, if the plans that the
 // first look left out may include a better one than the best of all. The most promising clusters
-// come first.
-void search_again(const Job& job, Searches& searches, std::size_t keep,
+// come first. Returns whether it was stopped. A search that was stopped replaces none.
+bool search_again(const Job& job, Searches& searches, std::size_t keep,
                   const SearchOptions& options) {
   std::vector<std::unique_ptr<ClusterSearch>*> order;
   std::optional<Merit> best;
@@ -84,11 +94,12 @@ void search_again(const Job& job, Searches& searches, std::size_t keep,
     if (best && *best <= *(*search)->best_left()) continue;
     auto again =
         std::make_unique<ClusterSearch>(job, (*search)->machine(), (*search)->cluster(), options);
-    again->run(options.simulate_at_most, keep, options.simulate_for_gap);
+    if (run_stops(*again, options.simulate_at_most, keep, options.simulate_for_gap)) return true;
     note(*again);
     const std::optional<Merit> first = best_of(job, **search), second = best_of(job, *again);
     if (!first || (second && *second <= *first)) *search = std::move(again);
   }
+  return false;
 }
 
 // Returns all clusters' plans in one order: the best `keep`, and the best of each cluster.
@@ -163,6 +174,10 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   for (const std::string& name : machines) {
     const Machine machine = options.load(name);
     for (const int count : counts) {
+      if (result.stopped || (options.stop && options.stop())) {
+        result.stopped = true;
+        continue;
+      }
       const Cluster cluster = make_cluster(job.cluster, machine, count);
       if (count > 1 && cluster.network().nics == 0) {
         ++reasons[{.statement = "several hosts without a network: " + name}];
@@ -170,17 +185,19 @@ SearchResult search(const Job& job, const SearchOptions& options) {
       }
       try {
         searches.push_back(std::make_unique<ClusterSearch>(job, name, cluster, options));
-        searches.back()->run(first_budget, keep, is_one ? options.simulate_for_gap : 0);
+        result.stopped =
+            run_stops(*searches.back(), first_budget, keep, is_one ? options.simulate_for_gap : 0);
       } catch (const InputError& error) {
         throw_in_file(job.file, error);
       }
     }
   }
-  if (first_budget < budget) search_again(job, searches, keep, options);
+  if (first_budget < budget && !result.stopped)
+    result.stopped = search_again(job, searches, keep, options);
   // Plans of a first search that was repeated do not count, because the second search simulated or
   // rejected them again.
   for (const auto& search : searches) result.candidates_simulated += search->simulated();
-  if (options.prove_gap)
+  if (options.prove_gap && !result.stopped)
     result.candidates_simulated += prove(job, options, searches, result.candidates_simulated);
   const std::vector<RankedPlan> plans = rank(job, searches, keep);
   if (!plans.empty()) result.proven_gap = gap(job, searches, plans.front());

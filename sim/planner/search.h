@@ -52,6 +52,8 @@ struct SearchResult {
   double proven_gap = 0;
   std::vector<Rejection> rejected;
   std::optional<ClosestMiss> closest_miss;
+  // SearchOptions::stop ended the search: there may be better plans, and `proven_gap` says nothing.
+  bool stopped = false;
 };
 
 struct SearchProgress {
@@ -86,6 +88,8 @@ struct SearchOptions {
   std::optional<double> prove_gap = std::nullopt;
   // Called before each round of simulations for `prove_gap`. The search stops if it returns false.
   std::function<bool(const SearchProgress&)> go_on = {};
+  // Called often by any thread. The search ends with what it has found once it returns true.
+  std::function<bool()> stop = {};
   // Called often while clusters are searched, by any of the threads, but by one at a time.
   SearchWatch watch = {};
   int threads = 0;  // that bound and simulate; 0: as many as this process may use. Any number finds

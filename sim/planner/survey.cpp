@@ -1,6 +1,7 @@
 #include "sim/planner/survey.h"
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <limits>
 #include <mutex>
@@ -187,13 +188,20 @@ Surveyed Surveyor::all(const Space& space, const SurveyLimits& limits,
   std::mutex mutex;
   Surveyed result;
   std::size_t branches = 0;
+  std::atomic<bool> is_ended = false;  // `told` has thrown, so the rest is not looked at
   in_parallel(space.branches.size(), static_cast<int>(makers_.size()),
               [&](std::size_t place, std::size_t thread) {
+                if (is_ended) return;
                 Surveyed of_branch =
                     survey(space.branches[place], place, limits, done, makers_[thread]);
                 const std::lock_guard lock(mutex);
                 result.add(std::move(of_branch));
-                if (told) told(++branches);
+                try {
+                  if (told) told(++branches);
+                } catch (...) {
+                  is_ended = true;
+                  throw;
+                }
               });
   result.leave_slowest(most_entries);
   std::sort(result.entries.begin(), result.entries.end(),

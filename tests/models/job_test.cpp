@@ -143,6 +143,36 @@ TEST_CASE("auto stands for degrees, batches and clusters", "[models][job]") {
   CHECK(read(value).cluster.counts.empty());
 }
 
+TEST_CASE("keys that a job leaves out are open to a search, unless stages are given by hand",
+          "[models][job]") {
+  json value = small_job();
+  value["training"].erase("recompute");
+  const auto searched = [&] {
+    return read_job_text(value.dump(), "job.json", {}, facts, LeftOut::is_open);
+  };
+  for (const json& given : {json(nullptr), json::object(), json("auto")}) {
+    value["parallelism"] = given;
+    if (given.is_null()) value.erase("parallelism");
+    const Job job = searched();
+    for (const char* key : {"parallelism.pipeline", "parallelism.tensor", "parallelism.zero_stage",
+                            "parallelism.schedule", "training.recompute"})
+      CHECK(job.is_auto(key));
+    CHECK(job.is_auto("parallelism.offload") == (given == "auto"));
+  }
+  value["parallelism"] = {{"tensor", 2}, {"partition", {{"transformer.h.6", 1}}}, {"pipeline", 2}};
+  value["training"]["recompute_budget"] = 0.5;
+  const Job given = searched();
+  CHECK(given.plan.parallelism.tensor == 2);
+  CHECK_FALSE(given.is_auto("parallelism.tensor"));
+  CHECK_FALSE(given.is_auto("parallelism.schedule"));
+  CHECK_FALSE(given.is_auto("training.recompute"));
+  CHECK(given.is_auto("parallelism.zero_stage"));
+  CHECK(given.leaves_out("parallelism.offload"));
+  value["parallelism"] = {{"data", 16}};
+  CHECK(read(value).leaves_out("parallelism.tensor"));
+  CHECK_FALSE(read(value).leaves_out("parallelism.data"));
+}
+
 TEST_CASE("an override reaches every key", "[models][job]") {
   json value = small_job();
   const Job job = read_with(value, {"training.micro_batch=4", "name=mine", "cluster.count=1",

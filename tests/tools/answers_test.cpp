@@ -94,7 +94,10 @@ TEST_CASE("what plan answers is what its schema describes", "[tools][json]") {
   const std::string job = "plan " + jobs + "searched.json --top 3";
   const std::set<std::string> missing =
       missing_in("plan", {job + " --set model=gpt3-175b", job + " --set training.memory_of=pytorch",
-                          job + " --set objective.tokens=1e9 --set failures={}"});
+                          job + " --set objective.tokens=1e9 --set failures={}",
+                          "plan --model gpt2 --on 8xA100-40GB --length 1024 --batch 60",
+                          job + " --set model=gpt2-xl --set training.global_batch=8 --set "
+                                "cluster.count=1 --set cluster.machine=g5.4xlarge"});
   INFO(json(missing).dump());
   CHECK(missing.empty());
 }
@@ -119,7 +122,8 @@ TEST_CASE("what advise and scale answer is what their schemas describe", "[tools
   const std::string job = jobs + "searched.json", scenarios = source + "/scenarios/";
   std::set<std::string> missing =
       missing_in("advise", {"advise " + scenarios + "capacity/gpt2-xl.json",
-                            "advise " + job + " --set model=gpt-neox-20b"});
+                            "advise " + job + " --set model=gpt-neox-20b",
+                            "advise --model gpt2 --on 8xA100-40GB --length 1024 --batch 124"});
   INFO(json(missing).dump());
   CHECK(missing.empty());
   missing = missing_in("scale", {"scale " + job, "scale " + job + " --set model=gpt-neox-20b"});

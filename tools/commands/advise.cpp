@@ -1,9 +1,14 @@
 // `advise JOB`: plans the job on one GPU, one host and several hosts of each machine, and says what
 // each rung brings, where to stop and why.
+#include <fmt/format.h>
+
+#include <functional>
 #include <utility>
 
+#include "exec/launch/stop.h"
 #include "models/core/error.h"
 #include "models/core/json.h"
+#include "sim/advise/shortlist.h"
 #include "tools/commands/advise_rehearsed.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
@@ -51,13 +56,36 @@ std::string asked_profile(const Options& options) {
 // Returns the job file and the options that describe the job, as they were given to this command,
 // for a command line that repeats them.
 std::string asked(const Options& options) {
-  std::string text = quoted(options.operands.front());
+  std::string text = options.operands.empty() ? "" : quoted(options.operands.front());
+  const std::pair<const char*, const std::string&> words[] = {{" --model ", options.model},
+                                                              {" --task ", options.task},
+                                                              {" --tokens ", options.tokens},
+                                                              {" --batch ", options.batch},
+                                                              {" --length ", options.length}};
+  for (const auto& [name, value] : words)
+    if (!value.empty()) text += name + quoted(value);
+  if (text.starts_with(' ')) text.erase(0, 1);
   for (const std::string& set : options.set) text += " --set " + quoted(set);
-  const std::pair<const char*, const std::string&> files[] = {
-      {" --by ", options.by}, {" --budget ", options.budget}, {" --prices ", options.prices}};
+  const std::pair<const char*, const std::string&> files[] = {{" --for ", options.framework},
+                                                              {" --by ", options.by},
+                                                              {" --budget ", options.budget},
+                                                              {" --prices ", options.prices}};
   for (const auto& [name, value] : files)
     if (!value.empty()) text += name + quoted(value);
   return text + asked_profile(options);
+}
+
+// Leaves the machines of a large group that promise least out of the search, and says which.
+void keep_promising(Job& job, const MachineLoader& load, const Watch& watch) {
+  constexpr std::size_t most = 8;
+  Shortlist list = shortlist(job, load, most);
+  if (list.left_out.empty()) return;
+  watch.note(fmt::format(
+      "note: searching the {} of {} machines that promise most by their peak and price: {} (--all "
+      "searches them all)",
+      list.machines.size(), list.machines.size() + list.left_out.size(),
+      list_of(list.machines, "and")));
+  job.cluster.machines = std::move(list.machines);
 }
 
 struct Advised {
@@ -65,12 +93,16 @@ struct Advised {
   Advice advice;
 };
 
-Advised advised(const Options& options, const Watch& watch) {
-  Advised all{asked_job(options, watch), {}};
+Advised advised(const Options& given, const Watch& watch, std::function<bool()> stop = {}) {
+  const Options options = with_largest_model(given, watch);
+  Advised all{job_to_search(options, watch), {}};
   check_writable("--write", options.write, inputs_of(options, all.job));
-  const LadderOptions how = ladder_options(options, watch);
+  LadderOptions how = ladder_options(options, watch);
+  how.search.stop = std::move(stop);
+  if (!options.all) keep_promising(all.job, how.search.load, watch);
   warn_of_prices(all.job, how.search.load, watch);
-  all.advice = advice_of(all.job, how, asked(options), asked_profile(options));
+  all.advice =
+      advice_of(all.job, search_request(options), how, asked(options), asked_profile(options));
   return all;
 }
 
@@ -89,21 +121,27 @@ std::string json_of(const Options& options, const Advised& all) {
 
 // Options of only one of the two ways are refused with the other one.
 void check_way(const Options& options) {
-  const bool of_script = !options.on.empty() || options.count || options.host_factor;
-  if (options.rehearse ? !options.write.empty() || options.memory_margin : of_script)
-    throw InputError(options.rehearse
-                         ? "advise: --write and --memory-margin are for jobs, not for --rehearse"
-                         : "advise: --on, --count and --host-factor go with --rehearse");
+  const bool of_jobs = !options.write.empty() || options.memory_margin || !options.model.empty();
+  if (options.rehearse ? of_jobs : options.host_factor.has_value())
+    throw InputError(
+        options.rehearse
+            ? "advise: --model, --write and --memory-margin are for jobs, not for --rehearse"
+            : "advise: --host-factor goes with --rehearse");
 }
 
 int run_advise(const Options& options) {
   check_way(options);
   if (options.rehearse) return run_advise_rehearsed(options);
-  const Advised all = advised(options, shown_watch());
+  watch_for_stop();
+  const Advised all = advised(options, shown_watch(), stop_requested);
   if (options.json)
     print_text(json_of(options, all));
   else
-    print_to(stdout, "{}", advice_text(all.job, all.advice));
+    print_to(stdout, "{}", advice_text(all.job, all.advice, options.all));
+  if (stop_requested()) {
+    if (!options.json) print_to(stdout, "stopped before the end of the search\n");
+    return stopped;
+  }
   if (all.advice.best == nullptr) return no_plan_fits;
   write_best(options, all, printed_watch());
   return done;
@@ -126,12 +164,14 @@ const Command advise_command = {
     "JOB",
     "the job file (JSON); with --rehearse, after `--`, a script with torchrun or python",
     "from one GPU to many: what each brings, where to stop and why",
-    "json set by budget profile prices write memory-margin rehearse on count host-factor",
+    "json all model task tokens batch length on count set for by budget profile prices write "
+    "memory-margin rehearse host-factor",
     run_advise,
     "Tries one GPU, one host, and more hosts, machine by machine. At each rung it prints the best "
     "plan, its time, memory, efficiency and price. It says where to stop, what breaks beyond, "
     "which learning rate and batch go with the choice, what failures cost, and the command that "
-    "runs it. docs/capacity.md has six cases. `advise --rehearse --on p5.48xlarge --count 4 -- "
+    "runs it. Of several machines it prints one line each; `--all` prints their ladders. "
+    "docs/capacity.md has six cases. `advise --rehearse --on p5.48xlarge --count 4 -- "
     "torchrun train.py` runs the script itself at each rung, up to 4 hosts.",
     answer_advise};
 

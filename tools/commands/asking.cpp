@@ -5,6 +5,7 @@
 #include "tools/print.h"
 #include "tools/report/search_watch.h"
 #include "tools/session/files_read.h"
+#include "tools/session/largest_model.h"
 #include "tools/session/machines.h"
 
 namespace meshwright::tools {
@@ -32,6 +33,10 @@ JobRequest job_request(const Options& options, const std::string& name) {
 }
 
 JobRequest job_request(const Options& options) {
+  if (options.operands.empty() && !options.model.empty()) return job_request(options, "");
+  if (options.operands.empty() && !options.on.empty())
+    throw InputError(options.command +
+                     ": expected a job file, or --model with the model, such as --model llama:3B");
   if (options.operands.size() != 1)
     throw InputError(options.command + ": expected one job file, got " +
                      std::to_string(options.operands.size()));
@@ -40,6 +45,35 @@ JobRequest job_request(const Options& options) {
 
 Job asked_job(const Options& options, const Watch& watch) {
   return read_job_of(job_request(options), watch);
+}
+
+Options with_largest_model(const Options& options, const Watch& watch) {
+  if (!asks_for_largest(options)) return options;
+  SearchOptions search;
+  search.load = asked_machines(options, watch);
+  search.memory_margin = options.memory_margin.value_or(usual_memory_margin);
+  const LargestModel largest = largest_model(search_request(options), search, watch);
+  Options settled = options;
+  settled.model = largest.model;
+  settled.tokens = largest.tokens;
+  return settled;
+}
+
+Job job_to_search(const Options& options, const Watch& watch) {
+  return read_job_of(search_request(options), watch);
+}
+
+JobRequest search_request(const Options& options) {
+  JobRequest request = job_request(options);
+  request.searches = request.fills_in = true;
+  request.any_count = options.command == "advise" || options.command == "scale";
+  return request;
+}
+
+Job job_to_predict(const Options& options, const Watch& watch) {
+  JobRequest request = job_request(options);
+  request.fills_in = true;
+  return read_job_of(request, watch);
 }
 
 MachineLoader asked_machines(const Options& options, const Watch& watch) {

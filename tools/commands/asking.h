@@ -22,6 +22,15 @@ JobRequest job_request(const Options& options, const std::string& name);
 // InputError if there are more operands or none.
 JobRequest job_request(const Options& options);
 Job asked_job(const Options& options, const Watch& watch);
+// Return the request for the job of a command that searches plans, and read that job: what it
+// leaves out is open, and batch and length have usual values.
+JobRequest search_request(const Options& options);
+Job job_to_search(const Options& options, const Watch& watch);
+// Returns the options with the model and the tokens that a search finds, if they ask for the largest
+// model of a family (largest_model()).
+Options with_largest_model(const Options& options, const Watch& watch);
+// Reads the job for a prediction of one plan. Batch and length have usual values.
+Job job_to_predict(const Options& options, const Watch& watch);
 // Returns a loader of machines, which measures this computer if it has no profile yet.
 MachineLoader asked_machines(const Options& options, const Watch& watch);
 

@@ -3,20 +3,26 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <span>
 
 #include "exec/launch/stop.h"
 #include "models/core/json.h"
+#include "sim/advise/near_batch.h"
 #include "sim/planner/objective.h"
-#include "sim/planner/search.h"
+#include "sim/planner/search_until_fits.h"
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/print.h"
+#include "tools/report/advice.h"
 #include "tools/report/html.h"
 #include "tools/report/prediction.h"
 #include "tools/session/choose.h"
+#include "tools/session/elsewhere.h"
 #include "tools/session/job_file.h"
 #include "tools/session/json_text.h"
 #include "tools/session/text.h"
@@ -25,6 +31,14 @@
 namespace meshwright::tools {
 
 namespace {
+
+struct Planned {
+  Job job;
+  SearchResult result;
+  std::vector<std::string> opened;  // FittingSearch
+  std::vector<Elsewhere> elsewhere;
+  std::optional<NearBatch> near_batch;
+};
 
 json plan_json(const Job& job, const RankedPlan& ranked, int today) {
   const Prediction& p = ranked.prediction;
@@ -56,16 +70,21 @@ json plan_json(const Job& job, const RankedPlan& ranked, int today) {
           {"pareto", ranked.pareto}};
 }
 
-json result_json(const Job& job, const SearchResult& result, double memory_margin, int today) {
+json result_json(const Planned& all, double memory_margin, int today) {
+  const SearchResult& result = all.result;
   json plans = json::array(), rejected = json::array();
-  for (const RankedPlan& ranked : result.plans) plans.push_back(plan_json(job, ranked, today));
+  for (const RankedPlan& ranked : result.plans) plans.push_back(plan_json(all.job, ranked, today));
   for (const Rejection& rejection : result.rejected)
     rejected.push_back({{"reason", rejection.reason}, {"count", rejection.count}});
   json value = {{"search_wall_s", result.search_wall_s},
                 {"candidates_enumerated", result.candidates_enumerated},
                 {"candidates_simulated", result.candidates_simulated},
-                {"proven_gap", result.plans.empty() ? json(nullptr) : json(result.proven_gap)},
+                {"proven_gap",
+                 result.plans.empty() || result.stopped ? json(nullptr) : json(result.proven_gap)},
                 {"memory_margin", memory_margin},
+                {"opened", all.opened},
+                {"elsewhere", elsewhere_json(all.elsewhere)},
+                {"near_batch", near_batch_json(all.near_batch)},
                 {"plans", plans},
                 {"rejected", rejected}};
   if (result.closest_miss) {
@@ -93,7 +112,7 @@ Table table_of(const Job& job, const SearchResult& result, int top) {
   head.insert(head.end(), {"MFU", "memory"});
   if (whose != MemoryOf::engine)
     head.push_back(memory_of_names()[static_cast<std::size_t>(whose)] + "'s");
-  head.insert(head.end(), {"$/h", "$/M tokens", ""});
+  head.insert(head.end(), {"$/h", "$/M tokens", "runs in", ""});
   Table table(head);
   int rank = 0;
   for (const RankedPlan& ranked : result.plans) {
@@ -110,26 +129,32 @@ Table table_of(const Job& job, const SearchResult& result, int top) {
                {show_percent(p.mfu), show_bytes(static_cast<double>(p.peak_memory_bytes))});
     if (p.framework) row.push_back(show_bytes(static_cast<double>(p.framework->fit.bytes)));
     row.insert(row.end(), {money(p.usd_per_hour, 2), money(p.usd_per_million_tokens, 4),
-                           ranked.pareto ? "pareto" : ""});
+                           runs_in(ranked.plan, job.model), ranked.pareto ? "pareto" : ""});
     table.add(std::move(row));
   }
   return table;
 }
 
-void print_result(const Job& job, const SearchResult& result, int top, double memory_margin) {
+void print_result(const Planned& all, int top, double memory_margin) {
+  const auto& [job, result, opened, elsewhere, near_batch] = all;
   print_to(stdout, "{}: {} candidates, {} simulated, {}\n\n{}", job.name,
            result.candidates_enumerated, result.candidates_simulated,
            show_seconds(result.search_wall_s), table_of(job, result, top).text());
   if (static_cast<int>(result.plans.size()) > top)
     std::printf("(%zu more plans: --top %zu)\n",
                 result.plans.size() - static_cast<std::size_t>(top), result.plans.size());
-  if (result.proven_gap > 0)
+  if (result.stopped)
+    std::printf("\nstopped before the end of the search: there may be better plans\n");
+  else if (result.proven_gap > 0)
     std::printf("\nno plan is better than the first by more than %s (lower bounds)\n",
                 show_percent(result.proven_gap).c_str());
   else
     std::printf("\nno plan is better than the first (lower bounds)\n");
   std::printf("%s of each GPU's memory is left free (--memory-margin)\n",
               show_percent(memory_margin).c_str());
+  print_to(stdout, "{}", elsewhere_text(elsewhere));
+  if (near_batch) print_to(stdout, "{}\n", near_batch_text(*near_batch));
+  if (!opened.empty()) print_to(stdout, "nothing fits without {}\n", opened_text(opened));
   if (!result.rejected.empty()) std::printf("\nrejected:\n");
   for (const Rejection& rejection : result.rejected)
     print_to(stdout, "  {:8}  {}\n", rejection.count, rejection.reason);
@@ -165,7 +190,6 @@ void write_partition(const Job& job, const RankedPlan& best, const std::string& 
 void prove_too(SearchOptions& options) {
   constexpr double small_enough = 0.02;
   options.prove_gap = small_enough;
-  watch_for_stop();
   const bool on_terminal = isatty(fileno(stderr)) != 0;
   options.go_on = [on_terminal](const SearchProgress& progress) {
     if (on_terminal)
@@ -179,13 +203,10 @@ double margin_of(const Options& options) {
   return options.memory_margin.value_or(usual_memory_margin);
 }
 
-struct Planned {
-  Job job;
-  SearchResult result;
-};
-
-Planned planned(const Options& options, const Watch& watch) {
-  Planned all{asked_job(options, watch), {}};
+// `stop` ends the search with what it has found.
+Planned planned(const Options& given, const Watch& watch, std::function<bool()> stop = {}) {
+  const Options options = with_largest_model(given, watch);
+  Planned all{job_to_search(options, watch), {}, {}, {}, {}};
   const std::vector<std::string> inputs = inputs_of(options, all.job);
   check_writable("--write", options.write, inputs);
   check_writable("--write-partition", options.write_partition, inputs);
@@ -193,12 +214,22 @@ Planned planned(const Options& options, const Watch& watch) {
   SearchOptions search_options;
   search_options.keep_best = shown_plans(options);
   search_options.load = asked_machines(options, watch);
+  search_options.stop = std::move(stop);
   if (!options.prove) search_options.watch = watch.search;
   search_options.memory_margin = margin_of(options);
   if (options.prove) prove_too(search_options);
   warn_of_prices(all.job, search_options.load, watch);
-  all.result = search(all.job, search_options);
+  auto [result, opened] = search_left_out(all.job, search_options);
+  all.result = std::move(result);
+  all.opened = std::move(opened);
   if (options.prove && isatty(fileno(stderr)) != 0) print_to(stderr, "\n");
+  const std::span<const RankedPlan> plans = all.result.plans;
+  if (all.result.stopped) return all;
+  if (!plans.empty()) all.near_batch = near_batch(all.job, plans.front(), search_options);
+  all.elsewhere = best_elsewhere(
+      search_request(options), all.job,
+      plans.first(std::min(plans.size(), static_cast<std::size_t>(shown_plans(options)))),
+      search_options);
   return all;
 }
 
@@ -217,16 +248,18 @@ void write_files(const Options& options, const Planned& all, const Watch& watch)
 }
 
 std::string json_of(const Options& options, const Planned& all) {
-  return json_text(result_json(all.job, all.result, margin_of(options), options.today), true);
+  return json_text(result_json(all, margin_of(options), options.today), true);
 }
 
 int run_plan(const Options& options) {
-  const Planned all = planned(options, shown_watch());
+  watch_for_stop();
+  const Planned all = planned(options, shown_watch(), stop_requested);
   if (options.json) print_text(json_of(options, all));
+  if (all.result.plans.empty() && all.result.stopped) throw StopRequested();
   if (all.result.plans.empty()) throw NoPlanFits(miss_text(all.result, margin_of(options)));
-  if (!options.json) print_result(all.job, all.result, shown_plans(options), margin_of(options));
+  if (!options.json) print_result(all, shown_plans(options), margin_of(options));
   write_files(options, all, printed_watch());
-  return done;
+  return all.result.stopped ? stopped : done;
 }
 
 std::string answer_plan(const Options& options, const Watch& watch) {
@@ -244,7 +277,8 @@ const Command plan_command = {
     "JOB",
     job_help,
     "search for the best plan of a job on its clusters",
-    "json set for by budget profile prices write write-partition report top "
+    "json model task tokens batch length on count set for by budget profile prices write "
+    "write-partition report top "
     "prove memory-margin",
     run_plan,
     "Searches over all that the job leaves open with \"auto\" and lists, ranks the plans, and says "

@@ -12,6 +12,7 @@
 #include "tools/print.h"
 #include "tools/report/prediction.h"
 #include "tools/session/choose.h"
+#include "tools/session/elsewhere.h"
 #include "tools/session/json_text.h"
 #include "tools/session/text.h"
 
@@ -19,7 +20,7 @@ namespace meshwright::tools {
 
 namespace {
 
-json point_json(const ScalePoint& point) {
+json point_json(const Job& job, const ScalePoint& point) {
   const Prediction& p = point.plan.prediction;
   const auto& usd = point.usd_per_million_tokens;
   return {{"machine", point.machine},
@@ -30,25 +31,27 @@ json point_json(const ScalePoint& point) {
           {"usd_per_million_tokens", usd ? json(*usd) : json(nullptr)},
           {"step_time_s", p.step_time_s},
           {"goodput", p.goodput ? json(p.goodput->share) : json(nullptr)},
-          {"parallelism", to_json(point.plan.plan.parallelism)}};
+          {"parallelism", to_json(point.plan.plan.parallelism)},
+          {"frameworks", frameworks_that_run(point.plan.plan, job.model)}};
 }
 
-json result_json(const ScaleResult& result) {
+json result_json(const Job& job, const ScaleResult& result) {
   json points = json::array(), gaps = json::array();
-  for (const ScalePoint& point : result.points) points.push_back(point_json(point));
+  for (const ScalePoint& point : result.points) points.push_back(point_json(job, point));
   for (const ScaleGap& gap : result.gaps)
     gaps.push_back({{"machine", gap.machine}, {"count", gap.count}, {"reason", gap.reason}});
   return {{"points", points}, {"gaps", gaps}};
 }
 
 // Returns the table of all cluster sizes. It has a column for goodput if the job's hosts fail.
-Table table_of(const ScaleResult& result) {
+Table table_of(const Job& job, const ScaleResult& result) {
   const bool failing = std::ranges::any_of(result.points, [](const ScalePoint& point) {
     return point.plan.prediction.goodput.has_value();
   });
   std::vector<std::string> head = {"cluster",  "GPUs",       "plan",      "step",
                                    "tokens/s", "efficiency", "$/M tokens"};
   if (failing) head.emplace_back("goodput");
+  head.emplace_back("runs in");
   Table table(head);
   for (const ScalePoint& point : result.points) {
     const Prediction& p = point.plan.prediction;
@@ -61,34 +64,41 @@ Table table_of(const ScaleResult& result) {
         show_percent(point.efficiency),
         point.usd_per_million_tokens ? fmt::format("${:.4f}", *point.usd_per_million_tokens) : "-"};
     if (failing) row.push_back(p.goodput ? show_percent(p.goodput->share) : "-");
+    row.push_back(runs_in(point.plan.plan, job.model));
     table.add(row);
   }
   return table;
 }
 
-ScaleResult scaled(const Options& options, const Watch& watch) {
-  const Job job = asked_job(options, watch);
+struct Scaled {
+  Job job;
+  ScaleResult result;
+};
+
+Scaled scaled(const Options& options, const Watch& watch) {
+  Job job = job_to_search(options, watch);
   ScaleOptions scale_options;
   scale_options.search.load = asked_machines(options, watch);
   scale_options.search.memory_margin = options.memory_margin.value_or(usual_memory_margin);
-  return scale(job, scale_options);
+  ScaleResult result = scale(job, scale_options);
+  return {std::move(job), std::move(result)};
 }
 
 int run_scale(const Options& options) {
-  const ScaleResult result = scaled(options, printed_watch());
+  const auto [job, result] = scaled(options, printed_watch());
   if (options.json) {
-    print_text(json_text(result_json(result), true));
+    print_text(json_text(result_json(job, result), true));
     return result.points.empty() ? no_plan_fits : done;
   }
-  print_to(stdout, "{}", table_of(result).text());
+  print_to(stdout, "{}", table_of(job, result).text());
   for (const ScaleGap& gap : result.gaps)
     print_to(stdout, "{} x {}: no plan: {}\n", gap.count, gap.machine, gap.reason);
   return result.points.empty() ? no_plan_fits : done;
 }
 
 std::string answer_scale(const Options& options, const Watch& watch) {
-  const ScaleResult result = scaled(options, watch);
-  std::string answer = json_text(result_json(result), true);
+  const auto [job, result] = scaled(options, watch);
+  std::string answer = json_text(result_json(job, result), true);
   if (result.points.empty()) throw NoPlanFits("", answer);
   return answer;
 }
@@ -100,7 +110,7 @@ const Command scale_command = {
     "JOB",
     job_help,
     "throughput, efficiency and cost over more and more GPUs",
-    "json set by budget profile prices memory-margin",
+    "json model task tokens batch length on count set for by budget profile prices memory-margin",
     run_scale,
     "Plans the job on one host, two, four and so on, and prints throughput, efficiency and cost. "
     "Where the job says that hosts fail, it prints the goodput too.",

@@ -131,8 +131,8 @@ Examined examined_recording(const Options& options, const Watch& watch) {
 Examined examined(const Options& options, const Watch& watch) {
   if (names_recording(options)) return examined_recording(options, watch);
   Examined all;
-  all.job = asked_job(options, watch);
-  all.chosen = choose_plan(all.job, asked_machines(options, watch), watch);
+  all.job = job_to_search(options, watch);
+  all.chosen = choose_plan(all.job, asked_machines(options, watch), watch, LeftOut::is_open);
   all.sensitivity = sensitivity(all.job, all.chosen.compiled.plan, all.chosen.cluster);
   return all;
 }
@@ -161,7 +161,7 @@ const Command sensitivity_command = {
     "JOB",
     job_help,
     "which inputs move time or cost of the whole job most",
-    "json set by budget profile prices",
+    "json model task tokens batch length on count set for by budget profile prices",
     run_sensitivity,
     "Changes one input at a time (prices, bandwidths, failure rates, batch, the error of the "
     "prediction itself and others) and prints what moves the answer most, as a table and a tornado "

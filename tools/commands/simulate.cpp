@@ -21,6 +21,7 @@
 #include "tools/report/trace_files.h"
 #include "tools/report/whole_run.h"
 #include "tools/session/choose.h"
+#include "tools/session/job_file.h"
 #include "tools/session/json_text.h"
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
@@ -60,12 +61,14 @@ struct Simulated {
 // Predicts the step, and writes the files that the options name.
 Simulated simulated(const Options& options, const Watch& watch) {
   Simulated all;
-  all.job = asked_job(options, watch);
+  all.job = job_to_predict(options, watch);
   const std::vector<std::string> inputs = inputs_of(options, all.job);
   check_trace(options, inputs);
   check_writable("--report", options.report, inputs);
   check_writable("--timeline", options.timeline, inputs);
+  check_writable("--write", options.write, inputs);
   all.chosen = choose_plan(all.job, asked_machines(options, watch), watch);
+  tell_defaults(all.job, all.chosen, watch);
   if (!options.programs.empty())
     take_programs(all.chosen, read_programs(read_json_file(options.programs)), options.programs);
   const Compiled& compiled = all.chosen.compiled;
@@ -81,6 +84,10 @@ Simulated simulated(const Options& options, const Watch& watch) {
     add_prediction(page, all.job.model, compiled, all.chosen.cluster, all.prediction);
     add_step(page, compiled, all.prediction, all.stages, timeline);
     write_file(options.report, page.text());
+  }
+  if (!options.write.empty()) {
+    write_job_file(all.job, compiled.plan, all.chosen.machine, all.chosen.count, options.write);
+    watch.note("wrote " + options.write);
   }
   all.run = whole_run(all.job, compiled, all.chosen.cluster, all.prediction);
   return all;
@@ -141,7 +148,8 @@ const Command simulate_command = {
     "JOB",
     job_help,
     "predict a training step: time, memory, cost",
-    "json set profile prices programs trace trace-format report timeline steps",
+    "json model task tokens batch length on count set profile prices programs trace trace-format "
+    "report timeline write steps",
     run_simulate,
     "Predicts the time of a step, memory stage by stage, and cost. Where the job says that hosts "
     "fail, it predicts how long the whole run takes and what it costs. It plans first where the "

@@ -6,13 +6,16 @@
 
 #include "models/core/json.h"
 #include "sim/advise/batch_law.h"
+#include "sim/advise/shortfall.h"
 #include "sim/compile/compile.h"
 #include "sim/compile/largest_batch.h"
 #include "sim/predict/breakdown.h"
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"
+#include "tools/report/advice_table.h"
 #include "tools/report/prediction.h"
 #include "tools/report/risk.h"
+#include "tools/session/plan_text.h"
 #include "tools/session/text.h"
 
 namespace meshwright::tools {
@@ -51,7 +54,7 @@ json loads_json(const Rung& rung) {
   return value;
 }
 
-json rung_json(const Rung& rung, int today) {
+json rung_json(const Job& job, const Rung& rung, int today) {
   json value = {{"machine", rung.machine},
                 {"count", rung.hosts},
                 {"processes_per_host", rung.processes_per_host},
@@ -71,6 +74,7 @@ json rung_json(const Rung& rung, int today) {
                 {"parallelism", to_json(rung.best->plan.parallelism)},
                 {"training", to_json(rung.best->plan.training)},
                 {"opened", rung.opened},
+                {"frameworks", frameworks_that_run(rung.best->plan, job.model)},
                 {"tokens_per_s", p.tokens_per_s},
                 {"efficiency", rung.efficiency},
                 {"added_efficiency", rung.added_efficiency},
@@ -113,17 +117,9 @@ std::string cut_text(const Ladder& ladder, const Rung& rung) {
                      alone);
 }
 
-std::string cluster_text(const Rung& rung) {
-  return fmt::format(
-      "{} x {}{}", rung.hosts, rung.machine,
-      rung.processes_per_host != rung.gpus_per_host
-          ? fmt::format(" ({} of {} GPUs)", rung.processes_per_host, rung.gpus_per_host)
-          : "");
-}
-
-Table table_of(const Ladder& ladder) {
+Table table_of(const Job& job, const Ladder& ladder) {
   Table table({"cluster", "GPUs", "plan", "step", "eight in ten", "tokens/s", "MFU", "efficiency",
-               "memory", "left", "$/M tokens", "time", "$", ""});
+               "memory", "left", "$/M tokens", "time", "$", "runs in", ""});
   for (const Rung& rung : ladder.rungs) {
     if (!rung.best) {
       table.add({cluster_text(rung), std::to_string(rung.gpus()), "no plan"});
@@ -140,30 +136,31 @@ Table table_of(const Ladder& ladder) {
                show_bytes(p.memory_limit_bytes - static_cast<double>(p.peak_memory_bytes)),
                p.usd_per_million_tokens ? fmt::format("${:.4f}", *p.usd_per_million_tokens) : "-",
                rung.whole ? show_duration(rung.whole->time_s) : "-",
-               usd_of(rung) ? show_usd(*usd_of(rung)) : "-",
+               usd_of(rung) ? show_usd(*usd_of(rung)) : "-", runs_in(rung.best->plan, job.model),
                &rung == ladder.chosen() ? "<- stop here" : ""});
   }
   return table;
 }
 
-std::string ladder_text(const Ladder& ladder) {
-  std::string text = table_of(ladder).text();
+std::string ladder_text(const Job& job, const Ladder& ladder) {
+  std::string text = table_of(job, ladder).text();
   for (const Rung& rung : ladder.rungs) {
     if (!rung.best) {
       text += fmt::format("{}: {}\n", cluster_text(rung), rung.reason);
     } else if (!rung.opened.empty()) {
-      text += fmt::format("{}: fits only with {} left to the planner\n", cluster_text(rung),
-                          fmt::join(rung.opened, ", "));
+      text += fmt::format("{}: fits only with {}\n", cluster_text(rung), opened_text(rung.opened));
     }
   }
   return text + ladder.reason + "\n\n";
 }
 
 // Returns the global batch, in sequences, that the law of useful batches recommends for the job's
-// tokens. Returns nothing unless the model is a causal language model with a number of tokens to
-// train on.
+// tokens. Returns nothing unless a causal language model is trained whole on a number of tokens:
+// the law is not of adapters.
 std::optional<double> useful_batch(const Job& job, const Rung& rung) {
-  if (!job.model.is_causal() || !rung.whole || rung.whole->tokens <= 0) return std::nullopt;
+  const bool adapts = job.plan.training.lora.has_value();
+  if (adapts || !job.model.is_causal() || !rung.whole || rung.whole->tokens <= 0)
+    return std::nullopt;
   const Prediction& p = rung.best->prediction;
   const double flops_per_token =
       p.model_flops_per_s_per_gpu * rung.gpus() / std::max(p.tokens_per_s, 1e-9);
@@ -171,7 +168,8 @@ std::optional<double> useful_batch(const Job& job, const Rung& rung) {
          job.plan.training.sequence_length;
 }
 
-std::string batch_text(const Job& job, const Rung& rung) {
+std::string batch_text(const Job& job, const Rung& rung,
+                       const std::optional<NearBatch>& near_batch) {
   const Training& training = rung.best->plan.training;
   std::string text = fmt::format(
       "The global batch stays {} sequences at each rung, so its learning rate does too ({:.3g}).\n",
@@ -184,6 +182,7 @@ std::string batch_text(const Job& job, const Rung& rung) {
         "(to the square root), after a warm-up.\n",
         most, largest["learning_rate_linear"].get<double>(),
         largest["learning_rate_square_root"].get<double>());
+  if (near_batch) text += near_batch_text(*near_batch) + "\n";
   if (const auto useful = useful_batch(job, rung))
     text += fmt::format(
         "A batch of about {} sequences learns best from {} tokens (0.2920 C^0.3271, DeepSeek LLM "
@@ -210,9 +209,33 @@ std::string rent_text(const Rung& rung) {
   return text + ".\n";
 }
 
-// Returns the command line that plans and runs the rung. A captured model is run by its own script,
-// so the command only plans. It sets the cluster, and with --set the
-// keys that the job lacks or fixes to values that do not fit the rung's number of ranks.
+// Returns the command that goes on from the planned job. A captured model is run by its own script.
+// Machines that are not this computer get the settings of a framework that can run the plan.
+std::string next_command(const Job& job, const std::string& profile, const Rung& rung) {
+  if (job.model.captured) return {};
+  if (rung.machine != "local") {
+    const std::vector<std::string> names = frameworks_that_run(rung.best->plan, job.model);
+    const std::string wanted(name_of(job.plan.training.framework));
+    const bool has_wanted = std::ranges::find(names, wanted) != names.end();
+    if (!names.empty())
+      return fmt::format(" && meshwright export planned.json --for {0} --to {0}",
+                         has_wanted ? wanted : names.front());
+  }
+  return " && meshwright train planned.json" + profile;
+}
+
+// Returns a line about the other ways to run the plan on machines that are not this computer.
+std::string next_hint(const Job& job, const Rung& rung, const std::string& command) {
+  if (rung.machine == "local" || job.model.captured) return {};
+  return command.find("meshwright export") != std::string::npos
+             ? "On these machines `meshwright train planned.json` runs it too.\n"
+             : "`train` runs it on these machines; `--for FRAMEWORK` looks for a plan of a "
+               "framework, which `export` writes.\n";
+}
+
+// Returns the command line that plans the rung and goes on from there. It sets the cluster, and
+// with --set the keys that the job lacks or fixes to values that do not fit the rung's number of
+// ranks.
 std::string command_text(const Job& job, const std::string& asked, const std::string& profile,
                          const Rung& rung) {
   const Plan& plan = rung.best->plan;
@@ -220,24 +243,44 @@ std::string command_text(const Job& job, const std::string& asked, const std::st
       fmt::format("--set cluster.machine={} --set cluster.count={}", rung.machine, rung.hosts);
   if (rung.processes_per_host != rung.gpus_per_host)
     set += fmt::format(" --set cluster.processes_per_host={}", rung.processes_per_host);
-  for (const std::string& key : rung.opened) set += fmt::format(" --set {}=auto", key);
+  for (const std::string& opened : rung.opened)
+    set += fmt::format(" --set {}{}", opened, opened.find('=') == std::string::npos ? "=auto" : "");
   if (!job.is_auto("parallelism.data") && job.plan.parallelism.data != plan.parallelism.data)
     set += " --set parallelism.data=auto";
   if (!job.has_steps && rung.whole)
     set += fmt::format(" --set training.steps={}", rung.whole->steps(plan.training));
-  const std::string plans = fmt::format("meshwright plan {} {} --write planned.json", asked, set);
-  return job.model.captured ? plans : plans + " && meshwright train planned.json" + profile;
+  return fmt::format("meshwright plan {} {} --write planned.json", asked, set) +
+         next_command(job, profile, rung);
 }
 
 }  // namespace
 
-Advice advice_of(const Job& job, const LadderOptions& options, const std::string& asked,
-                 const std::string& profile) {
+json near_batch_json(const std::optional<NearBatch>& batch) {
+  if (!batch) return nullptr;
+  return {{"global_batch", batch->global_batch}, {"faster", batch->faster}};
+}
+
+std::string near_batch_text(const NearBatch& batch) {
+  return fmt::format(
+      "a batch of {} sequences would be {:.0f} % faster for each token: more ranks divide it",
+      batch.global_batch, 100 * batch.faster);
+}
+
+Advice advice_of(const Job& job, const JobRequest& request, const LadderOptions& options,
+                 const std::string& asked, const std::string& profile) {
   Advice advice;
   advice.ladders = ladders(job, options);
   advice.best = best_of(advice.ladders, job.objective);
+  const bool is_stopped = options.search.stop && options.search.stop();
+  if (advice.best == nullptr && !is_stopped)
+    advice.shortfall = shortfall(job, advice.ladders, options);
   if (advice.best != nullptr) {
     advice.run = run_of(job, *advice.best->chosen());
+    if (!is_stopped) {
+      advice.near_batch = near_batch(job, *advice.best->chosen()->best, options.search);
+      advice.elsewhere =
+          best_elsewhere(request, job, std::span(&*advice.best->chosen()->best, 1), options.search);
+    }
     advice.command = command_text(job, asked, profile, *advice.best->chosen());
   }
   return advice;
@@ -247,13 +290,14 @@ json advice_json(const Job& job, const Advice& advice, int today) {
   json all = json::array();
   for (const Ladder& ladder : advice.ladders) {
     json rungs = json::array();
-    for (const Rung& rung : ladder.rungs) rungs.push_back(rung_json(rung, today));
+    for (const Rung& rung : ladder.rungs) rungs.push_back(rung_json(job, rung, today));
     all.push_back({{"machine", ladder.machine},
                    {"rungs", rungs},
                    {"stop", or_null(ladder.stop)},
                    {"reason", ladder.reason}});
   }
-  json value = {{"name", job.name}, {"ladders", all}, {"best", nullptr}};
+  json value = {
+      {"name", job.name}, {"ladders", all}, {"best", nullptr}, {"shortfall", advice.shortfall}};
   if (advice.best == nullptr) return value;
   const Rung& rung = *advice.best->chosen();
   const std::optional<WholeRun>& run = advice.run;
@@ -262,25 +306,31 @@ json advice_json(const Job& job, const Advice& advice, int today) {
                    {"processes_per_host", rung.processes_per_host},
                    {"reason", advice.best->reason},
                    {"useful_global_batch", or_null(useful_batch(job, rung))},
+                   {"elsewhere", elsewhere_json(advice.elsewhere)},
+                   {"near_batch", near_batch_json(advice.near_batch)},
                    {"risk", run ? risk_json(run->model, run->risk, run->spare) : json(nullptr)},
                    {"command", advice.command}};
   return value;
 }
 
-std::string advice_text(const Job& job, const Advice& advice) {
+std::string advice_text(const Job& job, const Advice& advice, bool all) {
   std::string text = job.name + "\n\n";
-  for (const Ladder& ladder : advice.ladders) text += ladder_text(ladder);
-  if (advice.best == nullptr) return text;
+  if (all || advice.ladders.size() == 1)
+    for (const Ladder& ladder : advice.ladders) text += ladder_text(job, ladder);
+  else
+    text += machines_text(job, advice);
+  if (advice.best == nullptr) return text + advice.shortfall;
   const Rung& rung = *advice.best->chosen();
-  text += rent_text(rung) + cut_text(*advice.best, rung) + "\n" + batch_text(job, rung);
+  text += rent_text(rung) + price_text(rung) + elsewhere_text(advice.elsewhere) +
+          cut_text(*advice.best, rung) + "\n" + batch_text(job, rung, advice.near_batch);
   if (advice.run)
     text += risk_text(advice.run->model, advice.run->risk, advice.run->spare);
   else if (!has_length(job))
     text += "training.steps or objective.tokens would show days and dollars of the whole run.\n";
   else
     text += "Nothing fails in this job: \"failures\": {} shows what failures cost.\n";
-  return text +
-         fmt::format("\nTo {} it:\n  {}\n", job.model.captured ? "plan" : "run", advice.command);
+  return text + fmt::format("\nTo {} it:\n  {}\n{}", job.model.captured ? "plan" : "run",
+                            advice.command, next_hint(job, rung, advice.command));
 }
 
 }  // namespace meshwright::tools

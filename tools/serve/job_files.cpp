@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "models/architectures/hub_names.h"
 #include "models/architectures/model.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
@@ -31,6 +32,14 @@ constexpr FileKey file_keys[] = {
 bool is_path(const std::string& model) {
   return !is_zoo_name(model) && (model.find('/') != std::string::npos || model.ends_with(".json") ||
                                  model.ends_with(".onnx") || model == "." || model == "..");
+}
+
+// Returns whether `model` is a name on the Hub, OWNER/NAME, of a model of the zoo. The server takes
+// the zoo's name in its place, so that it is never looked up as a path.
+bool is_of_hub(const std::string& model) {
+  const std::size_t slash = model.find('/');
+  return slash != std::string::npos && slash > 0 && model.find('/', slash + 1) == model.npos &&
+         model.front() != '.' && !zoo_name_of(model).empty();
 }
 
 [[noreturn]] void refuse(const std::string& name, const std::string& pointer,
@@ -64,9 +73,10 @@ void check_models_folder(const std::string& models) {
 }
 
 json with_model_of(json job, const std::string& models) {
-  if (models.empty() || !job.is_object() || !job.contains("model") || !job["model"].is_string())
-    return job;
+  if (!job.is_object() || !job.contains("model") || !job["model"].is_string()) return job;
   const std::string name = job["model"];
+  if (is_of_hub(name)) job["model"] = zoo_name_of(name);
+  if (models.empty()) return job;
   const bool is_plain = name.ends_with(".json") && name.find('/') == std::string::npos;
   const std::filesystem::path path = std::filesystem::path(models) / name;
   std::error_code error;

@@ -17,7 +17,7 @@ void check_models_folder(const std::string& models);
 
 // Returns the job with the content of its model's file in place of the file's name, if the name is
 // that of a JSON file of the folder `models`. Otherwise, and if `models` is "", returns the job as
-// it is. Throws InputError if the file is no JSON.
+// it is, with a name on the Hub as the zoo has it. Throws InputError if the file is no JSON.
 nlohmann::json with_model_of(nlohmann::json job, const std::string& models);
 
 }  // namespace meshwright::tools

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/core/error.h"
+#include "sim/planner/search_until_fits.h"
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"
 #include "tools/interop/expressible.h"
@@ -143,7 +144,8 @@ void warn_of_prices(const Job& job, const MachineLoader& load, const Watch& watc
                          other_kinds(loaded, region)));
 }
 
-Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch) {
+Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch,
+                   LeftOut left_out) {
   Chosen chosen;
   if (leaves_a_choice(job)) {
     warn_of_prices(job, load, watch);
@@ -151,10 +153,14 @@ Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch
     options.load = load;
     options.watch = watch.search;
     options.memory_margin = usual_memory_margin;  // the plan that `plan` puts first
-    chosen.search = search(job, options);
+    const auto find = [&] {
+      return left_out == LeftOut::is_open ? search_left_out(job, options).result
+                                          : search(job, options);
+    };
+    chosen.search = find();
     if (chosen.search->plans.empty()) {
       options.memory_margin = 0;
-      chosen.search = search(job, options);
+      chosen.search = find();
     }
     if (chosen.search->plans.empty() && !only_micro_batch_is_open(job))
       throw NoPlanFits(miss_text(*chosen.search));
@@ -169,6 +175,14 @@ Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch
   }
   compile_chosen(job, given_plan(job, load, chosen), chosen);
   return chosen;
+}
+
+void tell_defaults(const Job& job, const Chosen& chosen, const Watch& watch) {
+  const std::string text = defaults_text(job, chosen.compiled.plan);
+  if (text.empty()) return;
+  watch.note(
+      fmt::format("note: {}: left out, so by default: {}; `meshwright plan` looks for better ones",
+                  job.file, text));
 }
 
 Chosen plan_with_programs(const Job& job, const MachineLoader& load, std::vector<Program> programs,

@@ -44,8 +44,14 @@ void warn_of_prices(const Job& job, const MachineLoader& load, const Watch& watc
 
 // Returns the plan of the job: the given one, or the planner's best if the job leaves a choice.
 // Throws NoPlanFits if the job leaves a choice and nothing fits, unless the micro-batch is the only
-// choice. A plan that leaves no choice need not fit.
-Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch = {});
+// choice. A plan that leaves no choice need not fit. If keys that the job leaves out are open,
+// offloading is tried too where nothing fits without.
+Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch = {},
+                   LeftOut left_out = LeftOut::has_default);
+
+// Notes the defaults that the plan has because the job leaves keys out. Callers predict or train
+// the plan, and search no other.
+void tell_defaults(const Job& job, const Chosen& chosen, const Watch& watch);
 
 // Returns the plan of a job that leaves no choice, with the Programs of its stages, which were
 // compiled before or elsewhere. Throws InputError, which begins with `where`, if they are of other

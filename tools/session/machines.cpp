@@ -15,6 +15,7 @@
 #include "tools/session/choose.h"
 #include "tools/session/engine.h"
 #include "tools/session/questions.h"
+#include "tools/session/worded_job.h"
 
 namespace meshwright::session {
 
@@ -133,7 +134,8 @@ void warn_of_crowding(const Job& job, const Watch& watch) {
 
 }  // namespace
 
-Job read_job_of(const JobRequest& request, const Watch& watch) {
+Job read_job_of(const JobRequest& wanted, const Watch& watch) {
+  const JobRequest request = with_words(wanted, watch);
   for (const std::string& text : request.set) check_is_text(text);
   std::vector<std::string> overrides = launch_overrides(request.sagemaker);
   if (!overrides.empty())
@@ -151,10 +153,12 @@ Job read_job_of(const JobRequest& request, const Watch& watch) {
     throw InputError(request.file +
                      ": is a recorded step of a script, not a job; `simulate`, `sensitivity`, "
                      "`explain --measured` and `rehearse --recording` take it");
-  Job job = read_job_text(text, request.file, overrides, facts);
+  Job job = read_job_text(text, request.file, overrides, facts,
+                          request.searches ? LeftOut::is_open : LeftOut::has_default);
   check_profile_is_used(request, job);
   if (leaves_a_choice(job)) take_ways_of_framework(job);
   for (const std::string& warning : job.warnings) watch.warn(warning);
+  for (const std::string& note : job.notes) watch.note(fmt::format("note: {}: {}", job.file, note));
   warn_of_crowding(job, watch);
   return job;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/compiler/schedule/schedule.h"
+#include "models/core/error.h"
 #include "tools/session/text.h"
 
 namespace meshwright::session {
@@ -118,6 +119,36 @@ std::string plan_text(const Plan& plan) {
   if (p.offload != Offload::none) text += "   offload " + offload_word(p);
   if (p.offloads_activations()) text += fmt::format(", horizon {}", p.horizon());
   return text;
+}
+
+std::string opened_text(const std::vector<std::string>& opened) {
+  std::vector<std::string> open, set;
+  for (const std::string& each : opened)
+    (each.find('=') == std::string::npos ? open : set).push_back(each);
+  if (!open.empty()) set.insert(set.begin(), list_of(open, "and") + " left to the planner");
+  return list_of(set, "and");
+}
+
+std::string defaults_text(const Job& job, const Plan& plan) {
+  const Parallelism& p = plan.parallelism;
+  const Training& t = plan.training;
+  const bool names_degrees =
+      !job.leaves_out("parallelism.data") ||
+      (!job.leaves_out("parallelism.pipeline") && !job.leaves_out("parallelism.tensor"));
+  if (p.degrees().ranks() == 1 || names_degrees) return {};
+  std::vector<std::string> parts;
+  const auto add = [&](bool matters, std::string_view key, const std::string& value) {
+    if (matters && job.leaves_out(key))
+      parts.push_back(fmt::format("{} {}", key.substr(key.find('.') + 1), value));
+  };
+  add(true, "parallelism.pipeline", std::to_string(p.pipeline));
+  add(true, "parallelism.tensor", std::to_string(p.tensor));
+  add(true, "parallelism.data", std::to_string(p.data));
+  add(p.data * p.context > 1, "parallelism.zero_stage", std::to_string(p.zero_stage));
+  add(p.pipeline > 1, "parallelism.schedule", schedule_text(p));
+  const bool recomputes = !t.recompute_modules.empty() || t.recompute_budget;
+  add(!recomputes, "training.recompute", recompute_word(t));
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace meshwright::session

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "models/compiler/plan/plan.h"
+#include "models/job/job.h"
 
 namespace meshwright::session {
 
@@ -14,5 +15,15 @@ std::string plan_text(const Plan& plan);
 // the micro-batch, and all that differs from the usual. No two plans of a search have the same
 // text.
 std::string short_plan_text(const Plan& plan);
+
+// Returns the text of FittingSearch::opened: "training.recompute left to the planner",
+// "parallelism.offload=optimizer".
+std::string opened_text(const std::vector<std::string>& opened);
+
+// Returns one line with the defaults that a job's plan has where the job leaves keys out, or "" if
+// the job names its degrees: "pipeline 1, tensor 1, data 64, zero_stage 0, recompute none". Keys that
+// make no difference are not named, such as the schedule of one stage. One rank has no defaults to
+// tell.
+std::string defaults_text(const Job& job, const Plan& plan);
 
 }  // namespace meshwright::session

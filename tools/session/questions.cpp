@@ -2,26 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "hwprofiles/prices.h"
 #include "models/compiler/frameworks/framework.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
 #include "models/core/json.h"
+#include "models/core/written_number.h"
 
 namespace meshwright::session {
 
 namespace {
 
 constexpr double seconds_per_day = 86400;
-
-struct TimeUnit {
-  std::string_view name;
-  double seconds;
-};
-constexpr TimeUnit time_units[] = {
-    {"h", 3600}, {"d", seconds_per_day}, {"w", 7 * seconds_per_day}, {"min", 60}, {"s", 1}};
 
 // Tells whether the job file or --set sets a key. A file that cannot be read sets none, and the
 // reader of jobs reports it.
@@ -47,12 +39,9 @@ class Said {
 };
 
 double budget_of(const std::string& text) {
-  double usd = 0;
-  const char* begin = text.data() + (text.starts_with("$") ? 1 : 0);
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(begin, end, usd);
-  if (error == std::errc{} && stop == end && usd > 0) return usd;
-  throw InputError("--budget: expected dollars above 0, such as 25000, found '" + text + "'");
+  if (const auto usd = written_number(text, NumberKind::usd); usd && *usd > 0) return *usd;
+  throw InputError(
+      fmt::format("--budget: expected {}, found '{}'", expected_number(NumberKind::usd), text));
 }
 
 }  // namespace
@@ -62,15 +51,12 @@ double seconds_until(const std::string& text, int today) {
     if (*day > today) return (*day - today) * seconds_per_day;
     throw InputError("--by: " + text + " is not after today");
   }
-  double number = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error == std::errc{} && number > 0)
-    for (const TimeUnit& unit : time_units)
-      if (unit.name == std::string_view(stop, end - stop)) return number * unit.seconds;
-  throw InputError(
-      "--by: expected a date such as 2027-01-31, or a duration such as 30d, 12h or 2w, found '" +
-      text + "'");
+  // A number alone could be days or hours.
+  const bool has_unit = text.find_first_not_of("0123456789.") != std::string::npos;
+  const auto seconds = written_number(text, NumberKind::seconds);
+  if (has_unit && seconds && *seconds > 0) return *seconds;
+  throw InputError(fmt::format("--by: expected a date such as 2027-01-31, or {}, found '{}'",
+                               expected_number(NumberKind::seconds), text));
 }
 
 std::vector<std::string> question_overrides(const JobRequest& request) {
@@ -87,10 +73,10 @@ std::vector<std::string> question_overrides(const JobRequest& request) {
     overrides.push_back(fmt::format("objective.budget_usd={}", budget_of(request.budget)));
   const Said says(request);
   if (says("objective", "minimize")) return overrides;
-  if (!request.by.empty())
-    overrides.push_back("objective.minimize=usd");
-  else if (!says("training", "steps") && !says("objective", "tokens"))
+  if (!says("training", "steps") && !says("objective", "tokens"))
     overrides.push_back("objective.minimize=tokens");
+  else if (!request.by.empty())
+    overrides.push_back("objective.minimize=usd");
   return overrides;
 }
 

@@ -14,9 +14,9 @@ namespace meshwright::session {
 double seconds_until(const std::string& text, int today);
 
 // Returns the keys of the job, as arguments of --set: framework, deadline and budget, and what is
-// minimized if neither the job's file nor --set says it. With --by, dollars are minimized. With
-// --budget only, time is minimized, or, if the job does not say how long it is, the number of
-// tokens is maximized.
+// minimized if neither the job's file nor --set says it. If the job does not say how long it is,
+// the number of tokens is maximized. Otherwise dollars are minimized with --by, and time with
+// --budget only.
 std::vector<std::string> question_overrides(const JobRequest& request);
 
 }  // namespace meshwright::session

@@ -20,15 +20,33 @@ struct MachineRequest {
   std::function<Machine()> measure_here;  // measures this computer if it has no profile yet
 };
 
+// A job in words of the command line, in place of a job file or of its keys.
+struct JobWords {
+  std::string model;         // model
+  std::string tokens;        // objective.tokens
+  std::string batch;         // training.global_batch
+  std::string length;        // training.sequence_length
+  std::string task;          // a word of task_names(); empty: the first
+  std::string on;            // cluster.machine: a machine, a group, or GPUs and how many
+  std::optional<int> count;  // cluster.count
+};
+
 // A job, and what changes it.
-struct JobRequest : MachineRequest {
-  std::string file;                 // the job's path, or its name in messages if `text` is given
+struct JobRequest : MachineRequest, JobWords {
+  // The job's path, or its name in messages if `text` is given. Empty: the words are the job.
+  std::string file;
   std::optional<std::string> text;  // the job itself
   std::vector<std::string> set;     // KEY=VALUE
   std::string framework;            // training.framework
   std::string by;                   // date or duration by which the whole job is to be done
   std::string budget;               // dollars for the whole job
-  int today = 0;                    // days since 1970-01-01, for dates and the age of prices
+  // Whether the caller searches plans, so that what the job leaves out is open.
+  bool searches = false;
+  // Whether a job that leaves out the batch or the length gets usual ones (with_words()).
+  bool fills_in = false;
+  // Whether a job made of words that do not say how many hosts may have any number of them.
+  bool any_count = false;
+  int today = 0;  // days since 1970-01-01, for dates and the age of prices
   SageMakerEnvironment sagemaker;
 };
 

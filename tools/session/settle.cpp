@@ -226,6 +226,7 @@ Run settle_run(const JobRequest& wanted, const TrainRequest& how,
   check_outputs(run.job);
   settle_data(run.job, watch);
   run.chosen = choose_plan(run.job, machine_loader(wanted, watch), watch);
+  tell_defaults(run.job, run.chosen, watch);
   check_fits(run);
   warn_of_fused_optimizer(run, watch);
   const Plan& plan = run.chosen.compiled.plan;

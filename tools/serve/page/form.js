@@ -16,6 +16,7 @@ const simple = [
   ['batch', 'training', 'global_batch', Number],
   ['length', 'training', 'sequence_length', Number],
   ['precision', 'training', 'precision', String],
+  ['framework', 'training', 'framework', String],
   ['minimize', 'objective', 'minimize', String],
   ['tokens', 'objective', 'tokens', text => Number(text) * 1e9, value => String(value / 1e9)],
   ['budget', 'objective', 'budget_usd', Number],
@@ -41,8 +42,9 @@ export class Form {
   }
 
   async fill_choices() {
-    const {models, machines} = await list();
+    const {models, machines, frameworks} = await list();
     element('model').append(...models.map(name => option(name)), option(pasted, 'another: paste its config.json or own.model.json'));
+    element('framework').append(...frameworks.map(name => option(name)));
     element('machines').append(...machines.map(name => this.#machine(name)));
     this.#listen();
   }

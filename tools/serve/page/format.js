@@ -28,6 +28,10 @@ export function usd(value, digits = Math.abs(value) < 100 ? 2 : 0) {
 export const or = (value, show) => value === null || value === undefined ? '–' : show(value);
 export const cluster = each => `${each.count}\u00a0×\u00a0${each.machine}`;
 
+// The frameworks that can run a plan; meshwright's own engine runs every plan.
+const short_names = {'megatron-lm': 'megatron', 'megatron-bridge': 'bridge', torchtitan: 'titan', accelerate: 'fsdp', sagemaker: 'smp'};
+export const runs_in = names => names.length ? names.map(name => short_names[name] ?? name).join(' ') : 'meshwright';
+
 // "1.857 to 2.061 s": the unit once where both have the same.
 export function range(pair) {
   if (!pair) return 'no error is known';

@@ -29,16 +29,26 @@ export function plans(name, answer, pick) {
     all.append(make('p', 'No price of these machines is known: docs/prices.md says how to give one.', 'faint'));
   all.append(table(
       [['', ''], ['plan', 'text'], ['step', ''], ['tokens/s', ''], ['memory', ''],
-       ['$/M tokens', ''], ['whole run', '']],
+       ['$/M tokens', ''], ['whole run', ''], ['runs in', 'text']],
       answer.plans.map((plan, i) => [
         button(String(i + 1), () => pick(i), `Show plan ${i + 1}`),
         with_range(text.cluster(plan.cluster), text.plan(plan)),
         with_range(text.seconds(plan.step_time_s), plan.step_time_interval_s && text.range(plan.step_time_interval_s)),
         with_range(Math.round(plan.tokens_per_s).toLocaleString('en'), `${text.percent(plan.mfu)} MFU`), text.bytes(plan.peak_memory_bytes),
         with_range(text.or(plan.usd_per_million_tokens, usd => text.usd(usd, 4)), plan.pareto && make('span', 'pareto', 'badge')),
-        with_range(plan.total_tokens > 0 ? text.duration(plan.total_time_s) : '–', plan.total_usd && text.usd(plan.total_usd))])));
+        with_range(plan.total_tokens > 0 ? text.duration(plan.total_time_s) : '–', plan.total_usd && text.usd(plan.total_usd)),
+        text.runs_in(plan.frameworks)])));
   show_first(all, 10);
+  elsewhere(all, answer.elsewhere);
   all.append(rejected(answer));
+}
+
+// What a usual framework costs that can run none of these plans.
+function elsewhere(parent, frameworks) {
+  for (const each of frameworks)
+    parent.append(make('p', each.plan === null ? `No plan for ${each.framework}: ${each.reason}.`
+        : `Best that ${each.framework} can run: ${each.slower < 0 ? '' : '+'}${(100 * each.slower).toFixed(0)} % ` +
+          `(${text.seconds(each.step_time_s)}, ${each.plan}).`, 'faint'));
 }
 
 // Of a long table the first rows, the others when asked for.
@@ -144,6 +154,7 @@ export function ladder(answer) {
     const best = answer.best, useful = best.useful_global_batch;
     all.append(make('p', `Rent ${best.count} × ${best.machine}. ${best.reason}`, 'reason'));
     if (useful) all.append(make('p', `A batch of about ${text.count(useful)} sequences learns best from so many tokens (DeepSeek LLM, 2024).`, 'faint'));
+    elsewhere(all, best.elsewhere);
     all.append(make('h3', 'To run it, with the job file beside it'), make('pre', best.command, 'command'));
   } else {
     all.append(make('p', 'Nothing fits.', 'reason'));
@@ -153,16 +164,17 @@ export function ladder(answer) {
     charts.ladder(all, each.rungs);
     all.append(table(
         [['plan', 'text'], ['step', ''], ['tokens/s', ''], ['efficiency', ''], ['memory left', ''],
-         ['$/M tokens', ''], ['whole run', '']],
+         ['$/M tokens', ''], ['whole run', ''], ['runs in', 'text']],
         each.rungs.map((rung, i) => rung.step_time_s === undefined
-            ? [with_range(gpus_of(rung), rung.reason), ...Array(6).fill('')]
+            ? [with_range(gpus_of(rung), rung.reason), ...Array(7).fill('')]
             : [with_range(gpus_of(rung), text.plan(rung)),
                with_range(text.seconds(rung.step_time_s), rung.step_time_interval_s && text.range(rung.step_time_interval_s)),
                with_range(Math.round(rung.tokens_per_s).toLocaleString('en'), `${text.percent(rung.mfu)} MFU`),
                with_range(text.percent(rung.efficiency), i === each.stop && make('span', 'stop here', 'badge')),
                text.bytes(rung.memory_limit_bytes - rung.peak_memory_bytes),
                text.or(rung.usd_per_million_tokens, usd => text.usd(usd, 4)),
-               with_range(rung.total_tokens > 0 ? text.duration(rung.total_time_s) : '–', rung.total_usd && text.usd(rung.total_usd))])));
+               with_range(rung.total_tokens > 0 ? text.duration(rung.total_time_s) : '–', rung.total_usd && text.usd(rung.total_usd)),
+               text.runs_in(rung.frameworks)])));
     if (answer.ladders.length > 1) all.append(make('p', each.reason));
   }
 }

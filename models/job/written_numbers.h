@@ -1,0 +1,24 @@
+// Numbers of a job that people may write in words: "60B", "$15,000", "2 weeks".
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "models/core/written_number.h"
+
+namespace meshwright::job {
+
+struct WrittenKey {
+  std::string_view section, key;
+  NumberKind quantity;
+};
+// Returns the keys whose numbers may be written so.
+std::span<const WrittenKey> written_keys();
+
+// Replaces such words by numbers. Throws an InputError that begins with `file` for words that are
+// no number. "auto" stays.
+void read_written_numbers(nlohmann::json& job, const std::string& file);
+
+}  // namespace meshwright::job

@@ -1,0 +1,80 @@
+// Models of which only the family and the number of parameters are known, and names of the hub.
+#include "models/architectures/usual_shape.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "models/architectures/hub_names.h"
+#include "models/architectures/model.h"
+#include "models/program/graph/graph.h"
+#include "tests/catch.h"
+#include "tests/message_of.h"
+
+using namespace meshwright::tests;
+using nlohmann::json;
+
+namespace {
+
+Model model_of(const std::string& family, const json& parameters) {
+  return read_model(Fields(json{{"family", family}, {"parameters", parameters}}, "job"));
+}
+
+double count_of(const Model& model) {
+  Training training;
+  training.sequence_length = 128;
+  training.global_batch = training.micro_batch = 1;
+  return static_cast<double>(parameter_count(build_graph(model, training)));
+}
+
+}  // namespace
+
+TEST_CASE("a usual shape has the parameters that were asked for", "[models][usual_shape]") {
+  const std::pair<const char*, double> asked[] = {
+      {"125M", 125e6}, {"350M", 350e6}, {"1.3B", 1.3e9}, {"3B", 3e9},    {"7B", 7e9},
+      {"13B", 13e9},   {"34B", 34e9},   {"70B", 70e9},   {"175B", 175e9}};
+  for (const char* family : {"llama", "gpt"})
+    for (const auto& [text, parameters] : asked) {
+      CAPTURE(family, text);
+      const Model model = model_of(family, text);
+      CHECK(count_of(model) == Approx(parameters).epsilon(0.05));
+      CHECK(model.hidden % model.heads == 0);
+      CHECK(model.heads % model.kv_heads == 0);
+      const double aspect = static_cast<double>(model.hidden) / model.layers;
+      CHECK(aspect > 50);
+      CHECK(aspect < 260);
+      if (parameters >= 3e9) CHECK(model.heads % 8 == 0);  // for tensor parallelism
+    }
+  CHECK(model_of("llama", 3e9) == model_of("llama", "3B"));
+  CHECK(model_of("llama", "3 billion") == model_of("llama", "3B"));
+  CHECK(model_of_words("llama:3B") == json({{"family", "llama"}, {"parameters", "3B"}}));
+  CHECK_FALSE(model_of_words("llama-2-7b"));
+}
+
+TEST_CASE("a usual shape says what it lacks", "[models][usual_shape]") {
+  const auto refused = [](const json& model) {
+    return message_of([&] { read_model(Fields(model, "job")); });
+  };
+  CHECK(refused({{"family", "bert"}, {"parameters", "3B"}})
+            .starts_with("job: /family: there is no usual shape of 'bert' here; use llama or gpt"));
+  CHECK(refused({{"family", "llama"}, {"parameters", "big"}}) ==
+        "job: /parameters: expected a number of parameters such as 3B or 350M, found 'big'");
+  CHECK(refused({{"family", "llama"}, {"parameters", 3}}) ==
+        "job: /parameters: is out of range; use 10M to 2T");
+  CHECK(refused({{"family", "llama"}, {"parameters", "3B"}, {"layers", 3}})
+            .starts_with("job: /layers: given beside `parameters`"));
+}
+
+TEST_CASE("names of the hub are models of the zoo", "[models][usual_shape]") {
+  for (const auto& [hub, zoo] :
+       {std::pair{"meta-llama/Llama-3.1-8B", "llama-3.1-8b"},
+        std::pair{"meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"},
+        std::pair{"meta-llama/Meta-Llama-3-70B", "llama-3-70b"},
+        std::pair{"openai-community/gpt2-xl", "gpt2-xl"}, std::pair{"Llama-2-7b-hf", "llama-2-7b"},
+        std::pair{"GPT2", "gpt2"}, std::pair{"mistralai/Mistral-7B-v0.1", "mistral-7b-v0.1"}}) {
+    CAPTURE(hub);
+    CHECK(zoo_name_of(hub) == zoo);
+    CHECK(load_model(hub, "").hidden == load_model(zoo, "").hidden);
+  }
+  CHECK(zoo_name_of("nobody/knows-this").empty());
+}

@@ -1,0 +1,162 @@
+// Jobs in words of the command line, without a file: models, machines and numbers as people write
+// them are read, or answered with a line that lets them go on.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/test_folder.h"
+#include "tests/tools/program.h"
+
+using nlohmann::json;
+
+TEST_CASE("a plan needs no job file", "[tools][worded]") {
+  const TestFolder folder;
+  const std::string words =
+      "plan --model openai-community/gpt2 --tokens 1B --on '4xV100-16GB' --length 512 --batch 32";
+  const json answer = answer_of(words + " --write " + folder.file("kept.json"));
+  const json& best = answer["plans"][0];
+  CHECK(best["cluster"]["machine"] == "p3.8xlarge");
+  CHECK(best["cluster"]["count"] == 1);
+  CHECK(best["gpus"] == 4);
+  CHECK(best["training"]["global_batch"] == 32);
+  CHECK(best["training"]["sequence_length"] == 512);
+  CHECK(best["total_tokens"].get<double>() == Approx(1e9));
+  const json kept = json::parse(content_of(folder.file("kept.json")));
+  CHECK(kept["model"] == "openai-community/gpt2");
+  CHECK(kept["objective"]["tokens"] == 1e9);
+  CHECK(answer_of("simulate " + folder.file("kept.json"))["step_time_s"] == best["step_time_s"]);
+}
+
+TEST_CASE("a job without batch and length gets usual ones, and says which", "[tools][worded]") {
+  const TestFolder folder;
+  const std::string said = folder.file("said");
+  const auto notes_of = [&](const std::string& arguments) {
+    CHECK(run("simulate " + arguments, said).code == 0);
+    return content_of(said);
+  };
+  // 6 N D of 124.4 M parameters and 10 B tokens is 7.47e18 FLOPs: 0.2920 * 7.47e18^0.3271 is
+  // 431 k tokens, 421 sequences of 1024; the nearest power of two is 512.
+  const std::string pretrained = notes_of("--model gpt2 --tokens 10B --on p3.2xlarge");
+  CHECK(pretrained.find("sequences of 1024 tokens, the model's length") != std::string::npos);
+  CHECK(pretrained.find("a batch of 512 sequences, near the") != std::string::npos);
+  CHECK(pretrained.find("the scaling law names for 10.00 B tokens of 124.4 M parameters") !=
+        std::string::npos);
+  const std::string tuned = notes_of("--model gpt2 --task lora --on p3.2xlarge");
+  CHECK(tuned.find("a batch of 64 sequences, a usual one of lora; no law names it") !=
+        std::string::npos);
+  // A job file that leaves them out gets them too.
+  const std::string job = folder.file(
+      "job.json", R"({"model": "gpt2", "training": {}, "cluster": {"machine": "p3.2xlarge"},
+                      "objective": {"tokens": "10B"}})");
+  CHECK(notes_of(job).find("a batch of 512 sequences") != std::string::npos);
+  CHECK(run("train " + job).code == 2);  // what is trained is said by the job
+}
+
+TEST_CASE("words replace keys of a job file", "[tools][worded]") {
+  const json best = answer_of("plan " + jobs +
+                              "searched.json --on P3.2XLARGE --count 1 --batch 16 --length 256 "
+                              "--tokens 1M --top 1")["plans"][0];
+  CHECK(best["cluster"]["machine"] == "p3.2xlarge");
+  CHECK(best["training"]["global_batch"] == 16);
+  CHECK(best["training"]["sequence_length"] == 256);
+  CHECK(best["total_tokens"].get<double>() == Approx(1e6).epsilon(0.01));
+}
+
+TEST_CASE("adapters and all weights are tasks", "[tools][worded]") {
+  const auto trained = [](const std::string& task) {
+    return answer_of("plan --model llama-3.2-1b --task " + task +
+                     " --tokens 1M --on 1xA100-40GB --top 1")["plans"][0]["training"];
+  };
+  const json lora = trained("lora"), full = trained("finetune");
+  CHECK(lora["lora"]["rank"] == 16);
+  CHECK(lora["learning_rate"] == 2e-4);
+  CHECK(lora["sequence_length"] == 4096);
+  CHECK_FALSE(full.contains("lora"));
+  CHECK(full["learning_rate"] == 1e-5);
+  CHECK(full["global_batch"] == 64);
+}
+
+TEST_CASE("sixty ways to say it are read, or answered with a way to go on", "[tools][worded]") {
+  const std::string model = "--model gpt2 ", on = " --on p3.2xlarge ";
+  const std::vector<std::string> read = {model + on,
+                                         "--model GPT2" + on,
+                                         "--model openai-community/gpt2" + on,
+                                         "--model gpt2-medium" + on,
+                                         "--model llama:150M" + on,
+                                         "--model 'llama:150 million'" + on,
+                                         "--model gpt:0.1B" + on,
+                                         "--model meta-llama/Llama-3.2-1B-Instruct --on 8xH100",
+                                         "--model llama-3.2-1B --on 'H100 x 8'",
+                                         model + "--on P3.2XLARGE",
+                                         model + "--on ml.p3.2xlarge",
+                                         model + "--on 'p3 2xlarge'",
+                                         model + "--on '1xV100'",
+                                         model + "--on '1 V100-16GB'",
+                                         model + "--on '8xA100'",
+                                         model + "--on '8 x A100-80GB'",
+                                         model + "--on 'A100 80GB x 8'",
+                                         model + "--on a100:8",
+                                         model + "--on 'DGX A100 40 GB'",
+                                         model + "--on '2 dgx-a100-80gb'",
+                                         model + "--on 'DGX H100'",
+                                         model + "--on '1xT4'",
+                                         model + "--on '4 L4'",
+                                         model + on + "--count 1",
+                                         model + on + "--tokens 1B",
+                                         model + on + "--tokens 1e9",
+                                         model + on + "--tokens '1 billion'",
+                                         model + on + "--tokens 1,000,000,000",
+                                         model + on + "--tokens '20M tokens'",
+                                         model + on + "--tokens 0.5T",
+                                         model + on + "--batch 64",
+                                         model + on + "--batch 1k",
+                                         model + on + "--length 512",
+                                         model + on + "--length 1k",
+                                         model + on + "--set objective.tokens=1B",
+                                         model + on + "--set objective.budget_usd=15k",
+                                         model + on + "--set 'objective.budget_usd=$15,000'",
+                                         model + on + "--set 'objective.deadline_s=2 weeks'",
+                                         model + on + "--set training.dropout=10%",
+                                         model + on + "--set training.steps=2k",
+                                         model + on + "--set training.sequence_length=1k",
+                                         model + on + "--task finetune",
+                                         model + on + "--task lora",
+                                         model + "--set cluster.machine=p3.2xlarge"};
+  const std::vector<std::pair<std::string, std::string>> answered = {
+      {model, "--on names the machine, such as --on p5.48xlarge, --on 8xH100 or --on aws"},
+      {"--on p3.2xlarge", "expected a job file, or --model with the model"},
+      {"--model gpt5" + on, "unknown model 'gpt5'; did you mean 'gpt2'?"},
+      {"--model bert:3B" + on, "there is no usual shape of 'bert' here; use llama or gpt"},
+      {"--model llama:big" + on, "expected a number of parameters such as 3B or 350M"},
+      {model + "--on p9.48xlarge", "did you mean"},
+      {model + "--on 8xP100", "list machines"},
+      {model + "--on a3-highgpu-8g", "the nearest machine is p5.48xlarge"},
+      {model + "--on ND96isr_H100_v5", "the nearest machine is p5.48xlarge"},
+      {model + "--on Standard_ND96amsr_A100_v4", "the nearest machine is p4de.24xlarge"},
+      {model + "--on 8xH100 --count 2", "says how many hosts, and so does the count"},
+      {model + on + "--tokens many", "expected a number such as 60e9, 60B or 20M, found 'many'"},
+      {model + on + "--length long", "expected a number of tokens, such as 4096 or 128k"},
+      {model + on + "--batch 1.5", "training/global_batch"},
+      {model + on + "--task dance", "unknown task 'dance'; known: pretrain, finetune and lora"},
+      {model + on + "--set objective.budget_usd=cheap", "expected dollars above 0"},
+      {model + on + "--set objective.deadline_s=soon", "expected a duration such as 30d"},
+      {jobs + "searched.json --task lora", "goes with --model"},
+      {model + on + "--tokens", "--tokens needs a value"}};
+  CHECK(read.size() + answered.size() >= 60);
+  const TestFolder folder;
+  const std::string said = folder.file("said");
+  for (const std::string& each : read) {
+    const int code = run("simulate " + each, said).code;
+    CAPTURE(each, content_of(said));
+    CHECK(code == 0);
+  }
+  for (const auto& [each, answer] : answered) {
+    const Answer found = run("simulate " + each, said);
+    CAPTURE(each, content_of(said));
+    CHECK(found.code == 2);
+    CHECK(found.out.empty());
+    CHECK(content_of(said).find(answer) != std::string::npos);
+  }
+}
