@@ -15,13 +15,13 @@ using nlohmann::json;
 namespace {
 
 constexpr WrittenKey word_rows[] = {{"objective", "tokens", NumberKind::count},
-                               {"objective", "budget_usd", NumberKind::usd},
-                               {"objective", "deadline_s", NumberKind::seconds},
-                               {"training", "global_batch", NumberKind::count},
-                               {"training", "sequence_length", NumberKind::length},
-                               {"training", "steps", NumberKind::count},
-                               {"training", "warmup_steps", NumberKind::count},
-                               {"training", "dropout", NumberKind::share}};
+                                    {"objective", "budget_usd", NumberKind::usd},
+                                    {"objective", "deadline_s", NumberKind::seconds},
+                                    {"training", "global_batch", NumberKind::count},
+                                    {"training", "sequence_length", NumberKind::length},
+                                    {"training", "steps", NumberKind::count},
+                                    {"training", "warmup_steps", NumberKind::count},
+                                    {"training", "dropout", NumberKind::share}};
 
 // Returns the number as an integer if it is a whole one, because many keys are integers.
 json number_of(double value) {
