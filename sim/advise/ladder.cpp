@@ -138,15 +138,22 @@ void describe(Rung& rung, const Job& job) {
       largest_micro_batch(job.model, reopened(best.plan, job.plan.training), best.cluster);
 }
 
+// Compares rungs with the first one, or with the first whose states stay on the GPUs: one that fits
+// only by moving them over the bus is slow for that reason, and all others would seem better than
+// they are.
 void compare(std::vector<Rung>& rungs) {
+  const auto stays = [](const Rung& of) {
+    return of.best->plan.parallelism.offload != Offload::optimizer;
+  };
+  const auto speed = [](const Rung& of) { return of.best->prediction.tokens_per_s; };
+  const auto each = [&](const Rung& of) { return speed(of) / of.gpus(); };
   const Rung *first = nullptr, *last = nullptr;
+  for (const Rung& rung : rungs)
+    if (rung.best && (first == nullptr || (!stays(*first) && stays(rung)))) first = &rung;
   for (Rung& rung : rungs) {
     if (!rung.best) continue;
-    const auto speed = [](const Rung& of) { return of.best->prediction.tokens_per_s; };
-    const auto each = [&](const Rung& of) { return speed(of) / of.gpus(); };
-    if (first == nullptr) first = &rung;
     rung.efficiency = each(rung) / each(*first);
-    if (last != nullptr)
+    if (last != nullptr && stays(*last))
       rung.added_efficiency =
           (speed(rung) - speed(*last)) / (rung.gpus() - last->gpus()) / each(*last);
     last = &rung;

@@ -55,7 +55,8 @@ TEST_CASE("a search that is stopped keeps the plans that it has found", "[sim][p
   CHECK(to_json(last.plans.front().plan) == to_json(all.plans.front().plan));
 }
 
-TEST_CASE("a ladder that is stopped says which rungs have no plan for that", "[sim][advise][stop]") {
+TEST_CASE("a ladder that is stopped says which rungs have no plan for that",
+          "[sim][advise][stop]") {
   LadderOptions options;
   options.search = stopped_after(0);
   for (const Ladder& ladder : ladders(small_job(), options)) {

@@ -11,7 +11,7 @@ TEST_CASE("kinds that no constant saw have the interval of the sources of such k
     training.framework = framework;
     training.lora.reset();
     if (has_adapters) training.lora.emplace();
-    return sim::unseen_sources(training, has_experts).has_value();
+    return unseen_sources(training, has_experts).has_value();
   };
   for (const Framework framework :
        {Framework::torchtitan, Framework::deepspeed, Framework::accelerate, Framework::transformers,
@@ -24,7 +24,7 @@ TEST_CASE("kinds that no constant saw have the interval of the sources of such k
   }
   CHECK_FALSE(is_unseen(Framework::meshwright, true, true));
   training.framework = Framework::pytorch;
-  const auto range = sim::unseen_sources(training, false);
+  const auto range = unseen_sources(training, false);
   REQUIRE(range);
   CHECK(range->low < 1);
   CHECK(range->high > 1);

@@ -63,7 +63,7 @@ struct Scene {
   }
   // Returns the line after the one that says what to rent.
   std::string cut() const {
-    const std::string text = advice_text(job, advice);
+    const std::string text = advice_text(job, advice, true);
     const std::size_t at = text.find('\n', text.find("\nRent ") + 1) + 1;
     return text.substr(at, text.find('\n', at) - at);
   }
@@ -123,7 +123,7 @@ TEST_CASE("advice says how the plan cuts the model, and what one GPU would need"
 TEST_CASE("advice says the batch, a larger one only where it is, and what is missing",
           "[tools][report]") {
   Scene scene([](Plan&) {});
-  const auto text = [&] { return advice_text(scene.job, scene.advice); };
+  const auto text = [&] { return advice_text(scene.job, scene.advice, true); };
   const auto has = [&](const std::string& words) {
     CAPTURE(text());
     return text().find(words) != std::string::npos;

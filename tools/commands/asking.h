@@ -26,8 +26,8 @@ Job asked_job(const Options& options, const Watch& watch);
 // leaves out is open, and batch and length have usual values.
 JobRequest search_request(const Options& options);
 Job job_to_search(const Options& options, const Watch& watch);
-// Returns the options with the model and the tokens that a search finds, if they ask for the largest
-// model of a family (largest_model()).
+// Returns the options with the model and the tokens that a search finds, if they ask for the
+// largest model of a family (largest_model()).
 Options with_largest_model(const Options& options, const Watch& watch);
 // Reads the job for a prediction of one plan. Batch and length have usual values.
 Job job_to_predict(const Options& options, const Watch& watch);

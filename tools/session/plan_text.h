@@ -21,9 +21,9 @@ std::string short_plan_text(const Plan& plan);
 std::string opened_text(const std::vector<std::string>& opened);
 
 // Returns one line with the defaults that a job's plan has where the job leaves keys out, or "" if
-// the job names its degrees: "pipeline 1, tensor 1, data 64, zero_stage 0, recompute none". Keys that
-// make no difference are not named, such as the schedule of one stage. One rank has no defaults to
-// tell.
+// the job names its degrees: "pipeline 1, tensor 1, data 64, zero_stage 0, recompute none". Keys
+// that make no difference are not named, such as the schedule of one stage. One rank has no
+// defaults to tell.
 std::string defaults_text(const Job& job, const Plan& plan);
 
 }  // namespace meshwright::session

@@ -34,7 +34,8 @@ void eager_optimizer_kernels(KernelList& kernels, const OptimizerWork& work, dou
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, KernelList& kernels) {
   const double n = static_cast<double>(work.elements);
   const double weight = static_cast<double>(bytes_of(work.weights));
-  const bool is_in_fp32 = work.moment == Dtype::f32 && (work.master ? *work.master : work.weights) == Dtype::f32;
+  const bool is_in_fp32 =
+      work.moment == Dtype::f32 && (work.master ? *work.master : work.weights) == Dtype::f32;
   if (level == CompilerLevel::none && !work.moments_are_ready && is_in_fp32)
     return eager_optimizer_kernels(kernels, work, work.master ? weight : 0);
   const double moments = mean_bytes_of(work.moment) * work.moments;
