@@ -156,9 +156,17 @@ TEST_CASE("the page: settings of a framework that can run the plan", "[page]") {
                      {{"framework", "megatron-lm"},
                       {"global_batch", 16},
                       {"sequence_length", 128},
-                      {"micro_batch", 4}}},
+                      {"micro_batch", 4},
+                      {"recompute", "none"}}},
                     {"cluster", {{"machine", "g5.12xlarge"}, {"count", 1}}},
-                    {"parallelism", {{"tensor", 2}, {"data", 2}}}};
+                    {"parallelism",
+                     {{"tensor", 2},
+                      {"data", 2},
+                      {"pipeline", 1},
+                      {"context", 1},
+                      {"schedule", "1f1b"},
+                      {"zero_stage", 0},
+                      {"sequence_parallel", false}}}};  // a search opens what is left out
   browser.open(link_of(served, job));
   browser.wait_for(ready);
   browser.click("#plan");
