@@ -146,7 +146,7 @@ TEST_CASE("advice says the batch, a larger one only where it is, and what is mis
   CHECK(has("\nNothing fails in this job: \"failures\": {} shows what failures cost.\n"));
   CHECK(has("\n1 x m (1 of 8 GPUs): nothing fits\n"));
   rung.opened = {"a.b", "c.d"};
-  CHECK(has("\n1 x m: fits only with a.b, c.d left to the planner\n"));
+  CHECK(has("\n1 x m: fits only with a.b and c.d left to the planner\n"));
   WholeJob whole;
   whole.tokens = 1e9;
   whole.time_s = 3 * 86400;
