@@ -236,7 +236,7 @@ std::vector<const Pass*> tested_passes() {
   std::vector<const Pass*> tested;
   for (const Pass& pass : training_passes()) {
     const bool of_compiler = pass.optional || pass.levels != at_every_level;
-    // What rounds, or reads rounded weights, is tested where models are trained.
+    // Passes that round weights change values: they are tested where models are trained.
     const std::string_view name = pass.name;
     const bool keeps_values = !is_backward(pass) && name != "quantize" && name != "widen_weights";
     if (keeps_values && (of_compiler || !before_backward(pass))) tested.push_back(&pass);
