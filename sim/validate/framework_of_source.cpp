@@ -7,6 +7,7 @@ namespace {
 struct Repository {
   std::string_view name;
   Framework framework;
+  bool keeps_states_in_16_bits = false;
 };
 
 // Frameworks without a word of their own are the ones that they are built on. A source is that of
@@ -22,7 +23,7 @@ constexpr Repository repositories[] = {
     {"NVIDIA/Megatron-LM", Framework::megatron_lm},
     {"pytorch/torchtitan", Framework::torchtitan},
     {"pytorch/ao", Framework::torchtitan},
-    {"pytorch/torchtune", Framework::pytorch},
+    {"pytorch/torchtune", Framework::pytorch, true},
     {"foundation-model-stack/fms-acceleration", Framework::transformers},
     {"foundation-model-stack/fms-fsdp", Framework::pytorch},
     {"QwenLM/", Framework::transformers},
@@ -36,16 +37,19 @@ constexpr Repository repositories[] = {
     {"karpathy/nanoGPT", Framework::pytorch},
 };
 
-}  // namespace
-
-Framework framework_of_source(std::string_view where) {
+// Returns the first repository that `where` names, or one without a name.
+Repository repository_in(std::string_view where) {
   for (const Repository& each : repositories)
-    if (where.find(each.name) != std::string_view::npos) return each.framework;
-  return Framework::meshwright;
+    if (where.find(each.name) != std::string_view::npos) return each;
+  return {{}, Framework::meshwright};
 }
 
+}  // namespace
+
+Framework framework_of_source(std::string_view where) { return repository_in(where).framework; }
+
 bool keeps_states_in_16_bits(std::string_view where) {
-  return where.find("pytorch/torchtune") != std::string_view::npos;
+  return repository_in(where).keeps_states_in_16_bits;
 }
 
 }  // namespace meshwright::sim
