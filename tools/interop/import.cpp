@@ -117,7 +117,7 @@ bool names_a_plan(const std::string& name) {
 }
 
 // Returns whether a value leaves a setting without effect.
-bool is_off(const json& value) {
+bool leaves_all_as_it_is(const json& value) {
   for (const json& each : {json(false), json(0), json(1), json("0"), json("1"), json("false"),
                            json("False"), json("none"), json("null"), json("")})
     if (value == each) return true;
@@ -171,7 +171,7 @@ void explain_rest(const InteropTarget& target, const Settings& from, bool allow_
     if (reason.empty() && !is_known && is_of_script(target, from, setting.name, known))
       reason = "an argument of the script itself";
     if (reason.empty() && is_known) reason = "acts on nothing beside the other settings here";
-    if (reason.empty() && names_a_plan(setting.name) && !is_off(setting.value))
+    if (reason.empty() && names_a_plan(setting.name) && !leaves_all_as_it_is(setting.value))
       throw InputError(setting.place + ": " + from.spelled(setting.name) + ": unknown setting of " +
                        std::string(name_of(target.framework)) + hint(from, setting.name, known) +
                        (hint(from, setting.name, known).empty() ? "; it" : " It") +

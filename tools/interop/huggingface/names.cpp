@@ -183,25 +183,13 @@ void refuse_other_objectives(const Settings& settings) {
   constexpr const char* preferences =
       "training by preferences or rewards is not built; one model's step of it is a job of its own "
       "(docs/job-file.md)";
-  struct Row {
-    std::string_view name;
-    const char* why;
-  };
-  // axolotl's rl and reward_model, trl's arguments of DPO and its kin.
-  constexpr Row other_objectives[] = {
-      {"rl", preferences},
-      {"reward_model", preferences},
-      {"process_reward_model", preferences},
-      {"max_prompt_length", preferences},
-      {"pref_beta", preferences},
-      {"loss_type", preferences},
-      {"ref_model", preferences},
-      {"reward_funcs", preferences},
-  };
-  for (const Row& row : other_objectives)
-    if (const Setting* found = find_setting(settings, row.name);
+  // axolotl's rl and reward_model, trl's arguments of DPO and its kin. trl's loss_type of training
+  // on the next token is nll.
+  for (const char* name : {"rl", "reward_model", "process_reward_model", "max_prompt_length",
+                           "pref_beta", "loss_type", "ref_model", "reward_funcs"})
+    if (const Setting* found = find_setting(settings, name);
         found != nullptr && !is_off(found->value) && found->value != "nll")
-      settings.fail(row.name, row.why);
+      settings.fail(name, preferences);
   if (const Setting* stage = find_setting(settings, "stage");
       stage != nullptr && stage->value.is_string() && stage->value != "sft" && stage->value != "pt")
     settings.fail("stage", stage->value.dump() + ": " + preferences);
