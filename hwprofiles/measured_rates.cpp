@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -46,27 +47,29 @@ Quantization read_quantization(Fields fields) {
 }
 
 // Layers that quantize were measured as a whole, so their rates are without that kernel's time.
-std::vector<MeasuredProduct> read_products(Fields fields) {
-  const auto m = fields.required<std::vector<std::int64_t>>("m");
-  const auto n = fields.required<std::vector<std::int64_t>>("n");
-  const auto k = fields.required<std::vector<std::int64_t>>("k");
-  const auto all = rates(fields, "tflop_per_s", m.size() * n.size() * k.size());
+MeasuredProducts read_products(Fields fields) {
+  MeasuredProducts products;
+  products.m = fields.required<std::vector<std::int64_t>>("m");
+  products.n = fields.required<std::vector<std::int64_t>>("n");
+  products.k = fields.required<std::vector<std::int64_t>>("k");
+  const auto all =
+      rates(fields, "tflop_per_s", products.m.size() * products.n.size() * products.k.size());
   Quantization quantization;
   if (fields.has("quantization")) quantization = read_quantization(fields.object("quantization"));
   fields.done();
-  std::vector<MeasuredProduct> products;
   auto rate = all.begin();
-  for (const std::int64_t rows : m)
-    for (const std::int64_t columns : n)
-      for (const std::int64_t depth : k) {
+  for (const std::int64_t rows : products.m)
+    for (const std::int64_t columns : products.n)
+      for (const std::int64_t depth : products.k) {
         const double measured = *rate++ * tera;
+        products.places.push_back(measured > 0 ? static_cast<int>(products.measured.size()) : -1);
         if (measured <= 0) continue;
         const double flops = 2.0 * static_cast<double>(rows * columns) * static_cast<double>(depth);
         const double alone_s = flops / measured - quantization.of(rows, depth);
         if (alone_s <= 0) fields.fail("quantization", "takes longer than a whole layer");
-        products.push_back({rows, columns, depth, flops / alone_s});
+        products.measured.push_back({rows, columns, depth, flops / alone_s});
       }
-  if (products.empty()) fields.fail("tflop_per_s", "holds no rate above 0");
+  if (products.measured.empty()) fields.fail("tflop_per_s", "holds no rate above 0");
   return products;
 }
 
@@ -87,8 +90,8 @@ void read_attention(Fields fields, MeasuredRates& to) {
 
 // Small layers take little longer than the mean time of quantization, so that what is left of a
 // measured time may be too short: no rate is above the peak.
-void limit_rates(std::vector<MeasuredProduct>& products, double peak) {
-  for (MeasuredProduct& each : products) each.flop_per_s = std::min(each.flop_per_s, peak);
+void limit_rates(MeasuredProducts& products, double peak) {
+  for (MeasuredProduct& each : products.measured) each.flop_per_s = std::min(each.flop_per_s, peak);
 }
 
 MeasuredRates read_rates(Fields file, const Gpu& gpu) {
@@ -109,31 +112,42 @@ double apart(double one, double other) {
   return ratio * ratio;
 }
 
+std::vector<double> distances(std::int64_t wanted, const std::vector<std::int64_t>& sizes) {
+  std::vector<double> of_each;
+  of_each.reserve(sizes.size());
+  for (const std::int64_t size : sizes)
+    of_each.push_back(apart(static_cast<double>(wanted), static_cast<double>(size)));
+  return of_each;
+}
+
+std::size_t least(const std::vector<double>& values) {
+  return static_cast<std::size_t>(std::ranges::min_element(values) - values.begin());
+}
+
 }  // namespace
 
-// Few sizes are measured along each dimension, so the logarithms of a size are taken once for all
-// products that share it.
-const MeasuredProduct& nearest_product(const std::vector<MeasuredProduct>& products, std::int64_t m,
+// A search asks this for every product of every candidate. The sum is least where each of its terms
+// is, so only a cell that was not measured needs a look at all others.
+const MeasuredProduct& nearest_product(const MeasuredProducts& products, std::int64_t m,
                                        std::int64_t n, std::int64_t k) {
-  const std::int64_t wanted[] = {m, n, k};
-  std::int64_t seen[3] = {};
-  double distance[3] = {};
-  const MeasuredProduct* nearest = nullptr;
-  double least = 0;
-  for (const MeasuredProduct& each : products) {
-    const std::int64_t sizes[] = {each.m, each.n, each.k};
-    for (int i = 0; i < 3; ++i)
-      if (sizes[i] != seen[i]) {
-        seen[i] = sizes[i];
-        distance[i] = apart(static_cast<double>(wanted[i]), static_cast<double>(sizes[i]));
+  const std::vector<double> by_m = distances(m, products.m), by_n = distances(n, products.n),
+                            by_k = distances(k, products.k);
+  const auto place = [&](std::size_t i, std::size_t j, std::size_t l) {
+    return products.places[(i * by_n.size() + j) * by_k.size() + l];
+  };
+  if (const int found = place(least(by_m), least(by_n), least(by_k)); found >= 0)
+    return products.measured[static_cast<std::size_t>(found)];
+  int nearest = -1;
+  double least_sum = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < by_m.size(); ++i)
+    for (std::size_t j = 0; j < by_n.size(); ++j)
+      for (std::size_t l = 0; l < by_k.size(); ++l) {
+        const double sum = by_m[i] + by_n[j] + by_k[l];
+        if (place(i, j, l) < 0 || sum >= least_sum) continue;
+        nearest = place(i, j, l);
+        least_sum = sum;
       }
-    const double sum = distance[0] + distance[1] + distance[2];
-    if (nearest == nullptr || sum < least) {
-      nearest = &each;
-      least = sum;
-    }
-  }
-  return *nearest;
+  return products.measured[static_cast<std::size_t>(nearest)];
 }
 
 const MeasuredAttention& nearest_attention(const MeasuredRates& rates, std::int64_t keys) {

@@ -15,6 +15,14 @@ struct MeasuredProduct {
   double flop_per_s = 0;
 };
 
+// Products of every size m, n and k of a grid. Few cells of it were not measured.
+struct MeasuredProducts {
+  std::vector<std::int64_t> m, n, k;
+  std::vector<MeasuredProduct> measured;  // by m, then n, then k
+  // The place in `measured` of the cell (i, j, l), at (i * n.size() + j) * k.size() + l. -1: none.
+  std::vector<int> places;
+};
+
 // Fused causal attention with heads of 128 in 16 bits, forward. Half of the scores count.
 struct MeasuredAttention {
   double keys = 0, flop_per_s = 0;
@@ -27,17 +35,17 @@ struct FlashShares {
 };
 
 struct MeasuredRates {
-  std::vector<MeasuredProduct> products;            // in 16 bits; by m, then n, then k
-  std::vector<MeasuredProduct> products_in_8_bits;  // without quantization; may be empty
-  std::vector<MeasuredAttention> attention;         // may be empty
-  double narrow_share = 1;                          // factor for heads of 64 and narrower
-  double backward_share = 1;                        // factor for the backward pass
+  MeasuredProducts products;                 // in 16 bits
+  MeasuredProducts products_in_8_bits;       // without quantization; may have none
+  std::vector<MeasuredAttention> attention;  // may be empty
+  double narrow_share = 1;                   // factor for heads of 64 and narrower
+  double backward_share = 1;                 // factor for the backward pass
   FlashShares flash2;
 };
 
 // Returns the measured product whose shape is nearest: the one with the least sum of the squared
-// logarithms of the ratios of sizes. There is at least one, and they are by m, then n, then k.
-const MeasuredProduct& nearest_product(const std::vector<MeasuredProduct>& products, std::int64_t m,
+// logarithms of the ratios of sizes. There is at least one.
+const MeasuredProduct& nearest_product(const MeasuredProducts& products, std::int64_t m,
                                        std::int64_t n, std::int64_t k);
 // The same of attention, by the number of keys. `rates` has at least one.
 const MeasuredAttention& nearest_attention(const MeasuredRates& rates, std::int64_t keys);

@@ -4,16 +4,16 @@
 
 namespace meshwright::sim {
 
-const std::vector<MeasuredProduct>* MeasuredKernels::products_in(Precision precision) const {
+const MeasuredProducts* MeasuredKernels::products_in(Precision precision) const {
   if (rates_ == nullptr) return nullptr;
   if (precision == Precision::bf16 || precision == Precision::fp16) return &rates_->products;
-  const bool in_8_bits = precision == Precision::fp8 && !rates_->products_in_8_bits.empty();
+  const bool in_8_bits = precision == Precision::fp8 && !rates_->products_in_8_bits.measured.empty();
   return in_8_bits ? &rates_->products_in_8_bits : nullptr;
 }
 
 std::optional<double> MeasuredKernels::product_rate(const Kernel& product, const Gpu& gpu,
                                                     Precision precision) const {
-  const std::vector<MeasuredProduct>* measured = products_in(precision);
+  const MeasuredProducts* measured = products_in(precision);
   const bool is_known = measured != nullptr && product.kind == Kernel::Kind::gemm &&
                         product.flops > 0 && gpu.supports(precision);
   if (!is_known) return std::nullopt;

@@ -25,7 +25,7 @@ class MeasuredKernels {
 
  private:
   // Returns the products that were measured in this precision, or null.
-  const std::vector<MeasuredProduct>* products_in(Precision precision) const;
+  const MeasuredProducts* products_in(Precision precision) const;
 
   const MeasuredRates* rates_;  // null: none
 };

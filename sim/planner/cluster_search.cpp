@@ -146,6 +146,19 @@ double ClusterSearch::expected_s(const Entry& entry) {
   return entry.bounds.estimate_s * learned->second.sum / learned->second.count;
 }
 
+// Returns the kind of a candidate whose likely bytes are wrong by a similar factor.
+ClusterSearch::MemoryKind ClusterSearch::memory_kind_of(const Candidate& candidate) {
+  return {candidate.recompute,        candidate.offload,      candidate.zero_stage,
+          candidate.pipeline > 1,     candidate.context > 1,  candidate.tensor > 1,
+          candidate.sequence_parallel};
+}
+
+double ClusterSearch::expected_bytes(const Entry& entry) const {
+  const auto learned = learned_memory_.find(memory_kind_of(entry.candidate));
+  if (learned == learned_memory_.end()) return entry.memory.likely_bytes;
+  return entry.memory.likely_bytes * learned->second.sum / learned->second.count;
+}
+
 // Returns whether a plan is pruned, and counts it if so.
 bool ClusterSearch::is_turned_away(const Entry& entry) {
   if (known_not_to_fit(entry.candidate))
@@ -166,7 +179,8 @@ std::size_t ClusterSearch::left_of(int budget) const {
 // Returns the sort key of an entry: plans that likely fit come first, then those that take least
 // time, then those that need least memory.
 std::tuple<bool, double, double> ClusterSearch::place(const Entry& entry, double seconds) const {
-  return {entry.memory.likely_bytes > limit_, seconds, entry.memory.likely_bytes};
+  const double bytes = expected_bytes(entry);
+  return {bytes > limit_, seconds, bytes};
 }
 
 // Removes the `count` entries that `place` sorts first, and returns them in that order.
@@ -282,6 +296,9 @@ void ClusterSearch::note(const Entry& entry, Trial trial) {
     ++rejected_[*trial.rejected];
     return;
   }
+  Learned& memory = learned_memory_[memory_kind_of(entry.candidate)];
+  memory.sum += trial.memory->bytes / trial.memory->limit_bytes * limit_ / entry.memory.likely_bytes;
+  ++memory.count;
   if (!trial.memory->fits) return note_miss(entry.candidate, *trial.memory);
   ++simulated_;
   const double step = useful_step_time_s(trial.simulated->prediction);

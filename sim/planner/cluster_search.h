@@ -64,6 +64,7 @@ class ClusterSearch {
   void turn_away_slow(const Entry& entry);
   void simulate_promising(int budget);
   double expected_s(const Entry& entry);
+  double expected_bytes(const Entry& entry) const;
   std::tuple<bool, double, double> place(const Entry& entry, double seconds) const;
   std::size_t left_of(int budget) const;
   void narrow_gap(int more);
@@ -94,7 +95,8 @@ class ClusterSearch {
   std::vector<RankedPlan> plans_;
   Rejections rejected_;
   std::vector<Candidate> evaluated_;
-  // The mean ratio of simulated to estimated time, over the simulated plans of a kind.
+  // The mean ratio of simulated to estimated time, over the simulated plans of a kind, and that of
+  // needed to likely bytes, over the plans that were built.
   struct Learned {
     double sum = 0;
     int count = 0;
@@ -103,6 +105,9 @@ class ClusterSearch {
       std::tuple<ScheduleKind, std::string_view, int, bool, bool, bool, ContextExchange, bool>;
   Kind kind_of(const Candidate& candidate);
   std::map<Kind, Learned> learned_;
+  using MemoryKind = std::tuple<program::Recompute, Offload, int, bool, bool, bool, bool>;
+  static MemoryKind memory_kind_of(const Candidate& candidate);
+  std::map<MemoryKind, Learned> learned_memory_;
   std::vector<Candidate> too_large_;  // built, and did not fit
   // The lowest bound of the step time, in seconds, of the plans that entries_ had no room for.
   double left_s_ = std::numeric_limits<double>::infinity();

@@ -51,9 +51,9 @@ TEST_CASE("every machine that comes with the program reads, and says where its n
     CHECK(machine.sources.size() >= 8);
     CHECK(machine.gpu.compute_capability >= 7);
     if (const MeasuredRates* rates = measured_rates(machine.gpu)) {
-      for (const MeasuredProduct& each : rates->products)
+      for (const MeasuredProduct& each : rates->products.measured)
         CHECK(each.flop_per_s <= machine.gpu.peak(Precision::bf16).value);
-      for (const MeasuredProduct& each : rates->products_in_8_bits)
+      for (const MeasuredProduct& each : rates->products_in_8_bits.measured)
         CHECK(each.flop_per_s <= machine.gpu.peak(Precision::fp8).value);
     }
     for (const auto& [block, source] : machine.sources) CHECK(source.size() > 5);

@@ -35,7 +35,7 @@ const MeasuredProduct& nearest_of_all(const MeasuredRates& rates, const Kernel& 
     const double ratio = std::log(static_cast<double>(one) / static_cast<double>(other));
     return ratio * ratio;
   };
-  return *std::ranges::min_element(rates.products, {}, [&](const MeasuredProduct& each) {
+  return *std::ranges::min_element(rates.products.measured, {}, [&](const MeasuredProduct& each) {
     return apart(wanted.m, each.m) + apart(wanted.n, each.n) + apart(wanted.k, each.k);
   });
 }

@@ -35,6 +35,7 @@ std::string short_name(const std::string& framework) {
 
 // The frameworks of which people ask first. Others can run what one of these can.
 constexpr Framework usual[] = {Framework::megatron_lm, Framework::torchtitan, Framework::deepspeed};
+constexpr Framework usual_of_adapters[] = {Framework::accelerate, Framework::deepspeed};
 
 // Returns whether two jobs train the same, apart from the type in which gradients are sent, which
 // each framework decides for itself.
@@ -42,6 +43,19 @@ bool train_the_same(const Job& one, const Plan& plan, const Job& other, const Pl
   Identity first = identity_of(one, plan), second = identity_of(other, other_plan);
   for (Identity* const each : {&first, &second}) each->erase("training.gradient_reduce_precision");
   return first == second;
+}
+
+// Returns what keeps the framework from training what the plan trains, or "" if nothing does.
+std::string cannot_train(Framework framework, const Job& job, const Plan& plan) {
+  const Plan as_run = compiler::as_run_by(framework, plan, job.model);
+  for (const compiler::Limit& limit : compiler::limits_of(framework)) {
+    if (limit.holds(as_run, job.model)) continue;
+    Plan mended = plan;
+    if (limit.mend != nullptr) limit.mend(mended, job.model);
+    if (limit.mend == nullptr || !train_the_same(job, plan, job, mended))
+      return text_of(compiler::violation_of(framework, limit));
+  }
+  return "";
 }
 
 // Returns the request for the job as the framework runs it, on the cluster of `first`.
@@ -62,6 +76,8 @@ std::optional<Elsewhere> best_in(std::string_view framework, const JobRequest& r
                                  const SearchOptions& options) {
   Elsewhere found;
   found.framework = framework;
+  found.reason = cannot_train(compiler::framework_of(framework), job, first.plan);
+  if (!found.reason.empty()) return found;
   try {
     const Job own = read_job_of(request_for(request, framework, first));
     SearchResult result = search_left_out(own, options).result;
@@ -97,8 +113,12 @@ std::vector<Elsewhere> best_elsewhere(const JobRequest& request, const Job& job,
     return all;
   SearchOptions one = options;
   one.keep_best = 1;
+  one.simulate_at_most = options.simulate_first;  // one good plan is asked for, without a proof
+  one.simulate_for_gap = 0;
   one.prove_gap.reset();
-  for (const Framework framework : usual) {
+  const std::span<const Framework> asked =
+      job.plan.training.lora ? std::span<const Framework>(usual_of_adapters) : usual;
+  for (const Framework framework : asked) {
     const std::string name(name_of(framework));
     const auto runs = [&](const RankedPlan& ranked) {
       const std::vector<std::string> names = frameworks_that_run(ranked.plan, job.model);

@@ -49,9 +49,6 @@ constexpr Limit of_all[] = {
        p.training.learning_rate_schedule = LearningRateSchedule::constant;
        p.training.decay_steps = 0;
      }},
-    {"training.lora", "is written with training of the whole model only",
-     [](const Plan& p, const Model&) { return !p.training.lora; },
-     [](Plan& p, const Model&) { p.training.lora.reset(); }},
     only<&Training::router_bias_update_rate, 0>("training.router_bias_update_rate",
                                                 "is written with models without such biases only"),
     only<&Training::moments_at_random, false>("training.moments_rounding",
@@ -83,10 +80,13 @@ constexpr Limit of_others = {"training.mtp_layers", "is written without multi-to
                                p.training.mtp_loss_weight.reset();
                              }};
 
-// A limit of the frameworks whose settings describe a model that they build themselves.
-constexpr Limit of_builders = {
-    "model", "builds its models itself (deepspeed and accelerate take a captured one)",
-    [](const Plan&, const Model& m) { return !m.captured; }, nullptr};
+// Limits of the frameworks whose settings describe a model that they build themselves.
+constexpr Limit of_builders[] = {
+    {"model", "builds its models itself (deepspeed and accelerate take a captured one)",
+     [](const Plan&, const Model& m) { return !m.captured; }, nullptr},
+    {"training.lora", "is written with training of the whole model only",
+     [](const Plan& p, const Model&) { return !p.training.lora; },
+     [](Plan& p, const Model&) { p.training.lora.reset(); }}};
 
 bool takes_own_models(Framework framework) {
   return framework == Framework::deepspeed || framework == Framework::accelerate ||
@@ -104,7 +104,8 @@ const std::vector<std::vector<Limit>>& limits() {
     std::vector<std::vector<Limit>> lists(std::size(rows));
     for (std::size_t i = 0; i < std::size(rows); ++i) {
       if (rows[i].limits == nullptr) continue;
-      if (!takes_own_models(rows[i].framework)) lists[i].push_back(of_builders);
+      if (!takes_own_models(rows[i].framework))
+        lists[i].assign(std::begin(of_builders), std::end(of_builders));
       const std::span<const Limit> own = rows[i].limits->limits;
       lists[i].insert(lists[i].end(), own.begin(), own.end());
       lists[i].insert(lists[i].end(), std::begin(of_all), std::end(of_all));

@@ -45,6 +45,14 @@ constexpr Limit shared[] = {
      [](Plan& p, const Model&) { p.parallelism.placement = "PDT"; }},
     only<&Training::dropout, 0>(
         "training.dropout", "takes dropout from the model's own configuration, here without any"),
+    {"training.lora", "keeps frozen weights in 4 bits as nf4 (bitsandbytes) only",
+     [](const Plan& p, const Model&) {
+       return !p.training.lora || p.training.lora->base_weights != BaseWeights::int4;
+     },
+     [](Plan& p, const Model&) {
+       p.training.lora->base_weights = BaseWeights::nf4;
+       p.training.lora->group_size = 0;
+     }},
     {"training.recompute_budget", "has no such setting",
      [](const Plan& p, const Model&) { return !p.training.recompute_budget; },
      [](Plan& p, const Model&) {

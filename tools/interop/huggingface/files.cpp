@@ -93,15 +93,17 @@ constexpr WithoutMeaning rows[] = {
 // The training script of exports. It trains on random tokens until users put in their own dataset.
 constexpr const char* script =
     R"(# Trains config.json with transformers' Trainer: train.py training_args.json. The data are random
-# tokens; put your own dataset of input_ids and labels in their place.
+# tokens; put your own dataset of input_ids and labels in their place. So are the weights, unless
+# model_name_or_path in training_args.json names a checkpoint. With use_peft only adapters are trained.
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch.utils.data import Dataset
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    BitsAndBytesConfig,
     HfArgumentParser,
     Trainer,
     TrainingArguments,
@@ -113,6 +115,15 @@ from transformers import (
 class ScriptArguments:
     block_size: int = 1024
     attn_implementation: str = "sdpa"
+    model_name_or_path: str = ""
+    use_peft: bool = False
+    lora_r: int = 8
+    lora_alpha: float = 8
+    lora_dropout: float = 0
+    lora_target_modules: list[str] = field(default_factory=list)
+    load_in_4bit: bool = False
+    bnb_4bit_quant_type: str = "nf4"
+    bnb_4bit_use_double_quant: bool = False
 
 
 class RandomTokens(Dataset):
@@ -128,17 +139,50 @@ class RandomTokens(Dataset):
         return {"input_ids": tokens, "labels": tokens}
 
 
+def make_model(script, training):
+    kind = torch.bfloat16 if training.bf16 else torch.float16 if training.fp16 else torch.float32
+    options = {"attn_implementation": script.attn_implementation}
+    if script.use_peft:  # frozen weights need no fp32
+        options["dtype"] = kind
+    if script.load_in_4bit:
+        options["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type=script.bnb_4bit_quant_type,
+            bnb_4bit_use_double_quant=script.bnb_4bit_use_double_quant,
+            bnb_4bit_compute_dtype=kind,
+            bnb_4bit_quant_storage=kind,
+        )
+    if script.model_name_or_path:
+        model = AutoModelForCausalLM.from_pretrained(script.model_name_or_path, **options)
+    elif script.load_in_4bit:
+        sys.exit("weights in 4 bits are those of a checkpoint: set model_name_or_path")
+    else:
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained("."), **options)
+    return with_adapters(model, script) if script.use_peft else model
+
+
+def with_adapters(model, script):
+    from peft import LoraConfig, get_peft_model
+
+    model.enable_input_require_grads()  # for gradient checkpointing: the first block has no other
+    adapters = LoraConfig(
+        r=script.lora_r,
+        lora_alpha=script.lora_alpha,
+        lora_dropout=script.lora_dropout,
+        target_modules=script.lora_target_modules,
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(model, adapters)
+
+
 def main():
     parser = HfArgumentParser((ScriptArguments, TrainingArguments))
     script, training = parser.parse_json_file(sys.argv[1])
     set_seed(training.seed)
-    config = AutoConfig.from_pretrained(".")
-    model = AutoModelForCausalLM.from_config(
-        config, attn_implementation=script.attn_implementation
-    )
+    model = make_model(script, training)
     sequences = training.train_batch_size * training.gradient_accumulation_steps
     sequences *= training.world_size * max(1, training.max_steps)
-    dataset = RandomTokens(sequences, script.block_size, config.vocab_size)
+    dataset = RandomTokens(sequences, script.block_size, model.config.vocab_size)
     Trainer(model=model, args=training, train_dataset=dataset).train()
 
 
@@ -153,9 +197,10 @@ void turn_off_dropout(nlohmann::json& config) {
     config["attn_pdrop"] = config["embd_pdrop"] = config["resid_pdrop"] = 0.0;
 }
 
-// Returns whether the setting is an argument of the training script below, not of the Trainer.
+// Returns whether the setting is an argument of the training script above, not of the Trainer.
 bool is_of_script(std::string_view name) {
-  return name == "block_size" || name == "attn_implementation";
+  return name == "block_size" || name == "attn_implementation" || name == "use_peft" ||
+         name.starts_with("lora_") || name == "load_in_4bit" || name.starts_with("bnb_");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // file and of TrainingArguments.
 #include <algorithm>
 
+#include "tools/interop/amounts.h"
 #include "tools/interop/huggingface/renaming.h"
 #include "tools/interop/huggingface/trainer.h"
 #include "tools/interop/model_names.h"
@@ -125,6 +126,7 @@ void read_llama_factory(Settings& settings) {
                              ? json(2 * rank->value.get<std::int64_t>())
                              : json(16);
       imply_setting(settings, "lora_alpha", alpha, "finetuning_type");
+      imply_setting(settings, "lora_target_modules", "all-linear", "finetuning_type");
       rename_setting(settings, "finetuning_type", "adapter");
     }
     if (is_full) settings.remove("finetuning_type");
@@ -253,6 +255,24 @@ Settings with_trainer_names(Settings settings, const JobDraft&) {
   return settings;
 }
 
+namespace {
+
+// Writes the arguments under trl's names.
+void write_adapter(const program::Lora& lora, Settings& to) {
+  to.add("use_peft", true);
+  to.add("lora_r", lora.rank);
+  to.add("lora_alpha", amount_of(lora.alpha));
+  to.add("lora_dropout", lora.dropout);
+  const bool all = lora.target_modules == std::vector{std::string(program::all_linear)};
+  to.add("lora_target_modules", all ? json(program::all_linear) : json(lora.target_modules));
+  if (lora.base_weights == program::BaseWeights::unquantized) return;
+  to.add(in_4_bits, true);
+  to.add(type_of_4_bits, "nf4");
+  to.add(double_scales, lora.double_quantization);
+}
+
+}  // namespace
+
 Rule trainer_model_rule() {
   return {{"model"},
           {"model_name_or_path", "config_name"},
@@ -289,20 +309,22 @@ Rule trainer_adapter_rule() {
           }
         if (!trains) return;
         const bool all = modules.size() == 1 && (modules[0] == "all" || modules[0] == "all-linear");
-        if (every || all || (modules.empty() && !from.has("base_model"))) {
-          modules = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+        if (!all && !every && modules.empty() && !from.has("base_model")) {
+          modules = {"q_proj", "v_proj"};
           to.remark(
-              "adapters: all matrices of a block as in Llama have one; another model's are "
-              "given with --set training.lora.target_modules");
+              "adapters: peft gives models after Llama's one at q_proj and v_proj; another model's "
+              "are given with --set training.lora.target_modules");
         }
-        json lora = {
-            {"rank", rank}, {"alpha", alpha}, {"dropout", dropout}, {"target_modules", modules}};
+        json lora = {{"rank", rank}, {"alpha", alpha}, {"dropout", dropout}};
+        lora["target_modules"] = all || every ? json("all-linear") : json(modules);
         if (is_narrow) lora["base_weights"] = "nf4";
         if (is_narrow && is_double) lora["double_quantization"] = true;
         to.set("training.lora", std::move(lora));
       },
-      nullptr,
-      "LoRA and QLoRA of LLaMA-Factory, axolotl and trl; read only"};
+      [](const JobValues& from, Settings& to) {
+        if (from.plan.training.lora) write_adapter(*from.plan.training.lora, to);
+      },
+      "LoRA and QLoRA of LLaMA-Factory, axolotl and trl; train.py gives them to peft"};
 }
 
 }  // namespace meshwright::interop

@@ -35,6 +35,14 @@ constexpr std::string_view written[] = {
     "fp16",
     "tf32",
     "ddp_bucket_cap_mb",
+    "use_peft",
+    "lora_r",
+    "lora_alpha",
+    "lora_dropout",
+    "lora_target_modules",
+    "load_in_4bit",
+    "bnb_4bit_quant_type",
+    "bnb_4bit_use_double_quant",
     "accelerator_config.gradient_accumulation_kwargs.sync_each_batch"};
 
 constexpr const char* lengths[] = {"block_size", "max_seq_length", "max_length",
