@@ -149,7 +149,7 @@ constexpr TextOption text_options[] = {
      "llama:3B, llama:largest (with --by or --budget), or the path of a config.json"},
     {"tokens", &Options::tokens, "N", "tokens of the whole job, such as 60B"},
     {"task", &Options::task, "TASK",
-     "what a job without a file does: pretrain, finetune or lora (pretrain)", task_names},
+     "what a job without a file does: pretrain, finetune, lora or qlora (pretrain)", task_names},
     {"batch", &Options::batch, "N",
      "sequences of a step (without it and without a job that says it, a usual batch)"},
     {"length", &Options::length, "TOKENS",

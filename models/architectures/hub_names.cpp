@@ -11,7 +11,8 @@ namespace meshwright::architectures {
 namespace {
 
 // Models that other people made from one of the zoo, or that differ from it in what is learnt
-// alone. A name matches if it begins so.
+// alone. The first row that a name begins with holds. Without `of` the model has a shape of its
+// own.
 struct SameShape {
   std::string_view begin, of;
 };
@@ -31,6 +32,7 @@ constexpr SameShape same_shapes[] = {
     {"open-llama-13b", "llama-13b"},
     {"vicuna-7b", "llama-2-7b"},
     {"vicuna-13b", "llama-2-13b"},
+    {"zephyr-7b-gemma", ""},
     {"zephyr-7b", "mistral-7b-v0.1"},
     {"mistral-7b", "mistral-7b-v0.1"},
     {"mistral-nemo", "mistral-nemo-base-2407"},
@@ -43,6 +45,7 @@ constexpr SameShape same_shapes[] = {
     {"smollm-1.7b", "smollm2-1.7b"},
     {"yi-1.5-6b", "yi-6b"},
     {"yi-1.5-34b", "yi-34b"},
+    {"starcoderbase-", ""},  // -1b, -3b, -7b
     {"starcoderbase", "starcoder"},
 };
 
@@ -52,6 +55,25 @@ constexpr std::string_view ends_of_tuned[] = {
     "-v0.2",    "-v0.3",     "-2507", "-bf16",     "-fp8",    "-bnb-4bit",
     "-unsloth", "-deduped",  "-v1.0", "-thinking", "-python", "-sft"};
 
+// Returns the letters and digits alone, in lower case: people write "gpt-2" and "Llama3 8B".
+std::string letters_of(std::string_view name) {
+  std::string letters;
+  for (const unsigned char c : name)
+    if (std::isalnum(c)) letters += static_cast<char>(std::tolower(c));
+  return letters;
+}
+
+// Returns the zoo's name that has these letters, or "" if none or several have them.
+std::string zoo_name_with_letters_of(std::string_view name) {
+  std::string found;
+  for (const std::string& each : zoo_names()) {
+    if (letters_of(each) != letters_of(name)) continue;
+    if (!found.empty()) return "";
+    found = each;
+  }
+  return found;
+}
+
 }  // namespace
 
 std::string zoo_name_of(const std::string& hub_name) {
@@ -59,7 +81,7 @@ std::string zoo_name_of(const std::string& hub_name) {
   while (name.ends_with('/')) name.pop_back();
   name.erase(0, name.rfind('/') + 1);
   std::ranges::transform(name, name.begin(), [](unsigned char c) {
-    return c == '_' ? '-' : static_cast<char>(std::tolower(c));
+    return c == '_' || c == ' ' ? '-' : static_cast<char>(std::tolower(c));
   });
   if (name.starts_with("meta-")) name.erase(0, 5);
   const auto known = [](const std::string& each) {
@@ -79,7 +101,7 @@ std::string zoo_name_of(const std::string& hub_name) {
       }
     if (!is_shorter) break;
   }
-  return known(name);
+  return zoo_name_with_letters_of(name);
 }
 
 }  // namespace meshwright::architectures

@@ -69,7 +69,8 @@ Model load_model(const std::string& ref, const std::string& folder, const std::s
   const std::string near = nearest(ref, names);
   throw InputError(
       "unknown model '" + ref + "'; " + (near.empty() ? "" : "did you mean '" + near + "'? ") +
-      "known: " + list_of(names, "and") + ", or the path of a config.json or an ONNX file");
+      "`meshwright list models` names those that are known; others come by the path of a "
+      "config.json or an ONNX file");
 }
 
 }  // namespace meshwright::architectures

@@ -122,15 +122,6 @@ void follow_each_other(std::vector<Rung>& rungs, const Job& job, const SearchOpt
   for (std::size_t i = rungs.size(); i-- > 1;) follow(rungs[i - 1], rungs[i], job, options);
 }
 
-// Returns options with which a search takes a third of the time. It finds a plan that is as good, or
-// a few percent slower.
-SearchOptions first_look(SearchOptions options) {
-  options.simulate_at_most = std::min(options.simulate_at_most, options.simulate_first);
-  options.simulate_for_gap = 0;
-  options.keep_best = 1;
-  return options;
-}
-
 void describe(Rung& rung, const Job& job) {
   const RankedPlan& best = *rung.best;
   const Compiled compiled =
@@ -145,18 +136,6 @@ void describe(Rung& rung, const Job& job) {
                            useful_step_time_s(best.prediction));
   rung.largest =
       largest_micro_batch(job.model, reopened(best.plan, job.plan.training), best.cluster);
-}
-
-// Searches a rung again, by more simulations. Returns whether it now has a better plan.
-bool look_closer(Rung& rung, const Job& job, const SearchOptions& options) {
-  Rung again = rung;
-  find_best(again, job, 0, options);
-  if (!again.best || again.opened != rung.opened ||
-      !(merit_of(job.objective, *again.best) < merit_of(job.objective, *rung.best)))
-    return false;
-  describe(again, job);
-  rung = std::move(again);
-  return true;
 }
 
 // Compares rungs with the first one, or with the first whose states stay on the GPUs: one that fits
@@ -316,9 +295,7 @@ std::vector<Ladder> ladders(const Job& job, const LadderOptions& options) {
       const std::lock_guard lock(watching);
       options.search.watch(progress);
     };
-  const bool compares_machines = result.size() > 1;
   const double parameters = parameters_of(job);
-  if (compares_machines) search = first_look(search);
   in_parallel(rungs.size(), threads,
               [&](std::size_t i, std::size_t) { find_best(*rungs[i], job, parameters, search); });
   in_parallel(result.size(), threads,
@@ -326,14 +303,9 @@ std::vector<Ladder> ladders(const Job& job, const LadderOptions& options) {
   in_parallel(rungs.size(), threads, [&](std::size_t i, std::size_t) {
     if (rungs[i]->best) describe(*rungs[i], job);
   });
-  const auto conclude = [&](Ladder& ladder) {
+  for (Ladder& ladder : result) {
     compare(ladder.rungs);
     choose(ladder, job, options);
-  };
-  for (Ladder& ladder : result) conclude(ladder);
-  if (const Ladder* best = best_of(result, job.objective); best != nullptr && compares_machines) {
-    Ladder& ladder = result[static_cast<std::size_t>(best - result.data())];
-    if (look_closer(ladder.rungs[*ladder.stop], job, options.search)) conclude(ladder);
   }
   return result;
 }

@@ -56,8 +56,7 @@ struct LadderOptions {
 
 // Returns a ladder for each machine of the job. Its rungs are one GPU, one host, and the job's
 // counts of hosts. A single count stands for itself and all smaller powers of two. The global batch
-// is the job's at each rung. Of several machines each rung gets a first look by few simulations, and
-// then the best one as many as a search of its own.
+// is the job's at each rung.
 std::vector<Ladder> ladders(const Job& job, const LadderOptions& options = {});
 
 // Returns the ladder whose chosen rung has the best plan, or null if nothing fits on any machine.

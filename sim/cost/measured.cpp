@@ -7,7 +7,8 @@ namespace meshwright::sim {
 const MeasuredProducts* MeasuredKernels::products_in(Precision precision) const {
   if (rates_ == nullptr) return nullptr;
   if (precision == Precision::bf16 || precision == Precision::fp16) return &rates_->products;
-  const bool in_8_bits = precision == Precision::fp8 && !rates_->products_in_8_bits.measured.empty();
+  const bool in_8_bits =
+      precision == Precision::fp8 && !rates_->products_in_8_bits.measured.empty();
   return in_8_bits ? &rates_->products_in_8_bits : nullptr;
 }
 

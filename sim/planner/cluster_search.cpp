@@ -146,17 +146,20 @@ double ClusterSearch::expected_s(const Entry& entry) {
   return entry.bounds.estimate_s * learned->second.sum / learned->second.count;
 }
 
-// Returns the kind of a candidate whose likely bytes are wrong by a similar factor.
+// Returns the kind of a candidate. The likely bytes of plans of one kind are wrong by a similar
+// factor.
 ClusterSearch::MemoryKind ClusterSearch::memory_kind_of(const Candidate& candidate) {
-  return {candidate.recompute,        candidate.offload,      candidate.zero_stage,
-          candidate.pipeline > 1,     candidate.context > 1,  candidate.tensor > 1,
+  return {candidate.recompute,        candidate.offload,     candidate.zero_stage,
+          candidate.pipeline > 1,     candidate.context > 1, candidate.tensor > 1,
           candidate.sequence_parallel};
 }
 
+// Returns the bytes that a plan needs if its kind is wrong by the least factor so far: a plan that
+// comes later for that reason would hardly fit.
 double ClusterSearch::expected_bytes(const Entry& entry) const {
-  const auto learned = learned_memory_.find(memory_kind_of(entry.candidate));
-  if (learned == learned_memory_.end()) return entry.memory.likely_bytes;
-  return entry.memory.likely_bytes * learned->second.sum / learned->second.count;
+  const auto factor = least_factors_.find(memory_kind_of(entry.candidate));
+  return entry.memory.likely_bytes *
+         (factor == least_factors_.end() ? 1 : std::max(1.0, factor->second));
 }
 
 // Returns whether a plan is pruned, and counts it if so.
@@ -296,9 +299,10 @@ void ClusterSearch::note(const Entry& entry, Trial trial) {
     ++rejected_[*trial.rejected];
     return;
   }
-  Learned& memory = learned_memory_[memory_kind_of(entry.candidate)];
-  memory.sum += trial.memory->bytes / trial.memory->limit_bytes * limit_ / entry.memory.likely_bytes;
-  ++memory.count;
+  const double needed = trial.memory->bytes / trial.memory->limit_bytes * limit_;
+  const double factor = needed / entry.memory.likely_bytes;
+  double& least = least_factors_.try_emplace(memory_kind_of(entry.candidate), factor).first->second;
+  least = std::min(least, factor);
   if (!trial.memory->fits) return note_miss(entry.candidate, *trial.memory);
   ++simulated_;
   const double step = useful_step_time_s(trial.simulated->prediction);

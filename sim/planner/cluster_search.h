@@ -95,8 +95,7 @@ class ClusterSearch {
   std::vector<RankedPlan> plans_;
   Rejections rejected_;
   std::vector<Candidate> evaluated_;
-  // The mean ratio of simulated to estimated time, over the simulated plans of a kind, and that of
-  // needed to likely bytes, over the plans that were built.
+  // The mean ratio of simulated to estimated time, over the simulated plans of a kind.
   struct Learned {
     double sum = 0;
     int count = 0;
@@ -107,7 +106,8 @@ class ClusterSearch {
   std::map<Kind, Learned> learned_;
   using MemoryKind = std::tuple<program::Recompute, Offload, int, bool, bool, bool, bool>;
   static MemoryKind memory_kind_of(const Candidate& candidate);
-  std::map<MemoryKind, Learned> learned_memory_;
+  std::map<MemoryKind, double>
+      least_factors_;                 // of needed to likely bytes, of plans that were built
   std::vector<Candidate> too_large_;  // built, and did not fit
   // The lowest bound of the step time, in seconds, of the plans that entries_ had no room for.
   double left_s_ = std::numeric_limits<double>::infinity();

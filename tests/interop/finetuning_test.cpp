@@ -4,6 +4,7 @@
 #include "models/core/error.h"
 #include "sim/planner/clusters.h"
 #include "tests/catch.h"
+#include "tests/interop/read_text.h"
 #include "tests/test_folder.h"
 #include "tools/interop/import.h"
 
@@ -108,6 +109,46 @@ TEST_CASE("torchtune's QLoRA has frozen weights in NF4", "[interop]") {
   const json lora = job_of(text, "7B_qlora_single_device.yaml")["training"]["lora"];
   CHECK(lora["base_weights"] == "nf4");
   CHECK(lora["double_quantization"] == true);
+}
+
+TEST_CASE("adapters go to peft and come back", "[interop]") {
+  const json whole = {{"rank", 16}, {"alpha", 32}, {"target_modules", "all-linear"}};
+  const json dropped = {
+      {"rank", 4}, {"alpha", 8}, {"dropout", 0.1}, {"target_modules", {"q_proj"}}};
+  const json narrow = {{"rank", 8},
+                       {"alpha", 8},
+                       {"target_modules", {"q_proj", "v_proj"}},
+                       {"base_weights", "nf4"},
+                       {"double_quantization", true}};
+  for (const Framework framework : {Framework::accelerate, Framework::deepspeed})
+    for (const json& lora : {whole, dropped, narrow}) {
+      const json job = {
+          {"model", "llama-2-7b"},
+          {"cluster", {{"machine", "p4d.24xlarge"}}},
+          {"training", {{"global_batch", 32}, {"sequence_length", 2048}, {"lora", lora}}},
+          {"parallelism", {{"data", 8}}}};
+      const std::string text = exported_text(job, framework, 1, "training_args.json");
+      CAPTURE(text);
+      const json again =
+          import_texts({{"training_args.json", text}},
+                       {"model=llama-2-7b", "cluster.machine=p4d.24xlarge"}, framework)
+              .job["training"]["lora"];
+      for (const auto& [key, value] : lora.items()) CHECK(again[key] == value);
+      CHECK(contains(exported_text(job, framework, 1, "train.py"), "get_peft_model"));
+    }
+}
+
+TEST_CASE("adapters without names stand where each program puts them", "[interop]") {
+  const std::string trainer =
+      "model_name_or_path: meta-llama/Llama-2-7b-hf\nper_device_train_batch_size: 1\n"
+      "gradient_accumulation_steps: 1\nmax_seq_length: 2048\nbf16: true\n";
+  const auto modules = [&](const std::string& more) {
+    return job_of(trainer + more, "run.yaml")["training"]["lora"]["target_modules"];
+  };
+  CHECK(modules("finetuning_type: lora\n") == "all-linear");  // LLaMA-Factory
+  CHECK(modules("finetuning_type: lora\nlora_target: all\n") == "all-linear");
+  CHECK(modules("finetuning_type: lora\nlora_target: q_proj,o_proj\n") == json{"q_proj", "o_proj"});
+  CHECK(modules("use_peft: true\n") == json{"q_proj", "v_proj"});  // peft, of Llama
 }
 
 TEST_CASE("recipes of torchtune of other kinds are refused by their kind", "[interop]") {

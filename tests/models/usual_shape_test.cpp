@@ -77,4 +77,15 @@ TEST_CASE("names of the hub are models of the zoo", "[models][usual_shape]") {
     CHECK(load_model(hub, "").hidden == load_model(zoo, "").hidden);
   }
   CHECK(zoo_name_of("nobody/knows-this").empty());
+  for (const auto& [written, zoo] :
+       {std::pair{"gpt-2-xl", "gpt2-xl"}, std::pair{"Llama3 8B", "llama-3-8b"},
+        std::pair{"Qwen 2.5 7B Instruct", "qwen2.5-7b"}, std::pair{"qwen2-5-7b", "qwen2.5-7b"}}) {
+    CAPTURE(written);
+    CHECK(zoo_name_of(written) == zoo);
+  }
+  // Sizes of a family that the zoo does not have are none of its others.
+  CHECK(zoo_name_of("bigcode/starcoderbase") == "starcoder");
+  CHECK(zoo_name_of("bigcode/starcoderbase-1b").empty());
+  CHECK(zoo_name_of("HuggingFaceH4/zephyr-7b-beta") == "mistral-7b-v0.1");
+  CHECK(zoo_name_of("HuggingFaceH4/zephyr-7b-gemma-v0.1").empty());
 }

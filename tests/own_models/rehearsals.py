@@ -79,6 +79,7 @@ for _ in range(6):
     "engine": """
 import transformer_engine.pytorch as te
 from transformer_engine.pytorch.optimizers import FusedAdam
+assert not isinstance(te, (te.LayerNormMLP, te.TransformerLayer, te.MultiheadAttention))   # as peft asks
 ranks()
 shared = dict(tp_group=dist.group.WORLD, sequence_parallel=True, params_dtype=torch.bfloat16, bias=False)
 first = te.LayerNormLinear(WIDTH, 3 * WIDTH, parallel_mode="column", normalization="RMSNorm", **shared)

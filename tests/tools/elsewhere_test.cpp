@@ -52,12 +52,35 @@ TEST_CASE("tables of plans say where each runs", "[tools][elsewhere]") {
   }
 }
 
-TEST_CASE("frameworks that would train something else are left out", "[tools][elsewhere]") {
+TEST_CASE("adapters run in the frameworks that have peft", "[tools][elsewhere]") {
   const json answer = answer_of("plan " + source +
                                 "/scenarios/llama-2-7b-4-p4d.json --set cluster.count=1 --set "
                                 "'training.lora={\"rank\": 8, \"target_modules\": "
                                 "[\"q_proj\"]}' --top 3");
-  CHECK(answer["elsewhere"].empty());
+  for (const char* name : {"accelerate", "deepspeed"}) {
+    const auto runs = [&](const json& plan) {
+      return std::ranges::find(plan["frameworks"], name) != plan["frameworks"].end();
+    };
+    const auto is_it = [&](const json& each) {
+      return each["framework"] == name && each["plan"].is_string();
+    };
+    CAPTURE(name, answer["elsewhere"].dump());
+    CHECK((std::ranges::any_of(answer["plans"], runs) ||
+           std::ranges::any_of(answer["elsewhere"], is_it)));
+  }
+}
+
+TEST_CASE("frameworks that would train something else say what they lack", "[tools][elsewhere]") {
+  const json answer = answer_of("plan " + source +
+                                "/scenarios/llama-2-7b-4-p4d.json --set cluster.count=1 --set "
+                                "training.ema_decay=0.999 --top 3");
+  REQUIRE(answer["elsewhere"].size() == 3);
+  for (const json& each : answer["elsewhere"]) {
+    CHECK(each["plan"].is_null());
+    const std::string reason = each["reason"];
+    CHECK(reason.starts_with("training.ema_decay: "));
+    CHECK(reason.ends_with("without an average of the weights"));
+  }
 }
 
 TEST_CASE("what to rent goes on with the settings of a framework that can run it",

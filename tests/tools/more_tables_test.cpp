@@ -348,6 +348,8 @@ TEST_CASE("advise's table shows what its JSON says", "[tools][json]") {
                   ", 32 sequences per step, learning rate " + shown::number("%.3g", rate) + ", " +
                   shown::duration(best["total_time_s"]) + ", " + shown::usd(best["total_usd"]) +
                   ".\n") != std::string::npos);
+  const bool is_run_elsewhere = !best["frameworks"].empty();
+  CHECK((text.find("\nThe plan runs in meshwright.\n") == std::string::npos) == is_run_elsewhere);
   // 0.2920 C^0.3271 tokens, for the FLOPs C of all tokens.
   const double peak = 125e12 * best["gpus"].get<double>();  // of V100s
   const double flops = best["mfu"].get<double>() * peak / best["tokens_per_s"].get<double>() *

@@ -69,7 +69,8 @@ TEST_CASE("adapters and all weights are tasks", "[tools][worded]") {
     return answer_of("plan --model llama-3.2-1b --task " + task +
                      " --tokens 1M --on 1xA100-40GB --top 1")["plans"][0]["training"];
   };
-  const json lora = trained("lora"), full = trained("finetune");
+  const json lora = trained("lora"), full = trained("finetune"), narrow = trained("qlora");
+  CHECK(narrow["lora"]["base_weights"] == "nf4");
   CHECK(lora["lora"]["rank"] == 16);
   CHECK(lora["learning_rate"] == 2e-4);
   CHECK(lora["sequence_length"] == 4096);
@@ -123,6 +124,10 @@ TEST_CASE("sixty ways to say it are read, or answered with a way to go on", "[to
                                          model + on + "--set training.sequence_length=1k",
                                          model + on + "--task finetune",
                                          model + on + "--task lora",
+                                         model + on + "--task QLoRA",
+                                         model + on + "--task fine-tuning",
+                                         model + on + "--task SFT",
+                                         "--model gpt-2" + on,
                                          model + "--set cluster.machine=p3.2xlarge"};
   const std::vector<std::pair<std::string, std::string>> answered = {
       {model, "--on names the machine, such as --on p5.48xlarge, --on 8xH100 or --on aws"},
@@ -139,7 +144,7 @@ TEST_CASE("sixty ways to say it are read, or answered with a way to go on", "[to
       {model + on + "--tokens many", "expected a number such as 60e9, 60B or 20M, found 'many'"},
       {model + on + "--length long", "expected a number of tokens, such as 4096 or 128k"},
       {model + on + "--batch 1.5", "training/global_batch"},
-      {model + on + "--task dance", "unknown task 'dance'; known: pretrain, finetune and lora"},
+      {model + on + "--task dance", "unknown task 'dance'; known: pretrain,"},
       {model + on + "--set objective.budget_usd=cheap", "expected dollars above 0"},
       {model + on + "--set objective.deadline_s=soon", "expected a duration such as 30d"},
       {jobs + "searched.json --task lora", "goes with --model"},

@@ -322,7 +322,9 @@ std::string advice_text(const Job& job, const Advice& advice, bool all) {
   if (advice.best == nullptr) return text + advice.shortfall;
   const Rung& rung = *advice.best->chosen();
   text += rent_text(rung) + price_text(rung) + elsewhere_text(advice.elsewhere) +
-          cut_text(*advice.best, rung) + "\n" + batch_text(job, rung, advice.near_batch);
+          cut_text(*advice.best, rung) + "\n" +
+          fmt::format("The plan runs in {}.\n", runs_in(rung.best->plan, job.model)) +
+          batch_text(job, rung, advice.near_batch);
   if (advice.run)
     text += risk_text(advice.run->model, advice.run->risk, advice.run->spare);
   else if (!has_length(job))

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "models/compiler/frameworks/framework.h"
 #include "models/core/error.h"
@@ -113,7 +114,8 @@ std::vector<Elsewhere> best_elsewhere(const JobRequest& request, const Job& job,
     return all;
   SearchOptions one = options;
   one.keep_best = 1;
-  one.simulate_at_most = options.simulate_first;  // one good plan is asked for, without a proof
+  one.simulate_at_most =
+      std::min(options.simulate_at_most, 24);  // as `advise`: no proof is asked for
   one.simulate_for_gap = 0;
   one.prove_gap.reset();
   const std::span<const Framework> asked =
@@ -146,7 +148,8 @@ std::string elsewhere_text(const std::vector<Elsewhere>& all) {
   std::string text;
   for (const auto& [framework, plan, reason, slower] : all)
     text +=
-        plan ? fmt::format("best that {} can run: {:+.0f} % ({}, {})\n", framework, 100 * slower,
+        plan ? fmt::format("best that {} can run: {:+.0f} % ({}, {})\n", framework,
+                           std::round(100 * slower) + 0.0,  // never "-0"
                            show_seconds(plan->prediction.step_time_s), short_plan_text(plan->plan))
              : fmt::format("no plan for {}: {}\n", framework, reason);
   return text;

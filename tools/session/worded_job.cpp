@@ -36,19 +36,37 @@ struct Task {
 // Published recipes of fine-tuning have 16 to 128 sequences a step (Alpaca, LoRA, Tulu); 64 is in
 // the middle.
 constexpr Task tasks[] = {
-    {"pretrain", 8192, 0, 0}, {"finetune", 4096, 64, 1e-5}, {"lora", 4096, 64, 2e-4}};
+    {"pretrain", 8192, 0, 0},
+    {"finetune", 4096, 64, 1e-5},
+    {"lora", 4096, 64, 2e-4},
+    {"qlora", 4096, 64, 2e-4},
+};
+
+// Returns the word without case and hyphens, as one of those of `tasks` where it means one.
+std::string plain_task(const std::string& name) {
+  std::string word;
+  for (const unsigned char c : name)
+    if (std::isalpha(c)) word += static_cast<char>(std::tolower(c));
+  if (word == "pretraining") return "pretrain";
+  if (word == "finetuning" || word == "sft" || word == "fullfinetune") return "finetune";
+  if (word == "adapter" || word == "adapters" || word == "peft") return "lora";
+  return word;
+}
 
 const Task& task_of(const std::string& name) {
   if (name.empty()) return tasks[0];
-  const auto row = std::ranges::find(tasks, name, &Task::name);
+  const auto row = std::ranges::find(tasks, plain_task(name), &Task::name);
   if (row == std::end(tasks))
     throw InputError("--task: unknown task '" + name + "'; known: " + list_of(task_names(), "and"));
   return *row;
 }
 
-// Adapters of all linear layers of blocks, of a usual rank.
-json usual_lora() {
-  return {{"rank", 16}, {"alpha", 32}, {"target_modules", std::string(all_linear)}};
+// Adapters of all linear layers of blocks, of a usual rank. Those of QLoRA stand beside weights in
+// 4 bits.
+json usual_lora(bool in_4_bits) {
+  json lora = {{"rank", 16}, {"alpha", 32}, {"target_modules", std::string(all_linear)}};
+  if (in_4_bits) lora["base_weights"] = "nf4", lora["double_quantization"] = true;
+  return lora;
 }
 
 Model model_of(const json& value, const std::string& folder) {
@@ -191,7 +209,8 @@ json job_before(const JobRequest& request, const std::vector<std::string>& overr
 // Returns the name of a job that words make: "Llama-3.1-8B on 60B tokens".
 std::string name_of(const JobRequest& request) {
   std::string name = request.model.substr(request.model.rfind('/') + 1);
-  if (!request.task.empty() && request.task != tasks[0].name) name += ", " + request.task;
+  if (const std::string task = task_of(request.task).name; task != tasks[0].name)
+    name += ", " + task;
   if (!request.tokens.empty()) name += " on " + request.tokens + " tokens";
   return name;
 }
@@ -210,8 +229,9 @@ void make_job(JobRequest& request, const Task& task, std::vector<std::string>& o
       request.count || (machines.is_string() && machines_meant(request.on).hosts > 0);
   if (request.any_count && !counts_hosts && !request.on.empty())
     overrides.push_back("cluster.count=auto");
-  if (task.name == std::string_view("lora"))
-    overrides.push_back("training.lora=" + usual_lora().dump());
+  const std::string_view kind = task.name;
+  if (kind == "lora" || kind == "qlora")
+    overrides.push_back("training.lora=" + usual_lora(kind == "qlora").dump());
   if (task.learning_rate > 0)
     overrides.push_back(fmt::format("training.learning_rate={}", task.learning_rate));
 }

@@ -10,7 +10,8 @@
 
 namespace meshwright::session {
 
-// Returns the words of --task: `pretrain`, `finetune` (all weights), and `lora` (adapters).
+// Returns the words of --task: `pretrain`, `finetune` (all weights), `lora` (adapters) and
+// `qlora` (adapters beside weights in 4 bits).
 const std::vector<std::string>& task_names();
 
 // Returns a request whose words are keys of the job, before those of `set`. Without a file, the job

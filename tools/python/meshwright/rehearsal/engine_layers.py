@@ -16,8 +16,8 @@ from .engine_products import GroupedProduct, Product, Split
 from .notes import Unanswerable
 
 __all__ = ["CudaRNGStatesTracker", "DotProductAttention", "FusedAdam", "FusedSGD", "GroupedLinear", "LayerNorm",
-           "LayerNormLinear", "Linear", "QuantizedTensor", "RMSNorm", "State", "autocast", "multi_tensor_applier", "multi_tensor_l2norm",
-           "multi_tensor_scale", "random_states", "recompute_forward", "refuse_8_bits"]
+           "LayerNormLinear", "LayerNormMLP", "Linear", "MultiheadAttention", "QuantizedTensor", "RMSNorm", "State", "TransformerLayer", "autocast", "multi_tensor_applier",
+           "multi_tensor_l2norm", "multi_tensor_scale", "random_states", "recompute_forward", "refuse_8_bits"]
 
 _NAME = "the stand-in for Transformer Engine"
 
@@ -217,6 +217,25 @@ class State:
 
 def refuse_8_bits(*_of: Any, **_named: Any) -> None:
     raise Unanswerable(_NAME + " computes in 16 bits only; install Transformer Engine, or train in 16 bits")
+
+
+class _NotMade(nn.Module):
+    """A layer without a stand-in. Libraries such as peft ask whether a module is one of its kind."""
+
+    def __init__(self, *_of: Any, **_named: Any) -> None:
+        raise Unanswerable("{} has no {}; install Transformer Engine".format(_NAME, type(self).__name__))
+
+
+class LayerNormMLP(_NotMade):
+    pass
+
+
+class MultiheadAttention(_NotMade):
+    pass
+
+
+class TransformerLayer(_NotMade):
+    pass
 
 
 @contextlib.contextmanager

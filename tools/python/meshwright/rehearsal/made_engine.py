@@ -25,8 +25,9 @@ _RECIPES = ("DelayedScaling", "Float8BlockScaling", "Float8CurrentScaling", "MXF
 def _contents() -> Dict[str, Dict[str, Any]]:
     """The names in each module."""
     from . import engine_layers as layers
-    modules = {name: getattr(layers, name) for name in ("DotProductAttention", "GroupedLinear", "LayerNorm", "LayerNormLinear",
-                                                        "Linear", "RMSNorm")}
+    modules = {name: getattr(layers, name) for name in (
+        "DotProductAttention", "GroupedLinear", "LayerNorm", "LayerNormLinear", "LayerNormMLP", "Linear", "MultiheadAttention",
+        "RMSNorm", "TransformerLayer")}
     fp8 = {"FP8GlobalStateManager": layers.State, "fp8_autocast": layers.autocast}
     return {
         "": {"__version__": _VERSION},
