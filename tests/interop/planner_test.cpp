@@ -7,6 +7,7 @@
 #include "sim/planner/search.h"
 #include "tests/catch.h"
 #include "tests/fuzz/random_job.h"
+#include "tests/message_of.h"
 #include "tests/sanitized.h"
 #include "tools/interop/expressible.h"
 
@@ -129,6 +130,30 @@ TEST_CASE("a job whose sharding is decided is told which type gradients are redu
   REQUIRE(!read.warnings.empty());
   CHECK(read.warnings.back().ends_with("FSDP; planned with \"bf16\""));
   CHECK(!all_of(read).plans.empty());
+}
+
+TEST_CASE("adapters are planned as adapters, or refused", "[interop]") {
+  const auto read = [](const char* framework) {
+    Job job = fuzz::read_random_job({{"model", "gpt2"},
+                                     {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 1}}},
+                                     {"training",
+                                      {{"framework", framework},
+                                       {"global_batch", 16},
+                                       {"micro_batch", "auto"},
+                                       {"sequence_length", 1024},
+                                       {"lora", {{"rank", 8}, {"target_modules", "all-linear"}}}}},
+                                     {"parallelism", "auto"}});
+    take_ways_of_framework(job);
+    return job;
+  };
+  for (const char* framework : {"accelerate", "deepspeed"})
+    CHECK(read(framework).plan.training.lora.has_value());
+  for (const char* framework : {"megatron-lm", "megatron-bridge", "torchtitan", "sagemaker"}) {
+    const std::string refusal = message_of([&] { read(framework); });
+    CAPTURE(refusal);
+    CHECK(refusal.find("training of the whole model only; `--for accelerate`") !=
+          std::string::npos);
+  }
 }
 
 // The planner chooses the number of replicas. With several replicas, torchtitan keeps weights in

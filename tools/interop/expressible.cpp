@@ -119,6 +119,22 @@ void check_takes_model(const Job& job) {
                                    name_of(job.plan.training.framework), limit.why));
 }
 
+// Throws InputError if the job trains adapters and the framework would train all weights. Memory
+// and time are so different that its plan would answer another question.
+void check_trains_adapters(const Job& job) {
+  if (!job.plan.training.lora) return;
+  for (const Limit& limit : limits_of(job.plan.training.framework)) {
+    if (limit.key != "training.lora" || limit.holds(job.plan, job.model)) continue;
+    Plan mended = job.plan;
+    limit.mend(mended, job.model);
+    if (!mended.training.lora)
+      throw InputError(
+          fmt::format("{}: /training/lora: {} {}; `--for accelerate` and `--for deepspeed` train "
+                      "adapters",
+                      job.file, name_of(job.plan.training.framework), limit.why));
+  }
+}
+
 }  // namespace
 
 void take_ways_of_framework(Job& job) {
@@ -129,6 +145,7 @@ void take_ways_of_framework(Job& job) {
                     "predicts a given one",
                     job.file, name_of(framework)));
   if (job.model.captured) check_takes_model(job);
+  check_trains_adapters(job);
   // If the precision is "auto", the machine decides it later. The limits are checked with bf16,
   // which most machines get.
   const Precision precision = job.plan.training.precision;

@@ -12,7 +12,9 @@ void check_expressible(Framework framework, const Plan& plan, const Model& model
 
 // Adapts a job that leaves choices to the planner to the framework of its objective. A key that the
 // job fixes, but that the framework supports with another value only, gets that value, and the job
-// gets a warning. The model, the degrees and the micro-batch are never changed.
+// gets a warning. The model, the degrees and the micro-batch are never changed. Throws InputError
+// if the framework runs no plan of the model, or would train all weights where the job trains
+// adapters.
 void take_ways_of_framework(Job& job);
 
 }  // namespace meshwright::interop

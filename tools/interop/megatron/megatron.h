@@ -12,6 +12,8 @@ namespace meshwright::interop {
 
 Rule megatron_model_rule();
 Rule megatron_stages_rule();  // after the rule of the model
+// Returns the rules of `parallelism`, after those of the model and the batch.
+Rules megatron_parallelism_rules();
 
 // Returns settings as words of a command line: {"--tensor-model-parallel-size", "8", "--bf16",
 // ...}.
