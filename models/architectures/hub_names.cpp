@@ -55,19 +55,36 @@ constexpr std::string_view ends_of_tuned[] = {
     "-v0.2",    "-v0.3",     "-2507", "-bf16",     "-fp8",    "-bnb-4bit",
     "-unsloth", "-deduped",  "-v1.0", "-thinking", "-python", "-sft"};
 
-// Returns the letters and digits alone, in lower case: people write "gpt-2" and "Llama3 8B".
-std::string letters_of(std::string_view name) {
-  std::string letters;
-  for (const unsigned char c : name)
-    if (std::isalnum(c)) letters += static_cast<char>(std::tolower(c));
-  return letters;
+// Returns the name in lower case without what separates its words, but for what stands between two
+// digits: "Llama 3-8B" is "llama3-8b".
+std::string joined_words(std::string_view name) {
+  const auto is_digit = [&](std::size_t i) {
+    return i < name.size() && std::isdigit(static_cast<unsigned char>(name[i]));
+  };
+  std::string joined;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const auto c = static_cast<unsigned char>(name[i]);
+    if (std::isalnum(c))
+      joined += static_cast<char>(std::tolower(c));
+    else if (i > 0 && is_digit(i - 1) && is_digit(i + 1))
+      joined += name[i];
+  }
+  return joined;
 }
 
-// Returns the zoo's name that has these letters, or "" if none or several have them.
-std::string zoo_name_with_letters_of(std::string_view name) {
+// Returns whether people write `written` for the zoo's name: "gpt-2" for gpt2, "qwen2-5-7b" for
+// qwen2.5-7b. No digits are joined: "opt-27b" is not opt-2.7b.
+bool is_written_for(std::string_view written, std::string_view zoo) {
+  return std::ranges::equal(joined_words(written), joined_words(zoo), [](char one, char other) {
+    return one == other || (one == '-' && other == '.');
+  });
+}
+
+// Returns the zoo's name that this is written for, or "" if it is none or several.
+std::string zoo_name_written(std::string_view name) {
   std::string found;
   for (const std::string& each : zoo_names()) {
-    if (letters_of(each) != letters_of(name)) continue;
+    if (!is_written_for(name, each)) continue;
     if (!found.empty()) return "";
     found = each;
   }
@@ -101,7 +118,7 @@ std::string zoo_name_of(const std::string& hub_name) {
       }
     if (!is_shorter) break;
   }
-  return zoo_name_with_letters_of(name);
+  return zoo_name_written(name);
 }
 
 }  // namespace meshwright::architectures

@@ -83,6 +83,10 @@ TEST_CASE("names of the hub are models of the zoo", "[models][usual_shape]") {
     CAPTURE(written);
     CHECK(zoo_name_of(written) == zoo);
   }
+  for (const char* other : {"qwen2-57b", "opt-27b", "llama-2.7b", "llama-27b", "gemma-22b"}) {
+    CAPTURE(other);
+    CHECK(zoo_name_of(other).empty());
+  }
   // Sizes of a family that the zoo does not have are none of its others.
   CHECK(zoo_name_of("bigcode/starcoderbase") == "starcoder");
   CHECK(zoo_name_of("bigcode/starcoderbase-1b").empty());

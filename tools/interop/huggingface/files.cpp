@@ -158,13 +158,14 @@ def make_model(script, training):
         sys.exit("weights in 4 bits are those of a checkpoint: set model_name_or_path")
     else:
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained("."), **options)
+    if script.use_peft and training.gradient_checkpointing:
+        model.enable_input_require_grads()  # the first block's input has no other gradient
     return with_adapters(model, script) if script.use_peft else model
 
 
 def with_adapters(model, script):
     from peft import LoraConfig, get_peft_model
 
-    model.enable_input_require_grads()  # for gradient checkpointing: the first block has no other
     adapters = LoraConfig(
         r=script.lora_r,
         lora_alpha=script.lora_alpha,
