@@ -1,5 +1,6 @@
 #include "tools/command_line.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include "tools/answering.h"
 #include "tools/commands/commands.h"
 #include "tools/session/choose.h"
+#include "tools/session/screen.h"
 #include "tools/version.h"
 
 namespace meshwright::tools {
@@ -25,16 +27,18 @@ std::vector<std::string> command_names() {
 }
 
 void print_usage(std::FILE* to) {
-  std::fprintf(to, "usage: meshwright COMMAND JOB [options]\n\ncommands:\n");
+  std::string text = "usage: meshwright COMMAND JOB [options]\n\ncommands:\n";
   for (const Command* command : all_commands)
-    std::fprintf(to, "  %-16s%-7s%s\n", command->name, command->operand, command->summary);
-  std::fprintf(to, "\n`meshwright COMMAND --help` lists a command's options.\nexit codes:");
+    text += labelled(fmt::format("  {:<16}{:<7}", command->name, command->operand),
+                     command->summary, usual_columns) +
+            "\n";
+  text += "\n`meshwright COMMAND --help` lists a command's options.\nexit codes:";
   const char* comma = "";
   for (const ExitCodeMeaning& code : exit_code_meanings) {
-    std::fprintf(to, "%s %d %s", comma, code.code, code.meaning);
+    text += fmt::format("{} {} {}", comma, code.code, code.meaning);
     comma = ",";
   }
-  std::fprintf(to, "\n");
+  std::fputs(broken_lines(text + "\n", usual_columns).c_str(), to);
 }
 
 std::string environment(const char* name) {
@@ -122,6 +126,7 @@ int run_command_line(const std::vector<std::string>& arguments) {
   Options options = options_for(command);
   if (!parse_options(command, {arguments.begin() + 1, arguments.end()}, options)) return done;
   if (!options.profile.empty()) options.local_profile = options.profile;
+  if (options.wide) set_screen_columns(without_end);
   return command.run(options);
 }
 

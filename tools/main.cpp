@@ -34,16 +34,16 @@ int main(int argc, char** argv) {
   try {
     return checked_output(run_command_line({argv + 1, argv + argc}));
   } catch (const InputError& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
+    print_to(stderr, "error: {}\n", error.what());
     return bad_input;
   } catch (const NoPlanFits& error) {
     print_to(stderr, "{}\n", error.what());
     return no_plan_fits;
   } catch (const RunError& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
+    print_to(stderr, "error: {}\n", error.what());
     return run_failed;
   } catch (const StopRequested& request) {
-    std::fprintf(stderr, "%s\n", request.what());
+    print_to(stderr, "{}\n", request.what());
     return stopped;
   } catch (const std::bad_alloc&) {
     std::fputs("error: the system has no more memory\n", stderr);

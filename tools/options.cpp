@@ -14,7 +14,9 @@
 #include "models/core/enum_words.h"
 #include "models/core/error.h"
 #include "models/core/names_in.h"
+#include "tools/examples.h"
 #include "tools/interop/launch/launch.h"
+#include "tools/session/screen.h"
 #include "tools/session/worded_job.h"
 
 namespace meshwright::tools {
@@ -177,6 +179,8 @@ struct FlagOption {
 
 constexpr FlagOption flag_options[] = {
     {"json", &Options::json, "one JSON object on standard output and nothing else"},
+    {"wide", &Options::wide, "lines as long as they are, and tables with all their columns"},
+    {"why", &Options::why, "every reason for which plans were rejected, instead of three"},
     {"all", &Options::all, "every rung of every machine, instead of a line for each machine"},
     {"rehearse", &Options::rehearse,
      "run the script after `--` on GPUs that are not there, at each number of ranks"},
@@ -368,31 +372,16 @@ std::string usage(const Command& command) {
   return text + " [options]";
 }
 
-// Wraps `text` into lines of at most 100 columns.
-std::string wrapped(std::string_view text) {
-  constexpr std::size_t columns = 100;
-  std::string result;
-  std::size_t column = 0;
-  std::istringstream words{std::string(text)};
-  for (std::string word; words >> word;) {
-    if (column > 0 && column + 1 + word.size() > columns) {
-      result += '\n';
-      column = 0;
-    } else if (column > 0) {
-      result += ' ';
-      ++column;
-    }
-    result += word;
-    column += word.size();
-  }
-  return result;
-}
+constexpr std::size_t help_column = 24;  // at which the help of an option begins
 
 class HelpFormat : public CLI::Formatter {
  public:
   explicit HelpFormat(std::string usage_line) : usage_line_(std::move(usage_line)) {
-    column_width(24);
+    column_width(help_column);
     label("Positionals", "Operand");
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return broken_lines(option->get_description(), usual_columns - help_column, 0);
   }
   std::string make_usage(const CLI::App*, std::string) const override {
     return "usage: " + usage_line_ + "\n";
@@ -515,11 +504,14 @@ void set_option(const Command& command, const std::string& name,
 
 bool parse_options(const Command& command, const std::vector<std::string>& arguments,
                    Options& options) {
+  const std::string summary = broken_lines(command.summary, usual_columns, 0);
   CLI::App app(*command.details == '\0'
-                   ? std::string(command.summary)
-                   : std::string(command.summary) + "\n\n" + wrapped(command.details) + "\n");
+                   ? summary
+                   : summary + "\n\n" + broken_lines(command.details, usual_columns, 0) + "\n");
   app.formatter(std::make_shared<HelpFormat>(usage(command)));
   app.set_help_flag("-h,--help", "this help");
+  app.footer("Example:\n" +
+             broken_lines("  " + std::string(example_of(command.name)), usual_columns));
   add_options(app, command, options);
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
   try {

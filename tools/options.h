@@ -17,6 +17,8 @@ struct Options : JobRequest, TrainRequest {
   std::vector<std::string> operands;        // JOB, FILES, or what to list
   std::map<std::string, std::string> jobs;  // the texts of operands that are not files, by name
   bool json = false;
+  bool wide = false;                    // lines as long as they are, tables with all columns
+  bool why = false;                     // plan: every reason for which plans were rejected
   bool all = false;                     // advise: every rung of every machine
   std::string trace;                    // file for the timeline
   std::string write;                    // plan: file for the settled job

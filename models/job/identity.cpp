@@ -186,6 +186,10 @@ constexpr KeyChange rows[] = {
     {"data.evaluation.files", by_word},
     {"data.evaluation.batches", by_word},
     {"data.evaluation.every_steps", freely},
+    {"data.bytes_per_sample", freely},
+    {"data.decode_s", freely},
+    {"data.workers", freely},
+    {"data.storage_bytes_per_s", freely},
 
     {"parallelism.pipeline", freely},
     {"parallelism.tensor", freely},

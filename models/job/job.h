@@ -48,6 +48,16 @@ struct Objective {
   PriceChoice price;
 };
 
+// What a sample (a sequence, or an image) costs before it reaches a rank. Zeros are not known.
+struct DataLoading {
+  double bytes_per_sample = 0;     // as it lies in storage
+  double decode_s = 0;             // of one core: decompressing, tokenizing, augmenting
+  int workers = 0;                 // processes of each rank that decode; 0: one
+  double storage_bytes_per_s = 0;  // that a host reads
+
+  bool any() const { return decode_s > 0 || (bytes_per_sample > 0 && storage_bytes_per_s > 0); }
+};
+
 struct DataFiles {
   std::vector<std::string> files;  // resolved against the job file's folder
   TokenFormat format = TokenFormat::bytes;
@@ -66,6 +76,7 @@ struct DataFiles {
     int batches = 0;  // global batches; 0: all whole ones in the files
   };
   std::optional<Evaluation> evaluation;
+  DataLoading loading;
 };
 
 struct Job {
@@ -86,6 +97,7 @@ struct Job {
   bool compiler_debug = false;  // compiler_config: write the graph after each pass
   bool has_steps = false;       // training.steps is given, which `train` needs
   std::optional<DataFiles> data;
+  DataLoading loading;  // also of a job without files
   struct Checkpoint {
     std::string folder;
     int every_steps = 0;

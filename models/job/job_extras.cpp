@@ -226,7 +226,8 @@ Keys evaluation_keys(DataFiles::Evaluation& evaluation) {
 Keys data_keys(DataFiles& data) {
   using enum How;
   return {
-      {"files", Paths{&data.files}, any, required, "", "files of tokens, or of images"},
+      {"files", Paths{&data.files}, any, if_set, "",
+       "files of tokens, or of images. Only a prediction of loading does without them"},
       {"format", choice("format", token_format_names(), data.format), any, plain, "",
        "`bytes`: every byte is a token. `uint16`, `uint32`: little-endian, with llm.c's header "
        "or without. `megatron`: Megatron-LM's indexed datasets, NAME for NAME.bin and NAME.idx. "
@@ -254,7 +255,25 @@ Keys data_keys(DataFiles& data) {
       {"evaluation", object(data.evaluation, evaluation_keys, check_evaluation), any, plain, "",
        "held-out files, in the same `format`: their loss is measured every `every_steps` steps "
        "and after the last one, as the mean over the first `batches` global batches, without "
-       "dropout. Sequences after the last whole batch are left out; `train` prints how many"}};
+       "dropout. Sequences after the last whole batch are left out; `train` prints how many"},
+      {"bytes_per_sample", &data.loading.bytes_per_sample, by_reader(at_least_zero), if_set, "",
+       "bytes of a sequence, or of an image, in storage. `simulate`, `plan` and `advise` say "
+       "whether loading keeps up with the step"},
+      {"decode_s", &data.loading.decode_s, by_reader(at_least_zero), if_set, "",
+       "seconds in which one core decompresses, tokenizes or augments a sample"},
+      {"workers", &data.loading.workers, by_reader(at_least_zero), if_set, "1",
+       "processes of each rank that load samples, as PyTorch's `num_workers`"},
+      {"storage_bytes_per_s", &data.loading.storage_bytes_per_s, by_reader(at_least_zero), if_set,
+       "", "bytes that a host reads from its storage in a second"}};
+}
+
+// Names what a prediction of loading lacks. The times of nothing are not predicted.
+void check_loading(Fields& fields, const DataLoading& loading) {
+  if ((loading.bytes_per_sample > 0) != (loading.storage_bytes_per_s > 0))
+    fields.fail(loading.bytes_per_sample > 0 ? "storage_bytes_per_s" : "bytes_per_sample",
+                "missing; bytes_per_sample and storage_bytes_per_s go together");
+  if (loading.workers > 0 && loading.decode_s == 0)
+    fields.fail("decode_s", "missing; workers go with the seconds that a sample takes");
 }
 
 void read_data(Fields fields, Job& job) {
@@ -265,6 +284,10 @@ void read_data(Fields fields, Job& job) {
         "is a format of tokens, but this model reads images, as records of a label and pixels; "
         "leave it out");
   read_keys(fields, data_keys(data), job);
+  check_loading(fields, data.loading);
+  job.loading = data.loading;
+  if (!fields.has("files") && data.loading.any()) return fields.done();
+  if (!fields.has("files")) fields.fail("files", "missing; it is required (a list)");
   if (data.files.empty()) fields.fail("files", "the list is empty; name a file");
   check_weights(fields, data);
   check_targets(fields, job, data);

@@ -26,9 +26,15 @@ json to_json(Settings settings, Keys (*keys)(Settings&), const Job& job) {
 }
 
 json data_json(const Job& job) {
-  json value = to_json(*job.data, data_keys, job);
-  if (job.model.reads_images()) value.erase("format");
-  if (job.data->format != TokenFormat::pairs) value.erase("template");
+  DataFiles data = job.data.value_or(DataFiles{});
+  data.loading = job.loading;
+  json value = to_json(data, data_keys, job);
+  if (!job.data) {
+    value.erase("shuffle");
+    value.erase("seed");
+  }
+  if (job.model.reads_images() || !job.data) value.erase("format");
+  if (data.format != TokenFormat::pairs) value.erase("template");
   return value;
 }
 
@@ -56,7 +62,7 @@ json to_json(const Job& job, const Plan& plan, const std::string& machine, int c
                 {"cluster", to_json(std::move(cluster), cluster_keys, job)},
                 {"objective", to_json(job.objective, objective_keys, job)}};
   if (!job.has_steps) value["training"].erase("steps");
-  if (job.data) value["data"] = data_json(job);
+  if (job.data || job.loading.any()) value["data"] = data_json(job);
   if (job.checkpoint) value["checkpoint"] = to_json(*job.checkpoint, checkpoint_keys, job);
   if (job.cluster.faults.any()) value["faults"] = to_json(job.cluster.faults, faults_keys, job);
   if (job.cluster.failures) value["failures"] = to_json(*job.cluster.failures, failures_keys, job);

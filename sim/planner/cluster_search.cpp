@@ -11,14 +11,9 @@ namespace meshwright::sim {
 
 namespace {
 
-const Violation no_memory{.statement = "does not fit in memory"};
-const Violation too_slow{.statement = "slower than the plans found (lower bound)"};
-const Violation not_simulated{.statement = "estimated slower than the simulated plans"};
-const Violation losses[loss_count] = {
-    no_memory,
-    {.statement = "slower than the plans found: computation alone takes longer"},
-    {.statement = "slower than the plans found: stages are idle (bubble)"},
-    {.statement = "slower than the plans found: communication"}};
+// The reasons of each Loss.
+constexpr const Violation* losses[loss_count] = {
+    &reasons::no_memory, &reasons::slow_alone, &reasons::slow_bubble, &reasons::slow_communication};
 
 // Number of plans that may be built for each one that may be simulated. Building a plan only to
 // find that it does not fit costs less than simulating it.
@@ -103,11 +98,11 @@ void ClusterSearch::survey_all() {
       });
   const bool too_late = step_time_s == limit.seconds;
   for (int loss = 0; loss < loss_count; ++loss)
-    reject(losses[loss], surveyed.lost[loss], too_late && loss != static_cast<int>(Loss::memory));
-  reject(no_memory, surveyed.too_large, false);
-  reject(too_slow, surveyed.too_slow, false);
-  reject(too_slow, surveyed.too_late, true);
-  reject(not_simulated, surveyed.left, false);
+    reject(*losses[loss], surveyed.lost[loss], too_late && loss != static_cast<int>(Loss::memory));
+  reject(reasons::no_memory, surveyed.too_large, false);
+  reject(reasons::too_slow, surveyed.too_slow, false);
+  reject(reasons::too_slow, surveyed.too_late, true);
+  reject(reasons::not_simulated, surveyed.left, false);
   left_s_ = surveyed.left_s;
   if (std::isfinite(surveyed.nearest.bytes)) nearest_ = surveyed.nearest.candidate;
   entries_ = std::move(surveyed.entries);
@@ -124,7 +119,7 @@ void ClusterSearch::reject(const Violation& reason, std::int64_t count, bool is_
 
 void ClusterSearch::turn_away_slow(const Entry& entry) {
   const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
-  reject(too_slow, 1, entry.bounds.step_time_s > limit.seconds);
+  reject(reasons::too_slow, 1, entry.bounds.step_time_s > limit.seconds);
 }
 
 // Returns the kind of a candidate. The time that the estimate omits is similar in plans of one
@@ -165,7 +160,7 @@ double ClusterSearch::expected_bytes(const Entry& entry) const {
 // Returns whether a plan is pruned, and counts it if so.
 bool ClusterSearch::is_turned_away(const Entry& entry) {
   if (known_not_to_fit(entry.candidate))
-    ++rejected_[no_memory];
+    ++rejected_[reasons::no_memory];
   else if (entry.bounds.step_time_s > longest_step_s())
     turn_away_slow(entry);
   else
@@ -236,7 +231,7 @@ void ClusterSearch::narrow_gap(int more) {
   }
 }
 
-void ClusterSearch::finish() { reject(not_simulated, std::ssize(entries_), false); }
+void ClusterSearch::finish() { reject(reasons::not_simulated, std::ssize(entries_), false); }
 
 std::optional<Merit> ClusterSearch::best_left() const {
   double least_s = left_s_;
@@ -274,7 +269,7 @@ bool ClusterSearch::known_not_to_fit(const Candidate& candidate) {
 }
 
 void ClusterSearch::note_miss(const Candidate& candidate, const Trial::Need& need) {
-  ++rejected_[no_memory];
+  ++rejected_[reasons::no_memory];
   too_large_.push_back(candidate);
   if (!closest_ || need.bytes < closest_->peak_memory_bytes)
     closest_ = ClosestMiss{to_plan(candidate, base_), machine_, cluster_.hosts, need.bytes,

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "models/core/error.h"
+#include "sim/planner/rejections.h"
 
 namespace meshwright::sim {
 
@@ -80,10 +81,11 @@ StepLimit longest_step(const Objective& objective, const Training& training,
                        const Cluster& cluster) {
   const double steps = steps_of(objective, training);
   StepLimit limit{std::numeric_limits<double>::infinity(), ""};
-  if (objective.deadline_s) limit = {*objective.deadline_s / steps, "misses the deadline"};
+  if (objective.deadline_s)
+    limit = {*objective.deadline_s / steps, reasons::misses_deadline.statement};
   if (objective.budget_usd) {
     const double affordable = affordable_time(objective, cluster) / steps;
-    if (affordable < limit.seconds) limit = {affordable, "exceeds the budget"};
+    if (affordable < limit.seconds) limit = {affordable, reasons::exceeds_budget.statement};
   }
   return limit;
 }

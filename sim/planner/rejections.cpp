@@ -1,12 +1,47 @@
 #include "sim/planner/rejections.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <iterator>
 #include <utility>
 #include <vector>
 
 #include "models/core/error.h"
 
 namespace meshwright::sim {
+
+namespace reasons {
+
+const Violation no_memory{.statement = "does not fit in memory"};
+const Violation no_host_memory{.statement = "what is offloaded does not fit in the hosts' memory"};
+const Violation too_slow{.statement = "slower than the plans found (lower bound)"};
+const Violation slow_alone{.statement =
+                               "slower than the plans found: computation alone takes longer"};
+const Violation slow_bubble{.statement = "slower than the plans found: stages are idle (bubble)"};
+const Violation slow_communication{.statement = "slower than the plans found: communication"};
+const Violation not_simulated{.statement = "estimated slower than the simulated plans"};
+const Violation misses_deadline{.statement = "misses the deadline"};
+const Violation exceeds_budget{.statement = "exceeds the budget"};
+
+}  // namespace reasons
+
+std::string_view word_of(Cause cause) {
+  constexpr std::string_view words[] = {"slower", "memory", "limit", "rule"};
+  static_assert(std::size(words) == static_cast<std::size_t>(Cause::rule) + 1);
+  return words[static_cast<std::size_t>(cause)];
+}
+
+Cause cause_of(const Violation& reason) {
+  using namespace reasons;
+  const auto is_one_of = [&](std::initializer_list<const Violation*> all) {
+    return std::ranges::any_of(all, [&](const Violation* each) { return *each == reason; });
+  };
+  if (is_one_of({&no_memory, &no_host_memory})) return Cause::memory;
+  if (is_one_of({&misses_deadline, &exceeds_budget})) return Cause::limit;
+  return is_one_of({&too_slow, &slow_alone, &slow_bubble, &slow_communication, &not_simulated})
+             ? Cause::slower
+             : Cause::rule;
+}
 
 namespace {
 

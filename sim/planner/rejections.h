@@ -4,10 +4,28 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "models/core/violation.h"
 
 namespace meshwright::sim {
+
+// Why a combination is not among the plans found.
+enum class Cause : std::uint8_t {
+  slower,  // than these, by a lower bound or an estimate
+  memory,  // of a GPU or a host, which it does not fit
+  limit,   // deadline or budget, beyond which it is
+  rule     // about what goes together
+};
+std::string_view word_of(Cause cause);  // "slower", "memory", "limit", "rule"
+Cause cause_of(const Violation& reason);
+
+// The reasons that are no rules about plans, each with its cause.
+namespace reasons {
+extern const Violation no_memory, no_host_memory;
+extern const Violation too_slow, slow_alone, slow_bubble, slow_communication, not_simulated;
+extern const Violation misses_deadline, exceeds_budget;
+}  // namespace reasons
 
 // How many combinations each reason rejects. A reason that is no rule about plans, such as a bound,
 // has a statement only.

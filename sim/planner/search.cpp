@@ -38,15 +38,19 @@ void add_misses(const ClusterSearch& search, std::optional<ClosestMiss>& closest
 
 // Returns the rejections, most frequent first. The memory line says by how much the closest plan
 // missed.
-std::vector<Rejection> sorted(const Rejections& reasons, const std::optional<ClosestMiss>& miss) {
+std::vector<Rejection> sorted(const Rejections& all, const std::optional<ClosestMiss>& miss) {
+  std::map<Cause, Rejections> by_cause;
+  for (const auto& [reason, count] : all) by_cause[cause_of(reason)][reason] += count;
   std::vector<Rejection> list;
-  for (const auto& [reason, count] : with_ranges(reasons)) {
-    list.push_back({reason, count});
-    if (miss && reason == "does not fit in memory")
-      list.back().reason += fmt::format(" (closest: {} too much for {})",
-                                        amount(miss->peak_memory_bytes - miss->memory_limit_bytes),
-                                        amount(miss->memory_limit_bytes));
-  }
+  for (const auto& [cause, of_cause] : by_cause)
+    for (const auto& [reason, count] : with_ranges(of_cause)) {
+      list.push_back({reason, count, cause});
+      if (miss && reason == reasons::no_memory.statement)
+        list.back().reason +=
+            fmt::format(" (closest: {} too much for {})",
+                        amount(miss->peak_memory_bytes - miss->memory_limit_bytes),
+                        amount(miss->memory_limit_bytes));
+    }
   std::stable_sort(list.begin(), list.end(),
                    [](const Rejection& a, const Rejection& b) { return a.count > b.count; });
   return list;
@@ -169,7 +173,7 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   const int first_budget = is_one ? budget : std::min(options.simulate_first, budget);
   const auto keep = static_cast<std::size_t>(std::max(1, options.keep_best));
   SearchResult result;
-  Rejections reasons;
+  Rejections rejected;
   Searches searches;
   for (const std::string& name : machines) {
     const Machine machine = options.load(name);
@@ -180,7 +184,7 @@ SearchResult search(const Job& job, const SearchOptions& options) {
       }
       const Cluster cluster = make_cluster(job.cluster, machine, count);
       if (count > 1 && cluster.network().nics == 0) {
-        ++reasons[{.statement = "several hosts without a network: " + name}];
+        ++rejected[{.statement = "several hosts without a network: " + name}];
         continue;
       }
       try {
@@ -204,12 +208,12 @@ SearchResult search(const Job& job, const SearchOptions& options) {
   for (const auto& search : searches) search->finish();
   for (const auto& search : searches) {
     result.candidates_enumerated += search->enumerated();
-    for (const auto& [reason, count] : search->rejected()) reasons[reason] += count;
+    for (const auto& [reason, count] : search->rejected()) rejected[reason] += count;
     add_misses(*search, result.closest_miss);
   }
   result.plans = plans;
   mark_pareto(result.plans);
-  result.rejected = sorted(reasons, result.closest_miss);
+  result.rejected = sorted(rejected, result.closest_miss);
   if (result.candidates_simulated > 0) result.closest_miss.reset();  // something fits
   result.search_wall_s = std::chrono::duration<double>(Clock::now() - begin).count();
   return result;

@@ -12,6 +12,7 @@
 
 #include "models/job/job.h"
 #include "sim/planner/clusters.h"
+#include "sim/planner/rejections.h"
 #include "sim/planner/space.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/target.h"
@@ -30,6 +31,7 @@ struct RankedPlan {
 struct Rejection {
   std::string reason;
   std::int64_t count = 0;
+  Cause cause = Cause::rule;
 };
 
 // The candidate that came nearest to fitting in memory, if none fits.

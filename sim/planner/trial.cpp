@@ -6,6 +6,7 @@
 #include "models/compiler/passes/dataflow/recompute_budget.h"
 #include "models/core/error.h"
 #include "sim/framework/framework_memory.h"
+#include "sim/planner/rejections.h"
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"
 
@@ -99,7 +100,7 @@ Trial TrialMaker::try_out(const Candidate& candidate) const {
   if (!trial.memory->fits) return trial;
   const auto on_host = static_cast<double>(host_memory_bytes(built->compiled.stages, cluster_));
   if (on_host > cluster_.machine.host.memory_bytes)
-    trial.rejected = Violation{.statement = "what is offloaded does not fit in the hosts' memory"};
+    trial.rejected = reasons::no_host_memory;
   else
     trial.simulated = simulate(*built);
   return trial;

@@ -307,6 +307,11 @@ json random_job(Random& random) {
   if (draw.chance(0.3)) job["failures"] = draw_failures(draw);
   if (draw.chance(0.2))
     job["checkpoint"] = {{"folder", "saved"}, {"every_steps", draw.between(1, 1000)}};
+  if (draw.chance(0.2))
+    job["data"] = {{"bytes_per_sample", draw.real(1, 1e6)},
+                   {"storage_bytes_per_s", draw.real(1e6, 1e10)},
+                   {"decode_s", draw.real(0, 0.1)},
+                   {"workers", draw.between(0, 16)}};
   if (draw.chance(0.1))
     job["objective"] = {{"price", draw.word({"on_demand", "spot", "capacity_block"})}};
   if (draw.chance(0.1)) {

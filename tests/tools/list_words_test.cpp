@@ -12,6 +12,7 @@
 #include "tests/test_folder.h"
 #include "tools/commands/commands.h"
 #include "tools/interop/target.h"
+#include "tools/session/screen.h"
 
 using namespace meshwright::tests;
 
@@ -44,18 +45,35 @@ bool has(const std::string& text, const std::string& line) {
 
 TEST_CASE("list prints the names that completion knows, a line each", "[tools]") {
   for (const std::string& what : names_listed("")) {
-    if (what == "stacks") continue;  // with what each means
+    if (what == "stacks") continue;                        // with what each means
+    if (what == "models" || what == "machines") continue;  // tables, below
     std::string lines;
     for (const std::string& name : names_listed(what)) lines += name + "\n";
     CAPTURE(what);
     CHECK(!lines.empty());
     CHECK(listed({what}) == lines);
   }
+  for (const std::string what : {"models", "machines"}) {
+    const std::string text = listed({what});
+    const std::vector<std::string> names = names_listed(what);
+    CHECK(std::ranges::count(text, '\n') == std::ssize(names) + 1);
+    for (const std::string& name : names) {
+      CAPTURE(name);
+      CHECK(text.find("\n" + name + "  ") != std::string::npos);
+    }
+  }
+  const std::string machines = listed({"machines"});
+  const std::string p4d = machines.substr(machines.find("\np4d.24xlarge ") + 1);
+  for (const std::string word : {"8 x A100-SXM4-40GB", "40.0 GiB", "400 Gb/s", "AWS"}) {
+    CAPTURE(word);
+    CHECK(p4d.substr(0, p4d.find('\n')).find(word) != std::string::npos);
+  }
   for (const std::string& stack : names_listed("stacks"))
     CHECK(("\n" + listed({"stacks"})).find("\n" + stack + "  ") != std::string::npos);
 }
 
 TEST_CASE("of a framework every rule, limit and setting without meaning is listed", "[tools]") {
+  set_screen_columns(without_end);
   for (std::size_t t = 0; t < all_targets().size(); ++t) {
     const InteropTarget* target = all_targets()[t];
     const std::string name = framework_names()[t];
@@ -89,4 +107,5 @@ TEST_CASE("of a framework every rule, limit and setting without meaning is liste
       i = next;
     }
   }
+  set_screen_columns(usual_columns);
 }

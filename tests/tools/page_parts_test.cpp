@@ -100,6 +100,24 @@ TEST_CASE("bars are in proportion to the longest, part beside part", "[tools][re
   CHECK(empty.text().find("no picture") == std::string::npos);
 }
 
+TEST_CASE("points lie in a frame around them, and the marked ones stand out", "[tools][report]") {
+  HtmlPage page("t");
+  page.points("caption", "hours", "dollars",
+              {{"first", 1, 10, false}, {"second", 3, 20, true}, {"no price", 2, NAN, false}});
+  const std::string svg = part_of(page, "<svg", "</svg>");
+  CHECK(
+      svg.find("<circle cx=\"80.0\" cy=\"270.0\" r=\"5\" fill=\"#4c78a8\"><title>first</title>") !=
+      std::string::npos);
+  CHECK(
+      svg.find("<circle cx=\"780.0\" cy=\"10.0\" r=\"7\" fill=\"#f58518\"><title>second</title>") !=
+      std::string::npos);
+  CHECK(svg.find("no price") == std::string::npos);
+  CHECK(svg.find(">hours</text>") != std::string::npos);
+  HtmlPage empty("t");
+  empty.points("no picture", "x", "y", {});
+  CHECK(empty.text().find("no picture") == std::string::npos);
+}
+
 TEST_CASE("areas lie on top of each other, and a pixel shows the highest of its points",
           "[tools][report]") {
   HtmlPage page("t");

@@ -158,7 +158,7 @@ const Command calibrate_command = {
     "",
     "",
     "measure this computer and write its profile",
-    "json profile ranks cpu quick as-rank",
+    "json wide profile ranks cpu quick as-rank",
     run_calibrate,
     "Measures this computer, its GPUs where it has some, and writes the profile of machine "
     "`local`, which predictions for this computer use. docs/gpu.md says what is measured on GPUs."};

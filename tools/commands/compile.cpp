@@ -118,6 +118,7 @@ Table level_table(const std::vector<Row>& rows, bool measured) {
   if (measured) head.emplace_back("measured");
   head.insert(head.end(), {"compiled in", "activations", "workspace", "peak", ""});
   Table table(head);
+  table.may_lack({"compiled in", "workspace"});
   const auto of_class = [](const Row& row, MemoryClass cls) {
     return show_bytes(static_cast<double>(row.memory().class_bytes[static_cast<std::size_t>(cls)]));
   };
@@ -149,6 +150,7 @@ Table memory_table(const std::vector<Row>& rows) {
   for (const int cls : shown) head.emplace_back(name_of(static_cast<MemoryClass>(cls)));
   head.emplace_back("library");
   Table table(head);
+  table.may_lack({"communication", "library", "workspace"});
   for (const Row& row : rows) {
     std::vector<std::string> cells{row.level()};
     for (const int cls : shown)
@@ -192,6 +194,7 @@ std::string show_whole(double count) { return fmt::format("{:.0f}", count); }
 
 Table pass_table(const Row& row) {
   Table table({row.level(), "took", "kernels", "moved", "kept", "compute"});
+  table.may_lack({"took"});
   for (const PassEffect& pass : row.report.passes) {
     const GraphSize &before = pass.before, &after = pass.after;
     if (after == before) continue;
@@ -310,7 +313,7 @@ const Command compile_command = {
     "JOB",
     job_help,
     "the compiler's levels: what each pass saves, the largest batch",
-    "json set profile measure dump",
+    "json wide set profile measure dump",
     run_compile,
     "Compares the levels of the training compiler (none, fused, full) under the job's plan: "
     "kernels, bytes moved, memory and step time, what each pass saves, the largest micro-batch "

@@ -364,7 +364,7 @@ const Command export_weights_command = {
     "JOB",
     job_help,
     "write a checkpoint as what transformers' from_pretrained loads",
-    "json set profile checkpoint to adapter ema allow-changed",
+    "json wide set profile checkpoint to adapter ema allow-changed",
     run_export_weights,
     "Writes config.json and model.safetensors of the newest good checkpoint, or of that which "
     "--checkpoint names. Of a job with `training.lora` the adapters are added to the weights; with "
@@ -377,7 +377,7 @@ const Command import_weights_command = {
     "JOB",
     job_help,
     "make a job's first checkpoint of Hugging Face safetensors",
-    "json set profile from",
+    "json wide set profile from",
     run_import_weights,
     "Makes the job's first checkpoint (step 0, weights only); `train --resume` begins with it. Of "
     "a "

@@ -121,7 +121,7 @@ const Command fit_command = {
     "",
     "",
     "a machine's profile from your own measured steps",
-    "json profile runs output",
+    "json wide profile runs output",
     run_fit,
     "Moves the constants of a machine's profile as far as your measured steps call for, and writes "
     "a copy. It prints each run before and after, which constants moved, and the new interval. One "

@@ -279,7 +279,7 @@ const Command import_command = {
     "JOB",
     "the job file to write (of weights: the job whose first checkpoint they become)",
     "read settings of another framework into a job file",
-    "json set define profile from format allow-unknown",
+    "json wide set define profile from format allow-unknown",
     run_import,
     "Reads the settings of Megatron-LM, Megatron-Bridge and NeMo, torchtitan, DeepSpeed, "
     "accelerate, SageMaker or HyperPod. Each setting acts, or says why it has no meaning here. "
@@ -290,7 +290,7 @@ const Command export_command = {
     "JOB",
     job_help,
     "write a plan as settings of another framework, ready to start",
-    "json set by budget profile prices for launcher to checkpoint",
+    "json wide set by budget profile prices for launcher to checkpoint",
     run_export,
     "Writes the settings, and what starts them with Slurm, torchrun, mpirun or Kubernetes. `plan "
     "--for FRAMEWORK` looks for a plan among those that the framework can run. docs/interop.md has "

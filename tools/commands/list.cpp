@@ -19,9 +19,11 @@
 #include "models/program/graph/op_table.h"
 #include "models/program/mesh.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/listed_tables.h"
 #include "tools/interop/target.h"
 #include "tools/print.h"
 #include "tools/session/json_text.h"
+#include "tools/session/screen.h"
 
 namespace meshwright::tools {
 
@@ -60,10 +62,11 @@ std::string stacks_text() {
 struct Listing {
   const char* what;
   Names (*names)();
+  Table (*table)(const Names&) = nullptr;  // of people; null: a name in each line
 };
 
-constexpr Listing listings[] = {{"models", [] { return zoo_names(); }},
-                                {"machines", [] { return list_machines(); }},
+constexpr Listing listings[] = {{"models", [] { return zoo_names(); }, models_table},
+                                {"machines", [] { return list_machines(); }, machines_table},
                                 {"parts", [] { return part_names(parts_folder()); }},
                                 {"stacks", stacks},
                                 {"schedules", [] { return schedule_names(); }},
@@ -144,6 +147,7 @@ std::string all_listings_json() {
 std::string listing_text(const Listing& listing, bool as_json) {
   if (as_json) return json_text({{listing.what, json_of(listing)}}, true);
   if (listing.names == stacks) return stacks_text();
+  if (listing.table != nullptr) return listing.table(listing.names()).text();
   std::string text;
   for (const std::string& name : listing.names()) text += name + "\n";
   return text;
@@ -165,7 +169,10 @@ std::string list_text(const Options& options) {
 }
 
 int run_list(const Options& options) {
-  print_text(list_text(options));
+  const bool is_json =
+      options.json || (options.operands.size() == 2 && options.operands[0] == "machines");
+  const std::string text = list_text(options);
+  print_text(is_json ? text : on_screen(text));
   return done;
 }
 
@@ -178,9 +185,10 @@ const Command list_command = {
     "WHAT",
     "what to list",
     "what is known: models, machines, schedules, ...",
-    "json",
+    "json wide",
     run_list,
-    "Prints models, machines, schedules, frameworks and all other names that a job may use. "
+    "Prints models, machines, schedules, frameworks and all other names that a job may use: of "
+    "machines with GPUs, memory and price, of models with parameters and family. "
     "Without an operand it says what can be listed; `list machines NAME` prints the whole profile "
     "of a machine; `list --json` prints all of it.",
     answer_list,

@@ -20,7 +20,10 @@
 #include "tools/print.h"
 #include "tools/report/advice.h"
 #include "tools/report/html.h"
+#include "tools/report/loading.h"
 #include "tools/report/prediction.h"
+#include "tools/report/run_report.h"
+#include "tools/report/whole_run.h"
 #include "tools/session/choose.h"
 #include "tools/session/elsewhere.h"
 #include "tools/session/job_file.h"
@@ -67,6 +70,7 @@ json plan_json(const Job& job, const RankedPlan& ranked, int today) {
           {"total_usd", whole.bill ? json(whole.bill->usd) : json(nullptr)},
           {"total_idle_usd", whole.bill ? json(whole.bill->idle_usd) : json(nullptr)},
           {"frameworks", frameworks_that_run(ranked.plan, job.model)},
+          {"loading", loading_json(job, ranked.plan, ranked.cluster, p)},
           {"pareto", ranked.pareto}};
 }
 
@@ -75,7 +79,9 @@ json result_json(const Planned& all, double memory_margin, int today) {
   json plans = json::array(), rejected = json::array();
   for (const RankedPlan& ranked : result.plans) plans.push_back(plan_json(all.job, ranked, today));
   for (const Rejection& rejection : result.rejected)
-    rejected.push_back({{"reason", rejection.reason}, {"count", rejection.count}});
+    rejected.push_back({{"reason", rejection.reason},
+                        {"count", rejection.count},
+                        {"cause", word_of(rejection.cause)}});
   json value = {{"search_wall_s", result.search_wall_s},
                 {"candidates_enumerated", result.candidates_enumerated},
                 {"candidates_simulated", result.candidates_simulated},
@@ -101,6 +107,12 @@ std::string money(const std::optional<double>& usd, int digits) {
   return usd ? fmt::format("${:.{}f}", *usd, digits) : "-";
 }
 
+bool is_one_cluster(const std::vector<RankedPlan>& plans) {
+  return std::ranges::all_of(plans, [&](const RankedPlan& plan) {
+    return plan.machine == plans.front().machine && plan.count == plans.front().count;
+  });
+}
+
 // Returns the table of the best `top` plans. It shows the job's tokens if the objective is to train
 // on the most tokens. If a framework's memory decides what fits, it shows that memory next to this
 // engine's.
@@ -112,8 +124,13 @@ Table table_of(const Job& job, const SearchResult& result, int top) {
   head.insert(head.end(), {"MFU", "memory"});
   if (whose != MemoryOf::engine)
     head.push_back(memory_of_names()[static_cast<std::size_t>(whose)] + "'s");
-  head.insert(head.end(), {"$/h", "$/M tokens", "runs in", ""});
+  head.insert(head.end(), {"$/h", "$/M tokens", "runs in", "pareto"});
   Table table(head);
+  table.may_break("plan");
+  if (is_one_cluster(result.plans))
+    table.may_lack({"cluster", "$/h", "tokens/s", "pareto", "MFU", "runs in"});
+  else
+    table.may_lack({"tokens/s", "pareto", "$/h", "MFU", "runs in"});
   int rank = 0;
   for (const RankedPlan& ranked : result.plans) {
     if (++rank > top) break;
@@ -129,39 +146,107 @@ Table table_of(const Job& job, const SearchResult& result, int top) {
                {show_percent(p.mfu), show_bytes(static_cast<double>(p.peak_memory_bytes))});
     if (p.framework) row.push_back(show_bytes(static_cast<double>(p.framework->fit.bytes)));
     row.insert(row.end(), {money(p.usd_per_hour, 2), money(p.usd_per_million_tokens, 4),
-                           runs_in(ranked.plan, job.model), ranked.pareto ? "pareto" : ""});
+                           runs_in(ranked.plan, job.model), ranked.pareto ? "yes" : ""});
     table.add(std::move(row));
   }
   return table;
 }
 
-void print_result(const Planned& all, int top, double memory_margin) {
+constexpr int plans_on_screen = 5, plans_kept = 10;
+
+int shown_plans(const Options& options) { return options.top.value_or(plans_kept); }
+double margin_of(const Options& options) {
+  return options.memory_margin.value_or(usual_memory_margin);
+}
+
+// Returns why plans were rejected: in a line for each cause, or for each reason.
+std::string rejected_text(const SearchResult& result, bool why) {
+  constexpr std::pair<Cause, const char*> causes[] = {
+      {Cause::slower, "slower than the plans found"},
+      {Cause::memory, "need more memory than there is"},
+      {Cause::limit, "miss the deadline or exceed the budget"},
+      {Cause::rule, "combine what does not go together"}};
+  if (result.rejected.empty()) return "";
+  std::string text = "\nrejected:\n";
+  constexpr std::size_t few = 3;
+  if (why || result.rejected.size() <= few) {
+    for (const Rejection& rejection : result.rejected)
+      text += fmt::format("{:10}  {}\n", rejection.count, rejection.reason);
+    return text;
+  }
+  for (const auto& [cause, words] : causes) {
+    std::int64_t count = 0;
+    for (const Rejection& rejection : result.rejected)
+      if (rejection.cause == cause) count += rejection.count;
+    if (count > 0) text += fmt::format("{:10}  {}\n", count, words);
+  }
+  return text + fmt::format("{:>10}  says more: {} reasons\n", "--why", result.rejected.size());
+}
+
+std::string gap_text(const SearchResult& result) {
+  if (result.stopped) return "stopped before the end of the search: there may be better plans";
+  if (result.proven_gap <= 0) return "no plan is better than the first (lower bounds)";
+  return fmt::format("no plan is better than the first by more than {} (lower bounds)",
+                     show_percent(result.proven_gap));
+}
+
+// Returns the best plan in one line.
+std::string best_text(const Job& job, const RankedPlan& best) {
+  const Prediction& p = best.prediction;
+  std::string text = fmt::format("best: {} on {} x {}: {} a step", short_plan_text(best.plan),
+                                 best.count, best.machine, show_seconds(p.step_time_s));
+  if (p.interval)
+    text += fmt::format(" ({} to {} with 80 % probability)", show_seconds(p.interval->low_s),
+                        show_seconds(p.interval->high_s));
+  if (p.usd_per_hour) text += fmt::format(", {}/h", money(p.usd_per_hour, 2));
+  return text + ", runs in " + runs_in(best.plan, job.model) + "\n";
+}
+
+void print_result(const Planned& all, const Options& options) {
   const auto& [job, result, opened, elsewhere, near_batch] = all;
+  const int top = options.top.value_or(plans_on_screen);
   print_to(stdout, "{}: {} candidates, {} simulated, {}\n\n{}", job.name,
            result.candidates_enumerated, result.candidates_simulated,
            show_seconds(result.search_wall_s), table_of(job, result, top).text());
-  if (static_cast<int>(result.plans.size()) > top)
-    std::printf("(%zu more plans: --top %zu)\n",
-                result.plans.size() - static_cast<std::size_t>(top), result.plans.size());
-  if (result.stopped)
-    std::printf("\nstopped before the end of the search: there may be better plans\n");
-  else if (result.proven_gap > 0)
-    std::printf("\nno plan is better than the first by more than %s (lower bounds)\n",
-                show_percent(result.proven_gap).c_str());
-  else
-    std::printf("\nno plan is better than the first (lower bounds)\n");
-  std::printf("%s of each GPU's memory is left free (--memory-margin)\n",
-              show_percent(memory_margin).c_str());
+  if (std::ssize(result.plans) > top)
+    print_to(stdout, "({} more: --top {})\n", std::ssize(result.plans) - top, result.plans.size());
+  print_to(stdout, "{}\n", rejected_text(result, options.why));
   print_to(stdout, "{}", elsewhere_text(elsewhere));
   if (near_batch) print_to(stdout, "{}\n", near_batch_text(*near_batch));
   if (!opened.empty()) print_to(stdout, "nothing fits without {}\n", opened_text(opened));
-  if (!result.rejected.empty()) std::printf("\nrejected:\n");
-  for (const Rejection& rejection : result.rejected)
-    print_to(stdout, "  {:8}  {}\n", rejection.count, rejection.reason);
+  print_to(stdout, "{}; {} of each GPU's memory is left free (--memory-margin)\n", gap_text(result),
+           show_percent(margin_of(options)));
+  const RankedPlan& best = result.plans.front();
+  print_to(stdout, "{}{}", loading_text(job, best.plan, best.cluster, best.prediction),
+           best_text(job, best));
 }
 
 Compiled compile_ranked(const Job& job, const RankedPlan& ranked) {
   return compile(job.model, ranked.plan, target_of(ranked.cluster, ranked.plan.training));
+}
+
+// Draws what the plans found take and cost: the whole run, or a step where the job does not say how
+// long it is.
+void add_times_and_costs(HtmlPage& page, const Job& job, const SearchResult& result) {
+  std::vector<HtmlPage::Point> points;
+  bool is_whole = true;
+  for (const RankedPlan& ranked : result.plans) {
+    const Prediction& p = ranked.prediction;
+    const auto whole = steps_in_a_row(job, ranked.plan.training, ranked.cluster, p.step_time_s);
+    is_whole = whole.has_value();
+    if (!p.usd_per_hour || (whole && !whole->bill)) continue;
+    constexpr double hour = 3600;
+    const double time_s = whole ? whole->time_s / hour : p.step_time_s;
+    const double usd = whole ? whole->bill->usd : p.step_time_s * *p.usd_per_hour / hour;
+    points.push_back(
+        {fmt::format("{} x {}: {}", ranked.count, ranked.machine, short_plan_text(ranked.plan)),
+         time_s, usd, ranked.pareto});
+  }
+  if (points.empty()) return;
+  page.heading("Time against money");
+  page.points(is_whole ? "The whole run of each plan. Plans in the other colour are pareto."
+                       : "A step of each plan. Plans in the other colour are pareto.",
+              is_whole ? "hours" : "seconds", "US dollars", points);
 }
 
 void write_report(const Options& options, const Job& job, const SearchResult& result, int top) {
@@ -170,7 +255,11 @@ void write_report(const Options& options, const Job& job, const SearchResult& re
                              result.candidates_simulated, show_seconds(result.search_wall_s)));
   page.table(table_of(job, result, top));
   const RankedPlan& best = result.plans.front();
-  add_prediction(page, job.model, compile_ranked(job, best), best.cluster, best.prediction);
+  add_times_and_costs(page, job, result);
+  const Compiled compiled = compile_ranked(job, best);
+  add_prediction(page, job.model, compiled, best.cluster, best.prediction);
+  add_whole_run(page, job, best.plan.training, best.cluster, best.prediction,
+                whole_run(job, compiled, best.cluster, best.prediction));
   Table rejected({"rejected because", "plans"});
   for (const Rejection& rejection : result.rejected)
     rejected.add({rejection.reason, std::to_string(rejection.count)});
@@ -196,11 +285,6 @@ void prove_too(SearchOptions& options) {
       print_to(stderr, "\r{} simulated, gap {}   ", progress.simulated, show_percent(progress.gap));
     return !stop_requested();
   };
-}
-
-int shown_plans(const Options& options) { return options.top.value_or(10); }
-double margin_of(const Options& options) {
-  return options.memory_margin.value_or(usual_memory_margin);
 }
 
 // `stop` ends the search with what it has found.
@@ -257,7 +341,7 @@ int run_plan(const Options& options) {
   if (options.json) print_text(json_of(options, all));
   if (all.result.plans.empty() && all.result.stopped) throw StopRequested();
   if (all.result.plans.empty()) throw NoPlanFits(miss_text(all.result, margin_of(options)));
-  if (!options.json) print_result(all, shown_plans(options), margin_of(options));
+  if (!options.json) print_result(all, options);
   write_files(options, all, printed_watch());
   return all.result.stopped ? stopped : done;
 }
@@ -277,7 +361,7 @@ const Command plan_command = {
     "JOB",
     job_help,
     "search for the best plan of a job on its clusters",
-    "json model task tokens batch length on count set for by budget profile prices write "
+    "json wide why model task tokens batch length on count set for by budget profile prices write "
     "write-partition report top "
     "prove memory-margin",
     run_plan,

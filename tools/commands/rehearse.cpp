@@ -77,7 +77,7 @@ const Command rehearse_command = {
     "SCRIPT",
     "after `--`: python and the script, a launcher's command line, or a shell script of one",
     "predict a step of a training script, which runs unchanged on GPUs that are not there",
-    "json recording write on count host-factor imbalance time-limit write-through set profile "
+    "json wide recording write on count host-factor imbalance time-limit write-through set profile "
     "prices trace report summary",
     run_rehearse,
     "`meshwright rehearse --on p5 -- torchrun --nproc-per-node=8 train.py ARGS` runs your own "

@@ -53,6 +53,8 @@ Table table_of(const Job& job, const ScaleResult& result) {
   if (failing) head.emplace_back("goodput");
   head.emplace_back("runs in");
   Table table(head);
+  table.may_break("plan");
+  table.may_lack({"tokens/s", "runs in", "$/M tokens"});
   for (const ScalePoint& point : result.points) {
     const Prediction& p = point.plan.prediction;
     std::vector<std::string> row = {
@@ -110,7 +112,8 @@ const Command scale_command = {
     "JOB",
     job_help,
     "throughput, efficiency and cost over more and more GPUs",
-    "json model task tokens batch length on count set for by budget profile prices memory-margin",
+    "json wide model task tokens batch length on count set for by budget profile prices "
+    "memory-margin",
     run_scale,
     "Plans the job on one host, two, four and so on, and prints throughput, efficiency and cost. "
     "Where the job says that hosts fail, it prints the goodput too.",

@@ -15,6 +15,7 @@
 #include "tools/report/prediction.h"
 #include "tools/session/choose.h"
 #include "tools/session/json_text.h"
+#include "tools/session/screen.h"
 #include "tools/session/text.h"
 
 namespace meshwright::tools {
@@ -60,9 +61,8 @@ json answer_json(const Job& job, const Chosen& chosen, const Sensitivity& all) {
 }
 
 // Returns a bar from the base (the middle) to the lowest and to the highest answer: " <<<|>> ". A
-// difference of `reach` from the base fills half of the bar, 16 characters.
-std::string bar_text(const Swing& swing, double reach) {
-  constexpr int half = 16;
+// difference of `reach` from the base fills half of the bar.
+std::string bar_text(const Swing& swing, double reach, int half) {
   double least = 0, most = 0;
   for (const Swing::End* end : {&swing.low, &swing.high}) {
     if (!end->answer) continue;
@@ -87,17 +87,22 @@ void print_sensitivity(const Job& job, const Chosen& chosen, const Sensitivity& 
   for (const Swing& swing : all.swings)
     for (const Swing::End* end : {&swing.low, &swing.high})
       if (end->answer) reach = std::max(reach, std::abs(end->number - swing.base));
-  Table table({"input", "low", "high", "answer at low", "at high",
-               fmt::format("{:>16}|{:<16}", "less ", " more")});
+  const int half = screen_columns() > usual_columns ? 16 : 6;  // of a bar
+  Table table({"input", "low", "high", "answer at low", "at low", "answer at high", "at high",
+               fmt::format("{:>{}}|{:<{}}", "less ", half, " more", half)});
+  table.may_break("input");
+  table.may_lack({"answer at low", "answer at high"});
   const double base = all.swings.front().base;
   const auto answer = [&](const Swing::End& end) {
-    if (!end.answer) return std::string("not legal");
-    return fmt::format("{} ({:+.1f} %)", show(end.number, all.answer),
-                       100 * (end.number / base - 1));
+    return end.answer ? show(end.number, all.answer) : std::string("-");
+  };
+  const auto change = [&](const Swing::End& end) {
+    return end.answer ? fmt::format("{:+.1f} %", 100 * (end.number / base - 1))
+                      : std::string("not legal");
   };
   for (const Swing& swing : all.swings)
-    table.add({swing.input, swing.low.value, swing.high.value, answer(swing.low),
-               answer(swing.high), bar_text(swing, reach)});
+    table.add({swing.input, swing.low.value, swing.high.value, answer(swing.low), change(swing.low),
+               answer(swing.high), change(swing.high), bar_text(swing, reach, half)});
   print_to(stdout, "{}", table.text());
 }
 
@@ -161,7 +166,7 @@ const Command sensitivity_command = {
     "JOB",
     job_help,
     "which inputs move time or cost of the whole job most",
-    "json model task tokens batch length on count set for by budget profile prices",
+    "json wide model task tokens batch length on count set for by budget profile prices",
     run_sensitivity,
     "Changes one input at a time (prices, bandwidths, failure rates, batch, the error of the "
     "prediction itself and others) and prints what moves the answer most, as a table and a tornado "

@@ -95,6 +95,8 @@ json answer_json(const std::vector<Tenant>& tenants, const std::vector<SharedSte
 std::string answer_text(const std::vector<Tenant>& tenants, const std::vector<SharedStep>& steps) {
   Table table({"job", "hosts", "plan", "step alone", "together", "slow-down", "sends to spine",
                "share of it"});
+  table.may_break("plan");
+  table.may_lack({"share of it", "sends to spine"});
   for (std::size_t i = 0; i < tenants.size(); ++i) {
     const auto& [alone_s, together_s, sends, spine_share] = steps[i];
     const Cluster& cluster = tenants[i].cluster;
@@ -134,7 +136,7 @@ const Command share_command = {"share",
                                "JOBS",
                                "a file that names jobs and the fabric they share (JSON)",
                                "several jobs on one fabric: how much each slows the others down",
-                               "json set profile prices",
+                               "json wide set profile prices",
                                run_share,
                                "Predicts several jobs on one fabric of leaf and spine switches. "
                                "docs/job-file.md, Topology, has the file."};

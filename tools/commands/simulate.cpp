@@ -14,8 +14,10 @@
 #include "tools/commands/recorded_operand.h"
 #include "tools/print.h"
 #include "tools/report/html.h"
+#include "tools/report/loading.h"
 #include "tools/report/prediction.h"
 #include "tools/report/risk.h"
+#include "tools/report/run_report.h"
 #include "tools/report/step_report.h"
 #include "tools/report/timeline_view.h"
 #include "tools/report/trace_files.h"
@@ -76,12 +78,15 @@ Simulated simulated(const Options& options, const Watch& watch) {
   const bool drawn = !options.trace.empty() || !options.report.empty() || !options.timeline.empty();
   all.prediction = predict_chosen(all.job, all.chosen, drawn ? &timeline : nullptr);
   all.stages = breakdown(all.prediction);
+  all.run = whole_run(all.job, compiled, all.chosen.cluster, all.prediction);
   if (!options.trace.empty()) write_trace(options, timeline, compiled, all.chosen.cluster);
   if (!options.timeline.empty())
     write_file(options.timeline, timeline_data(timeline, compiled.stages));
   if (!options.report.empty()) {
     HtmlPage page(all.job.name + ": prediction");
     add_prediction(page, all.job.model, compiled, all.chosen.cluster, all.prediction);
+    add_whole_run(page, all.job, compiled.plan.training, all.chosen.cluster, all.prediction,
+                  all.run);
     add_step(page, compiled, all.prediction, all.stages, timeline);
     write_file(options.report, page.text());
   }
@@ -89,7 +94,6 @@ Simulated simulated(const Options& options, const Watch& watch) {
     write_job_file(all.job, compiled.plan, all.chosen.machine, all.chosen.count, options.write);
     watch.note("wrote " + options.write);
   }
-  all.run = whole_run(all.job, compiled, all.chosen.cluster, all.prediction);
   return all;
 }
 
@@ -108,6 +112,7 @@ std::string json_of(const Options& options, const Simulated& all) {
   value["total_time_s"] = steps * prediction.step_time_s;
   value["price"] = price_json(prediction.price, options.today);
   value["whole_run"] = whole_run_json(whole_run_of(job, chosen, prediction));
+  value["loading"] = loading_json(job, chosen.compiled.plan, chosen.cluster, prediction);
   value["risk"] = run ? risk_json(run->model, run->risk, run->spare) : json(nullptr);
   value["parallelism"] = to_json(chosen.compiled.plan.parallelism);
   value["training"] = to_json(chosen.compiled.plan.training);
@@ -118,6 +123,7 @@ void print_simulated(const Options& options, const Simulated& all) {
   const auto& [job, chosen, prediction, stages, run] = all;
   print_to(stdout, "{}",
            prediction_text(job.model, chosen.compiled, chosen.cluster, prediction, options.today));
+  print_to(stdout, "{}", loading_text(job, chosen.compiled.plan, chosen.cluster, prediction));
   if (const auto whole = whole_run_of(job, chosen, prediction))
     print_to(stdout, "\n{}", whole_run_text(*whole));
   if (run) print_to(stdout, "{}", risk_text(run->model, run->risk, run->spare));
@@ -148,7 +154,8 @@ const Command simulate_command = {
     "JOB",
     job_help,
     "predict a training step: time, memory, cost",
-    "json model task tokens batch length on count set profile prices programs trace trace-format "
+    "json wide model task tokens batch length on count set profile prices programs trace "
+    "trace-format "
     "report timeline write steps",
     run_simulate,
     "Predicts the time of a step, memory stage by stage, and cost. Where the job says that hosts "

@@ -124,7 +124,7 @@ const Command tokenize_command = {
     "FILES",
     "text files, one document each; in .jsonl files one in each line",
     "make a token file, which a job's data reads, of text",
-    "json output tokenizer separator text-key",
+    "json wide output tokenizer separator text-key",
     run_tokenize,
     "Makes a token file of text: one token per byte, or by a Hugging Face tokenizer.json."};
 

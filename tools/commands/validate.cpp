@@ -171,6 +171,7 @@ ValidationScores validated(const Options& options, const Watch& watch, const Sco
 void print_scores(const ValidationScores& scores) {
   Table table({"source", "rows", "mean error", "median", "90 %", "bias", "in interval", "in order",
                "regret", "constant MFU"});
+  table.may_lack({"regret", "in order", "median", "constant MFU"});
   for (const ErrorSummary& summary : scores.sources) add_row(table, summary);
   if (scores.overall.rows > 0) add_row(table, scores.overall);
   print_to(stdout, "{}", table.text());
@@ -210,7 +211,7 @@ const Command validate_command = {"validate",
                                   "FILES",
                                   "files of published measurements",
                                   "predicted against published measurements",
-                                  "json profile",
+                                  "json wide profile",
                                   run_validate,
                                   "Predicts published measurements and prints the error of each "
                                   "source. Your own measurements in the same form work too.",

@@ -13,6 +13,7 @@
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"
 #include "tools/report/advice_table.h"
+#include "tools/report/loading.h"
 #include "tools/report/prediction.h"
 #include "tools/report/risk.h"
 #include "tools/session/plan_text.h"
@@ -74,6 +75,7 @@ json rung_json(const Job& job, const Rung& rung, int today) {
                 {"parallelism", to_json(rung.best->plan.parallelism)},
                 {"training", to_json(rung.best->plan.training)},
                 {"opened", rung.opened},
+                {"loading", loading_json(job, rung.best->plan, rung.best->cluster, p)},
                 {"frameworks", frameworks_that_run(rung.best->plan, job.model)},
                 {"tokens_per_s", p.tokens_per_s},
                 {"efficiency", rung.efficiency},
@@ -118,16 +120,22 @@ std::string cut_text(const Ladder& ladder, const Rung& rung) {
 }
 
 Table table_of(const Job& job, const Ladder& ladder) {
-  Table table({"cluster", "GPUs", "plan", "step", "eight in ten", "tokens/s", "MFU", "efficiency",
+  Table table({"hosts", "GPUs", "plan", "step", "eight in ten", "tokens/s", "MFU", "efficiency",
                "memory", "left", "$/M tokens", "time", "$", "runs in", ""});
+  table.may_break("plan");
+  if (has_length(job))
+    table.may_lack(
+        {"left", "tokens/s", "eight in ten", "runs in", "$/M tokens", "memory", "step", "MFU"});
+  else
+    table.may_lack({"left", "tokens/s", "eight in ten", "time", "$", "runs in", "memory", "MFU"});
   for (const Rung& rung : ladder.rungs) {
     if (!rung.best) {
-      table.add({cluster_text(rung), std::to_string(rung.gpus()), "no plan"});
+      table.add({std::to_string(rung.hosts), std::to_string(rung.gpus()), "no plan"});
       continue;
     }
     const Prediction& p = rung.best->prediction;
-    table.add({cluster_text(rung), std::to_string(rung.gpus()), short_plan_text(rung.best->plan),
-               show_seconds(p.step_time_s),
+    table.add({std::to_string(rung.hosts), std::to_string(rung.gpus()),
+               short_plan_text(rung.best->plan), show_seconds(p.step_time_s),
                p.interval ? fmt::format("{} to {}", show_seconds(p.interval->low_s),
                                         show_seconds(p.interval->high_s))
                           : "-",
@@ -137,13 +145,13 @@ Table table_of(const Job& job, const Ladder& ladder) {
                p.usd_per_million_tokens ? fmt::format("${:.4f}", *p.usd_per_million_tokens) : "-",
                rung.whole ? show_duration(rung.whole->time_s) : "-",
                usd_of(rung) ? show_usd(*usd_of(rung)) : "-", runs_in(rung.best->plan, job.model),
-               &rung == ladder.chosen() ? "<- stop here" : ""});
+               &rung == ladder.chosen() ? "<- best" : ""});
   }
   return table;
 }
 
 std::string ladder_text(const Job& job, const Ladder& ladder) {
-  std::string text = table_of(job, ladder).text();
+  std::string text = ladder.machine + "\n" + table_of(job, ladder).text();
   for (const Rung& rung : ladder.rungs) {
     if (!rung.best) {
       text += fmt::format("{}: {}\n", cluster_text(rung), rung.reason);
@@ -321,18 +329,19 @@ std::string advice_text(const Job& job, const Advice& advice, bool all) {
     text += machines_text(job, advice);
   if (advice.best == nullptr) return text + advice.shortfall;
   const Rung& rung = *advice.best->chosen();
-  text += rent_text(rung) + price_text(rung) + elsewhere_text(advice.elsewhere) +
-          cut_text(*advice.best, rung) + "\n" +
-          fmt::format("The plan runs in {}.\n", runs_in(rung.best->plan, job.model)) +
+  text += elsewhere_text(advice.elsewhere) + cut_text(*advice.best, rung) + "\n" +
           batch_text(job, rung, advice.near_batch);
+  text += loading_text(job, rung.best->plan, rung.best->cluster, rung.best->prediction);
   if (advice.run)
     text += risk_text(advice.run->model, advice.run->risk, advice.run->spare);
   else if (!has_length(job))
     text += "training.steps or objective.tokens would show days and dollars of the whole run.\n";
   else
     text += "Nothing fails in this job: \"failures\": {} shows what failures cost.\n";
-  return text + fmt::format("\nTo {} it:\n  {}\n{}", job.model.captured ? "plan" : "run",
-                            advice.command, next_hint(job, rung, advice.command));
+  return text + "\n" + rent_text(rung) + price_text(rung) +
+         fmt::format("The plan runs in {}.\n", runs_in(rung.best->plan, job.model)) +
+         fmt::format("To {} it:\n  {}\n{}", job.model.captured ? "plan" : "run", advice.command,
+                     next_hint(job, rung, advice.command));
 }
 
 }  // namespace meshwright::tools

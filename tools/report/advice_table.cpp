@@ -77,6 +77,8 @@ std::string machines_text(const Job& job, const Advice& advice) {
   if (counts_tokens) head.emplace_back("tokens");
   head.insert(head.end(), {has_whole ? "$" : "$/M tokens", "eight in ten", "next best"});
   Table table(head);
+  table.may_break("next best");
+  table.may_lack({"eight in ten"});
   for (const Ladder* ladder : order) {
     const Rung& rung = *ladder->chosen();
     const Prediction& p = rung.best->prediction;

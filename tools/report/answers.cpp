@@ -83,6 +83,7 @@ constexpr AnswerKey simulate_keys[] = {
     {"whole_run.idle_usd", "number or null", "of it, for hours of a block after the run"},
     {"whole_run.block_days", "integer or null", "of capacity blocks"},
     {"risk", "risk or null", "the whole run where hosts fail"},
+    {"loading", "loading or null", "where the job says what a sample costs (data.decode_s, ...)"},
     {"parallelism", "parallelism", "the plan, with every choice made"},
     {"training", "training", ""},
     {"instructions", "integer", "that were replayed"},
@@ -123,6 +124,7 @@ constexpr AnswerKey plan_keys[] = {
     {"plans[].total_idle_usd", "number or null", "of it, for hours of a block after the run"},
     {"plans[].price", "price or null", "of a host"},
     {"plans[].frameworks[]", "string", "that can run it"},
+    {"plans[].loading", "loading or null", "where the job says what a sample costs"},
     {"plans[].pareto", "boolean", "no other plan beats it in both time and money"},
     {"elsewhere[].framework", "string", "a usual one that can run none of the plans shown"},
     {"elsewhere[].plan", "string or null", "its best plan on the first one's cluster; null: none"},
@@ -136,6 +138,7 @@ constexpr AnswerKey plan_keys[] = {
      "keys left out that the planner opened because no plan fits without: parallelism.offload"},
     {"rejected[].reason", "string", "why plans were not simulated"},
     {"rejected[].count", "integer", ""},
+    {"rejected[].cause", "string", "slower, memory, limit (deadline or budget) or rule"},
     {"closest_miss?", "object", "the plan that needs least more memory than there is"},
     {"closest_miss.cluster.machine", "string", ""},
     {"closest_miss.cluster.count", "integer", ""},
@@ -216,6 +219,7 @@ constexpr AnswerKey advise_keys[] = {
     {"ladders[].rungs[].parallelism?", "parallelism", ""},
     {"ladders[].rungs[].training?", "training", ""},
     {"ladders[].rungs[].frameworks[]?", "string", "that can run the plan"},
+    {"ladders[].rungs[].loading?", "loading or null", "where the job says what a sample costs"},
     {"ladders[].rungs[].opened[]?", "string", "keys of the job that were left to the planner"},
     {"ladders[].rungs[].step_time_s?", "number", ""},
     {"ladders[].rungs[].step_time_interval_s?", "array or null",
@@ -456,6 +460,12 @@ constexpr AnswerKey price_keys[] = {
     {"stale", "boolean", "older than 90 days"},
 };
 
+constexpr AnswerKey loading_keys[] = {
+    {"read_s", "number", "of each step, by a host from its storage"},
+    {"decode_s", "number", "of each step, by the workers of a rank"},
+    {"is_bottleneck", "boolean", "one of them is longer than the step"},
+    {"workers_needed", "integer", "of each rank, so that decoding keeps up"}};
+
 constexpr AnswerKey risk_keys[] = {
     {"steps", "number", ""},
     {"runs", "integer", "that were played"},
@@ -593,11 +603,9 @@ constexpr AnswerTable tables[] = {
     {"validate", validate_keys}, {"fit", fit_keys},         {"list", list_keys},
     {"rehearse", rehearse_keys}};
 
-constexpr AnswerTable types[] = {{"price", price_keys},
-                                 {"risk", risk_keys},
-                                 {"largest batch", largest_keys},
-                                 {"side", side_keys},
-                                 {"errors", error_keys}};
+constexpr AnswerTable types[] = {{"price", price_keys},     {"risk", risk_keys},
+                                 {"loading", loading_keys}, {"largest batch", largest_keys},
+                                 {"side", side_keys},       {"errors", error_keys}};
 
 json object_type() {
   return {{"type", "object"}, {"properties", json::object()}, {"additionalProperties", false}};

@@ -220,6 +220,41 @@ void HtmlPage::areas(const std::string& caption, const std::vector<std::string>&
   figure(caption, parts, Frame::height, axis_of(frame) + text);
 }
 
+void HtmlPage::points(const std::string& caption, const std::string& x_name,
+                      const std::string& y_name, const std::vector<Point>& points) {
+  std::vector<double> xs, ys;
+  for (const Point& point : points) {
+    if (!std::isfinite(point.x) || !std::isfinite(point.y)) continue;
+    xs.push_back(point.x);
+    ys.push_back(point.y);
+  }
+  if (xs.empty()) return;
+  const Frame across = frame_of(xs), up = frame_of(ys);
+  const auto x_of = [&](double value) {
+    return Frame::left + 10 +
+           (Frame::right - Frame::left - 20) * (value - across.lowest) /
+               (across.highest - across.lowest);
+  };
+  std::string text = axis_of(up);
+  for (const auto& [value, anchor] :
+       {std::pair(across.lowest, "start"), std::pair(across.highest, "end")})
+    text += fmt::format(
+        "<text x=\"{:.1f}\" y=\"{}\" font-size=\"12\" text-anchor=\"{}\">{:.4g}</text>\n",
+        x_of(value), Frame::bottom + 18, anchor, value);
+  text += fmt::format(
+      "<text x=\"{}\" y=\"{}\" font-size=\"12\" text-anchor=\"middle\">{}</text>\n"
+      "<text x=\"{}\" y=\"{}\" font-size=\"12\">{}</text>\n",
+      (Frame::left + Frame::right) / 2, Frame::bottom + 18, html_text(x_name), Frame::left + 4,
+      Frame::top + 12, html_text(y_name));
+  for (const Point& point : points)
+    if (std::isfinite(point.x) && std::isfinite(point.y))
+      text += fmt::format(
+          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"><title>{}</title></circle>\n",
+          x_of(point.x), up.y(point.y), point.marked ? 7 : 5, colour_of(point.marked ? 1 : 0),
+          html_text(point.label));
+  figure(caption, {}, Frame::height, text);
+}
+
 void HtmlPage::element(const std::string& html) { body_ += html; }
 
 void HtmlPage::figure(const std::string& caption, const std::vector<std::string>& parts,

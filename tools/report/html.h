@@ -1,6 +1,6 @@
-// Builds a self-contained HTML page of headings, paragraphs, facts, tables and curves (inline SVG),
-// in the style of the page of `serve`. A list at its end explains the numbers. Only element() can
-// add scripts.
+// Builds a self-contained HTML page of headings, paragraphs, facts, tables and figures (inline
+// SVG), in the style of the page of `serve`. A list at its end explains the numbers. Only element()
+// can add scripts.
 #pragma once
 
 #include <string>
@@ -40,6 +40,15 @@ class HtmlPage {
   };
   void areas(const std::string& caption, const std::vector<std::string>& parts,
              const std::vector<AreaPoint>& points, double end);
+  // Adds a dot for each point, with a frame around both axes. A dot shows its label to a mouse; a
+  // marked one is larger and of another colour. Points whose values are not finite are left out.
+  struct Point {
+    std::string label;
+    double x = 0, y = 0;
+    bool marked = false;
+  };
+  void points(const std::string& caption, const std::string& x_name, const std::string& y_name,
+              const std::vector<Point>& points);
   void element(const std::string& html);  // added unchanged
   std::string text() const;
 

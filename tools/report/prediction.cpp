@@ -256,6 +256,7 @@ Table memory_table(const Prediction& p) {
   for (int cls : shown) head.emplace_back(name_of(static_cast<MemoryClass>(cls)));
   head.insert(head.end(), {"library", "peak"});
   Table table(head);
+  table.may_lack({"communication", "library", "workspace"});
   for (const StageMemory& stage : p.memory) {
     std::vector<std::string> row{std::to_string(stage.stage)};
     for (int cls : shown)

@@ -4,6 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <optional>
+
+#include "tools/session/screen.h"
 
 namespace meshwright::session {
 
@@ -47,26 +52,123 @@ std::string show_percent(double fraction) { return fmt::format("{:.1f} %", fract
 
 std::string show_number(double value, int digits) { return fmt::format("{:.{}f}", value, digits); }
 
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+// The widths of a table's columns, of which `broken` may be narrower than its cells.
+struct Layout {
+  std::vector<std::size_t> widths;
+  std::optional<std::size_t> broken;
+};
+
+std::vector<std::size_t> widths_of(const Rows& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (i >= widths.size()) widths.push_back(0);
+      widths[i] = std::max(widths[i], columns_of(row[i]));
+    }
+  return widths;
+}
+
+std::size_t total_of(const std::vector<std::size_t>& widths) {
+  constexpr std::size_t gap = 2;
+  return std::accumulate(widths.begin(), widths.end(), (widths.size() - 1) * gap);
+}
+
+std::optional<std::size_t> column_called(const Rows& rows, const std::string& name) {
+  const auto found = std::ranges::find(rows.front(), name);
+  if (name.empty() || found == rows.front().end()) return std::nullopt;
+  return static_cast<std::size_t>(found - rows.front().begin());
+}
+
+// Returns the widest column with blanks in its cells.
+std::optional<std::size_t> widest(const Rows& rows, const std::vector<std::size_t>& widths) {
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    const bool has_words = std::ranges::any_of(rows, [&](const std::vector<std::string>& row) {
+      return i < row.size() && row[i].find(' ') != std::string::npos;
+    });
+    if (has_words && (!found || widths[i] > widths[*found])) found = i;
+  }
+  return found;
+}
+
+// Returns a layout of at most `columns`, or nothing if the table is wider even with the cells of
+// `breaks` broken, or those of the widest column if it is empty.
+std::optional<Layout> layout_of(const Rows& rows, const std::string& breaks, std::size_t columns) {
+  constexpr std::size_t least = 16;  // as narrow as a column of words is still read
+  Layout layout{widths_of(rows), std::nullopt};
+  const std::size_t total = total_of(layout.widths);
+  if (total <= columns) return layout;
+  layout.broken = breaks.empty() ? widest(rows, layout.widths) : column_called(rows, breaks);
+  if (!layout.broken) return std::nullopt;
+  std::size_t& width = layout.widths[*layout.broken];
+  if (width < total - columns + std::min(width, least)) return std::nullopt;
+  width -= total - columns;
+  return layout;
+}
+
+std::string aligned(const std::string& cell, std::size_t width, bool left) {
+  const std::string blanks(width - std::min(width, columns_of(cell)), ' ');
+  return left ? cell + blanks : blanks + cell;
+}
+
+// Returns the lines of one row. A broken cell goes on below itself.
+std::string lines_of(const std::vector<std::string>& row, const Layout& layout) {
+  std::vector<std::string> cells = row;
+  std::string text;
+  for (bool more = true; more;) {
+    more = false;
+    std::string line;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      std::string rest;
+      if (layout.broken == i) {
+        const std::string broken = broken_lines(cells[i], layout.widths[i]);
+        const std::size_t end = std::min(broken.find('\n'), broken.size());
+        rest = broken.substr(std::min(broken.find_first_not_of("\n ", end), broken.size()));
+        cells[i] = broken.substr(0, end);
+      }
+      line +=
+          (i == 0 ? "" : "  ") + aligned(cells[i], layout.widths[i], i == 0 || layout.broken == i);
+      cells[i] = rest;
+      more |= !rest.empty();
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+void remove_column(Rows& rows, std::size_t column) {
+  for (auto& row : rows)
+    if (column < row.size()) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+}
+
+}  // namespace
+
 Table::Table(std::vector<std::string> head) { rows_.push_back(std::move(head)); }
 
 void Table::add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
 
-std::string Table::text() const {
-  std::vector<std::size_t> width;
-  for (const auto& row : rows_)
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      if (i >= width.size()) width.push_back(0);
-      width[i] = std::max(width[i], row[i].size());
-    }
-  std::string text;
-  for (const auto& row : rows_) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i)
-      line += i == 0 ? fmt::format("{:<{}}", row[i], width[i])
-                     : fmt::format("  {:>{}}", row[i], width[i]);
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+std::string Table::text() const { return text(screen_columns()); }
+
+std::string Table::text(std::size_t columns) const {
+  Rows rows = rows_;
+  std::string lacking;
+  std::optional<Layout> layout = layout_of(rows, breaks_, columns);
+  for (const std::string& name : lacks_) {
+    if (layout) break;
+    const std::optional<std::size_t> column = column_called(rows, name);
+    if (!column) continue;
+    remove_column(rows, *column);
+    lacking += (lacking.empty() ? "" : ", ") + name;
+    layout = layout_of(rows, breaks_, columns);
   }
-  return text;
+  if (!layout) layout = Layout{widths_of(rows), std::nullopt};
+  std::string text;
+  for (const auto& row : rows) text += lines_of(row, *layout);
+  return lacking.empty() ? text : text + "--wide shows more: " + lacking + "\n";
 }
 
 }  // namespace meshwright::session

@@ -1,7 +1,9 @@
 // Formats numbers and tables for people.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace meshwright::session {
@@ -15,16 +17,25 @@ std::string show_percent(double fraction);  // 27.3 %
 std::string show_number(double value, int digits);
 
 // A table with a head. As text, its first column is left-aligned, the others are right-aligned, and
-// two blanks separate columns.
+// two blanks separate columns. A table that is wider than the screen breaks the cells of one
+// column, which is left-aligned then, and lacks the columns that it can do without; a last line
+// names these and --wide, which shows them.
 class Table {
  public:
   explicit Table(std::vector<std::string> head);
   void add(std::vector<std::string> row);
-  std::string text() const;
+  // Names the column whose cells may be broken at blanks, instead of the widest one.
+  void may_break(std::string column) { breaks_ = std::move(column); }
+  // Names the columns that a narrow screen may lack, in the order in which they go.
+  void may_lack(std::vector<std::string> columns) { lacks_ = std::move(columns); }
+  std::string text() const;  // fits screen_columns()
+  std::string text(std::size_t columns) const;
   const std::vector<std::vector<std::string>>& rows() const { return rows_; }  // the head first
 
  private:
   std::vector<std::vector<std::string>> rows_;
+  std::string breaks_;
+  std::vector<std::string> lacks_;
 };
 
 }  // namespace meshwright::session
