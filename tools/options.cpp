@@ -64,6 +64,13 @@ std::string fault_of_share(const std::string& text) {
   return "expected a number from 0 to below 1, found '" + text + "'";
 }
 
+std::string fault_of_temperature(const std::string& text) {
+  const double value = number_of(text, -1);
+  if (value > 0 && value <= 100) return "";
+  return "expected a number above 0, and up to 100, found '" + text +
+         "'; without --temperature the most likely token is taken";
+}
+
 std::string fault_of_factor(const std::string& text) {
   const double value = number_of(text, -1);
   if (value > 0 && value <= 100) return "";
@@ -77,6 +84,10 @@ struct FileOption {
   const char* command = nullptr;  // the only command with this row; null: all
   const char* type = "FILE";
 };
+
+constexpr const char* checkpoint_or_weights =
+    "the checkpoint, a folder of them (the newest good one), or a folder with model.safetensors; "
+    "the job's checkpoint folder without it";
 
 constexpr FileOption file_options[] = {
     {"profile", &Options::profile,
@@ -114,12 +125,17 @@ constexpr FileOption file_options[] = {
     {"log-json", &Options::log_json, "write one JSON line per step"},
     {"hostfile", &Options::hostfile, "the hosts for mpirun"},
     {"to", &Options::to, "the folder to write", nullptr, "FOLDER"},
+    {"checkpoint", &Options::checkpoint, checkpoint_or_weights, "evaluate", "FOLDER"},
+    {"checkpoint", &Options::checkpoint, checkpoint_or_weights, "generate", "FOLDER"},
     {"checkpoint", &Options::checkpoint,
      "the checkpoint, or a folder of them (the newest good one); the job's folder without it",
      nullptr, "FOLDER"},
     {"dump", &Options::dump, "write the graph after each pass, and the Programs, into this folder",
      nullptr, "FOLDER"},
     {"output", &Options::output, "the file to write"},
+    {"tokenizer", &Options::tokenizer,
+     "a Hugging Face tokenizer.json; without it that of the job's data, or one beside the weights",
+     "generate"},
     {"tokenizer", &Options::tokenizer,
      "a Hugging Face tokenizer.json (BPE, Unigram, WordPiece); bytes without it"},
 };
@@ -159,6 +175,9 @@ constexpr TextOption text_options[] = {
     {"on", &Options::on, "MACHINE",
      "a machine of `list machines`, a group (aws, p5, dgx), or GPUs: 8xH100, A100-80GB x 16; of a "
      "recorded step a machine (its own)"},
+    {"prompt", &Options::prompt, "TEXT", "the text to go on from"},
+    {"prompt-tokens", &Options::prompt_tokens, "NUMBERS",
+     "in place of --prompt: its tokens, such as 1,2,3"},
     {"separator", &Options::separator, "TOKEN", "the token that ends each document"},
     {"text-key", &Options::text_key, "KEY", "of .jsonl files: the key of a document's text (text)"},
     {"host", &Options::host, "ADDRESS",
@@ -215,7 +234,14 @@ struct CountOption {
 };
 
 constexpr CountOption count_options[] = {
-    {"steps", &Options::steps, 2'000'000'000, "optimizer steps, instead of training.steps"},
+    {"steps", &Options::steps, 2'000'000'000,
+     "optimizer steps, instead of training.steps; evaluate: batches of training.global_batch "
+     "sequences (all)"},
+    {"max-tokens", &Options::max_tokens, 1'000'000, "the most tokens to generate (32)"},
+    {"top-k", &Options::top_k, 1'000'000,
+     "with --temperature: choose among this many most likely tokens only (all)"},
+    {"seed", &Options::seed, 2'000'000'000,
+     "with --temperature: the random numbers, and so the text (1)"},
     {"top", &Options::top, 1'000'000, "how many plans to show (10)"},
     {"count", &Options::count, 1'000'000,
      "hosts (of a recorded step, as few as have a GPU for each rank)"},
@@ -237,6 +263,10 @@ struct NumberOption {
 };
 
 constexpr NumberOption number_options[] = {
+    {"temperature", &Options::temperature, "T",
+     "draw each token at random, by its logit divided by T; without it the most likely one is "
+     "taken",
+     fault_of_temperature},
     {"memory-margin", &Options::memory_margin, "FRACTION",
      "share of a GPU's memory that plans leave free (0.03: allocators cut it into pieces, and "
      "predicted peaks are not exact)",
@@ -263,10 +293,13 @@ constexpr ListOption list_options[] = {
     {"allow-changed", &Options::allow_changed, "KEY",
      "go on although the checkpoint has another value of this key (or of keys of this section) of "
      "the job or its model; repeatable"},
+    {"data", &Options::data, "FILE...",
+     "evaluate on these files, in the format that the job's data has", true},
     {"from", &Options::from, "FILE...",
      "the files: settings, and beside them a model's config.json; of weights a folder with "
-     "model.safetensors (or its index), or such a file; of launch an estimator as JSON, whose "
-     "script is started",
+     "model.safetensors (or its index), or such a file; of export-weights the folder whose "
+     "tokenizer "
+     "and other files are kept; of launch an estimator as JSON, whose script is started",
      true},
     {"launcher", &Options::launchers, "NAME",
      "write what starts it with {}; repeatable (all of them)", false, launcher_names},

@@ -39,7 +39,14 @@ struct Options : JobRequest, TrainRequest {
   bool write_through = false;           // rehearse: the script's files go where it writes them
   std::string models;                   // serve, mcp: folder of models that jobs may name
   std::string runs;                     // fit: the file of measured steps
-  std::string tokenizer;                // tokenize: a tokenizer.json
+  std::string tokenizer;                // tokenize, generate: a tokenizer.json
+  std::vector<std::string> data;        // evaluate: files in place of the job's
+  std::string prompt;                   // generate: a text
+  std::string prompt_tokens;            // generate: numbers, "1,2,3"
+  std::optional<int> max_tokens;        // generate
+  std::optional<double> temperature;    // generate
+  std::optional<int> top_k;             // generate
+  std::optional<int> seed;              // generate
   std::string text_key;                 // tokenize: the key of a document's text in a .jsonl file
   std::string separator;                // tokenize: token between documents
   std::vector<std::string> define;      // import: variables of a script, NAME=VALUE
@@ -52,7 +59,7 @@ struct Options : JobRequest, TrainRequest {
   bool cpu = false;                     // calibrate: the processor, whatever GPUs there are
   bool quick = false;                   // calibrate: measure for some seconds only
   bool measure = false;                 // compile: run steps on this computer
-  std::string checkpoint;               // export: one checkpoint, or the folder of a run
+  std::string checkpoint;               // one checkpoint, or the folder of a run
   bool adapter = false;                 // export: the adapter alone
   bool ema = false;                     // export: the average of the weights
   std::string trace_format;             // a word of trace_format_names(); empty: the first

@@ -113,29 +113,40 @@ std::map<std::string, PublishedSource> sources_of(const std::map<std::string, Sh
 
 }  // namespace
 
+std::vector<std::string> read_weights(const Safetensors& from,
+                                      const std::map<std::string, Shape>& parameters,
+                                      const PublishedParts& parts, const MadeParameters& others,
+                                      const TakeWeights& take) {
+  const std::vector<std::string> stored = from.names();
+  std::set<std::string> unused(stored.begin(), stored.end());
+  for (const auto& [name, shape] : parameters) {
+    const auto made = others.find(name);
+    take(name, shape,
+         made != others.end() ? made->second()
+                              : read_published(from, name, shape, part_named(parts, name), unused));
+  }
+  return {unused.begin(), unused.end()};
+}
+
 std::vector<std::string> import_weights(const Safetensors& from,
                                         const std::map<std::string, Shape>& parameters,
                                         const Manifest& about, const std::string& folder,
                                         const PublishedParts& parts, const MadeParameters& others) {
-  const std::vector<std::string> stored = from.names();
-  std::set<std::string> unused(stored.begin(), stored.end());
   Manifest manifest = about;
   manifest.imported = true;
   manifest.states = state_names(false, false, false);
   const std::string part = part_folder(folder, manifest.step);
   make_folder(part);
   ShardCollector shards(part, manifest);
-  for (const auto& [name, shape] : parameters) {
-    const auto made = others.find(name);
-    shards.add(name, shape,
-               made != others.end()
-                   ? made->second()
-                   : read_published(from, name, shape, part_named(parts, name), unused));
-  }
+  std::vector<std::string> unused =
+      read_weights(from, parameters, parts, others,
+                   [&](const std::string& name, const Shape& shape, std::vector<float> values) {
+                     shards.add(name, shape, std::move(values));
+                   });
   shards.flush();
   mark_as_imported(folder);
   commit(folder, manifest, 1);
-  return {unused.begin(), unused.end()};
+  return unused;
 }
 
 void export_weights(const Checkpoint& from, const std::map<std::string, Shape>& parameters,

@@ -16,10 +16,20 @@ namespace meshwright::exec {
 
 using PublishedParts = std::map<std::string, PublishedPart>;  // by parameter: those that are parts
 
-// Writes a checkpoint of weights only, that of step 0, into `folder`. Returns the names of the
-// tensors in `from` that were not needed. `others` makes the values of parameters that are not read
-// from `from`. Throws InputError if `from` lacks any other parameter.
 using MadeParameters = std::map<std::string, std::function<std::vector<float>()>>;
+using TakeWeights =
+    std::function<void(const std::string& name, const Shape& shape, std::vector<float> values)>;
+
+// Calls `take` with the values of each of `parameters`, in the order of their names. Returns the
+// names of the tensors in `from` that were not needed. `others` makes the values of parameters that
+// are not read from `from`. Throws InputError if `from` lacks any other parameter.
+std::vector<std::string> read_weights(const Safetensors& from,
+                                      const std::map<std::string, Shape>& parameters,
+                                      const PublishedParts& parts, const MadeParameters& others,
+                                      const TakeWeights& take);
+
+// Writes a checkpoint of weights only, that of step 0, into `folder`. Returns and throws what
+// read_weights() does.
 std::vector<std::string> import_weights(const Safetensors& from,
                                         const std::map<std::string, Shape>& parameters,
                                         const Manifest& about, const std::string& folder,

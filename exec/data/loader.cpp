@@ -37,10 +37,10 @@ const LoaderOptions& checked(const LoaderOptions& options) {
 
 }  // namespace
 
-Loader::Loader(const LoaderOptions& options)
-    : options_(options),
-      dataset_(open_dataset(checked(options))),
-      order_(options, dataset_->sizes()) {
+Loader::Loader(const LoaderOptions& options) : Loader(options, open_dataset(checked(options))) {}
+
+Loader::Loader(const LoaderOptions& options, std::unique_ptr<Dataset> dataset)
+    : options_(checked(options)), dataset_(std::move(dataset)), order_(options, dataset_->sizes()) {
   const std::int64_t inputs = options.pixels > 0 ? options.pixels : tokens_of_sequence(options);
   raw_.tokens.resize(inputs + (options.targets == Targets::pair ? 0 : 1));
 }

@@ -45,6 +45,8 @@ struct SequenceInputs {
 class Loader {
  public:
   explicit Loader(const LoaderOptions& options);  // InputError for bad or too short files
+  // Reads the sequences of `dataset` instead of those of files.
+  Loader(const LoaderOptions& options, std::unique_ptr<Dataset> dataset);
 
   // Returns the number of sequences of all files, or 0 for synthetic data, which has no files.
   std::int64_t sequences() const { return order_.sequences(); }

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "exec/core/half.h"
 #include "exec/optimizer/learning_rate.h"
 #include "exec/runtime/collectives.h"
 #include "exec/runtime/host_view.h"
@@ -192,6 +193,7 @@ void Runtime::run(const RunId& run, const Instruction& instruction, const Task& 
 
 void Runtime::compute(const Instruction& instruction, const Task& task) {
   if (evaluates_ && evaluation_->leaves_out(instruction, task)) return;
+  if (wanted_logits_ != nullptr) look_at_logits(instruction, task);
   if (is_of_updater(instruction)) return update_.run(instruction);
   operations_.run(instruction,
                   evaluates_ ? evaluation_->attributes_of(instruction) : instruction.attributes,
@@ -246,7 +248,8 @@ void Runtime::fail_non_finite(std::string_view what) {
                                      "computer?"));
 }
 
-Evaluation Runtime::evaluate(std::int64_t position, Loader& loader) {
+// Runs the batch without training on it.
+void Runtime::run_untrained(std::int64_t position, Loader& loader) {
   if (!evaluation_) evaluation_.emplace(program());
   // An evaluation must not affect delayed scales, so their maxima are restored after it.
   std::vector<float> largest(2 * program().rounded.size());
@@ -264,21 +267,48 @@ Evaluation Runtime::evaluate(std::int64_t position, Loader& loader) {
   const std::int64_t trained_position = std::exchange(position_, position);
   const bool traces = times_.on();
   times_.turn(false);
-  const std::string where = "the evaluation after step " + std::to_string(step_);
   evaluates_ = true;
-  try {
-    run_tasks();
-  } catch (const RunError& error) {
-    throw RunError(where + ": " + error.what());
-  }
+  run_tasks();
   evaluates_ = false;
   times_.turn(traces);
   position_ = trained_position;
   loader_ = trained;
   keep_largest(true);
+}
+
+Evaluation Runtime::evaluate(std::int64_t position, Loader& loader) {
+  const std::string where = "the evaluation after step " + std::to_string(step_);
+  try {
+    run_untrained(position, loader);
+  } catch (const RunError& error) {
+    throw RunError(where + ": " + error.what());
+  }
   const Evaluation found{memory().scalar(program().loss_buffer), counted_targets(position, loader)};
   if (!std::isfinite(found.loss)) throw RunError(where + ": the loss is not finite");
   return found;
+}
+
+// Copies the wanted row of logits before the loss is computed of them, because their memory may be
+// used again afterwards.
+void Runtime::look_at_logits(const Instruction& instruction, const Task& task) {
+  if (instruction.op != Op::cross_entropy) return;
+  const TensorType& type = instruction.inputs[0].type;
+  const std::int64_t width = type.shape[-1];
+  Operand row = instruction.inputs[0];
+  row.type.shape = Shape{width};
+  row.offset += wanted_logits_->row * row.type.bytes();
+  HostView<const std::byte> view(rank_.backend, memory().address<const std::byte>(row, task.slot),
+                                 row.type.bytes());
+  wanted_logits_->values.resize(width);
+  widen(view.data(), row.type.dtype, width, wanted_logits_->values.data());
+}
+
+std::vector<float> Runtime::logits(std::int64_t position, Loader& loader, std::int64_t row) {
+  WantedLogits wanted{row, {}};
+  wanted_logits_ = &wanted;
+  run_untrained(position, loader);
+  wanted_logits_ = nullptr;
+  return std::move(wanted.values);
 }
 
 }  // namespace meshwright::exec

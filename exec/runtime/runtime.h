@@ -76,6 +76,13 @@ class Runtime {
   // steps, and all get the same. Throws RunError if the loss is not finite.
   Evaluation evaluate(std::int64_t position, Loader& loader);
 
+  // Returns the logits of a row of the batch, widened to fp32. Like evaluate(), it runs the global
+  // batch that begins with sequence `position`. `row` counts the positions that the head predicts,
+  // over the sequences of the micro-batch. For one rank that runs a language model's Program of one
+  // micro-batch, in which the loss is an operation of its own: compile_forward() makes such ones.
+  // Returns no element if the Program has no such loss.
+  std::vector<float> logits(std::int64_t position, Loader& loader, std::int64_t row);
+
   // Replays the latest step on the parameters as they are, without the update, and looks at every
   // value. Every rank calls it, and all get the same finding.
   NonFiniteSearch::Finding find_non_finite();
@@ -126,6 +133,8 @@ class Runtime {
   void read_ahead();
   void run_task(int task);
   bool trains() const { return search_ == nullptr && !evaluates_; }
+  void run_untrained(std::int64_t position, Loader& loader);
+  void look_at_logits(const Instruction& instruction, const Task& task);
   void issue(const RunId& run, const Instruction& instruction, const Task& task);
   void run(const RunId& run, const Instruction& instruction, const Task& task);
   void compute(const Instruction& instruction, const Task& task);
@@ -154,7 +163,13 @@ class Runtime {
   Loader* loader_ = nullptr;
   NonFiniteSearch* search_ = nullptr;  // not null: a step is replayed
   bool evaluates_ = false;
-  std::optional<double> learning_rate_;  // in place of the job's
+  // A row of logits that an evaluation copies.
+  struct WantedLogits {
+    std::int64_t row = 0;
+    std::vector<float> values;
+  };
+  WantedLogits* wanted_logits_ = nullptr;  // null: none is copied
+  std::optional<double> learning_rate_;    // in place of the job's
 };
 
 }  // namespace meshwright::exec

@@ -12,20 +12,18 @@ inline constexpr const char* job_help = "the job file (JSON)";
 extern const Command plan_command, simulate_command, train_command, launch_command, scale_command,
     validate_command, calibrate_command, fit_command, compile_command, tokenize_command,
     import_command, export_command, capture_command, import_weights_command, export_weights_command,
-    list_command, explain_command, advise_command, sensitivity_command, share_command,
-    rehearse_command, serve_command, mcp_command, schema_command, completion_command,
-    manual_command;
+    evaluate_command, generate_command, list_command, explain_command, advise_command,
+    sensitivity_command, share_command, rehearse_command, serve_command, mcp_command,
+    schema_command, completion_command, manual_command;
 // All commands, in the order of the help.
 inline constexpr const Command* all_commands[] = {
-    &plan_command,           &simulate_command,  &train_command,
-    &launch_command,         &scale_command,     &advise_command,
-    &sensitivity_command,    &explain_command,   &share_command,
-    &validate_command,       &calibrate_command, &fit_command,
-    &compile_command,        &import_command,    &export_command,
-    &capture_command,        &tokenize_command,  &import_weights_command,
-    &export_weights_command, &rehearse_command,  &list_command,
-    &serve_command,          &mcp_command,       &schema_command,
-    &completion_command,     &manual_command};
+    &plan_command,     &simulate_command,       &train_command,          &launch_command,
+    &scale_command,    &advise_command,         &sensitivity_command,    &explain_command,
+    &share_command,    &validate_command,       &calibrate_command,      &fit_command,
+    &compile_command,  &import_command,         &export_command,         &capture_command,
+    &tokenize_command, &import_weights_command, &export_weights_command, &evaluate_command,
+    &generate_command, &rehearse_command,       &list_command,           &serve_command,
+    &mcp_command,      &schema_command,         &completion_command,     &manual_command};
 
 struct ExitCodeMeaning {
   ExitCode code;

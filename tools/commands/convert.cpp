@@ -22,7 +22,9 @@
 #include "tools/print.h"
 #include "tools/report/print_json.h"
 #include "tools/session/checkpoints.h"
+#include "tools/session/job_weights.h"
 #include "tools/session/json_text.h"
+#include "tools/session/published_files.h"
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
 
@@ -35,113 +37,11 @@ namespace fs = std::filesystem;
 constexpr const char* adapter_file = "/adapter_model.safetensors";
 constexpr const char* adapter_config_file = "/adapter_config.json";
 
-struct JobParameters {
-  std::map<std::string, Shape> shapes;  // by name, adapters included
-  PublishedParts parts;
-  std::map<std::string, Parameter> whole;
-  std::set<std::string> frozen;  // parameters that are not trained
-  std::vector<Adapter> adapters;
-  std::vector<std::string> trained_whole;  // modules that are trained besides the adapters
-
-  // Return the shapes of parameters. of_model() has the model's parameters without the adapters.
-  // of_adapters() has all parameters that are not frozen, which are those in an adapter's file.
-  std::map<std::string, Shape> of_model() const {
-    std::map<std::string, Shape> shapes_of_model = shapes;
-    for (const Adapter& each : adapters)
-      shapes_of_model.erase(each.first), shapes_of_model.erase(each.second);
-    return shapes_of_model;
-  }
-  std::map<std::string, Shape> of_adapters() const {
-    std::map<std::string, Shape> own = shapes;
-    for (const std::string& name : frozen) own.erase(name);
-    return own;
-  }
-};
-
-// Returns the parameters of the job's model. How the plan splits the model does not change them.
-JobParameters parameters_of(const Job& job) {
-  Plan plan;
-  plan.training = job.plan.training;
-  plan.training.micro_batch = 1;
-  const Graph graph = add_adapters(build_graph(job.model, plan.training), plan);
-  JobParameters found;
-  for (const Parameter& parameter : graph.parameters) {
-    found.shapes[parameter.name] = parameter.global_shape;
-    found.whole[parameter.name] = parameter;
-    if (parameter.part) found.parts[parameter.name] = *parameter.part;
-    if (!parameter.trainable) found.frozen.insert(parameter.name);
-  }
-  if (plan.training.lora) {
-    found.adapters = adapters_of(graph, *plan.training.lora);
-    found.trained_whole = trained_whole(graph);
-  }
-  return found;
-}
-
 double count_of(const std::map<std::string, Shape>& parameters) {
   return std::accumulate(parameters.begin(), parameters.end(), 0.0,
                          [](double sum, const auto& each) {
                            return sum + static_cast<double>(each.second.elements());
                          });
-}
-
-std::string folder_of(const Job& job, const Options& options) {
-  if (!options.checkpoint.empty()) return options.checkpoint;
-  if (job.checkpoint) return job.checkpoint->folder;
-  throw InputError(job.file + ": has no checkpoint.folder; name one with --checkpoint");
-}
-
-void check_data(const Checkpoint& found) {
-  for (std::size_t i = 0; i < found.shards(); ++i) found.check_shard(i);
-}
-
-struct SoundCheckpoint {
-  std::string path;
-  Checkpoint found;
-  std::optional<Checkpoint> base;  // frozen parameters, if `found` lacks them
-};
-
-SoundCheckpoint read_sound(const std::string& path, const std::set<std::string>& frozen) {
-  SoundCheckpoint sound{path, Checkpoint(path), std::nullopt};
-  check_data(sound.found);
-  sound.base = base_of(sound.found, fs::path(path).parent_path().string(), frozen);
-  if (sound.base) check_data(*sound.base);
-  return sound;
-}
-
-// Returns the checkpoint in `folder`, or the newest good one if `folder` is that of a run. Throws
-// InputError if there is no good one, or if it belongs to a job with other weights.
-SoundCheckpoint newest_good(const std::string& folder, const Job& job,
-                            const JobParameters& parameters,
-                            const std::vector<std::string>& allowed) {
-  if (fs::exists(folder) && !fs::is_directory(folder))
-    throw InputError(folder + ": is not a folder; name a checkpoint, or the folder of a run");
-  std::vector<StepFolder> steps = step_folders(folder);
-  const bool is_one = path_exists(folder + "/manifest.json");
-  if (is_one) steps = {{0, folder}};
-  const auto is_good = [&](const auto& check) {
-    try {
-      check();
-      return true;
-    } catch (const InputError& error) {
-      if (is_one) throw;
-      std::fprintf(stderr, "%s; this checkpoint is passed over\n", error.what());
-      return false;
-    }
-  };
-  for (const StepFolder& step : steps) {
-    std::optional<SoundCheckpoint> sound;
-    if (!is_good([&] { sound.emplace(read_sound(step.path, parameters.frozen)); })) continue;
-    const Checkpoint& found = sound->found;
-    if (sound->base)
-      check_base(found.manifest(), *sound->base, fs::path(step.path).parent_path().string(),
-                 parameters.frozen);
-    check_same_weights(found.manifest(), step.path + "/manifest.json", job, allowed,
-                       printed_watch());
-    if (is_good([&] { found.check_holds(held_by(found, parameters.shapes, parameters.frozen)); }))
-      return std::move(*sound);
-  }
-  throw InputError(folder + ": holds no good checkpoint");
 }
 
 // Writes an adapter file: all trained parameters, under peft's names. `state` is the state of the
@@ -169,6 +69,18 @@ json config_of(const Job& job) {
   return config;
 }
 
+// Returns the folder whose published files are kept: the one that --from names, or one that is
+// known by the job. Throws InputError if the named one has no config.json.
+std::string published_source(const Job& job, const Options& options) {
+  if (options.from.empty()) return source_of_published(published_folders(job, options.checkpoint));
+  const std::string& folder = options.from.front();
+  if (source_of_published({folder}).empty())
+    throw InputError("--from " + folder +
+                     ": has no config.json; name the folder that the weights "
+                     "came from");
+  return folder;
+}
+
 void print(const Options& options, const json& value, const std::string& line) {
   if (options.json)
     print_json(value);
@@ -191,11 +103,17 @@ int run_export_weights(const Options& options) {
                      (options.adapter ? "an adapter" : "a model") + "; name another folder");
   check_writable("--to", file);
   const JobParameters parameters = parameters_of(job);
-  const std::string config = options.adapter
-                                 ? peft_config(*lora, parameters.adapters, parameters.trained_whole)
-                                 : json_text(config_of(job));
-  const auto [path, found, base] =
-      newest_good(folder_of(job, options), job, parameters, options.allow_changed);
+  if (options.from.size() > 1)
+    throw InputError(options.command + ": --from names one folder with the files to keep");
+  const std::string published = options.adapter ? "" : published_source(job, options);
+  const std::string config =
+      options.adapter
+          ? peft_config(*lora, parameters.adapters, parameters.trained_whole)
+          : json_text(published.empty()
+                          ? config_of(job)
+                          : with_published_keys(config_of(job), published, job, printed_watch()));
+  const auto [path, found, base] = newest_good(checkpoint_folder(job, options.checkpoint), job,
+                                               parameters, options.allow_changed, printed_watch());
   if (options.ema && found.average() < 0)
     throw InputError(path +
                      "/manifest.json: holds no average of the weights, which runs with "
@@ -218,16 +136,20 @@ int run_export_weights(const Options& options) {
   }
   if (const int why = part_name.rename_to(file); why != 0)
     throw RunError(file + ": cannot be written: " + std::strerror(why));
+  std::vector<std::string> kept;
+  if (!published.empty()) kept = copy_published(published, options.to);
   const std::int64_t step = found.manifest().step;
   print(options,
         {{"checkpoint", path},
          {"step", step},
          {"to", options.to},
+         {"kept", kept},
          {"tensors", written.size()},
          {"parameters", count_of(written)}},
         "exported " + show_count(count_of(written)) +
             (options.ema ? " averages of parameters of step " : " parameters of step ") +
-            std::to_string(step) + " to " + options.to);
+            std::to_string(step) + " to " + options.to +
+            (kept.empty() ? "" : "; kept from " + published + ": " + list_of(kept, "and")));
   return done;
 }
 
@@ -342,6 +264,7 @@ int run_import_weights(const Options& options) {
     const std::string what = error.what();
     throw InputError(what.starts_with("has no ") ? source + ": " + what : what);
   }
+  keep_published(source, job.checkpoint->folder);
   warn_of_other_model(source, job);
   for (const auto& [name, values] : head)
     print_to(stderr, "{} has no {}; it begins with random values\n", source, name);
@@ -364,10 +287,13 @@ const Command export_weights_command = {
     "JOB",
     job_help,
     "write a checkpoint as what transformers' from_pretrained loads",
-    "json wide set profile checkpoint to adapter ema allow-changed",
+    "json wide set profile checkpoint to from adapter ema allow-changed",
     run_export_weights,
     "Writes config.json and model.safetensors of the newest good checkpoint, or of that which "
-    "--checkpoint names. Of a job with `training.lora` the adapters are added to the weights; with "
+    "--checkpoint names. Keys of config.json that have no meaning here, generation_config.json and "
+    "the tokenizer's files are kept from the folder that the weights were imported from, from that "
+    "of the job's model, or from the one that `--from` names. Of a job with `training.lora` the "
+    "adapters are added to the weights; with "
     "`--adapter` they are written alone, as `adapter_config.json` and "
     "`adapter_model.safetensors`, which peft loads. `--ema` writes the averages that a job with "
     "`training.ema_decay` keeps, in the weights' place."};

@@ -596,12 +596,33 @@ constexpr AnswerKey rehearse_keys[] = {
     {"risk", "risk or null", "the whole run where hosts fail"},
 };
 
+constexpr AnswerKey evaluate_keys[] = {
+    {"weights", "string", "the checkpoint, or the folder with model.safetensors"},
+    {"step?", "integer", "of the checkpoint"},
+    {"files[]", "string", "that were evaluated"},
+    {"sequences", "integer", ""},
+    {"tokens", "integer", "targets whose loss counts"},
+    {"loss", "number", "mean over the targets"},
+    {"perplexity?", "number", "e^loss, of a head over the vocabulary"},
+    {"complete", "boolean", "false: stopped on request; the loss is of the sequences before"},
+    {"evaluate_wall_s", "number", ""},
+};
+
+constexpr AnswerKey generate_keys[] = {
+    {"weights", "string", "the checkpoint, or the folder with model.safetensors"},
+    {"step?", "integer", "of the checkpoint"},
+    {"prompt_tokens[]", "integer", "with special tokens that the tokenizer puts before a text"},
+    {"tokens[]", "integer", "that were generated"},
+    {"text?", "string", "of these tokens; none without a tokenizer"},
+    {"ended", "boolean", "the last token ends a text"},
+};
+
 constexpr AnswerTable tables[] = {
-    {"simulate", simulate_keys}, {"plan", plan_keys},       {"advise", advise_keys},
-    {"compile", compile_keys},   {"explain", explain_keys}, {"sensitivity", sensitivity_keys},
-    {"scale", scale_keys},       {"share", share_keys},     {"train", train_keys},
-    {"validate", validate_keys}, {"fit", fit_keys},         {"list", list_keys},
-    {"rehearse", rehearse_keys}};
+    {"simulate", simulate_keys}, {"plan", plan_keys},         {"advise", advise_keys},
+    {"compile", compile_keys},   {"explain", explain_keys},   {"sensitivity", sensitivity_keys},
+    {"scale", scale_keys},       {"share", share_keys},       {"train", train_keys},
+    {"validate", validate_keys}, {"fit", fit_keys},           {"list", list_keys},
+    {"rehearse", rehearse_keys}, {"evaluate", evaluate_keys}, {"generate", generate_keys}};
 
 constexpr AnswerTable types[] = {{"price", price_keys},     {"risk", risk_keys},
                                  {"loading", loading_keys}, {"largest batch", largest_keys},

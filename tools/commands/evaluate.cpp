@@ -1,0 +1,66 @@
+// `evaluate JOB --checkpoint FOLDER`: prints the loss of trained weights on files.
+#include "tools/session/evaluate.h"
+
+#include <fmt/format.h>
+
+#include "exec/launch/stop.h"
+#include "models/core/json.h"
+#include "tools/commands/asking.h"
+#include "tools/commands/commands.h"
+#include "tools/print.h"
+#include "tools/report/print_json.h"
+#include "tools/session/text.h"
+
+namespace meshwright::tools {
+
+namespace {
+
+void print_evaluated(const Evaluated& found, bool as_json) {
+  if (as_json) {
+    json value = {
+        {"weights", found.weights},        {"files", found.files}, {"sequences", found.sequences},
+        {"tokens", found.targets},         {"loss", found.loss},   {"complete", found.complete()},
+        {"evaluate_wall_s", found.seconds}};
+    if (found.step) value["step"] = *found.step;
+    if (found.perplexity) value["perplexity"] = *found.perplexity;
+    return print_json(value);
+  }
+  const std::string of_all =
+      found.complete() ? "" : fmt::format(" of {} (stopped)", found.of_sequences);
+  print_to(stdout, "{}: {}{} sequences, {} targets of {}\n", found.weights, found.sequences, of_all,
+           found.targets, list_of(found.files, "and"));
+  if (found.perplexity)
+    print_to(stdout, "loss {:.6f}, perplexity {:.6g}\n", found.loss, *found.perplexity);
+  else
+    print_to(stdout, "loss {:.6f}\n", found.loss);
+}
+
+int run_evaluate(const Options& options) {
+  EvaluateRequest how;
+  how.checkpoint = options.checkpoint;
+  how.allow_changed = options.allow_changed;
+  how.threads = options.threads;
+  how.data = options.data;
+  how.batches = options.steps;
+  end_on_stop_signals();
+  const JobRequest wanted = job_request(options);
+  watch_for_stop();
+  const Evaluated found = evaluate(wanted, how, printed_watch(), [] { return !stop_requested(); });
+  print_evaluated(found, options.json);
+  return found.complete() ? done : stopped;
+}
+
+}  // namespace
+
+const Command evaluate_command = {
+    "evaluate",
+    "JOB",
+    job_help,
+    "print the loss and the perplexity of trained weights on a file of tokens",
+    "json set profile checkpoint data steps allow-changed",
+    run_evaluate,
+    "Runs on one process of this computer, whatever the job's degrees are, and without dropout. "
+    "Without `--data` it reads the job's `data.evaluation`, or its `data`. For example: "
+    "`meshwright evaluate job.json --checkpoint saved --data held-out.bin`."};
+
+}  // namespace meshwright::tools

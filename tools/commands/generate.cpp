@@ -1,0 +1,83 @@
+// `generate JOB --checkpoint FOLDER --prompt TEXT`: prints a text that trained weights go on with.
+#include "tools/session/generate.h"
+
+#include "exec/launch/stop.h"
+#include "models/core/error.h"
+#include "models/core/json.h"
+#include "tools/commands/asking.h"
+#include "tools/commands/commands.h"
+#include "tools/print.h"
+#include "tools/report/print_json.h"
+
+namespace meshwright::tools {
+
+namespace {
+
+constexpr int usual_max_tokens = 32;
+
+GenerateRequest request_of(const Options& options) {
+  if (options.prompt.empty() == options.prompt_tokens.empty())
+    throw InputError(
+        "generate: give either --prompt with a text, or --prompt-tokens with numbers, such as "
+        "1,2,3");
+  if (!options.temperature && (options.top_k || options.seed))
+    throw InputError(std::string(options.top_k ? "--top-k" : "--seed") +
+                     ": goes with --temperature; without it the most likely token is taken");
+  GenerateRequest how;
+  how.checkpoint = options.checkpoint;
+  how.allow_changed = options.allow_changed;
+  how.threads = options.threads;
+  if (options.prompt_tokens.empty()) how.text = options.prompt;
+  how.tokens = options.prompt_tokens;
+  how.tokenizer = options.tokenizer;
+  how.max_tokens = options.max_tokens.value_or(usual_max_tokens);
+  how.sampling.temperature = options.temperature.value_or(0);
+  how.sampling.top_k = options.top_k.value_or(0);
+  how.sampling.seed = static_cast<std::uint64_t>(options.seed.value_or(1));
+  return how;
+}
+
+std::string numbers_text(const std::vector<std::int32_t>& tokens) {
+  std::string text;
+  for (const std::int32_t token : tokens) text += (text.empty() ? "" : ",") + std::to_string(token);
+  return text;
+}
+
+int run_generate(const Options& options) {
+  const GenerateRequest how = request_of(options);
+  end_on_stop_signals();
+  const JobRequest wanted = job_request(options);
+  watch_for_stop();
+  const Generated found = generate(wanted, how, printed_watch(), [] { return !stop_requested(); });
+  if (options.json) {
+    json value = {{"weights", found.weights},
+                  {"prompt_tokens", found.prompt},
+                  {"tokens", found.tokens},
+                  {"ended", found.ended}};
+    if (found.step) value["step"] = *found.step;
+    if (found.text) value["text"] = *found.text;
+    print_json(value);
+  } else if (how.text) {
+    print_to(stdout, "{}{}\n", *how.text, *found.text);
+  } else {
+    print_to(stdout, "{}\n", numbers_text(found.tokens));
+  }
+  return found.stopped ? stopped : done;
+}
+
+}  // namespace
+
+const Command generate_command = {
+    "generate",
+    "JOB",
+    job_help,
+    "print a text that trained weights go on with from a prompt",
+    "json set profile checkpoint prompt prompt-tokens tokenizer max-tokens temperature top-k seed "
+    "allow-changed",
+    run_generate,
+    "Runs the forward pass over the whole text for each token, on one process of this computer. "
+    "The text ends after `--max-tokens`, at the model's length, or with a token that the "
+    "`generation_config.json` or `config.json` of the weights names as the end. For example: "
+    "`meshwright generate job.json --checkpoint saved --prompt \"Once upon\" --temperature 0.8`."};
+
+}  // namespace meshwright::tools
