@@ -221,6 +221,28 @@ TEST_CASE("what train and fit answer is what their schemas describe", "[tools][j
   CHECK(missing.empty());
 }
 
+TEST_CASE("what import and export answer is what their schemas describe", "[tools][json]") {
+  const TestFolder folder;
+  const std::string config =
+      folder.file("config.json", R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2,
+                         "n_positions": 128, "vocab_size": 512})");
+  const std::string settings =
+      folder.file("ds_config.json", R"({"train_batch_size": 16, "steps_per_print": 10,
+                                        "zero_optimization": {"stage": 1}})");
+  const std::string job = folder.file("job.json");
+  const std::set<std::string> of_import = missing_in(
+      "import", {"import " + job + " --from " + settings + " " + config +
+                 " --set cluster.machine=p4d.24xlarge --set training.sequence_length=128"});
+  INFO(json(of_import).dump());
+  CHECK(of_import.empty());
+  const std::string call =
+      "export " + job + " --for deepspeed --set training.compiler=none --launcher torchrun";
+  const std::set<std::string> of_export =
+      missing_in("export", {call, call + " --to " + folder.file("out")});
+  INFO(json(of_export).dump());
+  CHECK(of_export.empty());
+}
+
 TEST_CASE("what share and list answer is what their schemas describe", "[tools][json]") {
   std::set<std::string> missing = missing_in("share", {"share " + jobs + "shared.json"});
   INFO(json(missing).dump());

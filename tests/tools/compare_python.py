@@ -9,7 +9,7 @@ import threading
 
 import meshwright
 
-program, job = os.path.abspath(sys.argv[1]), sys.argv[2]
+program, job = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 
 
 def said(*words, code=0):
@@ -46,20 +46,18 @@ same(meshwright.names("machines"), "list", "machines")
 os.chdir(os.path.dirname(os.path.abspath(job)))
 with open(job, encoding="utf-8") as file:
     value = json.load(file)
-same(meshwright.plan(value, memory_margin=0.05), "plan", os.path.basename(job), "--memory-margin", "0.05")
+same(meshwright.plan(value, memory_margin=0.05), "plan", job, "--memory-margin", "0.05")
 
 try:
     meshwright.plan(dict(value, trianing={}))
     raise AssertionError("not refused")
 except meshwright.InputError as error:
     assert str(error) == "job: /trianing: unknown key; did you mean 'training'?", error
-for wrong in ({"no_such_option": 1}, {"top": 0}):
-    try:
-        meshwright.plan(job, **wrong)
-        raise AssertionError("not refused")
-    except meshwright.InputError as error:
-        words = [str(word) for key, each in wrong.items() for word in ("--" + key.replace("_", "-"), each)]
-        assert "error: " + str(error) + "\n" == said("plan", job, *words, code=2).stderr, error
+try:
+    meshwright.plan(job, top=0)
+    raise AssertionError("not refused")
+except meshwright.InputError as error:
+    assert "error: " + str(error) + "\n" == said("plan", job, "--top", "0", code=2).stderr, error
 try:
     meshwright.plan(dict(small, model="gpt3-175b"))
     raise AssertionError("it fits")

@@ -150,8 +150,9 @@ int run_advise(const Options& options) {
 std::string answer_advise(const Options& options, const Watch& watch) {
   check_way(options);
   if (options.rehearse) return answer_advise_rehearsed(options, watch);
-  const Advised all = advised(options, watch);
+  const Advised all = advised(options, watch, watch.stop);
   std::string answer = json_of(options, all);
+  if (watch.stop && watch.stop()) throw StoppedSearch(std::move(answer));
   if (all.advice.best == nullptr) throw NoPlanFits("", answer);
   write_best(options, all, watch);
   return answer;

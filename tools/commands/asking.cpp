@@ -51,6 +51,7 @@ Options with_largest_model(const Options& options, const Watch& watch) {
   if (!asks_for_largest(options)) return options;
   SearchOptions search;
   search.load = asked_machines(options, watch);
+  search.stop = watch.stop;
   search.memory_margin = options.memory_margin.value_or(usual_memory_margin);
   const LargestModel largest = largest_model(search_request(options), search, watch);
   Options settled = options;

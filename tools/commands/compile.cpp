@@ -14,9 +14,9 @@
 #include "tools/commands/commands.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
-#include "tools/report/print_json.h"
 #include "tools/session/choose.h"
 #include "tools/session/dump_passes.h"
+#include "tools/session/json_text.h"
 #include "tools/session/machines.h"
 #include "tools/session/measured_steps.h"
 #include "tools/session/text.h"
@@ -256,9 +256,18 @@ Plan plan_at(CompilerLevel level, const Job& job, const Chosen& chosen) {
   return plan;
 }
 
-int run_compile(const Options& options) {
-  const Watch watch = printed_watch();
-  const Job job = asked_job(options, watch);
+struct Comparison {
+  Job job;
+  Chosen chosen;
+  std::vector<Row> rows;
+  std::vector<FrameworkBatch> frameworks;
+};
+
+// Compiles the plan at every level, and writes the files that the options name.
+Comparison compared(const Options& options, const Watch& watch) {
+  Comparison all;
+  all.job = asked_job(options, watch);
+  const Job& job = all.job;
   const std::vector<std::string> inputs = inputs_of(options, job);
   if (options.measure) check_measurable(job);
   Training at_level = job.plan.training;
@@ -268,19 +277,21 @@ int run_compile(const Options& options) {
     if (!options.dump.empty()) check_dump("--dump", options.dump, at_level, inputs);
     if (!debug.empty()) check_dump(job.file + ": /log/folder:", debug, at_level, inputs);
   }
-  const Chosen chosen = choose_plan(job, asked_machines(options, watch), watch);
-  std::vector<Row> rows;
+  all.chosen = choose_plan(job, asked_machines(options, watch), watch);
+  const Chosen& chosen = all.chosen;
   for (const CompilerLevel level : levels_of(job.model)) {
+    if (watch.stop && watch.stop()) throw StoppedSearch();
     at_level.compiler = level;
     std::vector<PassObserver> dumps;
     for (const std::string& folder : {options.dump, debug})
       if (!folder.empty()) dumps.push_back(dump_into(folder, at_level));
-    rows.push_back({compile_at(level, job.model, plan_at(level, job, chosen), chosen.cluster,
-                               [&](const Pass& pass, const Graph& graph, double seconds) {
-                                 for (const PassObserver& dump : dumps) dump(pass, graph, seconds);
-                               }),
-                    {}});
-    Row& row = rows.back();
+    all.rows.push_back({compile_at(level, job.model, plan_at(level, job, chosen), chosen.cluster,
+                                   [&](const Pass& pass, const Graph& graph, double seconds) {
+                                     for (const PassObserver& dump : dumps)
+                                       dump(pass, graph, seconds);
+                                   }),
+                        {}});
+    Row& row = all.rows.back();
     if (!options.dump.empty())
       write_file(programs_file(options.dump, at_level),
                  to_json(row.report.compiled.stages).dump(1) + "\n");
@@ -288,22 +299,35 @@ int run_compile(const Options& options) {
       row.measured_step_s = measured_step_seconds(threads_per_rank(options.threads, 1), job,
                                                   chosen.cluster, row.report.compiled);
   }
-  const Plan& plan = rows.front().plan();
-  const auto frameworks = framework_batches(job.model, plan, chosen.cluster);
-  if (!options.json) {
-    print_to(stdout, "{}", text_of(job, chosen, rows, frameworks, options.measure));
-    return done;
-  }
+  all.frameworks = framework_batches(job.model, all.rows.front().plan(), chosen.cluster);
+  return all;
+}
+
+std::string json_of(const Comparison& all) {
+  const auto& [job, chosen, rows, frameworks] = all;
   json list = json::array();
   for (const Row& row : rows) list.push_back(row_json(row));
-  print_json({{"name", job.name},
-              {"machine", chosen.machine},
-              {"count", chosen.count},
-              {"parallelism", to_json(chosen.compiled.plan.parallelism)},
-              {"training", to_json(chosen.compiled.plan.training)},
-              {"levels", list},
-              {"frameworks", frameworks_json(plan, frameworks)}});
+  return json_text({{"name", job.name},
+                    {"machine", chosen.machine},
+                    {"count", chosen.count},
+                    {"parallelism", to_json(chosen.compiled.plan.parallelism)},
+                    {"training", to_json(chosen.compiled.plan.training)},
+                    {"levels", list},
+                    {"frameworks", frameworks_json(rows.front().plan(), frameworks)}},
+                   true);
+}
+
+int run_compile(const Options& options) {
+  const Comparison all = compared(options, printed_watch());
+  if (options.json)
+    print_text(json_of(all));
+  else
+    print_to(stdout, "{}", text_of(all.job, all.chosen, all.rows, all.frameworks, options.measure));
   return done;
+}
+
+std::string answer_compile(const Options& options, const Watch& watch) {
+  return json_of(compared(options, watch));
 }
 
 }  // namespace
@@ -317,6 +341,7 @@ const Command compile_command = {
     run_compile,
     "Compares the levels of the training compiler (none, fused, full) under the job's plan: "
     "kernels, bytes moved, memory and step time, what each pass saves, the largest micro-batch "
-    "that fits, and the learning rate for it. docs/compiler.md describes the passes."};
+    "that fits, and the learning rate for it. docs/compiler.md describes the passes.",
+    answer_compile};
 
 }  // namespace meshwright::tools

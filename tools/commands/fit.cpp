@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <optional>
 
+#include "exec/launch/stop.h"
 #include "hwprofiles/load.h"
 #include "models/core/error.h"
 #include "models/core/json.h"
@@ -13,8 +15,8 @@
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/print.h"
-#include "tools/report/print_json.h"
 #include "tools/report/progress.h"
+#include "tools/session/json_text.h"
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
 
@@ -33,7 +35,7 @@ json spread_json(const Residuals::Interval& interval) {
   return {{"low", interval.low}, {"high", interval.high}, {"rows", interval.rows}};
 }
 
-json answer_of(const RunsFit& result, const std::string& output) {
+json json_of(const RunsFit& result, const std::string& output) {
   json runs = json::array(), constants = json::array();
   for (const FittedRun& run : result.runs)
     runs.push_back({{"id", run.id},
@@ -89,20 +91,26 @@ std::string show(const Residuals::Interval& interval) {
   return fmt::format("{:+.0f} % to {:+.0f} %", (interval.low - 1) * 100, (interval.high - 1) * 100);
 }
 
-int run_fit(const Options& options) {
+// Fits the profile and writes it. `progress` is called with the share that is done.
+RunsFit fitted(const Options& options, const Watch& watch,
+               const std::function<void(double share)>& progress) {
   if (options.runs.empty())
     throw InputError(
         "fit: --runs names the file of measured steps, in the form of scenarios/evidence/*.json");
   if (options.output.empty()) throw InputError("fit: --output names the profile to write");
   check_writable("--output", options.output, std::vector{options.runs, options.profile});
+  RunsFit result = fit_runs(read_evidence(options.runs), asked_machines(options, watch), progress);
+  write_machine(result.machine, options.output);
+  return result;
+}
+
+int run_fit(const Options& options) {
   std::optional<ProgressLine> line(std::in_place);
   const RunsFit result =
-      fit_runs(read_evidence(options.runs), asked_machines(options, printed_watch()),
-               [&](double share) { line->at(share, "fit"); });
+      fitted(options, printed_watch(), [&](double share) { line->at(share, "fit"); });
   line.reset();
-  write_machine(result.machine, options.output);
   if (options.json) {
-    print_json(answer_of(result, options.output));
+    print_text(json_text(json_of(result, options.output), true));
     return done;
   }
   say_runs(result);
@@ -112,6 +120,13 @@ int run_fit(const Options& options) {
            "within {}.\nwrote {}; use it with --profile {}\n",
            show(result.after), show(result.before), options.output, options.output);
   return done;
+}
+
+std::string answer_fit(const Options& options, const Watch& watch) {
+  const RunsFit result = fitted(options, watch, [&](double) {
+    if (watch.stop && watch.stop()) throw StopRequested();
+  });
+  return json_text(json_of(result, options.output), true);
 }
 
 }  // namespace
@@ -125,6 +140,7 @@ const Command fit_command = {
     run_fit,
     "Moves the constants of a machine's profile as far as your measured steps call for, and writes "
     "a copy. It prints each run before and after, which constants moved, and the new interval. One "
-    "run is enough to begin with (docs/accuracy.md)."};
+    "run is enough to begin with (docs/accuracy.md).",
+    answer_fit};
 
 }  // namespace meshwright::tools

@@ -16,7 +16,6 @@
 #include "tools/interop/import.h"
 #include "tools/print.h"
 #include "tools/report/prediction.h"
-#include "tools/report/print_json.h"
 #include "tools/session/choose.h"
 #include "tools/session/json_text.h"
 #include "tools/session/text.h"
@@ -127,17 +126,17 @@ std::int64_t count_of(const Imported& imported, Fate fate) {
                                [fate](const ReadSetting& each) { return each.fate == fate; });
 }
 
-int run_import(const Options& options) {
-  if (options.operands.size() != 1)
-    throw InputError("import: name the job file to write, and with --from what to read");
-  const std::string& out = options.operands.front();
+// Reads the settings into a job, and writes it to the file that is the operand, if there is one.
+Imported imported_job(const Options& options, const Watch& watch) {
   if (options.from.empty())
     throw InputError(
         "import: --from names the files of settings (or, of weights, a folder with "
         "model.safetensors)");
-  if (holds_weights(options.from)) return run_import_weights(options);
-  if (fs::exists(out)) throw InputError(out + ": exists; name a new job file");
-  check_writable("import", out, options.from);
+  const std::string out = options.operands.empty() ? "" : options.operands.front();
+  if (!out.empty()) {
+    if (fs::exists(out)) throw InputError(out + ": exists; name a new job file");
+    check_writable("import", out, options.from);
+  }
   ImportOptions how;
   if (!options.format.empty()) how.format = framework_of(options.format);
   how.overrides = options.set;
@@ -148,26 +147,48 @@ int run_import(const Options& options) {
       throw InputError("--define " + each + ": is not NAME=VALUE");
     how.defines[each.substr(0, equals)] = each.substr(equals + 1);
   }
-  const MachineLoader load = asked_machines(options, printed_watch());
-  const Imported imported = import_settings(
+  const MachineLoader load = asked_machines(options, watch);
+  Imported imported = import_settings(
       options.from, how, [&](const std::string& name) { return facts_of(load(name)); });
-  write_file(out, json_text(imported.job));
+  if (!out.empty()) write_file(out, json_text(imported.job));
+  return imported;
+}
+
+std::string json_of(const Options& options, const Imported& imported) {
+  json answer = {{"framework", name_of(imported.framework)},
+                 {"job", imported.job},
+                 {"settings", settings_json(imported)},
+                 {"understood", understood_json(imported)},
+                 {"remarks", imported.remarks}};
+  if (!options.operands.empty()) answer["wrote"] = options.operands.front();
+  return json_text(answer, true);
+}
+
+int run_import(const Options& options) {
+  if (options.operands.size() != 1)
+    throw InputError("import: name the job file to write, and with --from what to read");
+  if (holds_weights(options.from)) return run_import_weights(options);
+  const Imported imported = imported_job(options, printed_watch());
   if (options.json) {
-    print_json({{"framework", name_of(imported.framework)},
-                {"job", imported.job},
-                {"settings", settings_json(imported)},
-                {"understood", understood_json(imported)},
-                {"remarks", imported.remarks},
-                {"wrote", out}});
+    print_text(json_of(options, imported));
     return done;
   }
   print_settings(imported);
   print_understood(imported);
-  print_to(
-      stdout, "\nwrote {}: of {} settings of {} {} act, {} are without meaning here, {} unknown\n",
-      out, imported.settings.size(), name_of(imported.framework), count_of(imported, Fate::acts),
-      count_of(imported, Fate::without_meaning), count_of(imported, Fate::unknown));
+  print_to(stdout,
+           "\nwrote {}: of {} settings of {} {} act, {} are without meaning here, {} unknown\n",
+           options.operands.front(), imported.settings.size(), name_of(imported.framework),
+           count_of(imported, Fate::acts), count_of(imported, Fate::without_meaning),
+           count_of(imported, Fate::unknown));
   return done;
+}
+
+std::string answer_import(const Options& options, const Watch& watch) {
+  if (options.operands.size() > 1) throw InputError("import: name one job file to write");
+  if (holds_weights(options.from))
+    throw InputError("import: " + options.from.front() +
+                     " holds weights; the command `import-weights` reads them");
+  return json_of(options, imported_job(options, watch));
 }
 
 void write_files(const std::string& folder, const std::vector<ExportedFile>& files) {
@@ -283,7 +304,8 @@ const Command import_command = {
     run_import,
     "Reads the settings of Megatron-LM, Megatron-Bridge and NeMo, torchtitan, DeepSpeed, "
     "accelerate, SageMaker or HyperPod. Each setting acts, or says why it has no meaning here. "
-    "Nothing that is read is executed. docs/interop.md has every setting."};
+    "Nothing that is read is executed. docs/interop.md has every setting.",
+    answer_import};
 
 const Command export_command = {
     "export",

@@ -1,6 +1,6 @@
 // `manual`: prints all commands and their options, from the rows that --help prints, as a manual
 // page (`man`) or as a page of the documentation (`markdown`). With `answers` it prints the keys of
-// the commands' JSON output as a page.
+// the commands' JSON output as a page, and with `commands` all commands as JSON.
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -8,9 +8,12 @@
 #include <string_view>
 
 #include "models/core/error.h"
+#include "models/core/json.h"
 #include "models/core/names_in.h"
 #include "tools/commands/commands.h"
+#include "tools/print.h"
 #include "tools/report/answers.h"
+#include "tools/session/json_text.h"
 #include "tools/version.h"
 
 namespace meshwright::tools {
@@ -185,12 +188,34 @@ void print_answers() {
   std::fputs(page.c_str(), stdout);
 }
 
+// Prints the commands with their options as JSON. The calls of the Python package are made from it
+// (tools/python/generate).
+void print_commands() {
+  json commands = json::object();
+  for (const Command* command : all_commands) {
+    json options = json::array();
+    for (const OptionName& option : options_of(*command))
+      if (option.name != "--help" && option.name != "--json")
+        options.push_back({{"name", option.name.substr(2)},
+                           {"value", option.value},
+                           {"help", option.help},
+                           {"words", option.words}});
+    commands[command->name] = {
+        {"operand", command->operand},           {"operand_help", command->operand_help},
+        {"summary", command->summary},           {"details", command->details},
+        {"is_call", command->answer != nullptr}, {"options", options}};
+  }
+  print_text(json_text({{"commands", commands}}));
+}
+
 struct Format {
   const char* name;
   void (*print)();
 };
-constexpr Format formats[] = {
-    {"man", print_man}, {"markdown", print_markdown}, {"answers", print_answers}};
+constexpr Format formats[] = {{"man", print_man},
+                              {"markdown", print_markdown},
+                              {"answers", print_answers},
+                              {"commands", print_commands}};
 
 int run_manual(const Options& options) {
   const std::string format = options.operands.empty() ? "man" : options.operands[0];
@@ -206,7 +231,8 @@ int run_manual(const Options& options) {
 const Command manual_command = {
     "manual",
     "FORMAT",
-    "man (also without this operand); markdown: docs/commands.md; answers: docs/answers.md",
+    "man (also without this operand); markdown: docs/commands.md; answers: docs/answers.md; "
+    "commands: all of it as JSON",
     "all commands and options, as a manual page",
     "",
     run_manual,

@@ -347,8 +347,9 @@ int run_plan(const Options& options) {
 }
 
 std::string answer_plan(const Options& options, const Watch& watch) {
-  const Planned all = planned(options, watch);
+  const Planned all = planned(options, watch, watch.stop);
   const std::string answer = json_of(options, all);
+  if (all.result.stopped) throw StoppedSearch(answer);
   if (all.result.plans.empty()) throw NoPlanFits(miss_text(all.result, margin_of(options)), answer);
   write_files(options, all, watch);
   return answer;

@@ -81,6 +81,8 @@ Scaled scaled(const Options& options, const Watch& watch) {
   Job job = job_to_search(options, watch);
   ScaleOptions scale_options;
   scale_options.search.load = asked_machines(options, watch);
+  scale_options.search.watch = watch.search;
+  scale_options.search.stop = watch.stop;
   scale_options.search.memory_margin = options.memory_margin.value_or(usual_memory_margin);
   ScaleResult result = scale(job, scale_options);
   return {std::move(job), std::move(result)};
@@ -101,6 +103,7 @@ int run_scale(const Options& options) {
 std::string answer_scale(const Options& options, const Watch& watch) {
   const auto [job, result] = scaled(options, watch);
   std::string answer = json_text(result_json(job, result), true);
+  if (watch.stop && watch.stop()) throw StoppedSearch(std::move(answer));
   if (result.points.empty()) throw NoPlanFits("", answer);
   return answer;
 }

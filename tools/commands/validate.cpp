@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "exec/launch/stop.h"
 #include "models/core/error.h"
 #include "models/core/json.h"
 #include "sim/validate/score.h"
@@ -202,7 +203,10 @@ int run_validate(const Options& options) {
 }
 
 std::string answer_validate(const Options& options, const Watch& watch) {
-  return json_text(scores_json(validated(options, watch, {})), true);
+  const auto stop = [&](std::size_t, std::size_t) {
+    if (watch.stop && watch.stop()) throw StopRequested();
+  };
+  return json_text(scores_json(validated(options, watch, stop)), true);
 }
 
 }  // namespace

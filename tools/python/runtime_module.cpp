@@ -4,8 +4,8 @@
 // world and one run at a time. Addresses are integers in Python; `memory` makes a buffer of one.
 //
 // It uses only the limited C API, so that one module serves Python 3.8 and all later versions.
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "tools/python/calls.h"
+
 #include <malloc.h>
 
 #include <cstdlib>
@@ -508,4 +508,8 @@ PyModuleDef definition = {
 
 }  // namespace
 
-PyMODINIT_FUNC PyInit__runtime() { return PyModule_Create(&definition); }
+PyMODINIT_FUNC PyInit__runtime() {
+  PyObject* module = PyModule_Create(&definition);
+  if (module != nullptr) PyModule_AddFunctions(module, meshwright::python::calls);
+  return module;
+}

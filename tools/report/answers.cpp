@@ -411,6 +411,35 @@ constexpr AnswerKey fit_keys[] = {
     {"interval_after.rows", "integer", ""},
 };
 
+constexpr AnswerKey import_keys[] = {
+    {"framework", "string", "whose settings were read"},
+    {"job", "object", "the job"},
+    {"job.*", "any", "as docs/job-file.md describes it"},
+    {"settings[].setting", "string", "each that was read"},
+    {"settings[].value", "any", ""},
+    {"settings[].place", "string", "file and line, or the key"},
+    {"settings[].fate", "string", "acts, without meaning here, or unknown"},
+    {"settings[].keys[]?", "string", "of the job, that it sets"},
+    {"settings[].reason?", "string", "why it has no meaning here"},
+    {"understood[].what", "string", "what a person looks at first: model, batch, degrees, ..."},
+    {"understood[].value", "string", ""},
+    {"understood[].from", "string", "the setting; empty: the framework's default"},
+    {"remarks[]", "string", "what to know besides"},
+    {"wrote?", "string", "the job file, if one is named"},
+};
+
+constexpr AnswerKey export_keys[] = {
+    {"framework", "string", ""},
+    {"plan", "string", "in short: p4 t2 d2 mb2"},
+    {"cluster.machine", "string", ""},
+    {"cluster.count", "integer", "hosts"},
+    {"step_time_s", "number", "predicted time of a step"},
+    {"peak_memory_bytes", "integer", "of the fullest stage"},
+    {"warnings[]", "string", "what the framework does differently"},
+    {"files[]", "string", "the names of what is written"},
+    {"contents?.*", "string", "the text of each file, without --to"},
+};
+
 constexpr AnswerKey scale_keys[] = {
     {"points[].machine", "string", "one point for each number of hosts"},
     {"points[].count", "integer", "hosts"},
@@ -621,8 +650,9 @@ constexpr AnswerTable tables[] = {
     {"simulate", simulate_keys}, {"plan", plan_keys},         {"advise", advise_keys},
     {"compile", compile_keys},   {"explain", explain_keys},   {"sensitivity", sensitivity_keys},
     {"scale", scale_keys},       {"share", share_keys},       {"train", train_keys},
-    {"validate", validate_keys}, {"fit", fit_keys},           {"list", list_keys},
-    {"rehearse", rehearse_keys}, {"evaluate", evaluate_keys}, {"generate", generate_keys}};
+    {"validate", validate_keys}, {"fit", fit_keys},           {"import", import_keys},
+    {"export", export_keys},     {"list", list_keys},         {"rehearse", rehearse_keys},
+    {"evaluate", evaluate_keys}, {"generate", generate_keys}};
 
 constexpr AnswerTable types[] = {{"price", price_keys},     {"risk", risk_keys},
                                  {"loading", loading_keys}, {"largest batch", largest_keys},
@@ -635,7 +665,7 @@ json object_type() {
 json schema_of_keys(std::span<const AnswerKey> keys);
 
 json schema_of_type(std::string_view type, std::string_view meaning) {
-  json schema;
+  json schema = json::object();
   if (type == "parallelism" || type == "training") {
     schema = job_schema()["properties"][std::string(type)];
     if (schema.contains("anyOf")) schema = schema["anyOf"][0];
@@ -660,7 +690,7 @@ json schema_of_type(std::string_view type, std::string_view meaning) {
       schema = object_type();
     }
     if (word == "array") schema["items"] = json::object();
-    schema["type"] = nullable ? json{word, "null"} : json(word);
+    if (word != "any") schema["type"] = nullable ? json{word, "null"} : json(word);
   }
   if (!meaning.empty()) schema["description"] = meaning;
   return schema;

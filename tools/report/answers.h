@@ -11,7 +11,7 @@ namespace meshwright::tools {
 struct AnswerKey {
   // A path: "memory[].peak_bytes". `*` is any name. A `?` at the end marks an optional key.
   std::string_view path;
-  // The type: number, integer, string, boolean or object, one of answer_types(), or "number or
+  // The type: number, integer, string, boolean, object or any, one of answer_types(), or "number or
   // null". `parallelism` and `training` are those of the job file.
   std::string_view type;
   std::string_view meaning;

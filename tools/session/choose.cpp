@@ -152,16 +152,18 @@ Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch
     SearchOptions options;
     options.load = load;
     options.watch = watch.search;
+    options.stop = watch.stop;
     options.memory_margin = usual_memory_margin;  // the plan that `plan` puts first
     const auto find = [&] {
       return left_out == LeftOut::is_open ? search_left_out(job, options).result
                                           : search(job, options);
     };
     chosen.search = find();
-    if (chosen.search->plans.empty()) {
+    if (chosen.search->plans.empty() && !chosen.search->stopped) {
       options.memory_margin = 0;
       chosen.search = find();
     }
+    if (chosen.search->stopped) throw StoppedSearch();
     if (chosen.search->plans.empty() && !only_micro_batch_is_open(job))
       throw NoPlanFits(miss_text(*chosen.search));
   }

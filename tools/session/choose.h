@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/launch/stop.h"
 #include "models/compiler/compile.h"
 #include "models/job/job.h"
 #include "sim/framework/framework_memory.h"
@@ -39,13 +40,24 @@ class NoPlanFits : public std::runtime_error {
   std::string answer_;
 };
 
+// Thrown if Watch::stop ended a search before its end. The program then ends with exit code 5.
+class StoppedSearch : public StopRequested {
+ public:
+  // `answer` is what was found until then, as the command's JSON. Empty: nothing.
+  explicit StoppedSearch(std::string answer = "") : answer_(std::move(answer)) {}
+  const std::string& answer() const { return answer_; }
+
+ private:
+  std::string answer_;
+};
+
 // Warns if the objective counts money and machines have no price.
 void warn_of_prices(const Job& job, const MachineLoader& load, const Watch& watch);
 
 // Returns the plan of the job: the given one, or the planner's best if the job leaves a choice.
 // Throws NoPlanFits if the job leaves a choice and nothing fits, unless the micro-batch is the only
-// choice. A plan that leaves no choice need not fit. If keys that the job leaves out are open,
-// offloading is tried too where nothing fits without.
+// choice, and StoppedSearch if the watch stops it. A plan that leaves no choice need not fit. If
+// keys that the job leaves out are open, offloading is tried too where nothing fits without.
 Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch = {},
                    LeftOut left_out = LeftOut::has_default);
 

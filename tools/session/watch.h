@@ -15,6 +15,8 @@ struct Watch {
   Say warn = [](const std::string&) {};  // a warning, without the word
   Say note = [](const std::string&) {};  // what the session does or has decided
   SearchWatch search;                    // how far a search is; null: nobody watches
+  // Called often, by any thread. A search ends once it returns true; null: nobody stops it.
+  std::function<bool()> stop;
 };
 
 }  // namespace meshwright::session

@@ -1,125 +1,47 @@
 """Plans the training of large models on GPU clusters, and predicts time, memory and cost.
 
     import meshwright
-    best = meshwright.plan("job.json", top=3)["plans"][0]
+    plans = meshwright.plan(model="llama:3B", tokens="60B", budget="$15k", on="8xH100")
+    best = plans.plans[0]
+    best.step_time_s, best.parallelism
 
-A job is a dictionary or the path of a file. Keyword arguments are the options of the command line:
-`--memory-margin 0.05` is `memory_margin=0.05`, `--set KEY=VALUE` is `set={"KEY": VALUE}`. A result
-is the dictionary that `meshwright COMMAND --json` prints. The commands use all cores, one at a time,
-and leave Python's lock to others meanwhile.
+A job is a dictionary or the path of a file; words such as `model=` and `on=` take its place. `help(meshwright.plan)` has the
+options of the command, as named arguments, and `meshwright.Plans` what it answers: a dictionary, as `meshwright plan --json`
+prints it, whose keys are attributes too. In a notebook an answer is a table with a picture; `to_pandas()` makes a table of it.
+The commands use all cores, one at a time, and leave Python's lock to others meanwhile. Ctrl-C raises `Interrupted`, whose
+`answer` is what was found until then.
 """
 
-import importlib.util
-import json
-import os
-from typing import Any, Dict, List, Mapping, Union
+from . import _answers, _calls
+from ._answer import Answer
+from ._answers import *
+from ._calls import *
+from ._errors import InputError, InputWarning, Interrupted, NoPlanFits, RunError
+from ._progress import Progress
+from ._running import run as _run
 
-# `meshwright.torch` is Python only and also works from a checkout, where nothing is compiled.
-_compiled = importlib.util.find_spec(__name__ + "._core") is not None
-if _compiled:
-    from . import _core
+__all__ = ["Answer", "InputError", "InputWarning", "Interrupted", "NoPlanFits", "Progress", "RunError", "names",
+           *_answers.__all__, *_calls.__all__]
 
-__all__ = ["InputError", "NoPlanFits", "RunError", "advise", "explain", "names", "plan", "scale",
-           "sensitivity", "simulate", "validate"]
-__version__ = _core.version().split()[1] if _compiled else "0+source"
-
-Job = Union[str, "os.PathLike[str]", Mapping[str, Any]]
-Result = Dict[str, Any]
+for _error in (InputError, InputWarning, Interrupted, NoPlanFits, RunError):
+    _error.__module__ = __name__  # as a traceback shows it, and as `except` names it
 
 
-class InputError(ValueError):
-    """A job, an option or a file is refused; the text is that of the command line."""
+def names(what: str = "") -> Names:
+    """Names that a job may use: all, or those of "models", "machines" and others.
+
+    Arguments:
+        what: models, machines, parts, stacks, schedules, recompute, placements, optimizers, attention, compiler, passes,
+            operations, communicators or frameworks.
+
+    Returns Names, with a list for each of these.
+    """
+    return _run("list", [what] if what else [], {}, None, Names)
 
 
-class NoPlanFits(Exception):
-    """Nothing that the job allows fits. `answer` says why, as `plan --json` does."""
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        from ._compiled import version
 
-    def __init__(self, message: str, answer: Result) -> None:
-        super().__init__(message)
-        self.answer = answer
-
-
-class RunError(RuntimeError):
-    """The command failed."""
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _options(options: Mapping[str, Any]) -> Dict[str, List[str]]:
-    texts: Dict[str, List[str]] = {}
-    for key, value in options.items():
-        if value is None or value is False:
-            continue
-        if value is True:
-            values = []
-        elif isinstance(value, Mapping):
-            values = ["{}={}".format(inner, _text(content)) for inner, content in value.items()]
-        elif isinstance(value, (list, tuple)):
-            values = [str(each) for each in value]
-        else:
-            values = [os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
-        texts[key.replace("_", "-")] = values
-    return texts
-
-
-def _run(command: str, jobs: List[Job], options: Mapping[str, Any]) -> Result:
-    if not _compiled:
-        raise ImportError("meshwright is not compiled here: its module _core is missing; install the wheel, or "
-                          "build the target python_module")
-    operands, texts = [], {}
-    for place, job in enumerate(jobs):
-        if isinstance(job, Mapping):
-            operands.append("job" if len(jobs) == 1 else "job {}".format(place + 1))
-            texts[operands[-1]] = json.dumps(job)
-        else:
-            operands.append(os.fspath(job))
-    code, out, message = _core.call(command, operands, texts, _options(options))
-    if code == 2:
-        raise InputError(message)
-    if code == 3:
-        raise NoPlanFits(message, json.loads(out) if out else {})
-    if code != 0:
-        raise RunError(message)
-    return json.loads(out) if out else {}
-
-
-def plan(job: Job, **options: Any) -> Result:
-    """Searches for the best plan of a job on its clusters."""
-    return _run("plan", [job], options)
-
-
-def simulate(job: Job, **options: Any) -> Result:
-    """Predicts a training step: time, memory, cost."""
-    return _run("simulate", [job], options)
-
-
-def advise(job: Job, **options: Any) -> Result:
-    """From one GPU to many: what each brings, where to stop and why."""
-    return _run("advise", [job], options)
-
-
-def scale(job: Job, **options: Any) -> Result:
-    """Throughput, efficiency and cost over more and more GPUs."""
-    return _run("scale", [job], options)
-
-
-def sensitivity(job: Job, **options: Any) -> Result:
-    """Which inputs move time or cost of the whole job most."""
-    return _run("sensitivity", [job], options)
-
-
-def explain(*jobs: Job, **options: Any) -> Result:
-    """Why a step of the second job takes longer than one of the first; of one job, what `set` changes."""
-    return _run("explain", list(jobs), options)
-
-
-def validate(*files: Union[str, "os.PathLike[str]"], **options: Any) -> Result:
-    """Predicted against published measurements."""
-    return _run("validate", list(files), options)
-
-
-def names(what: str = "") -> Result:
-    """Names that a job may use: all, or those of "models", "machines" and others."""
-    return _run("list", [what] if what else [], {})
+        return version()
+    raise AttributeError("module {!r} has no attribute {!r}".format(__name__, name))

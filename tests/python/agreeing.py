@@ -1,0 +1,88 @@
+"""agreeing.py PROGRAM: the classes of answers have the keys of the program's schemas, real answers are made of them, and the
+functions have the options that --help lists.
+"""
+
+import inspect
+import json
+import keyword
+import os
+import re
+import subprocess
+import sys
+
+import meshwright
+
+root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(root, "tools", "python"))
+from generating import answers, calls, texts  # noqa: E402
+
+program = os.path.abspath(sys.argv[1])
+
+
+def said(*words):
+    return subprocess.run([program, *words], capture_output=True, text=True, check=True).stdout
+
+
+def is_object(schema):
+    return "properties" in schema and bool(schema["properties"])
+
+
+def check_class(kind, schema, path):
+    """Each key of the schema is an attribute of the class, and each part has a class of its own."""
+    for key, inner in schema["properties"].items():
+        attribute = key + "_" if keyword.iskeyword(key) else key
+        if answers.is_attribute(key):
+            assert attribute in kind.__annotations__, (path, key)
+        items = inner.get("items", {}) if "array" in inner.get("type", "") else inner
+        if is_object(items):
+            check_class(kind._parts[key], items, path + "." + key)
+    attributes = {key[:-1] if keyword.iskeyword(key[:-1]) else key for key in kind.__annotations__}
+    assert attributes <= set(schema["properties"]), (path, attributes - set(schema["properties"]))
+
+
+def check_answer(answer, path):
+    """A real answer is made of the classes to its leaves, and attributes are keys."""
+    assert isinstance(answer, meshwright.Answer), path
+    for key, value in answer.items():
+        if answers.is_attribute(key) and not keyword.iskeyword(key):
+            assert getattr(answer, key) is value and key in dir(answer), (path, key)
+        if key in answer._parts:
+            for each in value if isinstance(value, list) else [value] if value is not None else []:
+                check_answer(each, path + "." + key)
+
+
+for command, (name, _, _) in answers.classes.items():
+    check_class(getattr(meshwright, name), json.loads(said("schema", command)), command)
+
+checked = 0
+for function, command in calls.functions.items():
+    listed = set(re.findall(r"^  --([a-z-]+)", said(command, "--help"), re.MULTILINE)) - {"json"} - calls.left_out
+    taken = set(inspect.signature(getattr(meshwright, function)).parameters)
+    for option in listed:
+        assert texts.argument_name(option) in taken, (function, option)
+        assert "        {}: ".format(texts.argument_name(option)) in getattr(meshwright, function).__doc__, (function, option)
+    operand = calls.operands.get(command, calls.the_job)[2]
+    extra = taken - {texts.argument_name(option) for option in listed} - {"on_progress"} - {each for each, _ in operand}
+    assert not extra, (function, extra)
+    checked += len(listed)
+
+job = {"model": "gpt2", "training": {"global_batch": 16, "sequence_length": 128, "micro_batch": 2},
+       "cluster": {"machine": "p4d.24xlarge"}, "objective": {"tokens": 1e9}}
+check_answer(meshwright.plan(job, top=2), "plan")
+check_answer(meshwright.simulate(job), "simulate")
+check_answer(meshwright.advise(job), "advise")
+check_answer(meshwright.scale(job, count=2), "scale")
+check_answer(meshwright.sensitivity(job), "sensitivity")
+check_answer(meshwright.compile(job), "compile")
+check_answer(meshwright.export(job, for_="deepspeed", set={"training.compiler": "none"}), "export")
+check_answer(meshwright.names(), "list")
+explanation = meshwright.explain(job, set={"training.micro_batch": 1})
+check_answer(explanation, "explain")
+assert explanation.from_ is explanation["from"] and explanation.from_.name
+assert meshwright.plan(job, top=1).closest_miss is None  # a key that is not there
+try:
+    explanation.no_such_key
+    raise AssertionError("no such key")
+except AttributeError as error:
+    assert "'no_such_key'; it has change_ps, changes" in str(error), error
+print("{} classes and {} arguments are those of the program".format(len(answers.classes), checked))
