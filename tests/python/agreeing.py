@@ -60,7 +60,8 @@ for function, command in calls.functions.items():
     taken = set(inspect.signature(getattr(meshwright, function)).parameters)
     for option in listed:
         assert texts.argument_name(option) in taken, (function, option)
-        assert "        {}: ".format(texts.argument_name(option)) in getattr(meshwright, function).__doc__, (function, option)
+        text = inspect.getdoc(getattr(meshwright, function))
+        assert "\n    {}: ".format(texts.argument_name(option)) in text, (function, option)
     operand = calls.operands.get(command, calls.the_job)[2]
     extra = taken - {texts.argument_name(option) for option in listed} - {"on_progress"} - {each for each, _ in operand}
     assert not extra, (function, extra)

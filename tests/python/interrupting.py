@@ -5,6 +5,7 @@ import signal
 import threading
 
 import meshwright
+from meshwright import _compiled
 
 # A search of a minute and more: nothing below waits for its end.
 job = {"model": "gpt2-xl", "training": {"global_batch": 960, "sequence_length": 1024, "micro_batch": "auto"},
@@ -60,6 +61,26 @@ try:
     raise AssertionError("not raised")
 except Enough as error:
     assert str(error) == "p4d.24xlarge"
+
+# A second Ctrl-C does not wait for what was found, and the next call waits for the end of this one.
+core = _compiled.module()
+stop_call = core.stop_call
+
+
+def press_again():
+    stop_call()
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+core.stop_call = press_again
+try:
+    interrupted(meshwright.plan)
+    raise AssertionError("not raised")
+except meshwright.Interrupted:
+    raise AssertionError("the second one waited") from None
+except KeyboardInterrupt:
+    pass
+core.stop_call = stop_call
 
 # The next call is as ever.
 small = {"model": "gpt2", "training": {"global_batch": 16, "sequence_length": 128}, "cluster": {"machine": "p4d.24xlarge"}}
