@@ -27,10 +27,13 @@ void InFlight::recorded(std::uint64_t stream, std::uint64_t event) {
   Last& last = streams_[stream];
   if (last != Last::communication) return;  // the begin of a communication has an event too
   last = Last::other;
-  under_[event] = stream;
-  order_.push_back(event);
+  under_[event] = {stream, ++records_};
+  order_.emplace_back(event, records_);
   if (order_.size() <= most) return;
-  under_.erase(order_.front());
+  // PyTorch uses few events again and again: the oldest record may be of one that is newer too.
+  const auto [oldest, record] = order_.front();
+  const auto found = under_.find(oldest);
+  if (found != under_.end() && found->second.record == record) under_.erase(found);
   order_.pop_front();
 }
 
@@ -41,7 +44,7 @@ void InFlight::ended(std::uint64_t event) {
 
 void InFlight::ended_on(std::uint64_t stream) {
   const std::lock_guard guard(lock_);
-  std::erase_if(under_, [&](const auto& each) { return each.second == stream; });
+  std::erase_if(under_, [&](const auto& each) { return each.second.stream == stream; });
 }
 
 void InFlight::all_ended() {

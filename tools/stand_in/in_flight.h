@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace meshwright::stand_in {
 
@@ -29,9 +30,14 @@ class InFlight {
   enum class Last : std::uint8_t { other, wait, communication };
 
   std::mutex lock_;
-  std::map<std::uint64_t, Last> streams_;         // what came last on each
-  std::map<std::uint64_t, std::uint64_t> under_;  // events that are not reached, with their streams
-  std::deque<std::uint64_t> order_;               // of these events, oldest first
+  std::map<std::uint64_t, Last> streams_;  // what came last on each
+  // An event that is not reached: its stream, and which of all records of events it is.
+  struct Under {
+    std::uint64_t stream, record;
+  };
+  std::map<std::uint64_t, Under> under_;
+  std::deque<std::pair<std::uint64_t, std::uint64_t>> order_;  // events and records, oldest first
+  std::uint64_t records_ = 0;
 };
 
 InFlight& in_flight();
