@@ -67,12 +67,32 @@ import torch.distributed._functional_collectives as functional
 ranks()
 model = net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+before = torch.zeros(4, device="cuda")
+for _ in range(1100):   # PyTorch uses the events of these again
+    dist.all_reduce(before, async_op=True).wait()
 for _ in range(6):
     x, y = torch.randn(BATCH, WIDTH, device="cuda"), torch.randn(BATCH, WIDTH, device="cuda")
     for work in [dist.all_reduce(each, async_op=True) for each in (x, y)]:
         work.wait()
     z = functional.all_reduce(x + y, "sum", dist.group.WORLD)
     model(z + 1).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()""",
+    # Parts of other ranks' buffers are pulled by copies, which are messages.
+    "symmetric": """
+from torch.distributed._symmetric_memory import get_symm_mem_workspace
+ranks()
+model = net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(6):
+    memory = get_symm_mem_workspace(dist.group.WORLD.group_name, BATCH * WIDTH * 4)
+    assert (memory.rank, memory.world_size) == (dist.get_rank(), dist.get_world_size())
+    x = torch.zeros(BATCH, WIDTH, device="cuda")
+    memory.barrier()
+    memory.get_buffer(memory.rank, x.shape, x.dtype).copy_(x)
+    x.copy_(memory.get_buffer(1, x.shape, x.dtype))
+    memory.get_buffer(2, x.shape, x.dtype).copy_(x)
+    model(x).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()""",
     # Layers of Transformer Engine, which two ranks share: a column, then a row.
@@ -346,6 +366,14 @@ def awaited(recording):
 
 def test_waits(build):
     assert awaited(of(build, "waits", ranks=8, per_host=8)) == (3, 3)
+
+
+def test_symmetric_memory(build):
+    recording = of(build, "symmetric", ranks=4, per_host=4)
+    part = BATCH * WIDTH * 4
+    found = {(each["name"], recording["groups"][each["group"]][each["peer"]]): each["bytes"]
+             for each in recording["events"] if each["what"] == "collective"}
+    assert found == {("receive", 1): part, ("send", 2): part}, found
 
 
 def test_transformer_engine(build):

@@ -13,6 +13,7 @@
 
 #include "tools/stand_in/device.h"
 #include "tools/stand_in/log.h"
+#include "tools/stand_in/peers.h"
 
 namespace meshwright::stand_in {
 
@@ -186,9 +187,10 @@ cudaError_t copied(void* to, const void* from, std::size_t bytes, cudaMemcpyKind
     kind = is_on_device(from)
                ? (is_on_device(to) ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost)
                : (is_on_device(to) ? cudaMemcpyHostToDevice : cudaMemcpyHostToHost);
-  append({.stream = reinterpret_cast<std::size_t>(stream),
-          .numbers = {bytes, static_cast<std::uint64_t>(kind), waits},
-          .kind = Kind::copy});
+  if (!log_peer_copy(to, from, bytes, reinterpret_cast<std::size_t>(stream)))
+    append({.stream = reinterpret_cast<std::size_t>(stream),
+            .numbers = {bytes, static_cast<std::uint64_t>(kind), waits},
+            .kind = Kind::copy});
   move(to, from, bytes);
   return cudaSuccess;
 }

@@ -79,7 +79,7 @@ def _check_torch() -> Any:
 def _prepare(options: argparse.Namespace, ranks: int, per_host: int, roles: Roles, launched: bool) -> Any:
     """What the script finds when it starts. Returns the watch of its steps."""
     torch = _check_torch()
-    from . import beside_ranks, made_engine, made_models, made_sets, out_of_memory, spawned, steps, tuning, values
+    from . import beside_ranks, made_engine, made_models, made_sets, out_of_memory, spawned, steps, symmetric, tuning, values
     if ranks > 1 and "MESHWRIGHT_STAND_IN_BYTES_OF_RANKS" in os.environ:   # NCCL takes some of the memory
         ctypes.CDLL(None).meshwright_stand_in_limit(ctypes.c_size_t(int(os.environ["MESHWRIGHT_STAND_IN_BYTES_OF_RANKS"])))
     beside_ranks.join(ranks, per_host, roles, launched)
@@ -90,6 +90,7 @@ def _prepare(options: argparse.Namespace, ranks: int, per_host: int, roles: Role
     values.balance_experts(options.imbalance)
     out_of_memory.watch()
     tuning.take_first_choices()
+    symmetric.make_symmetric_memory()
     watch = steps.Steps(roles)
     outside.own_end(watch)
     outside.refuse_forked_training()
@@ -113,7 +114,7 @@ def _rehearse(options: argparse.Namespace, command: launchers.Command, roles: Ro
     try:
         _run(command.words)
     except steps.Enough:
-        pass
+        signal.setitimer(signal.ITIMER_REAL, 0)
     except SystemExit as ended:
         if ended.code and watch.recording is None:
             message = "the script exited with {} after {} steps of its optimizer".format(ended.code, watch.seen)
@@ -121,6 +122,9 @@ def _rehearse(options: argparse.Namespace, command: launchers.Command, roles: Ro
     except torch.OutOfMemoryError as error:
         _print_own(error)
         raise _Failed(out_of_memory.message(error), 3) from error
+    except Exception:
+        if watch.recording is None:   # otherwise it is of a step that is only timed
+            raise
     if watch.recording is None:
         if options.handed:
             return 0   # no training: what the shell script does before

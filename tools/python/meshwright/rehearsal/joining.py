@@ -39,10 +39,17 @@ class Joined:
         self._operations, self._triton, self._rank = operations, triton, rank
         self._graph_launch = 0                        # number of the last one
         self._taken: Dict[int, int] = {}              # by operation: how many of its kernels launches have
-        for entry, time in zip(entries, times):
+        self._places: List[int] = []                  # of the entries that the events are made of
+        for place, (entry, time) in enumerate(zip(entries, times)):
             event = self._event(entry)
             if event is not None:
+                self._places.append(place)
                 self.events.append({"at": time / 1000, "thread": entry.thread, **event})
+
+    def set_times(self, times: Sequence[int]) -> None:
+        """Replaces when the entries came."""
+        for place, event in zip(self._places, self.events):
+            event["at"] = times[place] / 1000
 
     @property
     def streams(self) -> int:

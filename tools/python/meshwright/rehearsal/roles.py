@@ -72,6 +72,10 @@ class Roles:
         self._started[rank] = self._start(rank)
         return True
 
+    def has_others(self) -> bool:
+        """Whether another rank runs that is known to pass messages to or from this one."""
+        return len(self._started) > 1 or self.rank != 0
+
     def take_turn(self) -> None:
         """Waits until no more ranks measure their hosts' time than there are pairs of cores: more would slow each other."""
         self._turn = self._turn or self._free_turn()

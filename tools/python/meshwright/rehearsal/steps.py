@@ -1,9 +1,10 @@
 """Finds the steps of a training script by its optimizer, and records one that repeats.
 
 A step ends when the first optimizer that was used has stepped. The first one makes states; the next
-two let the allocator settle and are timed: between two calls the shorter time of both counts, for what
+two let the allocator settle and are timed: between two calls the shortest time of all counts, for what
 else the computer does only takes time. In the fourth PyTorch's profiler says which operation each
-kernel belongs to. Then the script has shown enough and is stopped.
+kernel belongs to. Then the script has shown enough and is stopped. Where another step would still
+shorten the time much, because the computer is busy, some more are timed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 import threading
+import time
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
@@ -31,6 +34,9 @@ from .versions import versions
 __all__ = ["Enough", "Steps"]
 
 _WARM_UP = 2
+_MOST_TIMED = 8
+_SETTLED = 0.02      # of a step's time: what another one may still take off
+_MOST_EXTRA_S = 20   # that more steps are timed for
 
 
 class Enough(BaseException):
@@ -43,6 +49,14 @@ class _Timed(NamedTuple):
     kinds: List[str]
     times: List[int]
 
+    @property
+    def seconds(self) -> float:
+        return (self.times[-1] - self.times[0]) / 1e9
+
+
+def _end(*_of: Any) -> None:
+    raise Enough
+
 
 def _calls(entries: List[Entry]) -> List[Entry]:
     return [each for each in entries if each.kind not in ("allocate", "release", "mark", "refuse")]
@@ -52,6 +66,11 @@ def _shortest(steps: List[_Timed]) -> List[int]:
     """When each call and the end come, from the begin on, if between two of them the shortest time passes."""
     gaps = ([after - before for before, after in zip(each.times, each.times[1:])] for each in steps)
     return list(itertools.accumulate(max(0, min(each)) for each in zip(*gaps)))
+
+
+def _settled(steps: List[_Timed]) -> bool:
+    """Whether the last step took hardly anything off the shortest times of those before it."""
+    return len(steps) > 1 and _shortest(steps)[-1] >= (1 - _SETTLED) * _shortest(steps[:-1])[-1]
 
 
 class Steps:
@@ -67,6 +86,9 @@ class Steps:
         self._begin = 0
         self._began_ns = self._ended_ns = 0
         self._timed: List[_Timed] = []
+        self._kinds: List[str] = []   # of the profiled step's calls
+        self._joined: Any = None
+        self._more_until = 0.0
         self._memory: Dict[str, int] = {}
         self._triton: Any = None
         self._phases: Optional[MemoryPhases] = None
@@ -121,8 +143,34 @@ class Steps:
         elif self.seen == _WARM_UP + 2:
             self._ended_ns = self._log.time_ns()
             entries = self._log.entries(self._begin, self._log.position())
-            self.recording = self._joined(entries)
+            self.recording = self._recorded(entries)
+            self._more_until = time.monotonic() + _MOST_EXTRA_S
+            self._go_on_or_end()
+        elif self.seen > _WARM_UP + 2:
+            self._time()
+            self._set_times()
+            self._go_on_or_end()
+
+    def _go_on_or_end(self) -> None:
+        """Lets the script make another step, which is timed, or ends it. Other ranks would wait for this one's messages."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        alike = [each for each in self._timed if each.kinds == self._kinds]
+        if (not alike or len(alike) < len(self._timed) or len(alike) >= _MOST_TIMED or _settled(alike)
+                or self._roles.has_others() or threading.current_thread() is not threading.main_thread()
+                or time.monotonic() > self._more_until):
             raise Enough
+        # What comes after the last step of a script, such as saving a model, is not waited for.
+        signal.signal(signal.SIGALRM, _end)
+        signal.setitimer(signal.ITIMER_REAL, 1 + 3 * alike[-1].seconds)
+        self._start()
+
+    def _set_times(self) -> None:
+        """Gives the recording the shortest times of the steps that are like the profiled one."""
+        alike = [each for each in self._timed if each.kinds == self._kinds]
+        if alike and self.recording is not None:
+            times = _shortest(alike)
+            self._joined.set_times(times)
+            self.recording["step_host_s"] = times[-1] / 1e9
 
     def close(self) -> None:
         """Removes the files that the recording was made of."""
@@ -139,7 +187,7 @@ class Steps:
         self._timed.append(_Timed([each.kind for each in calls],
                                   [self._began_ns, *(each.time_ns for each in calls), end_ns]))
 
-    def _joined(self, entries: List[Entry]) -> Dict[str, Any]:
+    def _recorded(self, entries: List[Entry]) -> Dict[str, Any]:
         phases = self._phases.rows() if self._phases is not None else []
         self._triton.close()
         operations = self._profiles.stop(ranks_of_groups())
@@ -148,7 +196,8 @@ class Steps:
         alike = [each for each in self._timed if each.kinds == kinds]
         profiled = _Timed(kinds, [self._began_ns, *(each.time_ns for each in kept), self._ended_ns])
         times = _shortest(alike or [profiled])
-        joined = Joined(kept, times[:-1], operations, self._triton, int(os.environ.get("RANK", "0")))
+        self._kinds = kinds
+        joined = self._joined = Joined(kept, times[:-1], operations, self._triton, int(os.environ.get("RANK", "0")))
         batch = batch_of(operations)
         if batch is not None:
             batch["replicas"] = replicas_of(int(os.environ.get("WORLD_SIZE", "1")), sizes_of_groups())
