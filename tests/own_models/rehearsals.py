@@ -37,6 +37,15 @@ def ranks():
 
 SCRIPTS = {
     "plain": "model = net()\ntrain(model, torch.optim.AdamW(model.parameters()))",
+    "every other": """
+model = net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(9):
+    model(torch.randn(BATCH, WIDTH, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if step in (1, 2):   # what the first timed steps do besides
+        print(model[0].weight.sum().item())""",
     "few steps": "model = net()\ntrain(model, torch.optim.AdamW(model.parameters()), 2)",
     "too large": "torch.empty(1 << 40, device='cuda')",
     "exit": "import sys\nsys.exit(7)",
@@ -124,6 +133,9 @@ first, other = me < half, (me + half) % dist.get_world_size()
 group = [dist.new_group([each, each + half]) for each in range(half)][me % half]
 model = net()
 optimizer = SGD(model.parameters(), lr=0.1)
+told_all = torch.tensor([7 if me == 0 else 0], device="cuda")   # by rank 0, whatever stage hears it
+dist.broadcast(told_all, 0)
+assert told_all.item() == 7, told_all
 shape = torch.empty(4, dtype=torch.int64, device="cuda")
 if first:
     shape[:2].copy_(torch.tensor([BATCH, WIDTH]))   # the rest is not known
@@ -330,6 +342,13 @@ def test_one_gpu(build):
     assert peak >= held and recording["memory"]["peak_reserved_bytes"] >= peak
     times = [0, *(each["at"] for each in recording["events"]), recording["step_host_s"] * 1e6]
     assert all(earlier <= later + 1e-3 for earlier, later in zip(times, times[1:])), times
+
+
+def test_steps_that_differ(build):
+    """The step that is recorded is timed later, where those before it were not like it."""
+    recording = of(build, "every other")
+    assert recording["steps"]["repeats"] and recording["steps"]["recorded"] == 4, recording["steps"]
+    assert products(recording) == [2 * BATCH * WIDTH * WIDTH] * 8, products(recording)
 
 
 def test_replicas(build):

@@ -32,7 +32,7 @@ def replace(name: str, function: Any) -> None:
 def pass_messages(roles: Roles) -> None:
     """Has the ranks run that this one sends to or receives from, and passes what is small to them."""
     messages = _Messages(roles)
-    for function in (messages.isend, messages.irecv, messages.batch_isend_irecv):
+    for function in (messages.isend, messages.irecv, messages.batch_isend_irecv, messages.broadcast):
         replace(function.__name__, function)
     for name in ("send_object_list", "recv_object_list"):
         replace(name, getattr(messages, name))
@@ -43,11 +43,12 @@ class _Messages:
         self._roles = roles
         self._library = ctypes.CDLL(None)
         self._library.meshwright_stand_in_move.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-        self._isend, self._irecv, self._batch = dist.isend, dist.irecv, dist.batch_isend_irecv
+        self._isend, self._irecv, self._batch, self._broadcast = dist.isend, dist.irecv, dist.batch_isend_irecv, dist.broadcast
         self._waits = True      # false in a batch, whose sends come first
         # PyTorch compares what a batch holds with its own two functions.
         self.isend, self.irecv = self._sending(), self._receiving()
         self.batch_isend_irecv = self._batching()
+        self.broadcast = self._broadcasting()
 
     def _sending(self) -> Any:
         def isend(tensor: Any, dst: Any = None, group: Any = None, tag: int = 0, group_dst: Any = None) -> Any:
@@ -81,6 +82,18 @@ class _Messages:
             return works
         return batch_isend_irecv
 
+    def _broadcasting(self) -> Any:
+        """What rank 0 tells all ranks decides what they do, such as whether they train: stages of their own hear it."""
+        def broadcast(tensor: Any, src: Any = None, group: Any = None, async_op: bool = False, group_src: Any = None) -> Any:
+            work = self._broadcast(tensor, src, group, async_op, group_src)
+            if group in (None, dist.group.WORLD) and _global_rank(group, src, group_src) == 0 and _is_passed(tensor):
+                if self._roles.rank == 0:
+                    self._roles.tell(self._read(tensor))
+                else:
+                    self._write(tensor, self._roles.told())
+            return work
+        return broadcast
+
     # PyTorch adds up sizes on the device, where nothing is added up, so objects go beside it.
     def send_object_list(self, object_list: List[Any], dst: Any = None, group: Any = None, device: Any = None,
                          group_dst: Any = None, **_more: Any) -> None:
@@ -108,8 +121,10 @@ class _Messages:
 
     def _fill(self, tensor: Any, peer: int) -> None:
         if _is_passed(tensor):
-            value = self._roles.get(peer)
-            self._library.meshwright_stand_in_move(tensor.data_ptr(), value, min(len(value), _bytes(tensor)))
+            self._write(tensor, self._roles.get(peer))
+
+    def _write(self, tensor: Any, value: bytes) -> None:
+        self._library.meshwright_stand_in_move(tensor.data_ptr(), value, min(len(value), _bytes(tensor)))
 
     def _read(self, tensor: Any) -> bytes:
         value = ctypes.create_string_buffer(_bytes(tensor))

@@ -135,13 +135,18 @@ def _module_of(node: Any, models: _Models) -> str:
 def _bytes(tensor: Any, counted: Set[int]) -> int:
     if not isinstance(tensor, torch.Tensor):
         return 0
-    tensor = getattr(tensor, "_local_tensor", tensor)
+    if hasattr(tensor, "__tensor_flatten__"):   # shards, and weights that are quantized when they are gathered
+        return sum(_bytes(getattr(tensor, name), counted) for name in tensor.__tensor_flatten__()[0])
     if tensor.device.type != "cuda":
         return 0
     storage = tensor.untyped_storage()
-    if storage.data_ptr() in counted:
+    try:
+        address = storage.data_ptr()
+    except RuntimeError:   # a tensor without memory, as compilers trace with
         return 0
-    counted.add(storage.data_ptr())
+    if address in counted:
+        return 0
+    counted.add(address)
     return storage.nbytes()
 
 

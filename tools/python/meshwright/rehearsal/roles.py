@@ -99,14 +99,27 @@ class Roles:
 
     def put(self, to: int, value: bytes) -> None:
         """Sends a value, which `get` of that rank returns in its turn."""
-        path = self._path(self._next(self.rank, to))
+        self._keep(self._path(self._next(self.rank, to)), value)
+
+    def tell(self, value: bytes) -> None:
+        """Says something to all other ranks, each of which hears it by `told` in its turn. Rank 0 does so."""
+        self._keep(self._path(self._next(0, "all")), value)
+
+    def told(self) -> bytes:
+        """What rank 0 tells next; waits for it. Throws RoleFailed if nothing can come."""
+        return self._await(self._path(self._next(0, "all")), 0)
+
+    @staticmethod
+    def _keep(path: str, value: bytes) -> None:
         with open(path + ".part", "wb") as file:
             file.write(value)
         os.rename(path + ".part", path)
 
     def get(self, source: int) -> bytes:
         """The next value that the rank sent to this one; waits for it. Throws RoleFailed if none can come."""
-        path = self._path(self._next(source, self.rank))
+        return self._await(self._path(self._next(source, self.rank)), source)
+
+    def _await(self, path: str, source: int) -> bytes:
         held = self._turn is not None
         while True:
             ended = self._ended(source)
@@ -161,7 +174,7 @@ class Roles:
             file.write(str(code))
         os.rename(part, self._path("{}.ended".format(rank)))
 
-    def _next(self, source: int, to: int) -> str:
+    def _next(self, source: int, to: Any) -> str:
         number = self._counts[source, to] = self._counts.get((source, to), 0) + 1
         return "{}.to.{}.{}".format(source, to, number)
 

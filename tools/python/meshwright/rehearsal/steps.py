@@ -3,8 +3,9 @@
 A step ends when the first optimizer that was used has stepped. The first one makes states; the next
 two let the allocator settle and are timed: between two calls the shortest time of all counts, for what
 else the computer does only takes time. In the fourth PyTorch's profiler says which operation each
-kernel belongs to. Then the script has shown enough and is stopped. Where another step would still
-shorten the time much, because the computer is busy, some more are timed.
+kernel belongs to. Then the script has shown enough and is stopped. Some more steps are timed where none was
+like the profiled one (a script may log every other step), or where another one would still shorten the time much,
+because the computer is busy.
 """
 
 from __future__ import annotations
@@ -155,13 +156,12 @@ class Steps:
         """Lets the script make another step, which is timed, or ends it. Other ranks would wait for this one's messages."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         alike = [each for each in self._timed if each.kinds == self._kinds]
-        if (not alike or len(alike) < len(self._timed) or len(alike) >= _MOST_TIMED or _settled(alike)
-                or self._roles.has_others() or threading.current_thread() is not threading.main_thread()
-                or time.monotonic() > self._more_until):
+        if (_settled(alike) or len(self._timed) >= _MOST_TIMED or self._roles.has_others()
+                or threading.current_thread() is not threading.main_thread() or time.monotonic() > self._more_until):
             raise Enough
         # What comes after the last step of a script, such as saving a model, is not waited for.
         signal.signal(signal.SIGALRM, _end)
-        signal.setitimer(signal.ITIMER_REAL, 1 + 3 * alike[-1].seconds)
+        signal.setitimer(signal.ITIMER_REAL, 1 + 3 * max(each.seconds for each in self._timed))
         self._start()
 
     def _set_times(self) -> None:
@@ -170,6 +170,7 @@ class Steps:
         if alike and self.recording is not None:
             times = _shortest(alike)
             self._joined.set_times(times)
+            self.recording["steps"]["repeats"] = True
             self.recording["step_host_s"] = times[-1] / 1e9
 
     def close(self) -> None:
