@@ -16,6 +16,10 @@ constexpr Example examples[] = {
     {"simulate", "meshwright simulate scenarios/llama-2-7b-4-p4d.json --report step.html"},
     {"train", "meshwright train scenarios/quickstart-train.json --steps 20"},
     {"launch", "meshwright launch job.json -- python train.py"},
+    {"evaluate", "meshwright evaluate job.json --checkpoint checkpoints --data held_out.bin"},
+    {"generate",
+     "meshwright generate job.json --checkpoint checkpoints --prompt \"Once upon\" --temperature "
+     "0.8"},
     {"scale", "meshwright scale scenarios/bert-large-4-p3dn.json"},
     {"advise",
      "meshwright advise --model llama:3B --tokens 60B --budget 15k --by \"2 weeks\" --on aws"},

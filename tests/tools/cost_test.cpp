@@ -19,15 +19,16 @@ class Today {
   ~Today() { unsetenv("SOURCE_DATE_EPOCH"); }
 };
 
-const std::string llama = "simulate " + source + "/scenarios/llama-2-70b-16-p4de-zero3.json";
-const std::string gpt2 = "simulate " + source + "/scenarios/gpt2-xl-p3-interleaved.json";
+const std::string llama = "simulate " + source + "/scenarios/llama-2-70b-16-p4de-zero3.json --wide";
+const std::string gpt2 = "simulate " + source + "/scenarios/gpt2-xl-p3-interleaved.json --wide";
 
 }  // namespace
 
 TEST_CASE("simulate plays the whole run where hosts fail and it has an end", "[tools][json]") {
-  const std::string job = "simulate " + source +
-                          "/scenarios/gpt2-xl-p3-interleaved.json --set failures.recovery=in_job"
-                          " --set failures.hardware_per_host_hour=0.01";
+  const std::string job =
+      "simulate " + source +
+      "/scenarios/gpt2-xl-p3-interleaved.json --wide --set failures.recovery=in_job"
+      " --set failures.hardware_per_host_hour=0.01";
   CHECK(answer_of(job)["risk"].is_null());  // no length
   const std::string long_job = job + " --set objective.tokens=2e11";
   const json risk = answer_of(long_job)["risk"];
@@ -143,7 +144,7 @@ TEST_CASE("objective.tokens says how many steps are exported and advised", "[too
   has(answer_of(to_megatron)["warnings"].dump(), "one step is written");
   // Here it has 8 x 16.
   const std::string job = "advise " + source + "/tests/tools/no_steps.json --profile " + source +
-                          "/tests/tools/local.json --set objective.tokens=1000";
+                          "/tests/tools/local.json --wide --set objective.tokens=1000";
   has(run(job).out,
       " --set training.steps=8 --write planned.json && meshwright train planned.json"
       " --profile ");
@@ -156,7 +157,7 @@ TEST_CASE("a machine without a price of the asked kind names the kinds that it h
       << R"({"format": 1, "prices": [{"machine": "local", "kind": "own", "capital_usd": 1000,
       "years": 4, "power_kw": 0.5, "usd_per_kwh": 0.1, "as_of": "2026-11-02", "source": "test"}]})";
   const std::string plan = "plan " + source + "/tests/tools/tiny.json --profile " + source +
-                           "/tests/tools/local.json --set objective.minimize=usd --prices " +
+                           "/tests/tools/local.json --wide --set objective.minimize=usd --prices " +
                            prices;
   const std::string warning =
       "local has no on demand price: plans are ranked by step time, not by "

@@ -45,7 +45,8 @@ TEST_CASE("tables of plans say where each runs", "[tools][elsewhere]") {
   CHECK(none.out.find("best that megatron-lm can run: +") != std::string::npos);
   const std::string given = source + "/scenarios/llama-2-7b-4-p4d.json --set cluster.count=1";
   for (const char* command : {"plan", "scale", "advise"}) {
-    const std::string out = run(std::string(command) + " " + given + " --for megatron-lm").out;
+    const std::string out =
+        run(std::string(command) + " " + given + " --for megatron-lm --wide").out;
     CAPTURE(command, out);
     CHECK(out.find("runs in") != std::string::npos);
     CHECK(out.find("megatron") != std::string::npos);

@@ -20,7 +20,7 @@ using shown::word;
 namespace {
 
 std::string printed(const std::string& arguments) {
-  const Answer answer = run(arguments);
+  const Answer answer = run(arguments + " --wide");
   CAPTURE(arguments, answer.out);
   REQUIRE(answer.code == 0);
   return answer.out;
@@ -281,7 +281,7 @@ TEST_CASE("advise's table shows what its JSON says", "[tools][json]") {
   };
   check_table(
       text, rungs,
-      {{"cluster", cluster},
+      {column("hosts", "count", shown::whole),
        {"GPUs",
         [](const json& row) {
           return std::to_string(row["count"].get<int>() * row["processes_per_host"].get<int>());
@@ -305,9 +305,9 @@ TEST_CASE("advise's table shows what its JSON says", "[tools][json]") {
        column("$/M tokens", "usd_per_million_tokens", shown::price),
        column("time", "total_time_s", shown::duration),
        column("$", "total_usd", shown::usd)});
-  const auto lines = shown::table(text, {"cluster", "GPUs"});
+  const auto lines = shown::table(text, {"hosts", "GPUs"});
   for (std::size_t i = 0; i < rungs.size(); ++i)
-    CHECK((lines[i].back() == "<- stop here") == (i == ladder["stop"].get<std::size_t>()));
+    CHECK((lines[i].back() == "<- best") == (i == ladder["stop"].get<std::size_t>()));
 
   // Tokens/s for each GPU against the first rung, and of the added GPUs against those before them.
   const auto number = [&](std::size_t i, const char* key) { return rungs[i][key].get<double>(); };

@@ -22,7 +22,7 @@ using shown::word;
 namespace {
 
 std::string text_of(const std::string& arguments) {
-  const Answer answer = run(arguments);
+  const Answer answer = run(arguments + " --wide");
   CAPTURE(arguments, answer.out);
   REQUIRE(answer.code == 0);
   return answer.out;
@@ -92,7 +92,7 @@ TEST_CASE("plan's lines of what was rejected are those of its JSON", "[tools][js
   const std::string command =
       "plan " + jobs + "searched.json --set cluster.count=1 --memory-margin 0.125 --top 1";
   const json value = answer_of(command);
-  const std::string text = text_of(command);
+  const std::string text = text_of(command + " --why");
   REQUIRE(!value["rejected"].empty());
   for (const json& each : value["rejected"]) {
     char line[32];
@@ -106,8 +106,32 @@ TEST_CASE("plan's lines of what was rejected are those of its JSON", "[tools][js
                          value["candidates_simulated"].dump() + " simulated, "));
   const std::size_t more = value["plans"].size() - 1;
   if (more > 0)
-    CHECK(text.find("\n(" + std::to_string(more) + " more plans: --top " +
-                    std::to_string(more + 1) + ")\n") != std::string::npos);
+    CHECK(text.find("\n(" + std::to_string(more) + " more: --top " + std::to_string(more + 1) +
+                    ")\n") != std::string::npos);
+}
+
+TEST_CASE("three causes say why plans were rejected, and --why says more", "[tools][json]") {
+  const std::string command = "plan " + source + "/scenarios/llama-2-7b-4-p4d.json";
+  const json value = answer_of(command);
+  std::map<std::string, std::int64_t> counts;
+  for (const json& each : value["rejected"])
+    counts[each["cause"]] += each["count"].get<std::int64_t>();
+  REQUIRE(counts.size() == 3);
+  const std::string text = text_of(command);
+  const auto line = [](std::int64_t count, const char* words) {
+    char text[80];
+    std::snprintf(text, sizeof text, "\n%10lld  %s\n", static_cast<long long>(count), words);
+    return std::string(text);
+  };
+  CAPTURE(text);
+  CHECK(text.find(line(counts["slower"], "slower than the plans found")) != std::string::npos);
+  CHECK(text.find(line(counts["memory"], "need more memory than there is")) != std::string::npos);
+  CHECK(text.find(line(counts["rule"], "combine what does not go together")) != std::string::npos);
+  CHECK(text.find("--why  says more: " + std::to_string(value["rejected"].size()) + " reasons\n") !=
+        std::string::npos);
+  // The answer is the last thing on the screen.
+  const std::string last = text.substr(text.rfind('\n', text.size() - 2) + 1);
+  CHECK(last.starts_with("best: " + value["plans"][0]["plan"].get<std::string>() + " on 4 x "));
 }
 
 TEST_CASE("share's table shows what its JSON says", "[tools][json]") {
@@ -259,13 +283,17 @@ TEST_CASE("sensitivity's table shows what its JSON says", "[tools][json]") {
         word("input", "input"),
         {"low", [](const json& row) { return row["low"]["value"].get<std::string>(); }},
         {"high", [](const json& row) { return row["high"]["value"].get<std::string>(); }}};
-    for (const auto& [head, end] : {std::pair("answer at low", "low"), {"at high", "high"}})
-      columns.push_back({head, [=](const json& row) {
+    for (const std::string end : {"low", "high"}) {
+      columns.push_back({"answer at " + end, [=](const json& row) {
+                           const json& at = row[end][answer];
+                           return at.is_null() ? "-" : show(at);
+                         }});
+      columns.push_back({"at " + end, [=](const json& row) {
                            const json& at = row[end][answer];
                            return at.is_null() ? "not legal"
-                                               : show(at) + " (" +
-                                                     shown::change(at.get<double>() / base) + ")";
+                                               : shown::change(at.get<double>() / base);
                          }});
+    }
     check_table(text, value["inputs"], columns);
     // Bars are in proportion, and the longest of all has 16 cells.
     const auto at = [&](const json& input, const char* end) {

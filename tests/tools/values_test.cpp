@@ -104,7 +104,7 @@ TEST_CASE("each plan that is proposed is what simulate says of it", "[tools][jso
 TEST_CASE("the table of plans shows the numbers of --json", "[tools][json]") {
   const std::string command = "plan " + jobs + "searched.json";
   const json best = answer_of(command)["plans"][0];
-  const std::string text = run(command).out;
+  const std::string text = run(command + " --wide").out;
   const std::string line = text.substr(text.find("\n1  "), text.find("\n2  ") - text.find("\n1  "));
   CHECK(shows(line, with_decimals(number(best, "step_time_s") * 1e3, 1) + " ms"));
   CHECK(shows(line, with_decimals(number(best, "tokens_per_s"), 0)));

@@ -226,7 +226,7 @@ std::string ladder_text(const ScriptLadder& ladder) {
                show_percent(p.exposed_communication_s / p.step_time_s),
                show_bytes(static_cast<double>(p.peak_memory_bytes)),
                p.usd_per_million_tokens ? fmt::format("${:.4f}", *p.usd_per_million_tokens) : "-",
-               ladder.stop == i ? "<- stop here" : ""});
+               ladder.stop == i ? "<- best" : ""});
   }
   return fmt::format("{}\n\n{}{}{}\n", ladder.script, table.text(), reasons, ladder.reason) +
          "The batch of each rank is what the script makes of its options at each number of "

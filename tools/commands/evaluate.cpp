@@ -57,7 +57,7 @@ const Command evaluate_command = {
     "JOB",
     job_help,
     "print the loss and the perplexity of trained weights on a file of tokens",
-    "json set profile checkpoint data steps allow-changed",
+    "json wide set profile checkpoint data steps allow-changed",
     run_evaluate,
     "Runs on one process of this computer, whatever the job's degrees are, and without dropout. "
     "Without `--data` it reads the job's `data.evaluation`, or its `data`. For example: "

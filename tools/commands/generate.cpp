@@ -4,6 +4,7 @@
 #include "exec/launch/stop.h"
 #include "models/core/error.h"
 #include "models/core/json.h"
+#include "models/core/printable.h"
 #include "tools/commands/asking.h"
 #include "tools/commands/commands.h"
 #include "tools/print.h"
@@ -58,9 +59,9 @@ int run_generate(const Options& options) {
     if (found.text) value["text"] = *found.text;
     print_json(value);
   } else if (how.text) {
-    print_to(stdout, "{}{}\n", *how.text, *found.text);
+    print_text(printable(*how.text + *found.text) + "\n");  // as the model breaks its lines
   } else {
-    print_to(stdout, "{}\n", numbers_text(found.tokens));
+    print_text(numbers_text(found.tokens) + "\n");
   }
   return found.stopped ? stopped : done;
 }
@@ -72,12 +73,12 @@ const Command generate_command = {
     "JOB",
     job_help,
     "print a text that trained weights go on with from a prompt",
-    "json set profile checkpoint prompt prompt-tokens tokenizer max-tokens temperature top-k seed "
+    "json wide set profile checkpoint prompt prompt-tokens tokenizer max-tokens temperature top-k "
+    "seed "
     "allow-changed",
     run_generate,
     "Runs the forward pass over the whole text for each token, on one process of this computer. "
     "The text ends after `--max-tokens`, at the model's length, or with a token that the "
-    "`generation_config.json` or `config.json` of the weights names as the end. For example: "
-    "`meshwright generate job.json --checkpoint saved --prompt \"Once upon\" --temperature 0.8`."};
+    "`generation_config.json` or `config.json` of the weights names as the end."};
 
 }  // namespace meshwright::tools

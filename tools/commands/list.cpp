@@ -141,6 +141,7 @@ std::string machine_text(const std::string& name) {
 std::string all_listings_json() {
   json all;
   for (const Listing& listing : listings) all[listing.what] = json_of(listing);
+  all["machine_facts"] = machine_facts_json(list_machines());
   return json_text(all, true);
 }
 

@@ -5,6 +5,7 @@
 #include "hwprofiles/load.h"
 #include "hwprofiles/prices.h"
 #include "models/architectures/model.h"
+#include "models/core/json.h"
 #include "models/program/graph/graph.h"
 #include "models/program/training.h"
 
@@ -41,6 +42,20 @@ Table machines_table(const std::vector<std::string>& names) {
                cloud_of(machine)});
   }
   return table;
+}
+
+json machine_facts_json(const std::vector<std::string>& names) {
+  json all = json::array();
+  for (const std::string& name : names) {
+    const Machine machine = load_machine(name);
+    const Price* price = find_price(machine.prices, {PriceKind::on_demand, ""});
+    all.push_back({{"name", name},
+                   {"gpus", machine.gpus},
+                   {"gpu", machine.gpu.name},
+                   {"memory_bytes", machine.gpu.memory_bytes},
+                   {"usd_per_hour", price ? json(price->usd_per_hour) : json(nullptr)}});
+  }
+  return all;
 }
 
 Table models_table(const std::vector<std::string>& names) {

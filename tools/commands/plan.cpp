@@ -214,7 +214,7 @@ void print_result(const Planned& all, const Options& options) {
   print_to(stdout, "{}", elsewhere_text(elsewhere));
   if (near_batch) print_to(stdout, "{}\n", near_batch_text(*near_batch));
   if (!opened.empty()) print_to(stdout, "nothing fits without {}\n", opened_text(opened));
-  print_to(stdout, "{}; {} of each GPU's memory is left free (--memory-margin)\n", gap_text(result),
+  print_to(stdout, "{}\n{} of each GPU's memory is left free (--memory-margin)\n", gap_text(result),
            show_percent(margin_of(options)));
   const RankedPlan& best = result.plans.front();
   print_to(stdout, "{}{}", loading_text(job, best.plan, best.cluster, best.prediction),

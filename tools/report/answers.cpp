@@ -460,6 +460,12 @@ constexpr AnswerKey scale_keys[] = {
 constexpr AnswerKey list_keys[] = {
     {"models[]?", "string", ""},
     {"machines[]?", "string", ""},
+    {"machine_facts[]?", "object", "of each machine, if everything is listed"},
+    {"machine_facts[].name", "string", ""},
+    {"machine_facts[].gpus", "integer", "of a host"},
+    {"machine_facts[].gpu", "string", ""},
+    {"machine_facts[].memory_bytes", "number", "of one GPU"},
+    {"machine_facts[].usd_per_hour", "number or null", "of a host, on demand"},
     {"parts[]?", "string", "of machine profiles"},
     {"stacks[]?.name", "string", "generations of software"},
     {"stacks[].title", "string", ""},
@@ -647,11 +653,11 @@ constexpr AnswerKey generate_keys[] = {
 };
 
 constexpr AnswerTable tables[] = {
-    {"simulate", simulate_keys}, {"plan", plan_keys},         {"advise", advise_keys},
-    {"compile", compile_keys},   {"explain", explain_keys},   {"sensitivity", sensitivity_keys},
-    {"scale", scale_keys},       {"share", share_keys},       {"train", train_keys},
-    {"validate", validate_keys}, {"fit", fit_keys},           {"import", import_keys},
-    {"export", export_keys},     {"list", list_keys},         {"rehearse", rehearse_keys},
+    {"simulate", simulate_keys}, {"plan", plan_keys},        {"advise", advise_keys},
+    {"compile", compile_keys},   {"explain", explain_keys},  {"sensitivity", sensitivity_keys},
+    {"scale", scale_keys},       {"share", share_keys},      {"train", train_keys},
+    {"validate", validate_keys}, {"fit", fit_keys},          {"import", import_keys},
+    {"export", export_keys},     {"list", list_keys},        {"rehearse", rehearse_keys},
     {"evaluate", evaluate_keys}, {"generate", generate_keys}};
 
 constexpr AnswerTable types[] = {{"price", price_keys},     {"risk", risk_keys},

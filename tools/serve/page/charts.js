@@ -177,6 +177,53 @@ export function tornado(parent, rows, words) {
   }));
 }
 
+// A line at `value` of an axis, where the chart has that value.
+const bound_line = (id, scale, value, words) => ({
+  id,
+  afterDatasetsDraw({ctx, scales, chartArea}) {
+    const at = scales[scale].getPixelForValue(value);
+    const inside = scale === 'x' ? at >= chartArea.left && at <= chartArea.right : at >= chartArea.top && at <= chartArea.bottom;
+    if (!inside) return;
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = theme('--bad');
+    ctx.setLineDash([5, 4]);
+    ctx.beginPath();
+    ctx.moveTo(scale === 'x' ? at : chartArea.left, scale === 'x' ? chartArea.top : at);
+    ctx.lineTo(scale === 'x' ? at : chartArea.right, scale === 'x' ? chartArea.bottom : at);
+    ctx.stroke();
+    if (scale === 'x') ctx.fillText(words, at + 4, chartArea.top + 10);
+    else ctx.fillText(words, chartArea.left + 4, at - 4);
+    ctx.restore();
+  },
+});
+
+// Hours against dollars of the whole run: every rung of every machine, with budget and deadline.
+export function rungs(parent, ladders, {budget_usd, deadline_s}) {
+  const sets = ladders.map(({machine, rungs, stop}) => ({
+    machine,
+    points: rungs.map((rung, i) => ({x: rung.total_time_s / 3600, y: rung.total_usd, rung, stop: i === stop}))
+        .filter(each => each.rung.total_tokens > 0 && each.y !== null && each.y !== undefined),
+  })).filter(each => each.points.length > 0);
+  const count = sets.reduce((sum, each) => sum + each.points.length, 0);
+  if (count < 2) return;
+  const bounds = [];
+  if (typeof budget_usd === 'number') bounds.push(bound_line('budget', 'y', budget_usd, `budget ${show.usd(budget_usd)}`));
+  if (typeof deadline_s === 'number') bounds.push(bound_line('deadline', 'x', deadline_s / 3600, `deadline ${show.duration(deadline_s)}`));
+  draw(parent, 320, `Hours against dollars of ${count} rungs on ${sets.length} machines; the tables have the numbers`, () => ({
+    type: 'scatter',
+    data: {datasets: sets.map(({machine, points}, i) => (
+      {label: machine, data: points, showLine: true, borderWidth: 1, borderColor: colours[i % colours.length],
+       backgroundColor: colours[i % colours.length], pointRadius: points.map(each => each.stop ? 8 : 4)}))},
+    options: {
+      ...common(),
+      scales: {x: axis('hours of the whole run', {type: 'logarithmic'}), y: axis('US $ of the whole run', {grace: '10%'})},
+      plugins: {...common().plugins, tooltip: {callbacks: {label: ({raw}) =>
+          `${show.cluster(raw.rung)}, ${raw.rung.gpus} GPUs: ${show.duration(raw.rung.total_time_s)}, ${show.usd(raw.y)}`}}},
+    },
+    plugins: bounds,
+  }));
+}
+
 // Tokens/s per GPU against the first rung's.
 export function ladder(parent, rungs) {
   const shown = rungs.filter(rung => rung.step_time_s !== undefined);

@@ -1,5 +1,6 @@
 // The form and the job's text: two views of one job.
 import {list} from './api.js';
+import {bytes, usd} from './format.js';
 
 const element = id => document.getElementById(id);
 const pasted = 'pasted';
@@ -30,6 +31,14 @@ function powers(least, most) {
   return [...counts, Math.max(1, most || 1)];
 }
 
+// Says what people write that JSON does not have, or "".
+function what_json_lacks(text) {
+  const bare = text.replace(/"(?:[^"\\]|\\.)*"/g, '""');
+  if (/\/\/|\/\*|^\s*#/m.test(bare)) return ' JSON has no comments: take them out.';
+  if (/,\s*[}\]]/.test(bare)) return ' JSON has no comma before } or ]: take it out.';
+  return /'/.test(bare) ? ' JSON has double quotes alone.' : '';
+}
+
 const as_list = value => Array.isArray(value) ? value : value === undefined ? [] : [value];
 
 export class Form {
@@ -42,10 +51,11 @@ export class Form {
   }
 
   async fill_choices() {
-    const {models, machines, frameworks} = await list();
+    const {models, machine_facts, frameworks} = await list();
     element('model').append(...models.map(name => option(name)), option(pasted, 'another: paste its config.json or own.model.json'));
     element('framework').append(...frameworks.map(name => option(name)));
-    element('machines').append(...machines.map(name => this.#machine(name)));
+    element('machines').append(...machine_facts.map(facts => this.#machine(facts)));
+    this.#keep_one_stop();
     this.#listen();
   }
 
@@ -71,12 +81,34 @@ export class Form {
     this.#show_text();
   }
 
-  #machine(name) {
+  #machine({name, gpus, gpu, memory_bytes, usd_per_hour}) {
     const label = document.createElement('label'), box = document.createElement('input');
+    const facts = document.createElement('span');
     box.type = 'checkbox';
     box.value = name;
-    label.append(box, name);
+    facts.className = 'faint';
+    facts.textContent = `${gpus} × ${gpu}, ${bytes(memory_bytes)}` + (usd_per_hour === null ? '' : `, ${usd(usd_per_hour)}/h`);
+    label.append(box, name, facts);
     return label;
+  }
+
+  // The list of machines is one stop of the Tab key; arrows, Home and End go through it.
+  #keep_one_stop() {
+    const all = element('machines');
+    const boxes = () => [...all.querySelectorAll('input')].filter(box => !box.parentElement.hidden);
+    const stop_at = wanted => {
+      for (const box of all.querySelectorAll('input')) box.tabIndex = box === wanted ? 0 : -1;
+    };
+    stop_at(boxes()[0]);
+    all.addEventListener('focusin', event => stop_at(event.target));
+    all.addEventListener('keydown', event => {
+      const shown = boxes(), at = shown.indexOf(document.activeElement);
+      const to = {ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: shown.length - 1}[event.key];
+      if (to === undefined || at < 0) return;
+      event.preventDefault();
+      shown[Math.max(0, Math.min(to, shown.length - 1))]?.focus();
+    });
+    element('filter').addEventListener('input', () => stop_at(boxes()[0]));
   }
 
   #show_machines() {
@@ -153,7 +185,7 @@ export class Form {
       text.setCustomValidity('');
       return JSON.parse(text.value);
     } catch (error) {
-      text.setCustomValidity(`This is no JSON: ${error.message}`);
+      text.setCustomValidity(`This is no JSON: ${error.message}.${what_json_lacks(text.value)}`);
       return {};
     }
   }
@@ -185,7 +217,7 @@ export class Form {
       return true;
     } catch (error) {
       element('text').open = true;
-      text.setCustomValidity(`This is no job: ${error.message}`);
+      text.setCustomValidity(`This is no job: ${error.message}.${what_json_lacks(text.value)}`);
       text.reportValidity();
       text.addEventListener('input', () => text.setCustomValidity(''), {once: true});
       return false;

@@ -148,17 +148,36 @@ export function risk(step) {
 
 const gpus_of = rung => `${text.cluster(rung)}, ${rung.gpus} GPU${rung.gpus > 1 ? 's' : ''}`;
 
-export function ladder(answer) {
+// The rung that the answer recommends.
+function best_rung({best, ladders}) {
+  const of_machine = ladders.find(each => each.machine === best.machine);
+  return of_machine.rungs[of_machine.stop];
+}
+
+// What the recommended rung takes and costs, in a sentence.
+function rung_text(rung) {
+  const interval = rung.step_time_interval_s, factor = rung.total_time_s / rung.step_time_s;
+  if (!(rung.total_tokens > 0))
+    return `${text.seconds(rung.step_time_s)} a step, ${text.or(rung.usd_per_million_tokens, usd => text.usd(usd, 4))} per M tokens`;
+  return text.duration(rung.total_time_s) +
+      (interval ? ` (${text.duration(interval[0] * factor)} to ${text.duration(interval[1] * factor)}, eight in ten)` : '') +
+      `, ${text.or(rung.total_usd, usd => text.usd(usd))}`;
+}
+
+// `objective`: the job's, whose budget and deadline are lines of the chart.
+export function ladder(answer, objective = {}) {
   const all = section('ladder', 'Where to stop');
   if (answer.best) {
-    const best = answer.best, useful = best.useful_global_batch;
-    all.append(make('p', `Rent ${best.count} × ${best.machine}. ${best.reason}`, 'reason'));
+    const best = answer.best, useful = best.useful_global_batch, rung = best_rung(answer);
+    all.append(make('p', `Rent ${best.count} × ${best.machine}: ${rung_text(rung)}; ${text.plan(rung)}, runs in ` +
+        `${text.runs_in(rung.frameworks)}. ${best.reason}`, 'reason'));
     if (useful) all.append(make('p', `A batch of about ${text.count(useful)} sequences learns best from so many tokens (DeepSeek LLM, 2024).`, 'faint'));
     elsewhere(all, best.elsewhere);
     all.append(make('h3', 'To run it, with the job file beside it'), make('pre', best.command, 'command'));
   } else {
     all.append(make('p', 'Nothing fits.', 'reason'));
   }
+  charts.rungs(all, answer.ladders, objective);
   for (const each of answer.ladders) {
     all.append(make('h3', each.machine));
     charts.ladder(all, each.rungs);
