@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import pickle
 import re
 import sys
@@ -33,6 +34,10 @@ shown(step, "MFU", "stage 0", "parameters", "compute", "whole run", pictures=2)
 shown(advice, "Rent ", "stop here", "hours", pictures=1)
 shown(advice.ladders[0], "stop here", pictures=1)
 shown(scaling, "tokens/s", pictures=1)
+shown(meshwright.explain(job, set={"training.recompute": "full"}), "recomputation", "change", pictures=0)
+shown(meshwright.sensitivity(job), "answer at low", " h", pictures=0)
+recorded = meshwright.simulate(os.path.join(os.path.dirname(__file__), "..", "tools", "recording.json"))
+shown(recorded, "script", "exposed communication", "MFU", pictures=1)
 assert meshwright.names("machines")._repr_html_() is None  # the dictionary is shown
 rows = plans.to_rows()
 assert [row["plan"] for row in rows] == [plan.plan for plan in plans.plans]

@@ -132,7 +132,7 @@ class Classes:
         if rows:
             text += '    _rows = "{}"\n'.format(rows)
         if parts:
-            text += "    _parts = {" + ", ".join(parts) + "}\n"
+            text += wrapped(", ".join(parts) + "}", " " * 14, "    _parts = {") + "\n"
         self.texts.append(text + "\n".join(lines) + "\n")
         return name
 

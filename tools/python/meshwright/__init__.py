@@ -5,11 +5,11 @@
     best = plans.plans[0]
     best.step_time_s, best.parallelism
 
-A job is a dictionary or the path of a file; words such as `model=` and `on=` take its place. `help(meshwright.plan)` has the
-options of the command, as named arguments, and `meshwright.Plans` what it answers: a dictionary, as `meshwright plan --json`
-prints it, whose keys are attributes too. In a notebook an answer is a table with a picture; `to_pandas()` makes a table of it.
-The commands use all cores, one at a time, and leave Python's lock to others meanwhile. Ctrl-C raises `Interrupted`, whose
-`answer` is what was found until then.
+A job is a dictionary or the path of a file; words such as `model=` and `on=` take its place. `help(meshwright.plan)` has
+the options of the command, as named arguments, and `meshwright.Plans` what it answers: a dictionary, as
+`meshwright plan --json` prints it, whose keys are attributes too. In a notebook an answer is a table with a picture;
+`to_pandas()` makes a data frame of it. The commands use all cores, one at a time, and leave Python's lock to others
+meanwhile. Ctrl-C raises `Interrupted`, whose `answer` is what was found until then.
 """
 
 from . import _answers, _calls
@@ -31,8 +31,8 @@ def names(what: str = "") -> Names:
     """Names that a job may use: all, or those of "models", "machines" and others.
 
     Arguments:
-        what: models, machines, parts, stacks, schedules, recompute, placements, optimizers, attention, compiler, passes,
-            operations, communicators or frameworks.
+        what: models, machines, parts, stacks, schedules, recompute, placements, optimizers, attention, compiler,
+            passes, operations, communicators or frameworks.
 
     Returns Names, with a list for each of these.
     """

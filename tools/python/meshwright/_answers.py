@@ -291,7 +291,8 @@ class Price(Answer):
 class Plan(Answer):
     """The part `plans` of an answer."""
 
-    _parts = {"parallelism": Parallelism, "training": Training, "cluster": Cluster, "framework_memory": FrameworkMemory, "price": Price}
+    _parts = {"parallelism": Parallelism, "training": Training, "cluster": Cluster, "framework_memory": FrameworkMemory,
+              "price": Price}
     plan: str
     """in short: p4 t2 d2 mb2"""
     parallelism: Parallelism
@@ -371,7 +372,8 @@ class Plans(Answer):
     """What `plan` found: the plans, best first, and why others were rejected."""
 
     _rows = "plans"
-    _parts = {"plans": Plan, "elsewhere": Elsewhere, "near_batch": NearBatch, "rejected": Rejected, "closest_miss": ClosestMiss}
+    _parts = {"plans": Plan, "elsewhere": Elsewhere, "near_batch": NearBatch, "rejected": Rejected, "closest_miss":
+              ClosestMiss}
     search_wall_s: float
     """that the search took"""
     candidates_enumerated: int
@@ -537,7 +539,8 @@ class Risk(Answer):
 class Prediction(Answer):
     """What a training step takes: time, memory, cost."""
 
-    _parts = {"framework_memory": FrameworkMemory, "memory": StageMemory, "cuts": Cut, "stages": StageTimes, "price": Price, "whole_run": WholeRun, "risk": Risk, "parallelism": Parallelism, "training": Training}
+    _parts = {"framework_memory": FrameworkMemory, "memory": StageMemory, "cuts": Cut, "stages": StageTimes, "price":
+              Price, "whole_run": WholeRun, "risk": Risk, "parallelism": Parallelism, "training": Training}
     name: str
     """of the job"""
     machine: str
@@ -641,7 +644,8 @@ class RungBatch(Answer):
 class Rung(Answer):
     """The part `rungs` of an answer."""
 
-    _parts = {"closest_miss": RungMiss, "communication": GroupLoad, "largest": RungBatch, "parallelism": Parallelism, "price": Price, "training": Training}
+    _parts = {"closest_miss": RungMiss, "communication": GroupLoad, "largest": RungBatch, "parallelism": Parallelism,
+              "price": Price, "training": Training}
     machine: str
     """from one GPU to the most hosts of the job"""
     count: int
@@ -851,7 +855,8 @@ class MeasuredKernel(Answer):
 class Side(Answer):
     """The part `from` of an answer."""
 
-    _parts = {"parts": Part, "communication": MeasuredCommunication, "kernels": MeasuredKernel, "parallelism": Parallelism, "training": Training}
+    _parts = {"parts": Part, "communication": MeasuredCommunication, "kernels": MeasuredKernel, "parallelism":
+              Parallelism, "training": Training}
     name: str
     """of the job"""
     machine: str
@@ -1070,7 +1075,9 @@ class Validation(Answer):
     """Predicted against published measurements."""
 
     _rows = "rows"
-    _parts = {"rows": Measurement, "sources": Errors, "overall": Errors, "machines": MachineErrors, "peak_memory": Errors, "collectives_from_1_MiB": ClusterErrors, "collectives_below_1_MiB": ClusterErrors, "scaling": ScalingPair, "fits": FitCheck, "skipped": SkippedRow}
+    _parts = {"rows": Measurement, "sources": Errors, "overall": Errors, "machines": MachineErrors, "peak_memory":
+              Errors, "collectives_from_1_MiB": ClusterErrors, "collectives_below_1_MiB": ClusterErrors, "scaling":
+              ScalingPair, "fits": FitCheck, "skipped": SkippedRow}
     rows: List[Measurement]
     sources: List[Errors]
     overall: Errors

@@ -46,7 +46,21 @@ def _plan(plan: Any) -> str:
                    "runs in": ", ".join(plan["frameworks"]) or "meshwright"})
 
 
+def _recorded(answer: Any) -> str:
+    """A recorded step of a script in the place of a job."""
+    facts = {"script": answer["script"], "cluster": _hosts(answer), "step": words.seconds(answer["step_time_s"]),
+             "tokens/s": shown(answer["tokens_per_s"], words.number), "MFU": words.percent(answer["mfu"]),
+             "memory": "{} of {}{}".format(words.size(answer["peak_memory_bytes"]), words.size(answer["memory_limit_bytes"]),
+                                           "" if answer["fits"] else ": does not fit"),
+             "$/h": shown(answer["usd_per_hour"], words.usd)}
+    parts = {key[:-len("_s")].replace("_", " "): answer[key] for key in (
+        "compute_s", "exposed_communication_s", "exposed_copies_s", "waiting_s", "idle_s")}
+    return _facts(facts) + bars("Parts of {} on a rank".format(words.seconds(answer["step_time_s"])), {"step": parts})
+
+
 def _prediction(answer: Any) -> str:
+    if "recorded_on" in answer:
+        return _recorded(answer)
     facts = {"cluster": _hosts(answer), "step": words.seconds(answer["step_time_s"])}
     if answer["step_time_interval_s"]:
         facts["eight in ten"] = " to ".join(words.seconds(end) for end in answer["step_time_interval_s"])
@@ -119,8 +133,28 @@ def _scaling(answer: Any) -> str:
     return text
 
 
+def _explanation(answer: Any) -> str:
+    def change(ps: int) -> str:
+        return ("-" if ps < 0 else "+") + words.seconds(abs(ps) / 1e12)
+
+    rows = [(each["cause"], words.seconds(each["from_ps"] / 1e12), words.seconds(each["to_ps"] / 1e12),
+             change(each["change_ps"])) for each in answer["changes"]]
+    step = ("step", *(words.seconds(answer[side]["step_time_ps"] / 1e12) for side in ("from", "to")),
+            change(answer["change_ps"]))
+    return _table(("", "from " + answer["from"]["name"], "to " + answer["to"]["name"], "change"), [*rows, step])
+
+
+def _sensitivity(answer: Any) -> str:
+    ranked_by = answer["answer"]
+    show = {"usd": words.usd, "time_s": words.duration, "tokens": words.number}[ranked_by]
+    rows = [(each["input"], *(text for end in (each["low"], each["high"])
+                              for text in (end["value"], shown(end[ranked_by], show)))) for each in answer["inputs"]]
+    return _table(("input", "low", "answer at low", "high", "answer at high"), rows)
+
+
 _drawn: Dict[str, Callable[[Any], str]] = {
-    "Plans": _plans, "Plan": _plan, "Prediction": _prediction, "Advice": _advice, "Ladder": _ladder, "Scaling": _scaling}
+    "Plans": _plans, "Plan": _plan, "Prediction": _prediction, "Advice": _advice, "Ladder": _ladder, "Scaling": _scaling,
+    "Explanation": _explanation, "Sensitivity": _sensitivity}
 
 
 def html_of(answer: Any) -> Optional[str]:
