@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 import meshwright
 
@@ -77,6 +78,23 @@ check_answer(meshwright.sensitivity(job), "sensitivity")
 check_answer(meshwright.compile(job), "compile")
 check_answer(meshwright.export(job, for_="deepspeed", set={"training.compiler": "none"}), "export")
 check_answer(meshwright.names(), "list")
+check_answer(meshwright.validate(os.path.join(root, "scenarios", "evidence", "nccl_allreduce_p4de_p5.json")), "validate")
+with tempfile.TemporaryDirectory() as folder:
+    runs, profile = os.path.join(folder, "runs.json"), os.path.join(folder, "profile.json")
+    row = {"id": "mine", "job": dict(job, parallelism={"data": 8}), "measured": {"step_time_s": 0.05}}
+    with open(runs, "w", encoding="utf-8") as file:
+        json.dump({"source": {"title": "mine"}, "rows": [row]}, file)
+    fit = meshwright.fit(runs=runs, output=profile)
+    check_answer(fit, "fit")
+    before, after = fit.runs[0].before_step_time_s, meshwright.simulate(row["job"], profile=profile).step_time_s
+    assert abs(after - 0.05) < abs(before - 0.05), (before, after)
+    config, settings = os.path.join(folder, "config.json"), os.path.join(folder, "ds_config.json")
+    with open(config, "w", encoding="utf-8") as file:
+        file.write('{"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 128, "vocab_size": 512}')
+    with open(settings, "w", encoding="utf-8") as file:
+        file.write('{"train_batch_size": 16, "zero_optimization": {"stage": 1}}')
+    keys = {"cluster.machine": "p4d.24xlarge", "training.sequence_length": 128}
+    check_answer(meshwright.import_job(from_=[settings, config], set=keys), "import")
 explanation = meshwright.explain(job, set={"training.micro_batch": 1})
 check_answer(explanation, "explain")
 assert explanation.from_ is explanation["from"] and explanation.from_.name
