@@ -7,8 +7,8 @@ from .texts import argument_name, by_hand, for_python, sentence, wrapped
 functions = {"plan": "plan", "simulate": "simulate", "advise": "advise", "scale": "scale", "sensitivity": "sensitivity",
              "explain": "explain", "validate": "validate", "compile": "compile", "fit": "fit", "import_job": "import",
              "export": "export"}
-# What goes on in other processes has no call.
-left_out = {"rehearse", "host-factor", "measure", "checkpoint"}
+# What goes on in other processes has no call, and the form of printed text no meaning.
+left_out = {"rehearse", "host-factor", "measure", "checkpoint", "wide", "why"}
 types = {"": "bool", "N": "Number", "TOKENS": "Number", "USD": "Number", "FRACTION": "Number", "FACTOR": "Number",
          "DATE": "Date", "KEY=VALUE": "Mapping[str, Any]", "NAME=VALUE": "Mapping[str, Any]", "FILE": "Path",
          "FOLDER": "Path", "FILE...": "Union[Path, Sequence[Path]]", "NAME": "Sequence[str]"}
