@@ -63,15 +63,26 @@ def _calls(entries: List[Entry]) -> List[Entry]:
     return [each for each in entries if each.kind not in ("allocate", "release", "mark", "refuse")]
 
 
-def _shortest(steps: List[_Timed]) -> List[int]:
-    """When each call and the end come, from the begin on, if between two of them the shortest time passes."""
-    gaps = ([after - before for before, after in zip(each.times, each.times[1:])] for each in steps)
-    return list(itertools.accumulate(max(0, min(each)) for each in zip(*gaps)))
+def _gaps(step: _Timed, kinds: List[str]) -> List[Optional[int]]:
+    """The time before each call of `kinds` and before the end, as the step had it; None where it made other calls.
+
+    A script may do something besides in some steps, such as logging, so calls are alike from the begin and from the end on.
+    """
+    gaps: List[Optional[int]] = [after - before for before, after in zip(step.times, step.times[1:])]
+    if step.kinds == kinds:
+        return gaps
+    head = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(step.kinds, kinds)))
+    backwards = zip(reversed(step.kinds[head:]), reversed(kinds[head:]))
+    tail = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], backwards))
+    return gaps[:head] + [None] * (len(kinds) + 1 - head - tail) + gaps[len(gaps) - tail:]
 
 
-def _settled(steps: List[_Timed]) -> bool:
-    """Whether the last step took hardly anything off the shortest times of those before it."""
-    return len(steps) > 1 and _shortest(steps)[-1] >= (1 - _SETTLED) * _shortest(steps[:-1])[-1]
+def _shortest(steps: List[_Timed], profiled: _Timed) -> List[int]:
+    """When each call of the profiled step and its end come, if between two of them the shortest time passes that a step had."""
+    known = [_gaps(each, profiled.kinds) for each in steps]
+    own = [after - before for before, after in zip(profiled.times, profiled.times[1:])]
+    least = (min([each for each in gaps if each is not None], default=slow) for slow, *gaps in zip(own, *known))
+    return list(itertools.accumulate(max(0, each) for each in least))
 
 
 class Steps:
@@ -87,7 +98,7 @@ class Steps:
         self._begin = 0
         self._began_ns = self._ended_ns = 0
         self._timed: List[_Timed] = []
-        self._kinds: List[str] = []   # of the profiled step's calls
+        self._profiled: Any = None
         self._joined: Any = None
         self._more_until = 0.0
         self._memory: Dict[str, int] = {}
@@ -155,8 +166,7 @@ class Steps:
     def _go_on_or_end(self) -> None:
         """Lets the script make another step, which is timed, or ends it. Other ranks would wait for this one's messages."""
         signal.setitimer(signal.ITIMER_REAL, 0)
-        alike = [each for each in self._timed if each.kinds == self._kinds]
-        if (_settled(alike) or len(self._timed) >= _MOST_TIMED or self._roles.has_others()
+        if (self._settled() or len(self._timed) >= _MOST_TIMED or self._roles.has_others()
                 or threading.current_thread() is not threading.main_thread() or time.monotonic() > self._more_until):
             raise Enough
         # What comes after the last step of a script, such as saving a model, is not waited for.
@@ -164,14 +174,20 @@ class Steps:
         signal.setitimer(signal.ITIMER_REAL, 1 + 3 * max(each.seconds for each in self._timed))
         self._start()
 
+    def _repeats(self) -> bool:
+        return any(each.kinds == self._profiled.kinds for each in self._timed)
+
+    def _settled(self) -> bool:
+        """Whether a step was like the profiled one, and the last one took hardly anything off the shortest times."""
+        now, before = (_shortest(steps, self._profiled)[-1] for steps in (self._timed, self._timed[:-1]))
+        return self._repeats() and now >= (1 - _SETTLED) * before
+
     def _set_times(self) -> None:
-        """Gives the recording the shortest times of the steps that are like the profiled one."""
-        alike = [each for each in self._timed if each.kinds == self._kinds]
-        if alike and self.recording is not None:
-            times = _shortest(alike)
-            self._joined.set_times(times)
-            self.recording["steps"]["repeats"] = True
-            self.recording["step_host_s"] = times[-1] / 1e9
+        assert self.recording is not None
+        times = _shortest(self._timed, self._profiled)
+        self._joined.set_times(times)
+        self.recording["steps"]["repeats"] = self._repeats()
+        self.recording["step_host_s"] = times[-1] / 1e9
 
     def close(self) -> None:
         """Removes the files that the recording was made of."""
@@ -194,10 +210,8 @@ class Steps:
         operations = self._profiles.stop(ranks_of_groups())
         kept = _calls(entries)
         kinds = [each.kind for each in kept]
-        alike = [each for each in self._timed if each.kinds == kinds]
-        profiled = _Timed(kinds, [self._began_ns, *(each.time_ns for each in kept), self._ended_ns])
-        times = _shortest(alike or [profiled])
-        self._kinds = kinds
+        self._profiled = _Timed(kinds, [self._began_ns, *(each.time_ns for each in kept), self._ended_ns])
+        times = _shortest(self._timed, self._profiled)
         joined = self._joined = Joined(kept, times[:-1], operations, self._triton, int(os.environ.get("RANK", "0")))
         batch = batch_of(operations)
         if batch is not None:
@@ -207,7 +221,7 @@ class Steps:
             "versions": versions(),
             "phases": phases,
             "state_bytes": state_bytes(list(self._optimizers.values()), shards_of(joined.events, joined.groups)),
-            "steps": {"seen": self.seen, "recorded": self.seen, "repeats": bool(alike)},
+            "steps": {"seen": self.seen, "recorded": self.seen, "repeats": self._repeats()},
             "step_host_s": times[-1] / 1e9,
             "memory": self._memory,
             "operations": list(joined.operations),
