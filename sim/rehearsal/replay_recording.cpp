@@ -45,7 +45,7 @@ class Stage {
   };
 
   Stage(std::size_t ranks, double slowdown, const Meetings& meetings)
-      : flights_(ranks, slowdown), meetings_(meetings) {}
+      : flights_(ranks, slowdown, Flights::Kernels::shared), meetings_(meetings) {}
 
   Flights& flights() { return flights_; }
   SimTime now() const { return flights_.now(); }

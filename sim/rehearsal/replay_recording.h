@@ -5,7 +5,8 @@
 // device until it waits, or a stream's queue is full. All threads of the host are one timeline,
 // because they wait for each other (the threads of PyTorch's backward pass). A stream runs in order
 // what was issued to it. Work that shares links, or kernels that run beside a collective, is slowed
-// as in a simulated step (sim/replay/flights.h).
+// as in a simulated step, and kernels of several streams at once share the GPU
+// (sim/replay/flights.h).
 //
 // A message, or a collective, between ranks that were recorded begins when all of them are ready
 // (sim/rehearsal/meetings.h). When other ranks are ready is not known; it begins when this one is.

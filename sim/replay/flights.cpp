@@ -14,7 +14,10 @@ void Flights::use_ports(const Member& member, int sign) {
     any |= (*member.loads)[port];
     own.used[port] += sign * (*member.loads)[port];
   }
-  if (any == 0 || own.changed) return;
+  if (member.computes) own.computing += sign;
+  const bool shares =
+      member.computes && kernels_ == Kernels::shared && own.computing > (sign > 0 ? 1 : 0);
+  if ((any == 0 && !shares) || own.changed) return;
   own.changed = true;
   changed_.push_back(member.rank);
 }
@@ -71,7 +74,8 @@ double Flights::rate_of(const Member& member) {
   const auto& used = rank(member.rank).used;
   if (member.computes) {
     const std::int64_t nvlink = used[static_cast<std::size_t>(Port::nvlink_out)];
-    return 1 / (1 + slowdown_ * std::min(1.0, static_cast<double>(nvlink) / whole_port));
+    const int at_once = kernels_ == Kernels::shared ? std::max(1, rank(member.rank).computing) : 1;
+    return 1 / (1 + slowdown_ * std::min(1.0, static_cast<double>(nvlink) / whole_port)) / at_once;
   }
   std::int64_t most = whole_port;
   for (std::size_t port = 0; port < port_count; ++port)

@@ -5,7 +5,8 @@
 // shares at a port that any of its ranks uses), and at most full speed. Each port is shared
 // equally, and no share depends on who came first. A collective takes a part of the GPU's
 // multiprocessors and memory bandwidth in proportion to what it moves over NVLink: during that
-// time, kernels take 1 + slowdown * (share of NVLink in use) as long.
+// time, kernels take 1 + slowdown * (share of NVLink in use) as long. If kernels share the GPU, n
+// of them at once each take n times as long, because each alone would fill it.
 #pragma once
 
 #include <array>
@@ -42,7 +43,10 @@ class Flights {
     double rate = 1;  // that this member's ports leave
   };
 
-  Flights(std::size_t ranks, double slowdown) : slowdown_(slowdown), ranks_(ranks) {}
+  enum class Kernels : std::uint8_t { independent, shared };
+
+  Flights(std::size_t ranks, double slowdown, Kernels kernels = Kernels::independent)
+      : slowdown_(slowdown), kernels_(kernels), ranks_(ranks) {}
 
   // Adds one run of all members, which takes `lasts` at full speed, from `begin` on. `begin` must
   // not be in the past.
@@ -69,6 +73,7 @@ class Flights {
   struct RankState {
     std::vector<Place> under_way;
     std::array<std::int64_t, port_count> used{};  // sums of their loads
+    int computing = 0;                            // kernels in flight
     bool changed = false;
   };
 
@@ -81,6 +86,7 @@ class Flights {
   void set_rate(int id);
 
   double slowdown_;
+  Kernels kernels_;
   EventQueue ends_;  // kind: version of the flight, a: flight
   std::vector<Flight> flights_;
   std::vector<int> free_;

@@ -68,6 +68,15 @@ TEST_CASE("kernels are slower while a collective uses NVLink, and it is not", "[
   CHECK(ends_of(flights) == std::map<int, SimTime>{{1, 110}, {2, 50}});
 }
 
+TEST_CASE("kernels that share the GPU take as long at once as one after the other", "[flights]") {
+  Flights flights(2, 0, Flights::Kernels::shared);
+  flights.add(std::array{kernel(0, 1)}, 0, 100);
+  flights.add(std::array{kernel(0, 2)}, 0, 300);
+  flights.add(std::array{kernel(1, 3)}, 0, 300);
+  flights.add(std::array{transfer(0, 4, network)}, 0, 250);
+  CHECK(ends_of(flights) == std::map<int, SimTime>{{1, 200}, {2, 400}, {3, 300}, {4, 250}});
+}
+
 TEST_CASE("a kernel that begins later is not slowed before", "[flights]") {
   Flights flights(1, 0.25);
   flights.add(std::array{kernel(0, 1)}, 200, 100);

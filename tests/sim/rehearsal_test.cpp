@@ -308,6 +308,19 @@ TEST_CASE("a host that does not wait runs ahead, and a slow one makes the device
   CHECK(us(launched.step_time) == Approx(100 + 4 * 60));  // four of its events launch
 }
 
+TEST_CASE("kernels of two streams at once share the GPU", "[rehearsal]") {
+  Scene scene;
+  scene.add(0, Recorded::kernel, 0, 100, RecordedWork::products);
+  scene.add(0, Recorded::kernel, 1, 60, RecordedWork::others);
+  scene.add(0, Recorded::copy, 2, 150, RecordedWork::copies);
+  scene.add(10, Recorded::host_waits, 0);
+  scene.recording.step_host_s = 10e-6;
+  const ReplayedStep step = scene.replayed();
+  CHECK(us(step.step_time) == Approx(160));  // one after the other would take as long
+  CHECK(us(step.computing) == Approx(160));
+  CHECK(us(step.busy[static_cast<std::size_t>(RecordedWork::others)]) == Approx(120));
+}
+
 TEST_CASE("the host runs no more than a full queue ahead", "[rehearsal]") {
   Scene scene;
   for (int i = 0; i < 2000; ++i) scene.add(0, Recorded::kernel, 0, 1);
@@ -319,10 +332,11 @@ TEST_CASE("the host runs no more than a full queue ahead", "[rehearsal]") {
 TEST_CASE("the host waits for a copy, a stream or an event, and for nothing else", "[rehearsal]") {
   const auto step_of = [](const RecordedEvent& wait) {
     Scene scene;
-    scene.add(0, Recorded::kernel, 0, 100);
-    scene.add(0, Recorded::kernel, 1, 40);
+    // Copies share nothing, so each stream ends as if it were alone.
+    scene.add(0, Recorded::copy, 0, 100, RecordedWork::copies);
+    scene.add(0, Recorded::copy, 1, 40, RecordedWork::copies);
     scene.add(0, Recorded::record, 1, 0, {}, 3);
-    scene.add(0, Recorded::kernel, 1, 20);
+    scene.add(0, Recorded::copy, 1, 20, RecordedWork::copies);
     scene.add(0, wait.what, wait.stream, wait.what == Recorded::copy ? 10 : 0, RecordedWork::copies,
               wait.event);
     scene.recording.events.back() = wait;
