@@ -56,7 +56,7 @@ TEST_CASE("without a tokenizer each token is a byte, and what is no UTF-8 is rep
 TEST_CASE("special tokens have no text, and a template says which come before one",
           "[exec][data]") {
   const TestFolder folder;
-  const Detokenizer plain = with(folder, {});
+  const Detokenizer plain = with(folder, json::object());
   CHECK(plain.text(Tokens{2, 0, 5, 99, 1}) == "a <n> b");  // no decoder: blanks between
   CHECK(plain.before_text().empty());
   const json sign = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}};

@@ -243,6 +243,24 @@ TEST_CASE("what import and export answer is what their schemas describe", "[tool
   CHECK(of_export.empty());
 }
 
+TEST_CASE("what evaluate and generate answer is what their schemas describe", "[tools][json]") {
+  const TestFolder folder;
+  const json data = {{"files", {folder.file("text", std::string(256, 'x'))}}};
+  const json checkpoint = {{"folder", folder.file("saved")}, {"every_steps", 3}};
+  const std::string job = jobs +
+                          "tiny.json --set cluster.processes_per_host=1 --set parallelism.data=1 "
+                          "--profile " +
+                          jobs + "local.json --set data='" + data.dump() + "' --set checkpoint='" +
+                          checkpoint.dump() + "'";
+  REQUIRE(run("train " + job).code == 0);
+  std::set<std::string> missing = missing_in("evaluate", {"evaluate " + job});
+  INFO(json(missing).dump());
+  CHECK(missing.empty());
+  missing = missing_in("generate", {"generate " + job + " --prompt x --max-tokens 2"});
+  INFO(json(missing).dump());
+  CHECK(missing.empty());
+}
+
 TEST_CASE("what share and list answer is what their schemas describe", "[tools][json]") {
   std::set<std::string> missing = missing_in("share", {"share " + jobs + "shared.json"});
   INFO(json(missing).dump());

@@ -33,10 +33,8 @@ void choose_data(Job& job, const std::vector<std::string>& given, const Watch& w
     if (!job.data) {
       job.data.emplace();
       job.data->format = usual_format(job.model);
-      watch.note(
-          fmt::format("data.format: {}, as `tokenize` writes it; a job's data.format says "
-                      "another",
-                      info(job.data->format).name));
+      watch.note(fmt::format("data.format: {}; a job with data.format says another",
+                             info(job.data->format).name));
     }
     job.data->files = given;
     job.data->evaluation.reset();
@@ -47,6 +45,10 @@ void choose_data(Job& job, const std::vector<std::string>& given, const Watch& w
   } else if (job.data->evaluation) {
     job.data->files = job.data->evaluation->files;
   }
+  if (job.model.head == Head::mlm && !job.data->mask_token)
+    throw InputError(job.file +
+                     ": /data/mask_token: is missing; the model predicts masked tokens, so say "
+                     "which token stands for them");
   job.data->weights.clear();
   job.data->shuffle = false;
 }
@@ -79,7 +81,7 @@ Evaluated evaluate(const JobRequest& wanted, const EvaluateRequest& how, const W
   Evaluated result;
   result.files = job.data->files;
   result.of_sequences = sequences_of(job, loader, how.batches);
-  LoadedModel model(job, how, machine_loader(wanted, watch), watch);
+  LoadedModel model(job, how, wanted, watch);
   result.weights = model.path();
   result.step = model.step();
   for (; !result.complete(); ++result.sequences) {

@@ -206,7 +206,7 @@ Generated generate(const JobRequest& wanted, const GenerateRequest& how, const W
   job.plan.training.sequence_length = static_cast<int>(std::max<std::int64_t>(1, length - 1));
   job.plan.training.packing = false;
   job.data.reset();
-  LoadedModel model(job, how, machine_loader(wanted, watch), watch);
+  LoadedModel model(job, how, wanted, watch);
   result.weights = model.path();
   result.step = model.step();
   const std::set<std::int32_t> ends = end_tokens(folders);

@@ -14,7 +14,9 @@
 #include "sim/predict/target.h"
 #include "tools/session/engine.h"
 #include "tools/session/job_weights.h"
+#include "tools/session/machines.h"
 #include "tools/session/measured_steps.h"
+#include "tools/session/script_run.h"
 #include "tools/session/text.h"
 #include "tools/session/train.h"
 
@@ -27,11 +29,17 @@ namespace fs = std::filesystem;
 constexpr const char* weights_file = "/model.safetensors";
 constexpr const char* weights_index = "/model.safetensors.index.json";
 
+// Returns the profile of this computer. Without GPUs, it is not measured for that.
+Machine this_computer(const MachineRequest& request, const Watch& watch) {
+  if (gpus_here() > 0 || fs::exists(request.local_profile) || !request.profile.empty())
+    return machine_loader(request, watch)("local");
+  return unmeasured_computer();
+}
+
 // Returns the plan of one process, compiled, and the cluster that it is for.
-Chosen chosen_of(const Job& job, const MachineLoader& load) {
+Chosen chosen_of(const Job& job, const Machine& machine) {
   Chosen chosen;
   chosen.machine = "local";
-  const Machine machine = load(chosen.machine);
   chosen.cluster = make_cluster(job.cluster, machine, 1);
   const Plan plan = settle(job, 1, facts_of(machine));
   try {
@@ -90,7 +98,7 @@ bool holds_safetensors(const std::string& path) {
   return path_exists(path + weights_file) || path_exists(path + weights_index);
 }
 
-LoadedModel::LoadedModel(const Job& job, const LoadRequest& how, const MachineLoader& load,
+LoadedModel::LoadedModel(const Job& job, const LoadRequest& how, const MachineRequest& machines,
                          const Watch& watch) {
   check_has_kernels(job);
   const std::string folder = checkpoint_folder(job, how.checkpoint);
@@ -99,7 +107,7 @@ LoadedModel::LoadedModel(const Job& job, const LoadRequest& how, const MachineLo
                      ": is not there; name a checkpoint, the folder of a run, or a folder "
                      "with model.safetensors");
   const Job own = on_one_process(job);
-  chosen_ = chosen_of(own, load);
+  chosen_ = chosen_of(own, this_computer(machines, watch));
   const Training& training = chosen_.compiled.plan.training;
   const int threads = threads_per_rank(how.threads, 1);
   world_ = make_world("self");

@@ -12,8 +12,8 @@
 #include "exec/engine/engine.h"
 #include "exec/runtime/runtime.h"
 #include "models/job/job.h"
-#include "sim/planner/clusters.h"
 #include "tools/session/choose.h"
+#include "tools/session/requests.h"
 #include "tools/session/watch.h"
 
 namespace meshwright::session {
@@ -36,7 +36,8 @@ class LoadedModel {
   // Compiles the model's forward pass and loads the weights. `job` is read, and the settings of
   // on_one_process() are applied to it. Throws InputError for weights of another model, and
   // NoPlanFits if this computer has too little memory.
-  LoadedModel(const Job& job, const LoadRequest& how, const MachineLoader& load,
+  // A computer without GPUs needs no profile, because nothing is predicted.
+  LoadedModel(const Job& job, const LoadRequest& how, const MachineRequest& machines,
               const Watch& watch);
 
   Runtime& runtime() { return *runtime_; }
