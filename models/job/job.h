@@ -107,6 +107,7 @@ struct Job {
   std::optional<Checkpoint> checkpoint;
   struct Log {
     std::string json, tensorboard, folder;
+    std::optional<int> every;  // steps from one printed line to the next; unset: 1
   } log;
   std::vector<std::string> warnings;     // one line each, for standard error
   std::vector<std::string> notes;        // how words of the job were read, one line each

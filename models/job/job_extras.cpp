@@ -325,12 +325,16 @@ void read_checkpoint(Fields fields, Job& job) {
 
 Keys log_keys(Job::Log& log) {
   using enum How;
-  return {{"json", Path{&log.json}, any, if_set, "",
-           "a file of one line per step (`train --log-json` goes before it)"},
-          {"tensorboard", Path{&log.tensorboard}, any, if_set, "",
-           "a folder for event files with the same values (`docs/running.md`)"},
-          {"folder", Path{&log.folder}, any, if_set, "",
-           "a folder: the lines of `json` go to `steps.jsonl` in it"}};
+  return {
+      {"json", Path{&log.json}, any, if_set, "",
+       "a file of one line per step (`train --log-json` goes before it)"},
+      {"tensorboard", Path{&log.tensorboard}, any, if_set, "",
+       "a folder for event files with the same values (`docs/running.md`)"},
+      {"folder", Path{&log.folder}, any, if_set, "",
+       "a folder: the lines of `json` go to `steps.jsonl` in it"},
+      {"every", &log.every, by_reader(at_least_one), plain, "1",
+       "steps from one printed line to the next; a line is also printed after the last step and "
+       "after an evaluation. Files have a line for every step"}};
 }
 
 void read_log(Fields fields, Job& job) {

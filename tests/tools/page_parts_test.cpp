@@ -46,6 +46,18 @@ TEST_CASE("a table's first row is its head, and columns of words are marked", "[
         "<tr><td class=\"text\">p1</td><td>2 ms</td></tr>\n</tbody></table>");
 }
 
+TEST_CASE("the marks of an axis are round numbers between its ends", "[tools][report]") {
+  using Marks = std::vector<double>;
+  CHECK(axis_marks(0, 10, 6) == Marks{0, 2, 4, 6, 8, 10});
+  CHECK(axis_marks(1, 100, 6) == Marks{20, 40, 60, 80, 100});
+  CHECK(axis_marks(-1, 1, 4) == Marks{-1, -0.5, 0, 0.5, 1});
+  CHECK(axis_marks(1234, 5678, 6) == Marks{2000, 3000, 4000, 5000});
+  CHECK(axis_marks(3, 3, 6) == Marks{3});
+  const Marks small = axis_marks(0, 0.7, 6);  // 0.1 times 7 is more than 0.7 by rounding
+  REQUIRE(small.size() == 4);
+  CHECK(small.back() == Approx(0.6));
+}
+
 TEST_CASE("a curve fills its frame, and what is not finite has no point", "[tools][report]") {
   HtmlPage page("t");
   StepValues values;
@@ -54,27 +66,28 @@ TEST_CASE("a curve fills its frame, and what is not finite has no point", "[tool
   values.add(13, std::numeric_limits<double>::infinity());
   values.add(14, 5);
   values.add(15, 6);
-  page.curve("loss", values);
-  // Five points over 720, from 4 (at 270) to 8 (at 10): 65 for each 1.
+  page.curve("loss", "in nats", values);
+  // Five points over 720, from 4 (at 270) to 8 (at 26): 61 for each 1.
   CHECK(part_of(page, "points=\"", "\"/>") ==
-        "points=\"70.0,270.0 250.0,10.0 610.0,205.0 790.0,140.0 \"/>");
+        "points=\"70.0,270.0 250.0,26.0 610.0,209.0 790.0,148.0 \"/>");
   const std::string text = page.text();
   for (const char* label :
        {"y=\"274.0\" font-size=\"12\" text-anchor=\"end\">4</text>",
-        "y=\"209.0\" font-size=\"12\" text-anchor=\"end\">5</text>",
-        "y=\"14.0\" font-size=\"12\" text-anchor=\"end\">8</text>",
-        "<text x=\"70.0\" y=\"288\" font-size=\"12\" text-anchor=\"start\">11</text>",
-        "<text x=\"790.0\" y=\"288\" font-size=\"12\" text-anchor=\"end\">15</text>"}) {
+        "y=\"213.0\" font-size=\"12\" text-anchor=\"end\">5</text>",
+        "y=\"30.0\" font-size=\"12\" text-anchor=\"end\">8</text>",
+        "<text x=\"70.0\" y=\"288\" font-size=\"12\" text-anchor=\"middle\">11</text>",
+        "<text x=\"790.0\" y=\"288\" font-size=\"12\" text-anchor=\"middle\">15</text>",
+        "<text x=\"70\" y=\"12\" font-size=\"12\">in nats</text>", ">step</text>"}) {
     CAPTURE(label);
     CHECK(text.find(label) != std::string::npos);
   }
   HtmlPage flat("t");
   StepValues one;
   one.add(3, 7);
-  flat.curve("loss", one);  // from 7 to 8
-  CHECK(part_of(flat, "points=\"", "\"/>") == "points=\"70.0,270.0 \"/>");
+  flat.curve("loss", "loss", one);  // from 6 to 8
+  CHECK(part_of(flat, "points=\"", "\"/>") == "points=\"70.0,148.0 \"/>");
   HtmlPage empty("t");
-  empty.curve("no picture", StepValues());
+  empty.curve("no picture", "loss", StepValues());
   CHECK(empty.text().find("no picture") == std::string::npos);
 }
 
@@ -102,19 +115,19 @@ TEST_CASE("bars are in proportion to the longest, part beside part", "[tools][re
 
 TEST_CASE("points lie in a frame around them, and the marked ones stand out", "[tools][report]") {
   HtmlPage page("t");
-  page.points("caption", "hours", "dollars",
+  page.points("caption", {"hours", "dollars"},
               {{"first", 1, 10, false}, {"second", 3, 20, true}, {"no price", 2, NAN, false}});
   const std::string svg = part_of(page, "<svg", "</svg>");
   CHECK(
-      svg.find("<circle cx=\"80.0\" cy=\"270.0\" r=\"5\" fill=\"#4c78a8\"><title>first</title>") !=
+      svg.find("<circle cx=\"70.0\" cy=\"270.0\" r=\"5\" fill=\"#4c78a8\"><title>first</title>") !=
       std::string::npos);
   CHECK(
-      svg.find("<circle cx=\"780.0\" cy=\"10.0\" r=\"7\" fill=\"#f58518\"><title>second</title>") !=
+      svg.find("<circle cx=\"790.0\" cy=\"26.0\" r=\"7\" fill=\"#f58518\"><title>second</title>") !=
       std::string::npos);
   CHECK(svg.find("no price") == std::string::npos);
   CHECK(svg.find(">hours</text>") != std::string::npos);
   HtmlPage empty("t");
-  empty.points("no picture", "x", "y", {});
+  empty.points("no picture", {"x", "y"}, {});
   CHECK(empty.text().find("no picture") == std::string::npos);
 }
 
@@ -122,25 +135,26 @@ TEST_CASE("areas lie on top of each other, and a pixel shows the highest of its 
           "[tools][report]") {
   HtmlPage page("t");
   // 720 columns for 10: the two points at the beginning are one column's, and the second is higher.
-  page.areas("caption", {"a", "b"}, {{0, {1, 1}}, {0.001, {2, 2}}, {5, {1, 0}}}, 10);
+  page.areas("caption", {"ms", "GiB"}, {"a", "b"}, {{0, {1, 1}}, {0.001, {2, 2}}, {5, {1, 0}}}, 10);
   const std::string text = page.text();
-  // 4 is the highest, 65 for each 1. Below lies a: 2, and from the middle on 1; on it b: 2, then 0.
+  // 4 is the highest, 61 for each 1. Below lies a: 2, and from the middle on 1; on it b: 2, then 0.
   const std::string a = part_of(page, "<polygon", "<title>a");
-  CHECK(a.starts_with("<polygon points=\"70,140.0 71,140.0 "));
-  CHECK(a.find(" 428,140.0 429,205.0 ") != std::string::npos);
-  CHECK(a.find(" 789,205.0 789,270.0 788,270.0 ") != std::string::npos);
+  CHECK(a.starts_with("<polygon points=\"70,148.0 71,148.0 "));
+  CHECK(a.find(" 428,148.0 429,209.0 ") != std::string::npos);
+  CHECK(a.find(" 789,209.0 789,270.0 788,270.0 ") != std::string::npos);
   CHECK(a.find(" 71,270.0 70,270.0 \" fill=\"#4c78a8\">") != std::string::npos);
   const std::string rest = text.substr(text.find("<title>a"));
-  CHECK(rest.find("<polygon points=\"70,10.0 71,10.0 ") != std::string::npos);
-  CHECK(rest.find(" 428,10.0 429,205.0 ") != std::string::npos);
-  CHECK(rest.find(" 71,140.0 70,140.0 \" fill=\"#f58518\"><title>b") != std::string::npos);
-  CHECK(text.find("<text x=\"70\" y=\"288\" font-size=\"12\" text-anchor=\"start\">0</text>") !=
+  CHECK(rest.find("<polygon points=\"70,26.0 71,26.0 ") != std::string::npos);
+  CHECK(rest.find(" 428,26.0 429,209.0 ") != std::string::npos);
+  CHECK(rest.find(" 71,148.0 70,148.0 \" fill=\"#f58518\"><title>b") != std::string::npos);
+  CHECK(text.find("<text x=\"70.0\" y=\"288\" font-size=\"12\" text-anchor=\"middle\">0</text>") !=
         std::string::npos);
-  CHECK(text.find("<text x=\"790\" y=\"288\" font-size=\"12\" text-anchor=\"end\">10</text>") !=
-        std::string::npos);
+  CHECK(
+      text.find("<text x=\"790.0\" y=\"288\" font-size=\"12\" text-anchor=\"middle\">10</text>") !=
+      std::string::npos);
   HtmlPage empty("t");
-  empty.areas("no picture", {"a"}, {{0, {1}}}, 0);
-  empty.areas("no picture", {"a"}, {{0, {0}}}, 1);
-  empty.areas("no picture", {"a"}, {}, 1);
+  empty.areas("no picture", {"x", "y"}, {"a"}, {{0, {1}}}, 0);
+  empty.areas("no picture", {"x", "y"}, {"a"}, {{0, {0}}}, 1);
+  empty.areas("no picture", {"x", "y"}, {"a"}, {}, 1);
   CHECK(empty.text().find("no picture") == std::string::npos);
 }

@@ -221,11 +221,11 @@ TEST_CASE("each step has a line, and one in the file of --log-json", "[tools][re
     TrainLog log(scene.options, scene.job, scene.chosen, scene.prediction);
     log.step(7, result, 5.5);
   });
-  // 8 sequences of 32 tokens in half a second.
+  // 8 sequences of 32 tokens in half a second; seven such steps.
   CHECK(text ==
-        "     7     3.25000      1.5000      6.250e-02      500.0         512     4.50000       "
-        "1.7500        1024  skipped: gradients overflow\n"
-        "           5.50000  evaluation loss\n");
+        "     7   3.25000    1.5000 6.250e-02    500.0      512    1792      0 s   4.50000      "
+        "1.7500       1024  skipped: gradients overflow\n"
+        "         5.50000  evaluation loss\n");
   CHECK(json::parse(content_of(folder.file("steps.jsonl"))) == json({{"step", 7},
                                                                      {"loss", 3.25},
                                                                      {"grad_norm", 1.5},
@@ -237,6 +237,43 @@ TEST_CASE("each step has a line, and one in the file of --log-json", "[tools][re
                                                                      {"evaluation_loss", 5.5},
                                                                      {"loss_scale", 1024.0},
                                                                      {"skipped", 2}}));
+}
+
+TEST_CASE("a line every log.every steps has means of the time, the time left, tokens and epochs",
+          "[tools][report]") {
+  Scene scene(DeviceKind::cpu);
+  scene.chosen.compiled.plan.training.steps = 1000;
+  scene.job.log.every = 2;
+  scene.job.data.emplace();
+  double now = 0;
+  const auto lines = [&](std::int64_t sequences) {
+    return errors_of([&] {
+      TrainLog log(scene.options, scene.job, scene.chosen, scene.prediction, [&] { return now; });
+      log.begin(1, "", sequences);
+      for (const int step : {1, 2, 3, 4, 5, 1000}) {
+        StepResult result;
+        result.seconds = step % 2 == 0 ? 0.75 : 0.25;
+        now += 1;  // with what comes between the steps
+        log.step(step, result, std::nullopt);
+      }
+    });
+  };
+  const std::string of_data = lines(10);
+  // 256 tokens in half a second in the mean. Of 10 sequences, 8 are 0.8 epochs. After step 2 there
+  // are 998 left of 1 s each, then 996; those that were not shown here did not last either.
+  CHECK(of_data.substr(of_data.find("  step")) ==
+        "  step      loss grad norm      rate       ms tokens/s  tokens  epoch     left\n"
+        "     2   0.00000    0.0000 0.000e+00    500.0      512     512   1.60 16.6 min\n"
+        "     4   0.00000    0.0000 0.000e+00    500.0      512    1024   3.20 16.6 min\n"
+        "  1000   0.00000    0.0000 0.000e+00    500.0      512  256000 800.00      0 s\n");
+  CHECK(of_data.find("random") == std::string::npos);
+  scene.job.data.reset();
+  const std::string of_none = lines(0);
+  CHECK(of_none.find("\nno data: random tokens\n") != std::string::npos);
+  CHECK(of_none.find("epoch") == std::string::npos);
+  scene.job.data.emplace();
+  scene.job.data->weights = {1, 2};
+  CHECK(lines(10).find("epoch") == std::string::npos);
 }
 
 TEST_CASE("lines of steps go where the command line, the job or its folder says", "[tools]") {

@@ -246,7 +246,7 @@ void add_times_and_costs(HtmlPage& page, const Job& job, const SearchResult& res
   page.heading("Time against money");
   page.points(is_whole ? "The whole run of each plan. Plans in the other colour are pareto."
                        : "A step of each plan. Plans in the other colour are pareto.",
-              is_whole ? "hours" : "seconds", "US dollars", points);
+              {is_whole ? "hours" : "seconds", "US dollars"}, points);
 }
 
 void write_report(const Options& options, const Job& job, const SearchResult& result, int top) {

@@ -113,8 +113,8 @@ class RankReport : public RunObserver {
       : tells_launcher_(options.as_rank), world_(world) {
     if (world.rank() == 0) log_.emplace(options, job, chosen, prediction);
   }
-  void begin(int threads, const std::string& how_it_began) override {
-    if (log_) log_->begin(threads, how_it_began);
+  void begin(int threads, const std::string& how_it_began, std::int64_t sequences) override {
+    if (log_) log_->begin(threads, how_it_began, sequences);
   }
   void step(std::int64_t step, const StepResult& result,
             std::optional<double> evaluation) override {
@@ -137,6 +137,7 @@ class RankReport : public RunObserver {
 int train_rank(const Options& options, const Job& job, const Chosen& chosen, World& world) try {
   TrainRequest how = options;
   how.keeps_timeline = !options.trace.empty();
+  how.keeps_last_step = !options.report.empty();
   const auto observe = [&](const Prediction& prediction) {
     return std::make_unique<RankReport>(options, job, chosen, prediction, world);
   };
@@ -277,7 +278,7 @@ const Command train_command = {
     "resume allow-changed log-json hostfile deadline "
     "check-collectives no-hash allow-mpi-options restarts as-rank",
     run_train,
-    "Starts the ranks with mpirun, prints a line per step, and at the end predicted beside "
-    "measured. docs/running.md describes faults, restarts, several hosts and logs."};
+    "Starts the ranks with mpirun, prints a line every `log.every` steps, and at the end predicted "
+    "beside measured. docs/running.md describes faults, restarts, several hosts and logs."};
 
 }  // namespace meshwright::tools

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "models/core/quote.h"
@@ -34,33 +35,57 @@ constexpr Meaning meanings[] = {
     {"$/h, $/M tokens", "US dollars: of all hosts for an hour; for a million tokens"},
     {"pareto", "no other plan is both faster and cheaper"}};
 
-// The coordinates of a picture, in pixels: a frame with room for numbers on the left and below.
-// `lowest` and `highest` are the values at its bottom and top.
+// The coordinates of a picture, in pixels: a frame with room for numbers on the left and below, and
+// for the names of the axes above and below. `lowest` and `highest` are the values at its bottom
+// and top, `first` and `last` those at its left and right.
 struct Frame {
-  static constexpr double width = 800, height = 300, left = 70, right = 790, top = 10, bottom = 270;
-  double lowest = 0, highest = 1;
-  std::size_t points = 1;
+  static constexpr double width = 800, height = 310, left = 70, right = 790, top = 26, bottom = 270;
+  double lowest = 0, highest = 1, first = 0, last = 1;
+  bool over_steps = false;  // marks below are whole numbers
 
-  double x(std::size_t index) const {
-    const double last = static_cast<double>(std::max<std::size_t>(points, 2) - 1);
-    return left + (right - left) * static_cast<double>(index) / last;
-  }
+  double x(double value) const { return left + (right - left) * (value - first) / (last - first); }
   double y(double value) const {
     return bottom - (bottom - top) * (value - lowest) / (highest - lowest);
   }
 };
 
-Frame frame_of(std::span<const double> values) {
-  Frame frame;
-  frame.points = values.size();
+constexpr int most_marks = 6;
+
+double distance_of_marks(double lowest, double highest, int most) {
+  const double least = (highest - lowest) / most;
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (factor * power >= least) return factor * power;
+  return 10 * power;
+}
+
+// Sets the ends of the frame to the marks around the values, so that the axis begins and ends with
+// a round number. A value that never changes lies in the middle.
+void set_ends(Frame& frame, double lowest, double highest) {
+  if (!(highest > lowest)) {
+    const double around = lowest == 0 ? 1 : std::abs(lowest) / 10;
+    lowest -= around;
+    highest += around;
+  }
+  const double distance = distance_of_marks(lowest, highest, most_marks);
+  frame.lowest = std::floor(lowest / distance + 1e-9) * distance;
+  frame.highest = std::ceil(highest / distance - 1e-9) * distance;
+}
+
+Frame frame_of(const StepValues& of_steps) {
+  double lowest = 0, highest = 0;
   bool first = true;
-  for (double value : values) {
+  for (const double value : of_steps.values()) {
     if (!std::isfinite(value)) continue;
-    frame.lowest = first ? value : std::min(frame.lowest, value);
-    frame.highest = first ? value : std::max(frame.highest, value);
+    lowest = first ? value : std::min(lowest, value);
+    highest = first ? value : std::max(highest, value);
     first = false;
   }
-  if (frame.highest <= frame.lowest) frame.highest = frame.lowest + 1;
+  Frame frame;
+  frame.over_steps = true;
+  set_ends(frame, lowest, highest);
+  frame.first = static_cast<double>(of_steps.first());
+  frame.last = static_cast<double>(std::max(of_steps.last(), of_steps.first() + 1));
   return frame;
 }
 
@@ -70,29 +95,41 @@ std::string colour_of(std::size_t part) {
   return colours[part % colours.size()];
 }
 
-std::string axis_of(const Frame& frame) {
+// Returns the axes of a frame: lines at round values with their numbers, numbers below, and names.
+std::string axes_of(const Frame& frame, const HtmlPage::AxisNames& names) {
   std::string text;
-  constexpr int lines = 4;
-  for (int line = 0; line <= lines; ++line) {
-    const double value = frame.lowest + (frame.highest - frame.lowest) * line / lines;
+  for (const double value : axis_marks(frame.lowest, frame.highest, most_marks))
     text += fmt::format(
         "<path class=\"grid\" d=\"M{} {:.1f}H{}\"/><text x=\"{}\" y=\"{:.1f}\" font-size=\"12\" "
-        "text-anchor=\"end\">{:.4g}</text>\n",
+        "text-anchor=\"end\">{:.6g}</text>\n",
         Frame::left, frame.y(value), Frame::right, Frame::left - 6, frame.y(value) + 4, value);
+  for (const double value : axis_marks(frame.first, frame.last, most_marks)) {
+    if (frame.over_steps && value != std::floor(value)) continue;
+    text += fmt::format(
+        "<path class=\"grid\" d=\"M{:.1f} {}v5\"/><text x=\"{:.1f}\" y=\"{}\" font-size=\"12\" "
+        "text-anchor=\"middle\">{:.10g}</text>\n",
+        frame.x(value), Frame::bottom, frame.x(value), Frame::bottom + 18, value);
   }
-  return text;
-}
-
-std::string axes(const Frame& frame, std::int64_t first, std::int64_t last) {
-  const auto step = [&](std::size_t index, const char* anchor, std::int64_t number) {
-    return fmt::format(
-        "<text x=\"{:.1f}\" y=\"{}\" font-size=\"12\" text-anchor=\"{}\">{}</text>\n",
-        frame.x(index), Frame::bottom + 18, anchor, number);
-  };
-  return axis_of(frame) + step(0, "start", first) + step(frame.points - 1, "end", last);
+  return text + fmt::format(
+                    "<text x=\"{}\" y=\"12\" font-size=\"12\">{}</text><text x=\"{}\" y=\"{}\" "
+                    "font-size=\"12\" text-anchor=\"middle\">{}</text>\n",
+                    Frame::left, html_text(names.y), (Frame::left + Frame::right) / 2,
+                    Frame::bottom + 35, html_text(names.x));
 }
 
 }  // namespace
+
+std::vector<double> axis_marks(double lowest, double highest, int most) {
+  std::vector<double> marks;
+  if (!(highest > lowest)) return {lowest};
+  const double distance = distance_of_marks(lowest, highest, most);
+  // A mark at an end counts, although rounding may put it a little beyond.
+  const double slack = distance * 1e-6;
+  for (double mark = std::ceil((lowest - slack) / distance); mark * distance <= highest + slack;
+       ++mark)
+    marks.push_back(mark == 0 ? 0 : mark * distance);
+  return marks;
+}
 
 HtmlPage::HtmlPage(const std::string& title)
     : body_(fmt::format(
@@ -135,22 +172,26 @@ void HtmlPage::table(const Table& table) {
   body_ += "</tbody></table></div>\n";
 }
 
-void HtmlPage::curve(const std::string& caption, const StepValues& of_steps) {
+void HtmlPage::curve(const std::string& caption, const std::string& axis,
+                     const StepValues& of_steps) {
   if (of_steps.empty()) return;
   const std::vector<double>& values = of_steps.values();
-  const Frame frame = frame_of(values);
+  const Frame frame = frame_of(of_steps);
   // Draws at most about 4000 points, because more than the picture has pixels show nothing more.
   const std::size_t stride = std::max<std::size_t>(1, values.size() / 2000);
+  const double each =
+      (frame.last - frame.first) / static_cast<double>(std::max<std::size_t>(values.size(), 2) - 1);
   std::string points;
   for (std::size_t i = 0; i < values.size(); i += stride)
     if (std::isfinite(values[i]))
-      points += fmt::format("{:.1f},{:.1f} ", frame.x(i), frame.y(values[i]));
+      points += fmt::format("{:.1f},{:.1f} ", frame.x(frame.first + each * static_cast<double>(i)),
+                            frame.y(values[i]));
   body_ += fmt::format(
       "<figure><svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}<polyline "
       "fill=\"none\" stroke=\"#1f6feb\" stroke-width=\"2\" points=\"{}\"/></svg>\n"
       "<figcaption>{}</figcaption></figure>\n",
-      Frame::width, Frame::height, html_text(caption),
-      axes(frame, of_steps.first(), of_steps.last()), points, html_text(caption));
+      Frame::width, Frame::height, html_text(caption), axes_of(frame, {"step", axis}), points,
+      html_text(caption));
 }
 
 void HtmlPage::bars(const std::string& caption, const std::vector<std::string>& parts,
@@ -159,15 +200,18 @@ void HtmlPage::bars(const std::string& caption, const std::vector<std::string>& 
   for (const Bar& bar : bars)
     longest = std::max(longest, std::accumulate(bar.parts.begin(), bar.parts.end(), 0.0));
   if (!(longest > 0)) return;
-  constexpr double height = 24;
+  constexpr double height = 24, character = 7;
+  double left = Frame::left;
+  for (const Bar& bar : bars)
+    left = std::max(left, character * static_cast<double>(bar.label.size()));
   std::string text;
   for (std::size_t row = 0; row < bars.size(); ++row) {
     const double y = height * static_cast<double>(row);
     text += fmt::format("<text x=\"0\" y=\"{}\" font-size=\"12\">{}</text>\n", y + 16,
                         html_text(bars[row].label));
-    double x = Frame::left;
+    double x = left;
     for (std::size_t part = 0; part < parts.size(); ++part) {
-      const double width = (Frame::right - Frame::left) * bars[row].parts[part] / longest;
+      const double width = (Frame::right - left) * bars[row].parts[part] / longest;
       text += fmt::format(
           "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" "
           "fill=\"{}\"><title>{}</title></rect>\n",
@@ -178,8 +222,9 @@ void HtmlPage::bars(const std::string& caption, const std::vector<std::string>& 
   figure(caption, parts, height * static_cast<double>(bars.size()), text);
 }
 
-void HtmlPage::areas(const std::string& caption, const std::vector<std::string>& parts,
-                     const std::vector<AreaPoint>& points, double end) {
+void HtmlPage::areas(const std::string& caption, const AxisNames& axes,
+                     const std::vector<std::string>& parts, const std::vector<AreaPoint>& points,
+                     double end) {
   if (points.empty() || !(end > 0)) return;
   // Each column of one pixel shows the highest of its points, or, if it has none, what the column
   // before it shows.
@@ -195,10 +240,12 @@ void HtmlPage::areas(const std::string& caption, const std::vector<std::string>&
   }
   const AreaPoint* last = &points.front();
   for (const AreaPoint*& column : highest) column = last = column == nullptr ? last : column;
+  double most = 0;
+  for (const AreaPoint& point : points) most = std::max(most, total(point));
+  if (!(most > 0)) return;
   Frame frame;
-  frame.highest = 0;
-  for (const AreaPoint& point : points) frame.highest = std::max(frame.highest, total(point));
-  if (!(frame.highest > 0)) return;
+  set_ends(frame, 0, most);
+  frame.last = end;
   std::string text;
   std::vector<double> below(columns, 0);
   for (std::size_t part = 0; part < parts.size(); ++part) {
@@ -212,46 +259,29 @@ void HtmlPage::areas(const std::string& caption, const std::vector<std::string>&
     text += fmt::format("<polygon points=\"{}{}\" fill=\"{}\"><title>{}</title></polygon>\n", top,
                         bottom, colour_of(part), html_text(parts[part]));
   }
-  for (const double share : {0.0, 1.0})
-    text +=
-        fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"12\" text-anchor=\"{}\">{:.4g}</text>\n",
-                    share == 0 ? Frame::left : Frame::right, Frame::bottom + 18,
-                    share == 0 ? "start" : "end", share * end);
-  figure(caption, parts, Frame::height, axis_of(frame) + text);
+  figure(caption, parts, Frame::height, axes_of(frame, axes) + text);
 }
 
-void HtmlPage::points(const std::string& caption, const std::string& x_name,
-                      const std::string& y_name, const std::vector<Point>& points) {
-  std::vector<double> xs, ys;
-  for (const Point& point : points) {
-    if (!std::isfinite(point.x) || !std::isfinite(point.y)) continue;
-    xs.push_back(point.x);
-    ys.push_back(point.y);
-  }
-  if (xs.empty()) return;
-  const Frame across = frame_of(xs), up = frame_of(ys);
-  const auto x_of = [&](double value) {
-    return Frame::left + 10 +
-           (Frame::right - Frame::left - 20) * (value - across.lowest) /
-               (across.highest - across.lowest);
-  };
-  std::string text = axis_of(up);
-  for (const auto& [value, anchor] :
-       {std::pair(across.lowest, "start"), std::pair(across.highest, "end")})
+void HtmlPage::points(const std::string& caption, const AxisNames& axes,
+                      const std::vector<Point>& points) {
+  std::vector<Point> shown;
+  std::ranges::copy_if(points, std::back_inserter(shown), [](const Point& point) {
+    return std::isfinite(point.x) && std::isfinite(point.y);
+  });
+  if (shown.empty()) return;
+  const auto [left, right] = std::ranges::minmax(shown, {}, &Point::x);
+  const auto [low, high] = std::ranges::minmax(shown, {}, &Point::y);
+  Frame frame, across;
+  set_ends(frame, low.y, high.y);
+  set_ends(across, left.x, right.x);
+  frame.first = across.lowest;
+  frame.last = across.highest;
+  std::string text = axes_of(frame, axes);
+  for (const Point& point : shown)
     text += fmt::format(
-        "<text x=\"{:.1f}\" y=\"{}\" font-size=\"12\" text-anchor=\"{}\">{:.4g}</text>\n",
-        x_of(value), Frame::bottom + 18, anchor, value);
-  text += fmt::format(
-      "<text x=\"{}\" y=\"{}\" font-size=\"12\" text-anchor=\"middle\">{}</text>\n"
-      "<text x=\"{}\" y=\"{}\" font-size=\"12\">{}</text>\n",
-      (Frame::left + Frame::right) / 2, Frame::bottom + 18, html_text(x_name), Frame::left + 4,
-      Frame::top + 12, html_text(y_name));
-  for (const Point& point : points)
-    if (std::isfinite(point.x) && std::isfinite(point.y))
-      text += fmt::format(
-          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"><title>{}</title></circle>\n",
-          x_of(point.x), up.y(point.y), point.marked ? 7 : 5, colour_of(point.marked ? 1 : 0),
-          html_text(point.label));
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"><title>{}</title></circle>\n",
+        frame.x(point.x), frame.y(point.y), point.marked ? 7 : 5, colour_of(point.marked ? 1 : 0),
+        html_text(point.label));
   figure(caption, {}, Frame::height, text);
 }
 

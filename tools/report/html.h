@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "hwprofiles/machine.h"
 #include "models/architectures/model.h"
@@ -12,6 +13,10 @@
 #include "tools/session/text.h"
 
 namespace meshwright::tools {
+
+// Returns the round numbers from `lowest` to `highest` at which an axis has its marks: multiples of
+// 1, 2 or 5 times a power of ten, at most `most` of them and mostly at least half as many.
+std::vector<double> axis_marks(double lowest, double highest, int most);
 
 class HtmlPage {
  public:
@@ -23,8 +28,9 @@ class HtmlPage {
   };
   void facts(const std::vector<Fact>& facts);
   void table(const Table& table);
-  // Adds a curve over steps. Values that are not finite are left out.
-  void curve(const std::string& caption, const StepValues& values);
+  // Adds a curve over steps. Values that are not finite are left out. `axis` names the values, with
+  // their unit.
+  void curve(const std::string& caption, const std::string& axis, const StepValues& values);
   // Adds a bar for each row, made of parts side by side. The longest bar is as wide as the picture.
   struct Bar {
     std::string label;
@@ -33,13 +39,17 @@ class HtmlPage {
   void bars(const std::string& caption, const std::vector<std::string>& parts,
             const std::vector<Bar>& bars);
   // Adds areas on top of each other over x, from 0 to `end`. Values are constant from each point to
-  // the next, and from the last one to `end`.
+  // the next, and from the last one to `end`. `axis` names the values, `x_axis` what they lie over.
   struct AreaPoint {
     double x = 0;
     std::vector<double> parts;
   };
-  void areas(const std::string& caption, const std::vector<std::string>& parts,
-             const std::vector<AreaPoint>& points, double end);
+  struct AxisNames {
+    std::string x, y;
+  };
+  void areas(const std::string& caption, const AxisNames& axes,
+             const std::vector<std::string>& parts, const std::vector<AreaPoint>& points,
+             double end);
   // Adds a dot for each point, with a frame around both axes. A dot shows its label to a mouse; a
   // marked one is larger and of another colour. Points whose values are not finite are left out.
   struct Point {
@@ -47,8 +57,7 @@ class HtmlPage {
     double x = 0, y = 0;
     bool marked = false;
   };
-  void points(const std::string& caption, const std::string& x_name, const std::string& y_name,
-              const std::vector<Point>& points);
+  void points(const std::string& caption, const AxisNames& axes, const std::vector<Point>& points);
   void element(const std::string& html);  // added unchanged
   std::string text() const;
 

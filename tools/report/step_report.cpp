@@ -85,10 +85,9 @@ void add_memory(HtmlPage& page, const Compiled& compiled, const Prediction& pred
   }
   page.heading(fmt::format("Memory over the step, stage {}", program.stage));
   page.areas(
-      fmt::format("GiB of what is live, by class, against milliseconds; the arena has {}, the "
-                  "gaps between buffers included",
+      fmt::format("what is live, by class; the arena has {}, the gaps between buffers included",
                   show_bytes(static_cast<double>(program.memory.arena_bytes))),
-      names, areas, prediction.step_time_s * 1e3);
+      {"milliseconds of the step", "GiB"}, names, areas, prediction.step_time_s * 1e3);
 }
 
 }  // namespace

@@ -4,17 +4,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "models/compiler/passes/split/pad_vocabulary.h"
 #include "models/core/error.h"
 #include "models/core/json.h"
 #include "models/program/mesh.h"
 #include "tools/print.h"
-#include "tools/report/html.h"
 #include "tools/report/prediction.h"
 #include "tools/report/print_json.h"
 #include "tools/report/trace_files.h"
+#include "tools/report/train_report.h"
 #include "tools/session/median.h"
 #include "tools/session/text.h"
 #include "tools/session/write_file.h"
@@ -119,14 +122,20 @@ std::string log_file(const Options& options, const Job& job) {
   return job.log.folder.empty() ? "" : job.log.folder + "/steps.jsonl";
 }
 
+double TrainLog::steady_seconds() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(since).count();
+}
+
 TrainLog::TrainLog(const Options& options, const Job& job, const Chosen& chosen,
-                   const Prediction& prediction)
+                   const Prediction& prediction, Clock clock)
     : options_(options),
       job_(job),
       chosen_(chosen),
       prediction_(prediction),
       to_(options.json ? stderr : stdout),
-      progress_(options.progress || isatty(fileno(stderr)) != 0) {
+      progress_(options.progress || isatty(fileno(stderr)) != 0),
+      clock_(std::move(clock)) {
   if (!job.log.tensorboard.empty())
     write_or_give_up(events_, [&] { events_.emplace(job.log.tensorboard); });
   const std::string path = log_file(options, job);
@@ -136,7 +145,8 @@ TrainLog::TrainLog(const Options& options, const Job& job, const Chosen& chosen,
     });
 }
 
-void TrainLog::begin(int threads, const std::string& how_it_began) {
+void TrainLog::begin(int threads, const std::string& how_it_began, std::int64_t sequences) {
+  sequences_ = sequences;
   print_to(to_, "model {}, {} parameters; {}; {} {} per rank\n", job_.model.name,
            show_count(static_cast<double>(parameter_count(chosen_.compiled.graph))),
            plan_text(chosen_.compiled.plan), threads, threads == 1 ? "thread" : "threads");
@@ -148,31 +158,74 @@ void TrainLog::begin(int threads, const std::string& how_it_began) {
   std::fprintf(to_, "predicted: %s per step, peak memory %s per rank\n",
                show_seconds(prediction_.step_time_s).c_str(),
                show_bytes(static_cast<double>(prediction_.peak_memory_bytes)).c_str());
+  if (sequences == 0)
+    print_to(to_, "no data: random {}\n", job_.model.reads_images() ? "images" : "tokens");
   if (!how_it_began.empty()) print_to(to_, "{}\n", how_it_began);
   const bool ahead = chosen_.compiled.plan.training.mtp_layers > 0;
   const bool measures = chosen_.compiled.plan.training.measure_expert_load;
-  std::fprintf(to_, "%6s  %10s  %10s  %13s  %9s  %10s%s%s%s\n", "step", "loss", "grad norm",
-               "learning rate", "ms", "tokens/s", ahead ? "    mtp loss" : "",
-               measures ? "  expert load" : "", scales_loss() ? "  loss scale" : "");
+  std::fprintf(to_, "%6s %9s %9s %9s %8s %8s %7s%s %8s%s%s%s\n", "step", "loss", "grad norm",
+               "rate", "ms", "tokens/s", "tokens", counts_epochs() ? "  epoch" : "", "left",
+               ahead ? "  mtp loss" : "", measures ? " expert load" : "",
+               scales_loss() ? " loss scale" : "");
   std::fflush(to_);
 }
 
-void TrainLog::step(std::int64_t step, const StepResult& result, std::optional<double> evaluation) {
+// Returns how long the steps that are left take, by the time since the first step of this run,
+// evaluations and saves included. Returns "-" while there is only that one.
+std::string TrainLog::time_left(std::int64_t step) {
+  const int steps = chosen_.compiled.plan.training.steps;
+  if (first_step_ == 0) {
+    first_step_ = step;
+    first_step_ended_ = clock_();
+  }
+  if (step == first_step_) return step < steps ? "-" : "0 s";
+  const double each = (clock_() - first_step_ended_) / static_cast<double>(step - first_step_);
+  const double left = std::ceil(each * static_cast<double>(steps - step));
+  return left < 120 ? fmt::format("{:.0f} s", left) : show_duration(left);
+}
+
+// A mixture has no epochs, because its files do not end together.
+bool TrainLog::counts_epochs() const {
+  return sequences_ > 0 && !(job_.data && !job_.data->weights.empty());
+}
+
+std::int64_t TrainLog::tokens_per_step() const {
   const Training& training = chosen_.compiled.plan.training;
-  const double tokens_per_s =
-      static_cast<double>(training.global_batch) * training.sequence_length / result.seconds;
-  std::fprintf(to_, "%6lld  %10.5f  %10.4f  %13.3e  %9.1f  %10.0f", static_cast<long long>(step),
-               result.loss, result.grad_norm, result.learning_rate, result.seconds * 1e3,
-               tokens_per_s);
-  if (result.mtp_loss) std::fprintf(to_, "  %10.5f", *result.mtp_loss);
-  if (result.expert_load) std::fprintf(to_, "  %11.4f", *result.expert_load);
+  return training.global_batch * training.sequence_length;
+}
+
+// Prints a line. Its times are means over the steps since the line before.
+void TrainLog::print_step(std::int64_t step, const StepResult& result,
+                          const std::string& time_left) {
+  const double seconds = seconds_ / static_cast<double>(steps_);
+  std::fprintf(to_, "%6lld %9.5f %9.4f %9.3e %8.1f %8.0f %7s", static_cast<long long>(step),
+               result.loss, result.grad_norm, result.learning_rate, seconds * 1e3,
+               static_cast<double>(tokens_per_step()) / seconds,
+               show_count(static_cast<double>(step * tokens_per_step())).c_str());
+  const auto sequences = static_cast<double>(step * chosen_.compiled.plan.training.global_batch);
+  if (counts_epochs()) std::fprintf(to_, " %6.2f", sequences / static_cast<double>(sequences_));
+  std::fprintf(to_, " %8s", time_left.c_str());
+  if (result.mtp_loss) std::fprintf(to_, " %9.5f", *result.mtp_loss);
+  if (result.expert_load) std::fprintf(to_, " %11.4f", *result.expert_load);
   if (scales_loss())
-    std::fprintf(to_, "  %10.4g%s", result.loss_scale,
+    std::fprintf(to_, " %10.4g%s", result.loss_scale,
                  result.was_skipped ? "  skipped: gradients overflow" : "");
   std::fprintf(to_, "\n");
-  if (evaluation) std::fprintf(to_, "%6s  %10.5f  evaluation loss\n", "", *evaluation);
+  steps_ = 0;
+  seconds_ = 0;
+}
+
+void TrainLog::step(std::int64_t step, const StepResult& result, std::optional<double> evaluation) {
+  ++steps_;
+  seconds_ += result.seconds;
+  const std::string left = time_left(step);
+  if (step % job_.log.every.value_or(1) == 0 || evaluation || result.was_skipped ||
+      step == chosen_.compiled.plan.training.steps)
+    print_step(step, result, left);
+  if (evaluation) std::fprintf(to_, "%6s %9.5f  evaluation loss\n", "", *evaluation);
   std::fflush(to_);
   if (progress_) show_progress(step);
+  const double tokens_per_s = static_cast<double>(tokens_per_step()) / result.seconds;
   std::vector<Scalar> scalars = {{"loss", result.loss},
                                  {"grad_norm", result.grad_norm},
                                  {"learning_rate", result.learning_rate},
@@ -297,18 +350,10 @@ bool TrainLog::on_gpu() const { return chosen_.cluster.machine.gpu.kind == Devic
 bool TrainLog::scales_loss() const { return chosen_.compiled.plan.training.scales_loss(); }
 
 void TrainLog::write_report(const Outcome& outcome) const {
-  HtmlPage page(job_.name + ": training");
-  page.paragraph(how_it_ended(outcome));
-  page.heading("Loss");
-  page.curve("loss over steps", outcome.losses);
-  if (!outcome.evaluations.empty())
-    page.curve("evaluation loss over evaluations", outcome.evaluations);
-  page.heading("Predicted and measured");
-  page.table(comparison(prediction_, chosen_.compiled.plan, outcome, on_gpu()));
-  if (!outcome.kinds.empty()) page.table(comparison_of_kinds(outcome.kinds));
-  page.curve("seconds over steps", outcome.seconds);
-  add_prediction(page, job_.model, chosen_.compiled, chosen_.cluster, prediction_);
-  write_file(options_.report, page.text());
+  write_file(options_.report,
+             train_page({job_, chosen_, prediction_, outcome, how_it_ended(outcome),
+                         comparison(prediction_, chosen_.compiled.plan, outcome, on_gpu()),
+                         comparison_of_kinds(outcome.kinds)}));
 }
 
 }  // namespace meshwright::tools

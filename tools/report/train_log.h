@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -23,10 +24,15 @@ class TrainLog {
  public:
   // Opens the logs. A log that cannot be written, now or later, is abandoned with a warning, and
   // the run goes on.
+  // `clock` returns seconds since some moment.
+  using Clock = std::function<double()>;
   TrainLog(const Options& options, const Job& job, const Chosen& chosen,
-           const Prediction& prediction);
-  void begin(int threads, const std::string& how_it_began);
-  // Prints and logs a step. `evaluation` is the loss that was measured after it, if any.
+           const Prediction& prediction, Clock clock = steady_seconds);
+  // Prints what is trained, how the run began, and the head of the lines of steps. `sequences` is
+  // how many the job's data has, 0 if it has no data.
+  void begin(int threads, const std::string& how_it_began, std::int64_t sequences);
+  // Logs a step, and prints it if its line is due. `evaluation` is the loss that was measured after
+  // it, if any.
   void step(std::int64_t step, const StepResult& result, std::optional<double> evaluation);
   // Writes the files of --trace and --report, and prints how the run ended. Sets `outcome.written`
   // to false if one of them cannot be written, because the run is worth more than the file.
@@ -35,6 +41,11 @@ class TrainLog {
   nlohmann::json answer(const Outcome& outcome) const;
 
  private:
+  static double steady_seconds();
+  void print_step(std::int64_t step, const StepResult& result, const std::string& time_left);
+  std::string time_left(std::int64_t step);
+  bool counts_epochs() const;
+  std::int64_t tokens_per_step() const;
   bool on_gpu() const;
   bool scales_loss() const;
   void show_progress(std::int64_t step) const;
@@ -47,6 +58,14 @@ class TrainLog {
   const Prediction& prediction_;
   std::FILE* to_;  // with --json standard output stays empty until the end
   bool progress_;
+  Clock clock_;
+  std::int64_t sequences_ = 0;  // of the job's data
+  // The first step of this run, and when it had ended. It may have compiled and allocated.
+  std::int64_t first_step_ = 0;
+  double first_step_ended_ = 0;
+  // Since the last printed line.
+  std::int64_t steps_ = 0;
+  double seconds_ = 0;
   std::optional<EventFile> events_;
   std::optional<GrowingFile> lines_;  // --log-json
 };

@@ -64,6 +64,7 @@ struct TrainRequest {
   std::optional<int> threads;   // of each rank
   bool keeps_timeline = false;  // of the steps in `trace_steps`; if that is empty, of the last one
   std::string trace_steps;
+  bool keeps_last_step = false;  // the timeline of the last step too
 };
 
 }  // namespace meshwright::session

@@ -27,6 +27,10 @@ class StepValues {
     values_.push_back(value);
   }
 
+  void scale(double factor) {
+    for (double& value : values_) value *= factor;
+  }
+
   bool empty() const { return values_.empty(); }
   const std::vector<double>& values() const { return values_; }  // equally many steps apart
   std::int64_t first() const { return first_; }                  // step

@@ -72,11 +72,11 @@ auto made_by_all(Communicator& all, const Make& make) -> decltype(make()) {
 
 // Keeps the timelines of some steps. If the request keeps one, these are the steps that it names,
 // or the latest step if it names none. The last step is kept too if its times are compared with the
-// predicted ones.
+// predicted ones, or if the request keeps it.
 class Traced {
  public:
-  Traced(const TrainRequest& how, bool compares, int last_step)
-      : on_(how.keeps_timeline), compared_step_(compares ? last_step : 0) {
+  Traced(const TrainRequest& how, bool keeps_last, int last_step)
+      : on_(how.keeps_timeline), compared_step_(keeps_last ? last_step : 0) {
     if (!how.trace_steps.empty()) steps_.emplace("--trace-steps", how.trace_steps);
   }
   void before(Runtime& runtime, std::int64_t step) const {
@@ -229,10 +229,11 @@ Outcome train(const TrainRequest& how, const Job& job, const Chosen& chosen, Wor
       chosen.compiled, chosen.cluster,
       {.price = &job.objective.price, .framework = chosen.framework, .timeline = &predicted});
   const std::unique_ptr<RunObserver> observer = observe(prediction);
-  observer->begin(threads, checkpoints.how_it_began());
+  observer->begin(threads, checkpoints.how_it_began(), loader.sequences());
   // Only a profile that was measured on this computer predicts the times of its steps.
   const bool compares = chosen.cluster.machine.calibration == Calibration::this_machine;
-  Traced traced(how, compares, plan.training.steps);
+  const bool keeps_last = compares || how.keeps_last_step;
+  Traced traced(how, keeps_last, plan.training.steps);
   Outcome outcome;
   try {
     outcome = run_steps(runtime, world, deadlines, loader, evaluation ? &*evaluation : nullptr,
@@ -249,9 +250,11 @@ Outcome train(const TrainRequest& how, const Job& job, const Chosen& chosen, Wor
     outcome.timeline = timeline_of_all(traced.kept(), *all);
     outcome.last_step_begins = traced.last_begin();
   }
-  if (compares && !outcome.stopped && !outcome.seconds.empty()) {
-    const Timeline measured = timeline_of_all(traced.compared(), *all);
-    outcome.kinds = kind_times(predicted, measured, chosen.compiled.stages, runtime.mesh());
+  if (keeps_last && !outcome.stopped && !outcome.seconds.empty()) {
+    outcome.last_step = timeline_of_all(traced.compared(), *all);
+    if (compares)
+      outcome.kinds =
+          kind_times(predicted, outcome.last_step, chosen.compiled.stages, runtime.mesh());
   }
   outcome.predicted = std::move(predicted);
   observer->end(outcome);

@@ -50,9 +50,10 @@ struct Outcome {
   std::int64_t best_step = -1;
   std::vector<RankMemory> memory;  // by rank
   std::string parameters_sha256;
-  std::vector<KindTime> kinds;   // of the last step; empty unless this computer was measured
-  Timeline predicted;            // of one step
-  Timeline timeline;             // of all ranks; empty unless the request keeps it
+  std::vector<KindTime> kinds;  // of the last step; empty unless this computer was measured
+  Timeline predicted;           // of one step
+  Timeline timeline;            // of all ranks; empty unless the request keeps it
+  Timeline last_step;  // of all ranks; empty unless it is kept, or compared with the prediction
   SimTime last_step_begins = 0;  // in `timeline`
 };
 
@@ -64,7 +65,8 @@ class RunObserver {
   RunObserver(const RunObserver&) = delete;
   RunObserver& operator=(const RunObserver&) = delete;
 
-  virtual void begin(int threads, const std::string& how_it_began) = 0;
+  // `sequences` is how many the job's data has, 0 if it has no data.
+  virtual void begin(int threads, const std::string& how_it_began, std::int64_t sequences) = 0;
   // `evaluation` is the loss that was measured after the step, if any.
   virtual void step(std::int64_t step, const StepResult& result,
                     std::optional<double> evaluation) = 0;
