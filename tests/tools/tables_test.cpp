@@ -119,9 +119,9 @@ TEST_CASE("three causes say why plans were rejected, and --why says more", "[too
   REQUIRE(counts.size() == 3);
   const std::string text = text_of(command);
   const auto line = [](std::int64_t count, const char* words) {
-    char text[80];
-    std::snprintf(text, sizeof text, "\n%10lld  %s\n", static_cast<long long>(count), words);
-    return std::string(text);
+    char shown[80];
+    std::snprintf(shown, sizeof shown, "\n%10lld  %s\n", static_cast<long long>(count), words);
+    return std::string(shown);
   };
   CAPTURE(text);
   CHECK(text.find(line(counts["slower"], "slower than the plans found")) != std::string::npos);

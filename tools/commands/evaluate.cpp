@@ -60,7 +60,6 @@ const Command evaluate_command = {
     "json wide set profile checkpoint data steps allow-changed",
     run_evaluate,
     "Runs on one process of this computer, whatever the job's degrees are, and without dropout. "
-    "Without `--data` it reads the job's `data.evaluation`, or its `data`. For example: "
-    "`meshwright evaluate job.json --checkpoint saved --data held-out.bin`."};
+    "Without `--data` it reads the job's `data.evaluation`, or its `data`."};
 
 }  // namespace meshwright::tools

@@ -288,11 +288,24 @@ class Price(Answer):
     """older than 90 days"""
 
 
+class Loading(Answer):
+    """The part `loading` of an answer."""
+
+    read_s: float
+    """of each step, by a host from its storage"""
+    decode_s: float
+    """of each step, by the workers of a rank"""
+    is_bottleneck: bool
+    """one of them is longer than the step"""
+    workers_needed: int
+    """of each rank, so that decoding keeps up"""
+
+
 class Plan(Answer):
     """The part `plans` of an answer."""
 
     _parts = {"parallelism": Parallelism, "training": Training, "cluster": Cluster, "framework_memory": FrameworkMemory,
-              "price": Price}
+              "price": Price, "loading": Loading}
     plan: str
     """in short: p4 t2 d2 mb2"""
     parallelism: Parallelism
@@ -323,6 +336,8 @@ class Plan(Answer):
     price: Optional[Price]
     """of a host"""
     frameworks: List[str]
+    loading: Optional[Loading]
+    """where the job says what a sample costs"""
     pareto: bool
     """no other plan beats it in both time and money"""
 
@@ -356,6 +371,8 @@ class Rejected(Answer):
     reason: str
     """why plans were not simulated"""
     count: int
+    cause: str
+    """slower, memory, limit (deadline or budget) or rule"""
 
 
 class ClosestMiss(Answer):
@@ -540,7 +557,8 @@ class Prediction(Answer):
     """What a training step takes: time, memory, cost."""
 
     _parts = {"framework_memory": FrameworkMemory, "memory": StageMemory, "cuts": Cut, "stages": StageTimes, "price":
-              Price, "whole_run": WholeRun, "risk": Risk, "parallelism": Parallelism, "training": Training}
+              Price, "whole_run": WholeRun, "risk": Risk, "loading": Loading, "parallelism": Parallelism, "training":
+              Training}
     name: str
     """of the job"""
     machine: str
@@ -599,6 +617,8 @@ class Prediction(Answer):
     """without failures, where the job says how long it is"""
     risk: Optional[Risk]
     """the whole run where hosts fail"""
+    loading: Optional[Loading]
+    """where the job says what a sample costs (data.decode_s, ...)"""
     parallelism: Parallelism
     """the plan, with every choice made"""
     training: Training
@@ -644,8 +664,8 @@ class RungBatch(Answer):
 class Rung(Answer):
     """The part `rungs` of an answer."""
 
-    _parts = {"closest_miss": RungMiss, "communication": GroupLoad, "largest": RungBatch, "parallelism": Parallelism,
-              "price": Price, "training": Training}
+    _parts = {"closest_miss": RungMiss, "communication": GroupLoad, "largest": RungBatch, "loading": Loading,
+              "parallelism": Parallelism, "price": Price, "training": Training}
     machine: str
     """from one GPU to the most hosts of the job"""
     count: int
@@ -664,6 +684,8 @@ class Rung(Answer):
     """where hosts fail"""
     largest: Optional[RungBatch]
     """batch that fits"""
+    loading: Optional[Loading]
+    """where the job says what a sample costs"""
     memory_limit_bytes: Optional[float]
     """of a GPU"""
     mfu: Optional[float]
@@ -1291,6 +1313,19 @@ class Exported(Answer):
     contents: Optional[Dict[str, str]]
 
 
+class MachineFact(Answer):
+    """The part `machine_facts` of an answer."""
+
+    name: str
+    gpus: int
+    """of a host"""
+    gpu: str
+    memory_bytes: float
+    """of one GPU"""
+    usd_per_hour: Optional[float]
+    """of a host, on demand"""
+
+
 class Stack(Answer):
     """The part `stacks` of an answer."""
 
@@ -1309,11 +1344,12 @@ class Stack(Answer):
 class Names(Answer):
     """Names that a job may use."""
 
-    _parts = {"stacks": Stack}
+    _parts = {"machine_facts": MachineFact, "stacks": Stack}
     attention: Optional[List[str]]
     communicators: Optional[List[str]]
     compiler: Optional[List[str]]
     frameworks: Optional[List[str]]
+    machine_facts: Optional[List[MachineFact]]
     machines: Optional[List[str]]
     models: Optional[List[str]]
     operations: Optional[List[str]]

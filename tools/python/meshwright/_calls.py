@@ -100,7 +100,7 @@ def simulate(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = No
         write: write the job with its plan, and every "auto" replaced; rehearse: the recorded step.
         report: write a self-contained HTML page.
         timeline: write what the page's timeline draws, as JSON.
-        steps: optimizer steps, instead of training.steps.
+        steps: optimizer steps, instead of training.steps; evaluate: batches of training.global_batch sequences (all).
         count: hosts (of a recorded step, as few as have a GPU for each rank).
         on_progress: called with a Progress while plans are searched; False: shows nothing.
 
@@ -363,7 +363,8 @@ def import_job(job: Optional[Path] = None, *, allow_unknown: bool = False, set: 
             deepspeed, accelerate, sagemaker, hyperpod.
         profile: the profile to use for the machine that it names, or for `local`, instead of the known one.
         from_: the files: settings, and beside them a model's config.json; of weights a folder with model.safetensors
-            (or its index), or such a file; of launch an estimator as JSON, whose script is started.
+            (or its index), or such a file; of export-weights the folder whose tokenizer and other files are kept; of
+            launch an estimator as JSON, whose script is started.
         on_progress: called with a Progress while plans are searched; False: shows nothing.
 
     Returns Imported. Numbers are in SI units, and the unit is in the key: `step_time_s` is in seconds,
