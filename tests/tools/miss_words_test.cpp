@@ -61,11 +61,12 @@ struct Scene {
     advice.best = advice.ladders.data();
     advice.command = "command";
   }
-  // Returns the line after the one that says what to rent.
+  // Returns the line before the one about the global batch.
   std::string cut() const {
     const std::string text = advice_text(job, advice, true);
-    const std::size_t at = text.find('\n', text.find("\nRent ") + 1) + 1;
-    return text.substr(at, text.find('\n', at) - at);
+    const std::size_t end = text.find("\nThe global batch ");
+    const std::size_t at = text.rfind('\n', end - 1) + 1;
+    return text.substr(at, end - at);
   }
 };
 

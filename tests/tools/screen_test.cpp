@@ -18,8 +18,15 @@ TEST_CASE("a line that fits stays as it is, and a longer one is broken at a blan
   CHECK(broken_lines("one two three four", 10) == "one two\n  three\n  four");
   CHECK(broken_lines("one two three four", 10, 0) == "one two\nthree four");
   CHECK(broken_lines("   one two three", 10) == "   one two\n   three");
-  // A word that is longer than the line stays whole.
+  // A word that is longer than the line stays whole; one that is too long below a label is not
+  // set there.
+  CHECK(broken_lines("label  text 0123456789", 12) == "label  text\n  0123456789");
   CHECK(broken_lines("a /very/long/path end", 8) == "a\n  /very/long/path\n  end");
+}
+
+TEST_CASE("a number and its unit stay together", "[screen]") {
+  CHECK(broken_lines("it takes 12 ms, no more", 12, 0) == "it takes\n12 ms, no\nmore");
+  CHECK(broken_lines("a layer of 12 ms12 more", 13, 0) == "a layer of 12\nms12 more");
 }
 
 TEST_CASE("the rest of a labelled line stands below its text", "[screen]") {
@@ -54,15 +61,15 @@ TEST_CASE("a table that is too wide breaks a column, then lacks what it can do w
         "1  one two three four five six  1.0 s    12\n"
         "2                        seven  2.0 s     3\n");
   CHECK(table.text(36) ==
-        "   plan                  step  more\n"
-        "1  one two three four   1.0 s    12\n"
+        "   plan                   step  more\n"
+        "1  one two three four    1.0 s    12\n"
         "   five six\n"
-        "2  seven                2.0 s     3\n");
+        "2  seven                 2.0 s     3\n");
   CHECK(table.text(30) ==
-        "   plan                  step\n"
-        "1  one two three four   1.0 s\n"
+        "   plan                   step\n"
+        "1  one two three four    1.0 s\n"
         "   five six\n"
-        "2  seven                2.0 s\n"
+        "2  seven                 2.0 s\n"
         "--wide shows more: more\n");
   // Every value is in a table without end, whatever the screen.
   CHECK(table.rows().size() == 3);

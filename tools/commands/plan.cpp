@@ -107,7 +107,7 @@ std::string money(const std::optional<double>& usd, int digits) {
   return usd ? fmt::format("${:.{}f}", *usd, digits) : "-";
 }
 
-bool is_one_cluster(const std::vector<RankedPlan>& plans) {
+bool is_one_cluster(std::span<const RankedPlan> plans) {
   return std::ranges::all_of(plans, [&](const RankedPlan& plan) {
     return plan.machine == plans.front().machine && plan.count == plans.front().count;
   });
@@ -127,7 +127,8 @@ Table table_of(const Job& job, const SearchResult& result, int top) {
   head.insert(head.end(), {"$/h", "$/M tokens", "runs in", "pareto"});
   Table table(head);
   table.may_break("plan");
-  if (is_one_cluster(result.plans))
+  const std::span<const RankedPlan> all = result.plans;
+  if (is_one_cluster(all.first(std::min(all.size(), static_cast<std::size_t>(top)))))
     table.may_lack({"cluster", "$/h", "tokens/s", "pareto", "MFU", "runs in"});
   else
     table.may_lack({"tokens/s", "pareto", "$/h", "MFU", "runs in"});

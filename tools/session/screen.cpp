@@ -1,6 +1,7 @@
 #include "tools/session/screen.h"
 
 #include <algorithm>
+#include <array>
 
 namespace meshwright::session {
 
@@ -20,7 +21,7 @@ bool is_command(std::string_view line) {
 
 // Returns the column below which the rest of a broken line stands.
 std::size_t indent_of(std::string_view line, std::size_t hanging) {
-  constexpr std::size_t widest_label = 24;
+  constexpr std::size_t widest_label = usual_columns / 2 + 4;
   const std::size_t first = line.find_first_not_of(' ');
   if (is_command(line)) return first + 4;
   const std::size_t gap = line.find("  ", first);
@@ -39,13 +40,25 @@ std::size_t byte_of(std::string_view line, std::size_t column) {
   return byte;
 }
 
+// Returns whether the blank at `at` stands between a number and its unit, which belong together.
+bool is_before_unit(std::string_view line, std::size_t at) {
+  constexpr std::array<std::string_view, 11> units = {"s",   "ms",  "us", "%", "B",   "KiB",
+                                                      "MiB", "GiB", "h",  "M", "days"};
+  if (at == 0 || line[at - 1] < '0' || line[at - 1] > '9') return false;
+  const std::string_view next = line.substr(at + 1);
+  const std::size_t end = std::min(next.find_first_of(" ,;:)"), next.size());
+  return std::ranges::find(units, next.substr(0, end)) != units.end();
+}
+
 // Returns the blank at which a line of words ends: the last one from `least` to `most`, or the
 // first one behind `most` where a word is too long, or `none`. It prefers the gap of two blanks
 // between two parts of a line if that leaves most of the line full.
 std::size_t break_of_words(std::string_view line, std::size_t least, std::size_t most) {
   const std::size_t gap = line.rfind("  ", most);
   if (gap != none && gap > least && gap > most * 2 / 3) return line.find_last_not_of(' ', gap) + 1;
-  const std::size_t blank = line.rfind(' ', most);
+  std::size_t blank = line.rfind(' ', most);
+  while (blank != none && blank > least && is_before_unit(line, blank))
+    blank = line.rfind(' ', blank - 1);
   if (blank != none && blank > least) return blank;
   return line.find(' ', std::max(least, most));
 }
@@ -72,7 +85,7 @@ std::size_t break_of_command(std::string_view line, std::size_t least, std::size
 
 void add_broken(std::string_view line, std::size_t columns, std::size_t hanging,
                 std::string& text) {
-  if (columns_of(line) <= columns) {
+  if (columns_of(line) <= columns || line.find_first_not_of(' ') == none) {
     text += line;
     return;
   }
@@ -87,7 +100,9 @@ void add_broken(std::string_view line, std::size_t columns, std::size_t hanging,
     const std::size_t next = at == none ? none : rest.find_first_not_of(' ', at);
     if (next == none) break;
     text += rest.substr(0, at) + (command ? " \\\n" : "\n");
-    rest = indent + rest.substr(next);
+    const std::size_t word = std::min(rest.find(' ', next), rest.size()) - next;
+    rest =
+        (indent.size() + word > columns ? std::string(hanging, ' ') : indent) + rest.substr(next);
   }
   text += rest;
 }
