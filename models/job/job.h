@@ -48,7 +48,7 @@ struct Objective {
   PriceChoice price;
 };
 
-// What a sample (a sequence, or an image) costs before it reaches a rank. Zeros are not known.
+// The cost of a sample (a sequence, or an image) before it reaches a rank. Zeros are not known.
 struct DataLoading {
   double bytes_per_sample = 0;     // as it lies in storage
   double decode_s = 0;             // of one core: decompressing, tokenizing, augmenting

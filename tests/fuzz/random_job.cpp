@@ -307,11 +307,6 @@ json random_job(Random& random) {
   if (draw.chance(0.3)) job["failures"] = draw_failures(draw);
   if (draw.chance(0.2))
     job["checkpoint"] = {{"folder", "saved"}, {"every_steps", draw.between(1, 1000)}};
-  if (draw.chance(0.2))
-    job["data"] = {{"bytes_per_sample", draw.real(1, 1e6)},
-                   {"storage_bytes_per_s", draw.real(1e6, 1e10)},
-                   {"decode_s", draw.real(0, 0.1)},
-                   {"workers", draw.between(0, 16)}};
   if (draw.chance(0.1))
     job["objective"] = {{"price", draw.word({"on_demand", "spot", "capacity_block"})}};
   if (draw.chance(0.1)) {
@@ -324,6 +319,14 @@ json random_job(Random& random) {
   if (job["model"].value("expert_dropless", false) && !training.contains("expert_imbalance") &&
       draw.chance(0.3))
     training["expert_skew"] = draw.real(0, 2);
+  // Draws from a copy, so that what it says of loading changes no other draw.
+  Random copy = random;
+  Draw loading(copy);
+  if (loading.chance(0.2))
+    job["data"] = {{"bytes_per_sample", loading.real(1, 1e6)},
+                   {"storage_bytes_per_s", loading.real(1e6, 1e10)},
+                   {"decode_s", loading.real(1e-6, 0.1)},
+                   {"workers", loading.between(0, 16)}};
   return job;
 }
 

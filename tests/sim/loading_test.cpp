@@ -1,4 +1,4 @@
-// What samples cost before they reach a rank, against counts by hand.
+// The times in which samples are read and decoded, against counts by hand.
 #include "sim/predict/loading.h"
 
 #include "hwprofiles/load.h"

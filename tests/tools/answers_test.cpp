@@ -81,7 +81,7 @@ TEST_CASE("what simulate answers is what its schema describes", "[tools][json]")
       calls.push_back("simulate " + entry.path().string() + " --profile " + jobs + "local.json");
   std::erase_if(calls, [](const std::string& call) { return call.find("/gpu-") != call.npos; });
   const std::string two = "simulate " + source + "/scenarios/bert-large-4-p3dn.json";
-  calls.push_back(two + " --set training.steps=100000 --set failures={}");
+  calls.push_back(two + " --set training.steps=100000 --set failures={} --set data.decode_s=0.01");
   calls.push_back("simulate " + jobs + "searched.json --set training.memory_of=pytorch");
   calls.push_back(two +
                   " --set training.steps=100000 --set 'failures={\"recovery\":\"hot_spare\"}'");
@@ -92,12 +92,12 @@ TEST_CASE("what simulate answers is what its schema describes", "[tools][json]")
 
 TEST_CASE("what plan answers is what its schema describes", "[tools][json]") {
   const std::string job = "plan " + jobs + "searched.json --top 3";
-  const std::set<std::string> missing =
-      missing_in("plan", {job + " --set model=gpt3-175b", job + " --set training.memory_of=pytorch",
-                          job + " --set objective.tokens=1e9 --set failures={}",
-                          "plan --model gpt2 --on 8xA100-40GB --length 1024 --batch 60",
-                          job + " --set model=gpt2-xl --set training.global_batch=8 --set "
-                                "cluster.count=1 --set cluster.machine=g5.4xlarge"});
+  const std::set<std::string> missing = missing_in(
+      "plan", {job + " --set model=gpt3-175b", job + " --set training.memory_of=pytorch",
+               job + " --set objective.tokens=1e9 --set failures={} --set data.decode_s=0.01",
+               "plan --model gpt2 --on 8xA100-40GB --length 1024 --batch 60",
+               job + " --set model=gpt2-xl --set training.global_batch=8 --set "
+                     "cluster.count=1 --set cluster.machine=g5.4xlarge"});
   INFO(json(missing).dump());
   CHECK(missing.empty());
 }
@@ -123,6 +123,7 @@ TEST_CASE("what advise and scale answer is what their schemas describe", "[tools
   std::set<std::string> missing =
       missing_in("advise", {"advise " + scenarios + "capacity/gpt2-xl.json",
                             "advise " + job + " --set model=gpt-neox-20b",
+                            "advise " + job + " --set data.decode_s=0.01",
                             "advise --model gpt2 --on 8xA100-40GB --length 1024 --batch 124"});
   INFO(json(missing).dump());
   CHECK(missing.empty());

@@ -44,7 +44,7 @@ TEST_CASE("plan answers in JSON, and writes a job that needs no search", "[tools
 }
 
 TEST_CASE("no two plans that a search lists read alike", "[tools]") {
-  const Answer answer = run("plan " + jobs + "searched.json --top 1000");
+  const Answer answer = run("plan " + jobs + "searched.json --top 1000 --wide");
   REQUIRE(answer.code == 0);
   std::istringstream lines(answer.out);
   std::set<std::string> plans;
@@ -523,7 +523,7 @@ TEST_CASE("explain compares a prediction with a profile of PyTorch", "[tools][js
     for (const json& each : value[side]["parts"]) parts += each["time_ps"].get<std::int64_t>();
     CHECK(parts == value[side]["step_time_ps"].get<std::int64_t>());
   }
-  const Answer text = run(eight);
+  const Answer text = run(eight + " --wide");
   CHECK(text.code == 0);
   CHECK(text.out.find("the mean of ProfilerSteps 3 to 4") != std::string::npos);
   CHECK(text.out.find("reduce_kernel") != std::string::npos);
