@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.h"
-#include "tools/session/screen.h"
 #include "tools/report/prediction.h"
+#include "tools/session/screen.h"
 
 using namespace meshwright::tests;
 using nlohmann::json;
