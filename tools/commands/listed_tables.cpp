@@ -13,9 +13,13 @@ namespace meshwright::tools {
 
 namespace {
 
-// Whoever asks for a price finds the provider by it. Machines that are bought have none.
+// Returns what an hour of a host costs on demand, or null. Machines that are bought have no price.
+const Price* price_of(const Machine& machine) {
+  return find_price(machine.prices, {PriceKind::on_demand, ""});
+}
+
 std::string price_text(const Machine& machine) {
-  const Price* price = find_price(machine.prices, {PriceKind::on_demand, ""});
+  const Price* price = price_of(machine);
   return price == nullptr ? "-" : fmt::format("${:.2f}", price->usd_per_hour);
 }
 
@@ -48,7 +52,7 @@ json machine_facts_json(const std::vector<std::string>& names) {
   json all = json::array();
   for (const std::string& name : names) {
     const Machine machine = load_machine(name);
-    const Price* price = find_price(machine.prices, {PriceKind::on_demand, ""});
+    const Price* price = price_of(machine);
     all.push_back({{"name", name},
                    {"gpus", machine.gpus},
                    {"gpu", machine.gpu.name},

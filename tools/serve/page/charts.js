@@ -68,20 +68,22 @@ const whiskers = of => ({
   },
 });
 
-// An upright line at `value` of the x axis.
-const limit_line = (value, words) => ({
-  id: 'limit',
-  afterDatasetsDraw({ctx, scales: {x}, chartArea}) {
-    const at = x.getPixelForValue(value);
+// A line at `value` of an axis, where the chart has that value.
+const bound_line = (id, scale, value, words) => ({
+  id,
+  afterDatasetsDraw({ctx, scales, chartArea}) {
+    const at = scales[scale].getPixelForValue(value);
+    const inside = scale === 'x' ? at >= chartArea.left && at <= chartArea.right : at >= chartArea.top && at <= chartArea.bottom;
+    if (!inside) return;
     ctx.save();
     ctx.strokeStyle = ctx.fillStyle = theme('--bad');
     ctx.setLineDash([5, 4]);
     ctx.beginPath();
-    ctx.moveTo(at, chartArea.top);
-    ctx.lineTo(at, chartArea.bottom);
+    ctx.moveTo(scale === 'x' ? at : chartArea.left, scale === 'x' ? chartArea.top : at);
+    ctx.lineTo(scale === 'x' ? at : chartArea.right, scale === 'x' ? chartArea.bottom : at);
     ctx.stroke();
-    ctx.textAlign = 'left';
-    ctx.fillText(words, at + 4, chartArea.top + 10);
+    if (scale === 'x') ctx.fillText(words, at + 4, chartArea.top + 10);
+    else ctx.fillText(words, chartArea.left + 4, at - 4);
     ctx.restore();
   },
 });
@@ -128,7 +130,7 @@ export function bars(parent, rows, title, words, limit = null) {
     options: {...common(), indexAxis: 'y',
               scales: {x: axis(title, {stacked: true, ...(limit && {suggestedMax: 1.2 * limit.value})}),
                        y: axis('', {stacked: true, title: {display: false}})}},
-    plugins: limit ? [limit_line(limit.value, limit.words)] : [],
+    plugins: limit ? [bound_line('limit', 'x', limit.value, limit.words)] : [],
   }));
 }
 
@@ -176,26 +178,6 @@ export function tornado(parent, rows, words) {
               scales: {x: axis(`change of the ${words} (%)`), y: axis('', {title: {display: false}})}},
   }));
 }
-
-// A line at `value` of an axis, where the chart has that value.
-const bound_line = (id, scale, value, words) => ({
-  id,
-  afterDatasetsDraw({ctx, scales, chartArea}) {
-    const at = scales[scale].getPixelForValue(value);
-    const inside = scale === 'x' ? at >= chartArea.left && at <= chartArea.right : at >= chartArea.top && at <= chartArea.bottom;
-    if (!inside) return;
-    ctx.save();
-    ctx.strokeStyle = ctx.fillStyle = theme('--bad');
-    ctx.setLineDash([5, 4]);
-    ctx.beginPath();
-    ctx.moveTo(scale === 'x' ? at : chartArea.left, scale === 'x' ? chartArea.top : at);
-    ctx.lineTo(scale === 'x' ? at : chartArea.right, scale === 'x' ? chartArea.bottom : at);
-    ctx.stroke();
-    if (scale === 'x') ctx.fillText(words, at + 4, chartArea.top + 10);
-    else ctx.fillText(words, chartArea.left + 4, at - 4);
-    ctx.restore();
-  },
-});
 
 // Hours against dollars of the whole run: every rung of every machine, with budget and deadline.
 export function rungs(parent, ladders, {budget_usd, deadline_s}) {
