@@ -63,10 +63,8 @@ class Clock {
 
   void together(std::span<const Arrival> arrivals) {
     SimTime begin = 0;
-    for (const Arrival& arrival : arrivals) {
+    for (const Arrival& arrival : arrivals)
       begin = std::max(begin, times(arrival.rank).begin[arrival.run]);
-      is_message_[arrival.rank][arrival.run] = step_times_[arrival.rank]->message[arrival.step];
-    }
     fly(arrivals, begin);
   }
 
@@ -116,6 +114,7 @@ class Clock {
     for (const Arrival& arrival : arrivals) {
       const StepTimes& times = *step_times_[arrival.rank];
       ranks_[arrival.rank].begin[arrival.run] = begin;
+      is_message_[arrival.rank][arrival.run] = times.message[arrival.step];
       lasts = std::max(lasts, times.lasts[arrival.step]);
       members_.push_back(
           {arrival.rank, arrival.run, &times.loads[arrival.step], times.kernels[arrival.step] > 0});
