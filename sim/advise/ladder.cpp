@@ -12,6 +12,7 @@
 #include "models/program/graph/graph.h"
 #include "sim/compile/largest_batch.h"
 #include "sim/planner/in_parallel.h"
+#include "sim/planner/profile.h"
 #include "sim/planner/search_until_fits.h"
 #include "sim/predict/goodput.h"
 #include "sim/predict/target.h"
@@ -288,6 +289,7 @@ std::vector<Ladder> ladders(const Job& job, const LadderOptions& options) {
   SearchOptions search = options.search;
   const int threads = search.threads > 0 ? search.threads : usable_cores();
   search.threads = 1;
+  search.profiles = std::make_shared<SharedProfiles>();
   search.load = [&](const std::string& name) { return machines.at(name); };
   std::mutex watching;
   if (search.watch)

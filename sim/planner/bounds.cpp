@@ -6,8 +6,13 @@
 
 namespace meshwright::sim {
 
-BoundMaker::BoundMaker(const Model& model, const Plan& base, const Cluster& cluster)
-    : BoundMaker(model, base, cluster, std::make_shared<Measured>(model, base, cluster)) {}
+BoundMaker::BoundMaker(const Model& model, const Plan& base, const Cluster& cluster,
+                       std::shared_ptr<ModelProfiles> profiles)
+    : BoundMaker(model, base, cluster,
+                 std::make_shared<Measured>(
+                     profiles ? std::move(profiles)
+                              : std::make_shared<ModelProfiles>(model, base, cluster),
+                     cluster)) {}
 
 BoundMaker::BoundMaker(const Model& model, const Plan& base, const Cluster& cluster,
                        std::shared_ptr<Measured> measured)
@@ -17,7 +22,7 @@ BoundMaker::BoundMaker(const Model& model, const Plan& base, const Cluster& clus
       cluster_(cluster),
       cost_(cluster, base.training),
       measured_(std::move(measured)),
-      profiles_(*measured_->profiles.front()),
+      profiles_(*measured_->profiles->kinds().front()),
       network_(measured_->network) {}
 
 int BoundMaker::micro_batches(const Candidate& candidate) const {

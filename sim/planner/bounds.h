@@ -118,13 +118,9 @@ struct Chain {
 // Measurements of small models and of the network, which are slow to make. The bound makers of
 // several threads share them.
 struct Measured {
-  Measured(const Model& model, const Plan& base, const Cluster& cluster)
-      : blocks(kinds_of_blocks(model, base.training)), network(cluster) {
-    for (const BlockKind kind : blocks.kinds)
-      profiles.push_back(std::make_unique<Profiles>(model, base, cluster, kind));
-  }
-  BlockKinds blocks;
-  std::vector<std::unique_ptr<Profiles>> profiles;  // of each kind of blocks
+  Measured(std::shared_ptr<ModelProfiles> of_model, const Cluster& cluster)
+      : profiles(std::move(of_model)), network(cluster) {}
+  std::shared_ptr<ModelProfiles> profiles;
   NetworkTimes network;
   // The key is the costs of the units and the number of virtual stages. The value is the first unit
   // of each virtual stage, followed by the number of units.
@@ -136,7 +132,10 @@ struct Measured {
 
 class BoundMaker {
  public:
-  BoundMaker(const Model& model, const Plan& base, const Cluster& cluster);
+  // `profiles` are those of the model, the plan and the cluster. If they are null, it makes its
+  // own.
+  BoundMaker(const Model& model, const Plan& base, const Cluster& cluster,
+             std::shared_ptr<ModelProfiles> profiles = nullptr);
   // Returns a bound maker for another thread, because each is for one thread only. It shares the
   // measurements of this one.
   BoundMaker for_another_thread() const { return {model_, base_, cluster_, measured_}; }
@@ -175,9 +174,7 @@ class BoundMaker {
   double fixed_bytes() const;                                  // of libraries
   int in_flight(const Candidate& candidate, int stage) const;  // micro-batches, at least
   std::size_t profiles() const {                               // that had to be measured
-    std::size_t count = 0;
-    for (const auto& profiles : measured_->profiles) count += profiles->count();
-    return count;
+    return measured_->profiles->count();
   }
   bool blocks_differ() const { return model_.has_decoder() || model_.is_fixed(); }
 
@@ -198,9 +195,10 @@ class BoundMaker {
   double all_gather_s(const Candidate& candidate, const Sharers& sharers);
   double collective_s(const Candidate& candidate, const Collective& collective);
   double longest_collective(const Candidate& candidate, const UnitProfile::Pass& pass);
-  double pass_time(const Candidate& candidate, const UnitProfile::Pass& pass);
+  // `slowest` is straggling_of() the candidate.
+  double pass_time(const Candidate& candidate, const UnitProfile::Pass& pass, double slowest);
   double beside_compute(const Candidate& candidate, const std::vector<UnitProfile::Step>& steps,
-                        bool recomputes);
+                        bool recomputes, double slowest);
   double context_time(const Candidate& candidate, const UnitProfile::Pass& pass);
   // Seconds of the messages of one micro-batch: on the stage whose outgoing link takes longest, and
   // on all stages together.
@@ -237,8 +235,8 @@ class BoundMaker {
   static bool depends_on_cut(const Candidate& candidate);
   bool some_cut_ends_within(const Candidate& candidate, double seconds);
   bool works_by_units(const Candidate& candidate) const;
-  bool has_kinds() const { return measured_->profiles.size() > 1; }
-  std::size_t kind_of(int block) const { return measured_->blocks.of_block[block]; }
+  bool has_kinds() const { return measured_->profiles->kinds().size() > 1; }
+  std::size_t kind_of(int block) const { return measured_->profiles->kind_of(block); }
   // Returns the times of block `block`, with recomputation if `repeats`. `unit` is the unit of the
   // profile that stands for it.
   const UnitTimes& block_of(const Work& work, std::size_t unit, int block, bool repeats) const;

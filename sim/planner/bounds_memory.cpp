@@ -139,12 +139,12 @@ MemoryBounds BoundMaker::memory(const Candidate& candidate) {
 double BoundMaker::kept_by_blocks(const Candidate& candidate, bool likely) {
   const bool mixed = is_mixed(candidate);
   double bytes = 0;
-  for (std::size_t kind = 0; kind < measured_->profiles.size(); ++kind) {
+  for (std::size_t kind = 0; kind < measured_->profiles->kinds().size(); ++kind) {
     int kept = 0, again = 0;
     for (int block = 0; block < model_.layers; ++block)
       if (kind_of(block) == kind)
         ++(mixed && is_repeated(block, candidate.recompute_fraction) ? again : kept);
-    Profiles& profiles = *measured_->profiles[kind];
+    Profiles& profiles = *measured_->profiles->kinds()[kind];
     bytes += kept * static_cast<double>(kept_of(profiles, candidate).block);
     if (likely && mixed)
       bytes += again * static_cast<double>(profiles.kept(candidate, candidate.recompute).block);
@@ -155,7 +155,7 @@ double BoundMaker::kept_by_blocks(const Candidate& candidate, bool likely) {
 // Returns the least bytes that a stage needs beside its blocks, whatever their kind.
 KeptBytes BoundMaker::kept_beside_blocks(const Candidate& candidate) {
   KeptBytes kept = kept_of(profiles_, candidate);
-  for (const auto& profiles : measured_->profiles) {
+  for (const auto& profiles : measured_->profiles->kinds()) {
     const KeptBytes& other = kept_of(*profiles, candidate);
     kept.other = std::min(kept.other, other.other);
     kept.task = std::min(kept.task, other.task);
@@ -269,7 +269,7 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
   std::vector<const StageProfile*> spaces;
   std::vector<KeptOfBlock> kept_blocks;
   double waited_for = std::numeric_limits<double>::infinity();  // longer, by a block of any kind
-  for (const auto& profiles : measured_->profiles) {
+  for (const auto& profiles : measured_->profiles->kinds()) {
     spaces.push_back(&stages_of(*profiles, candidate));
     spaces.push_back(&profiles->stages(candidate, candidate.recompute));
     kept_blocks.push_back(kept_of_block(*profiles, candidate));

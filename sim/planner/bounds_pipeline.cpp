@@ -49,18 +49,19 @@ const std::vector<PartTimes>& BoundMaker::part_times(const Candidate& candidate,
                                        : of_units.back().second);
   };
   for (std::size_t kind = 0; splits && kind < all.kinds.size(); ++kind)
-    look_at(*measured_->profiles[kind], all.kinds[kind].kept, all.kinds[kind].repeated);
+    look_at(*measured_->profiles->kinds()[kind], all.kinds[kind].kept, all.kinds[kind].repeated);
   const PartsKey key{&all, begins, splits, repeated};
   if (parts_of_ == key) return parts_;
   parts_of_ = key;
   parts_.clear();
   const Chain& sums = chain(all, splits);
+  const double slowest = straggling_of(candidate, cluster_);
   const auto deferred = [&](const UnitTimes* unit) {
     double seconds = 0;
     for (const auto& [units, passes] : of_units)
       if (std::less_equal<>()(units->data(), unit) &&
           std::less<>()(unit, units->data() + units->size()))
-        seconds = pass_time(candidate, (*passes)[unit - units->data()]);
+        seconds = pass_time(candidate, (*passes)[unit - units->data()], slowest);
     return seconds;
   };
   for (std::size_t part = 0; part + 1 < begins.size(); ++part) {

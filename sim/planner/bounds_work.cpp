@@ -147,8 +147,9 @@ double BoundMaker::longest_collective(const Candidate& candidate, const UnitProf
   return longest;
 }
 
-double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass& pass) {
-  double seconds = pass.compute_s;
+double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass& pass,
+                             double slowest) {
+  double seconds = slowest * pass.compute_s;
   for (const auto& [what, count] : pass.collectives)
     seconds += count * collective_s(candidate, what);
   return seconds;
@@ -158,14 +159,15 @@ double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass
 // and of its expert group overlap with it, each after the compute step before it. All streams are
 // taken to begin at once, because nothing begins earlier.
 double BoundMaker::beside_compute(const Candidate& candidate,
-                                  const std::vector<UnitProfile::Step>& steps, bool recomputes) {
+                                  const std::vector<UnitProfile::Step>& steps, bool recomputes,
+                                  double slowest) {
   double compute = 0, of_tensor = 0, of_experts = 0;
   std::vector<double> ends;
   for (const UnitProfile::Step& step : steps) {
     const bool counts = recomputes || step.phase != Phase::recompute;
     if (step.computes) {
       if (step.waits_for >= 0) compute = std::max(compute, ends[step.waits_for]);
-      if (counts) compute += step.compute_s;
+      if (counts) compute += slowest * step.compute_s;
       ends.push_back(compute);
       continue;
     }
@@ -188,11 +190,11 @@ double BoundMaker::context_time(const Candidate& candidate, const UnitProfile::P
 
 namespace {
 
-double until_collective(const std::vector<UnitProfile::Step>& steps) {
+double until_collective(const std::vector<UnitProfile::Step>& steps, double slowest) {
   double computed = 0;
   for (const UnitProfile::Step& step : steps) {
     if (!step.computes) return computed;
-    computed += step.compute_s;
+    computed += slowest * step.compute_s;
   }
   return std::numeric_limits<double>::infinity();  // none: nothing of it waits for others
 }
@@ -204,29 +206,31 @@ std::vector<UnitTimes> BoundMaker::unit_times(const Candidate& candidate,
   const bool beside =
       ((base_.parallelism.overlap_tensor && candidate.tensor > 1) || candidate.expert > 1) &&
       cluster_.machine.concurrent_streams;
+  const double slowest = straggling_of(candidate, cluster_);
   std::vector<UnitTimes> times;
   for (const UnitProfile& unit : profile.units) {
     UnitTimes own;
     own.is_block = unit.is_block;
     if (beside) {
-      own.forward = beside_compute(candidate, unit.forward_steps, true);
-      own.backward = beside_compute(candidate, unit.backward_steps, false);
-      own.recompute = beside_compute(candidate, unit.backward_steps, true) - own.backward;
+      own.forward = beside_compute(candidate, unit.forward_steps, true, slowest);
+      own.backward = beside_compute(candidate, unit.backward_steps, false, slowest);
+      own.recompute = beside_compute(candidate, unit.backward_steps, true, slowest) - own.backward;
     } else {
-      own.forward = pass_time(candidate, unit.forward);
-      own.recompute = pass_time(candidate, unit.recompute);
-      own.backward = pass_time(candidate, unit.backward);
+      own.forward = pass_time(candidate, unit.forward, slowest);
+      own.recompute = pass_time(candidate, unit.recompute, slowest);
+      own.backward = pass_time(candidate, unit.backward, slowest);
     }
-    own.compute = unit.forward.compute_s + unit.recompute.compute_s + unit.backward.compute_s;
+    own.compute =
+        slowest * (unit.forward.compute_s + unit.recompute.compute_s + unit.backward.compute_s);
     own.context = context_time(candidate, unit.forward) + context_time(candidate, unit.recompute) +
                   context_time(candidate, unit.backward);
     own.parameters = held_of(unit.parameters, unit.expert_parameters);
-    own.weight_gradient = unit.weight_gradient_s;
+    own.weight_gradient = slowest * unit.weight_gradient_s;
     own.forward_last = longest_collective(candidate, unit.forward);
     own.backward_last = longest_collective(candidate, unit.backward);
     own.last_collectives = own.forward_last + own.backward_last;
-    own.until_collective_forward = until_collective(unit.forward_steps);
-    own.until_collective_backward = until_collective(unit.backward_steps);
+    own.until_collective_forward = until_collective(unit.forward_steps, slowest);
+    own.until_collective_backward = until_collective(unit.backward_steps, slowest);
     times.push_back(own);
   }
   return times;
@@ -248,7 +252,7 @@ const UnitTimes& BoundMaker::block_of(const Work& work, std::size_t unit, int bl
 
 Work BoundMaker::make_work(const Candidate& candidate) {
   Work work;
-  for (const auto& profiles : measured_->profiles)
+  for (const auto& profiles : measured_->profiles->kinds())
     work.kinds.push_back(kind_times(candidate, *profiles));
   work.fraction = candidate.recompute == Recompute::none ? 1 : candidate.recompute_fraction;
   work.shares_layers = model_.shares_layers();

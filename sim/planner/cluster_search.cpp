@@ -39,7 +39,8 @@ ClusterSearch::ClusterSearch(const Job& job, const std::string& machine, Cluster
       threads_(options.threads > 0 ? options.threads : usable_cores()),
       watch_(options.watch),
       stop_(options.stop),
-      surveyor_(job.model, base_, cluster_, threads_) {}
+      surveyor_(job.model, base_, cluster_, options.profiles->of(job.model, base_, cluster_),
+                threads_) {}
 
 void ClusterSearch::run(int budget, std::size_t keep, int for_gap) {
   keep_ = keep;
@@ -76,7 +77,7 @@ double ClusterSearch::longest_step_s() const {
 // Finds plans that fit, so that others can be pruned by comparison.
 void ClusterSearch::simulate_usual(int budget) {
   const double in_time = longest_step(job_.objective, base_.training, cluster_).seconds;
-  entries_ = surveyor_.usual(space_, {limit_, in_time, in_time});
+  entries_ = surveyor_.usual(space_, {limit_, in_time, in_time}, [&] { tell(); });
   const auto estimated = [&](const Entry& e) { return place(e, e.bounds.estimate_s); };
   while (left_of(budget) > 0 && plans_.size() < keep_) {
     std::erase_if(entries_, [&](const Entry& e) { return known_not_to_fit(e.candidate); });

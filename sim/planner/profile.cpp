@@ -131,8 +131,7 @@ class StepLists {
 };
 
 std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel& cost,
-                                       const Machine& machine, double slowest,
-                                       bool shares_experts) {
+                                       const Machine& machine, bool shares_experts) {
   std::vector<UnitProfile> units(small.graph.units.size());
   for (std::size_t u = 0; u < units.size(); ++u) units[u].is_block = small.graph.units[u].is_block;
   for (const Body& body : small.program().bodies) {
@@ -145,7 +144,7 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
       UnitProfile& unit = units[module.unit];
       UnitProfile::Pass& pass = pass_of(unit, instruction.phase);
       if (instruction.kind == InstructionKind::compute) {
-        const double seconds = cost.time(instruction, small.program()).value * slowest;
+        const double seconds = cost.time(instruction, small.program()).value;
         pass.compute_s += seconds;
         steps.add_compute(module.unit, i, seconds);
         if (instruction.op == Op::linear_grad_weight ||
@@ -180,16 +179,6 @@ void leave_shared_parameters(const std::vector<UnitProfile>& two, std::vector<Un
   }
 }
 
-// Returns the factor by which compute takes longer because ranks wait for the slowest. Sharded
-// parameters may let more ranks wait for each other, but this is left out, because one profile
-// serves several degrees of sharding.
-double slowest_of(const Plan& plan, const Cluster& cluster) {
-  const Parallelism& p = plan.parallelism;
-  const int of_experts = p.degrees().experts_over_tensor ? p.expert : p.tensor * p.expert;
-  return straggling(cluster.machine.gpu.kernels, cluster.ranks(),
-                    std::max(p.tensor * p.context, of_experts));
-}
-
 Model all_alike(Model model, BlockKind kind) {
   model.dense_blocks.clear();
   for (int block = 0; kind.dense && block < model.layers; ++block)
@@ -214,6 +203,13 @@ BlockKinds kinds_of_blocks(const Model& model, const Training& training) {
     if (known == found.kinds.end()) found.kinds.push_back(kind);
   }
   return found;
+}
+
+double straggling_of(const Candidate& candidate, const Cluster& cluster) {
+  const int of_experts =
+      candidate.experts_over_tensor() ? candidate.expert : candidate.tensor * candidate.expert;
+  return straggling(cluster.machine.gpu.kernels, cluster.ranks(),
+                    std::max(candidate.tensor * candidate.context, of_experts));
 }
 
 Profiles::Profiles(const Model& model, const Plan& base, const Cluster& cluster, BlockKind kind)
@@ -327,13 +323,11 @@ ModelProfile Profiles::measure(const Plan& plan) const {
   const SmallModel one = lower_small(alike_, plan, 1);
   ModelProfile profile;
   const CostModel cost(cluster_, plan.training);
-  const double slowest = slowest_of(plan, cluster_);
   const bool shares = plan.degrees().has_expert_groups();
-  profile.units = measure_units(one, cost, cluster_.machine, slowest, shares);
+  profile.units = measure_units(one, cost, cluster_.machine, shares);
   if (model_.has_decoder())
     leave_shared_parameters(
-        measure_units(lower_small(alike_, plan, 2), cost, cluster_.machine, slowest, shares),
-        profile.units);
+        measure_units(lower_small(alike_, plan, 2), cost, cluster_.machine, shares), profile.units);
   if (model_.is_fixed())  // each unit stands for itself alone
     for (UnitProfile& unit : profile.units) unit.is_block = false;
   profile.layers = model_.layers;
@@ -365,7 +359,6 @@ KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const 
 std::vector<UnitProfile::Pass> Profiles::measure_deferred(const Plan& plan) const {
   const SmallModel small = lower_small(alike_, plan, blocks_of_stages, blocks_of_stages);
   const CostModel cost(cluster_, plan.training);
-  const double slowest = slowest_of(plan, cluster_);
   std::vector<UnitProfile::Pass> units(small.graph.units.size());
   for (const Program& program : small.stages)
     for (const Body& body : program.bodies) {
@@ -374,7 +367,7 @@ std::vector<UnitProfile::Pass> Profiles::measure_deferred(const Plan& plan) cons
         if (instruction.when != When::always || instruction.module < 0) continue;
         UnitProfile::Pass& pass = units[small.graph.modules[instruction.module].unit];
         if (instruction.kind == InstructionKind::compute)
-          pass.compute_s += cost.time(instruction, program).value * slowest;
+          pass.compute_s += cost.time(instruction, program).value;
         else if (compute_waits_for(instruction.stream) && is_collective(instruction.kind))
           ++pass.collectives[collective_of(instruction, cluster_.machine)];
       }
@@ -466,6 +459,47 @@ StageProfile Profiles::measure_stages(const Plan& plan) const {
   profile.middle_block_kept = bytes_of(more.stages[1]).kept - profile.middle.kept;
   while (!small.graph.units[profile.units_before].is_block) ++profile.units_before;
   return profile;
+}
+
+namespace {
+
+Cluster on_one_host(Cluster cluster) {
+  cluster.hosts = 1;
+  return cluster;
+}
+
+}  // namespace
+
+ModelProfiles::ModelProfiles(const Model& model, const Plan& base, const Cluster& cluster)
+    : model_(model),
+      base_(base),
+      cluster_(on_one_host(cluster)),
+      blocks_(kinds_of_blocks(model, base.training)) {
+  for (const BlockKind kind : blocks_.kinds)
+    kinds_.push_back(std::make_unique<Profiles>(model_, base_, cluster_, kind));
+}
+
+bool ModelProfiles::are_of(const Model& model, const Plan& base, const Cluster& cluster) const {
+  // The ranks of a CPU computer share its cores and its memory.
+  const bool are_like_ranks = cluster.machine.gpu.kind == DeviceKind::gpu ||
+                              cluster.processes_per_host == cluster_.processes_per_host;
+  return cluster.machine.name == cluster_.machine.name && are_like_ranks && base == base_ &&
+         model == model_;
+}
+
+std::size_t ModelProfiles::count() const {
+  std::size_t count = 0;
+  for (const auto& profiles : kinds_) count += profiles->count();
+  return count;
+}
+
+std::shared_ptr<ModelProfiles> SharedProfiles::of(const Model& model, const Plan& base,
+                                                  const Cluster& cluster) {
+  const std::lock_guard lock(mutex_);
+  const auto known = std::ranges::find_if(
+      known_, [&](const auto& each) { return each->are_of(model, base, cluster); });
+  if (known != known_.end()) return *known;
+  return known_.emplace_back(std::make_shared<ModelProfiles>(model, base, cluster));
 }
 
 }  // namespace meshwright::sim

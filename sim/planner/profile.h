@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -104,12 +106,18 @@ struct BlockKinds {
 };
 BlockKinds kinds_of_blocks(const Model& model, const Training& training);
 
-// Profiles of one model on one cluster, with all blocks alike. Each is made when it is first asked
-// for, once per (tensor, context, its exchange and heads, micro_batch, recompute, offload,
-// sequence_parallel, expert, whether experts lie over tensor groups, compiler, whether backwards
-// are split, tensor_chunks). References stay valid, and several threads may ask. If the plan leaves
-// choices to the compiler (models/compiler), times and costs are those of a plan with enough
-// memory, bytes those of the plan that needs least.
+// Returns the factor by which compute takes longer than in the profiles, because ranks wait for the
+// slowest. Sharded parameters may let more ranks wait for each other, but this is left out, because
+// one profile serves several degrees of sharding.
+double straggling_of(const Candidate& candidate, const Cluster& cluster);
+
+// Profiles of one model on one machine, with all blocks alike. They are the same on any number of
+// hosts, because ranks that wait for the slowest are left out (straggling_of()). Each is made when
+// it is first asked for, once per (tensor, context, its exchange and heads, micro_batch, recompute,
+// offload, sequence_parallel, expert, whether experts lie over tensor groups, compiler, whether
+// backwards are split, tensor_chunks). References stay valid, and several threads may ask. If the
+// plan leaves choices to the compiler (models/compiler), times and costs are those of a plan with
+// enough memory, bytes those of the plan that needs least.
 class Profiles {
  public:
   Profiles(const Model& model, const Plan& base, const Cluster& cluster, BlockKind kind = {});
@@ -154,6 +162,37 @@ class Profiles {
   Memo<Key, KeptBytes> kept_;
   Memo<Key, StageProfile> stages_;
   Memo<Key, Messages> messages_;
+};
+
+// The profiles of each kind of blocks of a model.
+class ModelProfiles {
+ public:
+  ModelProfiles(const Model& model, const Plan& base, const Cluster& cluster);
+  bool are_of(const Model& model, const Plan& base, const Cluster& cluster) const;
+  const std::vector<std::unique_ptr<Profiles>>& kinds() const { return kinds_; }
+  std::size_t kind_of(int block) const { return blocks_.of_block[block]; }
+  std::size_t count() const;  // of the profiles that were measured
+
+ private:
+  const Model model_;
+  const Plan base_;
+  const Cluster cluster_;
+  const BlockKinds blocks_;
+  std::vector<std::unique_ptr<Profiles>> kinds_;
+};
+
+// Shares profiles among the searches of one question, because measuring them takes about half of a
+// search's time. Machines of one name must be equal in all of these searches. Several threads may
+// ask.
+class SharedProfiles {
+ public:
+  // Returns the profiles for all clusters that differ from `cluster` at most in their number of
+  // hosts, and in the ranks on a host if these have GPUs of their own.
+  std::shared_ptr<ModelProfiles> of(const Model& model, const Plan& base, const Cluster& cluster);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<ModelProfiles>> known_;
 };
 
 }  // namespace meshwright::sim

@@ -164,8 +164,10 @@ std::int64_t prove(const Job& job, const SearchOptions& options, const Searches&
 
 }  // namespace
 
-SearchResult search(const Job& job, const SearchOptions& options) {
+SearchResult search(const Job& job, const SearchOptions& asked) {
   const auto begin = Clock::now();
+  SearchOptions options = asked;
+  if (!options.profiles) options.profiles = std::make_shared<SharedProfiles>();
   const std::vector<std::string> machines = machines_of(job.cluster);
   const std::vector<int> counts = counts_of(job.cluster);
   const bool is_one = machines.size() * counts.size() == 1;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@
 #include "sim/predict/target.h"
 
 namespace meshwright::sim {
+
+class SharedProfiles;  // profile.h
 
 struct RankedPlan {
   Plan plan;  // resolved, with the stages as partitioned
@@ -97,6 +100,9 @@ struct SearchOptions {
   int threads = 0;  // that bound and simulate; 0: as many as this process may use. Any number finds
                     // the same plans.
   MachineLoader load = load_known_machine;
+  // Measurements that several searches of one question share, for the same machines. A search that
+  // gets none makes its own.
+  std::shared_ptr<SharedProfiles> profiles = nullptr;
 };
 
 SearchResult search(const Job& job, const SearchOptions& options = {});

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "sim/planner/profile.h"
+
 namespace meshwright::sim {
 
 namespace {
@@ -17,8 +19,10 @@ constexpr std::string_view keys[] = {"training.micro_batch", "training.recompute
 
 }  // namespace
 
-FittingSearch search_until_fits(Job job, const SearchOptions& options,
+FittingSearch search_until_fits(Job job, const SearchOptions& asked,
                                 const std::function<bool(std::string_view key)>& may_open) {
+  SearchOptions options = asked;
+  if (!options.profiles) options.profiles = std::make_shared<SharedProfiles>();
   FittingSearch found;
   found.result = search(job, options);
   for (const std::string_view key : keys) {

@@ -142,16 +142,31 @@ void Surveyed::leave_slowest(std::size_t most) {
   entries.erase(middle, entries.end());
 }
 
-Surveyor::Surveyor(const Model& model, const Plan& base, const Cluster& cluster, int threads) {
-  makers_.emplace_back(model, base, cluster);
+Surveyor::Surveyor(const Model& model, const Plan& base, const Cluster& cluster,
+                   std::shared_ptr<ModelProfiles> profiles, int threads) {
+  makers_.emplace_back(model, base, cluster, std::move(profiles));
   while (std::ssize(makers_) < threads) makers_.push_back(makers_.front().for_another_thread());
 }
 
-std::vector<Entry> Surveyor::usual(const Space& space, const SurveyLimits& limits) {
+std::vector<Entry> Surveyor::usual(const Space& space, const SurveyLimits& limits,
+                                   const std::function<void()>& told) {
   const int threads = static_cast<int>(makers_.size());
   std::mutex mutex;
+  std::atomic<bool> is_ended = false;  // `told` has thrown, so the rest is not looked at
+  const auto go_on = [&] {
+    if (is_ended) return false;
+    const std::lock_guard lock(mutex);
+    try {
+      if (told) told();
+    } catch (...) {
+      is_ended = true;
+      throw;
+    }
+    return true;
+  };
   std::vector<Found> found;
   in_parallel(space.branches.size(), threads, [&](std::size_t place, std::size_t thread) {
+    if (!go_on()) return;
     const Branch part = usual_part(space.branches[place]);
     if (part.savings.empty() || part.shardings.empty()) return;
     Swept swept;
@@ -170,6 +185,7 @@ std::vector<Entry> Surveyor::usual(const Space& space, const SurveyLimits& limit
     const std::size_t count = std::min(bounded_at_once, found.size() - begin);
     std::vector<Entry> some(count);
     in_parallel(count, threads, [&](std::size_t i, std::size_t thread) {
+      if (!go_on()) return;
       const auto& [survivor, place] = found[begin + i];
       BoundMaker& bounds = makers_[thread];
       some[i] = {survivor.candidate, bounds.memory(survivor.candidate),

@@ -55,12 +55,15 @@ struct Surveyed {
 
 class Surveyor {
  public:
-  // `model`, `base` and `cluster` must outlive the surveyor.
-  Surveyor(const Model& model, const Plan& base, const Cluster& cluster, int threads);
+  // `model`, `base` and `cluster` must outlive the surveyor. `profiles` are theirs.
+  Surveyor(const Model& model, const Plan& base, const Cluster& cluster,
+           std::shared_ptr<ModelProfiles> profiles, int threads);
 
   // Returns plans of the usual kind that likely fit in memory, with the lowest loose bounds of the
-  // time first. usual_part() in survey.cpp defines this kind.
-  std::vector<Entry> usual(const Space& space, const SurveyLimits& limits);
+  // time first. usual_part() in survey.cpp defines this kind. Any thread calls `told` often. What
+  // it throws ends the survey.
+  std::vector<Entry> usual(const Space& space, const SurveyLimits& limits,
+                           const std::function<void()>& told = {});
   // Returns the bounds of all plans but those in `done`. `told` gets the number of branches that
   // are finished, in one call at a time.
   Surveyed all(const Space& space, const SurveyLimits& limits, std::span<const Candidate> done,

@@ -4,7 +4,9 @@
 
 #include "sim/advise/ladder.h"
 #include "sim/planner/search.h"
+#include "sim/planner/survey.h"
 #include "tests/catch.h"
+#include "tests/sim/planned.h"
 
 using namespace meshwright::tests;
 using nlohmann::json;
@@ -62,5 +64,37 @@ TEST_CASE("a ladder that is stopped says which rungs have no plan for that",
   for (const Ladder& ladder : ladders(small_job(), options)) {
     CHECK_FALSE(ladder.stop);
     for (const Rung& rung : ladder.rungs) CHECK(rung.reason == "not searched to its end: stopped");
+  }
+}
+
+TEST_CASE("the first look at a space ends at once when it is stopped", "[sim][planner][stop]") {
+  const Planned planned(job_json(small_model(4, 4), "p3.8xlarge", 1, 32), "p3.8xlarge", 1);
+  Surveyor surveyor(planned.job.model, planned.base, planned.cluster,
+                    SharedProfiles().of(planned.job.model, planned.base, planned.cluster), 1);
+  struct Stop {};
+  int calls = 0;
+  CHECK_THROWS_AS(surveyor.usual(planned.space, {1e12, 1, 1},
+                                 [&] {
+                                   if (++calls == 3) throw Stop{};
+                                 }),
+                  Stop);
+  CHECK(calls == 3);
+}
+
+TEST_CASE("clusters that differ in hosts alone share profiles, and their bounds are as if alone",
+          "[sim][planner]") {
+  Planned one(job_json(small_model(4, 4), "p3.8xlarge", 1, 32), "p3.8xlarge", 1);
+  Planned two(job_json(small_model(4, 4), "p3.8xlarge", 2, 32), "p3.8xlarge", 2);
+  SharedProfiles shared;
+  const auto of_one = shared.of(one.job.model, one.base, one.cluster);
+  CHECK(shared.of(two.job.model, two.base, two.cluster) == of_one);
+  Planned other(job_json(small_model(4, 4), "p3.16xlarge", 1, 32), "p3.16xlarge", 1);
+  CHECK(shared.of(other.job.model, other.base, other.cluster) != of_one);
+  other.base.training.precision = Precision::fp32;
+  CHECK(shared.of(one.job.model, other.base, one.cluster) != of_one);
+  BoundMaker sharing(two.job.model, two.base, two.cluster, of_one);
+  for (const Candidate& candidate : two.candidates) {
+    CHECK(sharing.time(candidate).step_time_s == two.bounds.time(candidate).step_time_s);
+    CHECK(sharing.memory(candidate).likely_bytes == two.bounds.memory(candidate).likely_bytes);
   }
 }
