@@ -52,8 +52,8 @@ struct BlockField {
   // key makes it optional.
   std::string_view only_with = {};
 
-  // Returns whether the field is set: a number or flag is not 0, a text is not empty, or a curve
-  // has points.
+  // Returns whether the field is set: a double or a flag is not 0, an optional number has a value,
+  // a text is not empty, or a curve has points. A whole number or a list always counts as set.
   bool is_set() const;
 };
 using BlockFields = std::vector<BlockField>;

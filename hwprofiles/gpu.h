@@ -61,7 +61,8 @@ struct KernelConstants {
   // by instructions on GPUs with much bandwidth for their arithmetic (A100). 0 means that it is
   // bound by its bytes only.
   double gelu_instructions = 0;
-  // Factor on score_traffic, loss_traffic and traffic in fp32 and tf32, where nothing is cast.
+  // Factor on score_traffic, loss_traffic and traffic in fp32, tf32 and fp64, where nothing is
+  // cast.
   double fp32_traffic = 1;
   std::array<double, 3> traffic = {1, 1, 1};
   std::array<double, 3> optimizer_traffic = {1, 1, 1};

@@ -88,8 +88,9 @@ void read_attention(Fields fields, MeasuredRates& to) {
   fields.done();
 }
 
-// Small layers take little longer than the mean time of quantization, so that what is left of a
-// measured time may be too short: no rate is above the peak.
+// Limits each rate to the peak. A rate in 8 bits comes from the measured time of a layer, less the
+// fitted time of its quantization. A small layer takes little longer than that, so its rate may
+// come out too high.
 void limit_rates(MeasuredProducts& products, double peak) {
   for (MeasuredProduct& each : products.measured) each.flop_per_s = std::min(each.flop_per_s, peak);
 }

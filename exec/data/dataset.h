@@ -1,4 +1,5 @@
-// The kinds of datasets: what a sequence is in a file, and how it is read.
+// The interface of datasets. The kinds of datasets differ in what a sequence is and how it is read.
+// Synthetic data has no file.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// A file that grows by whole records. Each record is written at once, so that readers see it and a
-// crash loses none. If the disk is full, the part of a record that was written is removed again. A
-// pipe can be written to as well. If it has no reader, or if its reader makes no room within 10 s,
-// that is an error.
+// A file that grows by whole records. Each record is written at once, so that readers see it and
+// none is lost if the process crashes. If a write fails because the disk is full, the part of the
+// record that was written is removed again. A pipe can be written to as well. If it has no reader,
+// or if its reader makes no room within 10 s, that is an error.
 #pragma once
 
 #include <cstdint>

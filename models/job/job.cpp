@@ -294,9 +294,9 @@ void check_open_job(const Job& job) {
   const bool needs_16_bits =
       plan.training.loss_scale || plan.training.memory_of != MemoryOf::engine;
   if (job.is_auto("training.precision") && needs_16_bits) plan.training.precision = Precision::fp16;
-  // Keys that are open are set to values that break the fewest rules. The open degrees decide how
-  // many micro-batches a step has, and one micro-batch breaks no rule. If any micro-batch can be
-  // divided among a tensor group, the largest can.
+  // Sets open keys to values that break the fewest rules. An open micro-batch becomes the whole
+  // global batch, because if a tensor group can divide any micro-batch, it can divide that one. The
+  // open degrees decide the number of micro-batches, so it is one here, which breaks no rule.
   Training& training = plan.training;
   if (job.is_auto("training.micro_batch"))
     training.micro_batch = static_cast<int>(training.global_batch);

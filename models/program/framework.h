@@ -32,6 +32,12 @@ constexpr bool is_of_pytorch(Framework framework) {
          framework == Framework::pytorch;
 }
 
+// Returns whether adapters are peft's, the library of transformers and of what is built on it.
+constexpr bool has_adapters_of_peft(Framework framework) {
+  return framework == Framework::transformers || framework == Framework::accelerate ||
+         framework == Framework::deepspeed;
+}
+
 // Returns the words for them in job files, in the order of the enumerators.
 const std::vector<std::string>& framework_words();
 

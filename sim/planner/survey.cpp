@@ -17,7 +17,8 @@ constexpr std::size_t closely_bounded_usual_plans = 1024, bounded_at_once = 256;
 constexpr std::size_t most_entries = 25'000;
 
 // Returns the usual part of a branch, which a user would begin with: no offloaded activations, all
-// blocks alike, states in as many shards as there are replicas, tensor groups side by side.
+// blocks recomputed alike, states that are sharded over all replicas if at all, and the first
+// placement that is allowed.
 Branch usual_part(const Branch& whole) {
   Branch branch = whole;
   branch.placements.resize(1);

@@ -26,7 +26,7 @@ constexpr Repository repositories[] = {
     {"pytorch/torchtune", Framework::pytorch, true},
     {"foundation-model-stack/fms-acceleration", Framework::transformers},
     {"foundation-model-stack/fms-fsdp", Framework::pytorch},
-    {"QwenLM/", Framework::transformers},
+    {"QwenLM/", Framework::transformers, true},  // adapters too: peft before release 0.12
     {"huggingface/", Framework::transformers},
     {"hiyouga/LlamaFactory", Framework::transformers},
     {"axolotl", Framework::transformers},

@@ -312,3 +312,30 @@ TEST_CASE("an adapter begins as nothing, in the type of the weight that it is of
         CHECK(keys.size() == 4 * 2);
       }
 }
+
+TEST_CASE("peft converts the inputs of its adapters to fp32, in kernels of their own",
+          "[models][lora]") {
+  const Model model = small_model("llama");
+  const auto dropouts = [&](Framework framework, auto change) {
+    Plan plan = adapted(model, {}, {std::string(all_linear)});
+    plan.training.framework = framework;
+    plan.training.precision = Precision::bf16;
+    plan.training.lora->dropout = 0;
+    change(plan.training);
+    const Graph graph = graph_of(model, plan);
+    return std::ranges::count_if(graph.nodes,
+                                 [](const Node& node) { return node.attributes.drops_in_fp32; });
+  };
+  const auto as_it_is = [](Training&) {};
+  CHECK(dropouts(Framework::transformers, as_it_is) == 2 * 4 * 7);  // forward and backward
+  CHECK(dropouts(Framework::deepspeed, as_it_is) == 2 * 4 * 7);
+  CHECK(dropouts(Framework::pytorch, as_it_is) == 0);
+  CHECK(dropouts(Framework::meshwright, as_it_is) == 0);
+  CHECK(dropouts(Framework::transformers, [](Training& t) { t.compiler = CompilerLevel::full; }) ==
+        0);
+  CHECK(dropouts(Framework::transformers, [](Training& t) { t.precision = Precision::fp32; }) == 0);
+  CHECK(dropouts(Framework::transformers,
+                 [](Training& t) { t.master_weights = MasterWeights::none; }) == 0);
+  CHECK(dropouts(Framework::transformers,
+                 [](Training& t) { t.lora->base_weights = BaseWeights::nf4; }) == 0);
+}

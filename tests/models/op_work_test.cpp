@@ -120,6 +120,11 @@ std::vector<Example> elementwise_examples() {
   const Attributes a = plain();
   // The mask of dropout has a byte for each of 48 elements: 2 * 96 + 48 = 240.
   const Levels dropped = by_level({memory(240)}, {joined(48)}, {});
+  // In fp32 an element has 4 bytes: 96 + 192 to convert, 2 * 192 + 48 to drop.
+  const Attributes dropping_wide = with([](Attributes& to) {
+    to.dropout = 0.1;
+    to.drops_in_fp32 = true;
+  });
   const Levels dropped_grad = by_level({memory(240)}, {memory(240)}, {memory(192)});
   return {
       {Op::gelu, a, {x}, {x}, {memory(192, 48)}},
@@ -144,6 +149,11 @@ std::vector<Example> elementwise_examples() {
        eager(times(1, memory(480)) + times(8, memory(288)), {memory(480)})},
       {Op::add, a, {x, x}, {x}, {memory(288)}},
       {Op::dropout, a, {x}, {x}, dropped},
+      {Op::dropout,
+       dropping_wide,
+       {x},
+       {x},
+       by_level({memory(288), memory(432), memory(288)}, {joined(48)}, {})},
       {Op::dropout_grad, a, {x}, {x}, dropped_grad},
       {Op::scale, a, {x}, {x}, {memory(192)}},
       {Op::add_constant, a, {x}, {x}, {memory(192)}},

@@ -52,7 +52,7 @@ std::pair<JobRequest, JobRequest> two_of(const Options& options) {
 
 double seconds(SimTime time) { return to_seconds(time).value; }
 
-// Returns a signed time: "+1.2 ms", "-340 us".
+// Returns a signed time: "+1.2 ms", "-340.0 us".
 std::string show_change(SimTime change) {
   return (change < 0 ? "-" : "+") + show_seconds(std::abs(seconds(change)));
 }

@@ -55,10 +55,12 @@ class Settings {
   // Reads a setting: marks it, calls the listener and returns it. Returns null if the setting is
   // absent or its value is null.
   const Setting* read(std::string_view name);
-  // Read a setting as a value. They return nothing if it is absent or null, and throw InputError
-  // with its place if it has the wrong type. A string that holds a number or a truth value ("8",
-  // "1e-4", "true") is taken as one. A variable that only the shell knows ("$LAYERS") counts as
-  // absent, and open() lists it; as a flag it is true, because flags have no value.
+  // Read a setting as a value. They return nothing, or an empty list, if it is absent or null, and
+  // throw InputError with its place if it has the wrong type. A string that holds a number or a
+  // truth value ("8", "1e-4", "true") is taken as one. A variable that only the shell knows
+  // ("$LAYERS") counts as absent, and open() lists it, for a number and for a word that must be a
+  // known one. A flag of a command line is true then, because flags have no value. Other words keep
+  // the variable as their text, and a list of numbers refuses it.
   std::optional<std::int64_t> whole(std::string_view name);
   // Reads a number of hosts, ranks, layers and the like: a whole number from `least` to 2^31 - 1.
   // Throws InputError for any other.

@@ -118,8 +118,9 @@ void add_network(Machine& machine) {
   machine.network.gbit_per_s_each = 1;
 }
 
-// Sets the links between GPUs to those of a known machine with as many GPUs. Otherwise each GPU
-// gets a switch of its own.
+// Sets NVLink and the PCIe switches to those of the known machine if it has as many GPUs. Otherwise
+// gives each GPU a PCIe switch of its own. The bandwidth between sockets and the host's latency
+// come from the known machine in either case.
 void add_links(const GpuHere& here, const std::optional<Machine>& known, Machine& machine) {
   machine.pcie.peer_to_peer = here.reaches_others;
   machine.pcie.switches.clear();

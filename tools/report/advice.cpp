@@ -199,8 +199,8 @@ std::string batch_text(const Job& job, const Rung& rung,
   return text;
 }
 
-// Returns the whole run of a rung under failures, or nothing if the job does not say how long the
-// run is or nothing fails.
+// Returns the predicted run of the rung's best plan from its first step to its last, with failures.
+// Returns nothing if nothing fails or if the job does not say how long the run is.
 std::optional<WholeRun> run_of(const Job& job, const Rung& rung) {
   const RankedPlan& best = *rung.best;
   return whole_run(job, compile(job.model, best.plan, target_of(best.cluster, best.plan.training)),

@@ -45,7 +45,8 @@ void append_as(Entry entry, std::uint64_t operation);
 std::uint32_t number_of(std::string_view name);
 std::uint64_t now_ns();  // CLOCK_MONOTONIC
 
-// PyTorch's profiler says by these which operation runs on this thread.
+// PyTorch's profiler calls these when an operation begins and ends on this thread, so that entries
+// of the log name the operation.
 void push_operation(std::uint64_t id);
 std::uint64_t pop_operation();
 

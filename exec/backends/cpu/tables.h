@@ -14,8 +14,8 @@ struct Row {
 };
 
 // Make the rows of the table at the end of a file of kernels, from templates that have the
-// operation's name. The second macro is for operations that only move elements, so that they also
-// work on 16-bit elements.
+// operation's name. The second macro is for operations that only move elements, which take 16-bit
+// elements as they are stored. Other operations widen them first.
 #define MESHWRIGHT_CPU_ROW(name) \
   { Op::name, name<float>, name<double> }
 #define MESHWRIGHT_MOVING_ROW(name) \

@@ -5,8 +5,8 @@
 
 namespace meshwright::architectures::families {
 
-// Returns a row with Llama's names, and with the RMSNorms and the gated MLP that most decoders
-// have.
+// Returns a row of the table of architectures. The row has the module names of Llama's checkpoints,
+// and the RMSNorms and the gated MLP that most decoders have.
 constexpr ArchitectureInfo like_llama(std::string_view name) {
   ArchitectureInfo row{.name = name,
                        .embeddings = {"model.embed_tokens", "model.embed_tokens"},

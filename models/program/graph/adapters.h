@@ -18,8 +18,9 @@ inline constexpr std::string_view all_linear = "all-linear";  // every linear la
 // weights stay in the precision's type.
 enum class BaseWeights : std::uint8_t { unquantized, nf4, int4 };
 
-// Settings of LoRA (Hu et al. 2021), under which only adapters are trained. An adapter adds (alpha
-// / rank) * B A x to the output W x of a linear layer, where A has `rank` rows.
+// Settings of LoRA (Hu et al. 2021), under which only adapters are trained, and a head that
+// predicts classes. An adapter adds (alpha / rank) * B A x to the output W x of a linear layer,
+// where A has `rank` rows.
 struct Lora {
   int rank = 8;
   double alpha = 8;

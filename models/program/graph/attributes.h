@@ -58,6 +58,9 @@ struct Attributes {
   double epsilon = 1e-5;
   double dropout = 0;  // probability that dropout sets an element to 0; attention: one of
                        // its probabilities, whose row is head * sequence length + query
+  // dropout: kernels of their own convert its input to fp32 and its result back, as in peft. This
+  // is only predicted, never executed.
+  bool drops_in_fp32 = false;
   std::uint64_t dropout_key = 0;  // made of the seed and the module's path
   std::int64_t vocabulary = 0;    // unpadded size; columns and rows beyond it are masked
   Packing packing = Packing::separate;

@@ -84,8 +84,8 @@ void optimizer_step(const StepSettings& training, const UpdateScalars* scalars,
                     const DeviceSegments& segments, const OptimizerState& state,
                     cudaStream_t stream);
 
-// Does on the device what exec::lamb_norms does, in a fixed order. `partial` is scratch
-// memory of lamb_scratch_bytes() bytes, aligned to 16.
+// Does on the device what exec::lamb_norms does, if there is an update, and adds in a fixed order.
+// `partial` is scratch memory of lamb_scratch_bytes() bytes, aligned to 16.
 void lamb_norms(const StepSettings& training, const UpdateScalars* scalars,
                 const DeviceSegments& segments, const OptimizerState& state, void* partial,
                 cudaStream_t stream);

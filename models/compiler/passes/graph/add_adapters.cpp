@@ -163,14 +163,28 @@ class Adapting {
     return out_.output(out_.add(op, beside.module, inputs, attributes));
   }
 
+  // Returns whether the input of an adapter is converted to fp32 for its dropout. Since release
+  // 0.12 peft keeps adapters in fp32 (autocast_adapter_dtype), unless master_weights 'none' says
+  // that they are in 16 bits, and converts their inputs (peft/tuners/lora/layer.py:
+  // _cast_input_dtype). Under autocast their products are in 16 bits all the same, and layers with
+  // quantized weights convert nothing (peft/tuners/lora/bnb.py).
+  bool converts_input() const {
+    return has_adapters_of_peft(training_.framework) && training_.compiler == CompilerLevel::none &&
+           storage_of(old_.precision) != Dtype::f32 &&
+           training_.master_weights != MasterWeights::none &&
+           lora_.base_weights == BaseWeights::unquantized;
+  }
+
   int dropped(const Node& node, const Attributes& plain, int x) {
-    if (lora_.dropout == 0) return x;
+    const bool in_fp32 = converts_input();
+    if (lora_.dropout == 0 && !in_fp32) return x;
     constexpr std::uint64_t odd = 0x9E3779B97F4A7C15;  // spreads small seeds over all bits
     Attributes attributes = plain;
     const Parameter& weight = weight_of(node);
     const int in_axis = node.attributes.weight_in_out ? 0 : 1;
     attributes.hidden_share = weight.is_cut && weight.cut.dim == in_axis;
     attributes.dropout = lora_.dropout;
+    attributes.drops_in_fp32 = in_fp32;
     attributes.dropout_key = hash_of(module_of(weight) + ".lora_dropout") ^ (training_.seed * odd);
     return apply(Op::dropout, node, {x}, attributes);
   }

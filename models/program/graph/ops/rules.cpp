@@ -41,13 +41,34 @@ void work_write(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, bytes_of_all(call.outputs));
 }
 
+namespace {
+
+// Appends the kernels of dropout in fp32 for a tensor in 16 bits, which is converted before and
+// after. Without dropout it is only converted.
+void work_dropout_in_fp32(const OpCall& call, KernelList& kernels) {
+  const double elements = static_cast<double>(call.inputs[0].shape.elements());
+  const double wide = 4 * elements, mask = elements;
+  memory_kernel(kernels, bytes(call.inputs[0]) + wide);
+  if (call.attributes.dropout > 0) memory_kernel(kernels, 2 * wide + mask);
+  memory_kernel(kernels, wide + bytes(call.inputs[0]));
+}
+
+bool drops_in_fp32(const OpCall& call, CompilerLevel level) {
+  return call.attributes.drops_in_fp32 && level == CompilerLevel::none &&
+         element_size(call.inputs[0]) < 4;
+}
+
+}  // namespace
+
 void work_dropout(const OpCall& call, CompilerLevel level, KernelList& kernels) {
+  if (drops_in_fp32(call, level)) return work_dropout_in_fp32(call, kernels);
   const double mask = static_cast<double>(call.inputs[0].shape.elements());
   if (level == CompilerLevel::none) memory_kernel(kernels, 2 * bytes(call.inputs[0]) + mask);
   if (level == CompilerLevel::fused) joining_traffic(kernels, mask);
 }
 
 void work_dropout_grad(const OpCall& call, CompilerLevel level, KernelList& kernels) {
+  if (drops_in_fp32(call, level)) return work_dropout_in_fp32(call, kernels);
   const double mask = static_cast<double>(call.inputs[0].shape.elements());
   const double read = level == CompilerLevel::full ? 0 : mask;
   memory_kernel(kernels, 2 * bytes(call.inputs[0]) + read);
