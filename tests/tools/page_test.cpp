@@ -86,7 +86,7 @@ TEST_CASE("the page: choose, plan, export, come back by the link", "[page]") {
   browser.type("#length", "128\t");
   browser.type("#most", "2\t");
   browser.click("#failures");
-  browser.type("#tokens", "1\n");  // submits
+  browser.type("#tokens", "1B\n");  // submits
   browser.wait_for(searched, 120);
 
   // The page must show what the command prints for the same job.
@@ -96,7 +96,7 @@ TEST_CASE("the page: choose, plan, export, come back by the link", "[page]") {
   CHECK(job["cluster"]["machine"] == json::array({"p3.8xlarge"}));
   CHECK(job["cluster"]["count"] == json::array({1, 2}));
   CHECK(job["training"]["global_batch"] == 16);
-  CHECK(job["objective"]["tokens"] == 1e9);
+  CHECK(job["objective"]["tokens"] == "1B");
   CHECK(job["failures"].is_object());
   const json answer = answer_of("plan " + folder.file("asked.json", job.dump()) + " --top 20");
   const std::string shown = browser.value_of(text_of("#plans"));
@@ -239,4 +239,55 @@ TEST_CASE("the page: a search can be cancelled, and what is wrong is said", "[pa
   CHECK(browser.value_of(text_of("#message")).get<std::string>().find("'<b>gpt</b>'") !=
         std::string::npos);
   CHECK(browser.value_of("document.querySelectorAll('#message *').length") == 0);
+}
+
+TEST_CASE("the page: numbers in people's words, and whole tables on a phone", "[page]") {
+  if (!can_browse()) return;
+  const Served served;
+  const TestFolder folder;
+  Browser browser(folder.path(), 390);
+  const json job = {{"name", "small"},
+                    {"model", "distilgpt2"},
+                    {"training", {{"global_batch", 16}, {"sequence_length", 128}}},
+                    {"cluster", {{"machine", "p3.8xlarge"}, {"count", {1, 2}}}}};
+  browser.open(link_of(served, job));
+  browser.wait_for(ready);
+  browser.type("#tokens", "1.5 billion\t");
+  browser.type("#budget", "$15k\t");
+  browser.type("#days", "2 weeks\t");
+  browser.value_of("document.querySelector('#length').value = ''");
+  browser.type("#length", "0.5k\t");
+  const json asked =
+      json::parse(browser.value_of("document.querySelector('#json').value").get<std::string>());
+  CHECK(asked["objective"] ==
+        json{{"tokens", "1.5 billion"}, {"budget_usd", "$15k"}, {"deadline_s", "2 weeks"}});
+  browser.click("#advise");
+  browser.wait_for(searched + " && !document.querySelector('#ladder').hidden", 120);
+  const json answer = answer_of("advise " + folder.file("asked.json", asked.dump()));
+  CHECK(answer["budget_usd"] == 15000);
+  CHECK(answer["deadline_s"] == 14 * 86400);
+  CHECK(answer["ladders"][0]["rungs"][0]["total_tokens"].get<double>() == Approx(1.5e9));
+  CHECK(browser.value_of(text_of("#ladder")).get<std::string>().find("Rent ") != std::string::npos);
+  browser.click("#plan");
+  browser.wait_for(searched + " && !document.querySelector('#plans').hidden", 120);
+  // Every column of every table can be seen without scrolling, with its title.
+  CHECK(browser.value_of("document.documentElement.scrollWidth <= window.innerWidth") == true);
+  CHECK(browser.value_of("document.querySelectorAll('.wide').length") >= 3);
+  CHECK(browser.value_of("[...document.querySelectorAll('.wide')].filter("
+                         "each => each.scrollWidth > each.clientWidth).length") == 0);
+  CHECK(browser.value_of("[...document.querySelectorAll('.wide td')].filter(each => "
+                         "each.textContent && each.getBoundingClientRect().right > "
+                         "window.innerWidth).length") == 0);
+  const std::string shown = browser.value_of(text_of("#plans"));
+  for (const char* title : {"plan", "step", "memory"})
+    CHECK(shown.find(title) != std::string::npos);
+  // Words that are no number get the command line's answer.
+  browser.value_of("document.querySelector('#tokens').value = ''");
+  browser.type("#tokens", "many\t");
+  browser.click("#plan");
+  browser.wait_for("document.body.dataset.state === 'failed'");
+  CHECK(browser.value_of(text_of("#message"))
+            .get<std::string>()
+            .find("expected a number such as 60e9, 60B or 20M, found 'many'") != std::string::npos);
+  check_stays_here(browser, served);
 }

@@ -37,22 +37,28 @@ export function facts(rows) {
   return all;
 }
 
-// `head`: [[title, class]]; a cell is text or an element.
+// `head`: [[title, class]]; a cell is text or an element. A narrow screen shows a row as a block, with its titles before its
+// cells (page.css), so the roles are said: blocks have none.
 export function table(head, rows) {
   const box = make('div', '', 'wide'), all = make('table'), top = make('thead'), body = make('tbody');
   const line = make('tr');
-  for (const [title, name] of head) line.append(make('th', title, name));
-  top.append(line);
+  const with_role = (each, role) => {
+    each.setAttribute('role', role);
+    return each;
+  };
+  for (const [title, name] of head) line.append(with_role(make('th', title, name), 'columnheader'));
+  top.append(with_role(line, 'row'));
   for (const cells of rows) {
-    const row = make('tr');
+    const row = with_role(make('tr'), 'row');
     cells.forEach((cell, i) => {
-      const each = make('td', '', head[i][1]);
+      const each = with_role(make('td', '', head[i][1]), 'cell');
+      each.dataset.title = head[i][0];
       each.append(cell);
       row.append(each);
     });
     body.append(row);
   }
-  all.append(top, body);
+  with_role(all, 'table').append(with_role(top, 'rowgroup'), with_role(body, 'rowgroup'));
   box.append(all);
   return box;
 }

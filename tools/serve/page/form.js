@@ -12,16 +12,34 @@ function option(value, text = value) {
   return each;
 }
 
+const is_number = text => /^[0-9]+(\.[0-9]+)?$/.test(text);
+
+// Numbers in people's words, such as 60B, stay words: jobs have them too, and the program reads them as on the command line.
+function number_or_words(text) {
+  return is_number(text.trim()) ? Number(text) : text.trim();
+}
+
+// A number alone means days. A date is counted from today, since jobs say how long.
+function seconds_or_words(text) {
+  const words = text.trim(), days = is_number(words) ? Number(words) : (Date.parse(words) - Date.parse(new Date().toISOString().slice(0, 10))) / 864e5;
+  return is_number(words) || (/^\d{4}-\d\d-\d\d$/.test(words) && days > 0) ? days * 86400 : words;
+}
+
+function in_words(value) {
+  const unit = typeof value === 'number' && [[1e12, 'T'], [1e9, 'B'], [1e6, 'M']].find(([size]) => value >= size && Number.isInteger(value / size * 1000));
+  return unit ? value / unit[0] + unit[1] : String(value);
+}
+
 // Fields that are one key each; an empty one takes the key away.
 const simple = [
-  ['batch', 'training', 'global_batch', Number],
-  ['length', 'training', 'sequence_length', Number],
+  ['batch', 'training', 'global_batch', number_or_words],
+  ['length', 'training', 'sequence_length', number_or_words],
   ['precision', 'training', 'precision', String],
   ['framework', 'training', 'framework', String],
   ['minimize', 'objective', 'minimize', String],
-  ['tokens', 'objective', 'tokens', text => Number(text) * 1e9, value => String(value / 1e9)],
-  ['budget', 'objective', 'budget_usd', Number],
-  ['days', 'objective', 'deadline_s', text => Number(text) * 86400, value => String(value / 86400)],
+  ['tokens', 'objective', 'tokens', number_or_words, in_words],
+  ['budget', 'objective', 'budget_usd', number_or_words],
+  ['days', 'objective', 'deadline_s', seconds_or_words, value => typeof value === 'number' ? `${value / 86400} days` : value],
   ['price', 'objective', 'price', String],
 ];
 

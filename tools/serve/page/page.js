@@ -126,7 +126,7 @@ element('job').addEventListener('submit', event => {
   event.preventDefault();
   if (form.is_complete()) plan();
 });
-element('advise').addEventListener('click', () => ask_too('climbing the ladder', 'advise', 'ladder', answer => show.ladder(answer, form.job.objective)));
+element('advise').addEventListener('click', () => ask_too('climbing the ladder', 'advise', 'ladder', show.ladder));
 element('sensitivity').addEventListener('click', () => ask_too('turning one input after the other', 'sensitivity', 'moves', show.moves));
 element('cancel').addEventListener('click', () => searching?.abort());
 window.addEventListener('hashchange', take_link);

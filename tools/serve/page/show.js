@@ -156,16 +156,16 @@ function best_rung({best, ladders}) {
 
 // What the recommended rung takes and costs, in a sentence.
 function rung_text(rung) {
-  const interval = rung.step_time_interval_s, factor = rung.total_time_s / rung.step_time_s;
+  const interval = rung.step_time_interval_s, start = rung.start_s ?? 0, factor = (rung.total_time_s - start) / rung.step_time_s;
   if (!(rung.total_tokens > 0))
     return `${text.seconds(rung.step_time_s)} a step, ${text.or(rung.usd_per_million_tokens, usd => text.usd(usd, 4))} per M tokens`;
   return text.duration(rung.total_time_s) +
-      (interval ? ` (${text.duration(interval[0] * factor)} to ${text.duration(interval[1] * factor)}, eight in ten)` : '') +
+      (interval ? ` (${text.duration(start + interval[0] * factor)} to ${text.duration(start + interval[1] * factor)}, eight in ten)` : '') +
       `, ${text.or(rung.total_usd, usd => text.usd(usd))}`;
 }
 
-// `objective`: the job's, whose budget and deadline are lines of the chart.
-export function ladder(answer, objective = {}) {
+// The job's budget and deadline, as they were read, are lines of the chart.
+export function ladder(answer) {
   const all = section('ladder', 'Where to stop');
   if (answer.best) {
     const best = answer.best, useful = best.useful_global_batch, rung = best_rung(answer);
@@ -177,7 +177,7 @@ export function ladder(answer, objective = {}) {
   } else {
     all.append(make('p', 'Nothing fits.', 'reason'));
   }
-  charts.rungs(all, answer.ladders, objective);
+  charts.rungs(all, answer.ladders, answer);
   for (const each of answer.ladders) {
     all.append(make('h3', each.machine));
     charts.ladder(all, each.rungs);
