@@ -57,7 +57,8 @@ for command, (name, _, _) in answers.classes.items():
 
 checked = 0
 for function, command in calls.functions.items():
-    listed = set(re.findall(r"^  --([a-z-]+)", said(command, "--help"), re.MULTILINE)) - {"json"} - calls.left_out
+    listed = set(re.findall(r"^  --([a-z-]+)", said(command, "--help"), re.MULTILINE)) - {"json"}
+    listed -= calls.left_out | calls.left_out_of.get(command, set())
     taken = set(inspect.signature(getattr(meshwright, function)).parameters)
     for option in listed:
         assert texts.argument_name(option) in taken, (function, option)
@@ -95,6 +96,24 @@ with tempfile.TemporaryDirectory() as folder:
         file.write('{"train_batch_size": 16, "zero_optimization": {"stage": 1}}')
     keys = {"cluster.machine": "p4d.24xlarge", "training.sequence_length": 128}
     check_answer(meshwright.import_job(from_=[settings, config], set=keys), "import")
+# Trained weights, whose loss and text transformers computed (tests/golden/make_generated.py).
+golden = os.path.join(root, "tests", "golden")
+with open(os.path.join(golden, "generated.json"), encoding="utf-8") as file:
+    generated = json.load(file)
+weights, expected = os.path.join(golden, "safetensors", "gpt2"), generated["models"]["gpt2"]
+tiny = {"model": weights, "training": {"global_batch": 1, "sequence_length": generated["sequence"]},
+        "cluster": {"machine": "local"}}
+with tempfile.TemporaryDirectory() as folder:
+    tokens = os.path.join(folder, "tokens.bin")
+    with open(tokens, "wb") as file:
+        file.write(b"".join(token.to_bytes(2, "little") for token in generated["tokens"]))
+    evaluation = meshwright.evaluate(tiny, checkpoint=weights, data=tokens)
+    check_answer(evaluation, "evaluate")
+    assert abs(evaluation.loss - expected["loss"]) < 1e-5, (evaluation.loss, expected["loss"])
+for text in expected["texts"]:
+    generation = meshwright.generate(tiny, checkpoint=weights, prompt_tokens=text["prompt"], max_tokens=8)
+    check_answer(generation, "generate")
+    assert generation.tokens == text["tokens"], (generation.tokens, text)
 explanation = meshwright.explain(job, set={"training.micro_batch": 1})
 check_answer(explanation, "explain")
 assert explanation.from_ is explanation["from"] and explanation.from_.name

@@ -9,6 +9,8 @@
 #include "tools/commands/commands.h"
 #include "tools/print.h"
 #include "tools/report/print_json.h"
+#include "tools/session/choose.h"
+#include "tools/session/json_text.h"
 
 namespace meshwright::tools {
 
@@ -16,7 +18,7 @@ namespace {
 
 constexpr int usual_max_tokens = 32;
 
-GenerateRequest request_of(const Options& options) {
+GenerateRequest generate_request(const Options& options) {
   if (options.prompt.empty() == options.prompt_tokens.empty())
     throw InputError(
         "generate: give either --prompt with a text, or --prompt-tokens with numbers, such as "
@@ -44,26 +46,37 @@ std::string numbers_text(const std::vector<std::int32_t>& tokens) {
   return text;
 }
 
+json generated_json(const Generated& found) {
+  json value = {{"weights", found.weights},
+                {"prompt_tokens", found.prompt},
+                {"tokens", found.tokens},
+                {"ended", found.ended}};
+  if (found.step) value["step"] = *found.step;
+  if (found.text) value["text"] = *found.text;
+  return value;
+}
+
 int run_generate(const Options& options) {
-  const GenerateRequest how = request_of(options);
+  const GenerateRequest how = generate_request(options);
   end_on_stop_signals();
   const JobRequest wanted = job_request(options);
   watch_for_stop();
   const Generated found = generate(wanted, how, printed_watch(), [] { return !stop_requested(); });
-  if (options.json) {
-    json value = {{"weights", found.weights},
-                  {"prompt_tokens", found.prompt},
-                  {"tokens", found.tokens},
-                  {"ended", found.ended}};
-    if (found.step) value["step"] = *found.step;
-    if (found.text) value["text"] = *found.text;
-    print_json(value);
-  } else if (how.text) {
+  if (options.json)
+    print_json(generated_json(found));
+  else if (how.text)
     print_text(printable(*how.text + *found.text) + "\n");  // as the model breaks its lines
-  } else {
+  else
     print_text(numbers_text(found.tokens) + "\n");
-  }
   return found.stopped ? stopped : done;
+}
+
+std::string answer_generate(const Options& options, const Watch& watch) {
+  const Generated found = generate(job_request(options), generate_request(options), watch,
+                                   [&] { return !(watch.stop && watch.stop()); });
+  std::string answer = json_text(generated_json(found), true);
+  if (found.stopped) throw StoppedSearch(std::move(answer));
+  return answer;
 }
 
 }  // namespace
@@ -79,6 +92,7 @@ const Command generate_command = {
     run_generate,
     "Runs the forward pass over the whole text for each token, on one process of this computer. "
     "The text ends after `--max-tokens`, at the model's length, or with a token that the "
-    "`generation_config.json` or `config.json` of the weights names as the end."};
+    "`generation_config.json` or `config.json` of the weights names as the end.",
+    answer_generate};
 
 }  // namespace meshwright::tools

@@ -18,6 +18,8 @@ classes = {
     "fit": ("Fit", "runs", "A machine's profile moved towards measured steps"),
     "import": ("Imported", "settings", "A job, from another framework's settings"),
     "export": ("Exported", "", "A plan, as another framework's settings"),
+    "evaluate": ("Evaluation", "", "The loss of trained weights on files"),
+    "generate": ("Generation", "", "What trained weights go on with from a prompt"),
     "list": ("Names", "", "Names that a job may use"),
 }
 # The classes of parts whose key makes no good name, by the key, or by its path where another part has that key too.

@@ -6,12 +6,15 @@ from .texts import argument_name, by_hand, for_python, sentence, wrapped
 # The command of each function, in the order of the page. `list` is names(), which is by hand.
 functions = {"plan": "plan", "simulate": "simulate", "advise": "advise", "scale": "scale", "sensitivity": "sensitivity",
              "explain": "explain", "validate": "validate", "compile": "compile", "fit": "fit", "import_job": "import",
-             "export": "export"}
+             "export": "export", "evaluate": "evaluate", "generate": "generate"}
 # What goes on in other processes has no call, and the form of printed text no meaning.
-left_out = {"rehearse", "host-factor", "measure", "checkpoint", "wide", "why"}
-types = {"": "bool", "N": "Number", "TOKENS": "Number", "USD": "Number", "FRACTION": "Number", "FACTOR": "Number",
+left_out = {"rehearse", "host-factor", "measure", "wide", "why"}
+# Of export, which reads scripts of launchers and no weights.
+left_out_of = {"export": {"checkpoint"}}
+types = {"": "bool", "N": "Number", "TOKENS": "Number", "USD": "Number", "FRACTION": "Number", "FACTOR": "Number", "T": "Number",
          "DATE": "Date", "KEY=VALUE": "Mapping[str, Any]", "NAME=VALUE": "Mapping[str, Any]", "FILE": "Path",
-         "FOLDER": "Path", "FILE...": "Union[Path, Sequence[Path]]", "NAME": "Sequence[str]"}
+         "FOLDER": "Path", "FILE...": "Union[Path, Sequence[Path]]", "NAME": "Sequence[str]", "KEY": "Sequence[str]",
+         "NUMBERS": "Union[str, Sequence[int]]"}
 # The operands of each command: their arguments, and the list that is handed on.
 the_job = ("job: Optional[Job] = None", "[job]",
            [("job", "a dictionary, or the path of a job file; None: model= and other words say it")])
@@ -27,7 +30,7 @@ told = 'on_progress: OnProgress = None'
 
 def options_of(command, row):
     for option in row["options"]:
-        if option["name"] not in left_out:
+        if option["name"] not in left_out | left_out_of.get(command, set()):
             yield option["name"], argument_name(option["name"]), types.get(option["value"], "str"), option
 
 
@@ -37,8 +40,9 @@ def signature(function, command, row):
              for _, argument, kind, _ in options_of(command, row)]
     star = [] if first.startswith("*") else ["*"]
     words = ", ".join(([first] if first else []) + star + named + [told])
-    return wrapped("{}) -> {}:".format(words, classes[command][0]), " " * len("def {}(".format(function)),
-                   "def {}(".format(function))
+    # What follows the arguments stays on one line: `->` at the end of a line is no Python.
+    return wrapped("{})\u00a0->\u00a0{}:".format(words, classes[command][0]), " " * len("def {}(".format(function)),
+                   "def {}(".format(function)).replace("\u00a0", " ")
 
 
 def docstring(command, row):

@@ -5,9 +5,9 @@ from typing import Any, Dict, List, Optional
 from ._answer import Answer
 
 __all__ = [
-    "Advice", "Change", "Compilation", "Explanation", "Exported", "Fit", "FittedRun", "Imported", "Ladder", "Level",
-    "Measurement", "Names", "Plan", "Plans", "Prediction", "Rung", "ScalePoint", "Scaling", "Sensitivity",
-    "SensitivityInput", "Setting", "Validation"]
+    "Advice", "Change", "Compilation", "Evaluation", "Explanation", "Exported", "Fit", "FittedRun", "Generation",
+    "Imported", "Ladder", "Level", "Measurement", "Names", "Plan", "Plans", "Prediction", "Rung", "ScalePoint",
+    "Scaling", "Sensitivity", "SensitivityInput", "Setting", "Validation"]
 
 
 class Parallelism(Answer):
@@ -15,18 +15,14 @@ class Parallelism(Answer):
 
     active_microbatches: Optional[int]
     """largest number of micro-batches in flight on a stage"""
-    context: Optional[int]
-    """number of ranks that share every sequence; 2 × context divides sequence_length"""
+    context: Any
     context_exchange: Optional[str]
     """how ranks of a context group share keys and values: `p2p` around a ring, `all_gather` all at once, `all_to_all`
     by heads (DeepSpeed-Ulysses), `a2a+p2p` by heads among neighbours, then around rings"""
     context_heads: Optional[int]
     """for `a2a+p2p`: number of neighbours in a context group that exchange heads"""
-    data: Optional[int]
-    """replicas"""
-    expert: Optional[int]
-    """consecutive ranks that share the experts; divides `experts` and data, or data × tensor if `expert_tensor` is 1;
-    `shard` divides data ÷ expert, or exceeds it"""
+    data: Any
+    expert: Any
     expert_dispatch: Optional[str]
     """for predictions: how tokens travel to experts"""
     expert_tensor: Optional[int]
@@ -49,8 +45,7 @@ class Parallelism(Answer):
     """see Partition"""
     persistence_threshold: Optional[int]
     """for `zero_stage` 3: parameters with fewer elements on a rank of the tensor group are not sharded"""
-    pipeline: Optional[int]
-    """number of stages; pipeline × tensor × context × data = ranks"""
+    pipeline: Any
     pipeline_scatter_gather: Optional[bool]
     """each rank of a tensor group sends 1/tensor of an activation to the next stage, which gathers it"""
     placement: Optional[str]
@@ -71,8 +66,7 @@ class Parallelism(Answer):
     `zero_stage` 0: an error"""
     shard_layout: Optional[str]
     """`flat`: buffers of several parameters are split into equal shards"""
-    tensor: Optional[int]
-    """divides heads, kv_heads, hidden and ffn; the vocabulary is padded to 128 × tensor"""
+    tensor: Any
     tensor_batch: Optional[str]
     """`own`: each tensor rank reads micro_batch ÷ tensor sequences, which must be whole"""
     tensor_chunks: Optional[int]
@@ -80,11 +74,8 @@ class Parallelism(Answer):
     one chunk overlaps with the matmul of the next"""
     tensor_layout: Optional[str]
     """see Tensor layouts"""
-    virtual_stages: Optional[int]
-    """above 1 needs `interleaved`, `zero_bubble_v` (at most 2), `interleaved_zero_bubble` or `dualpipe_v` (at most 2),
-    and 2 stages"""
-    zero_stage: Optional[int]
-    """optimizer (1), gradients (2), parameters (3) sharded"""
+    virtual_stages: Any
+    zero_stage: Any
 
 
 class Adafactor(Answer):
@@ -188,8 +179,7 @@ class Training(Answer):
     """type in which gradients are stored and sent; sums over ranks are made in fp32 and rounded once"""
     last_layers_in_bf16: Optional[int]
     """number of blocks at the end of the model that multiply 16 bits, see `first_layers_in_bf16`"""
-    learning_rate: Optional[float]
-    """highest learning rate of the schedule"""
+    learning_rate: Any
     learning_rate_schedule: Optional[str]
     """share of `learning_rate` that a step has after the warm-up, see Learning rate"""
     lora: Optional[Lora]
@@ -208,8 +198,7 @@ class Training(Answer):
     memory_of: Optional[str]
     """whose memory decides what fits and what `plan` proposes: this engine's, PyTorch's in mixed precision (autocast),
     or that of PyTorch/XLA with the step as one program"""
-    micro_batch: Optional[int]
-    """sequences that one replica processes at once"""
+    micro_batch: Any
     moments_precision: Optional[str]
     """type in which the optimizer stores its moments; they are updated in fp32 and rounded (`moments_rounding`)"""
     moments_rounding: Optional[str]
@@ -254,8 +243,7 @@ class Training(Answer):
     sequence_length: Any
     steps: Any
     warmup_steps: Any
-    weight_decay: Optional[float]
-    """applies to matrices only"""
+    weight_decay: Any
 
 
 class Cluster(Answer):
@@ -330,6 +318,8 @@ class Plan(Answer):
     total_tokens: float
     """of the whole job"""
     total_time_s: float
+    start_s: float
+    """of it, until hosts are there and have read weights; 0: below 5 % of the steps"""
     total_usd: Optional[float]
     total_idle_usd: Optional[float]
     """of it, for hours of a block after the run"""
@@ -482,6 +472,8 @@ class WholeRun(Answer):
 
     tokens: float
     time_s: float
+    start_s: float
+    """of it, until hosts are there and have read weights; 0: below 5 % of the steps"""
     usd: Optional[float]
     idle_usd: Optional[float]
     """of it, for hours of a block after the run"""
@@ -699,6 +691,8 @@ class Rung(Answer):
     """of a host"""
     reason: Optional[str]
     """why there is no plan; where there is one, the keys from `plan` on are there instead"""
+    start_s: Optional[float]
+    """of it, as plans[].start_s of `plan`"""
     step_time_interval_s: Optional[List[float]]
     """between its two ends eight in ten steps would lie"""
     step_time_s: Optional[float]
@@ -759,6 +753,10 @@ class Advice(Answer):
     ladders: List[Ladder]
     best: Optional[Choice]
     """the ladder whose plan is best; null: nothing fits"""
+    budget_usd: Optional[float]
+    """the limit of a job, as it was read"""
+    deadline_s: Optional[float]
+    """the limit of a job, as it was read"""
     shortfall: Optional[str]
     """of a job: if nothing fits, by how much, and what would do"""
 
@@ -1311,6 +1309,41 @@ class Exported(Answer):
     warnings: List[str]
     files: List[str]
     contents: Optional[Dict[str, str]]
+
+
+class Evaluation(Answer):
+    """The loss of trained weights on files."""
+
+    weights: str
+    """the checkpoint, or the folder with model.safetensors"""
+    files: List[str]
+    sequences: int
+    tokens: int
+    """targets whose loss counts"""
+    loss: float
+    """mean over the targets"""
+    complete: bool
+    """false: stopped on request; the loss is of the sequences before"""
+    evaluate_wall_s: float
+    perplexity: Optional[float]
+    """e^loss, of a head over the vocabulary"""
+    step: Optional[int]
+    """of the checkpoint"""
+
+
+class Generation(Answer):
+    """What trained weights go on with from a prompt."""
+
+    weights: str
+    """the checkpoint, or the folder with model.safetensors"""
+    prompt_tokens: List[int]
+    tokens: List[int]
+    ended: bool
+    """the last token ends a text"""
+    step: Optional[int]
+    """of the checkpoint"""
+    text: Optional[str]
+    """of these tokens; none without a tokenizer"""
 
 
 class MachineFact(Answer):

@@ -5,22 +5,23 @@ from __future__ import annotations
 from typing import Any, Mapping, Optional, Sequence, Union
 
 from ._answers import (
-    Advice, Compilation, Explanation, Exported, Fit, Imported, Plans, Prediction, Scaling, Sensitivity, Validation)
+    Advice, Compilation, Evaluation, Explanation, Exported, Fit, Generation, Imported, Plans, Prediction, Scaling,
+    Sensitivity, Validation)
 from ._progress import OnProgress
 from ._running import Date, Job, Number, Path, run
 
 __all__ = [
     "plan", "simulate", "advise", "scale", "sensitivity", "explain", "validate", "compile", "fit", "import_job",
-    "export"]
+    "export", "evaluate", "generate"]
 
 
-def plan(job: Optional[Job] = None, *, prove: bool = False, set: Optional[Mapping[str, Any]] = None, for_: Optional[str]
-         = None, model: Optional[str] = None, tokens: Optional[Number] = None, task: Optional[str] = None, batch:
-         Optional[Number] = None, length: Optional[Number] = None, on: Optional[str] = None, by: Optional[Date] = None,
-         budget: Optional[Number] = None, profile: Optional[Path] = None, prices: Optional[Path] = None, write:
-         Optional[Path] = None, write_partition: Optional[Path] = None, report: Optional[Path] = None, top:
-         Optional[Number] = None, count: Optional[Number] = None, memory_margin: Optional[Number] = None, on_progress:
-         OnProgress = None) -> Plans:
+def plan(job: Optional[Job] = None, *, measure_afresh: bool = False, prove: bool = False, set: Optional[Mapping[str,
+         Any]] = None, for_: Optional[str] = None, model: Optional[str] = None, tokens: Optional[Number] = None, task:
+         Optional[str] = None, batch: Optional[Number] = None, length: Optional[Number] = None, on: Optional[str] =
+         None, by: Optional[Date] = None, budget: Optional[Number] = None, profile: Optional[Path] = None, prices:
+         Optional[Path] = None, write: Optional[Path] = None, write_partition: Optional[Path] = None, report:
+         Optional[Path] = None, top: Optional[Number] = None, count: Optional[Number] = None, memory_margin:
+         Optional[Number] = None, on_progress: OnProgress = None) -> Plans:
     """Search for the best plan of a job on its clusters.
 
     Searches over all that the job leaves open with "auto" and lists, ranks the plans, and says why others were
@@ -29,6 +30,7 @@ def plan(job: Optional[Job] = None, *, prove: bool = False, set: Optional[Mappin
 
     Arguments:
         job: a dictionary, or the path of a job file; None: model= and other words say it.
+        measure_afresh: measure this computer, although a quick profile of today is kept.
         prove: go on until no other plan can be better by more than 2 %; Ctrl-C prints the best so far.
         set: override a key of the job by its dotted path.
         for_: a framework whose settings can express the plan: `list frameworks` names them: megatron-lm,
@@ -61,19 +63,20 @@ def plan(job: Optional[Job] = None, *, prove: bool = False, set: Optional[Mappin
     Raises InputError for what is refused, NoPlanFits where nothing fits, Interrupted at Ctrl-C, with what was found
     until then.
     """
-    options = {"prove": prove, "set": set, "for": for_, "model": model, "tokens": tokens, "task": task, "batch": batch,
-               "length": length, "on": on, "by": by, "budget": budget, "profile": profile, "prices": prices, "write":
-               write, "write-partition": write_partition, "report": report, "top": top, "count": count, "memory-margin":
-               memory_margin}
+    options = {"measure-afresh": measure_afresh, "prove": prove, "set": set, "for": for_, "model": model, "tokens":
+               tokens, "task": task, "batch": batch, "length": length, "on": on, "by": by, "budget": budget, "profile":
+               profile, "prices": prices, "write": write, "write-partition": write_partition, "report": report, "top":
+               top, "count": count, "memory-margin": memory_margin}
     return run("plan", [job], options, on_progress, Plans)
 
 
-def simulate(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = None, trace_format: Optional[str] = None,
-             model: Optional[str] = None, tokens: Optional[Number] = None, task: Optional[str] = None, batch:
-             Optional[Number] = None, length: Optional[Number] = None, on: Optional[str] = None, profile: Optional[Path]
-             = None, prices: Optional[Path] = None, trace: Optional[Path] = None, programs: Optional[Path] = None,
-             write: Optional[Path] = None, report: Optional[Path] = None, timeline: Optional[Path] = None, steps:
-             Optional[Number] = None, count: Optional[Number] = None, on_progress: OnProgress = None) -> Prediction:
+def simulate(job: Optional[Job] = None, *, measure_afresh: bool = False, set: Optional[Mapping[str, Any]] = None,
+             trace_format: Optional[str] = None, model: Optional[str] = None, tokens: Optional[Number] = None, task:
+             Optional[str] = None, batch: Optional[Number] = None, length: Optional[Number] = None, on: Optional[str] =
+             None, profile: Optional[Path] = None, prices: Optional[Path] = None, trace: Optional[Path] = None,
+             programs: Optional[Path] = None, write: Optional[Path] = None, report: Optional[Path] = None, timeline:
+             Optional[Path] = None, steps: Optional[Number] = None, count: Optional[Number] = None, on_progress:
+             OnProgress = None) -> Prediction:
     """Predict a training step: time, memory, cost.
 
     Predicts the time of a step, memory stage by stage, and cost. Where the job says that hosts fail, it predicts how
@@ -81,6 +84,7 @@ def simulate(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = No
 
     Arguments:
         job: a dictionary, or the path of a job file; None: model= and other words say it.
+        measure_afresh: measure this computer, although a quick profile of today is kept.
         set: override a key of the job by its dotted path.
         trace_format: what trace writes: chrome (one file; without this option), or chakra (MLCommons Chakra execution
             traces: FILE.RANK.et for every rank).
@@ -109,18 +113,19 @@ def simulate(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = No
     Raises InputError for what is refused, NoPlanFits where nothing fits, Interrupted at Ctrl-C, with what was found
     until then.
     """
-    options = {"set": set, "trace-format": trace_format, "model": model, "tokens": tokens, "task": task, "batch": batch,
-               "length": length, "on": on, "profile": profile, "prices": prices, "trace": trace, "programs": programs,
-               "write": write, "report": report, "timeline": timeline, "steps": steps, "count": count}
+    options = {"measure-afresh": measure_afresh, "set": set, "trace-format": trace_format, "model": model, "tokens":
+               tokens, "task": task, "batch": batch, "length": length, "on": on, "profile": profile, "prices": prices,
+               "trace": trace, "programs": programs, "write": write, "report": report, "timeline": timeline, "steps":
+               steps, "count": count}
     return run("simulate", [job], options, on_progress, Prediction)
 
 
-def advise(job: Optional[Job] = None, *, all: bool = False, set: Optional[Mapping[str, Any]] = None, for_: Optional[str]
-           = None, model: Optional[str] = None, tokens: Optional[Number] = None, task: Optional[str] = None, batch:
-           Optional[Number] = None, length: Optional[Number] = None, on: Optional[str] = None, by: Optional[Date] =
-           None, budget: Optional[Number] = None, profile: Optional[Path] = None, prices: Optional[Path] = None, write:
-           Optional[Path] = None, count: Optional[Number] = None, memory_margin: Optional[Number] = None, on_progress:
-           OnProgress = None) -> Advice:
+def advise(job: Optional[Job] = None, *, all: bool = False, measure_afresh: bool = False, set: Optional[Mapping[str,
+           Any]] = None, for_: Optional[str] = None, model: Optional[str] = None, tokens: Optional[Number] = None, task:
+           Optional[str] = None, batch: Optional[Number] = None, length: Optional[Number] = None, on: Optional[str] =
+           None, by: Optional[Date] = None, budget: Optional[Number] = None, profile: Optional[Path] = None, prices:
+           Optional[Path] = None, write: Optional[Path] = None, count: Optional[Number] = None, memory_margin:
+           Optional[Number] = None, on_progress: OnProgress = None) -> Advice:
     """From one GPU to many: what each brings, where to stop and why.
 
     Tries one GPU, one host, and more hosts, machine by machine. At each rung it prints the best plan, its time, memory,
@@ -132,6 +137,7 @@ def advise(job: Optional[Job] = None, *, all: bool = False, set: Optional[Mappin
     Arguments:
         job: a dictionary, or the path of a job file; None: model= and other words say it.
         all: every rung of every machine, instead of a line for each machine.
+        measure_afresh: measure this computer, although a quick profile of today is kept.
         set: override a key of the job by its dotted path.
         for_: a framework whose settings can express the plan: `list frameworks` names them: megatron-lm,
             megatron-bridge, torchtitan, deepspeed, accelerate, sagemaker, hyperpod.
@@ -160,17 +166,18 @@ def advise(job: Optional[Job] = None, *, all: bool = False, set: Optional[Mappin
     Raises InputError for what is refused, NoPlanFits where nothing fits, Interrupted at Ctrl-C, with what was found
     until then.
     """
-    options = {"all": all, "set": set, "for": for_, "model": model, "tokens": tokens, "task": task, "batch": batch,
-               "length": length, "on": on, "by": by, "budget": budget, "profile": profile, "prices": prices, "write":
-               write, "count": count, "memory-margin": memory_margin}
+    options = {"all": all, "measure-afresh": measure_afresh, "set": set, "for": for_, "model": model, "tokens": tokens,
+               "task": task, "batch": batch, "length": length, "on": on, "by": by, "budget": budget, "profile": profile,
+               "prices": prices, "write": write, "count": count, "memory-margin": memory_margin}
     return run("advise", [job], options, on_progress, Advice)
 
 
-def scale(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = None, for_: Optional[str] = None, model:
-          Optional[str] = None, tokens: Optional[Number] = None, task: Optional[str] = None, batch: Optional[Number] =
-          None, length: Optional[Number] = None, on: Optional[str] = None, by: Optional[Date] = None, budget:
-          Optional[Number] = None, profile: Optional[Path] = None, prices: Optional[Path] = None, count:
-          Optional[Number] = None, memory_margin: Optional[Number] = None, on_progress: OnProgress = None) -> Scaling:
+def scale(job: Optional[Job] = None, *, measure_afresh: bool = False, set: Optional[Mapping[str, Any]] = None, for_:
+          Optional[str] = None, model: Optional[str] = None, tokens: Optional[Number] = None, task: Optional[str] =
+          None, batch: Optional[Number] = None, length: Optional[Number] = None, on: Optional[str] = None, by:
+          Optional[Date] = None, budget: Optional[Number] = None, profile: Optional[Path] = None, prices: Optional[Path]
+          = None, count: Optional[Number] = None, memory_margin: Optional[Number] = None, on_progress: OnProgress =
+          None) -> Scaling:
     """Throughput, efficiency and cost over more and more GPUs.
 
     Plans the job on one host, two, four and so on, and prints throughput, efficiency and cost. Where the job says that
@@ -178,6 +185,7 @@ def scale(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = None,
 
     Arguments:
         job: a dictionary, or the path of a job file; None: model= and other words say it.
+        measure_afresh: measure this computer, although a quick profile of today is kept.
         set: override a key of the job by its dotted path.
         for_: a framework whose settings can express the plan: `list frameworks` names them: megatron-lm,
             megatron-bridge, torchtitan, deepspeed, accelerate, sagemaker, hyperpod.
@@ -205,17 +213,18 @@ def scale(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = None,
     Raises InputError for what is refused, NoPlanFits where nothing fits, Interrupted at Ctrl-C, with what was found
     until then.
     """
-    options = {"set": set, "for": for_, "model": model, "tokens": tokens, "task": task, "batch": batch, "length":
-               length, "on": on, "by": by, "budget": budget, "profile": profile, "prices": prices, "count": count,
-               "memory-margin": memory_margin}
+    options = {"measure-afresh": measure_afresh, "set": set, "for": for_, "model": model, "tokens": tokens, "task":
+               task, "batch": batch, "length": length, "on": on, "by": by, "budget": budget, "profile": profile,
+               "prices": prices, "count": count, "memory-margin": memory_margin}
     return run("scale", [job], options, on_progress, Scaling)
 
 
-def sensitivity(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = None, for_: Optional[str] = None,
-                model: Optional[str] = None, tokens: Optional[Number] = None, task: Optional[str] = None, batch:
-                Optional[Number] = None, length: Optional[Number] = None, on: Optional[str] = None, by: Optional[Date] =
-                None, budget: Optional[Number] = None, profile: Optional[Path] = None, prices: Optional[Path] = None,
-                count: Optional[Number] = None, on_progress: OnProgress = None) -> Sensitivity:
+def sensitivity(job: Optional[Job] = None, *, measure_afresh: bool = False, set: Optional[Mapping[str, Any]] = None,
+                for_: Optional[str] = None, model: Optional[str] = None, tokens: Optional[Number] = None, task:
+                Optional[str] = None, batch: Optional[Number] = None, length: Optional[Number] = None, on: Optional[str]
+                = None, by: Optional[Date] = None, budget: Optional[Number] = None, profile: Optional[Path] = None,
+                prices: Optional[Path] = None, count: Optional[Number] = None, on_progress: OnProgress =
+                None) -> Sensitivity:
     """Which inputs move time or cost of the whole job most.
 
     Changes one input at a time (prices, bandwidths, failure rates, batch, the error of the prediction itself and
@@ -224,6 +233,7 @@ def sensitivity(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] =
 
     Arguments:
         job: a dictionary, or the path of a job file; None: model= and other words say it.
+        measure_afresh: measure this computer, although a quick profile of today is kept.
         set: override a key of the job by its dotted path.
         for_: a framework whose settings can express the plan: `list frameworks` names them: megatron-lm,
             megatron-bridge, torchtitan, deepspeed, accelerate, sagemaker, hyperpod.
@@ -249,13 +259,15 @@ def sensitivity(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] =
     Raises InputError for what is refused, NoPlanFits where nothing fits, Interrupted at Ctrl-C, with what was found
     until then.
     """
-    options = {"set": set, "for": for_, "model": model, "tokens": tokens, "task": task, "batch": batch, "length":
-               length, "on": on, "by": by, "budget": budget, "profile": profile, "prices": prices, "count": count}
+    options = {"measure-afresh": measure_afresh, "set": set, "for": for_, "model": model, "tokens": tokens, "task":
+               task, "batch": batch, "length": length, "on": on, "by": by, "budget": budget, "profile": profile,
+               "prices": prices, "count": count}
     return run("sensitivity", [job], options, on_progress, Sensitivity)
 
 
-def explain(*jobs: Job, set: Optional[Mapping[str, Any]] = None, profile: Optional[Path] = None, prices: Optional[Path]
-            = None, measured: Optional[Path] = None, on_progress: OnProgress = None) -> Explanation:
+def explain(*jobs: Job, measure_afresh: bool = False, set: Optional[Mapping[str, Any]] = None, profile: Optional[Path] =
+            None, prices: Optional[Path] = None, measured: Optional[Path] = None, on_progress: OnProgress =
+            None) -> Explanation:
     """Why a step takes longer than another, cause by cause.
 
     Compares two jobs, or one job with what set changes of it. The changes sum to the difference to the picosecond. With
@@ -264,6 +276,7 @@ def explain(*jobs: Job, set: Optional[Mapping[str, Any]] = None, profile: Option
 
     Arguments:
         jobs: two jobs; or one, as it is and with what set= changes.
+        measure_afresh: measure this computer, although a quick profile of today is kept.
         set: override a key of the job by its dotted path.
         profile: the profile to use for the machine that it names, or for `local`, instead of the known one.
         prices: a price list whose rows go before those that are known (docs/prices.md).
@@ -276,7 +289,7 @@ def explain(*jobs: Job, set: Optional[Mapping[str, Any]] = None, profile: Option
     Raises InputError for what is refused, NoPlanFits where nothing fits, Interrupted at Ctrl-C, with what was found
     until then.
     """
-    options = {"set": set, "profile": profile, "prices": prices, "measured": measured}
+    options = {"measure-afresh": measure_afresh, "set": set, "profile": profile, "prices": prices, "measured": measured}
     return run("explain", list(jobs), options, on_progress, Explanation)
 
 
@@ -299,8 +312,8 @@ def validate(*files: Path, profile: Optional[Path] = None, on_progress: OnProgre
     return run("validate", list(files), options, on_progress, Validation)
 
 
-def compile(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = None, profile: Optional[Path] = None, dump:
-            Optional[Path] = None, on_progress: OnProgress = None) -> Compilation:
+def compile(job: Optional[Job] = None, *, measure_afresh: bool = False, set: Optional[Mapping[str, Any]] = None,
+            profile: Optional[Path] = None, dump: Optional[Path] = None, on_progress: OnProgress = None) -> Compilation:
     """The compiler's levels: what each pass saves, the largest batch.
 
     Compares the levels of the training compiler (none, fused, full) under the job's plan: kernels, bytes moved, memory
@@ -309,6 +322,7 @@ def compile(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = Non
 
     Arguments:
         job: a dictionary, or the path of a job file; None: model= and other words say it.
+        measure_afresh: measure this computer, although a quick profile of today is kept.
         set: override a key of the job by its dotted path.
         profile: the profile to use for the machine that it names, or for `local`, instead of the known one.
         dump: write the graph after each pass, and the Programs, into this folder.
@@ -319,7 +333,7 @@ def compile(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = Non
     Raises InputError for what is refused, NoPlanFits where nothing fits, Interrupted at Ctrl-C, with what was found
     until then.
     """
-    options = {"set": set, "profile": profile, "dump": dump}
+    options = {"measure-afresh": measure_afresh, "set": set, "profile": profile, "dump": dump}
     return run("compile", [job], options, on_progress, Compilation)
 
 
@@ -345,9 +359,10 @@ def fit(*, profile: Optional[Path] = None, runs: Optional[Path] = None, output: 
     return run("fit", [], options, on_progress, Fit)
 
 
-def import_job(job: Optional[Path] = None, *, allow_unknown: bool = False, set: Optional[Mapping[str, Any]] = None,
-               define: Optional[Mapping[str, Any]] = None, format: Optional[str] = None, profile: Optional[Path] = None,
-               from_: Optional[Union[Path, Sequence[Path]]] = None, on_progress: OnProgress = None) -> Imported:
+def import_job(job: Optional[Path] = None, *, measure_afresh: bool = False, allow_unknown: bool = False, set:
+               Optional[Mapping[str, Any]] = None, define: Optional[Mapping[str, Any]] = None, format: Optional[str] =
+               None, profile: Optional[Path] = None, from_: Optional[Union[Path, Sequence[Path]]] = None, on_progress:
+               OnProgress = None) -> Imported:
     """Read settings of another framework into a job file.
 
     Reads the settings of Megatron-LM, Megatron-Bridge and NeMo, torchtitan, DeepSpeed, accelerate, SageMaker or
@@ -356,6 +371,7 @@ def import_job(job: Optional[Path] = None, *, allow_unknown: bool = False, set: 
 
     Arguments:
         job: the job file to write; None: it is answered alone.
+        measure_afresh: measure this computer, although a quick profile of today is kept.
         allow_unknown: list settings that are not known, instead of refusing them.
         set: override a key of the job by its dotted path.
         define: a variable of a shell script that is read, or (1=VALUE) its first argument.
@@ -371,15 +387,15 @@ def import_job(job: Optional[Path] = None, *, allow_unknown: bool = False, set: 
     `peak_memory_bytes` in bytes, `usd_per_hour` in US dollars; shares are from 0 to 1.
     Raises InputError for what is refused, Interrupted at Ctrl-C, with what was found until then.
     """
-    options = {"allow-unknown": allow_unknown, "set": set, "define": define, "format": format, "profile": profile,
-               "from": from_}
+    options = {"measure-afresh": measure_afresh, "allow-unknown": allow_unknown, "set": set, "define": define, "format":
+               format, "profile": profile, "from": from_}
     return run("import", [job], options, on_progress, Imported)
 
 
-def export(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = None, for_: Optional[str] = None, by:
-           Optional[Date] = None, budget: Optional[Number] = None, profile: Optional[Path] = None, prices:
-           Optional[Path] = None, to: Optional[Path] = None, launcher: Optional[Sequence[str]] = None, on_progress:
-           OnProgress = None) -> Exported:
+def export(job: Optional[Job] = None, *, measure_afresh: bool = False, set: Optional[Mapping[str, Any]] = None, for_:
+           Optional[str] = None, by: Optional[Date] = None, budget: Optional[Number] = None, profile: Optional[Path] =
+           None, prices: Optional[Path] = None, to: Optional[Path] = None, launcher: Optional[Sequence[str]] = None,
+           on_progress: OnProgress = None) -> Exported:
     """Write a plan as settings of another framework, ready to start.
 
     Writes the settings, and what starts them with Slurm, torchrun, mpirun or Kubernetes. `plan for_ FRAMEWORK` looks
@@ -387,6 +403,7 @@ def export(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = None
 
     Arguments:
         job: a dictionary, or the path of a job file; None: model= and other words say it.
+        measure_afresh: measure this computer, although a quick profile of today is kept.
         set: override a key of the job by its dotted path.
         for_: a framework whose settings can express the plan: `list frameworks` names them: megatron-lm,
             megatron-bridge, torchtitan, deepspeed, accelerate, sagemaker, hyperpod.
@@ -405,6 +422,73 @@ def export(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = None
     Raises InputError for what is refused, NoPlanFits where nothing fits, Interrupted at Ctrl-C, with what was found
     until then.
     """
-    options = {"set": set, "for": for_, "by": by, "budget": budget, "profile": profile, "prices": prices, "to": to,
-               "launcher": launcher}
+    options = {"measure-afresh": measure_afresh, "set": set, "for": for_, "by": by, "budget": budget, "profile":
+               profile, "prices": prices, "to": to, "launcher": launcher}
     return run("export", [job], options, on_progress, Exported)
+
+
+def evaluate(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = None, profile: Optional[Path] = None,
+             checkpoint: Optional[Path] = None, steps: Optional[Number] = None, allow_changed: Optional[Sequence[str]] =
+             None, data: Optional[Union[Path, Sequence[Path]]] = None, on_progress: OnProgress = None) -> Evaluation:
+    """Print the loss and the perplexity of trained weights on a file of tokens.
+
+    Runs on one process of this computer, whatever the job's degrees are, and without dropout. Without `data` it reads
+    the job's `data.evaluation`, or its `data`.
+
+    Arguments:
+        job: a dictionary, or the path of a job file; None: model= and other words say it.
+        set: override a key of the job by its dotted path.
+        profile: the profile to use for the machine that it names, or for `local`, instead of the known one.
+        checkpoint: the checkpoint, a folder of them (the newest good one), or a folder with model.safetensors; the
+            job's checkpoint folder without it.
+        steps: optimizer steps, instead of training.steps; evaluate: batches of training.global_batch sequences (all).
+        allow_changed: go on although the checkpoint has another value of this key (or of keys of this section) of the
+            job or its model.
+        data: evaluate on these files, in the format that the job's data has.
+        on_progress: called with a Progress while plans are searched; False: shows nothing.
+
+    Returns Evaluation. Numbers are in SI units, and the unit is in the key: `step_time_s` is in seconds,
+    `peak_memory_bytes` in bytes, `usd_per_hour` in US dollars; shares are from 0 to 1.
+    Raises InputError for what is refused, Interrupted at Ctrl-C, with what was found until then.
+    """
+    options = {"set": set, "profile": profile, "checkpoint": checkpoint, "steps": steps, "allow-changed": allow_changed,
+               "data": data}
+    return run("evaluate", [job], options, on_progress, Evaluation)
+
+
+def generate(job: Optional[Job] = None, *, set: Optional[Mapping[str, Any]] = None, prompt: Optional[str] = None,
+             prompt_tokens: Optional[Union[str, Sequence[int]]] = None, profile: Optional[Path] = None, checkpoint:
+             Optional[Path] = None, tokenizer: Optional[Path] = None, max_tokens: Optional[Number] = None, top_k:
+             Optional[Number] = None, seed: Optional[Number] = None, allow_changed: Optional[Sequence[str]] = None,
+             temperature: Optional[Number] = None, on_progress: OnProgress = None) -> Generation:
+    """Print a text that trained weights go on with from a prompt.
+
+    Runs the forward pass over the whole text for each token, on one process of this computer. The text ends after
+    `max_tokens`, at the model's length, or with a token that the `generation_config.json` or `config.json` of the
+    weights names as the end.
+
+    Arguments:
+        job: a dictionary, or the path of a job file; None: model= and other words say it.
+        set: override a key of the job by its dotted path.
+        prompt: the text to go on from.
+        prompt_tokens: in place of prompt: its tokens, such as 1,2,3.
+        profile: the profile to use for the machine that it names, or for `local`, instead of the known one.
+        checkpoint: the checkpoint, a folder of them (the newest good one), or a folder with model.safetensors; the
+            job's checkpoint folder without it.
+        tokenizer: a Hugging Face tokenizer.json; without it that of the job's data, or one beside the weights.
+        max_tokens: the most tokens to generate (32).
+        top_k: with temperature: choose among this many most likely tokens only (all).
+        seed: with temperature: the random numbers, and so the text (1).
+        allow_changed: go on although the checkpoint has another value of this key (or of keys of this section) of the
+            job or its model.
+        temperature: draw each token at random, by its logit divided by T; without it the most likely one is taken.
+        on_progress: called with a Progress while plans are searched; False: shows nothing.
+
+    Returns Generation. Numbers are in SI units, and the unit is in the key: `step_time_s` is in seconds,
+    `peak_memory_bytes` in bytes, `usd_per_hour` in US dollars; shares are from 0 to 1.
+    Raises InputError for what is refused, Interrupted at Ctrl-C, with what was found until then.
+    """
+    options = {"set": set, "prompt": prompt, "prompt-tokens": prompt_tokens, "profile": profile, "checkpoint":
+               checkpoint, "tokenizer": tokenizer, "max-tokens": max_tokens, "top-k": top_k, "seed": seed,
+               "allow-changed": allow_changed, "temperature": temperature}
+    return run("generate", [job], options, on_progress, Generation)

@@ -53,6 +53,8 @@ def _texts(options: Mapping[str, Any]) -> Dict[str, List[str]]:
             texts[name] = []
         elif isinstance(value, Mapping):
             texts[name] = ["{}={}".format(key, _text(each)) for key, each in value.items()]
+        elif isinstance(value, (list, tuple)) and name == "prompt-tokens":
+            texts[name] = [",".join(map(str, value))]
         elif isinstance(value, (list, tuple)):
             texts[name] = [_text(each) for each in value]
         else:
